@@ -1,0 +1,18 @@
+//go:build launcher
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/launcher"
+	"github.com/virtkit/virtkit/pkg/version"
+)
+
+func newCommand() *cobra.Command {
+	cmd := launcher.NewCommand()
+	cmd.Version = version.Get().GitVersion
+	cmd.SilenceUsage = true
+	cmd.SilenceErrors = true
+	return cmd
+}

@@ -1,0 +1,24 @@
+//go:build !launcher
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/controller"
+	"github.com/virtkit/virtkit/pkg/handler"
+	"github.com/virtkit/virtkit/pkg/version"
+	"github.com/virtkit/virtkit/pkg/virtapi"
+)
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "virt-server",
+		Short:         "The servers of virtkit",
+		Version:       version.Get().GitVersion,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(virtapi.NewCommand(), controller.NewCommand(), handler.NewCommand())
+	return root
+}

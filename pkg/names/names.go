@@ -1,0 +1,109 @@
+// Package names holds what the components of virtkit must agree on and nothing else: resource
+// names, ports, and the paths inside a launcher pod. It has no behaviour and imports nothing, so
+// that every component, the slim launcher included, can depend on it.
+//
+// Kinds, labels and annotations of the API are not repeated here; they come from kubevirt.io/api.
+package names
+
+// What `virtctl install` creates.
+const (
+	// Namespace is where every component and the KubeVirt resource live.
+	Namespace = "kubevirt"
+	// KubeVirt is the name of the one configuration resource, kind KubeVirt.
+	KubeVirt = "kubevirt"
+
+	// Names of the workloads, which are also their ServiceAccounts and the values of LabelComponent.
+	VirtAPI        = "virt-api"
+	VirtController = "virt-controller"
+	VirtHandler    = "virt-handler"
+	VirtLauncher   = "virt-launcher"
+
+	// LabelComponent marks the pods of a component with its name. A launcher pod carries
+	// `kubevirt.io: virt-launcher`, as KubeVirt's do.
+	LabelComponent = "kubevirt.io"
+
+	// CASecret holds the certificate authority's key and certificate (tls.key, tls.crt); only
+	// virt-controller may read it.
+	CASecret = "kubevirt-ca"
+	// CABundle is the ConfigMap with every CA certificate to trust now, key CABundleKey.
+	CABundle    = "kubevirt-ca"
+	CABundleKey = "ca-bundle"
+	// APICertSecret and HandlerCertSecret hold tls.crt, tls.key and ca.crt (the bundle). Each is
+	// valid for serving and for calling, and only its component may read it.
+	APICertSecret     = "kubevirt-virt-api-certs"
+	HandlerCertSecret = "kubevirt-virt-handler-certs"
+
+	// CommonNameAPI and CommonNameHandler are the subjects of those certificates; a peer is
+	// authorised by them.
+	CommonNameAPI     = "kubevirt.io:system:virt-api"
+	CommonNameHandler = "kubevirt.io:system:virt-handler"
+	// DNSNameAPI and DNSNameHandler are their subject alternative names.
+	DNSNameAPI     = "virt-api.kubevirt.svc"
+	DNSNameHandler = "virt-handler.kubevirt.svc"
+
+	// MutatingWebhook and ValidatingWebhook are the admission configurations whose caBundle
+	// virt-controller keeps current; so it does for the APIServices.
+	MutatingWebhook   = "virt-api-mutator"
+	ValidatingWebhook = "virt-api-validator"
+)
+
+// Ports, TCP.
+const (
+	// PortAPI serves the aggregated API and the webhooks (TLS).
+	PortAPI = 8443
+	// PortHandler serves streams and requests for a node's guests to virt-api (mutual TLS).
+	PortHandler = 8186
+	// PortHealth serves /healthz and /readyz without TLS, for the kubelet, in every component.
+	PortHealth = 8081
+)
+
+// A launcher pod, seen from inside its `compute` container. Short paths keep unix sockets under
+// the kernel's 107 bytes when virt-handler reaches them below the kubelet's pod directory.
+const (
+	// ContainerCompute is the container that runs virt-launcher.
+	ContainerCompute = "compute"
+
+	// VolumeRun is the emptyDir at RunDir: sockets, logs, libvirt's state. virt-handler reaches it at
+	// <kubelet pods>/<pod uid>/volumes/kubernetes.io~empty-dir/run.
+	VolumeRun = "run"
+	RunDir    = "/run/virtkit"
+	// SocketLauncher is where the launcher's gRPC service listens, relative to RunDir. It is
+	// there once the launcher is ready for requests.
+	SocketLauncher = "launcher.sock"
+	// SocketSerial and LogSerial are the first serial port's chardev and what the guest wrote to it.
+	SocketSerial = "serial0.sock"
+	LogSerial    = "serial0.log"
+	// SocketVNC is the VNC server.
+	SocketVNC = "vnc.sock"
+	// CapabilityCacheDir is libvirt's cache of QEMU capabilities, relative to RunDir; virt-handler
+	// fills it before the launcher starts libvirtd's first connection.
+	CapabilityCacheDir = "cache/libvirt/qemu/capabilities"
+
+	// VolumeDisks is the emptyDir at DisksDir: overlays, empty disks, cloud-init images.
+	VolumeDisks = "disks"
+	DisksDir    = "/run/virtkit-disks"
+	// ContainerDisksDir has one read-only image volume a container disk, at
+	// <ContainerDisksDir>/<volume name>; the disk is its only file below disk/, or spec.path.
+	ContainerDisksDir = "/var/run/kubevirt/container-disks"
+	// ClaimsDir has one directory a filesystem PersistentVolumeClaim, <ClaimsDir>/<volume name>/disk.img.
+	ClaimsDir = "/var/run/kubevirt-private/vmi-disks"
+	// BlockDevicesDir has one device a block PersistentVolumeClaim: <BlockDevicesDir>/<volume name>.
+	BlockDevicesDir = "/dev/virtkit-block"
+	// SecretsDir has one directory a cloud-init secretRef: <SecretsDir>/<volume name>/{userdata,userData}
+	// for user data and <SecretsDir>/<volume name>-networkdata/{networkdata,networkData} for network data.
+	SecretsDir = "/var/run/kubevirt-private/secret"
+
+	// User and Group are who everything in a launcher pod runs as.
+	User  = 107
+	Group = 107
+
+	// ExitGuestFailed is the launcher's exit code when the guest crashed or could not be started
+	// for good; a guest that shut down gives 0. It decides the pod's phase and so the VMI's.
+	ExitGuestFailed = 1
+)
+
+// Resources that virt-handler's device plugin offers.
+const (
+	// ResourceKVM is offered on nodes with hardware KVM only.
+	ResourceKVM = "devices.kubevirt.io/kvm"
+)

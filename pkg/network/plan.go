@@ -1,0 +1,63 @@
+// Package network turns a VMI's interfaces into what must exist in its pod. This file is the pure
+// part: the plan, made of plain values. virt-handler makes it from the VMI and the pod's links, applies
+// it with pkg/network/apply, and hands it to the launcher, which builds the domain's interfaces and
+// answers DHCP from it (pkg/network/dhcp).
+package network
+
+import "net/netip"
+
+// Plan is all that a VMI's networks need in its pod. It travels as JSON.
+type Plan struct {
+	Interfaces []Interface `json:"interfaces,omitempty"`
+}
+
+// Binding is how a guest's NIC reaches the pod's network.
+type Binding string
+
+const (
+	// Masquerade gives the guest a private address behind NAT on the pod's.
+	Masquerade Binding = "masquerade"
+	// Bridge gives the guest the pod's own address and MAC.
+	Bridge Binding = "bridge"
+)
+
+// Interface is one guest NIC.
+type Interface struct {
+	// Name is the interface's and network's name in the VMI spec.
+	Name    string  `json:"name"`
+	Binding Binding `json:"binding"`
+	// PodLink is the link in the pod: eth0 for the pod network.
+	PodLink string `json:"podLink"`
+	// BridgeLink and Tap are the links to make; 15 bytes at most (IFNAMSIZ).
+	BridgeLink string `json:"bridgeLink"`
+	Tap        string `json:"tap"`
+	// MAC is the guest's address; MTU is the pod link's.
+	MAC string `json:"mac"`
+	MTU int    `json:"mtu"`
+	// PodIPs are the addresses of PodLink.
+	PodIPs []netip.Addr `json:"podIPs,omitempty"`
+	// Gateway is the bridge's address with its prefix, and Guest what DHCP offers; for masquerade
+	// 10.0.2.1/24 and 10.0.2.2 unless the network's vmNetworkCIDR says otherwise.
+	Gateway netip.Prefix `json:"gateway"`
+	Guest   netip.Addr   `json:"guest"`
+	// Ports limits what is forwarded to the guest; none means all.
+	Ports []Port `json:"ports,omitempty"`
+	// Routes are offered by DHCP besides the default route (bridge binding).
+	Routes []Route `json:"routes,omitempty"`
+	// Hostname and Search go into DHCP; name servers are read from the pod's resolv.conf.
+	Hostname string   `json:"hostname,omitempty"`
+	Search   []string `json:"search,omitempty"`
+}
+
+// Port is one forwarded port.
+type Port struct {
+	Name     string `json:"name,omitempty"`
+	Protocol string `json:"protocol"` // TCP or UDP
+	Port     int32  `json:"port"`
+}
+
+// Route is one static route.
+type Route struct {
+	Destination netip.Prefix `json:"destination"`
+	Via         netip.Addr   `json:"via"`
+}
