@@ -1,0 +1,105 @@
+package main
+
+import (
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// kind is what the Go types do not say about a resource.
+type kind struct {
+	path        string // the Go package
+	group, kind string
+	shortNames  []string
+	columns     []apiextensions.CustomResourceColumnDefinition
+	scale       *apiextensions.CustomResourceSubresourceScale
+}
+
+const (
+	coreV1    = "kubevirt.io/api/core/v1"
+	coreGroup = "kubevirt.io"
+)
+
+// kinds are the resources that virtkit installs, with KubeVirt's names and columns. A kind is added
+// here together with the component that acts on it.
+var kinds = []kind{
+	{
+		path: coreV1, group: coreGroup, kind: "KubeVirt", shortNames: []string{"kv", "kvs"},
+		columns: columns(age, text("Phase", ".status.phase")),
+	},
+	{
+		path: coreV1, group: coreGroup, kind: "VirtualMachine", shortNames: []string{"vm", "vms"},
+		columns: columns(age,
+			described(text("Status", ".status.printableStatus"), "Human Readable Status"),
+			condition("Ready", "Ready")),
+	},
+	{
+		path: coreV1, group: coreGroup, kind: "VirtualMachineInstance", shortNames: []string{"vmi", "vmis"},
+		columns: columns(age,
+			text("Phase", ".status.phase"),
+			text("IP", ".status.interfaces[0].ipAddress"),
+			text("NodeName", ".status.nodeName"),
+			condition("Ready", "Ready"),
+			wide(condition("Live-Migratable", "LiveMigratable")),
+			wide(condition("Paused", "Paused"))),
+	},
+	{
+		path: coreV1, group: coreGroup, kind: "VirtualMachineInstanceMigration", shortNames: []string{"vmim", "vmims"},
+		columns: columns(
+			described(text("Phase", ".status.phase"), "The current phase of VM instance migration"),
+			described(text("VMI", ".spec.vmiName"), "The name of the VMI to perform the migration on")),
+	},
+	{
+		path: coreV1, group: coreGroup, kind: "VirtualMachineInstanceReplicaSet", shortNames: []string{"vmirs", "vmirss"},
+		columns: columns(
+			described(number("Desired", ".spec.replicas"), "Number of desired VirtualMachineInstances"),
+			described(number("Current", ".status.replicas"), "Number of managed and not final or deleted VirtualMachineInstances"),
+			described(number("Ready", ".status.readyReplicas"), "Number of managed VirtualMachineInstances which are ready to receive traffic"),
+			age),
+		scale: &apiextensions.CustomResourceSubresourceScale{
+			SpecReplicasPath:   ".spec.replicas",
+			StatusReplicasPath: ".status.replicas",
+			LabelSelectorPath:  pointer(".status.labelSelector"),
+		},
+	},
+}
+
+// dress adds to a definition what the table says.
+func (k kind) dress(d *apiextensions.CustomResourceDefinition) {
+	d.Spec.Names.ShortNames = k.shortNames
+	d.Spec.Names.Categories = []string{"all"}
+	d.Labels = map[string]string{"app.kubernetes.io/part-of": "virtkit"}
+	for i := range d.Spec.Versions {
+		v := &d.Spec.Versions[i]
+		v.AdditionalPrinterColumns = k.columns
+		v.Subresources = &apiextensions.CustomResourceSubresources{
+			Status: &apiextensions.CustomResourceSubresourceStatus{},
+			Scale:  k.scale,
+		}
+	}
+}
+
+type column = apiextensions.CustomResourceColumnDefinition
+
+var age = column{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"}
+
+func columns(c ...column) []column { return c }
+
+func text(name, path string) column { return column{Name: name, Type: "string", JSONPath: path} }
+
+func number(name, path string) column { return column{Name: name, Type: "integer", JSONPath: path} }
+
+func condition(name, conditionType string) column {
+	return text(name, ".status.conditions[?(@.type=='"+conditionType+"')].status")
+}
+
+func described(c column, description string) column {
+	c.Description = description
+	return c
+}
+
+// wide columns are shown by `kubectl get -o wide` only.
+func wide(c column) column {
+	c.Priority = 1
+	return c
+}
+
+func pointer[T any](v T) *T { return &v }
