@@ -1,0 +1,255 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// CABundleKey is the key of a component's Secret that holds the authorities to trust, PEM.
+const CABundleKey = "ca.crt"
+
+// Material is the content of one component's Secret.
+type Material struct {
+	// CertificatePEM, KeyPEM and BundlePEM are the component's certificate, its private key, and the
+	// authorities to trust.
+	CertificatePEM, KeyPEM, BundlePEM []byte
+
+	certificate tls.Certificate
+	roots       *x509.CertPool
+}
+
+// Source follows one Secret. Its configurations may be used at once; handshakes fail until the
+// Secret has been read, which Ready tells.
+type Source struct {
+	client          kubernetes.Interface
+	namespace, name string
+	ready           chan struct{}
+
+	mu        sync.RWMutex
+	material  *Material
+	listeners []func()
+}
+
+// NewSource returns the Source of a Secret that virt-controller keeps. Nothing happens until Run.
+func NewSource(client kubernetes.Interface, namespace, name string) *Source {
+	return &Source{client: client, namespace: namespace, name: name, ready: make(chan struct{})}
+}
+
+// Run follows the Secret until the context ends; connection errors are retried. It may be called
+// once.
+func (s *Source) Run(ctx context.Context) error {
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, s.name).String()
+	secrets := s.client.CoreV1().Secrets(s.namespace)
+	listWatch := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = selector
+			return secrets.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = selector
+			return secrets.Watch(ctx, options)
+		},
+	}
+	take := func(obj any) {
+		secret, ok := obj.(*corev1.Secret)
+		if !ok || secret.Name != s.name {
+			return
+		}
+		if err := s.set(secret.Data); err != nil {
+			// The last good one stays in use; virt-controller repairs the Secret.
+			klog.FromContext(ctx).Error(err, "certificate not usable", "secret", s.namespace+"/"+s.name)
+		}
+	}
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(listWatch, s.client),
+		ObjectType:    &corev1.Secret{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    take,
+			UpdateFunc: func(_, obj any) { take(obj) },
+		},
+	})
+	informer.RunWithContext(ctx)
+	return nil
+}
+
+// Ready is closed once there is a certificate.
+func (s *Source) Ready() <-chan struct{} {
+	return s.ready
+}
+
+// OnChange has f called after every change of the certificate or the authorities, the first
+// included; it must not block.
+func (s *Source) OnChange(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, f)
+}
+
+// Current is what is in use now. The error says that nothing has been read yet.
+func (s *Source) Current() (*Material, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.material == nil {
+		return nil, fmt.Errorf("no certificate yet: secret %s/%s has not been read", s.namespace, s.name)
+	}
+	return s.material, nil
+}
+
+// Roots is the pool of authorities to trust.
+func (m *Material) Roots() *x509.CertPool {
+	return m.roots
+}
+
+func (s *Source) set(data map[string][]byte) error {
+	material, err := ParseMaterial(data)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	first := s.material == nil
+	s.material = material
+	listeners := slices.Clone(s.listeners)
+	s.mu.Unlock()
+	if first {
+		close(s.ready)
+	}
+	for _, listener := range listeners {
+		listener()
+	}
+	return nil
+}
+
+// ParseMaterial reads the data of a component's Secret and checks that it is usable.
+func ParseMaterial(data map[string][]byte) (*Material, error) {
+	m := &Material{
+		CertificatePEM: data[corev1.TLSCertKey],
+		KeyPEM:         data[corev1.TLSPrivateKeyKey],
+		BundlePEM:      data[CABundleKey],
+		roots:          x509.NewCertPool(),
+	}
+	pair, err := ParsePair(m.CertificatePEM, m.KeyPEM)
+	if err != nil {
+		return nil, err
+	}
+	m.certificate = tls.Certificate{
+		Certificate: [][]byte{pair.Certificate.Raw},
+		PrivateKey:  pair.Key,
+		Leaf:        pair.Certificate,
+	}
+	authorities, err := ParseBundle(m.BundlePEM)
+	if err != nil {
+		return nil, fmt.Errorf("key %s: %w", CABundleKey, err)
+	}
+	for _, authority := range authorities {
+		m.roots.AddCert(authority)
+	}
+	return m, nil
+}
+
+// ServerConfig is for a listener. With names given, a client must show a certificate of ours whose
+// common name is one of them. It offers HTTP/1.1 only, which upgrades to websockets.
+func (s *Source) ServerConfig(allowedClientCNs ...string) *tls.Config {
+	var (
+		mu      sync.Mutex
+		last    *Material
+		current *tls.Config
+	)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		// A handshake takes the configuration of its time; one for each generation of the certificate,
+		// so that session tickets stay valid within it.
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			material, err := s.Current()
+			if err != nil {
+				return nil, err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if material != last {
+				last, current = material, serverConfig(material, allowedClientCNs)
+			}
+			return current, nil
+		},
+		// Some listeners insist on a certificate in the outer configuration; GetConfigForClient wins.
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			material, err := s.Current()
+			if err != nil {
+				return nil, err
+			}
+			return &material.certificate, nil
+		},
+		NextProtos: []string{"http/1.1"},
+	}
+}
+
+func serverConfig(material *Material, allowedClientCNs []string) *tls.Config {
+	config := &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{material.certificate},
+		NextProtos:   []string{"http/1.1"},
+	}
+	if len(allowedClientCNs) > 0 {
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+		config.ClientCAs = material.roots
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			if name := state.PeerCertificates[0].Subject.CommonName; !slices.Contains(allowedClientCNs, name) {
+				return fmt.Errorf("client %q is not allowed here", name)
+			}
+			return nil
+		}
+	}
+	return config
+}
+
+// ClientConfig is for dialling a component whose certificate has serverName among its DNS names,
+// whatever address is dialled. It shows this component's certificate.
+func (s *Source) ClientConfig(serverName string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		ServerName: serverName,
+		// The authorities to trust change, which RootCAs cannot; VerifyConnection below does the whole
+		// verification with those of the moment.
+		InsecureSkipVerify: true, //nolint:gosec // see above
+		VerifyConnection: func(state tls.ConnectionState) error {
+			material, err := s.Current()
+			if err != nil {
+				return err
+			}
+			if len(state.PeerCertificates) == 0 {
+				return errors.New("server showed no certificate")
+			}
+			intermediates := x509.NewCertPool()
+			for _, certificate := range state.PeerCertificates[1:] {
+				intermediates.AddCert(certificate)
+			}
+			_, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{
+				Roots:         material.roots,
+				Intermediates: intermediates,
+				DNSName:       serverName,
+				KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			})
+			return err
+		},
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			material, err := s.Current()
+			if err != nil {
+				return nil, err
+			}
+			return &material.certificate, nil
+		},
+	}
+}
