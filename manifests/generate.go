@@ -1,0 +1,3 @@
+package manifests
+
+//go:generate go -C gen run . -out ../crds
