@@ -1,0 +1,159 @@
+// Package config is what the KubeVirt resource's spec.configuration says, as far as virtkit honours
+// it: FromKubeVirt turns the resource into a Config with every default filled in, and a Follower
+// keeps the current one for a component, live.
+package config
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/certs"
+)
+
+// Defaults that apply where the KubeVirt resource is silent; KubeVirt's own.
+const (
+	DefaultMachineType        = "q35"
+	DefaultCPUAllocationRatio = 10
+	DefaultMemoryOvercommit   = 100
+	// DefaultMemBalloonStatsPeriod is in seconds.
+	DefaultMemBalloonStatsPeriod = 10
+)
+
+// Config is the configuration of an installation. Treat it as read-only: it is shared.
+type Config struct {
+	// UseEmulation allows guests under software emulation (TCG): pods do not ask for KVM.
+	UseEmulation bool
+	// Architecture is that of a guest that names none: amd64 or arm64.
+	Architecture string
+	// MachineType is the machine of a guest that names none.
+	MachineType string
+	// CPUModel is the CPU model of a guest that names none; empty leaves it to the launcher.
+	CPUModel string
+	// CPURequest is requested for a guest's pod that names no request; nil means by the ratio.
+	CPURequest *resource.Quantity
+	// CPUAllocationRatio is how many vCPUs share one requested CPU.
+	CPUAllocationRatio int
+	// MemoryOvercommit is the guest's memory in percent of what its pod requests for it.
+	MemoryOvercommit int
+	// MemoryOverheadRatio multiplies the computed overhead of a launcher pod; 1 unless given.
+	MemoryOverheadRatio float64
+	// ImagePullPolicy is that of launcher pods; empty leaves it to the component's flag.
+	ImagePullPolicy corev1.PullPolicy
+	// NodeSelectors are added to every launcher pod's.
+	NodeSelectors map[string]string
+	// RuntimeClass is the runtime class of launcher pods; empty means the node's default.
+	RuntimeClass string
+	// EvictionStrategy is that of a guest that names none.
+	EvictionStrategy v1.EvictionStrategy
+	// MemBalloonStatsPeriod is how often the balloon reports, in seconds; 0 switches it off.
+	MemBalloonStatsPeriod uint32
+	// Certificates says how long certificates live.
+	Certificates certs.Policy
+}
+
+// Default is the configuration of an installation whose KubeVirt resource says nothing.
+func Default() Config {
+	return Config{
+		Architecture:          runtime.GOARCH,
+		MachineType:           DefaultMachineType,
+		CPUAllocationRatio:    DefaultCPUAllocationRatio,
+		MemoryOvercommit:      DefaultMemoryOvercommit,
+		MemoryOverheadRatio:   1,
+		EvictionStrategy:      v1.EvictionStrategyNone,
+		MemBalloonStatsPeriod: DefaultMemBalloonStatsPeriod,
+		Certificates:          certs.DefaultPolicy(),
+	}
+}
+
+// FromKubeVirt reads a KubeVirt resource; nil gives the defaults. The error names the field that
+// cannot be read; the Config is complete all the same, with that field at its default.
+func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
+	config := Default()
+	if kv == nil {
+		return config, nil
+	}
+	spec := kv.Spec.Configuration
+	if spec.ArchitectureConfiguration != nil {
+		setIf(&config.Architecture, spec.ArchitectureConfiguration.DefaultArchitecture)
+	}
+	setIf(&config.MachineType, machineType(spec, config.Architecture))
+	setIf(&config.CPUModel, spec.CPUModel)
+	config.CPURequest = spec.CPURequest
+	setIf(&config.ImagePullPolicy, spec.ImagePullPolicy)
+	setIf(&config.RuntimeClass, spec.DefaultRuntimeClass)
+	if spec.EvictionStrategy != nil {
+		config.EvictionStrategy = *spec.EvictionStrategy
+	}
+	if spec.MemBalloonStatsPeriod != nil {
+		config.MemBalloonStatsPeriod = *spec.MemBalloonStatsPeriod
+	}
+	if developer := spec.DeveloperConfiguration; developer != nil {
+		config.UseEmulation = developer.UseEmulation
+		setIf(&config.CPUAllocationRatio, developer.CPUAllocationRatio)
+		setIf(&config.MemoryOvercommit, developer.MemoryOvercommit)
+		config.NodeSelectors = maps.Clone(developer.NodeSelectors)
+	}
+	setRotation(&config.Certificates, kv.Spec.CertificateRotationStrategy.SelfSigned)
+
+	if text := spec.AdditionalGuestMemoryOverheadRatio; text != nil {
+		ratio, err := strconv.ParseFloat(*text, 64)
+		if err != nil || ratio < 1 {
+			return config, fmt.Errorf("spec.configuration.additionalGuestMemoryOverheadRatio: %q is not a number of at least 1", *text)
+		}
+		config.MemoryOverheadRatio = ratio
+	}
+	return config, nil
+}
+
+func machineType(spec v1.KubeVirtConfiguration, architecture string) string {
+	var specific *v1.ArchSpecificConfiguration
+	if architectures := spec.ArchitectureConfiguration; architectures != nil {
+		switch architecture {
+		case "amd64":
+			specific = architectures.Amd64
+		case "arm64":
+			specific = architectures.Arm64
+		}
+	}
+	if specific != nil && specific.MachineType != "" {
+		return specific.MachineType
+	}
+	return spec.MachineType
+}
+
+func setRotation(policy *certs.Policy, strategy *v1.KubeVirtSelfSignConfiguration) {
+	if strategy == nil {
+		return
+	}
+	if ca := strategy.CA; ca != nil {
+		if ca.Duration != nil && ca.Duration.Duration > 0 {
+			// A fifth of its life, unless said otherwise below.
+			policy.AuthorityLifetime, policy.AuthorityRenewBefore = ca.Duration.Duration, ca.Duration.Duration/5
+		}
+		if ca.RenewBefore != nil && ca.RenewBefore.Duration > 0 {
+			policy.AuthorityRenewBefore = ca.RenewBefore.Duration
+		}
+	}
+	if server := strategy.Server; server != nil {
+		if server.Duration != nil && server.Duration.Duration > 0 {
+			policy.LeafLifetime, policy.LeafRenewBefore = server.Duration.Duration, server.Duration.Duration/5
+		}
+		if server.RenewBefore != nil && server.RenewBefore.Duration > 0 {
+			policy.LeafRenewBefore = server.RenewBefore.Duration
+		}
+	}
+}
+
+// setIf overwrites a default with a value that was given.
+func setIf[T comparable](target *T, value T) {
+	var zero T
+	if value != zero {
+		*target = value
+	}
+}

@@ -1,0 +1,166 @@
+package config
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+func ptr[T any](value T) *T { return &value }
+
+// TestFromKubeVirt has a case for every field that is honoured.
+func TestFromKubeVirt(t *testing.T) {
+	cases := map[string]struct {
+		set  func(*v1.KubeVirt)
+		want func(*Config)
+	}{
+		"nothing": {func(*v1.KubeVirt) {}, func(*Config) {}},
+		"useEmulation": {
+			func(kv *v1.KubeVirt) {
+				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{UseEmulation: true}
+			},
+			func(c *Config) { c.UseEmulation = true },
+		},
+		"developer configuration": {
+			func(kv *v1.KubeVirt) {
+				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{
+					CPUAllocationRatio: 4, MemoryOvercommit: 150, NodeSelectors: map[string]string{"a": "b"},
+				}
+			},
+			func(c *Config) {
+				c.CPUAllocationRatio, c.MemoryOvercommit, c.NodeSelectors = 4, 150, map[string]string{"a": "b"}
+			},
+		},
+		"machine type": {
+			func(kv *v1.KubeVirt) { kv.Spec.Configuration.MachineType = "pc-q35-9.2" },
+			func(c *Config) { c.MachineType = "pc-q35-9.2" },
+		},
+		"machine type by architecture wins": {
+			func(kv *v1.KubeVirt) {
+				kv.Spec.Configuration.MachineType = "pc-q35-9.2"
+				kv.Spec.Configuration.ArchitectureConfiguration = &v1.ArchConfiguration{
+					DefaultArchitecture: "arm64",
+					Amd64:               &v1.ArchSpecificConfiguration{MachineType: "pc"},
+					Arm64:               &v1.ArchSpecificConfiguration{MachineType: "virt"},
+				}
+			},
+			func(c *Config) { c.Architecture, c.MachineType = "arm64", "virt" },
+		},
+		"cpu model":      {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPUModel = "Nehalem" }, func(c *Config) { c.CPUModel = "Nehalem" }},
+		"cpu request":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPURequest = ptr(resource.MustParse("50m")) }, func(c *Config) { c.CPURequest = ptr(resource.MustParse("50m")) }},
+		"pull policy":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.ImagePullPolicy = corev1.PullAlways }, func(c *Config) { c.ImagePullPolicy = corev1.PullAlways }},
+		"runtime class":  {func(kv *v1.KubeVirt) { kv.Spec.Configuration.DefaultRuntimeClass = "kata" }, func(c *Config) { c.RuntimeClass = "kata" }},
+		"balloon off":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.MemBalloonStatsPeriod = ptr(uint32(0)) }, func(c *Config) { c.MemBalloonStatsPeriod = 0 }},
+		"overhead ratio": {func(kv *v1.KubeVirt) { kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = ptr("1.5") }, func(c *Config) { c.MemoryOverheadRatio = 1.5 }},
+		"eviction": {
+			func(kv *v1.KubeVirt) {
+				kv.Spec.Configuration.EvictionStrategy = ptr(v1.EvictionStrategyLiveMigrate)
+			},
+			func(c *Config) { c.EvictionStrategy = v1.EvictionStrategyLiveMigrate },
+		},
+		"certificates": {
+			func(kv *v1.KubeVirt) {
+				kv.Spec.CertificateRotationStrategy.SelfSigned = &v1.KubeVirtSelfSignConfiguration{
+					CA:     &v1.CertConfig{Duration: &metav1.Duration{Duration: 100 * time.Hour}},
+					Server: &v1.CertConfig{Duration: &metav1.Duration{Duration: 10 * time.Hour}, RenewBefore: &metav1.Duration{Duration: time.Hour}},
+				}
+			},
+			func(c *Config) {
+				c.Certificates.AuthorityLifetime, c.Certificates.AuthorityRenewBefore = 100*time.Hour, 20*time.Hour
+				c.Certificates.LeafLifetime, c.Certificates.LeafRenewBefore = 10*time.Hour, time.Hour
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			kv := &v1.KubeVirt{}
+			c.set(kv)
+			want := Default()
+			c.want(&want)
+			got, err := FromKubeVirt(kv)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+	for _, bad := range []string{"much", "0.5", ""} {
+		kv := &v1.KubeVirt{}
+		kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = &bad
+		kv.Spec.Configuration.MachineType = "pc"
+		got, err := FromKubeVirt(kv)
+		if err == nil || got.MemoryOverheadRatio != 1 || got.MachineType != "pc" {
+			t.Errorf("ratio %q: %+v, error %v", bad, got, err)
+		}
+	}
+	if got, err := FromKubeVirt(nil); err != nil || !reflect.DeepEqual(got, Default()) {
+		t.Errorf("no resource: %+v, %v", got, err)
+	}
+}
+
+// plainList keeps the informer from asking the fake for a streamed list.
+type plainList struct{ *cache.ListWatch }
+
+func (plainList) IsWatchListSemanticsUnSupported() bool { return true }
+
+func TestFollower(t *testing.T) {
+	watcher := watch.NewFakeWithChanSize(10, false)
+	follower := newFollower(plainList{&cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &v1.KubeVirtList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watcher, nil },
+		DisableChunking:      true,
+	}})
+	changed := make(chan struct{}, 10)
+	follower.OnChange(func() { changed <- struct{}{} })
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- follower.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	wait := func(ch <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-ch:
+		case <-time.After(10 * time.Second):
+			t.Fatal("timed out")
+		}
+	}
+
+	kv := func(version, machine string) *v1.KubeVirt {
+		kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt", Namespace: "kubevirt", ResourceVersion: version}}
+		kv.Spec.Configuration.MachineType = machine
+		return kv
+	}
+	wait(follower.Ready())
+	watcher.Add(kv("2", "pc"))
+	wait(changed)
+	if got := follower.Current().MachineType; got != "pc" {
+		t.Errorf("machine type %q", got)
+	}
+	watcher.Modify(kv("3", "pc")) // Says nothing new, so nobody is told.
+	watcher.Delete(kv("4", "pc"))
+	wait(changed)
+	if got := follower.Current().MachineType; got != DefaultMachineType {
+		t.Errorf("machine type %q after the resource is gone", got)
+	}
+	if len(changed) > 0 {
+		t.Error("a change was told that is none")
+	}
+}
