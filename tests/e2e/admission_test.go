@@ -1,0 +1,106 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Bad input is refused by the server with the field's name, and nothing is created.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	spec := func(vm *v1.VirtualMachine) *v1.VirtualMachineInstanceSpec { return &vm.Spec.Template.Spec }
+	for _, test := range []struct {
+		name   string
+		change func(*v1.VirtualMachine)
+		want   string
+	}{
+		{"unknown run strategy", func(vm *v1.VirtualMachine) { vm.Spec.RunStrategy = ptr(v1.VirtualMachineRunStrategy("Sometimes")) }, "spec.runStrategy"},
+		{"two disks of one name", func(vm *v1.VirtualMachine) {
+			spec(vm).Domain.Devices.Disks = append(spec(vm).Domain.Devices.Disks, spec(vm).Domain.Devices.Disks[0])
+		}, "spec.template.spec.domain.devices.disks[1].name"},
+		{"volume without disk", func(vm *v1.VirtualMachine) { spec(vm).Domain.Devices.Disks = nil }, "spec.template.spec.volumes[0]"},
+		{"disk without volume", func(vm *v1.VirtualMachine) { spec(vm).Volumes = nil }, "spec.template.spec.domain.devices.disks[0]"},
+		{"no memory", func(vm *v1.VirtualMachine) { spec(vm).Domain.Memory.Guest = ptr(resource.MustParse("0")) }, "spec.template.spec.domain.memory.guest"},
+		{"cloud-init over 2048 bytes", withUserData("#cloud-config\n#" + strings.Repeat("x", 2048)), "spec.template.spec.volumes[1].cloudInitNoCloud.userData"},
+		{"invalid base64", func(vm *v1.VirtualMachine) {
+			withUserData("")(vm)
+			spec(vm).Volumes[1].CloudInitNoCloud = &v1.CloudInitNoCloudSource{UserDataBase64: "%%%"}
+		}, "spec.template.spec.volumes[1].cloudInitNoCloud.userDataBase64"},
+		{"name over 63 characters", func(vm *v1.VirtualMachine) { vm.Name = strings.Repeat("n", 64) }, "metadata.name"},
+		{"unsupported field", func(vm *v1.VirtualMachine) {
+			spec(vm).Domain.Devices.GPUs = []v1.GPU{{Name: "gpu", DeviceName: "vendor.com/gpu"}}
+		}, "spec.template.spec.domain.devices.gpus: not supported by virtkit"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			vm := newVM(ns, "bad", v1.RunStrategyAlways, test.change)
+			err := c.client.Create(t.Context(), vm)
+			if err == nil {
+				t.Fatal("it was accepted")
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error does not name %q: %v", test.want, err)
+			}
+		})
+	}
+	list := &v1.VirtualMachineList{}
+	if err := c.client.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	for _, vm := range list.Items {
+		if vm.Namespace == ns {
+			t.Errorf("vm %s was created", vm.Name)
+		}
+	}
+}
+
+// The image does not exist: the status says so, and deleting works.
+func TestMissingImage(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	vm := newVM(c.namespace(t, "restricted"), "imageless", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
+		vm.Spec.Template.Spec.Volumes[0].ContainerDisk = &v1.ContainerDiskSource{Image: "virtkit.invalid/no/such:image", ImagePullPolicy: corev1.PullNever}
+	})
+	g := c.create(t, vm)
+	g.waitStatus(t, 60*time.Second, v1.VirtualMachineStatusErrImagePull, v1.VirtualMachineStatusImagePullBackOff)
+	if err := c.client.Delete(t.Context(), vm); err != nil {
+		t.Fatal(err)
+	}
+	g.waitGone(t, 60*time.Second)
+}
+
+// More memory than any node has.
+func TestNotEnoughMemory(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	vm := newVM(c.namespace(t, "restricted"), "giant", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
+		vm.Spec.Template.Spec.Domain.Memory.Guest = ptr(resource.MustParse("4Ti"))
+	})
+	g := c.create(t, vm)
+	g.waitStatus(t, 30*time.Second, v1.VirtualMachineStatusUnschedulable)
+	if err := c.client.Delete(t.Context(), vm); err != nil {
+		t.Fatal(err)
+	}
+	g.waitGone(t, 30*time.Second)
+}
+
+// The server keeps a VMI's spec as it was admitted.
+func TestVMISpecIsImmutable(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	g := c.create(t, newVM(c.namespace(t, "restricted"), "fixed", v1.RunStrategyAlways))
+	vmi := g.waitPhase(t, bootTime, v1.Running)
+	vmi.Spec.Domain.Memory.Guest = ptr(resource.MustParse("1Gi"))
+	if err := c.client.Update(t.Context(), vmi); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		t.Errorf("changing a running instance's memory: %v", err)
+	}
+}

@@ -1,0 +1,10 @@
+// Package e2e holds the end-to-end tests: a real two-node Kubernetes (virt-local), virtkit installed on it
+// with virtctl, real guests under QEMU. Run them with `make test-e2e`; they carry the build tag e2e.
+//
+// TestMain brings up an instance of virt-local of its own and takes it down again. While working on a test, keep one
+// instance up and name it instead: VIRTKIT_E2E_CLUSTER=virt-local go test -tags e2e -run TestBoot ./tests/e2e.
+//
+//	cluster_test.go     the instance: up, install, clients, processes on its nodes
+//	guest_test.go       a VM under test: make it, wait for it, talk to its console and its web server
+//	boot_test.go        …       the tests, one file a topic
+package e2e

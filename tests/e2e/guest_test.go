@@ -1,0 +1,391 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/version"
+)
+
+// bootTime bounds create → login, with several guests booting at once on two cores.
+const bootTime = 90 * time.Second
+
+// guest is one VM under test.
+type guest struct {
+	*cluster
+	ns, name string
+}
+
+func tinyDisk() string { return "ghcr.io/virtkit/tiny-disk:" + imageTag() }
+
+// imageTag is the tag that the images under test carry; the Makefile builds them with it.
+func imageTag() string {
+	if strings.HasPrefix(version.Get().GitVersion, "v0.0.0") {
+		return "dev"
+	}
+	return version.Get().GitVersion
+}
+
+// newVM is the smallest VM that boots the tiny guest; change adds to it.
+func newVM(ns, name string, strategy v1.VirtualMachineRunStrategy, change ...func(*v1.VirtualMachine)) *v1.VirtualMachine {
+	vm := &v1.VirtualMachine{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
+		Spec: v1.VirtualMachineSpec{
+			RunStrategy: &strategy,
+			Template: &v1.VirtualMachineInstanceTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
+				Spec: v1.VirtualMachineInstanceSpec{
+					TerminationGracePeriodSeconds: ptr(int64(20)),
+					Domain: v1.DomainSpec{
+						Memory: &v1.Memory{Guest: ptr(resource.MustParse("128Mi"))},
+						Devices: v1.Devices{
+							Disks: []v1.Disk{{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}},
+							Interfaces: []v1.Interface{{
+								Name:                   "default",
+								InterfaceBindingMethod: v1.InterfaceBindingMethod{Masquerade: &v1.InterfaceMasquerade{}},
+							}},
+						},
+					},
+					Networks: []v1.Network{{Name: "default", NetworkSource: v1.NetworkSource{Pod: &v1.PodNetwork{}}}},
+					Volumes: []v1.Volume{{
+						Name:         "root",
+						VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: tinyDisk()}},
+					}},
+				},
+			},
+		},
+	}
+	for _, f := range change {
+		f(vm)
+	}
+	return vm
+}
+
+// withUserData adds a NoCloud disk.
+func withUserData(userData string) func(*v1.VirtualMachine) {
+	return func(vm *v1.VirtualMachine) {
+		spec := &vm.Spec.Template.Spec
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "init", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
+		spec.Volumes = append(spec.Volumes, v1.Volume{
+			Name:         "init",
+			VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: userData}},
+		})
+	}
+}
+
+// withClaim adds a disk from a PersistentVolumeClaim.
+func withClaim(claim string) func(*v1.VirtualMachine) {
+	return func(vm *v1.VirtualMachine) {
+		spec := &vm.Spec.Template.Spec
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "data", Serial: "DATA", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
+		spec.Volumes = append(spec.Volumes, v1.Volume{
+			Name: "data",
+			VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			}},
+		})
+	}
+}
+
+// create makes the VM; the namespace's end takes it away.
+func (c *cluster) create(t *testing.T, vm *v1.VirtualMachine) *guest {
+	t.Helper()
+	if err := c.client.Create(t.Context(), vm); err != nil {
+		t.Fatalf("create vm %s: %v", vm.Name, err)
+	}
+	return &guest{cluster: c, ns: vm.Namespace, name: vm.Name}
+}
+
+func (g *guest) key() client.ObjectKey { return client.ObjectKey{Namespace: g.ns, Name: g.name} }
+
+func (g *guest) vm(t *testing.T) *v1.VirtualMachine {
+	t.Helper()
+	vm := &v1.VirtualMachine{}
+	if err := g.client.Get(t.Context(), g.key(), vm); err != nil {
+		t.Fatalf("get vm %s: %v", g.name, err)
+	}
+	return vm
+}
+
+// vmi returns nil when there is none.
+func (g *guest) vmi(t *testing.T) *v1.VirtualMachineInstance {
+	t.Helper()
+	vmi := &v1.VirtualMachineInstance{}
+	switch err := g.client.Get(t.Context(), g.key(), vmi); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		t.Fatalf("get vmi %s: %v", g.name, err)
+	}
+	return vmi
+}
+
+// pods returns the launcher pods of the VM that are not being deleted.
+func (g *guest) pods(t *testing.T) []corev1.Pod {
+	t.Helper()
+	pods, err := g.kube.CoreV1().Pods(g.ns).List(t.Context(), metav1.ListOptions{LabelSelector: "kubevirt.io=virt-launcher"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mine []corev1.Pod
+	for _, pod := range pods.Items {
+		if pod.Annotations[v1.DomainAnnotation] == g.name && pod.DeletionTimestamp == nil {
+			mine = append(mine, pod)
+		}
+	}
+	return mine
+}
+
+func (g *guest) pod(t *testing.T) corev1.Pod {
+	t.Helper()
+	pods := g.pods(t)
+	if len(pods) != 1 {
+		t.Fatalf("vm %s has %d launcher pods, want 1", g.name, len(pods))
+	}
+	return pods[0]
+}
+
+// eventually waits until the condition gives "", and else fails with what it said last.
+func eventually(t *testing.T, within time.Duration, what string, condition func() string) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		last := condition()
+		if last == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v: %s", what, within, last)
+		}
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatalf("%s: %v: %s", what, t.Context().Err(), last)
+		}
+	}
+}
+
+func (g *guest) waitPhase(t *testing.T, within time.Duration, phases ...v1.VirtualMachineInstancePhase) *v1.VirtualMachineInstance {
+	t.Helper()
+	var vmi *v1.VirtualMachineInstance
+	eventually(t, within, fmt.Sprintf("vmi %s in phase %v", g.name, phases), func() string {
+		if vmi = g.vmi(t); vmi == nil {
+			return "there is no vmi"
+		}
+		for _, phase := range phases {
+			if vmi.Status.Phase == phase {
+				return ""
+			}
+		}
+		return fmt.Sprintf("phase is %q", vmi.Status.Phase)
+	})
+	return vmi
+}
+
+func (g *guest) waitStatus(t *testing.T, within time.Duration, statuses ...v1.VirtualMachinePrintableStatus) {
+	t.Helper()
+	eventually(t, within, fmt.Sprintf("vm %s shows %v", g.name, statuses), func() string {
+		got := g.vm(t).Status.PrintableStatus
+		for _, s := range statuses {
+			if got == s {
+				return ""
+			}
+		}
+		return fmt.Sprintf("it shows %q", got)
+	})
+}
+
+func (g *guest) waitGone(t *testing.T, within time.Duration) {
+	t.Helper()
+	eventually(t, within, "vmi "+g.name+" and its pods gone", func() string {
+		if vmi := g.vmi(t); vmi != nil {
+			return fmt.Sprintf("vmi is there, phase %q, finalizers %v", vmi.Status.Phase, vmi.Finalizers)
+		}
+		pods, err := g.kube.CoreV1().Pods(g.ns).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		for _, pod := range pods.Items {
+			if pod.Annotations[v1.DomainAnnotation] == g.name {
+				return "pod " + pod.Name + " is there, phase " + string(pod.Status.Phase)
+			}
+		}
+		return ""
+	})
+}
+
+// waitLogin waits for the login prompt as a user would, with virtctl.
+func (g *guest) waitLogin(t *testing.T) {
+	t.Helper()
+	g.virtctl(t, nil, "-n", g.ns, "wait", g.name, "--for=login", "--timeout", bootTime.String())
+}
+
+// console is an open serial console; the protocol is spoken here by hand, without virtkit's own client.
+type console struct {
+	ws   *websocket.Conn
+	mu   sync.Mutex
+	got  strings.Builder
+	more chan struct{} // signalled when got grows
+	done chan struct{} // closed when the stream has ended; err says how
+	err  error
+}
+
+func (g *guest) openConsole(t *testing.T, query string) *console {
+	t.Helper()
+	tlsConfig, err := rest.TLSConfigFor(g.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(g.config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Scheme = "wss"
+	u.Path = fmt.Sprintf("/apis/subresources.kubevirt.io/v1/namespaces/%s/virtualmachineinstances/%s/console", g.ns, g.name)
+	u.RawQuery = query
+	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"plain.kubevirt.io"}, HandshakeTimeout: 10 * time.Second}
+	ws, response, err := dialer.DialContext(t.Context(), u.String(), nil)
+	if err != nil {
+		body := ""
+		if response != nil {
+			b, _ := io.ReadAll(response.Body)
+			body = string(b)
+		}
+		t.Fatalf("open console of %s: %v %s", g.name, err, body)
+	}
+	c := &console{ws: ws, more: make(chan struct{}, 1), done: make(chan struct{})}
+	go c.read()
+	t.Cleanup(func() { ws.Close(); <-c.done })
+	return c
+}
+
+func (c *console) read() {
+	defer close(c.done)
+	for {
+		kind, data, err := c.ws.ReadMessage()
+		if err != nil {
+			c.mu.Lock()
+			c.err = err
+			c.mu.Unlock()
+			return
+		}
+		if kind != websocket.BinaryMessage {
+			continue
+		}
+		c.mu.Lock()
+		c.got.Write(data)
+		c.mu.Unlock()
+		select {
+		case c.more <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (c *console) output() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.got.String()
+}
+
+func (c *console) send(t *testing.T, text string) {
+	t.Helper()
+	if err := c.ws.WriteMessage(websocket.BinaryMessage, []byte(text)); err != nil {
+		t.Fatalf("write to console: %v", err)
+	}
+}
+
+// expect waits until the output matches.
+func (c *console) expect(t *testing.T, within time.Duration, pattern string) string {
+	t.Helper()
+	return c.expectFrom(t, 0, within, pattern)
+}
+
+// expectFrom is expect for what came after the given number of bytes.
+func (c *console) expectFrom(t *testing.T, from int, within time.Duration, pattern string) string {
+	t.Helper()
+	re := regexp.MustCompile(pattern)
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	for {
+		if m := re.FindString(c.output()[from:]); m != "" {
+			return m
+		}
+		select {
+		case <-c.more:
+		case <-c.done:
+			if m := re.FindString(c.output()[from:]); m != "" {
+				return m
+			}
+			t.Fatalf("console ended (%v) before %q; output:\n%s", c.err, pattern, c.output())
+		case <-deadline.C:
+			t.Fatalf("console did not show %q within %v; output:\n%s", pattern, within, c.output())
+		}
+	}
+}
+
+// login logs in on the console and leaves a shell prompt.
+func (c *console) login(t *testing.T, user, password string) {
+	t.Helper()
+	from := len(c.output())
+	c.send(t, "\r")
+	c.expectFrom(t, from, bootTime, `login: $`)
+	c.send(t, user+"\r")
+	c.expectFrom(t, from, 20*time.Second, `[Pp]assword: $`)
+	c.send(t, password+"\r")
+	c.expectFrom(t, from, 20*time.Second, `[#$] $`)
+}
+
+// run types a command and returns its output. The guest's shell joins the end marker, so that the echo of the
+// command does not look like the end.
+func (c *console) run(t *testing.T, command string) string {
+	t.Helper()
+	from := len(c.output())
+	c.send(t, command+"; echo END'-'OF\r")
+	out := c.expectFrom(t, from, 30*time.Second, `(?s)^.*END-OF\r?\n`)
+	out = strings.ReplaceAll(out, "\r", "")
+	_, out, _ = strings.Cut(out, "\n") // the echo
+	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(out), "END-OF"))
+}
+
+// get fetches a page from the guest's web server.
+func get(ctx context.Context, c *http.Client, address string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := c.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		return "", err
+	}
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: %s", address, response.Status)
+	}
+	return string(body), nil
+}
