@@ -36,18 +36,25 @@ type Interface struct {
 	MTU int    `json:"mtu"`
 	// PodIPs are the addresses of PodLink.
 	PodIPs []netip.Addr `json:"podIPs,omitempty"`
-	// Gateway is the bridge's address with its prefix, and Guest what DHCP offers; for masquerade
-	// 10.0.2.1/24 and 10.0.2.2 unless the network's vmNetworkCIDR says otherwise.
+	// Gateway is the guest's router with the guest's prefix length, and Guest what DHCP offers. For
+	// masquerade the router is the bridge itself: 10.0.2.1/24 and 10.0.2.2 unless the network's
+	// vmNetworkCIDR says otherwise. For bridge both are what the pod had, and the bridge has
+	// BridgeAddress.
 	Gateway netip.Prefix `json:"gateway"`
 	Guest   netip.Addr   `json:"guest"`
 	// Ports limits what is forwarded to the guest; none means all.
 	Ports []Port `json:"ports,omitempty"`
-	// Routes are offered by DHCP besides the default route (bridge binding).
+	// Routes are offered by DHCP besides the default route (bridge binding). An unspecified Via
+	// (0.0.0.0) is on-link, as in DHCP's option 121.
 	Routes []Route `json:"routes,omitempty"`
 	// Hostname and Search go into DHCP; name servers are read from the pod's resolv.conf.
 	Hostname string   `json:"hostname,omitempty"`
 	Search   []string `json:"search,omitempty"`
 }
+
+// BridgeAddress is the address of the bridge link under the bridge binding: what DHCP answers from,
+// where neither the guest's nor the pod network's addresses are the pod's any more.
+var BridgeAddress = netip.MustParsePrefix("169.254.75.10/32")
 
 // Port is one forwarded port.
 type Port struct {

@@ -1,0 +1,167 @@
+package network
+
+import (
+	"encoding/json"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func flannelPod() Pod {
+	return Pod{
+		Links: []Link{{
+			Name:      "eth0",
+			MAC:       "0a:58:0a:2a:01:05",
+			MTU:       1450,
+			Addresses: []netip.Prefix{netip.MustParsePrefix("10.42.1.5/24")},
+			Routes: []Route{
+				{Destination: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.42.1.1")},
+				{Destination: netip.MustParsePrefix("10.42.1.0/24")},
+				{Destination: netip.MustParsePrefix("10.42.0.0/16"), Via: netip.MustParseAddr("10.42.1.1")},
+			},
+		}},
+		Search: []string{"ns1.svc.cluster.local", "svc.cluster.local"},
+	}
+}
+
+func calicoPod() Pod {
+	return Pod{Links: []Link{{
+		Name:      "eth0",
+		MAC:       "ee:ee:ee:ee:00:01",
+		MTU:       1480,
+		Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.7.9/32"), netip.MustParsePrefix("fd00::9/128")},
+		Routes: []Route{
+			{Destination: netip.MustParsePrefix("169.254.1.1/32")},
+			{Destination: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("169.254.1.1")},
+			{Destination: netip.MustParsePrefix("::/0"), Via: netip.MustParseAddr("fe80::1")},
+		},
+	}}}
+}
+
+// vmiOf has the spec given as YAML.
+func vmiOf(t *testing.T, spec string) *v1.VirtualMachineInstance {
+	t.Helper()
+	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns1", Name: "web.1", UID: "6b6a2ad4-9b9c-4ac1-8a3e-2b41a0e9a7d1",
+	}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &vmi.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return vmi
+}
+
+const masqueradeSpec = `
+domain: {devices: {interfaces: [{name: default, masquerade: {}}]}}
+networks: [{name: default, pod: {}}]
+`
+
+func TestNewPlan(t *testing.T) {
+	for _, test := range []struct {
+		name, spec string
+		pod        Pod
+	}{
+		{"none", `domain: {devices: {autoattachPodInterface: false}}`, flannelPod()},
+		{"masquerade", masqueradeSpec, flannelPod()},
+		{"masquerade-dual-stack", masqueradeSpec, calicoPod()},
+		{"masquerade-ports", `
+domain: {devices: {interfaces: [{name: default, masquerade: {}, ports: [{name: http, port: 80}, {port: 53, protocol: udp}]}]}}
+networks: [{name: default, pod: {}}]
+`, flannelPod()},
+		{"masquerade-cidr-mac", `
+domain: {devices: {interfaces: [{name: net, masquerade: {}, macAddress: DE-AD-00-00-BE-AF}]}}
+networks: [{name: net, pod: {vmNetworkCIDR: 172.30.4.0/28}}]
+`, flannelPod()},
+		{"hostname-subdomain", "hostname: front\nsubdomain: shop" + masqueradeSpec, flannelPod()},
+		{"bridge", `
+domain: {devices: {interfaces: [{name: default, bridge: {}}]}}
+networks: [{name: default, pod: {}}]
+`, flannelPod()},
+		{"bridge-onlink-gateway", `
+domain: {devices: {interfaces: [{name: default, bridge: {}, macAddress: "02:00:00:00:00:07"}]}}
+networks: [{name: default, pod: {}}]
+`, calicoPod()},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			plan, err := NewPlan(vmiOf(t, test.spec), test.pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.MarshalIndent(plan, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var back Plan
+			if err := json.Unmarshal(got, &back); err != nil {
+				t.Fatalf("the plan does not survive JSON: %v", err)
+			}
+			got = append(got, '\n')
+			golden := filepath.Join("testdata", test.name+".json")
+			if *update {
+				if err := os.WriteFile(golden, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("plan differs from %s (-want +got), -update to accept:\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+func TestNewPlanErrors(t *testing.T) {
+	v6 := calicoPod()
+	v6.Links[0].Addresses = v6.Links[0].Addresses[1:]
+	noRoute := flannelPod()
+	noRoute.Links[0].Routes = nil
+	bridge := strings.Replace(masqueradeSpec, "masquerade", "bridge", 1)
+	for _, test := range []struct {
+		name, spec, want string
+		pod              Pod
+	}{
+		{"no network", `domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}`, `no network is named "a"`, flannelPod()},
+		{"multus", `
+domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}
+networks: [{name: a, multus: {networkName: x}}]`, "not the pod network", flannelPod()},
+		{"no binding", `
+domain: {devices: {interfaces: [{name: a}]}}
+networks: [{name: a, pod: {}}]`, "set masquerade", flannelPod()},
+		{"no link", masqueradeSpec, "no link eth0", Pod{}},
+		{"only IPv6", masqueradeSpec, "no IPv4", v6},
+		{"bridge only IPv6", bridge, "no IPv4", v6},
+		{"bridge without gateway", bridge, "no default route", noRoute},
+		{"bad CIDR", `
+domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}
+networks: [{name: a, pod: {vmNetworkCIDR: 10.0.0.0/31}}]`, "vmNetworkCIDR", flannelPod()},
+		{"bad MAC", `
+domain: {devices: {interfaces: [{name: a, masquerade: {}, macAddress: "1:2"}]}}
+networks: [{name: a, pod: {}}]`, "macAddress", flannelPod()},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := NewPlan(vmiOf(t, test.spec), test.pod)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestStableMAC(t *testing.T) {
+	a, b := StableMAC("uid", "default"), StableMAC("uid", "other")
+	if a == b || a != StableMAC("uid", "default") || !strings.HasPrefix(a, "02:") {
+		t.Errorf("got %s and %s", a, b)
+	}
+}
