@@ -1,0 +1,15 @@
+// Package action holds what the packages below it share: the errors by which a caller, the command line or the
+// dashboard, tells failures apart. The packages do virtctl's work with no terminal: create builds a
+// VirtualMachine, lifecycle starts and stops, wait waits, list makes rows, console moves bytes.
+package action
+
+import "errors"
+
+var (
+	// ErrTimeout is a wait that reached its time limit.
+	ErrTimeout = errors.New("timed out")
+	// ErrNotFound is an object that does not exist where no API error says so.
+	ErrNotFound = errors.New("not found")
+	// ErrNotInstalled is a cluster that does not know KubeVirt's resources.
+	ErrNotInstalled = errors.New("virtkit is not installed in this cluster")
+)

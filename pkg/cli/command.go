@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Args limits a command's arguments. what names them for the message, as in `NAME...`.
+func Args(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least && least == 1:
+			return UsageErrorf("%s needs %s", cmd.CommandPath(), what)
+		case len(args) < least:
+			return UsageErrorf("%s needs %s, got %d of %d arguments", cmd.CommandPath(), what, len(args), least)
+		case most >= 0 && len(args) > most && most == 0:
+			return UsageErrorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0])
+		case most >= 0 && len(args) > most:
+			return UsageErrorf("%s takes %s, got %d arguments", cmd.CommandPath(), what, len(args))
+		}
+		return nil
+	}
+}
+
+// Group makes cmd a command that only holds others: it shows its help, and refuses words that are no
+// command of its own with what may have been meant.
+func Group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		cmd.SuggestionsMinimumDistance = 2
+		if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+			return UsageErrorf("unknown command %q for %q; did you mean %s?", args[0], cmd.CommandPath(), strings.Join(s, " or "))
+		}
+		return UsageErrorf("unknown command %q for %q", args[0], cmd.CommandPath())
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
+
+// Examples indents a command's examples and says the program's name as the user knows it: every
+// `virtctl` at the start of a line, or after a pipe, becomes program.
+func Examples(program, text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range lines {
+		line = strings.TrimLeft(line, "\t")
+		if program != "virtctl" {
+			if rest, ok := strings.CutPrefix(line, "virtctl "); ok {
+				line = program + " " + rest
+			}
+			line = strings.ReplaceAll(line, "| virtctl ", "| "+program+" ")
+			line = strings.ReplaceAll(line, "&& virtctl ", "&& "+program+" ")
+		}
+		if line != "" {
+			line = "  " + line
+		}
+		lines[i] = line
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"text/tabwriter"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/jsonpath"
+)
+
+// customColumns prints `HEADER:.json.path,…` as kubectl does; a field that is absent prints <none>.
+type customColumns struct {
+	headers []string
+	paths   []*jsonpath.JSONPath
+}
+
+func newCustomColumns(spec string) (*customColumns, error) {
+	c := &customColumns{}
+	for _, column := range strings.Split(spec, ",") {
+		header, path, ok := strings.Cut(column, ":")
+		if !ok || header == "" || path == "" {
+			return nil, UsageErrorf("custom-columns: %q is not HEADER:.json.path", column)
+		}
+		if !strings.HasPrefix(path, "{") {
+			path = "{." + strings.TrimPrefix(path, ".") + "}"
+		}
+		p := jsonpath.New(header).AllowMissingKeys(true)
+		if err := p.Parse(path); err != nil {
+			return nil, UsageErrorf("custom-columns: %s: %s", column, err)
+		}
+		c.headers = append(c.headers, header)
+		c.paths = append(c.paths, p)
+	}
+	return c, nil
+}
+
+// PrintObj prints a row for obj, or for each item when it is a list.
+func (c *customColumns) PrintObj(obj runtime.Object, w io.Writer) error {
+	items := []runtime.Object{obj}
+	if meta.IsListType(obj) {
+		var err error
+		if items, err = meta.ExtractList(obj); err != nil {
+			return err
+		}
+	}
+	tw := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(tw, strings.Join(c.headers, "\t"))
+	for _, item := range items {
+		row, err := c.row(item)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	return tw.Flush()
+}
+
+func (c *customColumns) row(item runtime.Object) ([]string, error) {
+	data, err := json.Marshal(item)
+	if err != nil {
+		return nil, err
+	}
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return nil, err
+	}
+	row := make([]string, len(c.paths))
+	for i, path := range c.paths {
+		results, err := path.FindResults(value)
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", c.headers[i], err)
+		}
+		row[i] = cell(results)
+	}
+	return row, nil
+}
+
+func cell(results [][]reflect.Value) string {
+	var values []string
+	for _, group := range results {
+		for _, v := range group {
+			if v.Kind() == reflect.Interface {
+				v = v.Elem()
+			}
+			if v.IsValid() {
+				values = append(values, fmt.Sprint(v.Interface()))
+			}
+		}
+	}
+	if len(values) == 0 {
+		return "<none>"
+	}
+	return strings.Join(values, ",")
+}

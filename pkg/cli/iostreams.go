@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// IOStreams are a command's standard streams and what is known about the terminals behind them. Data
+// goes to Out and nothing else does; progress, prompts and hints go to ErrOut, and only when
+// ErrIsTTY.
+type IOStreams struct {
+	In     io.Reader
+	Out    io.Writer
+	ErrOut io.Writer
+
+	InIsTTY  bool
+	OutIsTTY bool
+	ErrIsTTY bool
+
+	// colour is whether escape sequences may be written where a terminal reads them.
+	colour bool
+	// width is the terminal's columns; 0 means there is no terminal.
+	width func() int
+}
+
+// SystemStreams are the process's own streams. Colour follows NO_COLOR (https://no-color.org),
+// CLICOLOR_FORCE and TERM=dumb.
+func SystemStreams(getenv func(string) string) *IOStreams {
+	s := &IOStreams{
+		In:       os.Stdin,
+		Out:      os.Stdout,
+		ErrOut:   os.Stderr,
+		InIsTTY:  term.IsTerminal(int(os.Stdin.Fd())),
+		OutIsTTY: term.IsTerminal(int(os.Stdout.Fd())),
+		ErrIsTTY: term.IsTerminal(int(os.Stderr.Fd())),
+		colour:   getenv("NO_COLOR") == "" && getenv("TERM") != "dumb",
+	}
+	s.width = func() int {
+		w, _, err := term.GetSize(int(os.Stdout.Fd()))
+		if err != nil {
+			return 0
+		}
+		return w
+	}
+	return s
+}
+
+// ColourOut reports whether Out shows colour.
+func (s *IOStreams) ColourOut() bool { return s.OutIsTTY && s.colour }
+
+// ColourErr reports whether ErrOut shows colour.
+func (s *IOStreams) ColourErr() bool { return s.ErrIsTTY && s.colour }
+
+// Width is the terminal's width in columns, or 0 when Out is no terminal.
+func (s *IOStreams) Width() int {
+	if !s.OutIsTTY || s.width == nil {
+		return 0
+	}
+	return s.width()
+}
+
+// Generic are the streams in the form that cli-runtime takes.
+func (s *IOStreams) Generic() genericiooptions.IOStreams {
+	return genericiooptions.IOStreams{In: s.In, Out: s.Out, ErrOut: s.ErrOut}
+}

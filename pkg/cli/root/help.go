@@ -1,0 +1,83 @@
+package root
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/cli"
+)
+
+// The help is written by code rather than by cobra's templates: global flags stay out of it, as in kubectl, and
+// the binary starts without the template engine's work.
+
+func help(cmd *cobra.Command, _ []string) {
+	text := cmd.Long
+	if text == "" {
+		text = cmd.Short
+	}
+	out := cmd.OutOrStdout()
+	if text = strings.TrimSpace(text); text != "" {
+		fmt.Fprintf(out, "%s\n\n", text)
+	}
+	writeUsage(out, cmd)
+}
+
+func usage(cmd *cobra.Command) error {
+	writeUsage(cmd.OutOrStderr(), cmd)
+	return nil
+}
+
+func writeUsage(w io.Writer, cmd *cobra.Command) {
+	if cmd.HasExample() {
+		fmt.Fprintf(w, "Examples:\n%s\n\n", strings.TrimRight(cmd.Example, " \n"))
+	}
+	writeCommands(w, cmd)
+	if flags := cmd.LocalNonPersistentFlags(); flags.HasAvailableFlags() {
+		fmt.Fprintf(w, "Options:\n%s\n", flags.FlagUsages())
+	}
+	fmt.Fprintf(w, "Usage:\n")
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "  %s COMMAND [options]\n\n", cmd.CommandPath())
+		fmt.Fprintf(w, "Use \"%s COMMAND --help\" for more about a command.\n", cmd.CommandPath())
+	} else {
+		fmt.Fprintf(w, "  %s\n\n", cmd.UseLine())
+	}
+	fmt.Fprintf(w, "Use \"%s options\" for the options that all commands take.\n", cmd.Root().CommandPath())
+}
+
+func writeCommands(w io.Writer, cmd *cobra.Command) {
+	if !cmd.HasAvailableSubCommands() {
+		return
+	}
+	section := func(title, group string) {
+		var lines []string
+		for _, sub := range cmd.Commands() {
+			if sub.GroupID == group && sub.IsAvailableCommand() {
+				lines = append(lines, fmt.Sprintf("  %-*s  %s\n", sub.NamePadding(), sub.Name(), sub.Short))
+			}
+		}
+		if len(lines) > 0 {
+			fmt.Fprintf(w, "%s\n%s\n", title, strings.Join(lines, ""))
+		}
+	}
+	for _, g := range cmd.Groups() {
+		section(g.Title, g.ID)
+	}
+	section("Commands:", "")
+}
+
+// newCmdOptions lists the global flags, as `kubectl options` does.
+func newCmdOptions() *cobra.Command {
+	return &cobra.Command{
+		Use:   "options",
+		Short: "List the options that all commands take",
+		Args:  cli.Args(0, 0, "no arguments"),
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "These options can be given to any command:\n\n%s",
+				cmd.Root().PersistentFlags().FlagUsages())
+		},
+	}
+}

@@ -1,0 +1,144 @@
+// Package root puts virtctl's command tree together and runs it: the connection flags, the commands, and the
+// one place where an error becomes a message and an exit code.
+package root
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/cli/version"
+)
+
+// Main runs virtctl with the process's arguments and streams and returns its exit code.
+func Main() int {
+	f := cli.NewFactory(cli.DisplayName(os.Args[0]), cli.SystemStreams(os.Getenv), os.Getenv)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal asks the command to end; the second ends the process.
+	context.AfterFunc(ctx, stop)
+	return Run(ctx, f, os.Args[1:])
+}
+
+// Run runs one command line and returns the exit code. What went wrong has been written to f.IO.ErrOut.
+func Run(ctx context.Context, f *cli.Factory, args []string) int {
+	cmd := NewCommand(f)
+	cmd.SetArgs(args)
+	chosen, err := cmd.ExecuteContextC(ctx)
+	if err == nil {
+		return cli.ExitOK
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	report(f, chosen, err)
+	return cli.ExitCode(err)
+}
+
+// report tells the user about err, a line for each thing that went wrong.
+func report(f *cli.Factory, cmd *cobra.Command, err error) {
+	var exit *cli.ExitError
+	if errors.As(err, &exit) && exit.Err == nil {
+		return
+	}
+	var usage *cli.UsageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(f.IO.ErrOut, "error: %s\nSee '%s --help'.\n", usage, cmd.CommandPath())
+		return
+	}
+	for line := range strings.SplitSeq(cli.Explain(err, f.Connection()), "\n") {
+		fmt.Fprintf(f.IO.ErrOut, "error: %s\n", line)
+	}
+}
+
+// Command groups in the help, in this order.
+const (
+	groupVM      = "vm"
+	groupAccess  = "access"
+	groupCluster = "cluster"
+	groupOther   = "other"
+)
+
+// NewCommand is the whole tree.
+func NewCommand(f *cli.Factory) *cobra.Command {
+	root := cli.Group(&cobra.Command{
+		Use:   "virtctl",
+		Short: "Run virtual machines on Kubernetes",
+		Long: fmt.Sprintf(`%s runs virtual machines on Kubernetes.
+
+It takes kubectl's own flags to choose the cluster, the context and the namespace; "%[1]s options" lists
+them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 failure, 2 usage,
+3 not found, 4 not allowed, 8 timed out, 130 interrupted.`, f.Program),
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	})
+	if f.Program != "virtctl" {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: f.Program}
+	}
+	root.SetIn(f.IO.In)
+	root.SetOut(f.IO.Out)
+	root.SetErr(f.IO.ErrOut)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageErrorf("%s", err) })
+	root.SetUsageFunc(usage)
+	root.SetHelpFunc(help)
+
+	f.Flags.AddFlags(root.PersistentFlags())
+	addVerbosity(root.PersistentFlags(), f)
+	addFlagCompletions(root, f)
+
+	root.AddGroup(
+		&cobra.Group{ID: groupVM, Title: "Virtual machines:"},
+		&cobra.Group{ID: groupAccess, Title: "Getting into them:"},
+		&cobra.Group{ID: groupCluster, Title: "The cluster:"},
+		&cobra.Group{ID: groupOther, Title: "Other commands:"},
+	)
+	root.SetHelpCommandGroupID(groupOther)
+	addCommands(root, f)
+	return root
+}
+
+// addCommands is where a new command is registered.
+func addCommands(root *cobra.Command, f *cli.Factory) {
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+		}
+		root.AddCommand(commands...)
+	}
+	add(groupOther,
+		version.NewCmdVersion(f, nil),
+		newCmdOptions(),
+	)
+}
+
+// addVerbosity registers kubectl's -v: from 6 on each HTTP request is logged to stderr, from 8 on its headers
+// and body too.
+func addVerbosity(flags *pflag.FlagSet, f *cli.Factory) {
+	own := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(own)
+	flags.VarP(&verbosity{own.Lookup("v").Value}, "v", "v", "Log level: 6 shows HTTP requests, 8 their content")
+	// klog's remaining settings are not for users: everything goes to stderr, as it does by default.
+}
+
+type verbosity struct{ flag.Value }
+
+func (*verbosity) Type() string { return "level" }
+
+func (v *verbosity) Set(s string) error {
+	if _, err := strconv.ParseUint(s, 10, 8); err != nil {
+		return fmt.Errorf("%q is not a number from 0 to 10", s)
+	}
+	return v.Value.Set(s)
+}
