@@ -76,8 +76,8 @@ const (
 	// SocketVNC is the VNC server.
 	SocketVNC = "vnc.sock"
 	// CapabilityCacheDir is libvirt's cache of QEMU capabilities, relative to RunDir; virt-handler
-	// fills it before the launcher starts libvirtd's first connection.
-	CapabilityCacheDir = "cache/libvirt/qemu/capabilities"
+	// fills it before Start: libvirt reads it when the first domain is made, not before.
+	CapabilityCacheDir = "cache/libvirt/qemu/cache/capabilities"
 
 	// VolumeDisks is the emptyDir at DisksDir: overlays, empty disks, cloud-init images.
 	VolumeDisks = "disks"

@@ -1,0 +1,175 @@
+package domain
+
+import (
+	"strings"
+
+	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
+)
+
+const (
+	// balloonPeriod is how often the guest reports its memory statistics, seconds.
+	balloonPeriod = 10
+	// sparePorts are the PCIe slots kept free for disks and NICs added while the guest runs.
+	sparePorts = 4
+	// agentChannel is the virtio-serial port that qemu-guest-agent opens.
+	agentChannel = "org.qemu.guest_agent.0"
+)
+
+// peripherals adds everything but disks, NICs and controllers.
+func peripherals(out *libvirtxml.DomainDeviceList, spec *v1.Devices, facts Facts) error {
+	if enabled(spec.AutoattachSerialConsole, true) {
+		serial(out, facts)
+	}
+	out.Channels = append(out.Channels, libvirtxml.DomainChannel{
+		Source: unixSocket(facts.AgentSocket),
+		Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: agentChannel}},
+	})
+	graphics(out, spec, facts)
+	inputs(out, spec)
+	balloon := &libvirtxml.DomainMemBalloon{Model: "none"}
+	if enabled(spec.AutoattachMemBalloon, true) {
+		balloon = &libvirtxml.DomainMemBalloon{Model: v1.VirtIO, FreePageReporting: "on", Stats: &libvirtxml.DomainMemBalloonStats{Period: balloonPeriod}}
+	}
+	out.MemBalloon = balloon
+	if spec.Rng != nil {
+		out.RNGs = append(out.RNGs, libvirtxml.DomainRNG{
+			Model:   v1.VirtIO,
+			Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
+		})
+	}
+	if w := spec.Watchdog; w != nil {
+		if w.I6300ESB == nil {
+			return field("spec.domain.devices.watchdog", "only i6300esb exists on x86")
+		}
+		action := string(w.I6300ESB.Action)
+		if action == "" {
+			action = string(v1.WatchdogActionReset)
+		}
+		out.Watchdogs = append(out.Watchdogs, libvirtxml.DomainWatchdog{Model: "i6300esb", Action: action, Alias: &libvirtxml.DomainAlias{Name: "ua-" + w.Name}})
+	}
+	if t := spec.TPM; t != nil && enabled(t.Enabled, true) {
+		if enabled(t.Persistent, false) {
+			return field("spec.domain.devices.tpm.persistent", "not supported; the TPM's state lives as long as the guest")
+		}
+		out.TPMs = append(out.TPMs, libvirtxml.DomainTPM{
+			Model:   "tpm-crb",
+			Backend: &libvirtxml.DomainTPMBackend{Emulator: &libvirtxml.DomainTPMBackendEmulator{Version: "2.0"}},
+		})
+	}
+	for _, p := range spec.PanicDevices {
+		model := v1.Pvpanic
+		if p.Model != nil {
+			model = *p.Model
+		}
+		out.Panics = append(out.Panics, libvirtxml.DomainPanic{Model: string(model)})
+	}
+	return nil
+}
+
+// serial adds the first serial port: a socket that virt-handler connects consoles to, and a log of all
+// the guest wrote. The log is appended to, so that the launcher may cut it while QEMU writes.
+func serial(out *libvirtxml.DomainDeviceList, facts Facts) {
+	port := uint(0)
+	out.Serials = append(out.Serials, libvirtxml.DomainSerial{
+		Source: unixSocket(facts.SerialSocket),
+		Target: &libvirtxml.DomainSerialTarget{Port: &port},
+		Log:    &libvirtxml.DomainChardevLog{File: facts.SerialLog, Append: "on"},
+	})
+	out.Consoles = append(out.Consoles, libvirtxml.DomainConsole{
+		Source: unixSocket(facts.SerialSocket),
+		Target: &libvirtxml.DomainConsoleTarget{Type: "serial", Port: &port},
+		Log:    &libvirtxml.DomainChardevLog{File: facts.SerialLog, Append: "on"},
+	})
+}
+
+func unixSocket(path string) *libvirtxml.DomainChardevSource {
+	return &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "bind", Path: path}}
+}
+
+// graphics adds the video card and the VNC server, or nothing.
+func graphics(out *libvirtxml.DomainDeviceList, spec *v1.Devices, facts Facts) {
+	if !enabled(spec.AutoattachGraphicsDevice, true) {
+		out.Videos = append(out.Videos, libvirtxml.DomainVideo{Model: libvirtxml.DomainVideoModel{Type: "none"}})
+		return
+	}
+	model := libvirtxml.DomainVideoModel{Type: "vga", VRam: 16384, Heads: 1}
+	if spec.Video != nil && spec.Video.Type != "" {
+		model = libvirtxml.DomainVideoModel{Type: spec.Video.Type, Heads: 1}
+	}
+	out.Videos = append(out.Videos, libvirtxml.DomainVideo{Model: model})
+	out.Graphics = append(out.Graphics, libvirtxml.DomainGraphic{VNC: &libvirtxml.DomainGraphicVNC{
+		Listeners: []libvirtxml.DomainGraphicListener{{Socket: &libvirtxml.DomainGraphicListenerSocket{Socket: facts.VNCSocket}}},
+	}})
+}
+
+// inputs adds the VMI's input devices, and for autoattachInputDevice a tablet when it lists none.
+func inputs(out *libvirtxml.DomainDeviceList, spec *v1.Devices) {
+	list := spec.Inputs
+	if len(list) == 0 && enabled(spec.AutoattachInputDevice, false) {
+		list = []v1.Input{{Name: "default-0", Type: v1.InputTypeTablet, Bus: v1.InputBusUSB}}
+	}
+	for _, in := range list {
+		x := libvirtxml.DomainInput{Type: string(in.Type), Bus: string(in.Bus), Alias: &libvirtxml.DomainAlias{Name: "ua-" + in.Name}}
+		if x.Type == "" {
+			x.Type = string(v1.InputTypeTablet)
+		}
+		if x.Bus == "" {
+			x.Bus = string(v1.InputBusUSB)
+		}
+		out.Inputs = append(out.Inputs, x)
+	}
+}
+
+// controllers adds the controllers that libvirt would not choose as we want them: no USB where nothing
+// is on it, virtio-scsi, and on PCIe machines a root port a device plus spare ones.
+func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec) []libvirtxml.DomainController {
+	usb, scsi, express := false, false, 0
+	for _, x := range d.Disks {
+		switch x.Target.Bus {
+		case string(v1.DiskBusUSB):
+			usb = true
+		case string(v1.DiskBusSCSI):
+			scsi = true
+		case string(v1.DiskBusVirtio):
+			express++
+		}
+	}
+	for _, x := range d.Inputs {
+		usb = usb || x.Bus == string(v1.InputBusUSB)
+		if x.Bus == string(v1.InputBusVirtio) {
+			express++
+		}
+	}
+	for _, x := range d.Interfaces {
+		if x.Model.Type == v1.VirtIO || x.Model.Type == "e1000e" {
+			express++
+		}
+	}
+	if d.MemBalloon.Model == v1.VirtIO {
+		express++
+	}
+	express += len(d.RNGs) + 1 // and virtio-serial
+
+	index := uint(0)
+	var out []libvirtxml.DomainController
+	if usb {
+		out = append(out, libvirtxml.DomainController{Type: "usb", Index: &index, Model: "qemu-xhci"})
+		express++
+	} else {
+		out = append(out, libvirtxml.DomainController{Type: "usb", Index: &index, Model: "none"})
+	}
+	if scsi {
+		out = append(out, libvirtxml.DomainController{Type: "scsi", Index: &index, Model: "virtio-scsi"})
+		express++
+	}
+	out = append(out, libvirtxml.DomainController{Type: "virtio-serial", Index: &index})
+	if m := machine(spec); spec.Devices.DisableHotplug || (m != DefaultMachine && !strings.HasPrefix(m, "pc-q35")) {
+		return out
+	}
+	out = append(out, libvirtxml.DomainController{Type: "pci", Index: &index, Model: "pcie-root"})
+	for range express + sparePorts {
+		out = append(out, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port"})
+	}
+	return out
+}

@@ -1,0 +1,203 @@
+package domain
+
+import (
+	"math"
+	"strconv"
+
+	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
+)
+
+// Targets gives the name that each disk's volume has in the domain (vda, sda, …). virtio has its own
+// letters; sata, scsi and usb share theirs.
+func Targets(spec *v1.VirtualMachineInstanceSpec) map[string]string {
+	out := make(map[string]string, len(spec.Domain.Devices.Disks))
+	used := map[string]int{}
+	for i := range spec.Domain.Devices.Disks {
+		d := &spec.Domain.Devices.Disks[i]
+		prefix := "sd"
+		if bus(d) == v1.DiskBusVirtio {
+			prefix = "vd"
+		}
+		out[d.Name] = prefix + letters(used[prefix])
+		used[prefix]++
+	}
+	return out
+}
+
+// letters counts a, b, … z, aa, ab, … as the kernel names disks.
+func letters(n int) string {
+	s := ""
+	for n >= 0 {
+		s = string(rune('a'+n%26)) + s
+		n = n/26 - 1
+	}
+	return s
+}
+
+// bus is the disk's bus, or the default of its kind: virtio for disks, sata for CD-ROMs.
+func bus(d *v1.Disk) v1.DiskBus {
+	switch {
+	case d.CDRom != nil && d.CDRom.Bus != "":
+		return d.CDRom.Bus
+	case d.CDRom != nil:
+		return v1.DiskBusSATA
+	case d.Disk != nil && d.Disk.Bus != "":
+		return d.Disk.Bus
+	}
+	return v1.DiskBusVirtio
+}
+
+// disks gives the domain's disks in the VMI's order.
+func disks(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainDisk, error) {
+	volumes := make(map[string]*v1.Volume, len(vmi.Spec.Volumes))
+	for i := range vmi.Spec.Volumes {
+		volumes[vmi.Spec.Volumes[i].Name] = &vmi.Spec.Volumes[i]
+	}
+	targets := Targets(&vmi.Spec)
+	order := bootOrder(&vmi.Spec, volumes)
+	var out []libvirtxml.DomainDisk
+	for i := range vmi.Spec.Domain.Devices.Disks {
+		d := &vmi.Spec.Domain.Devices.Disks[i]
+		path := "spec.domain.devices.disks[" + itoa(i) + "]"
+		if volumes[d.Name] == nil {
+			return nil, field(path, "no volume is named %q", d.Name)
+		}
+		src, ok := facts.Disks[d.Name]
+		if !ok {
+			return nil, field(path, "volume %q has no image", d.Name)
+		}
+		x, err := disk(d, src, path)
+		if err != nil {
+			return nil, err
+		}
+		x.Target.Dev = targets[d.Name]
+		x.Alias = &libvirtxml.DomainAlias{Name: "ua-" + d.Name}
+		if n := order[d.Name]; n > 0 {
+			x.Boot = &libvirtxml.DomainDeviceBoot{Order: n}
+		}
+		out = append(out, *x)
+	}
+	return out, nil
+}
+
+// disk gives one disk without its name and boot order.
+func disk(d *v1.Disk, src Source, path string) (*libvirtxml.DomainDisk, error) {
+	x := &libvirtxml.DomainDisk{
+		Device:       "disk",
+		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: src.Format, ErrorPolicy: "stop", Discard: "unmap"},
+		Source:       file(src),
+		BackingStore: backing(src),
+		Target:       &libvirtxml.DomainDiskTarget{Bus: string(bus(d))},
+		Serial:       d.Serial,
+	}
+	readOnly := src.ReadOnly
+	switch {
+	case d.LUN != nil:
+		return nil, field(path+".lun", "not supported; use disk with bus scsi")
+	case d.CDRom != nil:
+		x.Device = "cdrom"
+		readOnly = true
+		if d.CDRom.Tray != "" {
+			x.Target.Tray = string(d.CDRom.Tray)
+		}
+	case d.Disk != nil:
+		readOnly = readOnly || d.Disk.ReadOnly
+	}
+	if readOnly {
+		if x.Device == "disk" && bus(d) == v1.DiskBusSATA {
+			return nil, field(path, "a sata disk cannot be read-only; use bus virtio or scsi, or a cdrom")
+		}
+		x.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
+		x.Driver.Discard = ""
+	}
+	if x.Device == "cdrom" && bus(d) == v1.DiskBusVirtio {
+		return nil, field(path+".cdrom.bus", "virtio has no CD-ROMs; use sata, scsi or usb")
+	}
+	if enabled(d.Shareable, false) {
+		x.Shareable = &libvirtxml.DomainDiskShareable{}
+	}
+	if d.ErrorPolicy != nil {
+		x.Driver.ErrorPolicy = string(*d.ErrorPolicy)
+	}
+	driver(x.Driver, d, src)
+	if b := d.BlockSize; b != nil && b.Custom != nil {
+		x.BlockIO = &libvirtxml.DomainDiskBlockIO{LogicalBlockSize: b.Custom.Logical, PhysicalBlockSize: b.Custom.Physical, DiscardGranularity: b.Custom.DiscardGranularity}
+	}
+	return x, nil
+}
+
+// driver fills in cache and I/O mode: no host cache where the file system can do without, so that
+// what the guest flushes is on the disk; native asynchronous I/O for devices, which never block it.
+func driver(x *libvirtxml.DomainDiskDriver, d *v1.Disk, src Source) {
+	x.Cache = string(d.Cache)
+	if x.Cache == "" {
+		x.Cache = string(v1.CacheWriteThrough)
+		if src.DirectIO {
+			x.Cache = string(v1.CacheNone)
+		}
+	}
+	x.IO = string(d.IO)
+	if x.IO == "" && src.Block && x.Cache == string(v1.CacheNone) {
+		x.IO = string(v1.IONative)
+	}
+}
+
+// file is the libvirt source of an image.
+func file(src Source) *libvirtxml.DomainDiskSource {
+	if src.Block {
+		return &libvirtxml.DomainDiskSource{Block: &libvirtxml.DomainDiskSourceBlock{Dev: src.Path}}
+	}
+	return &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: src.Path}}
+}
+
+// backing says what an image lies on, down to the explicit end of the chain: left out, libvirt would
+// believe what the image says, and the guest can write the image.
+func backing(src Source) *libvirtxml.DomainDiskBackingStore {
+	if src.Format == "raw" {
+		return nil
+	}
+	if src.Backing == nil {
+		return &libvirtxml.DomainDiskBackingStore{}
+	}
+	b := &libvirtxml.DomainDiskBackingStore{
+		Format:       &libvirtxml.DomainDiskFormat{Type: src.Backing.Format},
+		Source:       file(*src.Backing),
+		BackingStore: backing(*src.Backing),
+	}
+	if b.BackingStore == nil {
+		b.BackingStore = &libvirtxml.DomainDiskBackingStore{}
+	}
+	return b
+}
+
+// bootOrder gives the boot position of each disk. When the VMI gives none to any device, its disks
+// boot in the order listed, without those that only carry cloud-init's data.
+func bootOrder(spec *v1.VirtualMachineInstanceSpec, volumes map[string]*v1.Volume) map[string]uint {
+	out := map[string]uint{}
+	given := false
+	for _, d := range spec.Domain.Devices.Disks {
+		if d.BootOrder != nil {
+			out[d.Name], given = narrow(*d.BootOrder), true
+		}
+	}
+	for _, i := range spec.Domain.Devices.Interfaces {
+		given = given || i.BootOrder != nil
+	}
+	if given {
+		return out
+	}
+	next := uint(1)
+	for _, d := range spec.Domain.Devices.Disks {
+		if v := volumes[d.Name]; v != nil && v.CloudInitNoCloud == nil {
+			out[d.Name] = next
+			next++
+		}
+	}
+	return out
+}
+
+// narrow keeps a number within what libvirt reads (32 bits).
+func narrow(n uint) uint { return min(n, math.MaxInt32) }
+
+func itoa(n int) string { return strconv.Itoa(n) }

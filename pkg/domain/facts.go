@@ -1,0 +1,56 @@
+// Package domain turns a VirtualMachineInstance into the libvirt domain that runs it. It is pure:
+// the input is the VMI as admitted and the Facts, which are what the launcher knows of its pod (is
+// there KVM, where are the disks, which taps exist); the output is libvirt's XML. It reads no file and
+// asks nobody, so every supported field has a golden file in testdata.
+//
+//	VMI spec ──┐
+//	disks ─────┼─► Build ─► *libvirtxml.Domain ─► hypervisor.Create
+//	network ───┘
+//
+// pkg/disk prepares the files that Facts.Disks names; pkg/launcher calls both.
+package domain
+
+import "github.com/virtkit/virtkit/pkg/network"
+
+// Facts are what a domain depends on besides its VMI.
+type Facts struct {
+	// KVM says that /dev/kvm is usable. Without it the domain type is qemu (TCG).
+	KVM bool
+	// Emulator is the path of the QEMU binary.
+	Emulator string
+	// Firmware are the UEFI images.
+	Firmware Firmware
+	// NVRAM is the path of this guest's UEFI variable store; libvirt makes it from the template.
+	NVRAM string
+	// Disks are the prepared images by volume name.
+	Disks map[string]Source
+	// Network is the plan that virt-handler has applied.
+	Network network.Plan
+	// SerialSocket and SerialLog are the first serial port's socket and log, VNCSocket and
+	// AgentSocket the unix sockets of the VNC server and the guest agent's channel.
+	SerialSocket, SerialLog string
+	VNCSocket               string
+	AgentSocket             string
+}
+
+// Firmware are paths of UEFI images and their variable store templates, without and with Secure
+// Boot (the latter with Microsoft's keys enrolled).
+type Firmware struct {
+	Code, Vars             string
+	SecureCode, SecureVars string
+}
+
+// Source is one prepared disk image.
+type Source struct {
+	// Path is a file, or a device node when Block is set.
+	Path  string
+	Block bool
+	// Format is raw or qcow2. It is always said and never probed, since the guest writes the image.
+	Format string
+	// Backing is what a qcow2 overlay lies on.
+	Backing *Source
+	// ReadOnly says that the image cannot be written, whatever the VMI's disk says.
+	ReadOnly bool
+	// DirectIO says that the image (and what backs it) opens with O_DIRECT.
+	DirectIO bool
+}

@@ -1,0 +1,53 @@
+package domain
+
+import (
+	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/virtkit/virtkit/pkg/network"
+)
+
+// interfaces gives the guest's NICs in the VMI's order, each on the tap that the network plan has for
+// it. libvirt is told to leave the tap alone: it exists, and the pod may not change it.
+func interfaces(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainInterface, error) {
+	planned := make(map[string]*network.Interface, len(facts.Network.Interfaces))
+	for i := range facts.Network.Interfaces {
+		planned[facts.Network.Interfaces[i].Name] = &facts.Network.Interfaces[i]
+	}
+	var out []libvirtxml.DomainInterface
+	for i := range vmi.Spec.Domain.Devices.Interfaces {
+		nic := &vmi.Spec.Domain.Devices.Interfaces[i]
+		if nic.State == v1.InterfaceStateAbsent {
+			continue
+		}
+		p := planned[nic.Name]
+		if p == nil {
+			return nil, field("spec.domain.devices.interfaces["+itoa(i)+"]", "interface %q is not in the network plan", nic.Name)
+		}
+		model := nic.Model
+		if model == "" {
+			model = v1.VirtIO
+		}
+		x := libvirtxml.DomainInterface{
+			MAC:    &libvirtxml.DomainInterfaceMAC{Address: p.MAC},
+			Source: &libvirtxml.DomainInterfaceSource{Ethernet: &libvirtxml.DomainInterfaceSourceEthernet{}},
+			Target: &libvirtxml.DomainInterfaceTarget{Dev: p.Tap, Managed: "no"},
+			Model:  &libvirtxml.DomainInterfaceModel{Type: model},
+			Alias:  &libvirtxml.DomainAlias{Name: "ua-" + nic.Name},
+		}
+		if p.MTU > 0 && model == v1.VirtIO {
+			x.MTU = &libvirtxml.DomainInterfaceMTU{Size: uint(p.MTU)}
+		}
+		if nic.State == v1.InterfaceStateLinkDown {
+			x.Link = &libvirtxml.DomainInterfaceLink{State: "down"}
+		}
+		// The option ROM is only for booting from the network, and costs time at each boot.
+		if nic.BootOrder != nil {
+			x.Boot = &libvirtxml.DomainDeviceBoot{Order: narrow(*nic.BootOrder)}
+		} else {
+			x.ROM = &libvirtxml.DomainROM{Enabled: "no"}
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
