@@ -1,0 +1,82 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/gorilla/websocket"
+)
+
+// Close codes that virtkit's servers use; RFC 6455 section 7.4.
+const (
+	// CodeNormal is the end of the stream.
+	CodeNormal = websocket.CloseNormalClosure
+	// CodeGoingAway says that the server shuts down; a client may connect again.
+	CodeGoingAway = websocket.CloseGoingAway
+	// CodePolicy says that the server ended the stream on purpose, such as a console that another
+	// client has taken over; the reason says why.
+	CodePolicy = websocket.ClosePolicyViolation
+	// CodeInternal says that something behind the server broke.
+	CodeInternal = websocket.CloseInternalServerErr
+	// CodeAbnormal is never sent: it stands for a connection that broke without a close frame.
+	CodeAbnormal = websocket.CloseAbnormalClosure
+)
+
+// CloseError is the end of a stream other than a normal one.
+type CloseError struct {
+	// Code is the websocket close code, CodeAbnormal when the connection broke.
+	Code int
+	// Reason is what the peer said, possibly nothing.
+	Reason string
+
+	cause error
+}
+
+func (e *CloseError) Error() string {
+	switch {
+	case e.Code == CodeAbnormal:
+		return "connection lost: " + e.Reason
+	case e.Reason == "":
+		return fmt.Sprintf("connection closed by the peer (code %d)", e.Code)
+	default:
+		return e.Reason
+	}
+}
+
+// Unwrap gives the network's error of a connection that broke, or nil.
+func (e *CloseError) Unwrap() error { return e.cause }
+
+// closeReason is the code and text that tell the other side of a splice about err.
+func closeReason(err error) (int, string) {
+	var closed *CloseError
+	if errors.As(err, &closed) {
+		return closed.Code, closed.Reason
+	}
+	return CodeInternal, err.Error()
+}
+
+// sendableCode replaces the codes that must not travel in a close frame.
+func sendableCode(code int) int {
+	switch code {
+	case websocket.CloseNoStatusReceived:
+		return CodeNormal
+	case websocket.CloseAbnormalClosure, websocket.CloseTLSHandshake, 0:
+		return CodeInternal
+	}
+	return code
+}
+
+// maxReason is the longest reason of a close frame: 125 bytes less the code.
+const maxReason = 123
+
+func truncateReason(reason string) string {
+	if len(reason) <= maxReason {
+		return reason
+	}
+	cut := maxReason
+	for cut > 0 && !utf8.RuneStart(reason[cut]) {
+		cut--
+	}
+	return reason[:cut]
+}

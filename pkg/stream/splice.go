@@ -1,0 +1,128 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+)
+
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, BufferSize)
+	return &b
+}}
+
+// writeCloser is what a connection has whose directions end apart: *Conn, *net.TCPConn, *net.UnixConn,
+// *tls.Conn.
+type writeCloser interface{ CloseWrite() error }
+
+// reasonCloser is a connection that can tell its peer why it ends.
+type reasonCloser interface {
+	CloseWithReason(code int, reason string) error
+}
+
+// Splice copies between a and b both ways until both directions have ended, then closes both. The end of
+// one direction (io.EOF) is passed on with CloseWrite while the other goes on; a connection without
+// CloseWrite is closed instead. An error ends everything: the other side is closed with the
+// code and reason of a *CloseError, so a reason given at one end of a chain of splices arrives at the other.
+// When ctx ends, both sides are closed with code 1001.
+//
+// It returns nil when both directions ended with io.EOF, else the first error.
+func Splice(ctx context.Context, a, b io.ReadWriteCloser) error {
+	s := &splice{}
+	cancelled := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(cancelled)
+		s.fail(a, b, &CloseError{Code: CodeGoingAway, Reason: "the server is shutting down"})
+	})
+	var relays sync.WaitGroup
+	relays.Go(func() { s.relay(b, a) })
+	relays.Go(func() { s.relay(a, b) })
+	relays.Wait()
+	if !stop() {
+		<-cancelled
+	}
+	closeBoth(a, b, nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil && s.err != nil {
+		return context.Cause(ctx)
+	}
+	return s.err
+}
+
+type splice struct {
+	mu  sync.Mutex
+	err error
+}
+
+// relay copies from src to dst until src ends. When dst does not take any more, the rest is dropped, so
+// that the end of src is still seen and what comes from dst still arrives.
+func (s *splice) relay(dst, src io.ReadWriteCloser) {
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	var lost error
+	for {
+		n, err := src.Read(*buf)
+		if n > 0 && lost == nil {
+			if _, lost = dst.Write((*buf)[:n]); lost != nil {
+				s.note(lost)
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			if lost == nil {
+				s.endWrite(dst)
+			}
+			return
+		default:
+			s.fail(dst, src, err)
+			return
+		}
+	}
+}
+
+func (s *splice) endWrite(dst io.ReadWriteCloser) {
+	var err error
+	if half, ok := dst.(writeCloser); ok {
+		err = half.CloseWrite()
+	} else {
+		err = dst.Close()
+	}
+	if err != nil {
+		s.note(err)
+	}
+}
+
+func (s *splice) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+func (s *splice) fail(a, b io.ReadWriteCloser, err error) {
+	s.note(err)
+	s.mu.Lock()
+	first := s.err
+	s.mu.Unlock()
+	closeBoth(a, b, first)
+}
+
+// closeBoth closes both sides, at the same time since each may wait for its peer.
+func closeBoth(a, b io.Closer, err error) {
+	var closes sync.WaitGroup
+	for _, c := range []io.Closer{a, b} {
+		closes.Go(func() {
+			if reasoned, ok := c.(reasonCloser); ok && err != nil {
+				code, text := closeReason(err)
+				_ = reasoned.CloseWithReason(code, text) // the stream is over either way
+				return
+			}
+			_ = c.Close()
+		})
+	}
+	closes.Wait()
+}
