@@ -1,0 +1,199 @@
+// Package install is `virtctl install` and `virtctl uninstall`.
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	action "github.com/virtkit/virtkit/pkg/action/install"
+	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/version"
+)
+
+// Options of `virtctl install`.
+type Options struct {
+	Factory  *cli.Factory
+	Settings action.Settings
+	DryRun   string // none, client, server
+	Wait     bool
+	Timeout  time.Duration
+	Output   *cli.Output
+}
+
+// NewCmdInstall makes the command; runF replaces Run in tests.
+func NewCmdInstall(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f, Output: cli.NewOutput("")}
+	o.Settings.Tag = action.TagOf(version.Get().GitVersion)
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "Install or upgrade virtkit in the cluster",
+		Long: `Install or upgrade virtkit in the cluster, in namespace kubevirt.
+
+Needs Kubernetes 1.35 or newer and a cluster administrator's rights. Installing again repairs and
+changes nothing that is as it should be; what you configured in the KubeVirt resource stays. The manifests are
+the ones of manifests/ in the source, for those who prefer 'kubectl apply -k'.`,
+		Example: cli.Examples(f.Program, `
+			virtctl install
+			virtctl install --image-registry registry.example.com/virtkit --image-tag v1.2.3
+			virtctl install --dry-run=client > virtkit.yaml`),
+		Args: cli.Args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.DryRun, "dry-run", "none", "none, client (print what would be applied; no cluster is asked) or server (all but storing)")
+	flags.Lookup("dry-run").NoOptDefVal = "client"
+	flags.BoolVar(&o.Wait, "wait", true, "Wait until everything is ready")
+	flags.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "The most time to take")
+	flags.StringVar(&o.Settings.Registry, "image-registry", "", "Registry and path of the images (default ghcr.io/virtkit)")
+	flags.StringVar(&o.Settings.Tag, "image-tag", o.Settings.Tag, "Tag of the images")
+	flags.StringVar(&o.Settings.PullPolicy, "image-pull-policy", "", "IfNotPresent, Always or Never (default IfNotPresent)")
+	flags.StringVar(&o.Settings.KubeletDir, "kubelet-dir", "", "The kubelet's root directory on the nodes (default /var/lib/kubelet)")
+	o.Output.AddFlags(cmd)
+	for flag, values := range map[string][]string{
+		"dry-run":           {"none", "client", "server"},
+		"image-pull-policy": pullPolicies,
+	} {
+		// The error can only be an unknown flag name.
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return cmd
+}
+
+var pullPolicies = []string{"IfNotPresent", "Always", "Never"}
+
+func (o *Options) validate() error {
+	switch o.DryRun {
+	case "none", "client", "server":
+	default:
+		return cli.UsageErrorf("--dry-run is none, client or server, not %q", o.DryRun)
+	}
+	switch o.Settings.PullPolicy {
+	case "", "IfNotPresent", "Always", "Never":
+	default:
+		return cli.UsageErrorf("--image-pull-policy is %s, not %q", strings.Join(pullPolicies, ", "), o.Settings.PullPolicy)
+	}
+	if o.Settings.Tag == "" {
+		return cli.UsageErrorf("--image-tag must not be empty")
+	}
+	if d := o.Settings.KubeletDir; d != "" && !strings.HasPrefix(d, "/") {
+		return cli.UsageErrorf("--kubelet-dir is an absolute path on the nodes, not %q", d)
+	}
+	return o.Output.Validate()
+}
+
+// Run installs, or prints what it would.
+func Run(ctx context.Context, o *Options) error {
+	objects, err := action.Objects(o.Settings)
+	if err != nil {
+		return err
+	}
+	if o.DryRun == "client" {
+		if !o.Output.Given() {
+			o.Output.Format = "yaml"
+		}
+		return o.print(objects)
+	}
+	config, err := o.Factory.RESTConfig()
+	if err != nil {
+		return err
+	}
+	installer, err := action.New(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	progress := newProgress(o.Factory.IO)
+	installer.Progress = progress.step
+	results, err := o.install(ctx, installer, objects)
+	progress.end()
+	if err != nil {
+		return err
+	}
+	if o.Output.Given() {
+		after := make([]*unstructured.Unstructured, len(results))
+		for k, r := range results {
+			after[k] = r.Object
+		}
+		return o.print(after)
+	}
+	fmt.Fprintln(o.Factory.IO.Out, o.summary(results))
+	return nil
+}
+
+func (o *Options) install(ctx context.Context, installer *action.Installer, objects []*unstructured.Unstructured) ([]action.Result, error) {
+	if err := installer.Check(ctx); err != nil {
+		return nil, err
+	}
+	dryRun := o.DryRun == "server"
+	results, err := installer.Install(ctx, objects, dryRun)
+	if err != nil || dryRun || !o.Wait {
+		return results, err
+	}
+	err = installer.Wait(ctx, objects)
+	if errors.Is(err, action.ErrNotReady) {
+		err = fmt.Errorf("%w. Everything is applied; `%s install` again goes on waiting", err, o.Factory.Program)
+	}
+	return results, err
+}
+
+// summary is one line that says what was done.
+func (o *Options) summary(results []action.Result) string {
+	count := map[action.Change]int{}
+	for _, r := range results {
+		count[r.Change]++
+	}
+	var parts []string
+	for _, change := range []action.Change{action.Created, action.Configured, action.Unchanged, action.Unchecked} {
+		if n := count[change]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, change))
+		}
+	}
+	done := "is ready"
+	switch {
+	case o.DryRun == "server":
+		done = "would be applied"
+	case !o.Wait:
+		done = "is applied"
+	}
+	return fmt.Sprintf("virtkit %s %s in namespace %s: %s", o.Settings.Tag, done, names.Namespace, strings.Join(parts, ", "))
+}
+
+// print writes the objects one after the other where the format allows, else as one list.
+func (o *Options) print(objects []*unstructured.Unstructured) error {
+	out := o.Factory.IO.Out
+	switch o.Output.Format {
+	case "yaml", "name":
+		for k, object := range objects {
+			if k > 0 && o.Output.Format == "yaml" {
+				fmt.Fprintln(out, "---")
+			}
+			if err := o.Output.Print(object, out); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "List"})
+	for _, object := range objects {
+		list.Items = append(list.Items, *object)
+	}
+	return o.Output.Print(list, out)
+}

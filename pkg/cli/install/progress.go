@@ -1,0 +1,32 @@
+package install
+
+import (
+	"fmt"
+
+	"github.com/virtkit/virtkit/pkg/cli"
+)
+
+// progress shows the current step on a terminal's last line, and nothing where there is no terminal.
+type progress struct {
+	io *cli.IOStreams
+}
+
+func newProgress(io *cli.IOStreams) progress { return progress{io} }
+
+const eraseLine = "\r\x1b[K"
+
+func (p progress) step(text string) {
+	if !p.io.ErrIsTTY {
+		return
+	}
+	if width := p.io.Width(); width > 1 && len(text) >= width {
+		text = text[:width-1]
+	}
+	fmt.Fprint(p.io.ErrOut, eraseLine+text)
+}
+
+func (p progress) end() {
+	if p.io.ErrIsTTY {
+		fmt.Fprint(p.io.ErrOut, eraseLine)
+	}
+}
