@@ -1,0 +1,5 @@
+package main
+
+import "context"
+
+func buildTinyDisk(ctx context.Context, b *build) error { return nil }
