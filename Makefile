@@ -1,0 +1,81 @@
+# virtkit from a fresh Debian machine: `make up` for a cluster with a VM, `make test` for every test.
+# `make help` lists the rest.
+
+NAME      ?= virt-local
+NODES     ?= 2
+VERSION   ?= v0.0.0-dev
+REGISTRY  ?= ghcr.io/virtkit
+# The images' tag that belongs to the version, as pkg/action/install has it.
+TAG       ?= $(if $(filter %-dev,$(VERSION)),dev,$(VERSION))
+
+# The same flags everywhere, so that all builds share one cache; a change of them compiles Kubernetes anew.
+export GOFLAGS := -buildvcs=false -trimpath
+export CGO_ENABLED := 0
+
+# A development build does not name its commit: it would be linked, and rolled out, again for every one.
+PKG     := github.com/virtkit/virtkit/pkg/version
+LDFLAGS := -s -w -X $(PKG).gitVersion=$(VERSION)
+ifneq ($(TAG),dev)
+LDFLAGS += -X $(PKG).gitCommit=$(shell git rev-parse HEAD) -X $(PKG).gitTreeState=$(if $(shell git status --porcelain),dirty,clean) \
+           -X $(PKG).buildDate=$(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
+endif
+KUBERNETES := v1.37.1
+KUBE_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES) \
+                -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
+
+IMAGES := virt-server virt-launcher tiny-disk
+
+.DEFAULT_GOAL := help
+.PHONY: help deps build images up down generate lint test test-unit test-generated test-integration test-e2e bench clean
+
+help: ## Show this
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
+
+deps: ## Install what is missing from Debian packages
+	@dev/deps.sh
+
+build: ## Build bin/virtctl, bin/virt-server, bin/virt-launcher and bin/virt-local
+	@dev/step.sh "Building virtctl, virt-server, virt-launcher"
+	@go build -ldflags '$(LDFLAGS)' -o bin/virtctl ./cmd/virtctl
+	@go build -ldflags '$(LDFLAGS)' -o bin/virt-server ./cmd/virt-server
+	@CGO_ENABLED=1 go build -tags launcher,libvirt_dlopen -ldflags '$(LDFLAGS)' -o bin/virt-launcher ./cmd/virt-server
+	@test -e bin/virt-local || dev/step.sh "Building virt-local: the first time this compiles Kubernetes, which takes minutes"
+	@go -C cmd/virt-local build -ldflags '$(KUBE_LDFLAGS)' -o ../../bin/virt-local .
+
+images: build ## Build the container images, bin/images/*.tar
+	@test -e bin/images/virt-launcher.tar || dev/step.sh "Building images: the first time this fetches Debian packages, which takes minutes"
+	@go run ./images/build --registry $(REGISTRY) --tag $(TAG) --out bin/images $(IMAGES)
+
+up: deps images ## Start a cluster on this machine with virtkit and the VM demo (NAME=, NODES=)
+	@dev/up.sh $(NAME) $(NODES) $(REGISTRY) $(TAG)
+
+down: ## Remove that cluster (NAME=)
+	@dev/down.sh $(NAME)
+
+generate: ## Write generated files anew: CRDs, protobuf, API surface, completions, command reference
+	go generate ./...
+
+lint: ## Check format, vet, staticcheck, and which package imports which
+	@dev/lint.sh
+
+test: ## Run every test; up to an hour on a cold machine with two cores
+	@dev/test.sh lint generated unit integration e2e
+
+test-unit: ## Run the quick tests
+	@dev/test.sh unit
+
+test-generated: ## Check that generated files are current
+	@dev/test.sh generated
+
+test-integration: ## Run the tests against a real API server
+	@dev/test.sh integration
+
+test-e2e: ## Run the tests against a cluster of their own
+	@dev/test.sh e2e
+
+bench: deps images ## Measure what DESIGN promises, as a table and bin/bench.json
+	@dev/step.sh "Measuring"
+	go test -tags bench -count=1 -timeout 60m -run '^$$' -bench . ./tests/bench
+
+clean: ## Remove what was built, but not caches
+	rm -rf bin

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building and testing needs, those that are missing. Go itself must be
+# there (go.mod says which), for Debian's is too old.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(
+	ca-certificates git
+	# virt-launcher is the one cgo program: libvirt's binding.
+	gcc libc6-dev
+	# The images: Debian's packages without Docker.
+	mmdebstrap debian-archive-keyring
+	# virt-local's nodes.
+	runc containernetworking-plugins iproute2 nftables kmod
+	# Generated code.
+	protobuf-compiler libprotobuf-dev
+)
+
+if ! command -v go >/dev/null; then
+	echo "Go is missing: install $(awk '$1 == "go" {print $2}' go.mod) or newer from https://go.dev/dl" >&2
+	exit 1
+fi
+missing=()
+for p in "${packages[@]}"; do
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing+=("$p")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+sudo=()
+[ "$(id -u)" = 0 ] || sudo=(sudo)
+dev/step.sh "Installing ${missing[*]}"
+"${sudo[@]}" apt-get -qq update
+# Daemons that come along are not started: nothing here needs them.
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y "${missing[@]}" >/dev/null

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# test.sh SUITE... runs test suites, cheap ones best named first: the first that fails ends the run.
+#
+#   lint         format, vet, staticcheck, the arrows between packages
+#   generated    generated files are what their generators write
+#   unit         everything that needs no cluster
+#   integration  reconcilers and the installer against virt-local's control plane alone
+#   e2e          virt-local itself, and virtkit on two nodes of a cluster of its own
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export GOFLAGS='-buildvcs=false -trimpath' CGO_ENABLED=0
+
+# Modules of their own, tested with the main one.
+modules=(cmd/virt-local)
+
+lint() { dev/lint.sh; }
+
+generated() {
+	dev/deps.sh
+	go test -tags generated -count=1 ./tests/generated
+}
+
+unit() {
+	go test ./...
+	for m in "${modules[@]}"; do go -C "$m" test ./...; done
+}
+
+integration() {
+	dev/deps.sh
+	make --no-print-directory build
+	packages_with integration | xargs go test -tags integration -count=1 -timeout 20m
+}
+
+e2e() {
+	dev/deps.sh
+	make --no-print-directory images
+	(cd cmd/virt-local && go test -tags e2e -count=1 -timeout 20m -run E2E ./...)
+	go test -tags e2e -count=1 -timeout 40m -v ./tests/e2e
+}
+
+# packages_with TAG lists the packages that have files for the build tag.
+packages_with() {
+	git ls-files -co --exclude-standard -- '*_test.go' ':!tests/compat' ':!cmd/virt-local' |
+		xargs grep -l "^//go:build.*\b$1\b" | xargs -n1 dirname | sort -u | sed 's,^,./,'
+}
+
+for suite in "$@"; do
+	dev/step.sh "Testing: $suite"
+	"$suite"
+done
