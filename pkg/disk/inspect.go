@@ -1,0 +1,170 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// maxSecret bounds what is read from a cloud-init secret, bytes; Kubernetes keeps no larger ones.
+const maxSecret = 1 << 20
+
+// inspect looks at the volumes that the VMI's disks use.
+func inspect(vmi *v1.VirtualMachineInstance, dirs Dirs) (map[string]Facts, error) {
+	out := map[string]Facts{}
+	for i := range vmi.Spec.Volumes {
+		v := &vmi.Spec.Volumes[i]
+		if diskOf(vmi, v.Name) == nil {
+			continue
+		}
+		f, err := look(v, dirs)
+		if err != nil {
+			return nil, volumeError(v.Name, err)
+		}
+		out[v.Name] = f
+	}
+	return out, nil
+}
+
+func look(v *v1.Volume, dirs Dirs) (Facts, error) {
+	switch {
+	case v.ContainerDisk != nil:
+		return lookContainerDisk(path.Join(dirs.ContainerDisks, v.Name), v.ContainerDisk)
+	case v.PersistentVolumeClaim != nil:
+		return lookClaim(v, dirs)
+	case v.CloudInitNoCloud != nil:
+		return lookSecrets(v, dirs)
+	}
+	return Facts{}, nil
+}
+
+// lookContainerDisk finds the image: spec.path, or the only file below disk/. Links are not
+// followed: they would lead out of the image that the user named.
+func lookContainerDisk(dir string, src *v1.ContainerDiskSource) (Facts, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Facts{}, fmt.Errorf("open the container disk %s: %w", src.Image, err)
+	}
+	defer root.Close()
+	name := containerDiskPath(src)
+	if src.Path == "" {
+		if name, err = onlyFile(root, src.Image); err != nil {
+			return Facts{}, err
+		}
+	}
+	info, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Facts{}, invalidf("container disk %s has no file %s", src.Image, "/"+name)
+	}
+	if err != nil {
+		return Facts{}, fmt.Errorf("container disk %s: %w", src.Image, err)
+	}
+	if !info.Mode().IsRegular() {
+		return Facts{}, invalidf("container disk %s: /%s is not a regular file", src.Image, name)
+	}
+	f, err := root.Open(name)
+	if errors.Is(err, fs.ErrPermission) {
+		return Facts{}, invalidf("container disk %s: /%s cannot be read by user 107; build the image with the file owned by 107 or readable by all", src.Image, name)
+	}
+	if err != nil {
+		return Facts{}, fmt.Errorf("container disk %s: %w", src.Image, err)
+	}
+	defer f.Close()
+	h, err := ReadHeader(f, info.Size())
+	if err != nil {
+		return Facts{}, fmt.Errorf("container disk %s: %w", src.Image, err)
+	}
+	return Facts{Path: path.Join(dir, name), Header: h}, nil
+}
+
+// onlyFile finds the image in disk/, where exactly one file must be.
+func onlyFile(root *os.Root, image string) (string, error) {
+	entries, err := fs.ReadDir(root.FS(), "disk")
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", invalidf("container disk %s has no folder /disk; put the image there or name it in containerDisk.path", image)
+	}
+	if err != nil {
+		return "", fmt.Errorf("container disk %s: %w", image, err)
+	}
+	if len(entries) != 1 {
+		return "", invalidf("container disk %s has %d files in /disk, not one; name the image in containerDisk.path", image, len(entries))
+	}
+	return "disk/" + entries[0].Name(), nil
+}
+
+// lookClaim tells a device from a file system by where the pod has it.
+func lookClaim(v *v1.Volume, dirs Dirs) (Facts, error) {
+	device := dirs.blockDevice(v.Name)
+	if info, err := os.Stat(device); err == nil {
+		if info.Mode()&fs.ModeDevice == 0 {
+			return Facts{}, fmt.Errorf("%s is not a device", device)
+		}
+		return Facts{Block: true}, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return Facts{}, fmt.Errorf("claim %s: %w", v.PersistentVolumeClaim.ClaimName, err)
+	}
+	image := dirs.claimImage(v.Name)
+	info, err := os.Lstat(image)
+	if err == nil {
+		if !info.Mode().IsRegular() {
+			return Facts{}, invalidf("claim %s: %s is not a regular file", v.PersistentVolumeClaim.ClaimName, ClaimImage)
+		}
+		if info.Size() == 0 {
+			return Facts{}, invalidf("claim %s: %s is empty; delete it to have one made", v.PersistentVolumeClaim.ClaimName, ClaimImage)
+		}
+		return Facts{Exists: true}, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return Facts{}, fmt.Errorf("claim %s: %w", v.PersistentVolumeClaim.ClaimName, err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(path.Dir(image), &st); err != nil {
+		return Facts{}, fmt.Errorf("claim %s is not mounted: %w", v.PersistentVolumeClaim.ClaimName, err)
+	}
+	return Facts{Free: int64(st.Bavail) * st.Bsize}, nil
+}
+
+// lookSecrets reads cloud-init's secrets, under either of the keys that KubeVirt accepts.
+func lookSecrets(v *v1.Volume, dirs Dirs) (Facts, error) {
+	var f Facts
+	var err error
+	if ref := v.CloudInitNoCloud.UserDataSecretRef; ref != nil {
+		if f.UserData, err = readSecret(path.Join(dirs.Secrets, v.Name), ref.Name, "userdata", "userData"); err != nil {
+			return Facts{}, err
+		}
+	}
+	if ref := v.CloudInitNoCloud.NetworkDataSecretRef; ref != nil {
+		if f.NetworkData, err = readSecret(path.Join(dirs.Secrets, v.Name+"-networkdata"), ref.Name, "networkdata", "networkData"); err != nil {
+			return Facts{}, err
+		}
+	}
+	return f, nil
+}
+
+func readSecret(dir, secret string, keys ...string) ([]byte, error) {
+	for _, key := range keys {
+		f, err := os.Open(path.Join(dir, key))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("secret %s: %w", secret, err)
+		}
+		data, err := io.ReadAll(io.LimitReader(f, maxSecret))
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("secret %s: %w", secret, err)
+		}
+		return data, nil
+	}
+	return nil, fmt.Errorf("secret %s has no key %s", secret, keys[0])
+}
+
+func volumeError(volume string, err error) error {
+	return fmt.Errorf("volume %q: %w", volume, err)
+}

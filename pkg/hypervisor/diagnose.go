@@ -1,0 +1,52 @@
+package hypervisor
+
+import (
+	"regexp"
+	"strings"
+)
+
+// QEMU's message when it cannot lock an image (block/file-posix.c): `Failed to get "write" lock`,
+// `Failed to get shared "write" lock`, then a line `Is another process using the image [PATH]?`.
+var (
+	lockFailed = regexp.MustCompile(`Failed to get (?:shared )?"[a-z -]+" lock`)
+	lockImage  = regexp.MustCompile(`Is another process using the image \[([^\]]*)\]\?`)
+)
+
+// Diagnose turns a message of libvirt or QEMU into a *LockedError when it is one, else nil.
+func Diagnose(message string) error {
+	if !lockFailed.MatchString(message) {
+		return nil
+	}
+	e := &LockedError{Path: "of a disk"}
+	if m := lockImage.FindStringSubmatch(message); m != nil {
+		e.Path = m[1]
+	}
+	return e
+}
+
+// EndInLog finds in a domain's QEMU log, as libvirt writes it, how the domain's last run ended, and
+// what QEMU said last. ok is false when the log does not tell.
+func EndInLog(log string) (end End, ok bool) {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		line := lines[i]
+		if strings.Contains(line, ": starting up libvirt version") {
+			break
+		}
+		_, reason, found := strings.Cut(line, "shutting down, reason=")
+		if !found {
+			continue
+		}
+		reason = strings.TrimSpace(reason)
+		switch reason {
+		case "shutdown":
+			return End{Outcome: Shutdown, Reason: reason}, true
+		case "destroyed":
+			return End{Outcome: Destroyed, Reason: reason}, true
+		case "crashed", "failed":
+			return End{Outcome: Crashed, Reason: reason}, true
+		}
+		break
+	}
+	return End{}, false
+}

@@ -1,0 +1,104 @@
+// Package hypervisor is what a launcher needs of a hypervisor: to create one domain, to steer it, and to
+// hear what becomes of it. pkg/hypervisor/libvirt implements it with libvirt and is the only
+// package that needs cgo; tests implement it in memory.
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Connection is a connection to the daemon that runs the domain. It may be used by several goroutines.
+type Connection interface {
+	// Create starts the domain that xml describes; it is gone when it ends (transient). Errors:
+	// ErrInvalid, *LockedError.
+	Create(ctx context.Context, xml string) error
+	// Domain tells about the domain; ErrNoDomain when there is none.
+	Domain(ctx context.Context) (Domain, error)
+	// PowerButton presses the ACPI power button, Reboot asks for a reboot (by the guest agent if it
+	// answers, else ACPI), Reset is the reset button, Destroy pulls the plug. Suspend and Resume
+	// stop and start the vCPUs. All return ErrNoDomain when there is none.
+	PowerButton(ctx context.Context) error
+	Reboot(ctx context.Context) error
+	Reset(ctx context.Context) error
+	Destroy(ctx context.Context) error
+	Suspend(ctx context.Context) error
+	Resume(ctx context.Context) error
+	// Agent sends one command (JSON) to the guest agent and gives its reply.
+	Agent(ctx context.Context, command string) (string, error)
+	// Events gives what happens, in order. It is closed when the connection is lost or closed.
+	Events() <-chan Event
+	Close() error
+}
+
+// Connect opens a connection to the daemon listening at a unix socket.
+type Connect func(ctx context.Context, socket string) (Connection, error)
+
+// Run is whether the domain's vCPUs run.
+type Run int
+
+// What a domain does while it exists.
+const (
+	Running Run = iota
+	Paused
+	// Stopping is a guest that has shut down while QEMU still cleans up.
+	Stopping
+)
+
+// Domain is a snapshot of a domain that exists.
+type Domain struct {
+	Run Run
+	// Reason is libvirt's word for why it is so: booted, user, ioerror, …
+	Reason string
+	// Emulated says that there is no hardware virtualisation (type qemu).
+	Emulated bool
+	// Machine is the canonical machine type, for instance pc-q35-10.0.
+	Machine string
+	// MemoryAtBoot and Memory are the guest's memory then and now, bytes.
+	MemoryAtBoot, Memory int64
+	// AgentConnected says that the guest agent has opened its channel.
+	AgentConnected bool
+}
+
+// Event is one thing that happened to the domain.
+type Event struct {
+	// End is set when the domain is gone; otherwise something changed, and Domain says what.
+	End *End
+}
+
+// End says how a domain ended.
+type End struct {
+	Outcome Outcome
+	// Reason is libvirt's word: shutdown, destroyed, crashed, failed.
+	Reason string
+}
+
+// Outcome is how a domain ended.
+type Outcome int
+
+// The outcomes.
+const (
+	// Shutdown: the guest powered off.
+	Shutdown Outcome = iota
+	// Destroyed: it was powered off by force.
+	Destroyed
+	// Crashed: QEMU died or the guest panicked.
+	Crashed
+)
+
+// ErrNoDomain means that there is no domain: never created, or gone.
+var ErrNoDomain = errors.New("the domain does not exist")
+
+// ErrInvalid means that the domain's description cannot ever be run here.
+var ErrInvalid = errors.New("invalid domain")
+
+// LockedError means that another process, perhaps another guest, uses a disk image.
+type LockedError struct {
+	// Path is the image.
+	Path string
+}
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("the image %s is in use by another process", e.Path)
+}

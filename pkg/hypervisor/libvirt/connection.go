@@ -1,0 +1,209 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"libvirt.org/go/libvirt"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+)
+
+// eventLoop starts libvirt's event loop, once a process: libvirt has one for all connections and
+// no way to end it.
+var eventLoop = sync.OnceValue(func() error {
+	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
+		return fmt.Errorf("start libvirt's event loop: %w", err)
+	}
+	go func() {
+		for {
+			// An error here is a timer or descriptor that vanished meanwhile; the loop goes on.
+			_ = libvirt.EventRunDefaultImpl()
+		}
+	}()
+	return nil
+})
+
+// backlog is how many events wait for the launcher; it reads them at once, so more means that it hangs.
+const backlog = 64
+
+// connection implements hypervisor.Connection.
+type connection struct {
+	conn *libvirt.Connect
+
+	mu     sync.Mutex
+	events chan hypervisor.Event
+	closed bool
+}
+
+// Connect opens a connection to the session daemon at socket and follows the events of its domain. The
+// libvirt client has no way to give up, so ctx only says whether to begin.
+func Connect(ctx context.Context, socket string) (hypervisor.Connection, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := eventLoop(); err != nil {
+		return nil, err
+	}
+	conn, err := libvirt.NewConnect("qemu+unix:///session?socket=" + socket)
+	if err != nil {
+		return nil, fmt.Errorf("connect to libvirt: %w", err)
+	}
+	c := &connection{conn: conn, events: make(chan hypervisor.Event, backlog)}
+	if err := c.follow(); err != nil {
+		return nil, errors.Join(fmt.Errorf("follow libvirt's events: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+// follow subscribes to what the launcher wants to know.
+func (c *connection) follow() error {
+	if err := c.conn.RegisterCloseCallback(func(*libvirt.Connect, libvirt.ConnectCloseReason) { c.hangUp() }); err != nil {
+		return err
+	}
+	if _, err := c.conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
+		c.send(lifecycle(e))
+	}); err != nil {
+		return err
+	}
+	changed := func() { c.send(hypervisor.Event{}) }
+	if _, err := c.conn.DomainEventAgentLifecycleRegister(nil, func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventAgentLifecycle) {
+		changed()
+	}); err != nil {
+		return err
+	}
+	_, err := c.conn.DomainEventBalloonChangeRegister(nil, func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventBalloonChange) {
+		changed()
+	})
+	return err
+}
+
+func (c *connection) send(e hypervisor.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	select {
+	case c.events <- e:
+	default:
+		if e.End == nil {
+			return // the waiting ones make the launcher look again, too
+		}
+		<-c.events
+		c.events <- e
+	}
+}
+
+// hangUp ends the events. It runs in libvirt's event loop when the daemon went away.
+func (c *connection) hangUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.closed = true
+		close(c.events)
+	}
+}
+
+func (c *connection) Events() <-chan hypervisor.Event { return c.events }
+
+func (c *connection) Close() error {
+	c.hangUp()
+	if _, err := c.conn.Close(); err != nil {
+		return fmt.Errorf("close the connection to libvirt: %w", err)
+	}
+	return nil
+}
+
+func (c *connection) Create(_ context.Context, xml string) error {
+	d, err := c.conn.DomainCreateXML(xml, 0)
+	if err != nil {
+		return translate(err)
+	}
+	return free(d)
+}
+
+// with runs f on the one domain that the daemon has.
+func (c *connection) with(f func(*libvirt.Domain) error) error {
+	domains, err := c.conn.ListAllDomains(libvirt.CONNECT_LIST_DOMAINS_ACTIVE)
+	if err != nil {
+		return translate(err)
+	}
+	if len(domains) == 0 {
+		return hypervisor.ErrNoDomain
+	}
+	err = translate(f(&domains[0]))
+	for i := range domains {
+		err = errors.Join(err, free(&domains[i]))
+	}
+	return err
+}
+
+func (c *connection) Domain(context.Context) (hypervisor.Domain, error) {
+	var out hypervisor.Domain
+	err := c.with(func(d *libvirt.Domain) error {
+		state, reason, err := d.GetState()
+		if err != nil {
+			return err
+		}
+		xml, err := d.GetXMLDesc(0)
+		if err != nil {
+			return err
+		}
+		out, err = describe(state, reason, xml)
+		return err
+	})
+	return out, err
+}
+
+func (c *connection) PowerButton(context.Context) error {
+	return c.with(func(d *libvirt.Domain) error {
+		return d.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+	})
+}
+
+func (c *connection) Reboot(context.Context) error {
+	return c.with(func(d *libvirt.Domain) error {
+		return d.Reboot(libvirt.DOMAIN_REBOOT_DEFAULT)
+	})
+}
+
+func (c *connection) Reset(context.Context) error {
+	return c.with(func(d *libvirt.Domain) error { return d.Reset(0) })
+}
+
+func (c *connection) Destroy(context.Context) error {
+	return c.with(func(d *libvirt.Domain) error { return d.Destroy() })
+}
+
+func (c *connection) Suspend(context.Context) error {
+	return c.with(func(d *libvirt.Domain) error { return d.Suspend() })
+}
+
+func (c *connection) Resume(context.Context) error {
+	return c.with(func(d *libvirt.Domain) error { return d.Resume() })
+}
+
+// agentTimeout is how long the guest agent may take, seconds.
+const agentTimeout = 5
+
+func (c *connection) Agent(_ context.Context, command string) (string, error) {
+	var reply string
+	err := c.with(func(d *libvirt.Domain) error {
+		var err error
+		reply, err = d.QemuAgentCommand(command, agentTimeout, 0)
+		return err
+	})
+	return reply, err
+}
+
+func free(d *libvirt.Domain) error {
+	if err := d.Free(); err != nil {
+		return fmt.Errorf("free a libvirt domain: %w", err)
+	}
+	return nil
+}

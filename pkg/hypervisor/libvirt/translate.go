@@ -1,0 +1,136 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+
+	"libvirt.org/go/libvirt"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+)
+
+// translate gives libvirt's errors the meaning that a launcher acts on.
+func translate(err error) error {
+	var e libvirt.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code {
+	case libvirt.ERR_NO_DOMAIN:
+		return hypervisor.ErrNoDomain
+	case libvirt.ERR_XML_ERROR, libvirt.ERR_XML_DETAIL, libvirt.ERR_XML_INVALID_SCHEMA, libvirt.ERR_CONFIG_UNSUPPORTED, libvirt.ERR_CPU_INCOMPATIBLE:
+		return fmt.Errorf("%w: %s", hypervisor.ErrInvalid, e.Message)
+	}
+	if d := hypervisor.Diagnose(e.Message); d != nil {
+		return d
+	}
+	return errors.New(e.Message)
+}
+
+// lifecycle turns libvirt's event into ours: the end of the domain, or something changed.
+func lifecycle(e *libvirt.DomainEventLifecycle) hypervisor.Event {
+	if e.Event != libvirt.DOMAIN_EVENT_STOPPED {
+		return hypervisor.Event{}
+	}
+	end := hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}
+	switch libvirt.DomainEventStoppedDetailType(e.Detail) {
+	case libvirt.DOMAIN_EVENT_STOPPED_SHUTDOWN:
+		end = hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "shutdown"}
+	case libvirt.DOMAIN_EVENT_STOPPED_DESTROYED:
+		end = hypervisor.End{Outcome: hypervisor.Destroyed, Reason: "destroyed"}
+	case libvirt.DOMAIN_EVENT_STOPPED_CRASHED:
+		end.Reason = "crashed"
+	}
+	return hypervisor.Event{End: &end}
+}
+
+// description is what is read of a domain's XML.
+type description struct {
+	Type string `xml:"type,attr"`
+	OS   struct {
+		Type struct {
+			Machine string `xml:"machine,attr"`
+		} `xml:"type"`
+	} `xml:"os"`
+	Memory        quantity `xml:"memory"`
+	CurrentMemory quantity `xml:"currentMemory"`
+	Channels      []struct {
+		Target struct {
+			Name  string `xml:"name,attr"`
+			State string `xml:"state,attr"`
+		} `xml:"target"`
+	} `xml:"devices>channel"`
+}
+
+// quantity is in KiB: libvirt always writes that unit.
+type quantity struct {
+	KiB int64 `xml:",chardata"`
+}
+
+func describe(state libvirt.DomainState, reason int, text string) (hypervisor.Domain, error) {
+	var x description
+	if err := xml.Unmarshal([]byte(text), &x); err != nil {
+		return hypervisor.Domain{}, fmt.Errorf("read the domain's XML: %w", err)
+	}
+	d := hypervisor.Domain{
+		Emulated:     x.Type == "qemu",
+		Machine:      x.OS.Type.Machine,
+		MemoryAtBoot: x.Memory.KiB << 10,
+		Memory:       x.CurrentMemory.KiB << 10,
+	}
+	for _, c := range x.Channels {
+		if c.Target.Name == "org.qemu.guest_agent.0" {
+			d.AgentConnected = c.Target.State == "connected"
+		}
+	}
+	switch state {
+	case libvirt.DOMAIN_PAUSED, libvirt.DOMAIN_PMSUSPENDED:
+		d.Run, d.Reason = hypervisor.Paused, pausedReason(libvirt.DomainPausedReason(reason))
+	case libvirt.DOMAIN_SHUTDOWN, libvirt.DOMAIN_SHUTOFF:
+		d.Run, d.Reason = hypervisor.Stopping, "shutdown"
+	case libvirt.DOMAIN_CRASHED:
+		d.Run, d.Reason = hypervisor.Paused, "crashed"
+	default:
+		d.Run, d.Reason = hypervisor.Running, runningReason(libvirt.DomainRunningReason(reason))
+	}
+	return d, nil
+}
+
+func runningReason(r libvirt.DomainRunningReason) string {
+	switch r {
+	case libvirt.DOMAIN_RUNNING_BOOTED:
+		return "booted"
+	case libvirt.DOMAIN_RUNNING_UNPAUSED:
+		return "unpaused"
+	case libvirt.DOMAIN_RUNNING_MIGRATED:
+		return "migrated"
+	case libvirt.DOMAIN_RUNNING_WAKEUP:
+		return "wakeup"
+	case libvirt.DOMAIN_RUNNING_CRASHED:
+		return "crashed"
+	}
+	return "running"
+}
+
+func pausedReason(r libvirt.DomainPausedReason) string {
+	switch r {
+	case libvirt.DOMAIN_PAUSED_USER:
+		return "user"
+	case libvirt.DOMAIN_PAUSED_IOERROR:
+		return "ioerror"
+	case libvirt.DOMAIN_PAUSED_MIGRATION:
+		return "migration"
+	case libvirt.DOMAIN_PAUSED_WATCHDOG:
+		return "watchdog"
+	case libvirt.DOMAIN_PAUSED_CRASHED:
+		return "crashed"
+	case libvirt.DOMAIN_PAUSED_SHUTTING_DOWN:
+		return "shutting-down"
+	case libvirt.DOMAIN_PAUSED_STARTING_UP:
+		return "starting-up"
+	}
+	return "paused"
+}
