@@ -36,7 +36,10 @@ func (o *Output) AddFlags(cmd *cobra.Command) {
 	o.flags.OutputFormat = nil
 	o.flags.AddFlags(cmd)
 	o.flags.OutputFormat = &o.Format
-	cmd.Flags().StringVarP(&o.Format, "output", "o", o.Format, "Output format: "+strings.Join(o.formats(), ", "))
+	cmd.Flags().StringVarP(&o.Format, "output", "o", o.Format, "Output `FORMAT`: "+strings.Join(o.formats(), ", "))
+	cmd.Flags().Lookup("template").Usage = "Template, or path to its file, for -o go-template and -o go-template-file; a Go `TEMPLATE`"
+	cmd.Flags().Lookup("allow-missing-template-keys").Usage = "Print nothing for a field that a template or jsonpath names and the object lacks"
+	cmd.Flags().Lookup("show-managed-fields").Usage = "Keep managedFields in JSON and YAML"
 	o.flags.OutputFlagSpecified = func() bool { return cmd.Flags().Changed("output") }
 	// The error can only be an unknown flag name.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.completions(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))

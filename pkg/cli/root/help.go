@@ -36,6 +36,7 @@ func writeUsage(w io.Writer, cmd *cobra.Command) {
 	}
 	writeCommands(w, cmd)
 	if flags := cmd.LocalNonPersistentFlags(); flags.HasAvailableFlags() {
+		flags.SortFlags = cmd.Flags().SortFlags
 		fmt.Fprintf(w, "Options:\n%s\n", flags.FlagUsages())
 	}
 	fmt.Fprintf(w, "Usage:\n")
@@ -43,7 +44,7 @@ func writeUsage(w io.Writer, cmd *cobra.Command) {
 		fmt.Fprintf(w, "  %s COMMAND [options]\n\n", cmd.CommandPath())
 		fmt.Fprintf(w, "Use \"%s COMMAND --help\" for more about a command.\n", cmd.CommandPath())
 	} else {
-		fmt.Fprintf(w, "  %s\n\n", cmd.UseLine())
+		fmt.Fprintf(w, "  %s [options]\n\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
 	}
 	fmt.Fprintf(w, "Use \"%s options\" for the options that all commands take.\n", cmd.Root().CommandPath())
 }

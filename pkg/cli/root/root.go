@@ -18,7 +18,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/cli/create"
+	"github.com/virtkit/virtkit/pkg/cli/install"
+	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli/version"
+	"github.com/virtkit/virtkit/pkg/cli/wait"
 )
 
 // Main runs virtctl with the process's arguments and streams and returns its exit code.
@@ -117,6 +121,17 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		}
 		root.AddCommand(commands...)
 	}
+	add(groupVM,
+		create.NewCmdCreate(f),
+		lifecycle.NewCmdStart(f, nil),
+		lifecycle.NewCmdStop(f, nil),
+		lifecycle.NewCmdRestart(f, nil),
+		wait.NewCmdWait(f, nil),
+	)
+	add(groupCluster,
+		install.NewCmdInstall(f, nil),
+		install.NewCmdUninstall(f, nil),
+	)
 	add(groupOther,
 		version.NewCmdVersion(f, nil),
 		newCmdOptions(),

@@ -1,0 +1,18 @@
+// Package create is `virtctl create`: objects from flags, printed or applied.
+package create
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/cli"
+)
+
+// NewCmdCreate makes `virtctl create`, which holds a command for each kind.
+func NewCmdCreate(f *cli.Factory) *cobra.Command {
+	cmd := cli.Group(&cobra.Command{
+		Use:   "create",
+		Short: "Create a virtual machine from flags: print its manifest, or apply it",
+	})
+	cmd.AddCommand(NewCmdVM(f, nil))
+	return cmd
+}
