@@ -1,0 +1,200 @@
+// Package hostnet is an instance's network as far as the machine sees it: a bridge with the
+// machine's address on it, one cable to each node, a route to each node's pods, and masquerading
+// for what leaves the machine. All of it is named after the instance's slot, so that it can be found
+// and removed without any record.
+//
+//	machine                    vlocalS 10.99.S.1 ── API server, DNS, kubectl
+//	   │ routes to pods           │
+//	   │                 ┌────────┴────────┐
+//	   │            vlocalS-n1        vlocalS-n2
+//	   │                 │ eth0            │ eth0         (in the nodes' network namespaces)
+//	   └───────────►  10.99.S.11        10.99.S.12
+//	                  pods 10.P.1.0/24  pods 10.P.2.0/24
+//
+// Nodes reach each other's pods by routes of their own, over the bridge, without the machine's help.
+package hostnet
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+)
+
+// Sysctls that the machine needs, as minimum values: forwarding for what leaves it, and enough
+// inotify instances for two nodes full of pods.
+var Sysctls = map[string]int{
+	"net/ipv4/ip_forward":           1,
+	"fs/inotify/max_user_instances": 8192,
+	"fs/inotify/max_user_watches":   524288,
+}
+
+// Routed returns the networks that the machine has addresses in or routes to, default routes and our own
+// bridges aside.
+func Routed() ([]netip.Prefix, error) {
+	routes, err := netlink.RouteList(nil, unix.AF_INET)
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	var routed []netip.Prefix
+	for _, r := range routes {
+		if r.Dst == nil {
+			continue
+		}
+		addr, ok := netip.AddrFromSlice(r.Dst.IP.To4())
+		bits, _ := r.Dst.Mask.Size()
+		if ok && bits > 0 {
+			routed = append(routed, netip.PrefixFrom(addr, bits))
+		}
+	}
+	return routed, nil
+}
+
+// Up makes the bridge, the machine's address and the firewall table. It changes nothing that is
+// already right.
+func Up(in *instance.Instance) error {
+	name := in.Slot.Bridge()
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = name
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+			return fmt.Errorf("add bridge %s: %w", name, err)
+		}
+		link, err = netlink.LinkByName(name)
+	}
+	if err != nil {
+		return fmt.Errorf("find bridge %s: %w", name, err)
+	}
+	address := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(in.Slot.HostIP(), in.Slot.NodeNet().Bits()))}
+	if err := netlink.AddrReplace(link, address); err != nil {
+		return fmt.Errorf("set address of bridge %s: %w", name, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set bridge %s up: %w", name, err)
+	}
+	return ensureTable(in)
+}
+
+// Down removes all that Up and Connect made.
+func Down(in *instance.Instance) error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	ours := map[string]bool{in.Slot.Bridge(): true}
+	for k := 1; k <= instance.MaxNodes; k++ {
+		ours[in.Slot.Port(k)] = true
+	}
+	for _, link := range links {
+		if ours[link.Attrs().Name] {
+			if err := deleteLink(link); err != nil {
+				return err
+			}
+		}
+	}
+	return deleteTable(in)
+}
+
+func deleteLink(link netlink.Link) error {
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) && !errors.As(err, new(netlink.LinkNotFoundError)) {
+		return fmt.Errorf("delete link %s: %w", link.Attrs().Name, err)
+	}
+	return nil
+}
+
+// Connect lays the cable between the bridge and the network namespace of process pid, the init of node n,
+// and gives both ends addresses and routes.
+func Connect(n instance.Node, pid int) error {
+	port := n.Slot.Port(n.Number)
+	if err := Disconnect(n); err != nil {
+		return err
+	}
+	bridge, err := netlink.LinkByName(n.Slot.Bridge())
+	if err != nil {
+		return fmt.Errorf("find bridge %s: %w", n.Slot.Bridge(), err)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MasterIndex = port, bridge.Attrs().Index
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsPid(pid)}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return fmt.Errorf("connect %s to the bridge: %w", n.NodeName(), err)
+	}
+	link, err := netlink.LinkByName(port)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", port, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set link %s up: %w", port, err)
+	}
+	route := &netlink.Route{Dst: ipNet(n.Slot.NodePodNet(n.Number)), Gw: net.IP(n.Slot.NodeIP(n.Number).AsSlice())}
+	if err := netlink.RouteReplace(route); err != nil {
+		return fmt.Errorf("add route to the pods of %s: %w", n.NodeName(), err)
+	}
+	return inside(n, pid)
+}
+
+// Disconnect removes what a dead node left: the kernel removes a cable when one end's namespace
+// goes, but only some time after the last process there.
+func Disconnect(n instance.Node) error {
+	link, err := netlink.LinkByName(n.Slot.Port(n.Number))
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", n.Slot.Port(n.Number), err)
+	}
+	return deleteLink(link)
+}
+
+// inside sets up the node's end of the cable. The routes to other nodes' pods are for all nodes that
+// can be, so that a node which joins later changes nothing on those that run.
+func inside(n instance.Node, pid int) error {
+	ns, err := netns.GetFromPid(pid)
+	if err != nil {
+		return fmt.Errorf("open network namespace of %s: %w", n.NodeName(), err)
+	}
+	defer ns.Close()
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open network namespace of %s: %w", n.NodeName(), err)
+	}
+	defer h.Close()
+	for _, name := range []string{"lo", "eth0"} {
+		link, err := h.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("find %s in %s: %w", name, n.NodeName(), err)
+		}
+		if name == "eth0" {
+			addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(n.Slot.NodeIP(n.Number), n.Slot.NodeNet().Bits()))}
+			if err := h.AddrReplace(link, addr); err != nil {
+				return fmt.Errorf("set address of %s: %w", n.NodeName(), err)
+			}
+		}
+		if err := h.LinkSetUp(link); err != nil {
+			return fmt.Errorf("set %s up in %s: %w", name, n.NodeName(), err)
+		}
+	}
+	routes := []*netlink.Route{{Dst: ipNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), Gw: net.IP(n.Slot.HostIP().AsSlice())}}
+	for k := 1; k <= instance.MaxNodes; k++ {
+		if k != n.Number {
+			routes = append(routes, &netlink.Route{Dst: ipNet(n.Slot.NodePodNet(k)), Gw: net.IP(n.Slot.NodeIP(k).AsSlice())})
+		}
+	}
+	for _, r := range routes {
+		if err := h.RouteReplace(r); err != nil {
+			return fmt.Errorf("add route to %s in %s: %w", r.Dst, n.NodeName(), err)
+		}
+	}
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: net.IP(p.Addr().AsSlice()), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}

@@ -1,0 +1,94 @@
+package instance
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// MaxSlots is how many instances fit on one machine, and MaxNodes how many nodes in one instance.
+const (
+	MaxSlots = 32
+	MaxNodes = 64
+)
+
+// Slot is an instance's share of what is global on a machine: addresses and link names. Everything
+// follows from its number, so two instances never meet.
+//
+//	nodes     10.99.S.0/24        .1 is the machine (the API server, DNS), .11 node1, .12 node2, …
+//	pods      10.(128+S).0.0/16   node k has 10.(128+S).k.0/24
+//	services  10.(192+S).0.0/16   .0.1 is kubernetes.default, .0.10 the cluster's DNS
+//	bridge    vlocalS             on the machine, with one port vlocalS-nK a node
+type Slot int
+
+// NodeNet is the network of the nodes and the machine.
+func (s Slot) NodeNet() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 99, byte(s), 0}), 24)
+}
+
+// PodNet contains the pod networks of all nodes.
+func (s Slot) PodNet() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 128 + byte(s), 0, 0}), 16)
+}
+
+// ServiceNet has the cluster IPs of Services.
+func (s Slot) ServiceNet() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 192 + byte(s), 0, 0}), 16)
+}
+
+// HostIP is the machine's address on the bridge: the API server's and the DNS server's.
+func (s Slot) HostIP() netip.Addr { return netip.AddrFrom4([4]byte{10, 99, byte(s), 1}) }
+
+// NodeIP is the address of node k, counted from 1.
+func (s Slot) NodeIP(k int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 99, byte(s), byte(10 + k)})
+}
+
+// NodePodNet has the addresses of the pods of node k, counted from 1.
+func (s Slot) NodePodNet(k int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 128 + byte(s), byte(k), 0}), 24)
+}
+
+// KubernetesIP is the cluster IP of the Service kubernetes.default.
+func (s Slot) KubernetesIP() netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 192 + byte(s), 0, 1})
+}
+
+// DNSIP is the cluster IP of the Service kube-dns.
+func (s Slot) DNSIP() netip.Addr { return netip.AddrFrom4([4]byte{10, 192 + byte(s), 0, 10}) }
+
+// Bridge is the name of the bridge that joins the nodes and the machine.
+func (s Slot) Bridge() string { return fmt.Sprintf("vlocal%d", int(s)) }
+
+// Port is the name of the machine's end of the cable to node k. At most 12 bytes (the kernel allows 15).
+func (s Slot) Port(k int) string { return fmt.Sprintf("vlocal%d-n%d", int(s), k) }
+
+// Networks are all prefixes of the slot.
+func (s Slot) Networks() []netip.Prefix {
+	return []netip.Prefix{s.NodeNet(), s.PodNet(), s.ServiceNet()}
+}
+
+// ChooseSlot returns the lowest slot that nobody has taken and whose networks do not overlap with
+// what the machine already routes. Routes as wide as a /8 do not count: a VPN for all of 10/8 loses
+// to our more specific ones and keeps working for the rest.
+func ChooseSlot(taken map[Slot]bool, routed []netip.Prefix) (Slot, error) {
+	for s := Slot(0); s < MaxSlots; s++ {
+		if !taken[s] && !overlaps(s.Networks(), routed) {
+			return s, nil
+		}
+	}
+	return 0, fmt.Errorf("no free networks: each of the %d slots (10.99.S.0/24, 10.128+S.0.0/16, 10.192+S.0.0/16) is taken by an instance or routed on this machine; see `ip route`", MaxSlots)
+}
+
+func overlaps(ours, routed []netip.Prefix) bool {
+	for _, r := range routed {
+		if r.Bits() <= 8 {
+			continue
+		}
+		for _, o := range ours {
+			if o.Overlaps(r) {
+				return true
+			}
+		}
+	}
+	return false
+}

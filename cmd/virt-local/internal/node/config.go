@@ -1,0 +1,205 @@
+// Package node runs one node: what its init process (PID 1 of the node's own PID, mount, UTS, IPC and network
+// namespaces) does inside, and the configuration files of containerd, kubelet, kube-proxy and CNI.
+//
+//	virt-local node      PID 1: mounts, then starts the three and again whenever one ends; reaps orphans
+//	 ├─ containerd       sockets and state in the node's own /run, images in its own /var
+//	 ├─ kubelet
+//	 ├─ kube-proxy       nftables mode
+//	 └─ shims and containers
+//
+// Killing PID 1 makes the kernel kill everything in the node at once, with its mounts and network: a power cut.
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+)
+
+// Tools are programs of the machine that a node uses, by path.
+type Tools struct {
+	Runc string
+	// CNI is the directory of the CNI plugins.
+	CNI string
+}
+
+// PauseImage is the image of the process that holds a pod's namespaces. Package images makes it.
+const PauseImage = "virt-local/pause:1"
+
+// ContainerdSocket is containerd's socket inside the node.
+const ContainerdSocket = "/run/containerd/containerd.sock"
+
+// Files are the configuration files of a node, by their name below nodes/<node>/etc.
+func Files(n instance.Node, tools Tools, pki string, resolvConf []byte) (map[string][]byte, error) {
+	kubelet, err := yaml.Marshal(kubeletConfig(n, pki))
+	if err != nil {
+		return nil, fmt.Errorf("write kubelet configuration: %w", err)
+	}
+	proxy, err := yaml.Marshal(proxyConfig(n))
+	if err != nil {
+		return nil, fmt.Errorf("write kube-proxy configuration: %w", err)
+	}
+	cni, err := cniConfig(n)
+	if err != nil {
+		return nil, fmt.Errorf("write CNI configuration: %w", err)
+	}
+	return map[string][]byte{
+		"containerd.toml":              []byte(containerdConfig(n, tools)),
+		"kubelet.yaml":                 kubelet,
+		"kube-proxy.yaml":              proxy,
+		"net.d/10-virt-local.conflist": cni,
+		"resolv.conf":                  resolvConf,
+	}, nil
+}
+
+func containerdConfig(n instance.Node, tools Tools) string {
+	// oom_score and restrict_oom_score_adj: without CAP_SYS_RESOURCE no process may be put below its parent.
+	return fmt.Sprintf(`version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+oom_score = 0
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.erofs", "io.containerd.snapshotter.v1.blockfile", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]
+
+[grpc]
+  address = %q
+
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "docker.io/%s"
+
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = [%q]
+    conf_dir = %q
+  [plugins."io.containerd.cri.v1.runtime".containerd]
+    default_runtime_name = "runc"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+        BinaryName = %q
+        SystemdCgroup = false
+`, ContainerdSocket, PauseImage, tools.CNI, n.Dir("etc", "net.d"), tools.Runc)
+}
+
+func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfiguration {
+	name := n.NodeName()
+	no, yes := false, true
+	return &kubeletconfig.KubeletConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: "kubelet.config.k8s.io/v1beta1", Kind: "KubeletConfiguration"},
+		Authentication: kubeletconfig.KubeletAuthentication{
+			Anonymous: kubeletconfig.KubeletAnonymousAuthentication{Enabled: &no},
+			Webhook:   kubeletconfig.KubeletWebhookAuthentication{Enabled: &yes},
+			X509:      kubeletconfig.KubeletX509Authentication{ClientCAFile: pki + "/ca.crt"},
+		},
+		Authorization:     kubeletconfig.KubeletAuthorization{Mode: kubeletconfig.KubeletAuthorizationModeWebhook},
+		TLSCertFile:       pki + "/" + name + "-server.crt",
+		TLSPrivateKeyFile: pki + "/" + name + "-server.key",
+		Address:           n.IP(),
+
+		ContainerRuntimeEndpoint: "unix://" + ContainerdSocket,
+		CgroupDriver:             "cgroupfs",
+		CgroupRoot:               n.NodeCgroup(),
+		EnforceNodeAllocatable:   []string{"pods"},
+		FailCgroupV1:             &no,
+		FailSwapOn:               &no,
+		OOMScoreAdj:              new(int32),
+		MakeIPTablesUtilChains:   &no,
+
+		ClusterDNS:     []string{n.Slot.DNSIP().String()},
+		ClusterDomain:  "cluster.local",
+		ResolverConfig: ptr(n.Dir("etc", "resolv.conf")),
+
+		VolumePluginDir:     "/var/lib/kubelet/volume-plugins",
+		MaxPods:             220,
+		SerializeImagePulls: &no,
+		RegistryPullQPS:     new(int32),
+		KubeAPIQPS:          ptr(int32(100)),
+		KubeAPIBurst:        200,
+		// The machine's disk is not the node's: only a nearly full one evicts pods, and images, which cannot be
+		// pulled again when they came from files, are never collected.
+		EvictionHard:                map[string]string{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%"},
+		ImageGCHighThresholdPercent: ptr(int32(100)),
+		// Bound how long a node needs to notice that it is under pressure, or no longer.
+		NodeStatusUpdateFrequency: metav1.Duration{Duration: 10 * time.Second},
+	}
+}
+
+func proxyConfig(n instance.Node) *proxyconfig.KubeProxyConfiguration {
+	zero := int32(0)
+	return &proxyconfig.KubeProxyConfiguration{
+		TypeMeta:           metav1.TypeMeta{APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration"},
+		Mode:               "nftables",
+		ClusterCIDR:        n.Slot.PodNet().String(),
+		HostnameOverride:   n.NodeName(),
+		BindAddress:        "0.0.0.0",
+		HealthzBindAddress: "0.0.0.0:10256",
+		MetricsBindAddress: "127.0.0.1:10249",
+		// Connection tracking is sized for the whole machine and not changeable from a network namespace.
+		Conntrack: proxyconfig.KubeProxyConntrackConfiguration{
+			MaxPerCore: &zero, Min: &zero,
+			TCPEstablishedTimeout: &metav1.Duration{}, TCPCloseWaitTimeout: &metav1.Duration{},
+		},
+	}
+}
+
+// cniConfig uses ptp, not bridge: pods of one node then talk through the node's routing, so Services work
+// between them without br_netfilter.
+func cniConfig(n instance.Node) ([]byte, error) {
+	type object = map[string]any
+	b, err := json.MarshalIndent(object{
+		"cniVersion": "1.0.0",
+		"name":       "virt-local",
+		"plugins": []object{
+			{
+				"type": "ptp", "ipMasq": false,
+				"ipam": object{
+					"type":    "host-local",
+					"dataDir": "/run/cni-ipam",
+					"ranges":  [][]object{{{"subnet": n.Slot.NodePodNet(n.Number).String()}}},
+					"routes":  []object{{"dst": "0.0.0.0/0"}},
+				},
+			},
+			{"type": "portmap", "capabilities": object{"portMappings": true}},
+		},
+	}, "", "  ")
+	return append(b, '\n'), err
+}
+
+// ResolvConf makes the resolv.conf of nodes, which pods get with dnsPolicy Default, from the machine's.
+// Name servers on loopback (systemd-resolved's) are not there for a node: cluster DNS, which asks the
+// machine's own resolver, takes their place.
+func ResolvConf(machine []byte, dns string) []byte {
+	var out strings.Builder
+	servers := 0
+	for line := range strings.Lines(string(machine)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) < 2 || strings.HasPrefix(fields[0], "#"):
+			continue
+		case fields[0] == "nameserver":
+			if strings.HasPrefix(fields[1], "127.") || strings.Contains(fields[1], ":") {
+				continue
+			}
+			servers++
+		case fields[0] != "search" && fields[0] != "options":
+			continue
+		}
+		out.WriteString(strings.Join(fields, " ") + "\n")
+	}
+	if servers == 0 {
+		out.WriteString("nameserver " + dns + "\n")
+	}
+	return []byte(out.String())
+}
+
+func ptr[T any](v T) *T { return &v }
