@@ -1,0 +1,3 @@
+package launcherpb
+
+//go:generate ./generate.sh

@@ -1,0 +1,99 @@
+package arch
+
+import (
+	"bytes"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// public hosts may be named in files.
+var public = []string{"proxy.golang.org", "sum.golang.org", "deb.debian.org", "security.debian.org", "snapshot.debian.org", "registry.npmjs.org", "pypi.org"}
+
+// TestNoMachineNames keeps out of the files what is true on one machine only: the hosts that its package managers
+// are set to, and where the repository lies.
+func TestNoMachineNames(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unwanted := mirrors(t)
+	if strings.Count(root, "/") > 1 {
+		unwanted = append(unwanted, root)
+	}
+	for _, name := range sources(t, root) {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if os.IsNotExist(err) {
+			continue // deleted, not committed yet
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range unwanted {
+			if bytes.Contains(text, []byte(word)) {
+				t.Errorf("%s names %s, which is of this machine", name, word)
+			}
+		}
+	}
+}
+
+// sources are the files of the repository, committed or about to be.
+func sources(t *testing.T, root string) []string {
+	t.Helper()
+	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skipf("not a git checkout: %v", err)
+	}
+	var files []string
+	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
+		if info, err := os.Lstat(filepath.Join(root, name)); err == nil && info.Mode().IsRegular() {
+			files = append(files, name)
+		}
+	}
+	return files
+}
+
+var (
+	address = regexp.MustCompile(`https?://[^\s,|'"\]]+`)
+	comment = regexp.MustCompile(`(?m)^\s*(#|//).*$`)
+)
+
+// mirrors are the hosts that Go, apt, npm and pip fetch from here, but for the public ones.
+func mirrors(t *testing.T) []string {
+	t.Helper()
+	var settings []byte
+	if out, err := exec.Command("go", "env", "GOPROXY", "GOSUMDB").Output(); err == nil {
+		settings = append(settings, out...)
+	}
+	for _, pattern := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*", "/etc/apt/apt.conf.d/*", "/etc/pip.conf", os.Getenv("HOME") + "/.npmrc", "/etc/npmrc"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if text, err := os.ReadFile(f); err == nil {
+				settings = append(settings, text...)
+			}
+		}
+	}
+	for _, variable := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "PIP_INDEX_URL", "NPM_CONFIG_REGISTRY", "npm_config_registry"} {
+		settings = append(settings, " "+os.Getenv(variable)...)
+	}
+	var hosts []string
+	for _, match := range address.FindAllString(comment.ReplaceAllString(string(settings), ""), -1) {
+		u, err := url.Parse(match)
+		if err != nil || !strings.Contains(u.Hostname(), ".") || slices.Contains(public, u.Hostname()) {
+			continue
+		}
+		hosts = append(hosts, u.Hostname())
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
