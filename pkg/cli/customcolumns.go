@@ -19,24 +19,46 @@ type customColumns struct {
 	paths   []*jsonpath.JSONPath
 }
 
-func newCustomColumns(spec string) (*customColumns, error) {
+// newCustomColumns reads spec, which for custom-columns-file is a line of headers and one of paths.
+func newCustomColumns(format, spec string) (*customColumns, error) {
+	if format == "custom-columns-file" {
+		var err error
+		if spec, err = fromFile(spec); err != nil {
+			return nil, err
+		}
+	}
 	c := &customColumns{}
 	for _, column := range strings.Split(spec, ",") {
 		header, path, ok := strings.Cut(column, ":")
 		if !ok || header == "" || path == "" {
 			return nil, UsageErrorf("custom-columns: %q is not HEADER:.json.path", column)
 		}
-		if !strings.HasPrefix(path, "{") {
-			path = "{." + strings.TrimPrefix(path, ".") + "}"
-		}
 		p := jsonpath.New(header).AllowMissingKeys(true)
-		if err := p.Parse(path); err != nil {
+		if err := p.Parse(relaxed(path)); err != nil {
 			return nil, UsageErrorf("custom-columns: %s: %s", column, err)
 		}
 		c.headers = append(c.headers, header)
 		c.paths = append(c.paths, p)
 	}
 	return c, nil
+}
+
+// fromFile joins the two lines of a columns file into HEADER:path,….
+func fromFile(text string) (string, error) {
+	lines := strings.SplitN(strings.TrimSpace(text), "\n", 2)
+	headers := strings.Fields(lines[0])
+	var paths []string
+	if len(lines) == 2 {
+		paths = strings.Fields(lines[1])
+	}
+	if len(headers) == 0 || len(headers) != len(paths) {
+		return "", UsageErrorf("custom-columns-file: needs a line of headers and a line with as many paths, got %d and %d", len(headers), len(paths))
+	}
+	columns := make([]string, len(headers))
+	for i := range headers {
+		columns[i] = headers[i] + ":" + paths[i]
+	}
+	return strings.Join(columns, ","), nil
 }
 
 // PrintObj prints a row for obj, or for each item when it is a list.

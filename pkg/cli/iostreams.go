@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"golang.org/x/term"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 // IOStreams are a command's standard streams and what is known about the terminals behind them. Data
@@ -60,9 +59,4 @@ func (s *IOStreams) Width() int {
 		return 0
 	}
 	return s.width()
-}
-
-// Generic are the streams in the form that cli-runtime takes.
-func (s *IOStreams) Generic() genericiooptions.IOStreams {
-	return genericiooptions.IOStreams{In: s.In, Out: s.Out, ErrOut: s.ErrOut}
 }

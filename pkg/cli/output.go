@@ -3,50 +3,48 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-
-	"github.com/virtkit/virtkit/pkg/action/client"
+	"k8s.io/cli-runtime/pkg/printers"
 )
 
 // Output is a command's -o flag: json, yaml, name, jsonpath=…, go-template=… and custom-columns=… with
-// kubectl's meaning, and formats of the command's own such as wide.
+// kubectl's meaning and kubectl's printers, and formats of the command's own such as wide.
 type Output struct {
 	Format string
 
-	flags *genericclioptions.PrintFlags
-	own   []string
+	operation         string
+	own               []string
+	template          string
+	allowMissingKeys  bool
+	showManagedFields bool
 }
 
 // NewOutput returns the flag's value for a verb that has done operation ("created", or "" when it only
 // reads). own are formats that the command prints itself.
 func NewOutput(operation string, own ...string) *Output {
-	o := &Output{own: own}
-	o.flags = genericclioptions.NewPrintFlags(operation)
-	o.flags.OutputFormat = &o.Format
-	return o
+	return &Output{operation: operation, own: own, allowMissingKeys: true}
 }
 
-// AddFlags registers -o, --template and what belongs to them.
+// AddFlags registers -o and what belongs to it.
 func (o *Output) AddFlags(cmd *cobra.Command) {
-	// cli-runtime would list its formats only.
-	o.flags.OutputFormat = nil
-	o.flags.AddFlags(cmd)
-	o.flags.OutputFormat = &o.Format
-	cmd.Flags().StringVarP(&o.Format, "output", "o", o.Format, "Output `FORMAT`: "+strings.Join(o.formats(), ", "))
-	cmd.Flags().Lookup("template").Usage = "Template, or path to its file, for -o go-template and -o go-template-file; a Go `TEMPLATE`"
-	cmd.Flags().Lookup("allow-missing-template-keys").Usage = "Print nothing for a field that a template or jsonpath names and the object lacks"
-	cmd.Flags().Lookup("show-managed-fields").Usage = "Keep managedFields in JSON and YAML"
-	o.flags.OutputFlagSpecified = func() bool { return cmd.Flags().Changed("output") }
-	// The error can only be an unknown flag name.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.completions(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
+	flags := cmd.Flags()
+	flags.StringVarP(&o.Format, "output", "o", o.Format, "Output `FORMAT`: "+strings.Join(o.formats(), ", "))
+	flags.StringVar(&o.template, "template", "", "Go `TEMPLATE` for -o go-template, or the path of one for -o go-template-file")
+	flags.BoolVar(&o.allowMissingKeys, "allow-missing-template-keys", true, "Print nothing for a field that a template or jsonpath names and the object lacks")
+	flags.BoolVar(&o.showManagedFields, "show-managed-fields", false, "Keep managedFields in JSON and YAML")
+	err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.completions(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
+	if err != nil {
+		panic(err) // no such flag: a programming error
+	}
 }
 
 func (o *Output) formats() []string {
-	return append(append([]string{}, o.own...), "json", "yaml", "name", "jsonpath=…", "jsonpath-file=…", "go-template=…", "go-template-file=…", "custom-columns=…")
+	return append(slices.Clone(o.own), "json", "yaml", "name", "jsonpath=…", "jsonpath-file=…", "go-template=…", "go-template-file=…", "custom-columns=…", "custom-columns-file=…")
 }
 
 func (o *Output) completions() []string {
@@ -60,19 +58,7 @@ func (o *Output) completions() []string {
 // Given reports whether the user chose a format that prints objects, rather than none or one of the
 // command's own.
 func (o *Output) Given() bool {
-	if o.flags.TemplatePrinterFlags.TemplateArgument != nil && *o.flags.TemplatePrinterFlags.TemplateArgument != "" && o.Format == "" {
-		return true
-	}
-	return o.Format != "" && !o.isOwn()
-}
-
-func (o *Output) isOwn() bool {
-	for _, f := range o.own {
-		if f == o.Format {
-			return true
-		}
-	}
-	return false
+	return (o.Format != "" || o.template != "") && !slices.Contains(o.own, o.Format)
 }
 
 // Validate refuses an unknown format before anything is done.
@@ -82,24 +68,6 @@ func (o *Output) Validate() error {
 	}
 	_, err := o.printer()
 	return err
-}
-
-type printer interface {
-	PrintObj(runtime.Object, io.Writer) error
-}
-
-func (o *Output) printer() (printer, error) {
-	if spec, ok := strings.CutPrefix(o.Format, "custom-columns="); ok {
-		return newCustomColumns(spec)
-	}
-	p, err := o.flags.WithTypeSetter(client.Scheme()).ToPrinter()
-	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return nil, UsageErrorf("unknown output format %q; use one of %s", o.Format, strings.Join(o.formats(), ", "))
-	}
-	if err != nil {
-		return nil, UsageErrorf("%s", err)
-	}
-	return p, nil
 }
 
 // Print writes obj in the chosen format, which must be Given.
@@ -112,4 +80,81 @@ func (o *Output) Print(obj runtime.Object, w io.Writer) error {
 		return fmt.Errorf("print as %s: %w", o.Format, err)
 	}
 	return nil
+}
+
+func (o *Output) printer() (printers.ResourcePrinter, error) {
+	format, argument, _ := strings.Cut(o.Format, "=")
+	if o.Format == "" && o.template != "" {
+		format = "go-template"
+	}
+	switch format {
+	case "json":
+		return o.withoutManagedFields(&printers.JSONPrinter{}), nil
+	case "yaml":
+		return o.withoutManagedFields(&printers.YAMLPrinter{}), nil
+	case "name":
+		return &printers.NamePrinter{ShortOutput: true, Operation: o.operation}, nil
+	case "jsonpath", "jsonpath-as-json", "jsonpath-file", "go-template", "template", "go-template-file", "templatefile", "custom-columns", "custom-columns-file":
+		text, err := o.argument(format, argument)
+		if err != nil {
+			return nil, err
+		}
+		return o.templatePrinter(format, text)
+	}
+	return nil, UsageErrorf("unknown output format %q; use one of %s", o.Format, strings.Join(o.formats(), ", "))
+}
+
+func (o *Output) withoutManagedFields(p printers.ResourcePrinter) printers.ResourcePrinter {
+	if o.showManagedFields {
+		return p
+	}
+	return &printers.OmitManagedFieldsPrinter{Delegate: p}
+}
+
+// argument is what follows FORMAT=, or --template, or what is in the file they name.
+func (o *Output) argument(format, text string) (string, error) {
+	if text == "" {
+		text = o.template
+	}
+	if text == "" {
+		return "", UsageErrorf("-o %s needs an argument: -o %s=…", format, format)
+	}
+	if !strings.HasSuffix(format, "file") {
+		return text, nil
+	}
+	data, err := os.ReadFile(text)
+	if err != nil {
+		return "", UsageErrorf("-o %s: %s", format, err)
+	}
+	return string(data), nil
+}
+
+func (o *Output) templatePrinter(format, text string) (printers.ResourcePrinter, error) {
+	switch {
+	case strings.HasPrefix(format, "jsonpath"):
+		p, err := printers.NewJSONPathPrinter(relaxed(text))
+		if err != nil {
+			return nil, UsageErrorf("-o %s: %s", format, err)
+		}
+		p.AllowMissingKeys(o.allowMissingKeys)
+		p.EnableJSONOutput(format == "jsonpath-as-json")
+		return p, nil
+	case strings.HasPrefix(format, "custom-columns"):
+		return newCustomColumns(format, text)
+	default:
+		p, err := printers.NewGoTemplatePrinter([]byte(text))
+		if err != nil {
+			return nil, UsageErrorf("-o %s: %s", format, err)
+		}
+		p.AllowMissingKeys(o.allowMissingKeys)
+		return p, nil
+	}
+}
+
+// relaxed lets a jsonpath be written without its braces, `.status.phase`, as kubectl does.
+func relaxed(path string) string {
+	if strings.Contains(path, "{") {
+		return path
+	}
+	return "{." + strings.TrimPrefix(path, ".") + "}"
 }

@@ -15,7 +15,7 @@ import (
 func addFlagCompletions(root *cobra.Command, f *cli.Factory) {
 	fromConfig := func(names func(clientcmdapi.Config) []string) cobra.CompletionFunc {
 		return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			raw, err := f.Flags.ToRawKubeConfigLoader().RawConfig()
+			raw, err := f.Flags.Loader().RawConfig()
 			if err != nil {
 				cobra.CompErrorln(err.Error())
 				return nil, cobra.ShellCompDirectiveError
