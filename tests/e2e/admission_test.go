@@ -43,7 +43,7 @@ func TestBadInput(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			vm := newVM(ns, "bad", v1.RunStrategyAlways, test.change)
-			err := c.client.Create(t.Context(), vm)
+			err := c.Client.Create(t.Context(), vm)
 			if err == nil {
 				t.Fatal("it was accepted")
 			}
@@ -53,7 +53,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	list := &v1.VirtualMachineList{}
-	if err := c.client.List(t.Context(), list); err != nil {
+	if err := c.Client.List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	for _, vm := range list.Items {
@@ -72,7 +72,7 @@ func TestMissingImage(t *testing.T) {
 	})
 	g := c.create(t, vm)
 	g.waitStatus(t, 60*time.Second, v1.VirtualMachineStatusErrImagePull, v1.VirtualMachineStatusImagePullBackOff)
-	if err := c.client.Delete(t.Context(), vm); err != nil {
+	if err := c.Client.Delete(t.Context(), vm); err != nil {
 		t.Fatal(err)
 	}
 	g.waitGone(t, 60*time.Second)
@@ -87,7 +87,7 @@ func TestNotEnoughMemory(t *testing.T) {
 	})
 	g := c.create(t, vm)
 	g.waitStatus(t, 30*time.Second, v1.VirtualMachineStatusUnschedulable)
-	if err := c.client.Delete(t.Context(), vm); err != nil {
+	if err := c.Client.Delete(t.Context(), vm); err != nil {
 		t.Fatal(err)
 	}
 	g.waitGone(t, 30*time.Second)
@@ -100,7 +100,7 @@ func TestVMISpecIsImmutable(t *testing.T) {
 	g := c.create(t, newVM(c.namespace(t, "restricted"), "fixed", v1.RunStrategyAlways))
 	vmi := g.waitPhase(t, bootTime, v1.Running)
 	vmi.Spec.Domain.Memory.Guest = ptr(resource.MustParse("1Gi"))
-	if err := c.client.Update(t.Context(), vmi); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+	if err := c.Client.Update(t.Context(), vmi); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		t.Errorf("changing a running instance's memory: %v", err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/tests/instance"
 )
 
 const userData = `#cloud-config
@@ -37,7 +39,7 @@ func TestBootToLogin(t *testing.T) {
 	c := theCluster
 	ns := c.namespace(t, "restricted")
 	manifest := c.virtctl(t, nil, "-n", ns, "create", "vm", "--name", "boot", "--memory", "128Mi",
-		"--volume-containerdisk", "src:"+tinyDisk(), "--run-strategy", "Always", "-o", "json")
+		"--volume-containerdisk", "src:"+instance.TinyDisk(), "--run-strategy", "Always", "-o", "json")
 	vm := &v1.VirtualMachine{}
 	if err := json.Unmarshal([]byte(manifest), vm); err != nil {
 		t.Fatalf("virtctl create vm -o json: %v\n%s", err, manifest)
@@ -83,7 +85,7 @@ func TestBootToLogin(t *testing.T) {
 		})
 	}
 
-	service, err := c.kube.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
+	service, err := c.Kube.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: corev1.ServiceSpec{
 			Selector: map[string]string{"app": "boot"},
@@ -150,7 +152,7 @@ func TestCloudInitFromSecretAndPorts(t *testing.T) {
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	_, err := c.kube.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{
+	_, err := c.Kube.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "init"},
 		StringData: map[string]string{"userdata": userData},
 	}, metav1.CreateOptions{})

@@ -62,7 +62,7 @@ func TestKillComponents(t *testing.T) {
 			}
 			ready(t, component, restarts)
 			eventually(t, 30*time.Second, "console works again", func() string {
-				if _, stderr, err := c.virtctlResult(t, nil, "-n", g.ns, "wait", g.name, "--for=running", "--timeout", "5s"); err != nil {
+				if _, stderr, err := c.Virtctl(t.Context(), nil, "-n", g.ns, "wait", g.name, "--for=running", "--timeout", "5s"); err != nil {
 					return fmt.Sprint(err, stderr)
 				}
 				return ""
@@ -74,7 +74,7 @@ func TestKillComponents(t *testing.T) {
 		kill(t, string(g.pod(t).UID), "libvirtd")
 		eventually(t, 30*time.Second, "libvirtd is back", func() string {
 			for _, p := range processes(t, string(g.pod(t).UID)) {
-				if p.command == "libvirtd" {
+				if p.Command == "libvirtd" {
 					return ""
 				}
 			}
@@ -97,7 +97,7 @@ func TestKillLauncher(t *testing.T) {
 	g.waitPhase(t, 30*time.Second, v1.Failed)
 	eventually(t, 10*time.Second, "no process of the pod is left", func() string {
 		for _, p := range processes(t, string(pod.UID)) {
-			if p.command == "qemu-system-x86_64" || p.command == "libvirtd" {
+			if p.Command == "qemu-system-x86_64" || p.Command == "libvirtd" {
 				return fmt.Sprintf("%v", p)
 			}
 		}

@@ -23,7 +23,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/version"
+	"github.com/virtkit/virtkit/tests/instance"
 )
 
 // bootTime bounds create → login, with several guests booting at once on two cores.
@@ -33,16 +33,6 @@ const bootTime = 90 * time.Second
 type guest struct {
 	*cluster
 	ns, name string
-}
-
-func tinyDisk() string { return "ghcr.io/virtkit/tiny-disk:" + imageTag() }
-
-// imageTag is the tag that the images under test carry; the Makefile builds them with it.
-func imageTag() string {
-	if strings.HasPrefix(version.Get().GitVersion, "v0.0.0") {
-		return "dev"
-	}
-	return version.Get().GitVersion
 }
 
 // newVM is the smallest VM that boots the tiny guest; change adds to it.
@@ -68,7 +58,7 @@ func newVM(ns, name string, strategy v1.VirtualMachineRunStrategy, change ...fun
 					Networks: []v1.Network{{Name: "default", NetworkSource: v1.NetworkSource{Pod: &v1.PodNetwork{}}}},
 					Volumes: []v1.Volume{{
 						Name:         "root",
-						VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: tinyDisk()}},
+						VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: instance.TinyDisk()}},
 					}},
 				},
 			},
@@ -109,7 +99,7 @@ func withClaim(claim string) func(*v1.VirtualMachine) {
 // create makes the VM; the namespace's end takes it away.
 func (c *cluster) create(t *testing.T, vm *v1.VirtualMachine) *guest {
 	t.Helper()
-	if err := c.client.Create(t.Context(), vm); err != nil {
+	if err := c.Client.Create(t.Context(), vm); err != nil {
 		t.Fatalf("create vm %s: %v", vm.Name, err)
 	}
 	return &guest{cluster: c, ns: vm.Namespace, name: vm.Name}
@@ -120,7 +110,7 @@ func (g *guest) key() client.ObjectKey { return client.ObjectKey{Namespace: g.ns
 func (g *guest) vm(t *testing.T) *v1.VirtualMachine {
 	t.Helper()
 	vm := &v1.VirtualMachine{}
-	if err := g.client.Get(t.Context(), g.key(), vm); err != nil {
+	if err := g.Client.Get(t.Context(), g.key(), vm); err != nil {
 		t.Fatalf("get vm %s: %v", g.name, err)
 	}
 	return vm
@@ -130,7 +120,7 @@ func (g *guest) vm(t *testing.T) *v1.VirtualMachine {
 func (g *guest) vmi(t *testing.T) *v1.VirtualMachineInstance {
 	t.Helper()
 	vmi := &v1.VirtualMachineInstance{}
-	switch err := g.client.Get(t.Context(), g.key(), vmi); {
+	switch err := g.Client.Get(t.Context(), g.key(), vmi); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
@@ -142,7 +132,7 @@ func (g *guest) vmi(t *testing.T) *v1.VirtualMachineInstance {
 // pods returns the launcher pods of the VM that are not being deleted.
 func (g *guest) pods(t *testing.T) []corev1.Pod {
 	t.Helper()
-	pods, err := g.kube.CoreV1().Pods(g.ns).List(t.Context(), metav1.ListOptions{LabelSelector: "kubevirt.io=virt-launcher"})
+	pods, err := g.Kube.CoreV1().Pods(g.ns).List(t.Context(), metav1.ListOptions{LabelSelector: "kubevirt.io=virt-launcher"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +212,7 @@ func (g *guest) waitGone(t *testing.T, within time.Duration) {
 		if vmi := g.vmi(t); vmi != nil {
 			return fmt.Sprintf("vmi is there, phase %q, finalizers %v", vmi.Status.Phase, vmi.Finalizers)
 		}
-		pods, err := g.kube.CoreV1().Pods(g.ns).List(t.Context(), metav1.ListOptions{})
+		pods, err := g.Kube.CoreV1().Pods(g.ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
 		}
@@ -253,11 +243,11 @@ type console struct {
 
 func (g *guest) openConsole(t *testing.T, query string) *console {
 	t.Helper()
-	tlsConfig, err := rest.TLSConfigFor(g.config)
+	tlsConfig, err := rest.TLSConfigFor(g.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := url.Parse(g.config.Host)
+	u, err := url.Parse(g.Config.Host)
 	if err != nil {
 		t.Fatal(err)
 	}

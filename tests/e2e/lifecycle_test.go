@@ -35,7 +35,7 @@ func TestStopIsGraceful(t *testing.T) {
 	if second := g.vmi(t).UID; second == first {
 		t.Errorf("the instance %s is the one from before the stop", second)
 	}
-	if _, stderr, err := g.virtctlResult(t, nil, "-n", g.ns, "start", g.name); err == nil || !strings.Contains(stderr, "running") {
+	if _, stderr, err := g.Virtctl(t.Context(), nil, "-n", g.ns, "start", g.name); err == nil || !strings.Contains(stderr, "running") {
 		t.Errorf("starting a running VM: error %v, stderr %q", err, stderr)
 	}
 }
@@ -160,12 +160,12 @@ func TestDeleteDuringEveryPhase(t *testing.T) {
 				}
 				g.waitPhase(t, bootTime, order...)
 			}
-			if err := c.client.Delete(t.Context(), vm); err != nil {
+			if err := c.Client.Delete(t.Context(), vm); err != nil {
 				t.Fatal(err)
 			}
 			g.waitGone(t, 30*time.Second)
 			eventually(t, 10*time.Second, "vm gone", func() string {
-				if err := c.client.Get(t.Context(), g.key(), &v1.VirtualMachine{}); !apierrors.IsNotFound(err) {
+				if err := c.Client.Get(t.Context(), g.key(), &v1.VirtualMachine{}); !apierrors.IsNotFound(err) {
 					return fmt.Sprintf("get vm: %v", err)
 				}
 				return ""
@@ -182,7 +182,7 @@ func TestDeletePod(t *testing.T) {
 	g.waitLogin(t)
 	con := g.openConsole(t, "")
 	first, pod := g.vmi(t).UID, g.pod(t)
-	if err := c.client.Delete(t.Context(), &pod); err != nil {
+	if err := c.Client.Delete(t.Context(), &pod); err != nil {
 		t.Fatal(err)
 	}
 	con.expect(t, 20*time.Second, `power button`)
@@ -204,7 +204,7 @@ func TestRunStrategyHalted(t *testing.T) {
 	g := c.create(t, newVM(c.namespace(t, "restricted"), "halt", v1.RunStrategyAlways))
 	g.waitPhase(t, bootTime, v1.Running)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"runStrategy":"Halted"}}`))
-	if err := c.client.Patch(t.Context(), g.vm(t), patch); err != nil {
+	if err := c.Client.Patch(t.Context(), g.vm(t), patch); err != nil {
 		t.Fatal(err)
 	}
 	g.waitGone(t, bootTime)

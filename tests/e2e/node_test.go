@@ -25,10 +25,10 @@ func (c *cluster) clientInNode(t *testing.T, hostPIDPod corev1.Pod) *http.Client
 		t.Fatalf("pod %s has no process", hostPIDPod.Name)
 	}
 	// /proc/<pid>/root/proc is the node's own view of processes, because the pod shares the node's PID namespace.
-	path := fmt.Sprintf("/proc/%d/root/proc/1/ns/net", found[0].pid)
+	path := fmt.Sprintf("/proc/%d/root/proc/1/ns/net", found[0].PID)
 	for _, p := range found {
-		if p.command == "virt-server" {
-			path = fmt.Sprintf("/proc/%d/root/proc/1/ns/net", p.pid)
+		if p.Command == "virt-server" {
+			path = fmt.Sprintf("/proc/%d/root/proc/1/ns/net", p.PID)
 		}
 	}
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {

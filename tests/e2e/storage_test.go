@@ -16,7 +16,7 @@ import (
 
 func (c *cluster) claim(t *testing.T, ns, name string, mode corev1.PersistentVolumeMode) {
 	t.Helper()
-	_, err := c.kube.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), &corev1.PersistentVolumeClaim{
+	_, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
@@ -70,7 +70,7 @@ func TestTwoVMsOneClaim(t *testing.T) {
 	first.waitPhase(t, bootTime, v1.Running)
 	second := c.create(t, newVM(ns, "second", v1.RunStrategyAlways, withClaim("data")))
 	eventually(t, bootTime, "the second VM says that the disk is in use", func() string {
-		events, err := c.kube.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{})
+		events, err := c.Kube.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
 		}

@@ -1,0 +1,156 @@
+// Package instance gives tests and benchmarks a Kubernetes of their own with virtkit on it: a virt-local with two
+// nodes under a random name, the images from bin/images, and `virtctl install`. It needs root and what `make build images`
+// leaves in bin.
+package instance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ImageTag is the tag of the images under test, as the Makefile builds them; VIRTKIT_IMAGE_TAG overrides it.
+func ImageTag() string {
+	if tag := os.Getenv("VIRTKIT_IMAGE_TAG"); tag != "" {
+		return tag
+	}
+	return "dev"
+}
+
+// TinyDisk is the tiny guest's container disk.
+func TinyDisk() string { return "ghcr.io/virtkit/tiny-disk:" + ImageTag() }
+
+// Instance is one virt-local with its clients.
+type Instance struct {
+	Name       string
+	Root       string // the repository
+	Kubeconfig string
+	Config     *rest.Config
+	Kube       kubernetes.Interface
+	Client     client.WithWatch
+
+	dir string // made by Start, removed by Down
+}
+
+// Start brings up a new instance named prefix-<random>, without virtkit on it. On an error it has already
+// taken down what it had made.
+func Start(ctx context.Context, prefix string) (*Instance, error) {
+	root, err := repository()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "virtkit-"+prefix+"-")
+	if err != nil {
+		return nil, err
+	}
+	i := &Instance{Name: prefix + "-" + rand.String(5), Root: root, Kubeconfig: filepath.Join(dir, "kubeconfig"), dir: dir}
+	args := []string{"up", "--name", i.Name, "--nodes", "2", "--kubeconfig", i.Kubeconfig}
+	for _, image := range []string{"virt-server", "virt-launcher", "tiny-disk"} {
+		args = append(args, "--image", filepath.Join(root, "bin", "images", image+".tar"))
+	}
+	if err := i.run(ctx, "virt-local", args...); err != nil {
+		return nil, errors.Join(err, i.Down())
+	}
+	if err := i.connect(); err != nil {
+		return nil, errors.Join(err, i.Down())
+	}
+	return i, nil
+}
+
+// Attach uses an instance that is up, by its context in $KUBECONFIG or ~/.kube/config. Down leaves it alone.
+func Attach(name string) (*Instance, error) {
+	root, err := repository()
+	if err != nil {
+		return nil, err
+	}
+	i := &Instance{Name: name, Root: root, Kubeconfig: clientcmd.RecommendedHomeFile}
+	if k := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); k != "" {
+		i.Kubeconfig = k
+	}
+	return i, i.connect()
+}
+
+// Down ends an instance that Start made, and everything on it.
+func (i *Instance) Down() error {
+	if i.dir == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	if err := i.run(ctx, "virt-local", "down", "--name", i.Name, "--kubeconfig", i.Kubeconfig); err != nil {
+		return err
+	}
+	return os.RemoveAll(i.dir)
+}
+
+// Install puts virtkit on the instance and waits until it is available.
+func (i *Instance) Install(ctx context.Context) error {
+	return i.run(ctx, "virtctl", "--kubeconfig", i.Kubeconfig, "--context", i.Name, "install", "--wait", "--timeout", "3m")
+}
+
+// Virtctl runs virtctl against the instance.
+func (i *Instance) Virtctl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(ctx, i.Bin("virtctl"), append([]string{"--kubeconfig", i.Kubeconfig, "--context", i.Name}, args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut
+	err = cmd.Run()
+	return out.String(), errOut.String(), err
+}
+
+// Bin is the path of one of the built programs.
+func (i *Instance) Bin(name string) string { return filepath.Join(i.Root, "bin", name) }
+
+// run shows the program's output on standard error: bringing an instance up takes its time.
+func (i *Instance) run(ctx context.Context, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, i.Bin(program), args...)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w", program, strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+func (i *Instance) connect() error {
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: i.Kubeconfig},
+		&clientcmd.ConfigOverrides{CurrentContext: i.Name},
+	).ClientConfig()
+	if err != nil {
+		return fmt.Errorf("load %s: %w", i.Kubeconfig, err)
+	}
+	config.QPS, config.Burst = 200, 400
+	i.Config = config
+	if i.Kube, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	i.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	return err
+}
+
+func repository() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
