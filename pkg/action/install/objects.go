@@ -23,6 +23,8 @@ type Settings struct {
 	PullPolicy string
 	// KubeletDir is the kubelet's root directory on the nodes when it is not /var/lib/kubelet.
 	KubeletDir string
+	// PodAnnotations are added to every pod of the components; a change of them rolls the pods over.
+	PodAnnotations map[string]string
 }
 
 // Objects returns everything to install, in the order of installation: the custom resource definitions,
@@ -90,6 +92,11 @@ func (s Settings) change(o *unstructured.Unstructured) error {
 		return errors.Join(errors.New("no pod template"), err)
 	}
 	s.walk(template)
+	for key, value := range s.PodAnnotations {
+		if err := unstructured.SetNestedField(template, value, "metadata", "annotations", key); err != nil {
+			return err
+		}
+	}
 	return unstructured.SetNestedMap(o.Object, template, "spec", "template")
 }
 

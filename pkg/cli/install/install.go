@@ -64,6 +64,7 @@ the ones of manifests/ in the source, for those who prefer 'kubectl apply -k'.`,
 	flags.StringVar(&o.Settings.Tag, "image-tag", o.Settings.Tag, "Tag of the images")
 	flags.StringVar(&o.Settings.PullPolicy, "image-pull-policy", "", "IfNotPresent, Always or Never (default IfNotPresent)")
 	flags.StringVar(&o.Settings.KubeletDir, "kubelet-dir", "", "The kubelet's root directory on the nodes (default /var/lib/kubelet)")
+	flags.StringToStringVar(&o.Settings.PodAnnotations, "pod-annotation", nil, "Annotation KEY=VALUE for the components' pods (can be repeated)")
 	o.Output.AddFlags(cmd)
 	for flag, values := range map[string][]string{
 		"dry-run":           {"none", "client", "server"},

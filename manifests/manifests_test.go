@@ -1,0 +1,231 @@
+package manifests_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	psa "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/manifests"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// decode reads every object of the embedded files that match a pattern.
+func decode(t *testing.T, pattern string) []*unstructured.Unstructured {
+	t.Helper()
+	files, err := fs.Glob(manifests.FS, pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*unstructured.Unstructured
+	for _, name := range files {
+		if strings.HasSuffix(name, "kustomization.yaml") {
+			continue
+		}
+		text, err := manifests.FS.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+		for {
+			o := &unstructured.Unstructured{}
+			err := decoder.Decode(o)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// find returns the one object of a kind and name as its Go type; unknown fields fail.
+func find[T any](t *testing.T, kind, name string) *T {
+	t.Helper()
+	for _, o := range decode(t, "base/*.yaml") {
+		if o.GetKind() == kind && o.GetName() == name {
+			return typed[T](t, o)
+		}
+	}
+	t.Fatalf("no %s %s", kind, name)
+	return nil
+}
+
+func typed[T any](t *testing.T, o *unstructured.Unstructured) *T {
+	t.Helper()
+	into := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, into, true); err != nil {
+		t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+	}
+	return into
+}
+
+func TestEveryObjectIsMarkedOurs(t *testing.T) {
+	for _, o := range append(decode(t, "crds/*.yaml"), decode(t, "base/*.yaml")...) {
+		if o.GetLabels()["app.kubernetes.io/part-of"] != "virtkit" {
+			t.Errorf("%s %s lacks app.kubernetes.io/part-of: virtkit, so uninstalling would leave it", o.GetKind(), o.GetName())
+		}
+		if ns := o.GetNamespace(); ns != "" && ns != names.Namespace && ns != "kube-system" {
+			t.Errorf("%s %s is in namespace %s", o.GetKind(), o.GetName(), ns)
+		}
+	}
+}
+
+func TestNamesAreThoseOfTheCode(t *testing.T) {
+	find[corev1.Namespace](t, "Namespace", names.Namespace)
+	find[v1.KubeVirt](t, "KubeVirt", names.KubeVirt)
+	for _, component := range []string{names.VirtAPI, names.VirtController, names.VirtHandler} {
+		find[corev1.ServiceAccount](t, "ServiceAccount", component)
+	}
+	find[admissionv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration", names.MutatingWebhook)
+	find[admissionv1.ValidatingWebhookConfiguration](t, "ValidatingWebhookConfiguration", names.ValidatingWebhook)
+	if host := names.VirtAPI + "." + names.Namespace + ".svc"; names.DNSNameAPI != host {
+		t.Errorf("virt-api's certificate is for %s, its Service is %s", names.DNSNameAPI, host)
+	}
+}
+
+type workload struct {
+	name     string
+	template corev1.PodTemplateSpec
+	port     int32
+	level    psa.Level
+}
+
+func workloads(t *testing.T) []workload {
+	api := find[appsv1.Deployment](t, "Deployment", names.VirtAPI)
+	controller := find[appsv1.Deployment](t, "Deployment", names.VirtController)
+	handler := find[appsv1.DaemonSet](t, "DaemonSet", names.VirtHandler)
+	return []workload{
+		{names.VirtAPI, api.Spec.Template, names.PortAPI, psa.LevelRestricted},
+		{names.VirtController, controller.Spec.Template, 0, psa.LevelRestricted},
+		{names.VirtHandler, handler.Spec.Template, names.PortHandler, psa.LevelPrivileged},
+	}
+}
+
+func TestWorkloads(t *testing.T) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range workloads(t) {
+		t.Run(w.name, func(t *testing.T) {
+			if w.template.Labels[names.LabelComponent] != w.name {
+				t.Errorf("pods are not labelled %s=%s", names.LabelComponent, w.name)
+			}
+			if w.template.Spec.ServiceAccountName != w.name {
+				t.Errorf("service account is %q", w.template.Spec.ServiceAccountName)
+			}
+			container := w.template.Spec.Containers[0]
+			if container.SecurityContext.ReadOnlyRootFilesystem == nil || !*container.SecurityContext.ReadOnlyRootFilesystem {
+				t.Error("the root file system is writable")
+			}
+			ports := map[string]int32{}
+			for _, p := range container.Ports {
+				ports[p.Name] = p.ContainerPort
+			}
+			if ports["health"] != names.PortHealth {
+				t.Errorf("health port %d, want %d", ports["health"], names.PortHealth)
+			}
+			if w.port != 0 && !slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == w.port }) {
+				t.Errorf("port %d is not declared", w.port)
+			}
+			for _, result := range evaluator.EvaluatePod(psa.LevelVersion{Level: w.level, Version: psa.LatestVersion()}, &w.template.ObjectMeta, &w.template.Spec) {
+				if !result.Allowed {
+					t.Errorf("Pod Security %s: %s: %s", w.level, result.ForbiddenReason, result.ForbiddenDetail)
+				}
+			}
+		})
+	}
+}
+
+func TestServicePort(t *testing.T) {
+	service := find[corev1.Service](t, "Service", names.VirtAPI)
+	if len(service.Spec.Ports) != 1 || service.Spec.Ports[0].TargetPort.String() != "https" || service.Spec.Ports[0].Port != 443 {
+		t.Errorf("ports %+v; %s is to serve 443 from port https, %s", service.Spec.Ports, names.VirtAPI, strconv.Itoa(names.PortAPI))
+	}
+}
+
+func TestWebhooks(t *testing.T) {
+	mutating := find[admissionv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration", names.MutatingWebhook)
+	validating := find[admissionv1.ValidatingWebhookConfiguration](t, "ValidatingWebhookConfiguration", names.ValidatingWebhook)
+	check := func(name string, client admissionv1.WebhookClientConfig, failure *admissionv1.FailurePolicyType, rules []admissionv1.RuleWithOperations) {
+		if client.Service == nil || client.Service.Name != names.VirtAPI || client.Service.Namespace != names.Namespace {
+			t.Errorf("%s is served by %+v", name, client.Service)
+		}
+		if client.CABundle != nil {
+			t.Errorf("%s has a caBundle, which is virt-controller's to write", name)
+		}
+		if failure == nil || *failure != admissionv1.Fail {
+			t.Errorf("%s lets unchecked objects pass", name)
+		}
+		for _, r := range rules {
+			for _, resource := range r.Resources {
+				if strings.Contains(resource, "/") || strings.Contains(resource, "*") {
+					t.Errorf("%s stands in the way of %s", name, resource)
+				}
+			}
+		}
+	}
+	for _, w := range mutating.Webhooks {
+		check(w.Name, w.ClientConfig, w.FailurePolicy, w.Rules)
+	}
+	for _, w := range validating.Webhooks {
+		check(w.Name, w.ClientConfig, w.FailurePolicy, w.Rules)
+	}
+}
+
+// A component's Role may name only Secrets that are its own.
+var secretsOf = map[string][]string{
+	names.VirtAPI:        {names.APICertSecret},
+	names.VirtHandler:    {names.HandlerCertSecret},
+	names.VirtController: {names.CASecret, names.APICertSecret, names.HandlerCertSecret},
+}
+
+func TestRights(t *testing.T) {
+	for _, o := range decode(t, "base/*.yaml") {
+		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
+			continue
+		}
+		role := typed[rbacv1.Role](t, o)
+		for _, rule := range role.Rules {
+			for _, words := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {
+				if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "*") }) {
+					t.Errorf("%s %s: a rule is empty or has a wildcard: %v", o.GetKind(), o.GetName(), rule)
+				}
+			}
+			if !slices.Contains(rule.Resources, "secrets") || slices.Equal(rule.Verbs, []string{"create"}) {
+				continue
+			}
+			own, component := secretsOf[o.GetName()]
+			switch {
+			case o.GetKind() == "ClusterRole" || !component:
+				t.Errorf("%s %s reads Secrets of the cluster", o.GetKind(), o.GetName())
+			case len(rule.ResourceNames) == 0:
+				t.Errorf("%s %s reads all Secrets of its namespace", o.GetKind(), o.GetName())
+			}
+			for _, secret := range rule.ResourceNames {
+				if !slices.Contains(own, secret) {
+					t.Errorf("%s %s reads Secret %s", o.GetKind(), o.GetName(), secret)
+				}
+			}
+		}
+	}
+}
