@@ -21,6 +21,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/create"
 	"github.com/virtkit/virtkit/pkg/cli/install"
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
+	"github.com/virtkit/virtkit/pkg/cli/list"
 	"github.com/virtkit/virtkit/pkg/cli/version"
 	"github.com/virtkit/virtkit/pkg/cli/wait"
 )
@@ -123,6 +124,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 	}
 	add(groupVM,
 		create.NewCmdCreate(f),
+		list.NewCmdList(f, nil),
 		lifecycle.NewCmdStart(f, nil),
 		lifecycle.NewCmdStop(f, nil),
 		lifecycle.NewCmdRestart(f, nil),

@@ -1,0 +1,212 @@
+// Package list makes rows of virtual machines: what a table of them shows, joined from VirtualMachines and their
+// instances. Rows is pure; Follow keeps rows current by watching.
+package list
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Kind chooses what becomes a row.
+type Kind string
+
+const (
+	// VMs makes a row of each VirtualMachine.
+	VMs Kind = "vm"
+	// VMIs makes a row of each VirtualMachineInstance.
+	VMIs Kind = "vmi"
+	// All makes a row of each VirtualMachine and of each instance that belongs to none.
+	All Kind = "all"
+)
+
+// Row is one machine. Strings are as shown; empty means unknown or not there.
+type Row struct {
+	Namespace, Name string
+	// Instance is whether the row is of an instance without VirtualMachine, or Kind is VMIs.
+	Instance bool
+	// Status is the VM's printableStatus or the instance's phase.
+	Status string
+	Ready  bool
+	Node   string
+	IPs    []string
+	// CPUs is the number of virtual CPUs.
+	CPUs uint32
+	// Memory is what the guest sees.
+	Memory  resource.Quantity
+	GuestOS string
+	// RunStrategy is empty for an instance.
+	RunStrategy string
+	Created     time.Time
+}
+
+// Headers are the column titles of Cells.
+func Headers(namespaces, wide bool) []string {
+	headers := []string{"NAME", "STATUS", "READY", "NODE", "IP", "AGE"}
+	if wide {
+		headers = append(headers, "CPU", "MEMORY", "RUN STRATEGY", "GUEST OS")
+	}
+	if namespaces {
+		headers = append([]string{"NAMESPACE"}, headers...)
+	}
+	return headers
+}
+
+// Cells are the row's columns at a time.
+func (r Row) Cells(now time.Time, namespaces, wide bool) []string {
+	name := r.Name
+	if r.Instance {
+		name = "vmi/" + name
+	}
+	cells := []string{name, r.Status, fmt.Sprint(r.Ready), r.Node, r.ip(wide), duration.HumanDuration(now.Sub(r.Created))}
+	if wide {
+		cells = append(cells, count(r.CPUs), amount(r.Memory), r.RunStrategy, r.GuestOS)
+	}
+	if namespaces {
+		cells = append([]string{r.Namespace}, cells...)
+	}
+	for i, c := range cells {
+		if c == "" {
+			cells[i] = "<none>"
+		}
+	}
+	return cells
+}
+
+// ip is the first address, or all of them when there is room.
+func (r Row) ip(wide bool) string {
+	if wide || len(r.IPs) == 0 {
+		return strings.Join(r.IPs, ",")
+	}
+	return r.IPs[0]
+}
+
+func count(n uint32) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+func amount(q resource.Quantity) string {
+	if q.IsZero() {
+		return ""
+	}
+	return q.String()
+}
+
+// Rows joins machines and instances by namespace and name, sorted by both. An instance belongs to the VM that
+// controls it.
+func Rows(kind Kind, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance) []Row {
+	instances := map[string]*v1.VirtualMachineInstance{}
+	for i := range vmis {
+		instances[key(&vmis[i])] = &vmis[i]
+	}
+	var rows []Row
+	if kind != VMIs {
+		for i := range vms {
+			vmi := instances[key(&vms[i])]
+			if vmi != nil && !owned(vmi) {
+				vmi = nil
+			}
+			rows = append(rows, vmRow(&vms[i], vmi))
+		}
+	}
+	if kind != VMs {
+		for i := range vmis {
+			if kind == All && owned(&vmis[i]) {
+				continue
+			}
+			row := vmiRow(&vmis[i])
+			row.Instance = kind == All
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return rows
+}
+
+func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
+
+func owned(vmi *v1.VirtualMachineInstance) bool {
+	owner := metav1.GetControllerOf(vmi)
+	return owner != nil && owner.Kind == v1.VirtualMachineGroupVersionKind.Kind
+}
+
+func vmRow(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) Row {
+	r := Row{}
+	if vm.Spec.Template != nil {
+		r.CPUs, r.Memory = size(&vm.Spec.Template.Spec.Domain)
+	}
+	if vmi != nil {
+		r = vmiRow(vmi)
+	}
+	r.Namespace, r.Name, r.Created = vm.Namespace, vm.Name, vm.CreationTimestamp.Time
+	r.Status = string(vm.Status.PrintableStatus)
+	r.Ready = vm.Status.Ready
+	strategy, err := vm.RunStrategy()
+	if err == nil {
+		r.RunStrategy = string(strategy)
+	}
+	return r
+}
+
+func vmiRow(vmi *v1.VirtualMachineInstance) Row {
+	r := Row{
+		Namespace: vmi.Namespace,
+		Name:      vmi.Name,
+		Status:    string(vmi.Status.Phase),
+		Node:      vmi.Status.NodeName,
+		Created:   vmi.CreationTimestamp.Time,
+		GuestOS:   guestOS(vmi.Status.GuestOSInfo),
+	}
+	r.CPUs, r.Memory = size(&vmi.Spec.Domain)
+	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
+		r.Memory = *m.GuestCurrent
+	}
+	for _, c := range vmi.Status.Conditions {
+		if c.Type == v1.VirtualMachineInstanceReady {
+			r.Ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	for _, i := range vmi.Status.Interfaces {
+		switch {
+		case len(i.IPs) > 0:
+			r.IPs = append(r.IPs, i.IPs...)
+		case i.IP != "":
+			r.IPs = append(r.IPs, i.IP)
+		}
+	}
+	return r
+}
+
+func guestOS(info v1.VirtualMachineInstanceGuestOSInfo) string {
+	if info.PrettyName != "" {
+		return info.PrettyName
+	}
+	return strings.TrimSpace(info.Name + " " + info.VersionID)
+}
+
+// size is the number of CPUs and the memory that a domain's guest sees.
+func size(d *v1.DomainSpec) (uint32, resource.Quantity) {
+	cpus := uint32(0)
+	if d.CPU != nil {
+		cpus = max(d.CPU.Cores, 1) * max(d.CPU.Sockets, 1) * max(d.CPU.Threads, 1)
+	} else if q, ok := d.Resources.Requests[corev1.ResourceCPU]; ok {
+		cpus = uint32(q.Value())
+	}
+	if d.Memory != nil && d.Memory.Guest != nil {
+		return cpus, *d.Memory.Guest
+	}
+	return cpus, d.Resources.Requests[corev1.ResourceMemory]
+}
