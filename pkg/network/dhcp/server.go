@@ -40,8 +40,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// maxPacket is the largest UDP packet.
-const maxPacket = 64 << 10
+// maxPacket is more than a link carries in one piece.
+const maxPacket = 4 << 10
 
 func (s *Server) serve() {
 	defer close(s.done)

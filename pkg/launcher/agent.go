@@ -1,0 +1,74 @@
+package launcher
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/agent"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+// wakeAgent makes askAgent ask now.
+func (g *guest) wakeAgent() {
+	select {
+	case g.asked <- struct{}{}:
+	default:
+	}
+}
+
+// askAgent asks the guest agent for what the guest alone knows: when the agent connects, and from
+// time to time. It has a goroutine of its own because an agent that hangs holds it up for seconds.
+func (g *guest) askAgent(ctx context.Context) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.asked:
+		case <-tick.C:
+		}
+		if !g.snapshot().AgentConnected {
+			continue
+		}
+		conn, err := g.connection(ctx)
+		if err != nil {
+			return
+		}
+		if err := g.learn(ctx, conn); err != nil {
+			g.log.Warn("the guest agent does not answer", "err", err)
+		}
+	}
+}
+
+// learn asks the agent everything. An agent that does not know a command (an old one, or one that is
+// forbidden to) leaves that part empty.
+func (g *guest) learn(ctx context.Context, conn hypervisor.Connection) error {
+	report, err := agent.Ask(func(command string) (string, error) { return conn.Agent(ctx, command) })
+	if err != nil {
+		return err
+	}
+	var osJSON, interfacesJSON []byte
+	if report.OS != nil {
+		if osJSON, err = json.Marshal(report.OS); err != nil {
+			return err
+		}
+	}
+	if report.Interfaces != nil {
+		if interfacesJSON, err = json.Marshal(report.Interfaces); err != nil {
+			return err
+		}
+	}
+	g.update(func(s *pb.GuestState) {
+		if !s.AgentConnected {
+			return // it went away meanwhile
+		}
+		s.AgentVersion = report.Version
+		s.GuestOsJson = osJSON
+		s.InterfacesJson = interfacesJSON
+		s.FsfreezeStatus = report.FreezeStatus
+	})
+	return nil
+}

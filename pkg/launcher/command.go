@@ -1,0 +1,53 @@
+package launcher
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// The launcher's own memory counts in every VM, so it trades processor time for it: it does little.
+const (
+	collectAt   = 25
+	memoryLimit = 24 << 20
+)
+
+// NewCommand is `virt-launcher`.
+func NewCommand() *cobra.Command {
+	o := PodOptions()
+	o.Connect = connect
+	cmd := &cobra.Command{
+		Use:   "virt-launcher",
+		Short: "Run one virtual machine in its pod",
+		Long: "virt-launcher is the first process of a VM's pod. It starts libvirtd, waits for virt-handler to\n" +
+			"hand over the VMI, and ends when the guest has ended: with 0 after a shutdown, with 1 after a crash.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			debug.SetGCPercent(collectAt)
+			debug.SetMemoryLimit(memoryLimit)
+			o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+			return Run(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Name, "name", "", "name of the VirtualMachineInstance")
+	f.StringVar(&o.Namespace, "namespace", "", "its namespace")
+	f.StringVar(&o.UID, "uid", "", "its UID")
+	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod, "how long the guest may take to shut down after SIGTERM")
+	f.StringVar(&o.RunDir, "run-dir", o.RunDir, "where sockets, logs and libvirt's state are kept")
+	f.StringVar(&o.Disks.Disks, "disks-dir", o.Disks.Disks, "where overlays, empty disks and cloud-init images are kept")
+	f.StringVar(&o.Disks.ContainerDisks, "container-disks-dir", o.Disks.ContainerDisks, "where container disks are mounted")
+	f.StringVar(&o.Disks.Claims, "claims-dir", o.Disks.Claims, "where claims with a file system are mounted")
+	f.StringVar(&o.Disks.BlockDevices, "block-devices-dir", o.Disks.BlockDevices, "where claims that are devices are")
+	f.StringVar(&o.Disks.Secrets, "secrets-dir", o.Disks.Secrets, "where cloud-init's secrets are mounted")
+	f.StringVar(&o.TerminationLog, "termination-log", o.TerminationLog, "file for the reason of the end")
+	for _, required := range []string{"name", "namespace"} {
+		if err := cmd.MarkFlagRequired(required); err != nil {
+			panic(fmt.Sprintf("flag %s: %v", required, err))
+		}
+	}
+	return cmd
+}

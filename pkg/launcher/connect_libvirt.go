@@ -1,0 +1,7 @@
+//go:build cgo && libvirt_dlopen
+
+package launcher
+
+import "github.com/virtkit/virtkit/pkg/hypervisor/libvirt"
+
+var connect = libvirt.Connect

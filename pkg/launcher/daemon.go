@@ -1,0 +1,176 @@
+package launcher
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// daemon is the pod's own libvirtd, in session mode: without privileges, everything it writes below the
+// run directory. It is started with the launcher, before there is anything to run: measured, neither
+// its start nor a connection makes libvirt probe QEMU, only the first domain does, so virt-handler
+// has until Start to put the cache of capabilities in place.
+type daemon struct {
+	options  Options
+	children *children
+	log      *slog.Logger
+}
+
+func newDaemon(o Options, c *children) *daemon {
+	return &daemon{options: o, children: c, log: o.Log}
+}
+
+// Directories below the run directory. They are short: libvirt's sockets below them must fit 107 bytes.
+func (d *daemon) runtimeDir() string { return filepath.Join(d.options.RunDir, "rt") }
+func (d *daemon) configHome() string { return filepath.Join(d.options.RunDir, "config") }
+func (d *daemon) cacheHome() string  { return filepath.Join(d.options.RunDir, "cache") }
+func (d *daemon) tempDir() string    { return filepath.Join(d.options.RunDir, "tmp") }
+func (d *daemon) socket() string     { return filepath.Join(d.runtimeDir(), "libvirt/libvirt-sock") }
+
+// libvirtdConf keeps the daemon small; the host UUID is made anew for each pod, since two pods of one
+// machine would otherwise refuse to migrate to each other.
+const libvirtdConf = `auth_unix_ro = "none"
+auth_unix_rw = "none"
+unix_sock_rw_perms = "0700"
+log_outputs = "3:stderr"
+keepalive_interval = -1
+min_workers = 2
+max_workers = 8
+prio_workers = 2
+admin_min_workers = 1
+admin_max_workers = 1
+host_uuid = %q
+`
+
+// qemuConf leaves to the pod what the pod does anyway: users, cgroups, namespaces, confinement.
+const qemuConf = `dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+security_default_confined = 0
+namespaces = []
+cgroup_controllers = []
+stdio_handler = "file"
+max_core = 0
+dump_guest_core = 0
+`
+
+// configure writes the configuration. The directory of the capability cache is made too, so that
+// virt-handler only has to put a file into it.
+func (d *daemon) configure() error {
+	conf := filepath.Join(d.configHome(), "libvirt")
+	for _, dir := range []string{d.runtimeDir(), conf, d.tempDir(), filepath.Join(d.options.RunDir, names.CapabilityCacheDir)} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("configure libvirtd: %w", err)
+		}
+	}
+	for name, text := range map[string]string{
+		"libvirtd.conf": fmt.Sprintf(libvirtdConf, randomUUID()),
+		"qemu.conf":     qemuConf,
+	} {
+		if err := os.WriteFile(filepath.Join(conf, name), []byte(text), 0o600); err != nil {
+			return fmt.Errorf("configure libvirtd: %w", err)
+		}
+	}
+	return nil
+}
+
+// randomUUID is a version 4 UUID.
+func randomUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, or ends the program (crypto/rand)
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// environment is the daemon's. One malloc arena instead of one a thread saves megabytes.
+func (d *daemon) environment() []string {
+	return []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=" + d.options.RunDir,
+		"XDG_RUNTIME_DIR=" + d.runtimeDir(),
+		"XDG_CONFIG_HOME=" + d.configHome(),
+		"XDG_CACHE_HOME=" + d.cacheHome(),
+		"XDG_DATA_HOME=" + filepath.Join(d.options.RunDir, "data"),
+		"XDG_STATE_HOME=" + filepath.Join(d.options.RunDir, "state"),
+		"TMPDIR=" + d.tempDir(),
+		"MALLOC_ARENA_MAX=1",
+	}
+}
+
+// Pauses between two starts of a daemon that keeps dying.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 5 * time.Second
+	// healthy is how long a daemon must live for its death to count as the first again.
+	healthy = 30 * time.Second
+)
+
+// run keeps the daemon running until ctx ends.
+func (d *daemon) run(ctx context.Context) {
+	pause := firstPause
+	for {
+		began := time.Now()
+		err := d.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > healthy {
+			pause = firstPause
+		}
+		d.log.Warn("libvirtd has ended, starting it again", "err", err, "pause", pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// once runs the daemon to its end.
+func (d *daemon) once(ctx context.Context) error {
+	cmd := exec.Command(d.options.Libvirtd, "-t", "0")
+	cmd.Env = d.environment()
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	// Its own process group, so that a terminal's Ctrl-C reaches the launcher alone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p, err := d.children.start(cmd)
+	if err != nil {
+		return err
+	}
+	return p.wait(ctx)
+}
+
+// knock is how often a daemon that is starting is tried, which it takes some 50 ms to do.
+const knock = 3 * time.Millisecond
+
+// connect waits until the daemon answers and connects to it.
+func (d *daemon) connect(ctx context.Context) (hypervisor.Connection, error) {
+	tick := time.NewTicker(knock)
+	defer tick.Stop()
+	for {
+		c, err := net.Dial("unix", d.socket())
+		if err == nil {
+			if err := c.Close(); err != nil {
+				return nil, fmt.Errorf("try libvirtd: %w", err)
+			}
+			return d.options.Connect(ctx, d.socket())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

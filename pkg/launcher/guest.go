@@ -1,0 +1,345 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+// guest is the one guest of this pod: its state as virt-handler sees it, and the connection to the
+// daemon that runs it, which comes and goes.
+type guest struct {
+	dial func(context.Context) (hypervisor.Connection, error)
+	// qemuLog is where libvirt writes how QEMU ended, for an end that nobody saw.
+	qemuLog string
+	log     *slog.Logger
+
+	mu sync.Mutex
+	// state is replaced, never changed; changed is closed when it is.
+	state   *pb.GuestState
+	changed chan struct{}
+	final   chan struct{}
+	// conn is nil while there is no connection; linked is closed when there is one.
+	conn   hypervisor.Connection
+	linked chan struct{}
+	// created says that the domain exists or existed; creating, that it is being made, and early
+	// is its end if that came before its beginning was known.
+	created, creating bool
+	early             *hypervisor.End
+	// stopAt is when a guest that is shutting down loses its power; zero when none was asked to.
+	stopAt   time.Time
+	stopping chan struct{}
+	// asked wakes the one who asks the guest agent.
+	asked chan struct{}
+}
+
+func newGuest(dial func(context.Context) (hypervisor.Connection, error), qemuLog string, log *slog.Logger) *guest {
+	return &guest{
+		dial:     dial,
+		qemuLog:  qemuLog,
+		log:      log,
+		state:    &pb.GuestState{Lifecycle: pb.Lifecycle_LIFECYCLE_NONE},
+		changed:  make(chan struct{}),
+		final:    make(chan struct{}),
+		linked:   make(chan struct{}),
+		stopping: make(chan struct{}, 1),
+		asked:    make(chan struct{}, 1),
+	}
+}
+
+// isFinal says whether a guest in this state is gone.
+func isFinal(l pb.Lifecycle) bool {
+	return l == pb.Lifecycle_LIFECYCLE_SHUTOFF || l == pb.Lifecycle_LIFECYCLE_CRASHED || l == pb.Lifecycle_LIFECYCLE_DESTROYED
+}
+
+func (g *guest) snapshot() *pb.GuestState {
+	state, _ := g.watch()
+	return state
+}
+
+// watch gives the state and a channel that is closed when there is a newer one.
+func (g *guest) watch() (*pb.GuestState, <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state, g.changed
+}
+
+// ended is closed when the guest is gone.
+func (g *guest) ended() <-chan struct{} { return g.final }
+
+// update changes the state, unless the guest is gone or f changes nothing.
+func (g *guest) update(f func(*pb.GuestState)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.updateLocked(f)
+}
+
+func (g *guest) updateLocked(f func(*pb.GuestState)) {
+	if isFinal(g.state.Lifecycle) {
+		return
+	}
+	next := proto.CloneOf(g.state)
+	f(next)
+	if proto.Equal(next, g.state) {
+		return
+	}
+	if next.Lifecycle != g.state.Lifecycle {
+		g.log.Info("guest", "state", next.Lifecycle.String(), "reason", next.Reason)
+	}
+	g.state = next
+	close(g.changed)
+	g.changed = make(chan struct{})
+	if isFinal(next.Lifecycle) {
+		close(g.final)
+	}
+}
+
+// finish records the guest's end.
+func (g *guest) finish(end hypervisor.End) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.finishLocked(end)
+}
+
+func (g *guest) finishLocked(end hypervisor.End) {
+	g.updateLocked(func(s *pb.GuestState) {
+		s.Reason = end.Reason
+		s.AgentConnected = false
+		switch end.Outcome {
+		case hypervisor.Shutdown:
+			s.Lifecycle = pb.Lifecycle_LIFECYCLE_SHUTOFF
+		case hypervisor.Destroyed:
+			s.Lifecycle = pb.Lifecycle_LIFECYCLE_DESTROYED
+		default:
+			s.Lifecycle = pb.Lifecycle_LIFECYCLE_CRASHED
+		}
+	})
+}
+
+// connection waits for a connection to the daemon.
+func (g *guest) connection(ctx context.Context) (hypervisor.Connection, error) {
+	for {
+		g.mu.Lock()
+		conn, linked := g.conn, g.linked
+		g.mu.Unlock()
+		if conn != nil {
+			return conn, nil
+		}
+		select {
+		case <-linked:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("libvirtd does not answer: %w", ctx.Err())
+		}
+	}
+}
+
+// redial is the pause after a failed attempt to connect to a daemon that answers.
+const redial = 50 * time.Millisecond
+
+// follow keeps a connection to the daemon and records what it reports, until ctx ends.
+func (g *guest) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		conn, err := g.dial(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				g.log.Warn("cannot connect to libvirtd", "err", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(redial):
+			}
+			continue
+		}
+		g.use(conn)
+		g.listen(ctx, conn)
+		g.drop()
+		if err := conn.Close(); err != nil {
+			g.log.Warn("cannot close the connection to libvirtd", "err", err)
+		}
+	}
+}
+
+func (g *guest) use(conn hypervisor.Connection) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conn = conn
+	close(g.linked)
+}
+
+func (g *guest) drop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conn = nil
+	g.linked = make(chan struct{})
+}
+
+// listen follows one connection until it is lost. It begins with a look, because much may have
+// happened while there was none.
+func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
+	g.refresh(ctx, conn, true)
+	for {
+		select {
+		case e, ok := <-conn.Events():
+			switch {
+			case !ok:
+				return
+			case e.End != nil:
+				g.end(*e.End)
+			default:
+				g.refresh(ctx, conn, false)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// end takes an end that the daemon reported. While the domain is being created it may be that of a QEMU
+// that did not start, which Create reports.
+func (g *guest) end(end hypervisor.End) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.created:
+		g.finishLocked(end)
+	case g.creating:
+		g.early = &end
+	}
+}
+
+// refresh asks the daemon how the guest is. found says that a domain which is unknown so far is ours:
+// one that was being created when the connection was lost.
+func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, found bool) {
+	d, err := conn.Domain(ctx)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case errors.Is(err, hypervisor.ErrNoDomain):
+		if g.created && found {
+			g.finishLocked(g.lastWords())
+		}
+	case err != nil:
+		g.log.Warn("cannot ask libvirtd for the guest's state", "err", err)
+	case g.created || found:
+		g.created = true
+		g.observeLocked(d)
+	}
+}
+
+// observeLocked records what a domain looks like.
+func (g *guest) observeLocked(d hypervisor.Domain) {
+	connected := d.AgentConnected && !g.state.AgentConnected
+	g.updateLocked(func(s *pb.GuestState) {
+		s.Lifecycle, s.Reason = g.lifecycleLocked(d), d.Reason
+		if s.StartedAt == nil {
+			s.StartedAt = timestamppb.Now()
+		}
+		s.Emulation = d.Emulated
+		s.Machine = d.Machine
+		s.MemoryAtBoot, s.MemoryCurrent = d.MemoryAtBoot, d.Memory
+		s.AgentConnected = d.AgentConnected
+		if !d.AgentConnected {
+			s.AgentVersion, s.GuestOsJson, s.InterfacesJson, s.FsfreezeStatus = "", nil, nil, ""
+		}
+	})
+	if connected {
+		g.wakeAgent()
+	}
+}
+
+func (g *guest) lifecycleLocked(d hypervisor.Domain) pb.Lifecycle {
+	switch {
+	case d.Run == hypervisor.Stopping, !g.stopAt.IsZero():
+		return pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN
+	case d.Run == hypervisor.Paused:
+		return pb.Lifecycle_LIFECYCLE_PAUSED
+	}
+	return pb.Lifecycle_LIFECYCLE_RUNNING
+}
+
+// maxQEMULog is how much of the end of QEMU's log is read, bytes.
+const maxQEMULog = 16 << 10
+
+// lastWords finds how a domain ended that is gone when the daemon comes back: libvirt's log says so
+// if the daemon noticed; else it is a crash.
+func (g *guest) lastWords() hypervisor.End {
+	lost := hypervisor.End{Outcome: hypervisor.Crashed, Reason: "lost"}
+	text, err := tail(g.qemuLog, maxQEMULog)
+	if err != nil {
+		g.log.Warn("cannot read QEMU's log", "err", err)
+		return lost
+	}
+	if end, ok := hypervisor.EndInLog(text); ok {
+		return end
+	}
+	return lost
+}
+
+// tail reads the last n bytes of a file.
+func tail(path string, n int64) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n))
+	return string(b), err
+}
+
+// create starts the domain. ready is called with the state before anybody can see that it runs.
+func (g *guest) create(ctx context.Context, xml string, ready func(*pb.GuestState)) error {
+	conn, err := g.connection(ctx)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	g.creating, g.early = true, nil
+	g.mu.Unlock()
+	err = conn.Create(ctx, xml)
+	var d hypervisor.Domain
+	var gone error
+	if err == nil {
+		d, gone = conn.Domain(ctx)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.creating = false
+	if err != nil {
+		return err
+	}
+	g.created = true
+	g.updateLocked(ready)
+	switch {
+	case g.early != nil:
+		g.finishLocked(*g.early)
+	case errors.Is(gone, hypervisor.ErrNoDomain):
+		g.finishLocked(g.lastWords())
+	case gone != nil:
+		g.log.Warn("cannot ask libvirtd for the guest's state", "err", gone)
+	default:
+		g.observeLocked(d)
+	}
+	return nil
+}
+
+// exists says whether the guest has been started in this pod.
+func (g *guest) exists() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.created || isFinal(g.state.Lifecycle)
+}

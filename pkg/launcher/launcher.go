@@ -1,0 +1,165 @@
+// Package launcher is virt-launcher: PID 1 of a VM's pod, where it runs libvirtd and one guest.
+//
+//	virt-handler ──gRPC over launcher.sock──► service ──► guest ──► hypervisor.Connection ──► libvirtd ─► QEMU
+//	                                             │          ▲                                    ▲
+//	                                             │          └── events, agent, clock             │
+//	                                             └── disk.Prepare, domain.Build, dhcp    daemon: starts, restarts
+//
+// It knows nothing of Kubernetes and talks to nobody but virt-handler. The pod lives as long as the
+// guest: the launcher waits for Start, and exits once the guest has ended and virt-handler has heard of
+// it. SIGTERM is Shutdown with the pod's grace period. libvirtd may die; it is started again and finds
+// its QEMU. If QEMU dies, the guest has crashed. If the launcher dies, the kernel ends the pod.
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/virtkit/virtkit/pkg/disk"
+	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// Options are what a launcher is told when it starts.
+type Options struct {
+	// Namespace, Name and UID are the VMI's; Start refuses another's.
+	Namespace, Name, UID string
+	// GracePeriod is how long the guest may take to shut down after SIGTERM.
+	GracePeriod time.Duration
+	// RunDir and Disks are where the pod's volumes are.
+	RunDir string
+	Disks  disk.Dirs
+	// TerminationLog is the file that the kubelet reads when the container has ended.
+	TerminationLog string
+	// ResolvConf is the pod's resolv.conf.
+	ResolvConf string
+	// Emulator and Firmware are paths in the launcher image, Libvirtd its daemon.
+	Emulator string
+	Firmware domain.Firmware
+	Libvirtd string
+	// KVMDevice is used when it is there and is hardware virtualisation.
+	KVMDevice string
+	// Connect opens connections to libvirtd.
+	Connect hypervisor.Connect
+	Log     *slog.Logger
+}
+
+// PodOptions are those of a real launcher pod, but for what is particular to its VMI.
+func PodOptions() Options {
+	return Options{
+		GracePeriod:    30 * time.Second,
+		RunDir:         names.RunDir,
+		Disks:          disk.PodDirs(),
+		TerminationLog: "/dev/termination-log",
+		ResolvConf:     "/etc/resolv.conf",
+		Emulator:       "/usr/bin/qemu-system-x86_64",
+		Firmware: domain.Firmware{
+			Code:       "/usr/share/OVMF/OVMF_CODE_4M.fd",
+			Vars:       "/usr/share/OVMF/OVMF_VARS_4M.fd",
+			SecureCode: "/usr/share/OVMF/OVMF_CODE_4M.ms.fd",
+			SecureVars: "/usr/share/OVMF/OVMF_VARS_4M.ms.fd",
+		},
+		Libvirtd:  "libvirtd",
+		KVMDevice: "/dev/kvm",
+	}
+}
+
+// maxMessage bounds a gRPC message, bytes; a VMI is some kilobytes.
+const maxMessage = 4 << 20
+
+// farewell is how long the launcher waits at its end for virt-handler to take the last message.
+const farewell = 500 * time.Millisecond
+
+// Run is the launcher's life. It returns when the guest has ended, or when ctx ends (SIGTERM) before
+// there was one; the error says that the guest crashed or that the launcher could not do its work.
+func Run(ctx context.Context, o Options) error {
+	if err := os.MkdirAll(o.RunDir, 0o750); err != nil {
+		return fmt.Errorf("make the run directory: %w", err)
+	}
+	// The socket comes first: virt-handler finds the pod by it, and prepares the network meanwhile.
+	listener, err := listen(filepath.Join(o.RunDir, names.SocketLauncher))
+	if err != nil {
+		return err
+	}
+	// What runs in the background lives until the guest is gone, not until SIGTERM.
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running, reaping sync.WaitGroup
+	// Children are reaped until all who may wait for one have returned.
+	children := newChildren()
+	last, stopReaping := context.WithCancel(context.Background())
+	defer reaping.Wait()
+	defer stopReaping()
+	defer running.Wait()
+	defer stop()
+	reaping.Go(func() { children.reap(last) })
+	d := newDaemon(o, children)
+	if err := d.configure(); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	running.Go(func() { d.run(background) })
+
+	g := newGuest(d.connect, filepath.Join(d.cacheHome(), "libvirt/qemu/log", domain.Name(o.Namespace, o.Name)+".log"), o.Log)
+	running.Go(func() { g.follow(background) })
+	running.Go(func() { g.askAgent(background) })
+	running.Go(func() { g.stop(background) })
+	running.Go(func() { trimLog(background, filepath.Join(o.RunDir, names.LogSerial), o.Log) })
+
+	s := newService(ctx, o, g, children.command)
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
+	pb.RegisterLauncherServer(server, s)
+	served := make(chan error, 1)
+	running.Go(func() { served <- server.Serve(listener) })
+	o.Log.Info("ready", "namespace", o.Namespace, "name", o.Name)
+
+	select {
+	case <-g.ended():
+	case err := <-served:
+		return fmt.Errorf("serve virt-handler: %w", err)
+	case <-ctx.Done():
+		o.Log.Info("asked to end", "grace", o.GracePeriod)
+		s.terminate(o.GracePeriod)
+		<-g.ended()
+	}
+	err = report(g.snapshot(), o)
+	sayGoodbye(server)
+	s.closeDHCP()
+	return err
+}
+
+// listen opens the socket, for root and our own user only.
+func listen(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove the old socket: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen for virt-handler: %w", err)
+	}
+	if err := os.Chmod(path, 0o700); err != nil {
+		return nil, errors.Join(fmt.Errorf("protect the socket: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// sayGoodbye lets the watchers have the last message, but does not wait for one who hangs.
+func sayGoodbye(server *grpc.Server) {
+	done := make(chan struct{})
+	go func() {
+		server.GracefulStop()
+		close(done)
+	}()
+	timer := time.AfterFunc(farewell, server.Stop)
+	<-done
+	timer.Stop()
+}

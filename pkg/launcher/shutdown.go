@@ -1,0 +1,111 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+// press is how often the power button is pressed: a guest that has not booted far enough does not
+// notice it, and one that is shutting down already does not mind.
+const press = 2 * time.Second
+
+// retry is the pause after libvirt refused to power the guest off.
+const retry = 200 * time.Millisecond
+
+// shutdown begins to shut the guest down, or shortens the time that it has left.
+func (g *guest) shutdown(grace time.Duration) {
+	at := time.Now().Add(max(0, grace))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.stopAt.IsZero() && !at.Before(g.stopAt) {
+		return
+	}
+	g.stopAt = at
+	if !g.created {
+		// There is nothing to shut down, and nothing will be started any more.
+		g.finishLocked(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "not started"})
+		return
+	}
+	g.updateLocked(func(s *pb.GuestState) { s.Lifecycle = pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN })
+	select {
+	case g.stopping <- struct{}{}:
+	default:
+	}
+}
+
+// shuttingDown says whether shutdown was called.
+func (g *guest) shuttingDown() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.stopAt.IsZero()
+}
+
+// stop carries shutdowns out: it presses the power button until the time is over, and then pulls the
+// plug. It returns when the guest is gone or ctx ends.
+func (g *guest) stop(ctx context.Context) {
+	select {
+	case <-g.stopping:
+	case <-g.final:
+		return
+	case <-ctx.Done():
+		return
+	}
+	for {
+		g.mu.Lock()
+		left := time.Until(g.stopAt)
+		g.mu.Unlock()
+		pause := min(press, left)
+		if left > 0 {
+			g.press(ctx)
+		} else {
+			g.powerOff(ctx)
+			pause = retry
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-g.stopping:
+		case <-g.final:
+			timer.Stop()
+			return
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// press presses the power button. A guest that is paused would not notice, so it runs on.
+func (g *guest) press(ctx context.Context) {
+	conn, err := g.connection(ctx)
+	if err != nil {
+		return
+	}
+	if d, err := conn.Domain(ctx); err == nil && d.Run == hypervisor.Paused {
+		if err := conn.Resume(ctx); err != nil {
+			g.log.Warn("cannot resume the guest to shut it down", "err", err)
+		}
+	}
+	if err := conn.PowerButton(ctx); err != nil && !errors.Is(err, hypervisor.ErrNoDomain) {
+		g.log.Warn("cannot press the power button", "err", err)
+	}
+}
+
+// powerOff pulls the plug.
+func (g *guest) powerOff(ctx context.Context) {
+	conn, err := g.connection(ctx)
+	if err != nil {
+		return
+	}
+	switch err := conn.Destroy(ctx); {
+	case errors.Is(err, hypervisor.ErrNoDomain):
+		g.refresh(ctx, conn, true)
+	case err != nil:
+		g.log.Warn("cannot power the guest off", "err", err)
+	}
+}
