@@ -170,10 +170,8 @@ func needed(data []byte) (libs, dirs []string, err error) {
 
 func find(t tree, lib string, dirs []string) (string, bool) {
 	if path.IsAbs(lib) {
-		dir, _ := t.resolve(path.Dir(lib))
-		at := path.Join(dir, path.Base(lib))
-		_, ok := t[at]
-		return at, ok
+		// An interpreter, /lib64/ld-linux-x86-64.so.2: packages have it below /usr.
+		dirs, lib = []string{path.Join("usr", path.Dir(lib))}, path.Base(lib)
 	}
 	for _, d := range append(dirs, libraryPath...) {
 		at := path.Join(clean(d), lib)

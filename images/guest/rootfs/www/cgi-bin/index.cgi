@@ -1,0 +1,2 @@
+#!/bin/sh
+printf 'Content-Type: text/plain\r\n\r\nhello from %s\n' "$(hostname)"
