@@ -73,9 +73,9 @@ test-integration: ## Run the tests against a real API server
 test-e2e: ## Run the tests against a cluster of their own
 	@dev/test.sh e2e
 
-bench: deps images ## Measure what DESIGN promises, as a table and bin/bench.json
+bench: deps images ## Measure what DESIGN promises, as a table (`go run ./tests/bench -h` for more)
 	@dev/step.sh "Measuring"
-	go test -tags bench -count=1 -timeout 60m -run '^$$' -bench . ./tests/bench
+	@go run ./tests/bench
 
 clean: ## Remove what was built, but not caches
 	rm -rf bin

@@ -22,7 +22,7 @@ import (
 type Options struct {
 	Factory  *cli.Factory
 	Settings action.Settings
-	DryRun   string // none, client, server
+	DryRun   cli.DryRun
 	Wait     bool
 	Timeout  time.Duration
 	Output   *cli.Output
@@ -56,8 +56,7 @@ the ones of manifests/ in the source, for those who prefer 'kubectl apply -k'.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.DryRun, "dry-run", "none", "none, client (print what would be applied; no cluster is asked) or server (all but storing)")
-	flags.Lookup("dry-run").NoOptDefVal = "client"
+	o.DryRun.AddFlag(cmd)
 	flags.BoolVar(&o.Wait, "wait", true, "Wait until everything is ready")
 	flags.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "The most time to take")
 	flags.StringVar(&o.Settings.Registry, "image-registry", "", "Registry and path of the images (default ghcr.io/virtkit)")
@@ -66,24 +65,13 @@ the ones of manifests/ in the source, for those who prefer 'kubectl apply -k'.`,
 	flags.StringVar(&o.Settings.KubeletDir, "kubelet-dir", "", "The kubelet's root directory on the nodes (default /var/lib/kubelet)")
 	flags.StringToStringVar(&o.Settings.PodAnnotations, "pod-annotation", nil, "Annotation KEY=VALUE for the components' pods (can be repeated)")
 	o.Output.AddFlags(cmd)
-	for flag, values := range map[string][]string{
-		"dry-run":           {"none", "client", "server"},
-		"image-pull-policy": pullPolicies,
-	} {
-		// The error can only be an unknown flag name.
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
+	cli.CompleteFlag(cmd, "image-pull-policy", pullPolicies...)
 	return cmd
 }
 
 var pullPolicies = []string{"IfNotPresent", "Always", "Never"}
 
 func (o *Options) validate() error {
-	switch o.DryRun {
-	case "none", "client", "server":
-	default:
-		return cli.UsageErrorf("--dry-run is none, client or server, not %q", o.DryRun)
-	}
 	switch o.Settings.PullPolicy {
 	case "", "IfNotPresent", "Always", "Never":
 	default:
@@ -104,7 +92,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if o.DryRun == "client" {
+	if o.DryRun == cli.DryRunClient {
 		if !o.Output.Given() {
 			o.Output.Format = "yaml"
 		}
@@ -142,7 +130,7 @@ func (o *Options) install(ctx context.Context, installer *action.Installer, obje
 	if err := installer.Check(ctx); err != nil {
 		return nil, err
 	}
-	dryRun := o.DryRun == "server"
+	dryRun := o.DryRun == cli.DryRunServer
 	results, err := installer.Install(ctx, objects, dryRun)
 	if err != nil || dryRun || !o.Wait {
 		return results, err
@@ -168,7 +156,7 @@ func (o *Options) summary(results []action.Result) string {
 	}
 	done := "is ready"
 	switch {
-	case o.DryRun == "server":
+	case o.DryRun == cli.DryRunServer:
 		done = "would be applied"
 	case !o.Wait:
 		done = "is applied"
