@@ -1,0 +1,238 @@
+// Package capabilities keeps libvirt's cache of QEMU capabilities for the launchers of a node. Probing
+// QEMU costs a launcher seconds; what it finds depends on the image and the node only. So the first
+// launcher of an image probes, virt-handler takes a copy, and every later launcher gets that copy
+// before libvirt asks.
+//
+// libvirt holds a cached file for valid while the times of change of QEMU and libvirtd are what they
+// were, which is the time when the image was unpacked: the key has them, so a node's cache never
+// mixes images, not even two of one name. Should libvirt reject a copy for another reason (a new
+// kernel), it probes and writes anew, and the next harvest replaces the node's copy.
+//
+// A copy comes from a launcher and is given to others, so it is checked: names, sizes, well-formed
+// XML, and that it tells of the QEMU whose times the key has.
+package capabilities
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+const (
+	maxFiles = 8
+	maxBytes = 2 << 20 // a file of QEMU 10 has some 150 KiB
+)
+
+var fileName = regexp.MustCompile(`^[0-9a-f]{40,64}\.xml$`)
+
+// binaries whose times are part of the key; those that an image has not are left out.
+var binaries = []string{
+	"/usr/bin/qemu-system-x86_64", "/usr/bin/qemu-system-aarch64", "/usr/libexec/qemu-kvm", "/usr/sbin/libvirtd",
+}
+
+// Key names the cache of one image on one node.
+type Key struct {
+	hash string
+	// ctimes are the times of change of the binaries, in seconds.
+	ctimes []int64
+}
+
+// NewKey makes the key of a launcher: its image as the pod names it, whether it has /dev/kvm, and
+// its binaries as stat sees them in the container.
+func NewKey(image string, kvm bool, stat func(path string) (unix.Stat_t, error)) (Key, error) {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%t\n", image, kvm)
+	var key Key
+	for _, b := range binaries {
+		s, err := stat(b)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return Key{}, err
+		}
+		fmt.Fprintf(h, "%s %d %d.%09d\n", b, s.Size, s.Ctim.Sec, s.Ctim.Nsec)
+		key.ctimes = append(key.ctimes, s.Ctim.Sec)
+	}
+	if len(key.ctimes) == 0 {
+		return Key{}, errors.New("the launcher's image has no QEMU at a known path")
+	}
+	key.hash = hex.EncodeToString(h.Sum(nil)[:16])
+	return key, nil
+}
+
+// Cache is a node's caches, one directory a key below Dir.
+type Cache struct {
+	Dir string
+	mu  sync.Mutex
+}
+
+// Install copies the node's cache into a launcher's run volume, owned by the launcher's user, and
+// reports whether there was one. Files that the launcher has already stay.
+func (c *Cache) Install(key Key, run *os.Root) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entries, err := os.ReadDir(filepath.Join(c.Dir, key.hash))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read capability cache: %w", err)
+	}
+	if err := makeDirs(run); err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(c.Dir, key.hash, e.Name()))
+		if err != nil {
+			return false, fmt.Errorf("read capability cache: %w", err)
+		}
+		if err := install(run, path.Join(names.CapabilityCacheDir, e.Name()), data); err != nil {
+			return false, fmt.Errorf("install capability cache: %w", err)
+		}
+	}
+	return len(entries) > 0, nil
+}
+
+func makeDirs(run *os.Root) error {
+	dir := ""
+	for _, part := range strings.Split(names.CapabilityCacheDir, "/") {
+		dir = path.Join(dir, part)
+		err := run.Mkdir(dir, 0o700)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err == nil {
+			err = run.Lchown(dir, names.User, names.Group)
+		}
+		if err != nil {
+			return fmt.Errorf("make %s in the run volume: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+func install(run *os.Root, name string, data []byte) error {
+	f, err := run.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Chown(names.User, names.Group), f.Close())
+}
+
+// Harvest takes a launcher's cache as the node's, unless the node has the same already.
+// read reads a regular file of the run volume up to a limit.
+func (c *Cache) Harvest(key Key, run *os.Root, read func(name string, limit int64) ([]byte, error)) error {
+	entries, err := fs.ReadDir(run.FS(), names.CapabilityCacheDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list the launcher's capability cache: %w", err)
+	}
+	files := map[string][]byte{}
+	for _, e := range entries {
+		if !fileName.MatchString(e.Name()) {
+			continue
+		}
+		if len(files) == maxFiles {
+			return fmt.Errorf("the launcher's capability cache has more than %d files", maxFiles)
+		}
+		data, err := read(path.Join(names.CapabilityCacheDir, e.Name()), maxBytes)
+		if err != nil {
+			return fmt.Errorf("read the launcher's capability cache: %w", err)
+		}
+		if err := check(key, data); err != nil {
+			return fmt.Errorf("the launcher's capability cache %s: %w", e.Name(), err)
+		}
+		files[e.Name()] = data
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.store(key, files)
+}
+
+func (c *Cache) store(key Key, files map[string][]byte) error {
+	dir := filepath.Join(c.Dir, key.hash)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make capability cache: %w", err)
+	}
+	for name, data := range files {
+		target := filepath.Join(dir, name)
+		if old, err := os.ReadFile(target); err == nil && bytes.Equal(old, data) {
+			continue
+		}
+		// Written beside and renamed: a crash leaves no half file where Install looks.
+		temporary := filepath.Join(c.Dir, "."+key.hash+"-"+name)
+		if err := os.WriteFile(temporary, data, 0o600); err != nil {
+			return fmt.Errorf("write capability cache: %w", err)
+		}
+		if err := os.Rename(temporary, target); err != nil {
+			return fmt.Errorf("write capability cache: %w", err)
+		}
+	}
+	return nil
+}
+
+// check makes sure that data is libvirt's description of a QEMU with one of the key's times.
+func check(key Key, data []byte) error {
+	decoder := xml.NewDecoder(bytes.NewReader(data))
+	var open []string
+	ctime := ""
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			open = append(open, t.Name.Local)
+			if len(open) == 1 && t.Name.Local != "qemuCaps" {
+				return fmt.Errorf("<%s> instead of <qemuCaps>", t.Name.Local)
+			}
+		case xml.EndElement:
+			open = open[:len(open)-1]
+		case xml.CharData:
+			if len(open) == 2 && open[1] == "qemuctime" {
+				ctime += string(t)
+			}
+		case xml.Directive:
+			return errors.New("has a document type")
+		}
+	}
+	seconds, err := strconv.ParseInt(strings.TrimSpace(ctime), 10, 64)
+	if err != nil {
+		return errors.New("does not say when QEMU was changed")
+	}
+	if !slices.Contains(key.ctimes, seconds) {
+		return fmt.Errorf("is about a QEMU changed at %d, which is not the launcher's", seconds)
+	}
+	return nil
+}

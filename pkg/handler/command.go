@@ -1,0 +1,281 @@
+package handler
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/virtkit/virtkit/pkg/certs"
+	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
+	"github.com/virtkit/virtkit/pkg/handler/node"
+	"github.com/virtkit/virtkit/pkg/handler/streams"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+const (
+	// kvmUnits is how many guests with KVM a node offers to hold; the device has no limit of its own.
+	kvmUnits = 1000
+	// collectAt trades processor time for memory, of which every node pays.
+	collectAt = 50
+)
+
+// options are virt-handler's flags.
+type options struct {
+	node, kubeconfig, namespace string
+	pods, proc, state, devices  string
+	device, modules             string
+	port, healthPort, verbosity int
+	apiQPS                      float32
+	apiBurst                    int
+}
+
+// NewCommand is `virt-server handler`.
+func NewCommand() *cobra.Command {
+	o := options{apiQPS: 50, apiBurst: 100, device: "/dev/kvm", modules: "/sys/module"}
+	cmd := &cobra.Command{
+		Use:   "handler",
+		Short: "Run virt-handler, which looks after the virtual machines of one node",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.node == "" {
+				return errors.New("the node's name is not known: set --node-name or NODE_NAME")
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.node, "node-name", os.Getenv("NODE_NAME"), "name of the node this runs on")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to use instead of the pod's service account")
+	f.StringVar(&o.namespace, "namespace", names.Namespace, "namespace of the components and their certificates")
+	f.StringVar(&o.pods, "pods-dir", "/pods", "the kubelet's pod directory")
+	f.StringVar(&o.proc, "proc-dir", "/proc", "procfs of the host's PID namespace")
+	f.StringVar(&o.state, "state-dir", "/var/lib/virtkit", "where to keep what must survive a restart")
+	f.StringVar(&o.devices, "kubelet-device-plugins-dir", "/var/lib/kubelet/device-plugins", "the kubelet's device plugin directory")
+	f.IntVar(&o.port, "port", names.PortHandler, "port for virt-api (mutual TLS)")
+	f.IntVar(&o.healthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
+	f.IntVarP(&o.verbosity, "v", "v", 0, "log level: 0 what matters, 2 and above for debugging")
+	return cmd
+}
+
+func (o options) run(ctx context.Context) error {
+	debug.SetGCPercent(collectAt)
+	level := slog.LevelInfo
+	if o.verbosity >= 2 {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	klog.SetSlogLogger(log)
+	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
+
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	config.QPS, config.Burst = o.apiQPS, o.apiBurst
+	config.UserAgent = names.VirtHandler
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	store, live, err := openCache(config, o.node)
+	if err != nil {
+		return err
+	}
+	n := NewNode(o.node, o.pods, o.proc, o.state, log)
+	if err := n.forgetOldPods(); err != nil {
+		log.Warn("old state not removed", "error", err)
+	}
+	h := &handler{options: o, log: log, node: n, clients: clients, store: store, live: live}
+	return h.run(ctx)
+}
+
+// newScheme knows the two kinds that virt-handler reads.
+func newScheme() *kruntime.Scheme {
+	scheme := kruntime.NewScheme()
+	for _, add := range []func(*kruntime.Scheme) error{corev1.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // a programming error: two types of one name
+		}
+	}
+	return scheme
+}
+
+// openCache makes a cache of the VMIs and launcher pods of the node, without what nobody reads, and a
+// client that reads past it.
+func openCache(config *rest.Config, nodeName string) (cache.Cache, client.WithWatch, error) {
+	scheme := newScheme()
+	store, err := cache.New(config, cache.Options{
+		Scheme: scheme,
+		ByObject: map[client.Object]cache.ByObject{
+			&v1.VirtualMachineInstance{}: {
+				Label:     labels.SelectorFromSet(labels.Set{v1.NodeNameLabel: nodeName}),
+				Transform: cache.TransformStripManagedFields(),
+			},
+			&corev1.Pod{}: {
+				Label:     labels.SelectorFromSet(labels.Set{names.LabelComponent: names.VirtLauncher}),
+				Field:     fields.OneTermEqualSelector("spec.nodeName", nodeName),
+				Transform: stripPod,
+			},
+		},
+		ReaderFailOnMissingInformer: true,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make cache: %w", err)
+	}
+	live, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make client: %w", err)
+	}
+	return store, live, nil
+}
+
+// stripPod keeps of a launcher pod what a status is made of.
+func stripPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	pod.ManagedFields = nil
+	pod.Annotations = nil
+	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	for _, c := range pod.Spec.Containers {
+		if c.Name == names.ContainerCompute {
+			spec.Containers = []corev1.Container{{Name: c.Name, Image: c.Image, Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits}}}
+		}
+	}
+	pod.Spec = spec
+	pod.Status.Conditions = nil
+	pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses = nil, nil
+	return pod, nil
+}
+
+// handler is a running virt-handler.
+type handler struct {
+	options
+	log     *slog.Logger
+	node    *Node
+	clients kubernetes.Interface
+	store   cache.Cache
+	live    client.WithWatch
+}
+
+func (h *handler) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	source := certs.NewSource(h.clients, h.namespace, names.HandlerCertSecret)
+	group.Go(func() error { return source.Run(ctx) })
+	group.Go(func() error { return h.store.Start(ctx) })
+
+	loop, err := newLoop(ctx, h)
+	if err != nil {
+		return err
+	}
+	ready := make(chan struct{})
+	group.Go(func() error { return loop.run(ctx, ready) })
+	group.Go(func() error { return h.serveHealth(ctx, ready, source.Ready()) })
+	group.Go(func() error { return h.serveStreams(ctx, loop.reconciler, source.ServerConfig(names.CommonNameAPI)) })
+	group.Go(func() error {
+		select { // a node is schedulable once its guests are looked after
+		case <-ctx.Done():
+			return nil
+		case <-ready:
+		}
+		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now}
+		return beat.Run(ctx)
+	})
+	if reason := node.KVM(h.device, h.modules, runtime.GOARCH); reason != nil {
+		h.log.Info("no hardware virtualization: guests on this node are emulated", "reason", reason)
+	} else {
+		plugin := &deviceplugin.Plugin{
+			Resource: names.ResourceKVM, Device: h.device, Count: kvmUnits,
+			Dir: h.devices, Socket: "virtkit-kvm.sock", Log: h.log,
+		}
+		group.Go(func() error { return plugin.Run(ctx) })
+	}
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// serveStreams serves virt-api.
+func (h *handler) serveStreams(ctx context.Context, r *Reconciler, config *tls.Config) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(h.port)))
+	if err != nil {
+		return fmt.Errorf("listen for virt-api: %w", err)
+	}
+	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Log: h.log}
+	return serve(ctx, &http.Server{
+		Handler: guests.Handler(), ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
+	}, tls.NewListener(listener, config), guests.Close)
+}
+
+// serveHealth answers the kubelet: healthy while it runs, ready once it follows the node's guests and
+// can be called.
+func (h *handler) serveHealth(ctx context.Context, needed ...<-chan struct{}) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(h.healthPort)))
+	if err != nil {
+		return fmt.Errorf("listen for health checks: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		for _, n := range needed {
+			select {
+			case <-n:
+			default:
+				http.Error(w, "not ready: waiting for the API server or the certificate", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, func() {})
+}
+
+// serve runs an HTTP server until the context ends; closeStreams ends what it has handed over.
+func serve(ctx context.Context, server *http.Server, listener net.Listener, closeStreams func()) error {
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		closeStreams()
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if server.Shutdown(grace) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(listener)
+	if !stop() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,56 @@
+// Package handler is virt-handler, which runs once on every node and is responsible for all of the
+// node's guests: it prepares their pods from outside (network, devices, capability cache), has their
+// launchers start them, writes the status of their VirtualMachineInstances from then on, and serves
+// their consoles to virt-api. It also says that the node is alive and whether it has KVM.
+//
+// It holds no state that a restart would lose: launchers go on without it, and the next virt-handler
+// attaches to them again. Inputs: the VMIs labelled with this node's name, the node's launcher pods, and
+// the launchers' sockets. Outputs: VMI status, events, the node's labels and heartbeat.
+//
+//	Reconciler   one pass over one VMI: read, compute (package status), write
+//	session      one launcher: connect, prepare, start, watch
+//	podfs        reaching into a pod that is not trusted
+//	capabilities the node's copies of libvirt's capability cache
+//	streams      consoles and requests, over mutual TLS
+//	node         labels and heartbeat; deviceplugin: /dev/kvm for pods
+package handler
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtkit/virtkit/pkg/handler/capabilities"
+)
+
+// Node is what virt-handler knows of the node it runs on.
+type Node struct {
+	Name string
+	// PodsDir is the kubelet's pod directory, ProcDir procfs of the host's PID namespace.
+	PodsDir, ProcDir string
+	Capabilities     *capabilities.Cache
+	Log              *slog.Logger
+	Now              func() time.Time
+
+	plans planStore
+}
+
+// NewNode describes a node; what virt-handler keeps lies below stateDir.
+func NewNode(name, podsDir, procDir, stateDir string, log *slog.Logger) *Node {
+	return &Node{
+		Name: name, PodsDir: podsDir, ProcDir: procDir, Log: log, Now: time.Now,
+		Capabilities: &capabilities.Cache{Dir: filepath.Join(stateDir, "capabilities")},
+		plans:        planStore{dir: filepath.Join(stateDir, "network")},
+	}
+}
+
+// forgetOldPods removes what was kept for pods that ended while virt-handler did not run.
+func (n *Node) forgetOldPods() error {
+	return n.plans.keepOnly(func(pod types.UID) bool {
+		_, err := os.Lstat(filepath.Join(n.PodsDir, string(pod)))
+		return err == nil
+	})
+}

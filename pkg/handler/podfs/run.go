@@ -1,0 +1,187 @@
+// Package podfs reaches from the node into a launcher's pod: its `run` volume below the kubelet's pod
+// directory, and the namespaces and devices of the process that serves the launcher's socket.
+//
+// What lies in the volume was written by a process that a guest may have taken over, so nothing in
+// it is trusted: no path leads out of it, sockets are opened without following links, and a peer counts
+// only once the kernel has said that it runs in a cgroup of the pod.
+package podfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// RunPath is the run volume of a pod below the kubelet's pod directory.
+func RunPath(podsDir string, pod types.UID) string {
+	return filepath.Join(podsDir, string(pod), "volumes", "kubernetes.io~empty-dir", names.VolumeRun)
+}
+
+// Run is an open run volume.
+type Run struct {
+	*os.Root
+}
+
+// OpenRun opens the run volume of a pod. The error is fs.ErrNotExist while the kubelet has not made it.
+func OpenRun(podsDir string, pod types.UID) (*Run, error) {
+	root, err := os.OpenRoot(RunPath(podsDir, pod))
+	if err != nil {
+		return nil, fmt.Errorf("open the pod's run volume: %w", err)
+	}
+	return &Run{Root: root}, nil
+}
+
+// Dial connects to a unix socket in the volume. However long the volume's path is, the socket's name
+// is within the kernel's limit.
+func (r *Run) Dial(ctx context.Context, name string) (*net.UnixConn, error) {
+	dir, err := r.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open socket", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil, &fs.PathError{Op: "open socket", Path: name, Err: errors.New("not a socket")}
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err // without the meaningless path
+		}
+		return nil, fmt.Errorf("connect to %s: %w", name, err)
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// Read reads a regular file of at most limit bytes.
+func (r *Run) Read(name string, limit int64) ([]byte, error) {
+	f, size, err := r.openRegular(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > limit {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%d bytes are more than the %d allowed", size, limit)}
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// Tail reads the last n bytes of a regular file, or all of it when it is shorter.
+func (r *Run) Tail(name string, n int64) ([]byte, error) {
+	f, size, err := r.openRegular(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > n {
+		if _, err := f.Seek(size-n, io.SeekStart); err != nil {
+			return nil, err
+		}
+	}
+	return io.ReadAll(io.LimitReader(f, n))
+}
+
+// openRegular does not hang on a FIFO that lies where a file should.
+func (r *Run) openRegular(name string) (*os.File, int64, error) {
+	f, err := r.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// recheck bounds how late a socket is seen should a notification be missing.
+const recheck = time.Second
+
+// WaitSocket returns once the file is there in the pod's run volume, which need not exist yet, or
+// the context ends.
+func WaitSocket(ctx context.Context, podsDir string, pod types.UID, name string) error {
+	path := filepath.Join(RunPath(podsDir, pod), name)
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch the kubelet's pod directory: %w", err)
+	}
+	defer watcher.Close()
+	ticker := time.NewTicker(recheck)
+	defer ticker.Stop()
+	watched := ""
+	for {
+		// Watch first and look afterwards, so that nothing falls in between.
+		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+			if dir == watched {
+				break
+			}
+			if err := watcher.Add(dir); err == nil {
+				if watched != "" {
+					_ = watcher.Remove(watched) // gone by itself when its directory is
+				}
+				watched = dir
+				break
+			} else if !errors.Is(err, fs.ErrNotExist) || dir == podsDir || dir == filepath.Dir(dir) {
+				return fmt.Errorf("watch %s: %w", dir, err)
+			}
+		}
+		if _, err := os.Lstat(path); err == nil {
+			return nil
+		}
+		if next := filepath.Dir(path); watched != next {
+			if _, err := os.Lstat(child(watched, path)); err == nil {
+				continue // made since: watch deeper
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-watcher.Events:
+		case <-watcher.Errors:
+		case <-ticker.C:
+		}
+	}
+}
+
+// child is the entry of dir on the way to path.
+func child(dir, path string) string {
+	rel, err := filepath.Rel(dir, path)
+	if err != nil {
+		return path
+	}
+	for filepath.Dir(rel) != "." {
+		rel = filepath.Dir(rel)
+	}
+	return filepath.Join(dir, rel)
+}

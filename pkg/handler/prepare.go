@@ -1,0 +1,155 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/handler/capabilities"
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/network/apply"
+)
+
+// start prepares the pod and starts the guest. All of it may be done again, by this handler or by
+// the next one: the launcher's Start changes nothing when the guest runs.
+func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process) error {
+	begun := time.Now()
+	vmi := s.latest()
+	plan, err := s.connect(vmi, process)
+	if err != nil {
+		return err
+	}
+	s.publish(false, func(o *observation) { o.Plan = plan })
+	if err := s.handOverDevices(vmi, process); err != nil {
+		return err
+	}
+	key, err := s.warm(run, process)
+	if err != nil {
+		// Without the cache the guest only starts later.
+		s.log.Warn("capability cache not used", "error", err)
+	}
+	vmiJSON, err := json.Marshal(vmi)
+	if err != nil {
+		return fmt.Errorf("encode VirtualMachineInstance: %w", err)
+	}
+	planJSON, err := json.Marshal(plan)
+	if err != nil {
+		return fmt.Errorf("encode network plan: %w", err)
+	}
+	prepared := time.Now()
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	response, err := client.Start(starting, &launcherpb.StartRequest{VmiJson: vmiJSON, NetworkPlanJson: planJSON})
+	if err != nil {
+		if grpcstatus.Code(err) == codes.Unavailable {
+			return fmt.Errorf("%w: %w", errLost, err)
+		}
+		return err
+	}
+	s.log.Info("guest started", "prepare", prepared.Sub(begun), "start", time.Since(prepared))
+	if response.GetState() != nil {
+		s.saw(response.State)
+	}
+	if key != nil {
+		if err := s.node.Capabilities.Harvest(*key, run.Root, run.Read); err != nil {
+			s.log.Warn("capability cache not kept", "error", err)
+		}
+	}
+	return nil
+}
+
+// connect makes the pod's network. The plan is kept outside the pod, since what it was made from may
+// be gone once it is applied.
+func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process) (*network.Plan, error) {
+	ns, err := process.Netns()
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	plan, err := s.node.plans.load(s.target.Pod)
+	if err != nil {
+		return nil, err
+	}
+	if plan == nil {
+		var pod network.Pod
+		if pod.Links, err = apply.Links(ns); err != nil {
+			return nil, fmt.Errorf("read the pod's network: %w", err)
+		}
+		if pod.Search, err = process.Search(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read the pod's resolv.conf: %w", err)
+		}
+		made, err := network.NewPlan(vmi, pod)
+		if err != nil {
+			return nil, fmt.Errorf("plan the pod's network: %w", err)
+		}
+		plan = &made
+		if err := s.node.plans.save(s.target.Pod, plan); err != nil {
+			return nil, err
+		}
+	}
+	if err := apply.Apply(ns, *plan); err != nil {
+		return nil, fmt.Errorf("make the pod's network: %w", err)
+	}
+	if len(plan.Interfaces) > 0 {
+		if err := process.EnsureTun(); err != nil {
+			return nil, err
+		}
+	}
+	return plan, nil
+}
+
+// handOverDevices gives the launcher's user the devices that the kubelet put into the pod as root's.
+func (s *session) handOverDevices(vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
+	if s.target.KVM {
+		if err := process.HandOver("/dev/kvm", unix.S_IFCHR); err != nil {
+			return err
+		}
+	}
+	for _, claim := range blockVolumes(vmi) {
+		err := process.HandOver(path.Join(names.BlockDevicesDir, claim), unix.S_IFBLK)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("volume %q: %w", claim, err)
+		}
+	}
+	return nil
+}
+
+// blockVolumes are the volumes that may be block devices in the pod. Whether one is, only the pod
+// knows for sure; a claim of mode Filesystem has no device.
+func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
+	filesystem := map[string]bool{}
+	for _, st := range vmi.Status.VolumeStatus {
+		info := st.PersistentVolumeClaimInfo
+		filesystem[st.Name] = info != nil && info.VolumeMode != nil && *info.VolumeMode == corev1.PersistentVolumeFilesystem
+	}
+	var volumes []string
+	for _, v := range vmi.Spec.Volumes {
+		if (v.PersistentVolumeClaim != nil || v.DataVolume != nil) && !filesystem[v.Name] {
+			volumes = append(volumes, v.Name)
+		}
+	}
+	return volumes
+}
+
+// warm gives the launcher the node's cache of QEMU's capabilities.
+func (s *session) warm(run *podfs.Run, process *podfs.Process) (*capabilities.Key, error) {
+	key, err := capabilities.NewKey(s.target.Image, s.target.KVM, process.Stat)
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.node.Capabilities.Install(key, run.Root)
+	return &key, err
+}

@@ -1,0 +1,395 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/network"
+)
+
+const (
+	// maxMessage bounds what a launcher can make virt-handler keep in memory, bytes.
+	maxMessage = 1 << 20
+	// startTimeout bounds one attempt to start a guest; disks and firmware are prepared in it.
+	startTimeout = 5 * time.Minute
+	// retryFirst and retryMost are the ends of the back-off between attempts.
+	retryFirst = 200 * time.Millisecond
+	retryMost  = 30 * time.Second
+	// reconnectMost is the longest wait before a launcher that does not answer is tried again.
+	reconnectMost = time.Second
+)
+
+// target is the launcher that a session is about.
+type target struct {
+	VMI types.NamespacedName
+	UID types.UID // the VMI's
+	Pod types.UID
+	// Image and KVM are the launcher container's image and whether it asked for /dev/kvm.
+	Image string
+	KVM   bool
+}
+
+// observation is what a session knows. A published one is never changed.
+type observation struct {
+	Guest        *launcherpb.GuestState
+	Plan         *network.Plan
+	Failure      *status.Failure
+	NeverStarted bool
+	// LostAt is when the launcher stopped answering, zero while it answers or before it first did.
+	LostAt time.Time
+	// Dead says that the process which served the launcher's socket has ended.
+	Dead bool
+}
+
+// session follows one launcher from its socket's appearance to its guest's final state, in one
+// goroutine: connect, prepare the pod, start the guest, watch it. Whatever goes wrong on the way
+// is tried again. It writes nothing to the API; it publishes observations.
+type session struct {
+	node   *Node
+	target target
+	log    *slog.Logger
+	// changed is called after each new observation. Urgent ones change a phase or a condition that
+	// people wait for; the others may be taken together.
+	changed func(urgent bool)
+
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu       sync.Mutex
+	vmi      *v1.VirtualMachineInstance
+	seen     observation
+	client   launcherpb.LauncherClient // nil while not connected
+	stopBy   time.Time                 // zero: not asked to stop
+	stopping chan struct{}             // closed and replaced when stopBy changes
+}
+
+func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMachineInstance, changed func(urgent bool)) *session {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &session{
+		node: node, target: t, vmi: vmi, changed: changed, cancel: cancel,
+		done: make(chan struct{}), stopping: make(chan struct{}),
+		log: node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
+	}
+	go func() {
+		defer close(s.done)
+		defer cancel()
+		s.run(ctx)
+	}()
+	return s
+}
+
+// end stops following the launcher, which goes on, and waits for the goroutine.
+func (s *session) end() {
+	s.cancel()
+	<-s.done
+}
+
+// refresh gives the session a newer VMI for the next attempt to start it.
+func (s *session) refresh(vmi *v1.VirtualMachineInstance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.vmi = vmi
+}
+
+func (s *session) latest() *v1.VirtualMachineInstance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.vmi
+}
+
+func (s *session) observation() observation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen
+}
+
+// launcher is the connected launcher, or an error to show to the user.
+func (s *session) launcher() (launcherpb.LauncherClient, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		return nil, errors.New("the launcher does not answer yet; try again in a moment")
+	}
+	return s.client, nil
+}
+
+// stop asks for the guest's shutdown, with power-off at the time given. It reports whether that is
+// news: the first request, or an earlier time.
+func (s *session) stop(by time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopBy.IsZero() && !by.Before(s.stopBy) {
+		return false
+	}
+	s.stopBy = by
+	close(s.stopping)
+	s.stopping = make(chan struct{})
+	return true
+}
+
+func (s *session) stopRequest() (by time.Time, next <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopBy, s.stopping
+}
+
+// publish changes the observation.
+func (s *session) publish(urgent bool, change func(*observation)) {
+	s.mu.Lock()
+	change(&s.seen)
+	s.mu.Unlock()
+	s.changed(urgent)
+}
+
+// run attaches again and again until the guest is gone.
+func (s *session) run(ctx context.Context) {
+	var wait backoff
+	for ctx.Err() == nil {
+		err := s.attach(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return
+		case errors.Is(err, errLost):
+			s.log.Info("launcher does not answer", "error", err)
+			s.publish(true, func(o *observation) {
+				if o.LostAt.IsZero() {
+					o.LostAt = s.node.Now()
+				}
+			})
+		default:
+			final := grpcstatus.Code(err) == codes.InvalidArgument
+			message := describe(err)
+			s.log.Warn("guest not started", "error", message, "final", final)
+			s.publish(true, func(o *observation) { o.Failure = &status.Failure{Message: message, Final: final} })
+			if final {
+				s.release(ctx)
+				return
+			}
+		}
+		_, stopping := s.stopRequest()
+		select {
+		case <-ctx.Done():
+		case <-stopping:
+		case <-time.After(wait.next(err)):
+		}
+	}
+}
+
+// errLost marks failures of the connection, as opposed to a launcher that answered with an error.
+var errLost = errors.New("launcher lost")
+
+// attach connects to the launcher and follows it. It returns nil once there is nothing more to follow.
+func (s *session) attach(ctx context.Context) error {
+	if err := podfs.WaitSocket(ctx, s.node.PodsDir, s.target.Pod, names.SocketLauncher); err != nil {
+		return fmt.Errorf("wait for the launcher: %w", err)
+	}
+	run, err := podfs.OpenRun(s.node.PodsDir, s.target.Pod)
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	conn, err := run.Dial(ctx, names.SocketLauncher)
+	if err != nil {
+		// Nobody listens on a socket that was there: whoever made it has ended.
+		s.publish(false, func(o *observation) { o.Dead = errors.Is(err, syscall.ECONNREFUSED) })
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
+	process, err := podfs.Peer(conn, s.node.ProcDir, s.target.Pod)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	defer process.Close()
+	rpc, err := dial(conn)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	defer rpc.Close()
+	client := launcherpb.NewLauncherClient(rpc)
+	s.mu.Lock()
+	s.client = client
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.client = nil
+		s.mu.Unlock()
+	}()
+	err = s.follow(ctx, client, run, process)
+	if errors.Is(err, errLost) {
+		dead := !process.Alive()
+		s.publish(false, func(o *observation) { o.Dead = dead })
+	}
+	return err
+}
+
+func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if by, _ := s.stopRequest(); by.IsZero() {
+		if err := s.start(ctx, client, run, process); err != nil {
+			return err
+		}
+	}
+	watch, err := client.Watch(ctx, &launcherpb.WatchRequest{})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
+	// The first message is the state of now. Shutdown comes after it, since there may be nothing to
+	// shut down.
+	first, err := watch.Recv()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
+	s.saw(first)
+	if by, _ := s.stopRequest(); !by.IsZero() && first.Lifecycle == launcherpb.Lifecycle_LIFECYCLE_NONE {
+		s.publish(true, func(o *observation) { o.NeverStarted = true })
+		s.release(ctx)
+		return nil
+	}
+	if isFinal(first) {
+		return nil
+	}
+	var shutdowns sync.WaitGroup
+	shutdowns.Go(func() { s.passStops(ctx, client) })
+	defer shutdowns.Wait()
+	defer cancel()
+	for {
+		state, err := watch.Recv()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = errors.New("the launcher ended the watch")
+			}
+			return fmt.Errorf("%w: %w", errLost, err)
+		}
+		s.saw(state)
+		if isFinal(state) {
+			return nil
+		}
+	}
+}
+
+// saw publishes a state of the guest.
+func (s *session) saw(state *launcherpb.GuestState) {
+	old := s.observation()
+	urgent := old.Guest == nil || !old.LostAt.IsZero() || old.Guest.Lifecycle != state.Lifecycle
+	s.publish(urgent, func(o *observation) {
+		o.Guest, o.LostAt, o.Dead = state, time.Time{}, false
+		if state.Lifecycle != launcherpb.Lifecycle_LIFECYCLE_NONE {
+			o.Failure = nil
+		}
+	})
+}
+
+// passStops hands each request to stop to the launcher.
+func (s *session) passStops(ctx context.Context, client launcherpb.LauncherClient) {
+	for {
+		by, next := s.stopRequest()
+		if !by.IsZero() {
+			grace := max(0, by.Sub(s.node.Now()))
+			_, err := client.Shutdown(ctx, &launcherpb.ShutdownRequest{GracePeriod: durationpb.New(grace)})
+			if err != nil && ctx.Err() == nil {
+				s.log.Warn("shutdown not taken", "error", describe(err))
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(retryFirst):
+				}
+				continue
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next:
+		}
+	}
+}
+
+// release lets a launcher go that will have no guest: it ends, and its pod with it. The launcher may
+// have ended already, and the controller deletes the pod of a final VMI anyway.
+func (s *session) release(ctx context.Context) {
+	client, err := s.launcher()
+	if err != nil {
+		return
+	}
+	if _, err := client.Shutdown(ctx, &launcherpb.ShutdownRequest{}); err != nil {
+		s.log.Info("launcher not released", "error", describe(err))
+	}
+}
+
+func isFinal(g *launcherpb.GuestState) bool {
+	switch g.GetLifecycle() {
+	case launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, launcherpb.Lifecycle_LIFECYCLE_CRASHED, launcherpb.Lifecycle_LIFECYCLE_DESTROYED:
+		return true
+	}
+	return false
+}
+
+// dial makes a gRPC client on a connection that exists. Once it breaks, so does the client.
+func dial(conn net.Conn) (*grpc.ClientConn, error) {
+	once := make(chan net.Conn, 1)
+	once <- conn
+	return grpc.NewClient("passthrough:///launcher",
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // a unix socket whose peer is known
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case c := <-once:
+				return c, nil
+			default:
+				return nil, errLost
+			}
+		}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithDisableServiceConfig(),
+	)
+}
+
+// describe is an error's text for users, without gRPC's decoration.
+func describe(err error) string {
+	if s, ok := grpcstatus.FromError(err); ok {
+		return s.Message()
+	}
+	return err.Error()
+}
+
+// backoff doubles the wait while an error stays the same.
+type backoff struct {
+	last string
+	wait time.Duration
+}
+
+func (b *backoff) next(err error) time.Duration {
+	most := retryMost
+	if errors.Is(err, errLost) {
+		most = reconnectMost
+	}
+	if err.Error() != b.last {
+		b.last, b.wait = err.Error(), retryFirst
+		if errors.Is(err, errLost) {
+			b.wait = retryFirst / 10
+		}
+		return b.wait
+	}
+	b.wait = min(2*b.wait, most)
+	return b.wait
+}

@@ -1,0 +1,101 @@
+package status
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+// SoftwareEmulation is True while the guest runs without hardware virtualization.
+const SoftwareEmulation v1.VirtualMachineInstanceConditionType = "SoftwareEmulation"
+
+// Reasons of the condition Paused, as KubeVirt names them.
+const (
+	ReasonPausedByUser  = "PausedByUser"
+	ReasonPausedIOError = "PausedIOError"
+	ReasonPaused        = "Paused"
+)
+
+// conditionList changes conditions in place and keeps the time of those that stay the same.
+type conditionList struct {
+	now  time.Time
+	list []v1.VirtualMachineInstanceCondition
+}
+
+func (c *conditionList) set(kind v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason, message string) {
+	next := v1.VirtualMachineInstanceCondition{
+		Type: kind, Status: status, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(c.now).Rfc3339Copy(),
+	}
+	for i, old := range c.list {
+		if old.Type != kind {
+			continue
+		}
+		if old.Status == status {
+			next.LastTransitionTime = old.LastTransitionTime
+		}
+		next.LastProbeTime = old.LastProbeTime
+		c.list[i] = next
+		return
+	}
+	c.list = append(c.list, next)
+}
+
+func (c *conditionList) remove(kind v1.VirtualMachineInstanceConditionType) {
+	var kept []v1.VirtualMachineInstanceCondition
+	for _, old := range c.list {
+		if old.Type != kind {
+			kept = append(kept, old)
+		}
+	}
+	c.list = kept
+}
+
+func (c *conditionList) setOrRemove(wanted bool, kind v1.VirtualMachineInstanceConditionType, reason, message string) {
+	if wanted {
+		c.set(kind, corev1.ConditionTrue, reason, message)
+	} else {
+		c.remove(kind)
+	}
+}
+
+// running sets the conditions of a guest that runs or is paused.
+func running(in Input, c *conditionList) {
+	if in.Failure != nil {
+		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), in.Failure.Message)
+	} else {
+		c.remove(v1.VirtualMachineInstanceSynchronized)
+	}
+	if in.Guest == nil {
+		return // not attached yet after a restart: what was known stays
+	}
+	paused := in.Guest.Lifecycle == launcherpb.Lifecycle_LIFECYCLE_PAUSED
+	reason, message := pausedBecause(in.Guest.Reason)
+	c.setOrRemove(paused, v1.VirtualMachineInstancePaused, reason, message)
+	switch {
+	case paused:
+		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, "The guest is paused.")
+	case in.Pod != nil && in.Pod.DeletionTimestamp != nil:
+		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.PodTerminatingReason, "The launcher's pod is terminating.")
+	default:
+		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionTrue, "", "")
+	}
+	c.setOrRemove(in.Guest.AgentConnected, v1.VirtualMachineInstanceAgentConnected, "", "")
+	c.setOrRemove(in.Guest.Emulation, SoftwareEmulation, "EmulatedCPU",
+		"The guest's CPU is emulated in software (TCG), which is many times slower than KVM: the node has no hardware virtualization to offer, or useEmulation is set.")
+	migratable(in.VMI, c)
+}
+
+func pausedBecause(reason string) (string, string) {
+	switch reason {
+	case "user", "":
+		return ReasonPausedByUser, "The guest was paused by a user."
+	case "ioerror", "io-error":
+		return ReasonPausedIOError, "The guest was paused because of an I/O error on one of its disks."
+	}
+	return ReasonPaused, "The guest is paused: " + clean(reason) + "."
+}

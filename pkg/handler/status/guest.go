@@ -1,0 +1,152 @@
+package status
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/network"
+)
+
+// What a guest says is limited, so that it can fill neither the API server nor a terminal: bytes of
+// a text, of JSON, and numbers of interfaces and addresses.
+const (
+	maxText       = 256
+	maxJSON       = 256 << 10
+	maxInterfaces = 64
+	maxAddresses  = 32
+)
+
+// clean cuts a text that a guest or launcher chose and takes control characters out of it.
+func clean(s string) string {
+	if len(s) > 4*maxText {
+		s = s[:4*maxText]
+	}
+	s = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, s)
+	for len(s) > maxText {
+		_, size := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-size]
+	}
+	return s
+}
+
+// guestOS reads what the agent says of the operating system; what is not JSON is nothing.
+func guestOS(data []byte) v1.VirtualMachineInstanceGuestOSInfo {
+	var info v1.VirtualMachineInstanceGuestOSInfo
+	if len(data) == 0 || len(data) > maxJSON || json.Unmarshal(data, &info) != nil {
+		return v1.VirtualMachineInstanceGuestOSInfo{}
+	}
+	for _, s := range []*string{
+		&info.Name, &info.KernelRelease, &info.Version, &info.PrettyName,
+		&info.VersionID, &info.KernelVersion, &info.Machine, &info.ID,
+	} {
+		*s = clean(*s)
+	}
+	return info
+}
+
+// agentInterfaces reads what the agent says of the guest's links, loopback left out.
+func agentInterfaces(data []byte) []v1.VirtualMachineInstanceNetworkInterface {
+	var all []v1.VirtualMachineInstanceNetworkInterface
+	if len(data) == 0 || len(data) > maxJSON || json.Unmarshal(data, &all) != nil {
+		return nil
+	}
+	var out []v1.VirtualMachineInstanceNetworkInterface
+	for _, i := range all {
+		if i.InterfaceName == "lo" || len(out) == maxInterfaces {
+			continue
+		}
+		i.InterfaceName, i.MAC = clean(i.InterfaceName), strings.ToLower(clean(i.MAC))
+		var ips []string
+		for _, s := range i.IPs {
+			if ip, err := netip.ParseAddr(s); err == nil && len(ips) < maxAddresses {
+				ips = append(ips, ip.String())
+			}
+		}
+		out = append(out, v1.VirtualMachineInstanceNetworkInterface{
+			InterfaceName: i.InterfaceName, MAC: i.MAC, IPs: ips,
+		})
+	}
+	return out
+}
+
+// Sources of what is known of an interface, as KubeVirt names them.
+const (
+	sourceDomain = "domain"
+	sourceAgent  = "guest-agent"
+)
+
+// interfaces merges the plan with what the agent says. The first address is the one by which others
+// reach the guest: the pod's.
+func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
+	if in.Plan == nil {
+		return in.VMI.Status.Interfaces
+	}
+	var agent []v1.VirtualMachineInstanceNetworkInterface
+	if in.Guest.AgentConnected {
+		agent = agentInterfaces(in.Guest.InterfacesJson)
+	}
+	var out []v1.VirtualMachineInstanceNetworkInterface
+	for _, nic := range in.Plan.Interfaces {
+		s := v1.VirtualMachineInstanceNetworkInterface{
+			Name: nic.Name, MAC: nic.MAC, PodInterfaceName: nic.PodLink,
+			InfoSource: sourceDomain, LinkState: "up", QueueCount: 1,
+		}
+		for _, ip := range nic.PodIPs {
+			s.IPs = append(s.IPs, ip.String())
+		}
+		if i := slices.IndexFunc(agent, func(a v1.VirtualMachineInstanceNetworkInterface) bool { return a.MAC == nic.MAC }); i >= 0 {
+			s.InfoSource += ", " + sourceAgent
+			s.InterfaceName = agent[i].InterfaceName
+			if nic.Binding == network.Bridge && len(agent[i].IPs) > 0 {
+				s.IPs = agent[i].IPs
+			}
+			agent = slices.Delete(agent, i, i+1)
+		}
+		if len(s.IPs) > 0 {
+			s.IP = s.IPs[0]
+		}
+		out = append(out, s)
+	}
+	for _, a := range agent {
+		a.InfoSource = sourceAgent
+		if len(a.IPs) > 0 {
+			a.IP = a.IPs[0]
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// End is the last word of a launcher, which it leaves as its container's termination message.
+type End struct {
+	Lifecycle launcherpb.Lifecycle
+	Reason    string
+}
+
+// TerminationMessage reads it; it is the zero value when there is none.
+func TerminationMessage(message string) End {
+	var m struct {
+		Lifecycle string `json:"lifecycle"`
+		Reason    string `json:"reason"`
+	}
+	if json.Unmarshal([]byte(message), &m) != nil {
+		return End{}
+	}
+	name := strings.ToUpper(m.Lifecycle)
+	if !strings.HasPrefix(name, "LIFECYCLE_") {
+		name = "LIFECYCLE_" + name
+	}
+	return End{Lifecycle: launcherpb.Lifecycle(launcherpb.Lifecycle_value[name]), Reason: clean(m.Reason)}
+}

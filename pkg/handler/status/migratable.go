@@ -1,0 +1,125 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// obstacle is something that keeps a VMI on its node.
+type obstacle struct{ reason, message string }
+
+// migratable says whether the guest could move to another node, and whether it could if its disks
+// were copied along.
+func migratable(vmi *v1.VirtualMachineInstance, c *conditionList) {
+	others := append(networkObstacles(vmi), placementObstacles(vmi)...)
+	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
+		if len(found) == 0 {
+			c.set(kind, corev1.ConditionTrue, "", "")
+			return
+		}
+		var messages []string
+		for _, o := range found {
+			messages = append(messages, o.message)
+		}
+		c.set(kind, corev1.ConditionFalse, found[0].reason, strings.Join(messages, "; "))
+	}
+	set(v1.VirtualMachineInstanceIsMigratable, append(diskObstacles(vmi), others...))
+	set(v1.VirtualMachineInstanceIsStorageLiveMigratable, others)
+}
+
+func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	claims := map[string]*v1.PersistentVolumeClaimInfo{}
+	for _, s := range vmi.Status.VolumeStatus {
+		claims[s.Name] = s.PersistentVolumeClaimInfo
+	}
+	var found []obstacle
+	for _, v := range vmi.Spec.Volumes {
+		name := ""
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			name = v.PersistentVolumeClaim.ClaimName
+		case v.DataVolume != nil:
+			name = v.DataVolume.Name
+		default:
+			continue
+		}
+		info := claims[v.Name]
+		if info == nil || !slices.Contains(info.AccessModes, corev1.ReadWriteMany) {
+			found = append(found, obstacle{
+				v1.VirtualMachineInstanceReasonDisksNotMigratable,
+				fmt.Sprintf("volume %q: PersistentVolumeClaim %s cannot be used on two nodes at once; its access mode would have to be ReadWriteMany", v.Name, name),
+			})
+		}
+	}
+	return found
+}
+
+func networkObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	if _, allowed := vmi.Annotations[v1.AllowPodBridgeNetworkLiveMigrationAnnotation]; allowed {
+		return nil
+	}
+	pod := map[string]bool{}
+	for _, n := range vmi.Spec.Networks {
+		pod[n.Name] = n.Pod != nil
+	}
+	for _, i := range vmi.Spec.Domain.Devices.Interfaces {
+		if pod[i.Name] && i.Bridge != nil {
+			return []obstacle{{
+				v1.VirtualMachineInstanceReasonInterfaceNotMigratable,
+				fmt.Sprintf("interface %q has the pod's own address (bridge), which another node cannot have; masquerade can migrate", i.Name),
+			}}
+		}
+	}
+	return nil
+}
+
+// placementObstacles finds a VMI that may run on one node only.
+func placementObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	tied := func(field, node string) []obstacle {
+		return []obstacle{{
+			v1.VirtualMachineInstanceReasonNotMigratable,
+			fmt.Sprintf("%s ties the VirtualMachineInstance to node %s", field, node),
+		}}
+	}
+	if node, ok := vmi.Spec.NodeSelector[corev1.LabelHostname]; ok {
+		return tied("spec.nodeSelector", node)
+	}
+	a := vmi.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	nodes := map[string]bool{}
+	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		only := ""
+		for _, r := range slices.Concat(term.MatchExpressions, term.MatchFields) {
+			if (r.Key == corev1.LabelHostname || r.Key == "metadata.name") && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 {
+				only = r.Values[0]
+			}
+		}
+		nodes[only] = true
+	}
+	if len(nodes) == 1 && !nodes[""] {
+		for node := range nodes {
+			return tied("spec.affinity.nodeAffinity", node)
+		}
+	}
+	return nil
+}
+
+// migrationMethod says whether disks have to be copied when the guest moves: those that live in
+// the pod have to.
+func migrationMethod(vmi *v1.VirtualMachineInstance) v1.VirtualMachineInstanceMigrationMethod {
+	for _, v := range vmi.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil && v.DataVolume == nil {
+			return v1.BlockMigration
+		}
+	}
+	if len(diskObstacles(vmi)) > 0 {
+		return v1.BlockMigration
+	}
+	return v1.LiveMigration
+}

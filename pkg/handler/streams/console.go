@@ -1,0 +1,285 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/stream"
+)
+
+const (
+	// chunk is how much is read from the guest at once, bytes.
+	chunk = 32 << 10
+	// queued is how many chunks may wait for a client before the guest has to.
+	queued = 8
+	// stall is how long a client may take for one chunk. A slow client slows the guest's output down;
+	// one that takes nothing for so long is cut off, so that nobody's sleeping laptop holds up a guest.
+	stall = 10 * time.Second
+)
+
+// console shares the guest's serial port, whose socket takes one connection, between the clients of
+// one VM. The guest's output goes to all of them and input comes from all.
+type console struct {
+	serial net.Conn
+	log    *slog.Logger
+	stall  time.Duration
+	input  chan []byte
+	closed chan struct{} // the serial port has ended
+
+	mu      sync.Mutex
+	ended   bool
+	clients map[*client]struct{}
+
+	// users are the requests that have it, guarded by consoles.mu.
+	users int
+
+	work sync.WaitGroup
+}
+
+// client is one attached websocket.
+type client struct {
+	conn *stream.Conn
+	out  chan []byte
+	gone chan struct{}
+
+	once   sync.Once
+	code   int
+	reason string
+}
+
+// finish ends a client; the first reason counts.
+func (c *client) finish(code int, reason string) {
+	c.once.Do(func() {
+		c.code, c.reason = code, reason
+		close(c.gone)
+	})
+}
+
+func newConsole(serial net.Conn, log *slog.Logger, stall time.Duration) *console {
+	b := &console{
+		serial: serial, log: log, stall: stall, input: make(chan []byte), closed: make(chan struct{}),
+		clients: map[*client]struct{}{},
+	}
+	b.work.Go(b.pumpOutput)
+	b.work.Go(b.pumpInput)
+	return b
+}
+
+// errEnded means that the serial port has ended meanwhile; a new console may be opened.
+var errEnded = errors.New("console has ended")
+
+// join adds a client. Unless it attaches beside the others, it takes over from them. replay gives
+// what the client shall see first; it is read while no output is passed on.
+func (b *console) join(conn *stream.Conn, beside bool, who string, replay func() []byte) (*client, error) {
+	c := &client{conn: conn, out: make(chan []byte, queued), gone: make(chan struct{})}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return nil, errEnded
+	}
+	if !beside {
+		for other := range b.clients {
+			other.finish(stream.CodePolicy, "the console was taken over by another client"+who)
+		}
+	}
+	if first := replay(); len(first) > 0 {
+		c.out <- first
+	}
+	b.clients[c] = struct{}{}
+	return c, nil
+}
+
+// serve copies between a client that has joined and the guest until one of them ends.
+func (b *console) serve(c *client) {
+	var writer sync.WaitGroup
+	writer.Go(func() { b.write(c) })
+	b.read(c)
+	writer.Wait()
+	b.mu.Lock()
+	delete(b.clients, c)
+	b.mu.Unlock()
+}
+
+// finish ends all clients.
+func (b *console) finish(code int, reason string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	for c := range b.clients {
+		c.finish(code, reason)
+	}
+}
+
+func (b *console) read(c *client) {
+	buf := make([]byte, chunk)
+	for {
+		n, err := c.conn.Read(buf)
+		if n > 0 {
+			data := append([]byte(nil), buf[:n]...)
+			select {
+			case b.input <- data:
+			case <-b.closed:
+			case <-c.gone:
+			}
+		}
+		if err != nil {
+			c.finish(stream.CodeNormal, "")
+			return
+		}
+	}
+}
+
+// write sends what is queued for a client, and at the end the reason for it.
+func (b *console) write(c *client) {
+	send := func(data []byte) error {
+		if err := c.conn.SetWriteDeadline(time.Now().Add(b.stall)); err != nil {
+			return err
+		}
+		_, err := c.conn.Write(data)
+		return err
+	}
+	for {
+		select {
+		case data := <-c.out:
+			if err := send(data); err != nil {
+				c.finish(stream.CodePolicy, fmt.Sprintf("the client took no output for %s", b.stall))
+				c.conn.Close()
+				return
+			}
+		case <-c.gone:
+			for len(c.out) > 0 {
+				if err := send(<-c.out); err != nil {
+					break
+				}
+			}
+			_ = c.conn.CloseWithReason(c.code, c.reason) // a client that is gone already
+			return
+		}
+	}
+}
+
+// pumpOutput passes the guest's output on. It waits for each client to take it.
+func (b *console) pumpOutput() {
+	defer close(b.closed)
+	for {
+		data := make([]byte, chunk)
+		n, err := b.serial.Read(data)
+		if n > 0 {
+			b.mu.Lock()
+			clients := make([]*client, 0, len(b.clients))
+			for c := range b.clients {
+				clients = append(clients, c)
+			}
+			b.mu.Unlock()
+			for _, c := range clients {
+				select {
+				case c.out <- data[:n:n]:
+				case <-c.gone:
+				}
+			}
+		}
+		if err != nil {
+			b.finish(stream.CodeNormal, "")
+			return
+		}
+	}
+}
+
+func (b *console) pumpInput() {
+	for {
+		select {
+		case <-b.closed:
+			return
+		case data := <-b.input:
+			if _, err := b.serial.Write(data); err != nil {
+				b.log.Debug("console input not taken", "error", err)
+			}
+		}
+	}
+}
+
+// consoles are the open consoles of a node, by pod.
+type consoles struct {
+	log   *slog.Logger
+	stall time.Duration
+
+	mu   sync.Mutex
+	open map[string]*console
+}
+
+// attach serves a client at the console of a pod and returns when it has gone. dial opens the serial
+// port, accept the websocket; an error of either is returned before anything is served.
+func (cs *consoles) attach(
+	ctx context.Context, pod string, beside bool, who string,
+	dial func(context.Context) (net.Conn, error), accept func() (*stream.Conn, error), replay func() []byte,
+) error {
+	b, err := cs.console(ctx, pod, dial)
+	if err != nil {
+		return err
+	}
+	conn, err := accept()
+	if err != nil {
+		cs.release(pod, b)
+		return nil // accept has answered
+	}
+	c, err := b.join(conn, beside, who, replay)
+	if err != nil {
+		_ = conn.CloseWithReason(stream.CodeNormal, "")
+		cs.release(pod, b)
+		return nil
+	}
+	b.serve(c)
+	cs.release(pod, b)
+	return nil
+}
+
+// console returns the pod's open console, or opens it.
+func (cs *consoles) console(ctx context.Context, pod string, dial func(context.Context) (net.Conn, error)) (*console, error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if b := cs.open[pod]; b != nil {
+		b.mu.Lock()
+		ended := b.ended
+		b.mu.Unlock()
+		if !ended {
+			b.users++
+			return b, nil
+		}
+	}
+	serial, err := dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := newConsole(serial, cs.log, cs.stall)
+	b.users = 1
+	cs.open[pod] = b
+	return b, nil
+}
+
+// release ends a console that nobody uses any more.
+func (cs *consoles) release(pod string, b *console) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if b.users--; b.users > 0 {
+		return
+	}
+	b.serial.Close()
+	b.work.Wait()
+	if cs.open[pod] == b {
+		delete(cs.open, pod)
+	}
+}
+
+// finish ends all clients of all consoles.
+func (cs *consoles) finish(code int, reason string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, b := range cs.open {
+		b.finish(code, reason)
+	}
+}

@@ -1,0 +1,223 @@
+// Package streams serves the guests of one node to virt-api: consoles and screens as websockets, and
+// the requests that go straight to a launcher. It listens with mutual TLS; whoever gets through is
+// virt-api, which has authorized the user.
+//
+//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/console[?join=true][&tail=BYTES]
+//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc[?preserveSession=true]
+//	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{pause,unpause,reset,softreboot}
+//
+// The websockets speak the protocol of package stream. Errors before the upgrade are metav1.Status.
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/stream"
+)
+
+// maxTail is the most of the console's past that a client can ask for, bytes.
+const maxTail = 1 << 20
+
+// requestTimeout bounds a request to a launcher.
+const requestTimeout = 30 * time.Second
+
+var resource = schema.GroupResource{Group: "kubevirt.io", Resource: "virtualmachineinstances"}
+
+// Server serves one node.
+type Server struct {
+	// PodsDir is the kubelet's pod directory.
+	PodsDir string
+	// Launcher finds the launcher of a VMI that runs on this node, and its pod.
+	Launcher func(types.NamespacedName) (launcherpb.LauncherClient, types.UID, error)
+	Log      *slog.Logger
+
+	consoles consoles
+	screens  screens
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	active sync.WaitGroup
+	once   sync.Once
+}
+
+func (s *Server) init() {
+	s.once.Do(func() {
+		s.ctx, s.cancel = context.WithCancel(context.Background())
+		if s.consoles.stall == 0 {
+			s.consoles.stall = stall
+		}
+		s.consoles.log, s.consoles.open = s.Log, map[string]*console{}
+		s.screens.open = map[types.UID]*screen{}
+	})
+}
+
+// Handler serves the paths above.
+func (s *Server) Handler() http.Handler {
+	s.init()
+	const vmi = "/v1/namespaces/{namespace}/virtualmachineinstances/{name}/"
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+vmi+"console", s.console)
+	mux.HandleFunc("GET "+vmi+"vnc", s.vnc)
+	for verb, call := range map[string]func(context.Context, launcherpb.LauncherClient) error{
+		"pause": func(ctx context.Context, l launcherpb.LauncherClient) error {
+			_, err := l.Pause(ctx, &launcherpb.PauseRequest{})
+			return err
+		},
+		"unpause": func(ctx context.Context, l launcherpb.LauncherClient) error {
+			_, err := l.Unpause(ctx, &launcherpb.UnpauseRequest{})
+			return err
+		},
+		"reset": func(ctx context.Context, l launcherpb.LauncherClient) error {
+			_, err := l.Reset(ctx, &launcherpb.ResetRequest{})
+			return err
+		},
+		"softreboot": func(ctx context.Context, l launcherpb.LauncherClient) error {
+			_, err := l.SoftReboot(ctx, &launcherpb.SoftRebootRequest{})
+			return err
+		},
+	} {
+		mux.HandleFunc("PUT "+vmi+verb, func(w http.ResponseWriter, r *http.Request) { s.request(w, r, call) })
+	}
+	return mux
+}
+
+// Close ends all streams, which http.Server.Shutdown does not, and waits for them.
+func (s *Server) Close() {
+	s.init()
+	s.consoles.finish(stream.CodeGoingAway, "virt-handler is restarting; connect again")
+	s.cancel()
+	s.active.Wait()
+}
+
+func name(r *http.Request) types.NamespacedName {
+	return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+}
+
+func (s *Server) request(w http.ResponseWriter, r *http.Request, call func(context.Context, launcherpb.LauncherClient) error) {
+	launcher, _, err := s.Launcher(name(r))
+	if err == nil {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		err = call(ctx, launcher)
+	}
+	if err != nil {
+		refuse(w, name(r), err)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+func (s *Server) console(w http.ResponseWriter, r *http.Request) {
+	tail, err := tailOf(r)
+	if err != nil {
+		refuse(w, name(r), err)
+		return
+	}
+	run, pod, err := s.open(w, r)
+	if err != nil {
+		return
+	}
+	defer run.Close()
+	s.active.Add(1)
+	defer s.active.Done()
+	err = s.consoles.attach(s.ctx, string(pod), r.URL.Query().Get("join") == "true", from(r),
+		func(ctx context.Context) (net.Conn, error) { return run.Dial(ctx, names.SocketSerial) },
+		func() (*stream.Conn, error) { return stream.Accept(w, r, stream.Options{}) },
+		func() []byte {
+			if tail == 0 {
+				return nil
+			}
+			past, err := run.Tail(names.LogSerial, tail)
+			if err != nil {
+				s.Log.Info("console log not replayed", "vmi", name(r).String(), "error", err)
+			}
+			return past
+		})
+	if err != nil {
+		refuse(w, name(r), noSocket(err, "serial console", "autoattachSerialConsole"))
+	}
+}
+
+func tailOf(r *http.Request) (int64, error) {
+	text := r.URL.Query().Get("tail")
+	if text == "" {
+		return 0, nil
+	}
+	tail, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || tail < 0 {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("tail=%q is not a number of bytes", text))
+	}
+	return min(tail, maxTail), nil
+}
+
+// open finds the run volume of the VMI's pod; it answers the request when it cannot.
+func (s *Server) open(w http.ResponseWriter, r *http.Request) (*podfs.Run, types.UID, error) {
+	var err error
+	if !stream.IsUpgrade(r) {
+		err = apierrors.NewBadRequest("this is a stream: ask for a websocket")
+		refuse(w, name(r), err)
+		return nil, "", err
+	}
+	_, pod, err := s.Launcher(name(r))
+	var run *podfs.Run
+	if err == nil {
+		run, err = podfs.OpenRun(s.PodsDir, pod)
+	}
+	if err != nil {
+		refuse(w, name(r), err)
+		return nil, "", err
+	}
+	return run, pod, nil
+}
+
+// from names the client in what its predecessor is told, if virt-api has said who it is.
+func from(r *http.Request) string {
+	if user := r.Header.Get("X-Remote-User"); user != "" {
+		return " (" + user + ")"
+	}
+	return ""
+}
+
+// noSocket explains why a device's socket does not answer.
+func noSocket(err error, device, field string) error {
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("the guest has no %s: it does not run, or spec.domain.devices.%s is false", device, field)
+	}
+	return err
+}
+
+// refuse answers a request that failed.
+func refuse(w http.ResponseWriter, vmi types.NamespacedName, err error) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		switch grpcstatus.Code(err) {
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+			status = apierrors.NewServiceUnavailable("the launcher does not answer: " + grpcstatus.Convert(err).Message())
+		case codes.Internal:
+			status = apierrors.NewInternalError(errors.New(grpcstatus.Convert(err).Message()))
+		default:
+			status = apierrors.NewConflict(resource, vmi.Name, errors.New(grpcstatus.Convert(err).Message()))
+		}
+	}
+	var answer metav1.Status = status.Status()
+	stream.WriteStatus(w, answer)
+}
