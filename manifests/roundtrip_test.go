@@ -45,7 +45,9 @@ func schemas(t *testing.T) map[string]*structuralschema.Structural {
 func TestNothingIsPruned(t *testing.T) {
 	all := schemas(t)
 	fill := randfill.NewWithSeed(2).NilChance(0.2).NumElements(1, 2).MaxDepth(40).Funcs(
-		func(q *resource.Quantity, c randfill.Continue) { *q = *resource.NewQuantity(int64(c.Int31()), resource.DecimalSI) },
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewQuantity(int64(c.Int31()), resource.DecimalSI)
+		},
 		func(i *intstr.IntOrString, c randfill.Continue) { *i = intstr.FromInt32(c.Int31()) },
 		func(at *metav1.Time, _ randfill.Continue) { *at = metav1.Unix(1767225600, 0) },
 		// Those of an object's own metadata the API server fills in itself.
