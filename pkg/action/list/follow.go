@@ -225,13 +225,11 @@ func (f *follower) report() error {
 	return f.changed(changed)
 }
 
-func (r Row) id() string { return fmtID(r.Instance, r.Namespace, r.Name) }
-
-func fmtID(instance bool, namespace, name string) string {
-	if instance {
-		return "vmi/" + namespace + "/" + name
+func (r Row) id() string {
+	if r.Instance {
+		return "vmi/" + r.Namespace + "/" + r.Name
 	}
-	return namespace + "/" + name
+	return r.Namespace + "/" + r.Name
 }
 
 // equal reports whether a row looks the same, its age apart.

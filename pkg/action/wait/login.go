@@ -58,7 +58,7 @@ func Login(ctx context.Context, api API, dial func(context.Context) (io.ReadClos
 // retry reports whether a refused console may be granted later: the guest is between two lives, or a
 // component restarts.
 func retry(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || passing(err)
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || Passing(err)
 }
 
 // read reads conn until the prompt shows, the stream ends or ctx does, and closes it.

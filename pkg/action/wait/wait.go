@@ -84,7 +84,7 @@ func (w *watcher) selector() string {
 func (w *watcher) round(ctx context.Context) (bool, error) {
 	v, err := w.list(ctx)
 	if err != nil {
-		if !w.seen || !passing(err) {
+		if !w.seen || !Passing(err) {
 			return false, err
 		}
 		w.lost = err
@@ -200,8 +200,8 @@ func (w *watcher) notMet() error {
 	return fmt.Errorf("%w waiting for VM %s/%s %s: %s", action.ErrTimeout, w.namespace, w.name, w.condition.Name, Describe(w.state))
 }
 
-// passing reports whether err may go away by itself: anything but the server's own refusal.
-func passing(err error) bool {
+// Passing reports whether err may go away by itself: anything but the server's own refusal.
+func Passing(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return true

@@ -18,6 +18,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/cli/completion"
+	"github.com/virtkit/virtkit/pkg/cli/console"
 	"github.com/virtkit/virtkit/pkg/cli/create"
 	"github.com/virtkit/virtkit/pkg/cli/install"
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
@@ -56,6 +58,9 @@ func report(f *cli.Factory, cmd *cobra.Command, err error) {
 	var exit *cli.ExitError
 	if errors.As(err, &exit) && exit.Err == nil {
 		return
+	}
+	if errors.Is(err, context.Canceled) {
+		return // the user knows
 	}
 	var usage *cli.UsageError
 	if errors.As(err, &usage) {
@@ -130,12 +135,16 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		lifecycle.NewCmdRestart(f, nil),
 		wait.NewCmdWait(f, nil),
 	)
+	add(groupAccess,
+		console.NewCmdConsole(f, nil),
+	)
 	add(groupCluster,
 		install.NewCmdInstall(f, nil),
 		install.NewCmdUninstall(f, nil),
 	)
 	add(groupOther,
 		version.NewCmdVersion(f, nil),
+		completion.NewCmdCompletion(f),
 		newCmdOptions(),
 	)
 }

@@ -1,0 +1,176 @@
+// Package console is `virtctl console`: a user, or a script, at a guest's serial console.
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/action/console"
+	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/cli/completion"
+	"github.com/virtkit/virtkit/pkg/stream"
+)
+
+// Options of `virtctl console`.
+type Options struct {
+	Factory *cli.Factory
+	Name    string
+
+	Timeout   cli.Timeout
+	Idle      cli.Timeout
+	Reconnect bool
+	Join      bool
+	Tail      uint
+	Log       string
+}
+
+// NewCmdConsole makes the command; runF replaces Run in tests.
+func NewCmdConsole(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{
+		Factory: f,
+		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Minute},
+		Idle:    cli.Timeout{Duration: 2 * time.Second, Unit: time.Second},
+	}
+	cmd := &cobra.Command{
+		Use:   "console NAME",
+		Short: "Connect to the serial console of a virtual machine",
+		Long: `Connect to the serial console of a virtual machine.
+
+At a terminal every key goes to the guest but Ctrl-], which leaves. The guest learns the size of the
+terminal when it asks for it, as "resize" does: what it sends reaches the terminal unchanged.
+
+Another client that connects takes over, and the session ends with a message; --join attaches beside others
+instead. A guest that does not run yet is waited for, for --timeout; one that is stopped is an error.
+
+In a script, standard input is sent to the guest as it is. When it ends and something was sent, the session
+goes on until the guest has written nothing for --idle. When nothing was sent, as with </dev/null, it follows
+the guest's output until the guest ends.`,
+		Example: cli.Examples(f.Program, `
+			virtctl console demo
+			virtctl console demo --reconnect --log demo.log
+			printf 'root\nsecret\nuname -a\n' | virtctl console demo
+			virtctl console demo --join --tail 65536 </dev/null`),
+		Args:              cli.Args(1, 1, "the name of one VM"),
+		ValidArgsFunction: completion.VMIs(f, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Name = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Var(&o.Timeout, "timeout", "How long to wait for the guest to run; a bare number is minutes, 0 is no limit")
+	flags.BoolVar(&o.Reconnect, "reconnect", false, "Connect again when the VM restarts or the connection is lost, each time within --timeout")
+	flags.BoolVar(&o.Join, "join", false, "Attach beside other clients instead of taking over from them")
+	flags.UintVar(&o.Tail, "tail", 0, "Begin with the last `BYTES` that the guest has written")
+	flags.StringVar(&o.Log, "log", "", "Append what the guest writes to this `FILE` too")
+	flags.Var(&o.Idle, "idle", "When standard input is no terminal and has ended: leave when the guest has been silent this long; 0 is never")
+	return cmd
+}
+
+// Run connects, and returns when the stream has ended or the user has left.
+func Run(ctx context.Context, o *Options) (err error) {
+	ns, err := o.Factory.Namespace()
+	if err != nil {
+		return err
+	}
+	target, err := cli.ParseTarget(o.Name, ns)
+	if err != nil {
+		return err
+	}
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	out := o.Factory.IO.Out
+	if o.Log != "" {
+		file, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return fmt.Errorf("open the log: %w", err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		out = io.MultiWriter(out, file)
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
+	defer stop()
+	term := newTerminal(o.Factory.IO, target.Name)
+	defer term.restore()
+	input, stopInput := cancellable(o.Factory.IO.In)
+	session := &console.Session{
+		Dial:      o.dialer(c, target, term),
+		In:        input,
+		StopInput: stopInput,
+		Out:       out,
+		Reconnect: o.Reconnect,
+		Notify:    term.notify,
+		Panicked:  term.restore,
+	}
+	if term.interactive {
+		session.Escape = console.Escape
+	} else {
+		session.Idle = o.Idle.Duration
+	}
+	err = session.Run(ctx)
+	term.restore()
+	return o.ending(term, target, err)
+}
+
+// dialer opens the console and knows whether it has been open before.
+func (o *Options) dialer(c *client.Client, t cli.Target, term *terminal) func(context.Context) (io.ReadWriteCloser, error) {
+	query := url.Values{}
+	if o.Join {
+		query.Set("join", "true")
+	}
+	if o.Tail > 0 {
+		query.Set("tail", strconv.FormatUint(uint64(o.Tail), 10))
+	}
+	again := false
+	return func(ctx context.Context) (io.ReadWriteCloser, error) {
+		if o.Timeout.Duration > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
+			defer cancel()
+		}
+		dial := func(ctx context.Context) (io.ReadWriteCloser, error) {
+			conn, err := c.Console(ctx, t.Namespace, t.Name, query)
+			if err != nil {
+				return nil, err
+			}
+			return conn, nil
+		}
+		conn, err := console.Connect(ctx, c, dial, t.Namespace, t.Name, again, term.waiting())
+		again = true
+		query.Del("tail") // what came before has been shown
+		return conn, err
+	}
+}
+
+// ending says how a session ended.
+func (o *Options) ending(term *terminal, t cli.Target, err error) error {
+	var closed *stream.CloseError
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return nil // whoever read our output has had enough
+	case errors.Is(err, console.ErrStopped):
+		return fmt.Errorf("%w; start it with `%s start %s`", err, o.Factory.Program, t.Name)
+	case errors.As(err, &closed):
+		return fmt.Errorf("console of %s/%s: %w", t.Namespace, t.Name, err)
+	case err != nil:
+		return err
+	}
+	term.say("The session with %s has ended.\n", t.Name)
+	return nil
+}
