@@ -1,0 +1,209 @@
+package surface
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// DefaultTerminationGracePeriodSeconds is how long a guest may take to shut down when its spec does
+// not say; KubeVirt's.
+const DefaultTerminationGracePeriodSeconds = 30
+
+// Defaults are the values that an installation's configuration gives (pkg/config). The zero value of
+// a string means the built-in default.
+type Defaults struct {
+	// Architecture is amd64 unless set, MachineType q35.
+	Architecture string
+	MachineType  string
+	// CPUModel is left to the launcher unless set.
+	CPUModel string
+	// NewUUID makes a firmware UUID for an object that has none; without it none is made.
+	NewUUID func() string
+}
+
+func (d Defaults) architecture() string { return or(d.Architecture, "amd64") }
+func (d Defaults) machineType() string  { return or(d.MachineType, "q35") }
+
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+// DefaultVirtualMachine fills in what a VirtualMachine must keep for its life, so that a later
+// installation with other defaults does not change its guests: architecture, machine type and firmware
+// UUID. What old (nil at creation) had of them stays when vm does not say. All else is filled
+// in when an instance is made.
+func DefaultVirtualMachine(vm, old *v1.VirtualMachine, d Defaults) {
+	if vm.Spec.Template == nil {
+		return
+	}
+	spec := &vm.Spec.Template.Spec
+	if old != nil && old.Spec.Template != nil {
+		before := old.Spec.Template.Spec
+		d.Architecture = or(before.Architecture, d.Architecture)
+		if before.Domain.Machine != nil {
+			d.MachineType = or(before.Domain.Machine.Type, d.MachineType)
+		}
+		if before.Domain.Firmware != nil && before.Domain.Firmware.UUID != "" {
+			d.NewUUID = func() string { return string(before.Domain.Firmware.UUID) }
+		}
+	}
+	defaultIdentity(spec, d)
+}
+
+// defaultIdentity fills in what tells one machine from another.
+func defaultIdentity(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
+	if spec.Architecture == "" {
+		spec.Architecture = d.architecture()
+	}
+	if spec.Domain.Machine == nil {
+		spec.Domain.Machine = &v1.Machine{}
+	}
+	if spec.Domain.Machine.Type == "" {
+		spec.Domain.Machine.Type = d.machineType()
+	}
+	if d.NewUUID == nil {
+		return
+	}
+	if spec.Domain.Firmware == nil {
+		spec.Domain.Firmware = &v1.Firmware{}
+	}
+	if spec.Domain.Firmware.UUID == "" {
+		spec.Domain.Firmware.UUID = types.UID(d.NewUUID())
+	}
+}
+
+// DefaultVirtualMachineInstance fills in everything that a new instance does not say, and its
+// finalizer, so that whoever reads it needs no defaults of their own.
+func DefaultVirtualMachineInstance(vmi *v1.VirtualMachineInstance, d Defaults) {
+	if !slices.Contains(vmi.Finalizers, v1.VirtualMachineInstanceFinalizer) {
+		vmi.Finalizers = append(vmi.Finalizers, v1.VirtualMachineInstanceFinalizer)
+	}
+	defaultSpec(&vmi.Spec, d)
+}
+
+func defaultSpec(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
+	defaultIdentity(spec, d)
+	defaultCPU(&spec.Domain, d)
+	defaultMemory(&spec.Domain)
+	if spec.Domain.Features == nil {
+		spec.Domain.Features = &v1.Features{}
+	}
+	if spec.Domain.Features.ACPI.Enabled == nil {
+		spec.Domain.Features.ACPI.Enabled = pointer(true)
+	}
+	if spec.TerminationGracePeriodSeconds == nil {
+		spec.TerminationGracePeriodSeconds = pointer(int64(DefaultTerminationGracePeriodSeconds))
+	}
+	defaultDisks(spec.Domain.Devices.Disks)
+	defaultNetwork(spec)
+	for i := range spec.Domain.Devices.Inputs {
+		input := &spec.Domain.Devices.Inputs[i]
+		if input.Bus == "" {
+			input.Bus = v1.InputBusUSB
+		}
+		if input.Type == "" {
+			input.Type = v1.InputTypeTablet
+		}
+	}
+}
+
+// defaultCPU makes the topology explicit. Without any, the vCPUs follow the CPU limit or request,
+// rounded up, as sockets, which guests license and hotplug best.
+func defaultCPU(domain *v1.DomainSpec, d Defaults) {
+	if domain.CPU == nil {
+		domain.CPU = &v1.CPU{}
+	}
+	cpu := domain.CPU
+	if cpu.Model == "" {
+		cpu.Model = d.CPUModel
+	}
+	if cpu.Cores == 0 && cpu.Sockets == 0 && cpu.Threads == 0 {
+		quantity, ok := domain.Resources.Limits[corev1.ResourceCPU]
+		if !ok {
+			quantity = domain.Resources.Requests[corev1.ResourceCPU]
+		}
+		if n := quantity.Value(); n > 0 {
+			cpu.Sockets = uint32(min(n, 1<<16)) // validation refuses far less
+		}
+	}
+	for _, n := range []*uint32{&cpu.Cores, &cpu.Sockets, &cpu.Threads} {
+		if *n == 0 {
+			*n = 1
+		}
+	}
+}
+
+// defaultMemory gives the guest what the pod asks for when it does not say itself.
+func defaultMemory(domain *v1.DomainSpec) {
+	if domain.Memory != nil && domain.Memory.Guest != nil {
+		return
+	}
+	quantity, ok := domain.Resources.Requests[corev1.ResourceMemory]
+	if !ok {
+		if quantity, ok = domain.Resources.Limits[corev1.ResourceMemory]; !ok {
+			return // validation asks for it
+		}
+	}
+	if domain.Memory == nil {
+		domain.Memory = &v1.Memory{}
+	}
+	domain.Memory.Guest = pointer(quantity.DeepCopy())
+}
+
+// defaultDisks gives each disk a device and a bus: sata, which every guest has a driver for, as
+// KubeVirt does.
+func defaultDisks(disks []v1.Disk) {
+	for i := range disks {
+		device := &disks[i].DiskDevice
+		if device.Disk == nil && device.CDRom == nil && device.LUN == nil {
+			device.Disk = &v1.DiskTarget{}
+		}
+		if device.Disk != nil && device.Disk.Bus == "" {
+			device.Disk.Bus = v1.DiskBusSATA
+		}
+		if device.CDRom == nil {
+			continue
+		}
+		if device.CDRom.Bus == "" {
+			device.CDRom.Bus = v1.DiskBusSATA
+		}
+		if device.CDRom.ReadOnly == nil {
+			device.CDRom.ReadOnly = pointer(true)
+		}
+		if device.CDRom.Tray == "" {
+			device.CDRom.Tray = v1.TrayStateClosed
+		}
+	}
+}
+
+// defaultNetwork connects a guest that names no network to the pod's, unless it asks not to be.
+func defaultNetwork(spec *v1.VirtualMachineInstanceSpec) {
+	devices := &spec.Domain.Devices
+	if len(spec.Networks) == 0 && len(devices.Interfaces) == 0 &&
+		(devices.AutoattachPodInterface == nil || *devices.AutoattachPodInterface) {
+		spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
+		devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
+	}
+	for i := range devices.Interfaces {
+		nic := &devices.Interfaces[i]
+		if nic.InterfaceBindingMethod == (v1.InterfaceBindingMethod{}) && nic.Binding == nil {
+			nic.Masquerade = &v1.InterfaceMasquerade{}
+		}
+		if nic.Model == "" {
+			nic.Model = v1.VirtIO
+		}
+		for j := range nic.Ports {
+			if nic.Ports[j].Protocol == "" {
+				nic.Ports[j].Protocol = string(corev1.ProtocolTCP)
+			}
+		}
+	}
+}
+
+func pointer[T any](value T) *T { return &value }

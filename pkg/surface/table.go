@@ -1,0 +1,53 @@
+package surface
+
+import v1 "kubevirt.io/api/core/v1"
+
+// Kinds gives the table of each kind that virt-api admits.
+func Kinds() []Kind {
+	return []Kind{
+		{Name: "VirtualMachine", Fields: virtualMachineFields(), prototype: v1.VirtualMachineSpec{}},
+		{Name: "VirtualMachineInstance", Fields: instanceFields, prototype: v1.VirtualMachineInstanceSpec{}},
+		{Name: "KubeVirt", Fields: kubeVirtFields, prototype: v1.KubeVirtSpec{}},
+	}
+}
+
+// virtualMachineFields are a VirtualMachine's own, and the instance's below template.spec.
+func virtualMachineFields() []Field {
+	fields := append([]Field(nil), machineFields...)
+	for _, f := range instanceFields {
+		f.Path = "template.spec." + f.Path
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+var machineFields = []Field{
+	{Path: "running", Effect: Life, Note: "Deprecated by KubeVirt: true is the run strategy Always, false is Halted."},
+	{Path: "runStrategy", Effect: Life, Only: runStrategies},
+	{Path: "template.metadata.labels", Effect: Pod, Note: "On the instance and its pod."},
+	{Path: "template.metadata.annotations", Effect: Pod, Note: "On the instance and its pod."},
+}
+
+var runStrategies = []string{
+	string(v1.RunStrategyAlways), string(v1.RunStrategyRerunOnFailure), string(v1.RunStrategyManual),
+	string(v1.RunStrategyHalted), string(v1.RunStrategyOnce),
+}
+
+var kubeVirtFields = []Field{
+	{Path: "certificateRotateStrategy.selfSigned.ca.duration", Effect: Install},
+	{Path: "certificateRotateStrategy.selfSigned.ca.renewBefore", Effect: Install},
+	{Path: "certificateRotateStrategy.selfSigned.server.duration", Effect: Install},
+	{Path: "certificateRotateStrategy.selfSigned.server.renewBefore", Effect: Install},
+	{Path: "configuration.architectureConfiguration.defaultArchitecture", Effect: Install, Only: architectures},
+	{Path: "configuration.architectureConfiguration.amd64.machineType", Effect: Domain},
+	{Path: "configuration.machineType", Effect: Domain},
+	{Path: "configuration.cpuModel", Effect: Domain},
+	{Path: "configuration.cpuRequest", Effect: Pod},
+	{Path: "configuration.imagePullPolicy", Effect: Pod, Only: pullPolicies},
+	{Path: "configuration.defaultRuntimeClass", Effect: Pod},
+	{Path: "configuration.additionalGuestMemoryOverheadRatio", Effect: Pod},
+	{Path: "configuration.developerConfiguration.useEmulation", Effect: Domain},
+	{Path: "configuration.developerConfiguration.cpuAllocationRatio", Effect: Pod},
+	{Path: "configuration.developerConfiguration.memoryOvercommit", Effect: Pod},
+	{Path: "configuration.developerConfiguration.nodeSelectors", Effect: Pod},
+}

@@ -1,0 +1,185 @@
+package surface
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// node is one element of the table's paths.
+type node struct {
+	entry    *Field // nil for an element that is only on the way
+	children map[string]*node
+}
+
+func tree(fields []Field) *node {
+	root := &node{}
+	for i := range fields {
+		at := root
+		for name := range strings.SplitSeq(fields[i].Path, ".") {
+			if at.children == nil {
+				at.children = map[string]*node{}
+			}
+			if at.children[name] == nil {
+				at.children[name] = &node{}
+			}
+			at = at.children[name]
+		}
+		at.entry = &fields[i]
+	}
+	return root
+}
+
+var (
+	machineTree  = sync.OnceValue(func() *node { return tree(virtualMachineFields()) })
+	instanceTree = sync.OnceValue(func() *node { return tree(instanceFields) })
+	kubeVirtTree = sync.OnceValue(func() *node { return tree(kubeVirtFields) })
+)
+
+// falseMatters are switches outside the table whose "off" differs from what happens without them.
+var falseMatters = []string{"logSerialConsole"}
+
+// unsupported reports each field of a spec that is set and not in the table, and each value that is
+// not among those the table allows.
+func unsupported(spec any, table *node, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	walk(reflect.ValueOf(spec), table, path, &errs)
+	return errs
+}
+
+func walk(v reflect.Value, at *node, path *field.Path, errs *field.ErrorList) {
+	switch {
+	case at == nil:
+		if says(v, lastName(path)) {
+			*errs = append(*errs, field.Forbidden(path, unsupportedDetail()))
+		}
+		return
+	case len(at.children) == 0:
+		checkValue(v, at.entry, path, errs)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			walk(v.Elem(), at, path, errs)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			walk(v.Index(i), at, path.Index(i), errs)
+		}
+	case reflect.Map:
+		for _, key := range sortedKeys(v) {
+			walk(v.MapIndex(reflect.ValueOf(key).Convert(v.Type().Key())), at.children[key], path.Child(key), errs)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			name, inline := jsonName(v.Type().Field(i))
+			switch {
+			case inline:
+				walk(v.Field(i), at, path, errs)
+			case name != "":
+				walk(v.Field(i), at.children[name], path.Child(name), errs)
+			}
+		}
+	}
+}
+
+// checkValue holds a value against the entry's list.
+func checkValue(v reflect.Value, entry *Field, path *field.Path, errs *field.ErrorList) {
+	for v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	}
+	if len(entry.Only) == 0 || v.Kind() == reflect.String && v.Len() == 0 {
+		return
+	}
+	if text := fmt.Sprint(v.Interface()); !slices.Contains(entry.Only, text) {
+		*errs = append(*errs, field.Invalid(path, text, fmt.Sprintf("%q is not supported; use %s", text, alternatives(entry.Only))))
+	}
+}
+
+// alternatives lists values as "a, b or c".
+func alternatives(values []string) string {
+	if len(values) < 2 {
+		return strings.Join(values, "")
+	}
+	last := len(values) - 1
+	return strings.Join(values[:last], ", ") + " or " + values[last]
+}
+
+// says reports whether a value asks for something: what is null, empty, zero or switched off does not.
+func says(v reflect.Value, name string) bool {
+	if zero, ok := v.Interface().(interface{ IsZero() bool }); ok && (v.Kind() != reflect.Pointer || !v.IsNil()) {
+		return !zero.IsZero()
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return false
+		}
+		elem := v.Elem()
+		if elem.Kind() == reflect.Struct {
+			// An empty section means something by being there; one that holds only what is switched off
+			// does not.
+			return elem.IsZero() || !switchedOff(elem) && says(elem, name)
+		}
+		return says(elem, name) || elem.Kind() == reflect.Bool && slices.Contains(falseMatters, name)
+	case reflect.Slice, reflect.Map:
+		return v.Len() > 0
+	case reflect.Struct:
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			if field.IsExported() && says(v.Field(i), field.Name) {
+				return true
+			}
+		}
+		return false
+	default:
+		return !v.IsZero()
+	}
+}
+
+// switchedOff reports a section like `hyperv.relaxed: {enabled: false}`.
+func switchedOff(section reflect.Value) bool {
+	enabled := section.FieldByName("Enabled")
+	return enabled.IsValid() && enabled.Kind() == reflect.Pointer && !enabled.IsNil() &&
+		enabled.Elem().Kind() == reflect.Bool && !enabled.Elem().Bool()
+}
+
+// jsonName is the name of a struct's field in JSON, or that its fields count as the struct's own.
+func jsonName(f reflect.StructField) (name string, inline bool) {
+	tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if f.Anonymous && tag == "" || strings.Contains(options, "inline") {
+		return "", true
+	}
+	if !f.IsExported() || tag == "-" {
+		return "", false
+	}
+	if tag == "" {
+		return f.Name, false
+	}
+	return tag, false
+}
+
+func sortedKeys(m reflect.Value) []string {
+	keys := make([]string, 0, m.Len())
+	for _, key := range m.MapKeys() {
+		keys = append(keys, key.String())
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// lastName is the last element of a path, without indexes.
+func lastName(path *field.Path) string {
+	name := path.String()
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	name, _, _ = strings.Cut(name, "[")
+	return name
+}

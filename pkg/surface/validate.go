@@ -1,0 +1,187 @@
+package surface
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// Actor says who asks for a change.
+type Actor struct {
+	// Component is set for virt-controller and virt-handler, which own what users may not touch.
+	Component bool
+}
+
+// ActorOf tells the components from everybody else by the user name of a request.
+func ActorOf(username string) Actor {
+	prefix := "system:serviceaccount:" + names.Namespace + ":"
+	name, ok := strings.CutPrefix(username, prefix)
+	return Actor{Component: ok && (name == names.VirtController || name == names.VirtHandler)}
+}
+
+// reservedLabels on an instance are how the components find it and its pod; a user who could set them
+// could have another node's virt-handler act on it.
+var reservedLabels = []string{
+	v1.AppLabel, v1.CreatedByLabel, v1.NodeNameLabel, v1.MigrationJobLabel, v1.MigrationNameLabel,
+	v1.MigrationTargetNodeNameLabel, v1.OutdatedLauncherImageLabel,
+}
+
+// ValidateVirtualMachine checks a VirtualMachine as DefaultVirtualMachine left it. The instance it would
+// make is checked with all the defaults of d.
+func ValidateVirtualMachine(vm *v1.VirtualMachine, d Defaults) field.ErrorList {
+	errs := validateName(vm.Name, vm.GenerateName)
+	spec := field.NewPath("spec")
+	errs = append(errs, unsupported(vm.Spec, machineTree(), spec)...)
+	switch {
+	case vm.Spec.Running != nil && vm.Spec.RunStrategy != nil:
+		errs = append(errs, field.Forbidden(spec.Child("running"), "cannot be set together with spec.runStrategy; remove running, which is deprecated"))
+	case vm.Spec.Running == nil && vm.Spec.RunStrategy == nil:
+		errs = append(errs, field.Required(spec.Child("runStrategy"), "is not set; use "+alternatives(runStrategies)))
+	case vm.Spec.RunStrategy != nil && *vm.Spec.RunStrategy == "":
+		errs = append(errs, field.Invalid(spec.Child("runStrategy"), "", "is empty; use "+alternatives(runStrategies)))
+	}
+	if vm.Spec.Template == nil {
+		return append(errs, field.Required(spec.Child("template"), "is not set; it describes the guest"))
+	}
+	template := spec.Child("template")
+	meta := vm.Spec.Template.ObjectMeta
+	errs = append(errs, metavalidation.ValidateLabels(meta.Labels, template.Child("metadata", "labels"))...)
+	errs = append(errs, apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
+	errs = append(errs, validateReservedLabels(meta.Labels, nil, template.Child("metadata", "labels"))...)
+
+	instance := vm.Spec.Template.Spec.DeepCopy()
+	defaultSpec(instance, d)
+	return append(errs, validateSpec(instance, template.Child("spec"))...)
+}
+
+// ValidateVirtualMachineUpdate checks a change. One that leaves the spec as it was always passes, so
+// that an object admitted by an older virtkit can still be labelled, finalized and deleted.
+func ValidateVirtualMachineUpdate(vm, old *v1.VirtualMachine, d Defaults) field.ErrorList {
+	if vm.DeletionTimestamp != nil || reflect.DeepEqual(vm.Spec, old.Spec) {
+		return nil
+	}
+	return ValidateVirtualMachine(vm, d)
+}
+
+// ValidateVirtualMachineInstance checks a new instance as DefaultVirtualMachineInstance left it.
+func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateName(vmi.Name, vmi.GenerateName)
+	errs = append(errs, unsupported(vmi.Spec, instanceTree(), spec)...)
+	if !by.Component {
+		errs = append(errs, validateReservedLabels(vmi.Labels, nil, field.NewPath("metadata", "labels"))...)
+	}
+	return append(errs, validateSpec(&vmi.Spec, spec)...)
+}
+
+// ValidateVirtualMachineInstanceUpdate checks a change: the spec of an instance never changes, and its
+// reserved labels are the components'.
+func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, by Actor) field.ErrorList {
+	if by.Component {
+		return nil
+	}
+	errs := validateReservedLabels(vmi.Labels, old.Labels, field.NewPath("metadata", "labels"))
+	if !reflect.DeepEqual(vmi.Spec, old.Spec) {
+		detail := "cannot be changed while the instance exists; delete it and create another"
+		if owner := ownerOf(vmi); owner != "" {
+			detail = fmt.Sprintf("cannot be changed while the instance exists; change the VirtualMachine %q and restart it", owner)
+		}
+		errs = append(errs, field.Forbidden(field.NewPath("spec"), detail))
+	}
+	return errs
+}
+
+func ownerOf(vmi *v1.VirtualMachineInstance) string {
+	for _, owner := range vmi.OwnerReferences {
+		if owner.Kind == v1.VirtualMachineGroupVersionKind.Kind && owner.Controller != nil && *owner.Controller {
+			return owner.Name
+		}
+	}
+	return ""
+}
+
+// ValidateKubeVirt checks the configuration. old is nil at creation; a change elsewhere than in the spec
+// always passes.
+func ValidateKubeVirt(kv, old *v1.KubeVirt) field.ErrorList {
+	if old != nil && (kv.DeletionTimestamp != nil || reflect.DeepEqual(kv.Spec, old.Spec)) {
+		return nil
+	}
+	spec := field.NewPath("spec")
+	errs := unsupported(kv.Spec, kubeVirtTree(), spec)
+	configuration := spec.Child("configuration")
+	if old == nil && (kv.Namespace != names.Namespace || kv.Name != names.KubeVirt) {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"),
+			fmt.Sprintf("only %s/%s is read; edit that one", names.Namespace, names.KubeVirt)))
+	}
+	errs = append(errs, validateMachineType(kv.Spec.Configuration.MachineType, configuration.Child("machineType"))...)
+	if arch := kv.Spec.Configuration.ArchitectureConfiguration; arch != nil && arch.Amd64 != nil {
+		errs = append(errs, validateMachineType(arch.Amd64.MachineType, configuration.Child("architectureConfiguration", "amd64", "machineType"))...)
+	}
+	errs = append(errs, validateCPUModel(kv.Spec.Configuration.CPUModel, configuration.Child("cpuModel"))...)
+	if request := kv.Spec.Configuration.CPURequest; request != nil && request.Sign() < 0 {
+		errs = append(errs, field.Invalid(configuration.Child("cpuRequest"), request.String(), "must not be negative"))
+	}
+	if developer := kv.Spec.Configuration.DeveloperConfiguration; developer != nil {
+		path := configuration.Child("developerConfiguration")
+		if n := developer.CPUAllocationRatio; n < 0 {
+			errs = append(errs, field.Invalid(path.Child("cpuAllocationRatio"), n, "must not be negative"))
+		}
+		if n := developer.MemoryOvercommit; n < 0 {
+			errs = append(errs, field.Invalid(path.Child("memoryOvercommit"), n, "must not be negative; it is a percentage"))
+		}
+		errs = append(errs, metavalidation.ValidateLabels(developer.NodeSelectors, path.Child("nodeSelectors"))...)
+	}
+	return errs
+}
+
+// validateName checks what the API server does not: the name must fit into a label, where the pod
+// carries it.
+func validateName(name, generateName string) field.ErrorList {
+	path := field.NewPath("metadata", "name")
+	if name == "" {
+		if generateName == "" {
+			return field.ErrorList{field.Required(path, "is not set")}
+		}
+		return nil
+	}
+	if n := len(name); n > validation.DNS1123LabelMaxLength {
+		return field.ErrorList{field.Invalid(path, name,
+			fmt.Sprintf("has %d characters; %d is the most, since the name becomes a label and the guest's host name", n, validation.DNS1123LabelMaxLength))}
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return field.ErrorList{field.Invalid(path, name, fmt.Sprintf("%q is not a name: %s", name, problems[0]))}
+	}
+	return nil
+}
+
+// validateReservedLabels reports reserved labels that are not as they were.
+func validateReservedLabels(labels, before map[string]string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range reservedLabels {
+		value, is := labels[key]
+		if was, had := before[key]; is != had || value != was {
+			errs = append(errs, field.Forbidden(path.Key(key), "is set by virtkit itself; leave it as it is"))
+		}
+	}
+	return errs
+}
+
+// validateSpec checks an instance's spec that has all its defaults.
+func validateSpec(spec *v1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	errs = append(errs, validateDomain(&spec.Domain, path.Child("domain"))...)
+	errs = append(errs, validateDisks(spec, path)...)
+	errs = append(errs, validateVolumes(spec.Volumes, path.Child("volumes"))...)
+	errs = append(errs, validateInterfaces(spec, path)...)
+	errs = append(errs, validateBootOrder(&spec.Domain.Devices, path.Child("domain", "devices"))...)
+	errs = append(errs, validateScheduling(spec, path)...)
+	return errs
+}

@@ -1,0 +1,326 @@
+package surface
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Each case sets sections of the basic spec; want is the start of the only message, or nothing.
+func TestValidateInstance(t *testing.T) {
+	disks := func(disks, volumes string) string {
+		return fmt.Sprintf("domain: {memory: {guest: 1Gi}, devices: {disks: [%s]}}\nvolumes: [%s]", disks, volumes)
+	}
+	volume := func(source string) string {
+		return disks("{name: root, disk: {bus: virtio}}", "{name: root, "+source+"}")
+	}
+	seed := func(source string) string { return volume("cloudInitNoCloud: {" + source + "}") }
+	domain := func(text string) string {
+		return "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}]}, " + text + "}"
+	}
+	devices := func(text string) string {
+		return "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}], " + text + "}}"
+	}
+	nic := func(text string) string {
+		return devices("interfaces: [{name: default, "+text+"}]") + "\nnetworks: [{name: default, pod: {}}]"
+	}
+	memory := func(text string) string {
+		return "domain: {devices: {disks: [{name: root, disk: {}}]}, " + text + "}"
+	}
+	const image = "containerDisk: {image: x}"
+	const root = "{name: root, " + image + "}"
+	long := strings.Repeat("x", 64)
+
+	for name, tc := range map[string]struct{ spec, want string }{
+		"basic": {``, ``},
+
+		"two disks of one name":   {disks("{name: root}, {name: root}", root), `spec.domain.devices.disks[1].name: "root" is the name of another disk too`},
+		"disk without volume":     {disks("{name: root}, {name: data}", root), `spec.domain.devices.disks[1].name: no volume is named "data"; add it to volumes or remove the disk`},
+		"volume without disk":     {disks("{name: root}", root+", {name: data, emptyDisk: {capacity: 1Gi}}"), `spec.volumes[1].name: no disk is named "data"; add it to domain.devices.disks or remove the volume`},
+		"disk without name":       {disks("{name: root}, {disk: {}}", root), `spec.domain.devices.disks[1].name: is not set`},
+		"disk name":               {disks("{name: root}, {name: A_b}", root+", {name: A_b, emptyDisk: {capacity: 1}}"), `spec.volumes[1].name: "A_b" is not a name`},
+		"long disk name":          {disks("{name: root}, {name: "+long+"}", root+", {name: "+long+", emptyDisk: {capacity: 1}}"), `spec.volumes[1].name: has 64 characters`},
+		"two devices":             {disks("{name: root, disk: {}, cdrom: {}}", root), `spec.domain.devices.disks[0]: is more than one`},
+		"disk bus":                {disks("{name: root, disk: {bus: ide}}", root), `spec.domain.devices.disks[0].disk.bus: "ide" is not supported; use virtio, sata, scsi or usb`},
+		"cdrom bus":               {disks("{name: root, cdrom: {bus: virtio}}", root), `spec.domain.devices.disks[0].cdrom.bus: "virtio" is not supported; use sata, scsi or usb`},
+		"cdrom writable":          {disks("{name: root, cdrom: {readonly: false}}", root), `spec.domain.devices.disks[0].cdrom.readonly: "false" is not supported; use true`},
+		"sata read-only":          {disks("{name: root, disk: {bus: sata, readonly: true}}", root), `spec.domain.devices.disks[0].disk.bus: a sata disk cannot be read-only`},
+		"read-only claim":         {disks("{name: root, disk: {bus: sata}}", "{name: root, persistentVolumeClaim: {claimName: c, readOnly: true}}"), `spec.domain.devices.disks[0].disk.bus: a sata`},
+		"serial":                  {disks("{name: root, serial: 'a b'}", root), `spec.domain.devices.disks[0].serial: must be`},
+		"cache":                   {disks("{name: root, cache: fast}", root), `spec.domain.devices.disks[0].cache: "fast" is not supported`},
+		"io with cache":           {disks("{name: root, cache: writeback, io: native}", root), `spec.domain.devices.disks[0].io: native needs cache: none`},
+		"block size":              {disks("{name: root, blockSize: {custom: {logical: 500, physical: 4096}}}", root), `spec.domain.devices.disks[0].blockSize.custom.logical: 500 is not a power`},
+		"block sizes":             {disks("{name: root, blockSize: {custom: {logical: 4096, physical: 512}}}", root), `spec.domain.devices.disks[0].blockSize.custom.logical: must not be more`},
+		"boot order zero":         {disks("{name: root, bootOrder: 0}", root), `spec.domain.devices.disks[0].bootOrder: must be 1 or more`},
+		"boot order twice":        {disks("{name: root, bootOrder: 1}, {name: b, bootOrder: 1}", root+", {name: b, emptyDisk: {capacity: 1}}"), `spec.domain.devices.disks[1].bootOrder: 1 is the boot order of "root" too`},
+		"two volumes of one name": {disks("{name: root}", root+", "+root), `spec.volumes[1].name: "root" is the name of another volume too`},
+		"no source":               {disks("{name: root}", "{name: root}"), `spec.volumes[0]: has no source`},
+		"two sources":             {volume(image + ", emptyDisk: {capacity: 1Gi}"), `spec.volumes[0]: has more than one source`},
+		"no image":                {volume("containerDisk: {image: ''}"), `spec.volumes[0].containerDisk.image: is not set`},
+		"image":                   {volume("containerDisk: {image: 'a b'}"), `spec.volumes[0].containerDisk.image: "a b" is not an image reference`},
+		"image path":              {volume("containerDisk: {image: x, path: /../etc/shadow}"), `spec.volumes[0].containerDisk.path: "/../etc/shadow" is not an absolute path`},
+		"pull policy":             {volume("containerDisk: {image: x, imagePullPolicy: Sometimes}"), `spec.volumes[0].containerDisk.imagePullPolicy: "Sometimes" is not supported; use Always, IfNotPresent or Never`},
+		"pull secret":             {volume("containerDisk: {image: x, imagePullSecret: A}"), `spec.volumes[0].containerDisk.imagePullSecret: "A" is not the name`},
+		"no claim":                {volume("persistentVolumeClaim: {claimName: ''}"), `spec.volumes[0].persistentVolumeClaim.claimName: is not set`},
+		"one claim twice":         {disks("{name: root}, {name: b}", "{name: root, persistentVolumeClaim: {claimName: c}}, {name: b, persistentVolumeClaim: {claimName: c}}"), `spec.volumes[1].persistentVolumeClaim.claimName: claim "c" is the disk "root" already`},
+		"empty disk of nothing":   {volume("emptyDisk: {capacity: 0}"), `spec.volumes[0].emptyDisk.capacity: must be more than zero`},
+		"cloud-init 2048":         {seed("userData: " + strings.Repeat("x", 2048)), ``},
+		"cloud-init 2049":         {seed("userData: " + strings.Repeat("x", 2049)), `spec.volumes[0].cloudInitNoCloud.userData: has 2049 bytes; 2048 is the most in a spec, so put it into a Secret and name it in secretRef`},
+		"cloud-init base64 2049":  {seed("userDataBase64: " + strings.Repeat("AAAA", 683)), `spec.volumes[0].cloudInitNoCloud.userDataBase64: has 2049 bytes`},
+		"cloud-init base64 2048":  {seed("userDataBase64: " + strings.Repeat("AAAA", 682) + "AAA="), ``},
+		"cloud-init bad base64":   {seed("userDataBase64: '%%%'"), `spec.volumes[0].cloudInitNoCloud.userDataBase64: is not base64`},
+		"cloud-init two ways":     {seed("userData: x, secretRef: {name: s}"), `spec.volumes[0].cloudInitNoCloud.userData: more than one of userData, userDataBase64 and secretRef is set`},
+		"cloud-init nothing":      {seed(""), `spec.volumes[0].cloudInitNoCloud: has no data`},
+		"cloud-init secret":       {seed("secretRef: {name: A}"), `spec.volumes[0].cloudInitNoCloud.secretRef.name: "A" is not`},
+		"cloud-init network 2049": {seed("userData: x, networkData: " + strings.Repeat("x", 2049)), `spec.volumes[0].cloudInitNoCloud.networkData: has 2049 bytes; 2048 is the most in a spec, so put it into a Secret and name it in networkDataSecretRef`},
+		"cloud-init twice":        {disks("{name: root}, {name: b}", "{name: root, cloudInitNoCloud: {userData: x}}, {name: b, cloudInitNoCloud: {userData: x}}"), `spec.volumes[1].cloudInitNoCloud: there is another`},
+
+		"no memory":            {memory("memory: null"), `spec.domain.memory.guest: is not set`},
+		"memory 0":             {memory("memory: {guest: 0}"), `spec.domain.memory.guest: 0 is no memory`},
+		"memory negative":      {memory("memory: {guest: -1Gi}"), `spec.domain.memory.guest: -1Gi is no memory`},
+		"memory below minimum": {memory("memory: {guest: 1Mi}"), `spec.domain.memory.guest: 1Mi is too little for a guest with BIOS firmware; the least is 32Mi`},
+		"memory for UEFI":      {memory("memory: {guest: 64Mi}, firmware: {bootloader: {efi: {}}}"), `spec.domain.memory.guest: 64Mi is too little for a guest with UEFI firmware; the least is 128Mi`},
+		"memory beyond reason": {memory("memory: {guest: 1Ei}"), `spec.domain.memory.guest: 1Ei is more`},
+		"memory over limit":    {memory("memory: {guest: 2Gi}, resources: {limits: {memory: 1Gi}}"), `spec.domain.memory.guest: 2Gi is more than resources.limits.memory (1Gi)`},
+		"request over limit":   {memory("memory: {guest: 1Gi}, resources: {requests: {memory: 3Gi}, limits: {memory: 2Gi}}"), `spec.domain.resources.requests.memory: 3Gi is more than the limit of 2Gi`},
+		"request negative":     {domain("resources: {requests: {cpu: -1}}"), `spec.domain.resources.requests.cpu: -1 must not be negative`},
+
+		"more CPUs than the topology": {domain("cpu: {cores: 2}, resources: {requests: {cpu: 3}}"), `spec.domain.resources.requests.cpu: 3 asks for more CPUs than the guest has: 1 sockets × 2 cores × 1 threads = 2`},
+		"limit above the topology":    {domain("cpu: {cores: 1}, resources: {requests: {cpu: 1}, limits: {cpu: 2}}"), ``},
+		"only a limit above it":       {domain("cpu: {cores: 1}, resources: {limits: {cpu: 2}}"), `spec.domain.resources.limits.cpu: 2 asks for more CPUs`},
+		"CPUs from the request":       {domain("resources: {requests: {cpu: 3}}"), ``},
+		"too many CPUs":               {domain("cpu: {cores: 16, sockets: 16}"), `spec.domain.cpu: 16 sockets × 16 cores × 1 threads are too many vCPUs; the most is 255`},
+		"CPUs that overflow":          {domain("cpu: {cores: 4294967295, sockets: 4294967295, threads: 4294967295}"), `spec.domain.cpu: 4294967295 sockets`},
+		"CPU model":                   {domain("cpu: {model: 'a b'}"), `spec.domain.cpu.model: "a b" is not a CPU model`},
+		"CPU feature policy":          {domain("cpu: {features: [{name: x, policy: maybe}]}"), `spec.domain.cpu.features[0].policy: "maybe" is not supported; use force`},
+		"CPU feature twice":           {domain("cpu: {features: [{name: x}, {name: x}]}"), `spec.domain.cpu.features[1].name: "x" is the name of another CPU feature too`},
+		"CPU feature without name":    {domain("cpu: {features: [{}]}"), `spec.domain.cpu.features[0].name: is not set`},
+
+		"machine type":        {domain("machine: {type: pc}"), `spec.domain.machine.type: "pc" is not supported; use q35`},
+		"machine version":     {domain("machine: {type: pc-q35-9.2}"), ``},
+		"UUID":                {domain("firmware: {uuid: x}"), `spec.domain.firmware.uuid: "x" is not a UUID`},
+		"firmware serial":     {domain("firmware: {serial: \"a\\nb\"}"), `spec.domain.firmware.serial: must be at most`},
+		"two firmwares":       {domain("firmware: {bootloader: {bios: {}, efi: {}}}"), `spec.domain.firmware.bootloader: has both`},
+		"secure boot, no SMM": {domain("firmware: {bootloader: {efi: {}}}, features: {smm: {enabled: false}}"), `spec.domain.features.smm.enabled: cannot be off with Secure Boot`},
+		"no secure boot":      {domain("firmware: {bootloader: {efi: {secureBoot: false}}}, features: {smm: {enabled: false}}"), ``},
+		"time zone":           {domain("clock: {timezone: 'a b'}"), `spec.domain.clock.timezone: "a b" is not a time zone`},
+		"two clocks":          {domain("clock: {timezone: Europe/Vienna, utc: {}}"), `spec.domain.clock.timezone: cannot be set together with utc`},
+		"chassis":             {domain("chassis: {sku: \"\\x01\"}"), `spec.domain.chassis.sku: must be`},
+		"timer policy":        {domain("clock: {timer: {pit: {tickPolicy: merge}}}"), `spec.domain.clock.timer.pit.tickPolicy: "merge" is not supported; use delay, catchup or discard`},
+
+		"input twice":        {devices("inputs: [{name: a}, {name: a}]"), `spec.domain.devices.inputs[1].name: "a" is the name of another input too`},
+		"input type":         {devices("inputs: [{name: a, type: mouse}]"), `spec.domain.devices.inputs[0].type: "mouse" is not supported`},
+		"input name":         {devices("inputs: [{name: 'a b'}]"), `spec.domain.devices.inputs[0].name: "a b" is not`},
+		"input without name": {devices("inputs: [{type: tablet}]"), `spec.domain.devices.inputs[0].name: is not set`},
+		"watchdog":           {devices("watchdog: {name: w}"), `spec.domain.devices.watchdog.i6300esb: is not set`},
+		"watchdog name":      {devices("watchdog: {name: '', i6300esb: {}}"), `spec.domain.devices.watchdog.name: "" is not`},
+		"video without card": {devices("autoattachGraphicsDevice: false, video: {type: vga}"), `spec.domain.devices.video: cannot be set`},
+
+		"interface without network": {devices("interfaces: [{name: a}]"), `spec.domain.devices.interfaces[0].name: no network is named "a"`},
+		"network without interface": {`networks: [{name: a, pod: {}}]`, `spec.networks[0].name: no interface is named "a"`},
+		"two pod networks":          {devices("interfaces: [{name: a}, {name: b}]") + "\nnetworks: [{name: a, pod: {}}, {name: b, pod: {}}]", `spec.networks[1].pod: network "a" is the pod network already`},
+		"network of no kind":        {devices("interfaces: [{name: a}]") + "\nnetworks: [{name: a}]", `spec.networks[0].pod: is not set`},
+		"two bindings":              {nic("masquerade: {}, bridge: {}"), `spec.domain.devices.interfaces[0]: has both`},
+		"NIC model":                 {nic("model: fast"), `spec.domain.devices.interfaces[0].model: "fast" is not supported`},
+		"absent":                    {nic("state: absent"), `spec.domain.devices.interfaces[0].state: "absent" is not supported; use up or down`},
+		"MAC":                       {nic("macAddress: 'xx'"), `spec.domain.devices.interfaces[0].macAddress: "xx" is not an Ethernet address`},
+		"MAC of many":               {nic("macAddress: '01:00:5e:00:00:01'"), `spec.domain.devices.interfaces[0].macAddress: "01:00:5e:00:00:01" is not the address of one interface`},
+		"MAC good":                  {nic("macAddress: '02-00-00-00-00-01'"), ``},
+		"port":                      {nic("ports: [{port: 0}]"), `spec.domain.devices.interfaces[0].ports[0].port: 0 is not a port`},
+		"port twice":                {nic("ports: [{port: 80}, {port: 80}]"), `spec.domain.devices.interfaces[0].ports[1].port: TCP 80 is listed twice`},
+		"port by two protocols":     {nic("ports: [{port: 80}, {port: 80, protocol: UDP}]"), ``},
+		"port protocol":             {nic("ports: [{port: 80, protocol: SCTP}]"), `spec.domain.devices.interfaces[0].ports[0].protocol: "SCTP" is not supported; use TCP or UDP`},
+		"port name":                 {nic("ports: [{port: 80, name: UPPER}]"), `spec.domain.devices.interfaces[0].ports[0].name: "UPPER" is not a port name`},
+		"port name twice":           {nic("ports: [{port: 80, name: a}, {port: 81, name: a}]"), `spec.domain.devices.interfaces[0].ports[1].name: "a" is the name of another port too`},
+		"ports of a bridge":         {nic("bridge: {}, ports: [{port: 80}]"), `spec.domain.devices.interfaces[0].ports: have no meaning with bridge`},
+		"guest network":             {devices("interfaces: [{name: a}]") + "\nnetworks: [{name: a, pod: {vmNetworkCIDR: 10.0.0.0/31}}]", `spec.networks[0].pod.vmNetworkCIDR: "10.0.0.0/31" is not an IPv4 network`},
+		"guest network of a bridge": {devices("interfaces: [{name: a, bridge: {}}]") + "\nnetworks: [{name: a, pod: {vmNetworkCIDR: 10.0.0.0/24}}]", `spec.networks: vmNetworkCIDR of "a" has no meaning with bridge`},
+
+		"grace":           {`terminationGracePeriodSeconds: -1`, `spec.terminationGracePeriodSeconds: must not be negative`},
+		"hostname":        {`hostname: a.b`, `spec.hostname: "a.b" is not a DNS label`},
+		"subdomain":       {`subdomain: A`, `spec.subdomain: "A" is not a DNS label`},
+		"node selector":   {`nodeSelector: {"a b": c}`, `spec.nodeSelector`},
+		"priority class":  {`priorityClassName: A`, `spec.priorityClassName: "A" is not`},
+		"scheduler":       {`schedulerName: A`, `spec.schedulerName: "A" is not`},
+		"toleration":      {`tolerations: [{operator: Exists, value: x}]`, `spec.tolerations[0].value: cannot be set`},
+		"toleration key":  {`tolerations: [{value: x}]`, `spec.tolerations[0].key: is not set`},
+		"spread":          {`topologySpreadConstraints: [{maxSkew: 0, topologyKey: a}]`, `spec.topologySpreadConstraints[0].maxSkew: must be`},
+		"spread key":      {`topologySpreadConstraints: [{maxSkew: 1}]`, `spec.topologySpreadConstraints[0].topologyKey: is not set`},
+		"DNS policy":      {`dnsPolicy: Some`, `spec.dnsPolicy: "Some" is not supported`},
+		"DNS of none":     {`dnsPolicy: None`, `spec.dnsConfig.nameservers: are not set`},
+		"DNS server":      {`dnsConfig: {nameservers: [x]}`, `spec.dnsConfig.nameservers[0]: "x" is not an IP address`},
+		"DNS servers":     {`dnsConfig: {nameservers: [1.1.1.1, 1.1.1.2, 1.1.1.3, 1.1.1.4]}`, `spec.dnsConfig.nameservers: are more than 3`},
+		"architecture":    {`architecture: arm64`, `spec.architecture: "arm64" is not supported; use amd64`},
+		"eviction":        {`evictionStrategy: LiveMigrate`, `spec.evictionStrategy: "LiveMigrate" is not supported; use None`},
+		"eviction none":   {`evictionStrategy: None`, ``},
+		"everything good": {`{hostname: a, subdomain: b, nodeSelector: {a: b}, tolerations: [{operator: Exists}], dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1]}}`, ``},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vmi := instance(t, tc.spec)
+			DefaultVirtualMachineInstance(vmi, testDefaults)
+			errs := ValidateVirtualMachineInstance(vmi, Actor{})
+			got := Message(errs)
+			if tc.want == "" && got != "" || tc.want != "" && (len(errs) != 1 || !strings.HasPrefix(got, tc.want)) {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+
+	t.Run("MACs twice", func(t *testing.T) {
+		vmi := instance(t, devices("interfaces: [{name: a, macAddress: '02:00:00:00:00:0A'}, {name: b, macAddress: '02-00-00-00-00-0a'}]")+"\nnetworks: [{name: a, pod: {}}, {name: b, pod: {}}]")
+		got := Message(ValidateVirtualMachineInstance(vmi, Actor{}))
+		if !strings.Contains(got, `spec.domain.devices.interfaces[1].macAddress: "02-00-00-00-00-0a" is the address of interface "a" too`) {
+			t.Error(got)
+		}
+	})
+}
+
+func TestValidateVirtualMachine(t *testing.T) {
+	for name, tc := range map[string]struct{ name, spec, want string }{
+		"good":                 {"vm", `{runStrategy: Always, template: {}}`, ``},
+		"running":              {"vm", `{running: true, template: {}}`, ``},
+		"unknown run strategy": {"vm", `{runStrategy: Sometimes, template: {}}`, `spec.runStrategy: "Sometimes" is not supported; use Always, RerunOnFailure, Manual, Halted or Once`},
+		"empty run strategy":   {"vm", `{runStrategy: "", template: {}}`, `spec.runStrategy: is empty`},
+		"no run strategy":      {"vm", `{template: {}}`, `spec.runStrategy: is not set; use Always`},
+		"both":                 {"vm", `{running: true, runStrategy: Always, template: {}}`, `spec.running: cannot be set together with spec.runStrategy`},
+		"no template":          {"vm", `{runStrategy: Always}`, `spec.template: is not set`},
+		"63 characters":        {strings.Repeat("x", 63), `{runStrategy: Always, template: {}}`, ``},
+		"64 characters":        {strings.Repeat("x", 64), `{runStrategy: Always, template: {}}`, `metadata.name: has 64 characters; 63 is the most`},
+		"name":                 {"A", `{runStrategy: Always, template: {}}`, `metadata.name: "A" is not a name`},
+		"no name":              {"", `{runStrategy: Always, template: {}}`, `metadata.name: is not set`},
+		"in the template":      {"vm", `{runStrategy: Always, template: {spec: {hostname: A, domain: {memory: {guest: 1Gi}, devices: {}}}}}`, `spec.template.spec.hostname: "A"`},
+		"reserved label":       {"vm", `{runStrategy: Always, template: {metadata: {labels: {kubevirt.io/nodeName: x}}}}`, `spec.template.metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself`},
+		"ordinary label":       {"vm", `{runStrategy: Always, template: {metadata: {labels: {kubevirt.io/size: small}}}}`, ``},
+		"malformed label":      {"vm", `{runStrategy: Always, template: {metadata: {labels: {a: "b c"}}}}`, `spec.template.metadata.labels`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vm := machine(t, tc.spec)
+			vm.Name = tc.name
+			DefaultVirtualMachine(vm, nil, testDefaults)
+			errs := ValidateVirtualMachine(vm, testDefaults)
+			got := Message(errs)
+			if tc.want == "" && got != "" || tc.want != "" && (len(errs) != 1 || !strings.HasPrefix(got, tc.want)) {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+	t.Run("update", func(t *testing.T) {
+		old := machine(t, `{template: {}}`) // not valid: admitted by something older
+		same := old.DeepCopy()
+		same.Labels = map[string]string{"a": "b"}
+		if errs := ValidateVirtualMachineUpdate(same, old, testDefaults); errs != nil {
+			t.Error(Message(errs))
+		}
+		changed := machine(t, `{running: true, runStrategy: Always, template: {}}`)
+		if errs := ValidateVirtualMachineUpdate(changed, old, testDefaults); len(errs) != 1 {
+			t.Error(Message(errs))
+		}
+		changed.DeletionTimestamp = &metav1.Time{}
+		if errs := ValidateVirtualMachineUpdate(changed, old, testDefaults); errs != nil {
+			t.Error(Message(errs))
+		}
+	})
+}
+
+func TestValidateInstanceUpdate(t *testing.T) {
+	user, controller := ActorOf("jane"), ActorOf("system:serviceaccount:kubevirt:virt-controller")
+	if user.Component || !controller.Component || ActorOf("system:serviceaccount:default:virt-controller").Component || ActorOf("system:serviceaccount:kubevirt:virt-api").Component {
+		t.Fatal("ActorOf")
+	}
+	old := instance(t, "")
+	relabelled := old.DeepCopy()
+	relabelled.Labels = map[string]string{v1.NodeNameLabel: "n"}
+	if errs := ValidateVirtualMachineInstanceUpdate(relabelled, old, controller); errs != nil {
+		t.Error(Message(errs))
+	}
+	if got := Message(ValidateVirtualMachineInstanceUpdate(relabelled, old, user)); !strings.HasPrefix(got, "metadata.labels[kubevirt.io/nodeName]: is set by") {
+		t.Error(got)
+	}
+	if got := Message(ValidateVirtualMachineInstanceUpdate(old, relabelled, user)); !strings.HasPrefix(got, "metadata.labels[kubevirt.io/nodeName]: is set by") {
+		t.Error(got)
+	}
+	annotated := old.DeepCopy()
+	annotated.Annotations = map[string]string{"a": "b"}
+	if errs := ValidateVirtualMachineInstanceUpdate(annotated, old, user); errs != nil {
+		t.Error(Message(errs))
+	}
+	changed := old.DeepCopy()
+	changed.Spec.Hostname = "x"
+	if got := Message(ValidateVirtualMachineInstanceUpdate(changed, old, user)); got != "spec: cannot be changed while the instance exists; delete it and create another" {
+		t.Error(got)
+	}
+	yes := true
+	changed.OwnerReferences = []metav1.OwnerReference{{Kind: "VirtualMachine", Name: "web", Controller: &yes}}
+	if got := Message(ValidateVirtualMachineInstanceUpdate(changed, old, user)); !strings.Contains(got, `change the VirtualMachine "web" and restart it`) {
+		t.Error(got)
+	}
+}
+
+func TestValidateKubeVirt(t *testing.T) {
+	for name, tc := range map[string]struct{ spec, want string }{
+		"nothing":       {`{}`, ``},
+		"what is read":  {`{configuration: {machineType: q35, cpuModel: host-model, developerConfiguration: {useEmulation: true}}, certificateRotateStrategy: {selfSigned: {ca: {duration: 24h}}}}`, ``},
+		"feature gates": {`{configuration: {developerConfiguration: {featureGates: [Snapshot]}}}`, `spec.configuration.developerConfiguration.featureGates: not supported by virtkit`},
+		"machine type":  {`{configuration: {machineType: pc}}`, `spec.configuration.machineType: "pc" is not supported`},
+		"of amd64":      {`{configuration: {architectureConfiguration: {amd64: {machineType: pc}}}}`, `spec.configuration.architectureConfiguration.amd64.machineType: "pc"`},
+		"CPU model":     {`{configuration: {cpuModel: "a b"}}`, `spec.configuration.cpuModel: "a b"`},
+		"overcommit":    {`{configuration: {developerConfiguration: {memoryOvercommit: -1}}}`, `spec.configuration.developerConfiguration.memoryOvercommit: must not`},
+		"ratio":         {`{configuration: {developerConfiguration: {cpuAllocationRatio: -1}}}`, `spec.configuration.developerConfiguration.cpuAllocationRatio: must not`},
+		"request":       {`{configuration: {cpuRequest: -1}}`, `spec.configuration.cpuRequest: must not`},
+		"pull policy":   {`{configuration: {imagePullPolicy: X}}`, `spec.configuration.imagePullPolicy: "X" is not supported`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}, Spec: *parse[v1.KubeVirtSpec](t, tc.spec)}
+			errs := ValidateKubeVirt(kv, nil)
+			got := Message(errs)
+			if tc.want == "" && got != "" || tc.want != "" && (len(errs) != 1 || !strings.HasPrefix(got, tc.want)) {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+			if errs := ValidateKubeVirt(kv, kv.DeepCopy()); errs != nil {
+				t.Errorf("unchanged: %s", Message(errs))
+			}
+		})
+	}
+	if got := Message(ValidateKubeVirt(&v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubevirt"}}, nil)); !strings.HasPrefix(got, "metadata.name: only kubevirt/kubevirt is read") {
+		t.Error(got)
+	}
+}
+
+// Whatever the API server hands over, admission answers.
+func FuzzAdmit(f *testing.F) {
+	f.Add([]byte(`{"spec":` + mustJSON(basicSpec) + `}`))
+	f.Add([]byte(`{"spec":{"template":{"spec":` + mustJSON(basicSpec) + `},"runStrategy":"Always"}}`))
+	f.Add([]byte(`{"spec":{"domain":{"cpu":{"cores":4294967295,"sockets":4294967295},"memory":{"guest":"1Ei"},"devices":{"interfaces":[{"name":"a","ports":[{"port":-1}]}]}},"networks":[{"name":"a"}]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		vmi := &v1.VirtualMachineInstance{}
+		if yaml.Unmarshal(data, vmi) == nil {
+			DefaultVirtualMachineInstance(vmi, testDefaults)
+			first := Message(ValidateVirtualMachineInstance(vmi, Actor{}))
+			DefaultVirtualMachineInstance(vmi, testDefaults)
+			if again := Message(ValidateVirtualMachineInstance(vmi, Actor{})); again != first {
+				t.Errorf("%q, then %q", first, again)
+			}
+		}
+		vm := &v1.VirtualMachine{}
+		if yaml.Unmarshal(data, vm) == nil {
+			DefaultVirtualMachine(vm, nil, testDefaults)
+			_ = ValidateVirtualMachine(vm, testDefaults)
+		}
+		kv := &v1.KubeVirt{}
+		if yaml.Unmarshal(data, kv) == nil {
+			_ = ValidateKubeVirt(kv, nil)
+		}
+	})
+}
+
+func mustJSON(text string) string {
+	out, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return string(out)
+}
