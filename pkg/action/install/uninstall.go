@@ -111,12 +111,41 @@ func (i *Installer) Uninstall(ctx context.Context, objects []*unstructured.Unstr
 		}
 	}
 	i.progress("Deleting %d objects", len(objects))
-	deleted, err := i.deleteAll(ctx, ordered)
+	// The components keep their rights and their namespace until they have ended.
+	running := slices.IndexFunc(ordered, func(o *unstructured.Unstructured) bool { return rank(o) > rankWorkload })
+	deleted, err := i.deleteAll(ctx, ordered[:running])
+	if err == nil && opts.Wait {
+		err = i.waitEnded(ctx)
+	}
+	if err != nil {
+		return nameAll(deleted), err
+	}
+	rest, err := i.deleteAll(ctx, ordered[running:])
+	deleted = append(deleted, rest...)
 	if err == nil && opts.Wait {
 		err = i.waitGone(ctx, deleted)
 	}
-	// Last, as virt-handler may still have written on its node.
 	return nameAll(deleted), errors.Join(err, i.cleanNodes(ctx))
+}
+
+// waitEnded waits until no pod of the components is left.
+func (i *Installer) waitEnded(ctx context.Context) error {
+	left := 0
+	err := i.poll(ctx, func(ctx context.Context) (bool, error) {
+		list, err := i.Client.Resource(pods).Namespace(names.Namespace).List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent})
+		if err != nil {
+			return false, err
+		}
+		if n := len(list.Items); n > 0 && n != left {
+			i.progress("Waiting for %d pods to end", n)
+		}
+		left = len(list.Items)
+		return left == 0, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) && left > 0 {
+		return fmt.Errorf("%w waiting for %d pods of namespace %s to end", action.ErrTimeout, left, names.Namespace)
+	}
+	return err
 }
 
 // deleteAll deletes the objects that are there and returns those.
@@ -142,8 +171,8 @@ func nameAll(objects []*unstructured.Unstructured) []string {
 	return all
 }
 
-// removalOrder is the order of installation reversed, but for two kinds: a webhook or API service whose server
-// is gone makes the API server refuse or stall other requests, so they go first.
+// removalOrder is the order of installation reversed, but for what ranks first: a webhook or API service whose
+// server is gone makes the API server refuse or stall other requests, and the workloads need the rest.
 func removalOrder(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	ordered := slices.Clone(objects)
 	slices.Reverse(ordered)
@@ -154,16 +183,24 @@ func removalOrder(objects []*unstructured.Unstructured) []*unstructured.Unstruct
 func rank(o *unstructured.Unstructured) int {
 	switch o.GetKind() {
 	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-		return 0
+		return rankAdmission
 	case "APIService":
-		return 1
+		return rankService
+	case "Deployment", "DaemonSet":
+		return rankWorkload
 	}
-	return 2
+	return rankWorkload + 1
 }
+
+const (
+	rankAdmission = iota
+	rankService
+	rankWorkload
+)
 
 // admissions counts the webhook configurations, which lead the removal order.
 func admissions(ordered []*unstructured.Unstructured) int {
-	n := slices.IndexFunc(ordered, func(o *unstructured.Unstructured) bool { return rank(o) > 0 })
+	n := slices.IndexFunc(ordered, func(o *unstructured.Unstructured) bool { return rank(o) > rankAdmission })
 	return max(n, 0)
 }
 
