@@ -1,0 +1,129 @@
+package controller
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// cacheOptions says what is kept of the cluster: thousands of VMs must fit in little memory, so of
+// each kind only what a reconciler reads. Writes are patches of what differs, so that a slim object
+// never overwrites what was left out of it.
+func cacheOptions() cache.Options {
+	installation := map[string]cache.Config{names.Namespace: {}}
+	return cache.Options{
+		DefaultTransform: slim,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {
+				Label:     labels.SelectorFromSet(labels.Set{v1.AppLabel: names.VirtLauncher}),
+				Transform: typed(slimPod),
+			},
+			&corev1.PersistentVolumeClaim{}: {Transform: typed(slimClaim)},
+			&corev1.Node{}:                  {Transform: typed(slimNode)},
+			&appsv1.Deployment{}: {
+				Namespaces: installation,
+				Transform: typed(func(d *appsv1.Deployment) {
+					d.Spec.Template = corev1.PodTemplateSpec{}
+				}),
+			},
+			&appsv1.DaemonSet{}: {
+				Namespaces: installation,
+				Transform: typed(func(d *appsv1.DaemonSet) {
+					d.Spec.Template = corev1.PodTemplateSpec{}
+				}),
+			},
+			&v1.KubeVirt{}: {Namespaces: installation},
+		},
+	}
+}
+
+// slim drops what nobody reads of any kind.
+func slim(obj any) (any, error) {
+	object, err := meta.Accessor(obj)
+	if err != nil {
+		return obj, nil //nolint:nilerr // A tombstone, which has nothing to drop.
+	}
+	object.SetManagedFields(nil)
+	annotations := object.GetAnnotations()
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	return obj, nil
+}
+
+// typed makes a transform of one kind out of a function.
+func typed[T any](change func(*T)) func(any) (any, error) {
+	return func(obj any) (any, error) {
+		if object, ok := obj.(*T); ok {
+			change(object)
+		}
+		return slim(obj)
+	}
+}
+
+// slimPod keeps identity, owner, node, phase, conditions and how the container fares.
+func slimPod(pod *corev1.Pod) {
+	pod.Labels = keep(pod.Labels, v1.AppLabel, v1.CreatedByLabel)
+	pod.Annotations = nil
+	var containers []corev1.Container
+	if len(pod.Spec.Containers) > 0 {
+		containers = []corev1.Container{{Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image}}
+	}
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers}
+	status := corev1.PodStatus{
+		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, QOSClass: pod.Status.QOSClass,
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled {
+			status.Conditions = append(status.Conditions, condition)
+		}
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		status.ContainerStatuses = append(status.ContainerStatuses,
+			corev1.ContainerStatus{Name: container.Name, State: container.State})
+	}
+	pod.Status = status
+}
+
+// slimClaim keeps what decides how a claim is mounted and whether it is bound.
+func slimClaim(claim *corev1.PersistentVolumeClaim) {
+	claim.Labels, claim.Annotations = nil, nil
+	claim.Spec = corev1.PersistentVolumeClaimSpec{
+		AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
+		Resources: claim.Spec.Resources, StorageClassName: claim.Spec.StorageClassName,
+	}
+	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase, Capacity: claim.Status.Capacity}
+}
+
+// slimNode keeps virt-handler's marks, whether the node answers, and whether it has KVM.
+func slimNode(node *corev1.Node) {
+	node.Labels = keep(node.Labels, v1.NodeSchedulable)
+	node.Annotations = keep(node.Annotations, v1.VirtHandlerHeartbeat)
+	node.Spec = corev1.NodeSpec{}
+	status := corev1.NodeStatus{}
+	if quantity, ok := node.Status.Allocatable[names.ResourceKVM]; ok {
+		status.Allocatable = corev1.ResourceList{names.ResourceKVM: quantity}
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			condition.LastHeartbeatTime = metav1.Time{}
+			status.Conditions = append(status.Conditions, condition)
+		}
+	}
+	node.Status = status
+}
+
+func keep(from map[string]string, keys ...string) map[string]string {
+	out := make(map[string]string, len(keys))
+	for _, key := range keys {
+		if value, ok := from[key]; ok {
+			out[key] = value
+		}
+	}
+	return out
+}

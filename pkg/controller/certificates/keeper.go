@@ -1,0 +1,207 @@
+// Package certificates keeps the certificates of an installation: the authority and one certificate a
+// component in Secrets, the bundle of trusted authorities in a ConfigMap, and that bundle in the
+// APIServices and webhook configurations that lead to virt-api. What is to be done is decided by
+// certs.Rotate; here it is read and written. When nothing is due, nothing is written.
+package certificates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtkit/virtkit/pkg/certs"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// retry is how long to wait after a failure.
+const retry = 2 * time.Second
+
+// leaves are the certificates that are kept, by the name of their Secret.
+var leaves = map[string]certs.Leaf{
+	names.APICertSecret:     {CommonName: names.CommonNameAPI, DNSNames: []string{names.DNSNameAPI}},
+	names.HandlerCertSecret: {CommonName: names.CommonNameHandler, DNSNames: []string{names.DNSNameHandler}},
+}
+
+var (
+	secrets            = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	configMaps         = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	mutatingWebhooks   = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+	validatingWebhooks = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}
+	apiServices        = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+)
+
+// object is one that is watched because its change may call for work.
+type object struct {
+	resource  schema.GroupVersionResource
+	namespace string
+	name      string
+}
+
+// Keeper is a leader's background work: Start runs until its context ends.
+type Keeper struct {
+	Client  kubernetes.Interface
+	Dynamic dynamic.Interface
+	// Namespace is the installation's.
+	Namespace string
+	// APIServices are the names of those that lead to virt-api.
+	APIServices []string
+	Policy      func() certs.Policy
+	Now         func() time.Time
+	Log         logr.Logger
+
+	due chan struct{}
+}
+
+// New returns a Keeper of the installation in names.Namespace.
+func New(client kubernetes.Interface, dynamic dynamic.Interface, apiServices []string, policy func() certs.Policy, log logr.Logger) *Keeper {
+	return &Keeper{
+		Client: client, Dynamic: dynamic, Namespace: names.Namespace, APIServices: apiServices,
+		Policy: policy, Now: time.Now, Log: log, due: make(chan struct{}, 1),
+	}
+}
+
+// NeedLeaderElection says that only the leader keeps certificates.
+func (k *Keeper) NeedLeaderElection() bool { return true }
+
+// Look has the Keeper look again soon; it does not block.
+func (k *Keeper) Look() {
+	select {
+	case k.due <- struct{}{}:
+	default: // It is going to look anyway.
+	}
+}
+
+// Start keeps the certificates until the context ends.
+func (k *Keeper) Start(ctx context.Context) error {
+	watched := k.watched()
+	done := make(chan struct{}, len(watched))
+	for _, object := range watched {
+		go func() {
+			k.watch(ctx, object)
+			done <- struct{}{}
+		}()
+	}
+	k.loop(ctx)
+	for range watched {
+		<-done
+	}
+	return nil
+}
+
+func (k *Keeper) loop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-k.due:
+		}
+		again, err := k.Keep(ctx)
+		wait := max(again.Sub(k.Now()), time.Second)
+		if err != nil && ctx.Err() == nil {
+			k.Log.Error(err, "certificates are not all in place")
+			wait = retry
+		}
+		timer.Reset(wait)
+	}
+}
+
+// Keep does what is due and returns when to do so again.
+func (k *Keeper) Keep(ctx context.Context) (time.Time, error) {
+	stored, err := k.read(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	state, again, err := certs.Rotate(stored.state, leaves, k.Policy(), k.Now())
+	if err != nil {
+		return time.Time{}, err
+	}
+	if err := k.write(ctx, stored, state); err != nil {
+		return time.Time{}, err
+	}
+	bundle := certs.EncodeBundle(state.Trusted)
+	return again, errors.Join(
+		k.injectWebhooks(ctx, mutatingWebhooks, names.MutatingWebhook, bundle),
+		k.injectWebhooks(ctx, validatingWebhooks, names.ValidatingWebhook, bundle),
+		k.injectAPIServices(ctx, bundle),
+	)
+}
+
+func (k *Keeper) watched() []object {
+	out := []object{
+		{secrets, k.Namespace, names.CASecret},
+		{configMaps, k.Namespace, names.CABundle},
+		{mutatingWebhooks, "", names.MutatingWebhook},
+		{validatingWebhooks, "", names.ValidatingWebhook},
+	}
+	for name := range leaves {
+		out = append(out, object{secrets, k.Namespace, name})
+	}
+	for _, name := range k.APIServices {
+		out = append(out, object{apiServices, "", name})
+	}
+	return out
+}
+
+// watch looks again whenever the object changes. It asks for that one by name, so that no right to
+// see others is needed.
+func (k *Keeper) watch(ctx context.Context, object object) {
+	var resource dynamic.ResourceInterface = k.Dynamic.Resource(object.resource)
+	if object.namespace != "" {
+		resource = k.Dynamic.Resource(object.resource).Namespace(object.namespace)
+	}
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, object.name).String()
+	listWatch := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = selector
+			return resource.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = selector
+			return resource.Watch(ctx, options)
+		},
+	}
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(listWatch, k.Dynamic),
+		ObjectType:    &unstructured.Unstructured{},
+		// Only that something happened matters: the content, private keys among it, is not kept.
+		Transform: func(obj any) (any, error) {
+			if u, ok := obj.(*unstructured.Unstructured); ok {
+				keep := &unstructured.Unstructured{Object: map[string]any{}}
+				keep.SetName(u.GetName())
+				keep.SetNamespace(u.GetNamespace())
+				keep.SetResourceVersion(u.GetResourceVersion())
+				return keep, nil
+			}
+			return obj, nil
+		},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { k.Look() },
+			UpdateFunc: func(any, any) { k.Look() },
+			DeleteFunc: func(any) { k.Look() },
+		},
+	})
+	informer.RunWithContext(ctx)
+}
+
+func labels() map[string]string {
+	return map[string]string{"app.kubernetes.io/part-of": "virtkit", "app.kubernetes.io/managed-by": names.VirtController}
+}
+
+func describe(resource schema.GroupVersionResource, name string) string {
+	return fmt.Sprintf("%s %s", resource.Resource, name)
+}

@@ -1,0 +1,113 @@
+// Package controller is virt-controller: it turns VirtualMachines into VirtualMachineInstances and
+// those into launcher pods, judges nodes, keeps certificates, and reports the installation's state.
+// Each of these is a package below; this one is their frame: flags, the cache they share, leader
+// election, health.
+//
+//	VirtualMachine ──vm──► VirtualMachineInstance ──vmi──► Pod
+//	Node, heartbeat ──node──► phase Unknown, kubevirt.io/schedulable
+//	certificates ──► Secrets, ConfigMap, caBundle of webhooks and APIServices
+//	Deployments, DaemonSet ──kubevirt──► status of the KubeVirt resource
+package controller
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// Options are the flags of virt-controller.
+type Options struct {
+	// Kubeconfig is a file; empty means $KUBECONFIG, or the pod's own service account.
+	Kubeconfig string
+	// LauncherImage is virt-launcher's image; ImagePullPolicy is that of launcher pods unless the
+	// KubeVirt resource says otherwise.
+	LauncherImage   string
+	ImagePullPolicy string
+	// NodeTimeout is how long a node's virt-handler may be silent.
+	NodeTimeout time.Duration
+	// LeaderElect makes several replicas work as one. Identity is this one's name.
+	LeaderElect bool
+	Identity    string
+	// HealthAddress serves /healthz and /readyz; "0" is off.
+	HealthAddress string
+}
+
+// NewCommand is `virt-server controller`.
+func NewCommand() *cobra.Command {
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = fmt.Sprintf("pid-%d", os.Getpid())
+	}
+	options := Options{Identity: hostname}
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Run virt-controller: VirtualMachines to instances to pods",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctrl.SetLogger(klog.Background())
+			return options.Run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "kubeconfig file; empty means $KUBECONFIG or the pod's service account")
+	flags.StringVar(&options.LauncherImage, "launcher-image", os.Getenv("LAUNCHER_IMAGE"), "image of virt-launcher (also $LAUNCHER_IMAGE)")
+	flags.StringVar(&options.ImagePullPolicy, "image-pull-policy", string(corev1.PullIfNotPresent), "pull policy of virt-launcher's image unless the KubeVirt resource says otherwise")
+	flags.DurationVar(&options.NodeTimeout, "node-timeout", 5*time.Minute, "how long a node's virt-handler may be silent before its VMs count as unknown")
+	flags.BoolVar(&options.LeaderElect, "leader-elect", true, "work only while holding the lease; needed with more than one replica")
+	flags.StringVar(&options.HealthAddress, "health-address", fmt.Sprintf(":%d", names.PortHealth), "where to serve /healthz and /readyz; 0 is nowhere")
+	verbosity := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(verbosity)
+	flags.AddGoFlag(verbosity.Lookup("v"))
+	return cmd
+}
+
+// validate says which flag is wrong.
+func (o *Options) validate() error {
+	if o.LauncherImage == "" {
+		return errors.New("--launcher-image (or $LAUNCHER_IMAGE) must name virt-launcher's image")
+	}
+	switch corev1.PullPolicy(o.ImagePullPolicy) {
+	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
+	default:
+		return fmt.Errorf("--image-pull-policy: %q is none of Always, IfNotPresent, Never", o.ImagePullPolicy)
+	}
+	if o.NodeTimeout <= 0 {
+		return fmt.Errorf("--node-timeout: %s is not positive", o.NodeTimeout)
+	}
+	return nil
+}
+
+// Run is virt-controller until the context ends or the lease is lost.
+func (o *Options) Run(ctx context.Context) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w", err)
+	}
+	return o.RunWith(ctx, config)
+}
+
+// RunWith is Run against a given cluster.
+func (o *Options) RunWith(ctx context.Context, config *rest.Config) error {
+	config = rest.CopyConfig(config)
+	// The API server's priority and fairness is what limits; a limit here only delays.
+	config.QPS = -1
+	config.UserAgent = names.VirtController
+	return o.manage(ctx, config)
+}

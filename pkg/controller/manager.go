@@ -1,0 +1,172 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/virtkit/virtkit/pkg/certs"
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/certificates"
+	"github.com/virtkit/virtkit/pkg/controller/kubevirt"
+	"github.com/virtkit/virtkit/pkg/controller/node"
+	"github.com/virtkit/virtkit/pkg/controller/vm"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/version"
+)
+
+// Timings of the lease: one write every five seconds, and another replica takes over at most 25
+// seconds after a leader has vanished without a word. A leader that ends gives the lease up, and one
+// that was restarted in its pod is known by its name; neither waits.
+const (
+	leaseDuration = 20 * time.Second
+	renewDeadline = 15 * time.Second
+	retryPeriod   = 5 * time.Second
+)
+
+// eventSource is what events say they come from.
+const eventSource = "virtualmachine-controller"
+
+// newScheme knows Kubernetes' kinds and kubevirt.io/v1's.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("register kinds: %w", err)
+	}
+	return scheme, nil
+}
+
+// apiServices are those that lead to virt-api.
+func apiServices() []string {
+	var out []string
+	for _, version := range v1.SubresourceGroupVersions {
+		out = append(out, version.Version+"."+version.Group)
+	}
+	return out
+}
+
+// manage runs every reconciler on one cache.
+func (o *Options) manage(ctx context.Context, rest *rest.Config) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	log := klog.FromContext(ctx)
+
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	dynamicClient, err := dynamic.NewForConfig(rest)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	follower, err := config.NewFollower(rest, names.Namespace, names.KubeVirt)
+	if err != nil {
+		return err
+	}
+	// Nothing may be decided on defaults that the KubeVirt resource overrides.
+	followed := make(chan error, 1)
+	go func() { followed <- follower.Run(ctx) }()
+	defer func() {
+		cancel()
+		<-followed
+	}()
+	select {
+	case <-follower.Ready():
+	case <-ctx.Done():
+		return nil
+	}
+
+	mgr, err := o.newManager(ctx, rest, client)
+	if err != nil {
+		return err
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	defer broadcaster.Shutdown()
+	recorder := broadcaster.NewRecorder(mgr.GetScheme(), corev1.EventSource{Component: eventSource})
+
+	keeper := certificates.New(client, dynamicClient, apiServices(),
+		func() certs.Policy { return follower.Current().Certificates }, log.WithName("certificates"))
+	follower.OnChange(keeper.Look)
+	if err := mgr.Add(keeper); err != nil {
+		return fmt.Errorf("add certificates: %w", err)
+	}
+	if err := o.addReconcilers(ctx, mgr, recorder, follower.Current); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run controllers: %w", err)
+	}
+	return nil
+}
+
+func (o *Options) newManager(ctx context.Context, rest *rest.Config, client kubernetes.Interface) (ctrl.Manager, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, names.Namespace, names.VirtController,
+		client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: o.Identity})
+	if err != nil {
+		return nil, fmt.Errorf("make lease: %w", err)
+	}
+	mgr, err := ctrl.NewManager(rest, ctrl.Options{
+		Scheme:                              scheme,
+		Logger:                              klog.FromContext(ctx),
+		Cache:                               cacheOptions(),
+		Metrics:                             metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress:              o.HealthAddress,
+		LeaderElection:                      o.LeaderElect,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       new(leaseDuration),
+		RenewDeadline:                       new(renewDeadline),
+		RetryPeriod:                         new(retryPeriod),
+		GracefulShutdownTimeout:             new(5 * time.Second),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make manager: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return nil, fmt.Errorf("add health checks: %w", err)
+	}
+	return mgr, nil
+}
+
+func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder record.EventRecorder, current func() config.Config) error {
+	client, live := mgr.GetClient(), mgr.GetAPIReader()
+	vmis := &vmi.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
+		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
+	}
+	vms := &vm.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now}
+	nodes := &node.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
+	installation := &kubevirt.Reconciler{Client: client, Config: current, Version: version.Get().GitVersion, Now: time.Now}
+	err := errors.Join(
+		vmis.SetupWithManager(ctx, mgr),
+		vms.SetupWithManager(mgr),
+		nodes.SetupWithManager(ctx, mgr),
+		installation.SetupWithManager(mgr),
+	)
+	if err != nil {
+		return fmt.Errorf("set up controllers: %w", err)
+	}
+	return nil
+}

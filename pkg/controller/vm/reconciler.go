@@ -1,0 +1,305 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+)
+
+// reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
+const reasonNotOwned = "VMINotOwned"
+
+// concurrency is how many VMs are worked on at once.
+const concurrency = 16
+
+// Reconciler reads VMs, VMIs, pods and claims from Client's cache, and writes VMIs (create, delete,
+// adopt), and the status and finalizer of VMs. It needs the indexes of package vmi.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache, where a create has just told that the cache is behind.
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Now      func() time.Time
+}
+
+// SetupWithManager registers the reconciler.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachine").
+		For(&v1.VirtualMachine{}).
+		// Not Owns: a VMI that is not owned yet, or is another's, concerns the VM of its name too.
+		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(sameName)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerName), builder.WithPredicates(imagePullChanged)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(claimPhaseChanged)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		Complete(r)
+}
+
+func sameName(_ context.Context, obj client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(obj)}}
+}
+
+// ownerName maps a launcher pod to the VM with the name of its VMI.
+func ownerName(_ context.Context, pod client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}}}
+}
+
+func (r *Reconciler) usersOf(ctx context.Context, claim client.Object) []reconcile.Request {
+	var vmis v1.VirtualMachineInstanceList
+	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()), client.MatchingFields{vmi.VMIsByClaim: claim.GetName()})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list VMIs by claim", "claim", claim.GetName())
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range vmis.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])})
+	}
+	return out
+}
+
+// imagePullChanged lets through the only thing of a pod that a VM's status does not learn from its VMI.
+var imagePullChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return imageTrouble(e.Object) != "" },
+	UpdateFunc: func(e event.UpdateEvent) bool { return imageTrouble(e.ObjectOld) != imageTrouble(e.ObjectNew) },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+func imageTrouble(obj client.Object) string {
+	switch reason := waitingReason(obj.(*corev1.Pod)); reason {
+	case waitingErrImagePull, waitingImagePullBackOff:
+		return reason
+	}
+	return ""
+}
+
+var claimPhaseChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.(*corev1.PersistentVolumeClaim).Status.Phase != e.ObjectNew.(*corev1.PersistentVolumeClaim).Status.Phase
+	},
+}
+
+// Reconcile takes one VM a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var vm v1.VirtualMachine
+	if err := r.Client.Get(ctx, request.NamespacedName, &vm); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	result, err := r.step(ctx, &vm)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// The cache was behind; should the event that brings it up to date be lost, this is not.
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile.Result, error) {
+	if vm.DeletionTimestamp == nil && controllerutil.AddFinalizer(vm, v1.VirtualMachineControllerFinalizer) {
+		before := vm.DeepCopy()
+		controllerutil.RemoveFinalizer(before, v1.VirtualMachineControllerFinalizer)
+		return reconcile.Result{}, r.patch(ctx, before, vm) // Its event brings the next step.
+	}
+	view, err := r.look(ctx, vm)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	decision, err := Decide(view)
+	if err != nil {
+		view.Failure, view.FailureReason = err.Error(), "InvalidRunStrategy"
+		return reconcile.Result{}, r.writeStatus(ctx, vm, Status(view, decision))
+	}
+	if view.Failure != "" && decision.Action == Create {
+		decision.Action = Keep // The name is taken.
+	}
+
+	var actErr error
+	switch decision.Action {
+	case Create:
+		actErr = r.create(ctx, &view, decision)
+		if err := r.writeStatus(ctx, vm, Status(view, decision)); err != nil {
+			return reconcile.Result{}, err
+		}
+	case Delete:
+		// What is to be remembered of a VMI is written before it goes; the status already says
+		// what the VMI will be.
+		after := view
+		after.VMI = view.VMI.DeepCopy()
+		after.VMI.DeletionTimestamp = &metav1.Time{Time: view.Now}
+		if err := r.writeStatus(ctx, vm, Status(after, decision)); err != nil {
+			return reconcile.Result{}, err
+		}
+		actErr = r.delete(ctx, view)
+	case Keep:
+		if vm.DeletionTimestamp != nil && view.VMI == nil {
+			return reconcile.Result{}, r.letGo(ctx, vm)
+		}
+		if err := r.writeStatus(ctx, vm, Status(view, decision)); err != nil {
+			return reconcile.Result{}, err
+		}
+		if vm.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(vm, metav1.FinalizerOrphanDependents) {
+			return reconcile.Result{}, r.letGo(ctx, vm)
+		}
+	}
+	return reconcile.Result{RequeueAfter: decision.RequeueAfter}, actErr
+}
+
+// look gathers what Decide and Status want to know. A VMI of the VM's name that has no owner is
+// adopted.
+func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, error) {
+	view := View{VM: vm, Now: r.Now()}
+	var instance v1.VirtualMachineInstance
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(vm), &instance)
+	if apierrors.IsNotFound(err) {
+		return view, nil
+	}
+	if err != nil {
+		return View{}, fmt.Errorf("get VMI: %w", err)
+	}
+	if err := r.claim(ctx, &view, &instance); err != nil || view.VMI == nil {
+		return view, err
+	}
+	var pods corev1.PodList
+	err = r.Client.List(ctx, &pods, client.InNamespace(vm.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	if err != nil {
+		return View{}, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		view.Pods = append(view.Pods, &pods.Items[i])
+	}
+	for i := range instance.Spec.Volumes {
+		source := instance.Spec.Volumes[i].PersistentVolumeClaim
+		if source == nil || vmi.HandedOver(&instance) {
+			continue
+		}
+		var claim corev1.PersistentVolumeClaim
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: vm.Namespace, Name: source.ClaimName}, &claim)
+		if client.IgnoreNotFound(err) != nil {
+			return View{}, fmt.Errorf("get claim %s: %w", source.ClaimName, err)
+		}
+		if err == nil {
+			view.Claims = append(view.Claims, &claim)
+		}
+	}
+	return view, nil
+}
+
+// claim makes the VMI the view's if it is the VM's, after adopting it if it is nobody's.
+func (r *Reconciler) claim(ctx context.Context, view *View, instance *v1.VirtualMachineInstance) error {
+	owner := metav1.GetControllerOfNoCopy(instance)
+	switch {
+	case owner != nil && owner.UID == view.VM.UID:
+		view.VMI = instance
+	case owner == nil && view.VM.DeletionTimestamp == nil && instance.DeletionTimestamp == nil:
+		before := instance.DeepCopy()
+		instance.OwnerReferences = append(instance.OwnerReferences,
+			*metav1.NewControllerRef(view.VM, v1.VirtualMachineGroupVersionKind))
+		if err := r.patch(ctx, before, instance); err != nil {
+			return fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
+		}
+		view.VMI = instance
+	case view.VM.DeletionTimestamp == nil:
+		view.FailureReason = reasonNotOwned
+		view.Failure = fmt.Sprintf("VirtualMachineInstance %q exists and does not belong to this VirtualMachine; delete it, or rename the VirtualMachine", instance.Name)
+	}
+	return nil
+}
+
+// create makes the VMI and puts it into the view, or what went wrong.
+func (r *Reconciler) create(ctx context.Context, view *View, decision Decision) error {
+	instance, err := Instance(view.VM, decision.Paused)
+	if err != nil {
+		return err
+	}
+	err = r.Client.Create(ctx, instance)
+	if apierrors.IsAlreadyExists(err) {
+		// Seen by the API server but not by the cache: mostly our own of a moment ago.
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(instance), instance); err != nil {
+			return fmt.Errorf("get VMI: %w", err)
+		}
+		return r.claim(ctx, view, instance)
+	}
+	if err != nil {
+		view.FailureReason, view.Failure = vmi.ReasonFailedCreate, fmt.Sprintf("create VMI: %v", err)
+		if !hasFailure(view.VM, view.Failure) {
+			r.Recorder.Eventf(view.VM, corev1.EventTypeWarning, vmi.ReasonFailedCreate, "Error creating virtual machine instance: %v", err)
+		}
+		return fmt.Errorf("create VMI: %w", err)
+	}
+	view.VMI = instance
+	r.Recorder.Eventf(view.VM, corev1.EventTypeNormal, vmi.ReasonSuccessfulCreate,
+		"Started the virtual machine by creating the new virtual machine instance %s", instance.Name)
+	return nil
+}
+
+func hasFailure(vm *v1.VirtualMachine, message string) bool {
+	for _, condition := range vm.Status.Conditions {
+		if condition.Type == v1.VirtualMachineFailure && condition.Message == message {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Reconciler) delete(ctx context.Context, view View) error {
+	err := r.Client.Delete(ctx, view.VMI, client.Preconditions{UID: &view.VMI.UID})
+	if client.IgnoreNotFound(err) != nil {
+		r.Recorder.Eventf(view.VM, corev1.EventTypeWarning, vmi.ReasonFailedDelete,
+			"Error deleting virtual machine instance %s: %v", view.VMI.Name, err)
+		return fmt.Errorf("delete VMI: %w", err)
+	}
+	if err == nil {
+		r.Recorder.Eventf(view.VM, corev1.EventTypeNormal, vmi.ReasonSuccessfulDelete,
+			"Stopped the virtual machine by deleting the virtual machine instance %s", view.VMI.Name)
+	}
+	return nil
+}
+
+// letGo takes the finalizer away, which ends a VM that is being deleted.
+func (r *Reconciler) letGo(ctx context.Context, vm *v1.VirtualMachine) error {
+	before := vm.DeepCopy()
+	if !controllerutil.RemoveFinalizer(vm, v1.VirtualMachineControllerFinalizer) {
+		return nil
+	}
+	return r.patch(ctx, before, vm)
+}
+
+func (r *Reconciler) patch(ctx context.Context, before, after client.Object) error {
+	return r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// writeStatus writes the status when it changed.
+func (r *Reconciler) writeStatus(ctx context.Context, vm *v1.VirtualMachine, status v1.VirtualMachineStatus) error {
+	if equality.Semantic.DeepEqual(vm.Status, status) {
+		return nil
+	}
+	before := vm.DeepCopy()
+	vm.Status = status
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, vm, patch); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package vm
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+)
+
+// reasonNoVMI is the reason of Ready when there is no VMI; KubeVirt's word.
+const reasonNoVMI = "VMINotExists"
+
+// Status is what the VM's status should be, given what was decided. view.VMI is the VMI as it is
+// after the decision was carried out.
+func Status(view View, decision Decision) v1.VirtualMachineStatus {
+	vm := view.VM
+	status := *vm.Status.DeepCopy()
+	status.StateChangeRequests = decision.Requests
+	status.StartFailure = decision.StartFailure
+	status.Created = view.VMI != nil
+	status.Ready = false
+	status.DesiredGeneration = vm.Generation
+	status.ObservedGeneration = 0
+	if view.VMI != nil {
+		ready := vmi.Condition(&view.VMI.Status, v1.VirtualMachineInstanceReady)
+		status.Ready = ready != nil && ready.Status == corev1.ConditionTrue
+		status.ObservedGeneration = observedGeneration(view.VMI)
+	}
+	if strategy, err := vm.RunStrategy(); err == nil && vm.DeletionTimestamp == nil && started(view, strategy) {
+		status.RunStrategy = strategy
+	}
+	conditions(&status, view)
+	status.PrintableStatus = Printable(view, decision)
+	return status
+}
+
+// started reports whether the strategy may be recorded: one that starts a VM by itself once counts
+// as begun only when there is a VMI.
+func started(view View, strategy v1.VirtualMachineRunStrategy) bool {
+	switch strategy {
+	case v1.RunStrategyRerunOnFailure, v1.RunStrategyOnce:
+		return view.VMI != nil
+	}
+	return true
+}
+
+func conditions(status *v1.VirtualMachineStatus, view View) {
+	set := func(condition v1.VirtualMachineCondition) { setCondition(status, condition, view.Now) }
+	ready := v1.VirtualMachineCondition{
+		Type: v1.VirtualMachineReady, Status: corev1.ConditionFalse, Reason: reasonNoVMI, Message: "VMI does not exist",
+	}
+	if view.VMI != nil {
+		ready.Reason, ready.Message = v1.GuestNotRunningReason, "Guest VM is not reported as running"
+		if mirrored := mirror(view.VMI, v1.VirtualMachineInstanceReady, v1.VirtualMachineReady); mirrored != nil {
+			ready = *mirrored
+		}
+	}
+	set(ready)
+
+	if paused := mirror(view.VMI, v1.VirtualMachineInstancePaused, v1.VirtualMachinePaused); paused != nil && paused.Status == corev1.ConditionTrue {
+		set(*paused)
+	} else {
+		removeCondition(status, v1.VirtualMachinePaused)
+	}
+
+	switch failed := mirror(view.VMI, v1.VirtualMachineInstanceSynchronized, v1.VirtualMachineFailure); {
+	case view.Failure != "":
+		set(v1.VirtualMachineCondition{
+			Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: view.FailureReason, Message: view.Failure,
+		})
+	case failed != nil && failed.Status == corev1.ConditionFalse:
+		failed.Status = corev1.ConditionTrue
+		set(*failed)
+	default:
+		removeCondition(status, v1.VirtualMachineFailure)
+	}
+
+	if view.VMI != nil && !view.VMI.IsFinal() && RestartRequired(view.VM, view.VMI) {
+		set(v1.VirtualMachineCondition{
+			Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, Reason: "RestartRequired",
+			Message: "a non-live-updatable field was changed in the template spec",
+		})
+	} else {
+		removeCondition(status, v1.VirtualMachineRestartRequired)
+	}
+}
+
+// mirror turns a VMI's condition into a VM's; nil when the VMI has none.
+func mirror(instance *v1.VirtualMachineInstance, from v1.VirtualMachineInstanceConditionType, to v1.VirtualMachineConditionType) *v1.VirtualMachineCondition {
+	if instance == nil {
+		return nil
+	}
+	condition := vmi.Condition(&instance.Status, from)
+	if condition == nil {
+		return nil
+	}
+	return &v1.VirtualMachineCondition{
+		Type: to, Status: condition.Status, Reason: condition.Reason, Message: condition.Message,
+		LastTransitionTime: condition.LastTransitionTime,
+	}
+}
+
+// setCondition writes a condition; while its status stays, so does its transition time.
+func setCondition(status *v1.VirtualMachineStatus, condition v1.VirtualMachineCondition, now time.Time) {
+	i := slices.IndexFunc(status.Conditions, func(c v1.VirtualMachineCondition) bool { return c.Type == condition.Type })
+	if i >= 0 && status.Conditions[i].Status == condition.Status {
+		condition.LastTransitionTime = status.Conditions[i].LastTransitionTime
+	}
+	if condition.LastTransitionTime.IsZero() {
+		condition.LastTransitionTime = metav1.NewTime(now)
+	}
+	if i < 0 {
+		status.Conditions = append(status.Conditions, condition)
+		return
+	}
+	status.Conditions[i] = condition
+}
+
+func removeCondition(status *v1.VirtualMachineStatus, conditionType v1.VirtualMachineConditionType) {
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c v1.VirtualMachineCondition) bool {
+		return c.Type == conditionType
+	})
+}

@@ -1,0 +1,164 @@
+// Package vm is the reconciler VirtualMachine → VirtualMachineInstance. Its inputs are the VM, its
+// VMI, and for the printable status the VMI's pods and claims; its outputs are the VMI's creation and
+// deletion and the VM's status.
+//
+// The core is pure: Decide (this file) is what the run strategy, the requests and past failures call
+// for, Instance (instance.go) is the VMI, Status (status.go) the status. The Reconciler
+// (reconciler.go) reads, asks them, and writes.
+package vm
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// View is all that is looked at.
+type View struct {
+	VM *v1.VirtualMachine
+	// VMI is the VM's own, nil when there is none.
+	VMI *v1.VirtualMachineInstance
+	// Pods are the VMI's, Claims those that it uses and that exist.
+	Pods   []*corev1.Pod
+	Claims []*corev1.PersistentVolumeClaim
+	Now    time.Time
+	// Failure is why the VMI could not be made or ended just now; empty when it could.
+	Failure string
+	// FailureReason goes with Failure.
+	FailureReason string
+}
+
+// Action is what to do with the VMI.
+type Action int
+
+// The actions.
+const (
+	Keep Action = iota
+	Create
+	Delete
+)
+
+// Decision is what to do now, and what to remember for it.
+type Decision struct {
+	Action Action
+	// Paused asks for the VMI to start paused.
+	Paused bool
+	// Wanted says that the VM should have a running VMI now, or as soon as the back-off is over.
+	Wanted bool
+	// Requests and StartFailure are what the VM's status should say of them; they must be written
+	// before a VMI is deleted.
+	Requests     []v1.VirtualMachineStateChangeRequest
+	StartFailure *v1.VirtualMachineStartFailure
+	// RequeueAfter is when to look again without an event; zero is never.
+	RequeueAfter time.Duration
+}
+
+// Decide says what is to happen with the VMI. The error is for a strategy that is none.
+func Decide(view View) (Decision, error) {
+	vm, vmi := view.VM, view.VMI
+	if vm.DeletionTimestamp != nil {
+		return deletion(view), nil
+	}
+	strategy, err := vm.RunStrategy()
+	if err != nil {
+		return Decision{}, err
+	}
+	d := Decision{Requests: pending(vm.Status.StateChangeRequests, vmi), StartFailure: vm.Status.StartFailure.DeepCopy()}
+	asked := next(d.Requests)
+	if asked == v1.StopRequest {
+		// What the user ends did not fail, and what was before is forgotten.
+		d.StartFailure = nil
+	} else {
+		d.countFailure(view, strategy)
+	}
+	switch strategy {
+	case v1.RunStrategyAlways:
+		d.Wanted = true
+	case v1.RunStrategyRerunOnFailure:
+		if vmi != nil && vmi.Status.Phase == v1.Failed && vmi.DeletionTimestamp == nil && len(d.Requests) == 0 {
+			// Remembered as a request, because the VMI, which tells of its failure, is about to go.
+			d.Requests = []v1.VirtualMachineStateChangeRequest{{Action: v1.StartRequest}}
+			asked = v1.StartRequest
+		}
+		d.Wanted = asked == v1.StartRequest || initial(view, strategy) || (vmi != nil && !vmi.IsFinal())
+	case v1.RunStrategyOnce:
+		d.Wanted = asked == v1.StartRequest || initial(view, strategy) || (vmi != nil && !vmi.IsFinal())
+	case v1.RunStrategyManual:
+		d.Wanted = asked == v1.StartRequest || (vmi != nil && !vmi.IsFinal())
+	case v1.RunStrategyHalted:
+		d.Requests, d.StartFailure = nil, nil
+	default:
+		return Decision{}, fmt.Errorf("spec.runStrategy: %q is not supported; use Always, RerunOnFailure, Manual, Once or Halted", strategy)
+	}
+	d.act(view, strategy, asked)
+	return d, nil
+}
+
+func (d *Decision) act(view View, strategy v1.VirtualMachineRunStrategy, asked v1.StateChangeRequestAction) {
+	vmi := view.VMI
+	switch {
+	case vmi == nil:
+		if !d.Wanted {
+			return
+		}
+		if left := retryIn(d.StartFailure, view.Now); left > 0 {
+			d.RequeueAfter = left
+			return
+		}
+		d.Action = Create
+		d.Paused = asked == v1.StartRequest &&
+			d.Requests[0].Data[v1.StartRequestDataPausedKey] == v1.StartRequestDataPausedTrue
+	case vmi.DeletionTimestamp != nil:
+		// Its end is on its way.
+	case strategy == v1.RunStrategyHalted || asked == v1.StopRequest:
+		d.Action = Delete
+	case vmi.IsFinal() && d.Wanted:
+		d.Action = Delete // To make room for a new one.
+	}
+}
+
+// deletion is for a VM that is being deleted: the VMI goes first, unless it is to be orphaned.
+func deletion(view View) Decision {
+	d := Decision{Requests: view.VM.Status.StateChangeRequests, StartFailure: view.VM.Status.StartFailure}
+	orphan := slices.Contains(view.VM.Finalizers, metav1.FinalizerOrphanDependents)
+	if view.VMI != nil && view.VMI.DeletionTimestamp == nil && !orphan {
+		d.Action = Delete
+	}
+	return d
+}
+
+// pending drops requests that are fulfilled, from the first on: a stop whose VMI is gone, a start
+// whose VMI is there.
+func pending(requests []v1.VirtualMachineStateChangeRequest, vmi *v1.VirtualMachineInstance) []v1.VirtualMachineStateChangeRequest {
+	for len(requests) > 0 {
+		first := requests[0]
+		switch first.Action {
+		case v1.StopRequest:
+			if vmi != nil && (first.UID == nil || *first.UID == vmi.UID) {
+				return requests
+			}
+		case v1.StartRequest:
+			if vmi == nil || vmi.IsFinal() || vmi.DeletionTimestamp != nil {
+				return requests
+			}
+		}
+		requests = requests[1:]
+	}
+	return nil
+}
+
+func next(requests []v1.VirtualMachineStateChangeRequest) v1.StateChangeRequestAction {
+	if len(requests) == 0 {
+		return ""
+	}
+	return requests[0].Action
+}
+
+// initial reports whether a strategy that starts a VM by itself once has not done so yet.
+func initial(view View, strategy v1.VirtualMachineRunStrategy) bool {
+	return view.VMI == nil && view.VM.Status.RunStrategy != strategy
+}

@@ -1,0 +1,303 @@
+package vmi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// Reasons of events and conditions; KubeVirt's words, which people and programs look for.
+const (
+	ReasonSuccessfulCreate  = "SuccessfulCreate"
+	ReasonFailedCreate      = "FailedCreate"
+	ReasonSuccessfulDelete  = "SuccessfulDelete"
+	ReasonFailedDelete      = "FailedDelete"
+	ReasonFailedPvcNotFound = "FailedPvcNotFound"
+	ReasonNodeUnresponsive  = "NodeUnresponsive"
+)
+
+const (
+	// scheduleGrace is how long a fresh pod may wait for its node before phase Scheduling is written:
+	// the scheduler mostly needs less, and the write is saved.
+	scheduleGrace = time.Second
+	// handlerGrace is how long virt-handler has to report the end of a guest whose pod is over before
+	// virt-controller does, for the case that it is down or its node is gone.
+	handlerGrace = 15 * time.Second
+	// finalGrace is how long the launcher of a finished guest has to end by itself.
+	finalGrace = 10 * time.Second
+)
+
+// View is all that Next looks at.
+type View struct {
+	VMI *v1.VirtualMachineInstance
+	// Pods are the VMI's launcher pods that exist.
+	Pods []*corev1.Pod
+	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
+	Claims map[string]*corev1.PersistentVolumeClaim
+	// DeadSince is when the VMI, handed over, was first seen without a pod that is alive; zero
+	// means now or never.
+	DeadSince time.Time
+	Now       time.Time
+}
+
+// Event is one to record on the VMI.
+type Event struct {
+	Type, Reason, Message string
+}
+
+// Step is what is to be done; the zero Step but for Status is nothing.
+type Step struct {
+	// AddFinalizer and RemoveFinalizer are about the VMI's own finalizer.
+	AddFinalizer, RemoveFinalizer bool
+	// CreatePod asks for the pod of Pod().
+	CreatePod bool
+	// DeletePods are to be deleted gracefully.
+	DeletePods []*corev1.Pod
+	// Status is what the VMI's status should be.
+	Status v1.VirtualMachineInstanceStatus
+	// NodeLabel is what the label kubevirt.io/nodeName should be; empty leaves it.
+	NodeLabel string
+	// Dead says that the VMI was handed over and has no pod alive.
+	Dead   bool
+	Events []Event
+	// RequeueAfter is when to look again without an event; zero is never.
+	RequeueAfter time.Duration
+}
+
+// Next decides. It writes the status only up to the hand-over; from then on virt-handler does,
+// unless the pod is over and virt-handler did not say so in time.
+func Next(view View) Step {
+	step := Step{Status: *view.VMI.Status.DeepCopy()}
+	switch {
+	case view.VMI.DeletionTimestamp != nil:
+		step.end(view)
+	case view.VMI.IsFinal():
+		step.tidy(view)
+	case HandedOver(view.VMI):
+		step.watchOver(view)
+	default:
+		step.bringUp(view)
+	}
+	return step
+}
+
+// HandedOver reports whether virt-handler is in charge of the VMI's status.
+func HandedOver(vmi *v1.VirtualMachineInstance) bool {
+	switch vmi.Status.Phase {
+	case v1.VmPhaseUnset, v1.Pending, v1.Scheduling:
+		return false
+	}
+	return true
+}
+
+// end lets a deleted VMI go: first its pods, then its finalizer.
+func (s *Step) end(view View) {
+	if len(view.Pods) == 0 {
+		s.RemoveFinalizer = slices.Contains(view.VMI.Finalizers, v1.VirtualMachineInstanceFinalizer)
+		return
+	}
+	s.DeletePods = notDeleted(view.Pods)
+}
+
+// tidy ends launchers that outlive their finished guest; a completed pod stays for its log.
+func (s *Step) tidy(view View) {
+	alive := notDeleted(slices.DeleteFunc(slices.Clone(view.Pods), terminal))
+	if len(alive) == 0 {
+		return
+	}
+	if left := finalGrace - view.Now.Sub(PhaseSince(&view.VMI.Status, view.VMI.Status.Phase)); left > 0 {
+		s.RequeueAfter = left
+		return
+	}
+	s.DeletePods = alive
+}
+
+// watchOver keeps the node label, and ends a VMI whose pod is over when virt-handler does not.
+func (s *Step) watchOver(view View) {
+	s.NodeLabel = view.VMI.Status.NodeName
+	if slices.ContainsFunc(view.Pods, func(pod *corev1.Pod) bool { return !terminal(pod) }) {
+		return
+	}
+	s.Dead = true
+	if view.DeadSince.IsZero() {
+		s.RequeueAfter = handlerGrace
+		return
+	}
+	if left := handlerGrace - view.Now.Sub(view.DeadSince); left > 0 {
+		s.RequeueAfter = left
+		return
+	}
+	reason, message := v1.PodNotExistsReason, "the launcher pod is gone"
+	phase := v1.Failed
+	if len(view.Pods) > 0 {
+		reason, message = podOver(view.Pods[0])
+		if view.Pods[0].Status.Phase == corev1.PodSucceeded {
+			phase = v1.Succeeded
+		}
+	}
+	s.finish(view, phase, reason, message)
+}
+
+// bringUp takes the VMI from its creation to the hand-over.
+func (s *Step) bringUp(view View) {
+	if !slices.Contains(view.VMI.Finalizers, v1.VirtualMachineInstanceFinalizer) {
+		s.AddFinalizer = true
+	}
+	if len(view.Pods) == 0 {
+		s.withoutPod(view)
+		return
+	}
+	pod := view.Pods[0]
+	switch {
+	case terminal(pod):
+		reason, message := podOver(pod)
+		s.finish(view, v1.Failed, reason, message)
+	case pod.DeletionTimestamp != nil:
+		s.finish(view, v1.Failed, v1.PodTerminatingReason, fmt.Sprintf("pod %s was deleted before the guest ran", pod.Name))
+	case pod.Spec.NodeName != "":
+		s.handOver(view, pod)
+	default:
+		s.waitForNode(view, pod)
+	}
+}
+
+func (s *Step) withoutPod(view View) {
+	if view.VMI.Status.Phase == v1.Scheduling {
+		s.finish(view, v1.Failed, v1.PodNotExistsReason, "the launcher pod was deleted before the guest ran")
+		return
+	}
+	for _, name := range claimNames(view.VMI) {
+		if view.Claims[name] != nil {
+			continue
+		}
+		message := fmt.Sprintf("PersistentVolumeClaim %q does not exist in namespace %q", name, view.VMI.Namespace)
+		if old := Condition(&s.Status, v1.VirtualMachineInstanceSynchronized); old == nil || old.Message != message {
+			s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonFailedPvcNotFound, message})
+		}
+		setPhase(&s.Status, v1.Pending, view.Now)
+		setCondition(&s.Status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
+		setCondition(&s.Status, notSynchronized(ReasonFailedPvcNotFound, message), view.Now)
+		return
+	}
+	s.CreatePod = true
+}
+
+// waitForNode is phase Scheduling. The pod's own word on why it has no node goes along.
+func (s *Step) waitForNode(view View, pod *corev1.Pod) {
+	scheduled := podCondition(pod, corev1.PodScheduled)
+	if scheduled == nil && view.VMI.Status.Phase != v1.Scheduling {
+		if left := scheduleGrace - view.Now.Sub(pod.CreationTimestamp.Time); left > 0 {
+			s.RequeueAfter = left
+			return
+		}
+	}
+	setPhase(&s.Status, v1.Scheduling, pod.CreationTimestamp.Time)
+	removeCondition(&s.Status, v1.VirtualMachineInstanceSynchronized)
+	setCondition(&s.Status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
+	if scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		setCondition(&s.Status, v1.VirtualMachineInstanceCondition{
+			Type:   v1.VirtualMachineInstanceConditionType(corev1.PodScheduled),
+			Status: scheduled.Status, Reason: scheduled.Reason, Message: scheduled.Message,
+		}, view.Now)
+	}
+}
+
+// handOver is phase Scheduled: everything virt-handler and the launcher want to know, in one write.
+func (s *Step) handOver(view View, pod *corev1.Pod) {
+	status := &s.Status
+	if status.Phase == v1.VmPhaseUnset {
+		setPhase(status, v1.Pending, view.VMI.CreationTimestamp.Time)
+	}
+	setPhase(status, v1.Scheduling, pod.CreationTimestamp.Time)
+	setPhase(status, v1.Scheduled, view.Now)
+	status.NodeName = pod.Spec.NodeName
+	status.ActivePods = map[types.UID]string{pod.UID: pod.Spec.NodeName}
+	status.RuntimeUser = names.User
+	if qos := pod.Status.QOSClass; qos != "" {
+		status.QOSClass = &qos
+	}
+	if len(pod.Spec.Containers) > 0 {
+		status.LauncherContainerImageVersion = pod.Spec.Containers[0].Image
+	}
+	status.VolumeStatus = volumeStatus(view.VMI, view.Claims)
+	removeCondition(status, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled))
+	removeCondition(status, v1.VirtualMachineInstanceSynchronized)
+	setCondition(status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
+	s.NodeLabel = pod.Spec.NodeName
+}
+
+// finish ends the VMI for good.
+func (s *Step) finish(view View, phase v1.VirtualMachineInstancePhase, reason, message string) {
+	setPhase(&s.Status, phase, view.Now)
+	s.Status.Reason = reason
+	removeCondition(&s.Status, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled))
+	setCondition(&s.Status, notReady(reason, message), view.Now)
+}
+
+func volumeStatus(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim) []v1.VolumeStatus {
+	var out []v1.VolumeStatus
+	for i := range vmi.Spec.Volumes {
+		volume := &vmi.Spec.Volumes[i]
+		status := v1.VolumeStatus{Name: volume.Name}
+		if source := volume.PersistentVolumeClaim; source != nil {
+			if claim := claims[source.ClaimName]; claim != nil {
+				mode := corev1.PersistentVolumeFilesystem
+				if claim.Spec.VolumeMode != nil {
+					mode = *claim.Spec.VolumeMode
+				}
+				status.PersistentVolumeClaimInfo = &v1.PersistentVolumeClaimInfo{
+					ClaimName:   claim.Name,
+					AccessModes: claim.Spec.AccessModes,
+					VolumeMode:  &mode,
+					Capacity:    claim.Status.Capacity,
+					Requests:    claim.Spec.Resources.Requests,
+				}
+			}
+		}
+		out = append(out, status)
+	}
+	return out
+}
+
+// podOver says why a pod that is over is.
+func podOver(pod *corev1.Pod) (reason, message string) {
+	reason, message = pod.Status.Reason, pod.Status.Message
+	for i := range pod.Status.ContainerStatuses {
+		if ended := pod.Status.ContainerStatuses[i].State.Terminated; ended != nil {
+			if reason == "" {
+				reason = ended.Reason
+			}
+			if message == "" {
+				message = strings.TrimSpace(ended.Message)
+			}
+		}
+	}
+	if reason == "" {
+		reason = "Pod" + string(pod.Status.Phase)
+	}
+	return reason, strings.TrimSuffix(fmt.Sprintf("pod %s ended: %s", pod.Name, message), ": ")
+}
+
+func podCondition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == conditionType {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func notDeleted(pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+}

@@ -1,0 +1,206 @@
+// Package vmi is the reconciler VirtualMachineInstance → Pod. Its inputs are the VMI, its pods, its
+// claims and the configuration; its outputs are one pod, the VMI's status up to the hand-over to
+// virt-handler (phase Scheduled), and the end of the VMI's finalizer when no pod is left.
+//
+// The core is pure: Pod (this file) is the pod's plan, and Next (next.go) says what is to be done;
+// the Reconciler (reconciler.go) reads, asks them, and writes.
+package vmi
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"maps"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// graceSlack is how many seconds longer than the guest the launcher gets to end: what it needs to
+// power the guest off and to say goodbye.
+const graceSlack = 15
+
+// launcherBinary is virt-launcher in its image.
+const launcherBinary = "/usr/bin/virt-launcher"
+
+// Facts is what a launcher pod depends on besides its VMI.
+type Facts struct {
+	Config config.Config
+	// Image and ImagePullPolicy are the launcher's; the configuration's pull policy wins.
+	Image           string
+	ImagePullPolicy corev1.PullPolicy
+	// KVM says that some node offers hardware KVM.
+	KVM bool
+	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
+	Claims map[string]*corev1.PersistentVolumeClaim
+}
+
+// PodName is the name of the VMI's pod. It depends on the VMI's identity alone, so that a second
+// one cannot come about, whatever was or was not seen of the first.
+func PodName(vmi *v1.VirtualMachineInstance) string {
+	sum := sha256.Sum256([]byte(vmi.UID))
+	return names.VirtLauncher + "-" + vmi.Name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
+}
+
+// Pod is the launcher pod of a VMI. It passes Pod Security `restricted`.
+func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
+	grace := GracePeriodSeconds(vmi)
+	volumes := planVolumes(vmi, facts.Claims)
+	pullPolicy := facts.ImagePullPolicy
+	if facts.Config.ImagePullPolicy != "" {
+		pullPolicy = facts.Config.ImagePullPolicy
+	}
+	spec := corev1.PodSpec{
+		RestartPolicy:                 corev1.RestartPolicyNever,
+		TerminationGracePeriodSeconds: new(grace + graceSlack),
+		AutomountServiceAccountToken:  new(false),
+		EnableServiceLinks:            new(false),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsUser:           new(int64(names.User)),
+			RunAsGroup:          new(int64(names.Group)),
+			RunAsNonRoot:        new(true),
+			FSGroup:             new(int64(names.Group)),
+			FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+			SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			// The launcher answers DHCP on port 67.
+			Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
+		},
+		Hostname:                  Hostname(vmi),
+		Subdomain:                 vmi.Spec.Subdomain,
+		DNSPolicy:                 vmi.Spec.DNSPolicy,
+		DNSConfig:                 vmi.Spec.DNSConfig.DeepCopy(),
+		NodeSelector:              nodeSelector(vmi, facts.Config),
+		Affinity:                  vmi.Spec.Affinity.DeepCopy(),
+		Tolerations:               copyAll(vmi.Spec.Tolerations),
+		TopologySpreadConstraints: copyAll(vmi.Spec.TopologySpreadConstraints),
+		PriorityClassName:         vmi.Spec.PriorityClassName,
+		SchedulerName:             vmi.Spec.SchedulerName,
+		ImagePullSecrets:          volumes.pullSecrets,
+		Volumes:                   volumes.volumes,
+		Containers: []corev1.Container{{
+			Name:            names.ContainerCompute,
+			Image:           facts.Image,
+			ImagePullPolicy: pullPolicy,
+			Command:         []string{launcherBinary},
+			Args: []string{
+				"--name=" + vmi.Name,
+				"--namespace=" + vmi.Namespace,
+				"--uid=" + string(vmi.UID),
+				"--grace-period=" + strconv.FormatInt(grace, 10) + "s",
+			},
+			Resources:     resources(vmi, facts),
+			VolumeMounts:  volumes.mounts,
+			VolumeDevices: volumes.devices,
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				ReadOnlyRootFilesystem:   new(true),
+			},
+			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		}},
+	}
+	if facts.Config.RuntimeClass != "" {
+		spec.RuntimeClassName = &facts.Config.RuntimeClass
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        PodName(vmi),
+			Namespace:   vmi.Namespace,
+			Labels:      podLabels(vmi),
+			Annotations: podAnnotations(vmi),
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(vmi, v1.VirtualMachineInstanceGroupVersionKind),
+			},
+		},
+		Spec: spec,
+	}
+}
+
+// GracePeriodSeconds is how long the guest has to shut down.
+func GracePeriodSeconds(vmi *v1.VirtualMachineInstance) int64 {
+	if grace := vmi.Spec.TerminationGracePeriodSeconds; grace != nil {
+		return *grace
+	}
+	return v1.DefaultGracePeriodSeconds
+}
+
+// Hostname is the guest's and the pod's: what the VMI says, else its name up to the first dot.
+func Hostname(vmi *v1.VirtualMachineInstance) string {
+	if vmi.Spec.Hostname != "" {
+		return vmi.Spec.Hostname
+	}
+	name, _, _ := strings.Cut(vmi.Name, ".")
+	return strings.TrimRight(name[:min(len(name), 63)], "-")
+}
+
+func nodeSelector(vmi *v1.VirtualMachineInstance, cfg config.Config) map[string]string {
+	selector := map[string]string{}
+	maps.Copy(selector, cfg.NodeSelectors)
+	maps.Copy(selector, vmi.Spec.NodeSelector)
+	selector[v1.NodeSchedulable] = "true"
+	architecture := vmi.Spec.Architecture
+	if architecture == "" {
+		architecture = cfg.Architecture
+	}
+	selector[corev1.LabelArchStable] = architecture
+	return selector
+}
+
+func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {
+	labels := map[string]string{}
+	maps.Copy(labels, vmi.Labels)
+	// They describe the VMI object, not its pod.
+	delete(labels, v1.NodeNameLabel)
+	labels[v1.AppLabel] = names.VirtLauncher
+	labels[v1.CreatedByLabel] = string(vmi.UID)
+	labels[v1.DeprecatedVirtualMachineNameLabel] = labelValue(vmi.Name)
+	labels[v1.VirtualMachineInstanceIDLabel] = labelValue(vmi.Name)
+	return labels
+}
+
+func podAnnotations(vmi *v1.VirtualMachineInstance) map[string]string {
+	annotations := map[string]string{}
+	maps.Copy(annotations, vmi.Annotations)
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	delete(annotations, v1.VirtualMachineGenerationAnnotation)
+	delete(annotations, v1.ControllerAPILatestVersionObservedAnnotation)
+	delete(annotations, v1.ControllerAPIStorageVersionObservedAnnotation)
+	annotations[v1.DomainAnnotation] = vmi.Name
+	annotations["kubectl.kubernetes.io/default-container"] = names.ContainerCompute
+	return annotations
+}
+
+// labelValue shortens a name to what a label may hold, 63 bytes, and keeps it unique.
+func labelValue(name string) string {
+	if len(name) <= 63 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return name[:54] + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:8]
+}
+
+// OwnedBy reports whether the pod is the VMI's.
+func OwnedBy(pod *corev1.Pod, uid types.UID) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.UID == uid
+}
+
+func copyAll[T any, P interface {
+	*T
+	DeepCopy() *T
+}](in []T) []T {
+	if in == nil {
+		return nil
+	}
+	out := make([]T, len(in))
+	for i := range in {
+		out[i] = *P(&in[i]).DeepCopy()
+	}
+	return out
+}

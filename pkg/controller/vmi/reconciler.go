@@ -1,0 +1,309 @@
+package vmi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// Indexes of the cache.
+const (
+	// PodsByVMI has launcher pods by the UID of the VMI that owns them.
+	PodsByVMI = "vmi-uid"
+	// VMIsByClaim has VMIs by the names of the claims they use.
+	VMIsByClaim = "claim-name"
+)
+
+// concurrency is how many VMIs are worked on at once: enough to hide the API server's latency.
+const concurrency = 16
+
+// Reconciler reads VMIs, pods, claims and nodes from Client's cache, and writes pods, and the status,
+// finalizer and node label of VMIs. It watches all of these.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache, for the few decisions that must not rest on a stale one.
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Config   func() config.Config
+	// Image and ImagePullPolicy are virt-launcher's.
+	Image           string
+	ImagePullPolicy corev1.PullPolicy
+	Now             func() time.Time
+
+	// deadSince remembers by UID since when a VMI is seen without a pod alive (View.DeadSince). A
+	// new leader starts to count anew, which only makes it more patient.
+	deadSince sync.Map
+}
+
+// SetupWithManager registers the reconciler and its indexes.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	indexer := mgr.GetFieldIndexer()
+	err := indexer.IndexField(ctx, &corev1.Pod{}, PodsByVMI, func(obj client.Object) []string {
+		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
+			return []string{string(owner.UID)}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index pods by VMI: %w", err)
+	}
+	err = indexer.IndexField(ctx, &v1.VirtualMachineInstance{}, VMIsByClaim, func(obj client.Object) []string {
+		return claimNames(obj.(*v1.VirtualMachineInstance))
+	})
+	if err != nil {
+		return fmt.Errorf("index VMIs by claim: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachineinstance").
+		For(&v1.VirtualMachineInstance{}).
+		Owns(&corev1.Pod{}).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		Complete(r)
+}
+
+// waitingFor returns the VMIs that use a claim and have not been handed over.
+func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reconcile.Request {
+	var vmis v1.VirtualMachineInstanceList
+	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()), client.MatchingFields{VMIsByClaim: claim.GetName()})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list VMIs by claim", "claim", claim.GetName())
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range vmis.Items {
+		if !HandedOver(&vmis.Items[i]) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])})
+		}
+	}
+	return out
+}
+
+// Reconcile takes one VMI a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var vmi v1.VirtualMachineInstance
+	if err := r.Client.Get(ctx, request.NamespacedName, &vmi); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	view, err := r.look(ctx, &vmi)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	step := Next(view)
+	r.remember(&vmi, step, view.Now)
+	err = r.apply(ctx, view, step)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// The cache was behind; the event that brings it up to date is on its way, and should it be
+		// lost, this is not.
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	return reconcile.Result{RequeueAfter: step.RequeueAfter}, err
+}
+
+// look gathers what Next wants to know.
+func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (View, error) {
+	view := View{VMI: vmi, Now: r.Now(), Claims: map[string]*corev1.PersistentVolumeClaim{}}
+	if since, ok := r.deadSince.Load(vmi.UID); ok {
+		view.DeadSince = since.(time.Time)
+	}
+	var pods corev1.PodList
+	err := r.Client.List(ctx, &pods, client.InNamespace(vmi.Namespace), client.MatchingFields{PodsByVMI: string(vmi.UID)})
+	if err != nil {
+		return View{}, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		view.Pods = append(view.Pods, &pods.Items[i])
+	}
+	// That there is no pod (any more) is grave: do not believe the cache, which may be behind.
+	if len(view.Pods) == 0 && (vmi.DeletionTimestamp != nil || vmi.Status.Phase == v1.Scheduling || HandedOver(vmi)) && !vmi.IsFinal() {
+		var pod corev1.Pod
+		err := r.Live.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: PodName(vmi)}, &pod)
+		if client.IgnoreNotFound(err) != nil {
+			return View{}, fmt.Errorf("get pod %s: %w", PodName(vmi), err)
+		}
+		if err == nil && OwnedBy(&pod, vmi.UID) {
+			view.Pods = append(view.Pods, &pod)
+		}
+	}
+	if HandedOver(vmi) {
+		return view, nil
+	}
+	for _, name := range claimNames(vmi) {
+		var claim corev1.PersistentVolumeClaim
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: name}, &claim)
+		if client.IgnoreNotFound(err) != nil {
+			return View{}, fmt.Errorf("get claim %s: %w", name, err)
+		}
+		if err == nil {
+			view.Claims[name] = &claim
+		}
+	}
+	return view, nil
+}
+
+func (r *Reconciler) remember(vmi *v1.VirtualMachineInstance, step Step, now time.Time) {
+	if !step.Dead {
+		r.deadSince.Delete(vmi.UID)
+		return
+	}
+	r.deadSince.LoadOrStore(vmi.UID, now)
+}
+
+// apply does what the step says: pods first, then the VMI.
+func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
+	vmi := view.VMI
+	if step.AddFinalizer {
+		// Before there is a pod, so that no VMI vanishes while it has one. The update comes back as an
+		// event, and with it the next step.
+		return r.patchMeta(ctx, vmi, func(vmi *v1.VirtualMachineInstance) {
+			controllerutil.AddFinalizer(vmi, v1.VirtualMachineInstanceFinalizer)
+		})
+	}
+	var createErr error
+	if step.CreatePod {
+		createErr = r.createPod(ctx, view, &step)
+	}
+	for _, pod := range step.DeletePods {
+		if err := r.deletePod(ctx, vmi, pod); err != nil {
+			return err
+		}
+	}
+	for _, event := range step.Events {
+		r.Recorder.Event(vmi, event.Type, event.Reason, event.Message)
+	}
+	if err := r.patchStatus(ctx, vmi, step.Status); err != nil {
+		return errors.Join(createErr, err)
+	}
+	if step.NodeLabel != "" && vmi.Labels[v1.NodeNameLabel] != step.NodeLabel {
+		err := r.patchMeta(ctx, vmi, func(vmi *v1.VirtualMachineInstance) {
+			if vmi.Labels == nil {
+				vmi.Labels = map[string]string{}
+			}
+			vmi.Labels[v1.NodeNameLabel] = step.NodeLabel
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if step.RemoveFinalizer {
+		return r.patchMeta(ctx, vmi, func(vmi *v1.VirtualMachineInstance) {
+			controllerutil.RemoveFinalizer(vmi, v1.VirtualMachineInstanceFinalizer)
+		})
+	}
+	return createErr
+}
+
+// createPod makes the VMI's pod. That it cannot be made is said in the VMI's status.
+func (r *Reconciler) createPod(ctx context.Context, view View, step *Step) error {
+	kvm, err := r.offersKVM(ctx)
+	if err != nil {
+		return err
+	}
+	pod := Pod(view.VMI, Facts{
+		Config:          r.Config(),
+		Image:           r.Image,
+		ImagePullPolicy: r.ImagePullPolicy,
+		KVM:             kvm,
+		Claims:          view.Claims,
+	})
+	err = r.Client.Create(ctx, pod)
+	switch {
+	case err == nil:
+		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created virtual machine pod %s", pod.Name)
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		var existing corev1.Pod
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), &existing); err != nil {
+			return fmt.Errorf("get pod %s: %w", pod.Name, err)
+		}
+		if OwnedBy(&existing, view.VMI.UID) {
+			return nil // The cache had not seen it yet; its event will come.
+		}
+		err = fmt.Errorf("pod %s exists already and is not this VMI's: delete it, or rename the VMI", pod.Name)
+	case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // The namespace is going, and the VMI with it.
+	}
+	message := fmt.Sprintf("create pod: %v", err)
+	if old := Condition(&step.Status, v1.VirtualMachineInstanceSynchronized); old == nil || old.Message != message {
+		step.Events = append(step.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})
+	}
+	setPhase(&step.Status, v1.Pending, view.Now)
+	setCondition(&step.Status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
+	setCondition(&step.Status, notSynchronized(ReasonFailedCreate, message), view.Now)
+	return fmt.Errorf("create pod %s: %w", pod.Name, err)
+}
+
+// offersKVM reports whether some node has hardware KVM.
+func (r *Reconciler) offersKVM(ctx context.Context) (bool, error) {
+	if r.Config().UseEmulation {
+		return false, nil
+	}
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes); err != nil {
+		return false, fmt.Errorf("list nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		if quantity := nodes.Items[i].Status.Allocatable[names.ResourceKVM]; !quantity.IsZero() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (r *Reconciler) deletePod(ctx context.Context, vmi *v1.VirtualMachineInstance, pod *corev1.Pod) error {
+	// The grace period of this moment: it may have been shortened since the pod was made.
+	err := r.Client.Delete(ctx, pod,
+		client.GracePeriodSeconds(GracePeriodSeconds(vmi)+graceSlack),
+		client.Preconditions{UID: &pod.UID})
+	if client.IgnoreNotFound(err) != nil {
+		r.Recorder.Eventf(vmi, corev1.EventTypeWarning, ReasonFailedDelete, "Error deleting pod %s: %v", pod.Name, err)
+		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
+	}
+	if err == nil {
+		r.Recorder.Eventf(vmi, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted virtual machine pod %s", pod.Name)
+	}
+	return nil
+}
+
+// patchStatus writes the status when it changed, if nobody else has written the VMI meanwhile.
+func (r *Reconciler) patchStatus(ctx context.Context, vmi *v1.VirtualMachineInstance, status v1.VirtualMachineInstanceStatus) error {
+	if equality.Semantic.DeepEqual(vmi.Status, status) {
+		return nil
+	}
+	before := vmi.DeepCopy()
+	vmi.Status = status
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, vmi, patch); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) patchMeta(ctx context.Context, vmi *v1.VirtualMachineInstance, change func(*v1.VirtualMachineInstance)) error {
+	before := vmi.DeepCopy()
+	change(vmi)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, vmi, patch); err != nil {
+		return fmt.Errorf("write labels and finalizers: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package vmi
+
+import (
+	"path"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// networkDataSuffix tells the mount of a cloud-init network data secret from that of the user data.
+const networkDataSuffix = "-networkdata"
+
+// podVolumes collects what a VMI's volumes need of its pod.
+type podVolumes struct {
+	volumes     []corev1.Volume
+	mounts      []corev1.VolumeMount
+	devices     []corev1.VolumeDevice
+	pullSecrets []corev1.LocalObjectReference
+}
+
+// planVolumes makes the pod's volumes: the two emptyDirs of the launcher, then one for each of the
+// VMI's that needs one.
+func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim) podVolumes {
+	var p podVolumes
+	p.mount(names.VolumeRun, names.RunDir, false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+	p.mount(names.VolumeDisks, names.DisksDir, false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+	for i := range vmi.Spec.Volumes {
+		volume := &vmi.Spec.Volumes[i]
+		switch {
+		case volume.ContainerDisk != nil:
+			p.containerDisk(volume.Name, volume.ContainerDisk)
+		case volume.PersistentVolumeClaim != nil:
+			p.claim(volume.Name, volume.PersistentVolumeClaim.PersistentVolumeClaimVolumeSource, claims)
+		case volume.CloudInitNoCloud != nil:
+			source := volume.CloudInitNoCloud
+			p.secret(volume.Name, source.UserDataSecretRef)
+			p.secret(volume.Name+networkDataSuffix, source.NetworkDataSecretRef)
+		case volume.CloudInitConfigDrive != nil:
+			source := volume.CloudInitConfigDrive
+			p.secret(volume.Name, source.UserDataSecretRef)
+			p.secret(volume.Name+networkDataSuffix, source.NetworkDataSecretRef)
+		}
+	}
+	return p
+}
+
+func (p *podVolumes) containerDisk(name string, source *v1.ContainerDiskSource) {
+	p.mount(name, path.Join(names.ContainerDisksDir, name), true, corev1.VolumeSource{
+		Image: &corev1.ImageVolumeSource{Reference: source.Image, PullPolicy: source.ImagePullPolicy},
+	})
+	secret := corev1.LocalObjectReference{Name: source.ImagePullSecret}
+	if secret.Name != "" && !slices.Contains(p.pullSecrets, secret) {
+		p.pullSecrets = append(p.pullSecrets, secret)
+	}
+}
+
+func (p *podVolumes) claim(name string, source corev1.PersistentVolumeClaimVolumeSource, claims map[string]*corev1.PersistentVolumeClaim) {
+	if claim := claims[source.ClaimName]; claim != nil && isBlock(claim) {
+		p.devices = append(p.devices, corev1.VolumeDevice{
+			Name:       p.add(name, corev1.VolumeSource{PersistentVolumeClaim: &source}),
+			DevicePath: path.Join(names.BlockDevicesDir, name),
+		})
+		return
+	}
+	p.mount(name, path.Join(names.ClaimsDir, name), source.ReadOnly, corev1.VolumeSource{PersistentVolumeClaim: &source})
+}
+
+func (p *podVolumes) secret(name string, ref *corev1.LocalObjectReference) {
+	if ref == nil {
+		return
+	}
+	p.mount(name, path.Join(names.SecretsDir, name), true, corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: ref.Name},
+	})
+}
+
+func (p *podVolumes) mount(name, directory string, readOnly bool, source corev1.VolumeSource) {
+	p.mounts = append(p.mounts, corev1.VolumeMount{
+		Name: p.add(name, source), MountPath: directory, ReadOnly: readOnly,
+	})
+}
+
+// add appends a volume and returns the name it got in the pod: the VMI's, unless that is too long
+// or taken, by one of the launcher's own for example. Nothing but the mounts refers to it.
+func (p *podVolumes) add(name string, source corev1.VolumeSource) string {
+	taken := func(name string) bool {
+		return slices.ContainsFunc(p.volumes, func(v corev1.Volume) bool { return v.Name == name })
+	}
+	if len(name) > 63 || taken(name) {
+		name = "volume-" + strconv.Itoa(len(p.volumes))
+		for taken(name) {
+			name += "x"
+		}
+	}
+	p.volumes = append(p.volumes, corev1.Volume{Name: name, VolumeSource: source})
+	return name
+}
+
+func isBlock(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+}
+
+// claimNames are the PersistentVolumeClaims that the VMI uses, in order, once each.
+func claimNames(vmi *v1.VirtualMachineInstance) []string {
+	var out []string
+	for i := range vmi.Spec.Volumes {
+		if source := vmi.Spec.Volumes[i].PersistentVolumeClaim; source != nil && !slices.Contains(out, source.ClaimName) {
+			out = append(out, source.ClaimName)
+		}
+	}
+	return out
+}
