@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# up.sh NAME NODES REGISTRY TAG: a Kubernetes on this machine (virt-local), virtkit on it, and the VM demo at its
+# login prompt. Each step does only what is missing, so a second run takes seconds and changes nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+name=$1 nodes=$2 registry=$3 tag=$4
+
+sudo=()
+[ "$(id -u)" = 0 ] || sudo=(sudo --preserve-env=HOME,KUBECONFIG)
+virtctl() { bin/virtctl --context "$name" --namespace default "$@"; }
+# one FIELD prints a field of the VM demo, or nothing when there is no such VM.
+one() { virtctl list --field-selector metadata.name=demo -o jsonpath="{.items[*]$1}"; }
+
+dev/step.sh "Kubernetes: $nodes nodes, named $name"
+images=()
+for image in virt-server virt-launcher tiny-disk; do images+=(--image "bin/images/$image.tar"); done
+"${sudo[@]}" bin/virt-local up --name "$name" --nodes "$nodes" "${images[@]}"
+
+dev/step.sh "virtkit"
+# The tag stays when the image under it changes; the annotation makes the pods follow.
+build=$(cat bin/images/virt-server.tar bin/images/virt-launcher.tar | sha256sum | cut -c1-16)
+virtctl install --image-registry "$registry" --image-tag "$tag" --pod-annotation "virtkit.io/images=$build"
+
+if [ -z "$(one .metadata.name)" ]; then
+	dev/step.sh "The virtual machine demo"
+	keys=()
+	for key in ~/.ssh/id_ed25519.pub ~/.ssh/id_rsa.pub; do
+		if [ -e "$key" ]; then
+			keys=(--ssh-key "$key")
+			break
+		fi
+	done
+	virtctl create vm --name demo --memory 128Mi --run-strategy Always --termination-grace-period 10 \
+		--container-disk "$registry/tiny-disk:$tag" --user root --password-file - "${keys[@]}" --apply <<<tiny
+fi
+
+if [ "$(one .spec.runStrategy)" = Always ]; then
+	dev/step.sh "Waiting for its login prompt"
+	virtctl wait demo --for=login --timeout 5m
+	# A console without input is followed until the guest ends; a look is enough here.
+	timeout 1 bin/virtctl --context "$name" -n default console demo --join --tail 400 </dev/null | tail -n 8 || true
+	echo
+	address=$(virtctl list vmi --field-selector metadata.name=demo -o jsonpath='{.items[*].status.interfaces[0].ipAddress}')
+fi
+
+# say COMMAND WHAT prints one line of what to do next.
+say() { printf '  %-32s %s\n' "$1" "$2"; }
+echo
+say "bin/virtctl console demo" "its serial console: root, password tiny; Ctrl-] leaves"
+[ -z "${address:-}" ] || say "ssh root@$address" "from this machine"
+say "bin/virtctl list" "all VMs"
+say "bin/virtctl stop demo" "and start, restart, wait"
+say "bin/virtctl create vm --help" "another one"
+down="make down"
+[ "$name" = virt-local ] || down+=" NAME=$name"
+say "$down" "remove all of this"
