@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/tests/instance"
+)
+
+// patience bounds every wait of the benchmarks.
+const patience = 3 * time.Minute
+
+// percentile of samples, 0 < p ≤ 1, by the nearest rank.
+func percentile(samples []time.Duration, p float64) float64 {
+	sorted := slices.Sorted(slices.Values(samples))
+	rank := int(math.Ceil(p*float64(len(sorted)))) - 1
+	return sorted[max(rank, 0)].Seconds()
+}
+
+// warmUp makes the namespace and runs one VM on each node, so that images are unpacked and caches are filled.
+func (b *bench) warmUp(ctx context.Context) error {
+	ns, err := b.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	b.namespace = ns.Name
+	nodes, err := b.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for n, node := range nodes.Items {
+		vmi := b.vmi(fmt.Sprintf("warm-%d", n))
+		vmi.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node.Labels[corev1.LabelHostname]}
+		if _, err := b.untilRunning(ctx, vmi); err != nil {
+			return err
+		}
+		if _, err := b.untilGone(ctx, vmi); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// vmi is the tiny guest; it is powered off at once when deleted.
+func (b *bench) vmi(name string) *v1.VirtualMachineInstance {
+	memory, grace := resource.MustParse("128Mi"), int64(0)
+	return &v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace},
+		Spec: v1.VirtualMachineInstanceSpec{
+			TerminationGracePeriodSeconds: &grace,
+			Domain: v1.DomainSpec{
+				Memory: &v1.Memory{Guest: &memory},
+				Devices: v1.Devices{
+					Disks:      []v1.Disk{{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}},
+					Interfaces: []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()},
+				},
+			},
+			Networks: []v1.Network{*v1.DefaultPodNetwork()},
+			Volumes:  []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: instance.TinyDisk()}}}},
+		},
+	}
+}
+
+// pod is the plain Pod that VMs are compared with: one unprivileged container from an image that is present.
+func (b *bench) pod(name string) *corev1.Pod {
+	grace := int64(0)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{
+				Name:            "sleep",
+				Image:           "ghcr.io/virtkit/virt-launcher:" + instance.ImageTag(),
+				ImagePullPolicy: corev1.PullIfNotPresent,
+				Command:         []string{"/bin/sleep", "infinity"},
+			}},
+		},
+	}
+}
+
+// untilRunning creates the object and returns how long it took to be Running, as a watcher sees it.
+func (b *bench) untilRunning(ctx context.Context, object client.Object) (time.Duration, error) {
+	list, running := kindOf(object)
+	return b.timed(ctx, object, list, func() error { return b.Client.Create(ctx, object) }, running)
+}
+
+// untilGone deletes the object and returns how long it, and for a VMI its pod too, took to be gone.
+func (b *bench) untilGone(ctx context.Context, object client.Object) (time.Duration, error) {
+	list, _ := kindOf(object)
+	start := time.Now()
+	_, err := b.timed(ctx, object, list, func() error { return b.Client.Delete(ctx, object) }, func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
+	if err != nil {
+		return 0, err
+	}
+	return time.Since(start), nil
+}
+
+func kindOf(object client.Object) (client.ObjectList, func(watch.Event) (bool, error)) {
+	switch object.(type) {
+	case *corev1.Pod:
+		return &corev1.PodList{}, func(e watch.Event) (bool, error) {
+			pod, ok := e.Object.(*corev1.Pod)
+			return ok && pod.Status.Phase == corev1.PodRunning, nil
+		}
+	default:
+		return &v1.VirtualMachineInstanceList{}, func(e watch.Event) (bool, error) {
+			vmi, ok := e.Object.(*v1.VirtualMachineInstance)
+			if ok && vmi.Status.Phase == v1.Failed {
+				return false, fmt.Errorf("vmi %s failed: %+v", vmi.Name, vmi.Status.Conditions)
+			}
+			return ok && vmi.Status.Phase == v1.Running, nil
+		}
+	}
+}
+
+// timed opens a watch on the one object, acts, and returns how long it took until the watch satisfied the condition.
+func (b *bench) timed(ctx context.Context, object client.Object, list client.ObjectList, act func() error, done func(watch.Event) (bool, error)) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	w, err := b.Client.Watch(ctx, list, client.InNamespace(object.GetNamespace()), client.MatchingFields{"metadata.name": object.GetName()})
+	if err != nil {
+		return 0, err
+	}
+	defer w.Stop()
+	start := time.Now()
+	if err := act(); err != nil {
+		return 0, err
+	}
+	for {
+		select {
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return 0, fmt.Errorf("the watch on %s ended", object.GetName())
+			}
+			if e.Type == watch.Error {
+				return 0, apierrors.FromObject(runtime.Object(e.Object))
+			}
+			ready, err := done(e)
+			if err != nil {
+				return 0, err
+			}
+			if ready {
+				return time.Since(start), nil
+			}
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%s: nothing within %v", object.GetName(), patience)
+		}
+	}
+}
+
+func createRunning(ctx context.Context, b *bench) ([]Row, error) {
+	var vmis, pods []time.Duration
+	for i := range b.rounds {
+		pod, vmi := b.pod(fmt.Sprintf("plain-%d", i)), b.vmi(fmt.Sprintf("one-%d", i))
+		for object, samples := range map[client.Object]*[]time.Duration{pod: &pods, vmi: &vmis} {
+			took, err := b.untilRunning(ctx, object)
+			if err != nil {
+				return nil, err
+			}
+			*samples = append(*samples, took)
+			if _, err := b.untilGone(ctx, object); err != nil {
+				return nil, err
+			}
+		}
+	}
+	row := Row{Name: "create-running", What: "create → Running, median", Unit: "s", Value: percentile(vmis, .5), Anchor: percentile(pods, .5), Versus: "plain Pod"}
+	tail := Row{Name: "create-running-p95", What: "create → Running, p95", Unit: "s", Value: percentile(vmis, .95), Anchor: percentile(pods, .5), Versus: "plain Pod, median"}
+	return []Row{row.ratio(2), tail.ratio(2.5)}, nil
+}
+
+func tenAtOnce(ctx context.Context, b *bench) ([]Row, error) {
+	burst := func(make func(i int) client.Object) ([]time.Duration, error) {
+		const n = 10
+		took, errs := [n]time.Duration{}, [n]error{}
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() { took[i], errs[i] = b.untilRunning(ctx, make(i)) })
+		}
+		all.Wait()
+		for i := range n {
+			if errs[i] != nil {
+				return nil, errs[i]
+			}
+		}
+		for i := range n {
+			all.Go(func() { _, errs[i] = b.untilGone(ctx, make(i)) })
+		}
+		all.Wait()
+		for i := range n {
+			if errs[i] != nil {
+				return nil, errs[i]
+			}
+		}
+		return took[:], nil
+	}
+	pods, err := burst(func(i int) client.Object { return b.pod(fmt.Sprintf("burst-pod-%d", i)) })
+	if err != nil {
+		return nil, err
+	}
+	vmis, err := burst(func(i int) client.Object { return b.vmi(fmt.Sprintf("burst-vmi-%d", i)) })
+	if err != nil {
+		return nil, err
+	}
+	p50 := Row{Name: "ten-at-once", What: "ten at once → Running, median", Unit: "s", Value: percentile(vmis, .5), Anchor: percentile(pods, .5), Versus: "ten plain Pods"}
+	p95 := Row{Name: "ten-at-once-p95", What: "ten at once → Running, p95", Unit: "s", Value: percentile(vmis, .95), Anchor: percentile(pods, .95), Versus: "ten plain Pods"}
+	return []Row{p50.ratio(2.5), p95.ratio(3)}, nil
+}
+
+func deletion(ctx context.Context, b *bench) ([]Row, error) {
+	var samples, pods []time.Duration
+	for i := range b.rounds {
+		pod, vmi := b.pod(fmt.Sprintf("gone-pod-%d", i)), b.vmi(fmt.Sprintf("gone-%d", i))
+		for object, into := range map[client.Object]*[]time.Duration{pod: &pods, vmi: &samples} {
+			if _, err := b.untilRunning(ctx, object); err != nil {
+				return nil, err
+			}
+			took, err := b.untilGone(ctx, object)
+			if err != nil {
+				return nil, err
+			}
+			*into = append(*into, took)
+		}
+	}
+	row := Row{Name: "delete", What: "delete, grace 0 → VMI and pod gone, median", Unit: "s", Value: percentile(samples, .5), Anchor: percentile(pods, .5), Versus: "plain Pod"}
+	row.Ratio = row.Value / row.Anchor
+	return []Row{row.limit(1)}, nil
+}
