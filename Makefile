@@ -19,10 +19,6 @@ ifneq ($(TAG),dev)
 LDFLAGS += -X $(PKG).gitCommit=$(shell git rev-parse HEAD) -X $(PKG).gitTreeState=$(if $(shell git status --porcelain),dirty,clean) \
            -X $(PKG).buildDate=$(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
 endif
-KUBERNETES := v1.37.1
-KUBE_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES) \
-                -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
-
 IMAGES := virt-server virt-launcher tiny-disk
 
 .DEFAULT_GOAL := help
@@ -40,7 +36,7 @@ build: ## Build bin/virtctl, bin/virt-server, bin/virt-launcher and bin/virt-loc
 	@go build -ldflags '$(LDFLAGS)' -o bin/virt-server ./cmd/virt-server
 	@CGO_ENABLED=1 go build -tags launcher,libvirt_dlopen -ldflags '$(LDFLAGS)' -o bin/virt-launcher ./cmd/virt-server
 	@test -e bin/virt-local || dev/step.sh "Building virt-local: the first time this compiles Kubernetes, which takes minutes"
-	@go -C cmd/virt-local build -ldflags '$(KUBE_LDFLAGS)' -o ../../bin/virt-local .
+	@cmd/virt-local/build
 
 images: build ## Build the container images, bin/images/*.tar
 	@test -e bin/images/virt-launcher.tar || dev/step.sh "Building images: the first time this fetches Debian packages, which takes minutes"

@@ -11,9 +11,9 @@ packages=(
 	# The images: Debian's packages without Docker.
 	mmdebstrap debian-archive-keyring
 	# virt-local's nodes.
-	runc containernetworking-plugins iproute2 nftables kmod
-	# Generated code.
-	protobuf-compiler libprotobuf-dev
+	runc containernetworking-plugins nftables iptables mount kmod
+	# Generated code, and lint.
+	protobuf-compiler libprotobuf-dev shellcheck
 )
 
 if ! command -v go >/dev/null; then

@@ -8,5 +8,5 @@ if [ ! -x bin/virt-local ]; then
 	exit 1
 fi
 sudo=()
-[ "$(id -u)" = 0 ] || sudo=(sudo --preserve-env=HOME,KUBECONFIG)
+[ "$(id -u)" = 0 ] || sudo=(sudo '--preserve-env=HOME,KUBECONFIG')
 "${sudo[@]}" bin/virt-local down --name "$1"

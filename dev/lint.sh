@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lints every module with golangci-lint as .golangci.yml says, once for each set of build tags. tests/arch, an
-# ordinary test, holds the import arrows of docs/architecture.md.
+# Lints every Go module with golangci-lint as .golangci.yml says, once for each set of build tags, and every shell script
+# with shellcheck. tests/arch, an ordinary test, holds the import arrows of docs/architecture.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,5 +23,7 @@ check cmd/virt-local --build-tags e2e
 check manifests/gen
 # The launcher is the one program that needs cgo, and libvirt_dlopen spares libvirt's headers.
 CGO_ENABLED=1 check . --build-tags launcher,libvirt_dlopen ./cmd/virt-server ./pkg/hypervisor/... ./pkg/launcher/...
+
+git ls-files -co --exclude-standard -z | xargs -0 grep -slE -m1 '^#!/(usr/)?bin/(env )?(ba)?sh' | grep -v '\.go$' | xargs shellcheck || status=1
 
 exit $status

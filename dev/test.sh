@@ -14,7 +14,11 @@ export GOFLAGS='-buildvcs=false -trimpath' CGO_ENABLED=0
 # Modules of their own, tested with the main one.
 modules=(cmd/virt-local)
 
-lint() { dev/lint.sh; }
+lint() {
+	dev/deps.sh
+	make --no-print-directory build # a part of virt-local is embedded into it
+	dev/lint.sh
+}
 
 generated() {
 	dev/deps.sh

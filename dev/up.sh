@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 name=$1 nodes=$2 registry=$3 tag=$4
 
 sudo=()
-[ "$(id -u)" = 0 ] || sudo=(sudo --preserve-env=HOME,KUBECONFIG)
+[ "$(id -u)" = 0 ] || sudo=(sudo '--preserve-env=HOME,KUBECONFIG')
 virtctl() { bin/virtctl --context "$name" --namespace default "$@"; }
 # one FIELD prints a field of the VM demo, or nothing when there is no such VM.
 one() { virtctl list --field-selector metadata.name=demo -o jsonpath="{.items[*]$1}"; }
