@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/hostnet"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/images"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/node"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/payload"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/preflight"
+)
+
+type upOptions struct {
+	*which
+	nodes int
+	// nodesGiven tells a wish for that many from the default.
+	nodesGiven bool
+	kubeconfig string
+	images     []string
+	grace      time.Duration
+	timeout    time.Duration
+}
+
+func newUpCommand(w *which) *cobra.Command {
+	o := upOptions{which: w}
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Start the cluster, or mend what is missing of it",
+		Long: `Start the cluster, and merge a context named like the instance into the kubeconfig. If it runs already, change
+nothing; if a part of it has died, or the machine was rebooted, start what is missing.`,
+		Example: `  sudo virt-local up
+  sudo virt-local up --nodes 3 --image app.tar --image db.tar
+  sudo virt-local up --name second          # another cluster beside the first`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.nodesGiven = cmd.Flags().Changed("nodes")
+			return runUp(cmd.Context(), o)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.nodes, "nodes", 2, "number of nodes; of a cluster that exists it can only grow")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to merge the context into (default $KUBECONFIG, else ~/.kube/config)")
+	f.StringArrayVar(&o.images, "image", nil, "image archive to load into all nodes, see load-image; may be repeated")
+	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "give up after this time")
+	f.DurationVar(&o.grace, "node-monitor-grace-period", 0, "how long a silent node stays Ready")
+	cobra.CheckErr(f.MarkHidden("node-monitor-grace-period"))
+	return c
+}
+
+func runUp(ctx context.Context, o upOptions) error {
+	if err := requireRoot(); err != nil {
+		return err
+	}
+	if o.nodes < 1 || o.nodes > instance.MaxNodes {
+		return fmt.Errorf("invalid --nodes %d: from 1 to %d are possible", o.nodes, instance.MaxNodes)
+	}
+	dir, err := o.dir()
+	if err != nil {
+		return err
+	}
+	tools, err := preflight.Check(preflight.This())
+	if err = errors.Join(err, payload.Complete()); err != nil {
+		return err
+	}
+	archives, err := openArchives(o.images)
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	in, fresh, err := decide(o, dir, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := claim(in, fresh); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	begin := time.Now()
+	progress := newProgress(os.Stderr)
+	err = cluster.Up(ctx, in, tools, archives, progress.report)
+	progress.close()
+	if err != nil {
+		return fmt.Errorf("%w\nWhat is up stays up: try again with virt-local up%s, look with virt-local logs%s, or remove all with virt-local down%s", err, o.flags(), o.flags(), o.flags())
+	}
+	admin, err := cluster.Admin(in)
+	if err != nil {
+		return err
+	}
+	err = kubeconfig.Update(in.Kubeconfig, func(cfg *api.Config) { kubeconfig.Merge(cfg, in.Name, admin) })
+	if err != nil {
+		return err
+	}
+	printNext(in, o.which, time.Since(begin))
+	return nil
+}
+
+// decide returns the instance as it shall be, fresh if it is to be made.
+func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fresh bool, err error) {
+	in, err = instance.Load(dir)
+	switch {
+	case errors.Is(err, instance.ErrNotFound):
+		in = &instance.Instance{Name: o.name, StateDir: dir, Nodes: o.nodes, Created: now.UTC()}
+		fresh = true
+	case err != nil:
+		return nil, false, err
+	case in.Name != o.name:
+		return nil, false, fmt.Errorf("%s belongs to the instance %q: give --name %s, or another --state-dir", dir, in.Name, in.Name)
+	case o.nodesGiven && o.nodes < in.Nodes:
+		return nil, false, fmt.Errorf("instance %q has %d nodes, and a cluster cannot shrink: virt-local down%s first", in.Name, in.Nodes, o.flags())
+	case o.nodesGiven:
+		in.Nodes = o.nodes
+	}
+	if o.grace > 0 {
+		in.NodeMonitorGrace = o.grace
+	}
+	if o.kubeconfig != "" {
+		if in.Kubeconfig, err = filepath.Abs(o.kubeconfig); err != nil {
+			return nil, false, fmt.Errorf("find --kubeconfig: %w", err)
+		}
+	} else if in.Kubeconfig == "" {
+		if in.Kubeconfig, err = filepath.Abs(kubeconfig.UserPath()); err != nil {
+			return nil, false, fmt.Errorf("find the kubeconfig: %w", err)
+		}
+	}
+	return in, fresh, nil
+}
+
+// claim gives the instance its slot, and the machine the settings that instances need.
+func claim(in *instance.Instance, fresh bool) (err error) {
+	routed, err := hostnet.Routed()
+	if err != nil {
+		return err
+	}
+	register, err := instance.OpenRegister(instance.RegisterDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, register.Close()) }()
+	if err := register.Claim(in, fresh, routed); err != nil {
+		return err
+	}
+	return register.RaiseSysctls(hostnet.Sysctls)
+}
+
+func openArchives(paths []string) ([]images.Archive, error) {
+	var archives []images.Archive
+	for _, path := range paths {
+		a, err := images.File(path)
+		if err != nil {
+			return nil, err
+		}
+		archives = append(archives, a)
+	}
+	return archives, nil
+}
+
+func printNext(in *instance.Instance, w *which, took time.Duration) {
+	fmt.Fprintf(os.Stderr, "\nCluster %q is up: %d nodes, %.1f s.\n\n", in.Name, in.Nodes, took.Seconds())
+	if export := kubeconfig.Context(in.Kubeconfig); export != "" {
+		fmt.Fprintf(os.Stderr, "  %s\n", export)
+	}
+	fmt.Fprintf(os.Stderr, "  kubectl --context %s get nodes\n", in.Name)
+	fmt.Fprintf(os.Stderr, "  virtctl --context %s install          # virtual machines\n", in.Name)
+	fmt.Fprintf(os.Stderr, "  sudo virt-local load-image%s FILE.tar   # instead of a registry\n", w.flags())
+	fmt.Fprintf(os.Stderr, "  sudo virt-local down%s\n", w.flags())
+}
+
+func newNodeCommand(w *which) *cobra.Command {
+	var number int
+	c := &cobra.Command{
+		Use: "node", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in, err := w.load()
+			if err != nil {
+				return err
+			}
+			return node.Run(cmd.Context(), instance.Node{Instance: in, Number: number}, os.NewFile(3, "connected"))
+		},
+	}
+	c.Flags().IntVar(&number, "number", 0, "")
+	return c
+}
+
+func newClusterControlPlaneCommand(w *which) *cobra.Command {
+	return &cobra.Command{
+		Use: "cluster-control-plane", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in, err := w.load()
+			if err != nil {
+				return err
+			}
+			return cluster.ServeControlPlane(cmd.Context(), in)
+		},
+	}
+}

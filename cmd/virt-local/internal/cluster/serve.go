@@ -1,0 +1,62 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/controlplane"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
+)
+
+// ServeControlPlane is the control plane's process of an instance. It runs until ctx is done.
+func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
+	return controlplane.Run(ctx, controlplane.Config{
+		Dir:              in.StateDir,
+		Address:          net.JoinHostPort(in.Slot.HostIP().String(), "6443"),
+		ServiceNet:       in.Slot.ServiceNet().String(),
+		Controllers:      "*",
+		Scheduler:        true,
+		NodeMonitorGrace: in.NodeMonitorGrace,
+		Durable:          true,
+		Extras: []controlplane.Extra{
+			{Name: "local-provisioner", Run: func(ctx context.Context, admin kubeconfig.Credentials) error { return serveVolumes(ctx, in, admin) }},
+		},
+	}, func(kubeconfig.Credentials) error { return nil })
+}
+
+// clientFor makes a client that is not held back by client-side rate limits.
+func clientFor(c kubeconfig.Credentials, agent string) (kubernetes.Interface, error) {
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: c.Server, UserAgent: agent, QPS: 100, Burst: 200,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.CA, CertData: c.Certificate, KeyData: c.CertificateKey},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return client, nil
+}
+
+func serveVolumes(ctx context.Context, in *instance.Instance, admin kubeconfig.Credentials) error {
+	client, err := clientFor(admin, "virt-local-provisioner")
+	if err != nil {
+		return err
+	}
+	store := provision.Disk{Dir: in.Path("volumes")}
+	if err := store.AttachAll(); err != nil {
+		return err
+	}
+	_, err = client.StorageV1().StorageClasses().Create(ctx, provision.StorageClass(), metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("create StorageClass %s: %w", provision.Class, err)
+	}
+	return provision.Run(ctx, client, store)
+}

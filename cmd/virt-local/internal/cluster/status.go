@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/controlplane"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/node"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/process"
+)
+
+// Status is what `virt-local status -o json` shows; its keys are a contract.
+type Status struct {
+	Name       string          `json:"name"`
+	StateDir   string          `json:"stateDir"`
+	Server     string          `json:"server"`
+	Kubeconfig string          `json:"kubeconfig"`
+	AuditLog   string          `json:"auditLog"`
+	Ready      bool            `json:"ready"`
+	Components []ProcessStatus `json:"components"`
+	Nodes      []NodeStatus    `json:"nodes"`
+}
+
+// NodeStatus is a node, and whether Kubernetes has it as Ready.
+type NodeStatus struct {
+	Name    string `json:"name"`
+	IP      string `json:"ip"`
+	PodNet  string `json:"podNetwork"`
+	Ready   bool   `json:"ready"`
+	Message string `json:"message,omitempty"`
+}
+
+// ProcessStatus is a process of the cluster.
+type ProcessStatus struct {
+	// Name is control-plane, init, containerd, kubelet or kube-proxy.
+	Name    string `json:"name"`
+	Node    string `json:"node,omitempty"`
+	Running bool   `json:"running"`
+	// PID is as the machine sees it.
+	PID        int     `json:"pid,omitempty"`
+	AgeSeconds float64 `json:"ageSeconds,omitempty"`
+	// MemoryBytes is resident memory.
+	MemoryBytes int64  `json:"memoryBytes,omitempty"`
+	Log         string `json:"log"`
+}
+
+// NodePrograms are the programs that each node's init runs.
+var NodePrograms = []string{"containerd", "kubelet", "kube-proxy"}
+
+// ReadStatus looks at the instance's processes and asks the API server about its nodes.
+func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
+	s := Status{Name: in.Name, StateDir: in.StateDir, Server: in.Server(), Kubeconfig: in.Kubeconfig, AuditLog: in.Path("audit.log")}
+	id, err := process.ReadFile(ControlPlanePIDFile(in))
+	if err != nil {
+		return s, err
+	}
+	s.Components = append(s.Components, describe(id, ProcessStatus{Name: "control-plane", Log: ControlPlaneLog(in)}))
+	for _, n := range in.NodeList() {
+		programs, err := nodeProcesses(n)
+		if err != nil {
+			return s, err
+		}
+		s.Components = append(s.Components, programs...)
+	}
+	s.Ready = !slices.ContainsFunc(s.Components, func(p ProcessStatus) bool { return !p.Running })
+	check := nodeReady(in)
+	for _, n := range in.NodeList() {
+		ns := NodeStatus{Name: n.NodeName(), IP: n.IP(), PodNet: n.Slot.NodePodNet(n.Number).String()}
+		if err := check(ctx, ns.Name, time.Time{}); err != nil {
+			ns.Message = err.Error()
+		} else {
+			ns.Ready = true
+		}
+		s.Ready = s.Ready && ns.Ready
+		s.Nodes = append(s.Nodes, ns)
+	}
+	if admin, err := Admin(in); err != nil || controlplane.HealthCheck(admin, "/readyz")(ctx) != nil {
+		s.Ready = false
+	}
+	return s, nil
+}
+
+func describe(id process.ID, p ProcessStatus) ProcessStatus {
+	if !id.Alive() {
+		return p
+	}
+	usage, err := process.ReadUsage(id.PID)
+	if err != nil {
+		return p // it ended this moment
+	}
+	p.Running, p.PID, p.MemoryBytes, p.AgeSeconds = true, id.PID, usage.RSS, usage.Age.Round(10*time.Millisecond).Seconds()
+	return p
+}
+
+func nodeProcesses(n instance.Node) ([]ProcessStatus, error) {
+	id, err := process.ReadFile(node.PIDFile(n))
+	if err != nil {
+		return nil, err
+	}
+	all := []ProcessStatus{describe(id, ProcessStatus{Name: "init", Node: n.NodeName(), Log: LogFile(n, "init")})}
+	children := map[int][]string{}
+	if all[0].Running {
+		if children, err = process.Children(id.PID); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range NodePrograms {
+		p := ProcessStatus{Name: name, Node: n.NodeName(), Log: LogFile(n, name)}
+		for pid, args := range children {
+			if len(args) > 1 && args[1] == name {
+				if id, err := process.Identify(pid); err == nil {
+					p = describe(id, p)
+				}
+			}
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// LogFile is the log of one of a node's programs, or of its init.
+func LogFile(n instance.Node, program string) string {
+	return filepath.Join(n.LogDir(), program+".log")
+}
+
+// LogFiles returns the logs of the components that match; empty strings match all.
+func LogFiles(in *instance.Instance, componentName, nodeName string) ([]ProcessStatus, error) {
+	var logs []ProcessStatus
+	if nodeName == "" && (componentName == "" || componentName == "control-plane") {
+		logs = append(logs, ProcessStatus{Name: "control-plane", Log: ControlPlaneLog(in)})
+	}
+	known := []string{"control-plane"}
+	for _, n := range in.NodeList() {
+		for _, program := range append([]string{"init"}, NodePrograms...) {
+			if n.Number == 1 {
+				known = append(known, program)
+			}
+			if (nodeName == "" || nodeName == n.NodeName()) && (componentName == "" || componentName == program) {
+				logs = append(logs, ProcessStatus{Name: program, Node: n.NodeName(), Log: LogFile(n, program)})
+			}
+		}
+	}
+	switch {
+	case componentName != "" && !slices.Contains(known, componentName):
+		return nil, fmt.Errorf("unknown component %q: there are %s", componentName, strings.Join(known, ", "))
+	case len(logs) == 0 && componentName == "control-plane":
+		return nil, fmt.Errorf("the control plane is not on a node: leave out --node")
+	case len(logs) == 0:
+		return nil, fmt.Errorf("unknown node %q: there are node1 to node%d", nodeName, in.Nodes)
+	}
+	return logs, nil
+}

@@ -1,0 +1,214 @@
+package provision
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Disk is a Store in a directory of the machine:
+//
+//	<dir>/<volume>       directory of a file system volume
+//	<dir>/<volume>.img   content of a block volume
+//	<dir>/<volume>.dev   symbolic link to its loop device, whose number changes with every attachment
+type Disk struct{ Dir string }
+
+// Directory makes a volume's directory. Anyone may write there: hostPath volumes get no fsGroup.
+func (d Disk) Directory(volume string) (string, error) {
+	path := filepath.Join(d.Dir, volume)
+	if err := os.MkdirAll(path, 0o777); err != nil {
+		return "", fmt.Errorf("make volume: %w", err)
+	}
+	if err := os.Chmod(path, 0o777); err != nil {
+		return "", fmt.Errorf("make volume: %w", err)
+	}
+	return path, nil
+}
+
+// Block makes a volume's file, of size bytes rounded up to a whole page, and its loop device.
+func (d Disk) Block(volume string, size int64) (string, error) {
+	if err := os.MkdirAll(d.Dir, 0o755); err != nil {
+		return "", fmt.Errorf("make volume: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(d.Dir, volume+".img"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("make volume: %w", err)
+	}
+	defer f.Close()
+	size = (size + 4095) &^ 4095
+	if st, err := f.Stat(); err != nil || st.Size() < size {
+		if err := errors.Join(err, f.Truncate(size)); err != nil {
+			return "", fmt.Errorf("make volume: %w", err)
+		}
+	}
+	return d.attach(volume)
+}
+
+// attach makes the volume's link lead to a loop device on its file.
+func (d Disk) attach(volume string) (string, error) {
+	file, link := filepath.Join(d.Dir, volume+".img"), filepath.Join(d.Dir, volume+".dev")
+	loops, err := Loops(func(backing string) bool { return backing == file })
+	if err != nil {
+		return "", err
+	}
+	device := ""
+	if len(loops) > 0 {
+		device = loops[0]
+	} else if device, err = attachLoop(file); err != nil {
+		return "", fmt.Errorf("make loop device for %s: %w", file, err)
+	}
+	if now, err := os.Readlink(link); err == nil && now == device {
+		return link, nil
+	}
+	temporary := link + ".new"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("link volume: %w", err)
+	}
+	if err := os.Symlink(device, temporary); err != nil {
+		return "", fmt.Errorf("link volume: %w", err)
+	}
+	if err := os.Rename(temporary, link); err != nil {
+		return "", fmt.Errorf("link volume: %w", err)
+	}
+	return link, nil
+}
+
+// AttachAll gives every block volume its loop device again, after a reboot.
+func (d Disk) AttachAll() error {
+	files, err := filepath.Glob(filepath.Join(d.Dir, "*.img"))
+	if err != nil {
+		return fmt.Errorf("list volumes: %w", err)
+	}
+	for _, file := range files {
+		if _, err := d.attach(strings.TrimSuffix(filepath.Base(file), ".img")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Remove removes a volume's device and data.
+func (d Disk) Remove(volume string) error {
+	file := filepath.Join(d.Dir, volume+".img")
+	if err := DetachLoops(func(backing string) bool { return backing == file || backing == file+" (deleted)" }); err != nil {
+		return err
+	}
+	for _, path := range []string{filepath.Join(d.Dir, volume+".dev"), file, filepath.Join(d.Dir, volume)} {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove volume: %w", err)
+		}
+	}
+	return nil
+}
+
+// Volumes lists the volumes that have data.
+func (d Disk) Volumes() ([]string, error) {
+	entries, err := os.ReadDir(d.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if name, block := strings.CutSuffix(e.Name(), ".img"); block || e.IsDir() {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// Loops returns the loop devices whose backing file, as the kernel names it, matches.
+func Loops(match func(backing string) bool) ([]string, error) {
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, fmt.Errorf("list loop devices: %w", err)
+	}
+	var devices []string
+	for _, f := range files {
+		backing, err := os.ReadFile(f)
+		if err != nil {
+			continue // detached meanwhile
+		}
+		if match(strings.TrimSpace(string(backing))) {
+			devices = append(devices, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(f))))
+		}
+	}
+	return devices, nil
+}
+
+// DetachLoops detaches the loop devices whose backing file matches, and first those that the kubelet has
+// stacked on them.
+func DetachLoops(match func(backing string) bool) error {
+	devices, err := Loops(match)
+	if err != nil {
+		return err
+	}
+	for _, device := range devices {
+		base := filepath.Base(device)
+		if err := DetachLoops(func(backing string) bool {
+			return backing != "" && filepath.Base(backing) == base && backing != device+".img"
+		}); err != nil {
+			return err
+		}
+		if err := detachLoop(device); err != nil {
+			return fmt.Errorf("detach %s: %w", device, err)
+		}
+	}
+	return nil
+}
+
+func attachLoop(file string) (string, error) {
+	control, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("open /dev/loop-control: %w", err)
+	}
+	defer unix.Close(control)
+	backing, err := unix.Open(file, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(backing)
+	for {
+		number, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return "", fmt.Errorf("find a free loop device: %w", err)
+		}
+		device := fmt.Sprintf("/dev/loop%d", number)
+		err = configureLoop(device, backing)
+		if errors.Is(err, unix.EBUSY) {
+			continue // somebody else was quicker
+		}
+		return device, err
+	}
+}
+
+func configureLoop(device string, backing int) error {
+	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	config := &unix.LoopConfig{Fd: uint32(backing), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_DIRECT_IO}}
+	err = unix.IoctlLoopConfigure(fd, config)
+	if errors.Is(err, unix.EINVAL) { // a file system without direct I/O
+		config.Info.Flags = 0
+		err = unix.IoctlLoopConfigure(fd, config)
+	}
+	return err
+}
+
+func detachLoop(device string) error {
+	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
+		return err
+	}
+	return nil
+}
