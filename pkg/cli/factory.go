@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -44,7 +46,7 @@ func NewFactory(program string, io *IOStreams, getenv func(string) string) *Fact
 func (f *Factory) RESTConfig() (*rest.Config, error) {
 	c, err := f.Flags.Loader().ClientConfig()
 	if err != nil {
-		return nil, err
+		return nil, kubeconfigError(err)
 	}
 	c.UserAgent = fmt.Sprintf("virtctl/%s (%s)", version.Get().GitVersion, version.Get().Platform)
 	c.QPS = -1 // the server's fairness limits us, not our own guess
@@ -55,7 +57,15 @@ func (f *Factory) RESTConfig() (*rest.Config, error) {
 // Namespace is the namespace to work in: --namespace, else the context's, else "default".
 func (f *Factory) Namespace() (string, error) {
 	ns, _, err := f.Flags.Loader().Namespace()
-	return ns, err
+	return ns, kubeconfigError(err)
+}
+
+// kubeconfigError says of an error about a bare path what the path is for.
+func kubeconfigError(err error) error {
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		return fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return err
 }
 
 // Client is the typed client of KubeVirt's resources and subresources.

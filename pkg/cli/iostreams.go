@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/term"
 )
@@ -59,4 +60,10 @@ func (s *IOStreams) Width() int {
 		return 0
 	}
 	return s.width()
+}
+
+// NoStreams are streams that are at their end and take nothing, for what is made from the commands rather than
+// by running them.
+func NoStreams() *IOStreams {
+	return &IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}
 }

@@ -69,10 +69,13 @@ func invalid(field, format string, args ...any) error {
 	return &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
+// label is what a name breaks that is no DNS label.
+const label = "is no name: it takes up to 63 lower-case letters, digits and -, with a letter or digit at both ends"
+
 // VM builds the VirtualMachine. Errors are FieldErrors.
 func VM(o Options) (*v1.VirtualMachine, error) {
-	if errs := validation.IsDNS1123Label(o.Name); len(errs) > 0 {
-		return nil, invalid("name", "%q: %s", o.Name, errs[0])
+	if len(validation.IsDNS1123Label(o.Name)) > 0 {
+		return nil, invalid("name", "%q %s", o.Name, label)
 	}
 	strategy, err := runStrategy(o.RunStrategy)
 	if err != nil {
@@ -154,8 +157,8 @@ func addVolumes(spec *v1.VirtualMachineInstanceSpec, o Options) error {
 		}
 		counts[v.Kind]++
 		field := "volume " + v.Name
-		if errs := validation.IsDNS1123Label(v.Name); len(errs) > 0 {
-			return invalid(field, "%s", errs[0])
+		if len(validation.IsDNS1123Label(v.Name)) > 0 {
+			return invalid(field, "%q %s", v.Name, label)
 		}
 		if slices.ContainsFunc(spec.Volumes, func(have v1.Volume) bool { return have.Name == v.Name }) {
 			return invalid(field, "another volume has the same name")

@@ -28,6 +28,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/wait"
 )
 
+//go:generate go run ./gen ../../..
+
 // Main runs virtctl with the process's arguments and streams and returns its exit code.
 func Main() int {
 	f := cli.NewFactory(cli.DisplayName(os.Args[0]), cli.SystemStreams(os.Getenv), os.Getenv)

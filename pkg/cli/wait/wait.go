@@ -80,7 +80,7 @@ code is 0 when all are there, 8 when the time is up, 3 when there is no such mac
 // Run waits for the machines in turn, all within the same time.
 func Run(ctx context.Context, o *Options) error {
 	if o.For == "" {
-		return cli.UsageErrorf("--for is missing: %s", strings.Join(wait.Names(), ", "))
+		return cli.UsageErrorf("--for is missing; it is one of %s", strings.Join(wait.Names(), ", "))
 	}
 	if err := o.Output.Validate(); err != nil {
 		return err
@@ -92,6 +92,11 @@ func Run(ctx context.Context, o *Options) error {
 			return cli.UsageErrorf("--prompt: %s", err)
 		}
 	}
+	if o.For != wait.LoginName {
+		if _, err := wait.Parse(o.For, false); err != nil {
+			return cli.UsageErrorf("--for: %s", err)
+		}
+	}
 	ns, err := o.Factory.Namespace()
 	if err != nil {
 		return err
@@ -100,11 +105,6 @@ func Run(ctx context.Context, o *Options) error {
 	for i, name := range o.Names {
 		if targets[i], err = cli.ParseTarget(name, ns); err != nil {
 			return err
-		}
-		if o.For != wait.LoginName {
-			if _, err := wait.Parse(o.For, targets[i].Instance); err != nil {
-				return cli.UsageErrorf("--for: %s", err)
-			}
 		}
 	}
 	c, err := o.Factory.Client()

@@ -1,0 +1,60 @@
+// Command gen writes what is generated from virtctl's commands: completions/, one script a shell, and
+// docs/reference/, one page a command. Its argument is the repository's root.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/cli/root"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: gen DIRECTORY")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "gen:", err)
+		os.Exit(1)
+	}
+}
+
+// folders are written whole: a file in them that is not generated any more is removed.
+var folders = []string{"completions", "docs/reference"}
+
+func write(dir string) error {
+	files, err := generate()
+	if err != nil {
+		return err
+	}
+	for _, folder := range folders {
+		if err := os.RemoveAll(filepath.Join(dir, folder)); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generate returns all files by their path below the repository's root.
+func generate() (map[string][]byte, error) {
+	f := cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" })
+	files, err := completions(root.NewCommand(f))
+	if err != nil {
+		return nil, err
+	}
+	for name, text := range reference(root.NewCommand(f)) {
+		files[name] = text
+	}
+	return files, nil
+}
