@@ -23,6 +23,7 @@ var programs = map[string]func(args []string) int{
 func runCobra(c *cobra.Command, args []string) int {
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 	c.SetArgs(args[1:])
+	c.SilenceUsage, c.SilenceErrors = true, true
 	return exitCode(c.ExecuteContext(context.Background()))
 }
 

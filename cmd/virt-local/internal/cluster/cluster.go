@@ -59,7 +59,7 @@ func Up(ctx context.Context, in *instance.Instance, tools node.Tools, archives [
 		together.Components = append(together.Components, &node.Component{Node: n, Tools: tools, Hierarchies: hierarchies, NodeReady: nodeReady(in)})
 	}
 	together.Components = append(together.Components, &imageLoad{in: in, archives: append([]images.Archive{pause}, archives...)})
-	stack := component.Stack{Components: []component.Component{network{in}, together}}
+	stack := component.Stack{Components: []component.Component{network{in}, together}, Report: report}
 	return stack.Up(ctx)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -102,14 +103,36 @@ func Args(n instance.Node) []string {
 	return []string{"node", "--state-dir", n.StateDir, "--number", fmt.Sprint(n.Number)}
 }
 
-// Ready waits until the node is Ready in the API.
+// Ready waits until the node is Ready in the API and its kube-proxy has written its rules.
 func (c *Component) Ready(ctx context.Context) error {
 	return component.Poll(ctx, 100*time.Millisecond, func(ctx context.Context) error {
 		if alive, err := c.alive(); err != nil || !alive {
 			return component.Permanent(fmt.Errorf("its init has ended; see %s", c.LogDir()+"/init.log"))
 		}
-		return c.NodeReady(ctx, c.NodeName(), c.started)
+		if err := c.NodeReady(ctx, c.NodeName(), c.started); err != nil {
+			return err
+		}
+		return c.proxyHealthy(ctx)
 	})
+}
+
+// proxyHealthy tells whether kube-proxy has written its rules, so that Services work.
+func (c *Component) proxyHealthy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/healthz", c.IP(), proxyHealthPort), nil)
+	if err != nil {
+		return component.Permanent(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask kube-proxy: %w", err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("kube-proxy is not healthy: %s", res.Status)
+	}
+	return nil
 }
 
 // Stop kills the node, as a power cut would, and removes what is left of it on the machine.

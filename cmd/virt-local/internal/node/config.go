@@ -17,6 +17,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	componentbaseconfig "k8s.io/component-base/config/v1alpha1"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
@@ -37,13 +38,16 @@ const PauseImage = "virt-local/pause:1"
 // ContainerdSocket is containerd's socket inside the node.
 const ContainerdSocket = "/run/containerd/containerd.sock"
 
+// proxyHealthPort serves kube-proxy's /healthz.
+const proxyHealthPort = 10256
+
 // Files are the configuration files of a node, by their name below nodes/<node>/etc.
 func Files(n instance.Node, tools Tools, pki string, resolvConf []byte) (map[string][]byte, error) {
 	kubelet, err := yaml.Marshal(kubeletConfig(n, pki))
 	if err != nil {
 		return nil, fmt.Errorf("write kubelet configuration: %w", err)
 	}
-	proxy, err := yaml.Marshal(proxyConfig(n))
+	proxy, err := yaml.Marshal(proxyConfig(n, pki))
 	if err != nil {
 		return nil, fmt.Errorf("write kube-proxy configuration: %w", err)
 	}
@@ -134,15 +138,16 @@ func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfigurat
 	}
 }
 
-func proxyConfig(n instance.Node) *proxyconfig.KubeProxyConfiguration {
+func proxyConfig(n instance.Node, pki string) *proxyconfig.KubeProxyConfiguration {
 	zero := int32(0)
 	return &proxyconfig.KubeProxyConfiguration{
 		TypeMeta:           metav1.TypeMeta{APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration"},
+		ClientConnection:   componentbaseconfig.ClientConnectionConfiguration{Kubeconfig: pki + "/kube-proxy.kubeconfig", QPS: 50, Burst: 100},
 		Mode:               "nftables",
 		ClusterCIDR:        n.Slot.PodNet().String(),
 		HostnameOverride:   n.NodeName(),
 		BindAddress:        "0.0.0.0",
-		HealthzBindAddress: "0.0.0.0:10256",
+		HealthzBindAddress: fmt.Sprintf("0.0.0.0:%d", proxyHealthPort),
 		MetricsBindAddress: "127.0.0.1:10249",
 		// Connection tracking is sized for the whole machine and not changeable from a network namespace.
 		Conntrack: proxyconfig.KubeProxyConntrackConfiguration{
