@@ -32,7 +32,7 @@ func secret(t *testing.T, state State, name string) *corev1.Secret {
 
 func run(t *testing.T, source *Source) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- source.Run(ctx) }()
 	t.Cleanup(func() {
@@ -92,7 +92,7 @@ func TestSource(t *testing.T) {
 	if clientErr, _ := handshake(t, server, dialer); clientErr == nil {
 		t.Error("handshake without a server certificate succeeded")
 	}
-	ctx := context.Background()
+	ctx := t.Context()
 	secrets := client.CoreV1().Secrets("kubevirt")
 	if _, err := secrets.Create(ctx, secret(t, old, "handler"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,6 @@ const (
 	DefaultMachineType        = "q35"
 	DefaultCPUAllocationRatio = 10
 	DefaultMemoryOvercommit   = 100
-	// DefaultMemBalloonStatsPeriod is in seconds.
-	DefaultMemBalloonStatsPeriod = 10
 )
 
 // Config is the configuration of an installation. Treat it as read-only: it is shared.
@@ -49,10 +47,6 @@ type Config struct {
 	NodeSelectors map[string]string
 	// RuntimeClass is the runtime class of launcher pods; empty means the node's default.
 	RuntimeClass string
-	// EvictionStrategy is that of a guest that names none.
-	EvictionStrategy v1.EvictionStrategy
-	// MemBalloonStatsPeriod is how often the balloon reports, in seconds; 0 switches it off.
-	MemBalloonStatsPeriod uint32
 	// Certificates says how long certificates live.
 	Certificates certs.Policy
 }
@@ -60,14 +54,12 @@ type Config struct {
 // Default is the configuration of an installation whose KubeVirt resource says nothing.
 func Default() Config {
 	return Config{
-		Architecture:          runtime.GOARCH,
-		MachineType:           DefaultMachineType,
-		CPUAllocationRatio:    DefaultCPUAllocationRatio,
-		MemoryOvercommit:      DefaultMemoryOvercommit,
-		MemoryOverheadRatio:   1,
-		EvictionStrategy:      v1.EvictionStrategyNone,
-		MemBalloonStatsPeriod: DefaultMemBalloonStatsPeriod,
-		Certificates:          certs.DefaultPolicy(),
+		Architecture:        runtime.GOARCH,
+		MachineType:         DefaultMachineType,
+		CPUAllocationRatio:  DefaultCPUAllocationRatio,
+		MemoryOvercommit:    DefaultMemoryOvercommit,
+		MemoryOverheadRatio: 1,
+		Certificates:        certs.DefaultPolicy(),
 	}
 }
 
@@ -87,12 +79,6 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	config.CPURequest = spec.CPURequest
 	setIf(&config.ImagePullPolicy, spec.ImagePullPolicy)
 	setIf(&config.RuntimeClass, spec.DefaultRuntimeClass)
-	if spec.EvictionStrategy != nil {
-		config.EvictionStrategy = *spec.EvictionStrategy
-	}
-	if spec.MemBalloonStatsPeriod != nil {
-		config.MemBalloonStatsPeriod = *spec.MemBalloonStatsPeriod
-	}
 	if developer := spec.DeveloperConfiguration; developer != nil {
 		config.UseEmulation = developer.UseEmulation
 		setIf(&config.CPUAllocationRatio, developer.CPUAllocationRatio)

@@ -59,14 +59,7 @@ func TestFromKubeVirt(t *testing.T) {
 		"cpu request":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPURequest = ptr(resource.MustParse("50m")) }, func(c *Config) { c.CPURequest = ptr(resource.MustParse("50m")) }},
 		"pull policy":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.ImagePullPolicy = corev1.PullAlways }, func(c *Config) { c.ImagePullPolicy = corev1.PullAlways }},
 		"runtime class":  {func(kv *v1.KubeVirt) { kv.Spec.Configuration.DefaultRuntimeClass = "kata" }, func(c *Config) { c.RuntimeClass = "kata" }},
-		"balloon off":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.MemBalloonStatsPeriod = ptr(uint32(0)) }, func(c *Config) { c.MemBalloonStatsPeriod = 0 }},
 		"overhead ratio": {func(kv *v1.KubeVirt) { kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = ptr("1.5") }, func(c *Config) { c.MemoryOverheadRatio = 1.5 }},
-		"eviction": {
-			func(kv *v1.KubeVirt) {
-				kv.Spec.Configuration.EvictionStrategy = ptr(v1.EvictionStrategyLiveMigrate)
-			},
-			func(c *Config) { c.EvictionStrategy = v1.EvictionStrategyLiveMigrate },
-		},
 		"certificates": {
 			func(kv *v1.KubeVirt) {
 				kv.Spec.CertificateRotationStrategy.SelfSigned = &v1.KubeVirtSelfSignConfiguration{
@@ -125,7 +118,7 @@ func TestFollower(t *testing.T) {
 	}})
 	changed := make(chan struct{}, 10)
 	follower.OnChange(func() { changed <- struct{}{} })
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- follower.Run(ctx) }()
 	defer func() {

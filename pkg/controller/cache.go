@@ -3,7 +3,6 @@ package controller
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	v1 "kubevirt.io/api/core/v1"
@@ -46,13 +45,10 @@ func cacheOptions() cache.Options {
 
 // slim drops what nobody reads of any kind.
 func slim(obj any) (any, error) {
-	object, err := meta.Accessor(obj)
-	if err != nil {
-		return obj, nil //nolint:nilerr // A tombstone, which has nothing to drop.
+	if object, ok := obj.(metav1.Object); ok { // Else a tombstone, which has nothing to drop.
+		object.SetManagedFields(nil)
+		delete(object.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	}
-	object.SetManagedFields(nil)
-	annotations := object.GetAnnotations()
-	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	return obj, nil
 }
 

@@ -20,6 +20,8 @@ const (
 	overheadVCPU = 8 * mebi
 	// overheadGraphics is the VGA frame buffer and the VNC server's copy of it.
 	overheadGraphics = 16 * mebi
+	// overheadTPM is swtpm.
+	overheadTPM = 8 * mebi
 	// pageTableRatio: page tables take 8 bytes for each 4 KiB page of the guest.
 	pageTableRatio = 512
 )
@@ -29,6 +31,9 @@ func Overhead(vmi *v1.VirtualMachineInstance, ratio float64) int64 {
 	overhead := int64(overheadBase) + vcpus(vmi)*overheadVCPU + guestMemory(vmi).Value()/pageTableRatio
 	if graphics := vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; graphics == nil || *graphics {
 		overhead += overheadGraphics
+	}
+	if tpm := vmi.Spec.Domain.Devices.TPM; tpm != nil && (tpm.Enabled == nil || *tpm.Enabled) {
+		overhead += overheadTPM
 	}
 	if ratio > 1 {
 		overhead = int64(float64(overhead) * ratio)
@@ -55,9 +60,7 @@ func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequi
 		}
 		out.Requests[corev1.ResourceMemory] = *resource.NewQuantity(request, resource.BinarySI)
 	}
-	if !given.OvercommitGuestOverhead {
-		addBytes(out.Requests, corev1.ResourceMemory, overhead)
-	}
+	addBytes(out.Requests, corev1.ResourceMemory, overhead)
 	if _, ok := out.Limits[corev1.ResourceMemory]; ok {
 		addBytes(out.Limits, corev1.ResourceMemory, overhead)
 	}

@@ -39,10 +39,6 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 			source := volume.CloudInitNoCloud
 			p.secret(volume.Name, source.UserDataSecretRef)
 			p.secret(volume.Name+networkDataSuffix, source.NetworkDataSecretRef)
-		case volume.CloudInitConfigDrive != nil:
-			source := volume.CloudInitConfigDrive
-			p.secret(volume.Name, source.UserDataSecretRef)
-			p.secret(volume.Name+networkDataSuffix, source.NetworkDataSecretRef)
 		}
 	}
 	return p
