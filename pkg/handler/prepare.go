@@ -28,6 +28,12 @@ import (
 func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process) error {
 	begun := time.Now()
 	vmi := s.latest()
+	// First, since the launcher's libvirtd is starting meanwhile.
+	key, err := s.warm(run, process)
+	if err != nil {
+		// Without the cache the guest only starts later.
+		s.log.Warn("capability cache not used", "error", err)
+	}
 	plan, err := s.connect(vmi, process)
 	if err != nil {
 		return err
@@ -35,11 +41,6 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	s.publish(false, func(o *observation) { o.Plan = plan })
 	if err := s.handOverDevices(vmi, process); err != nil {
 		return err
-	}
-	key, err := s.warm(run, process)
-	if err != nil {
-		// Without the cache the guest only starts later.
-		s.log.Warn("capability cache not used", "error", err)
 	}
 	vmiJSON, err := json.Marshal(vmi)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -181,7 +183,6 @@ func (s *session) run(ctx context.Context) {
 			s.log.Warn("guest not started", "error", message, "final", final)
 			s.publish(true, func(o *observation) { o.Failure = &status.Failure{Message: message, Final: final} })
 			if final {
-				s.release(ctx)
 				return
 			}
 		}
@@ -199,6 +200,9 @@ var errLost = errors.New("launcher lost")
 
 // attach connects to the launcher and follows it. It returns nil once there is nothing more to follow.
 func (s *session) attach(ctx context.Context) error {
+	if err := s.stillThere(); err != nil {
+		return err
+	}
 	if err := podfs.WaitSocket(ctx, s.node.PodsDir, s.target.Pod, names.SocketLauncher); err != nil {
 		return fmt.Errorf("wait for the launcher: %w", err)
 	}
@@ -242,11 +246,27 @@ func (s *session) attach(ctx context.Context) error {
 	return err
 }
 
+// stillThere fails when the launcher was lost and has taken its socket with it: it never makes another.
+func (s *session) stillThere() error {
+	if s.observation().LostAt.IsZero() {
+		return nil
+	}
+	path := filepath.Join(podfs.RunPath(s.node.PodsDir, s.target.Pod), names.SocketLauncher)
+	if _, err := os.Lstat(path); err != nil {
+		s.publish(false, func(o *observation) { o.Dead = true })
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
+	return nil
+}
+
 func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if by, _ := s.stopRequest(); by.IsZero() {
 		if err := s.start(ctx, client, run, process); err != nil {
+			if grpcstatus.Code(err) == codes.InvalidArgument {
+				s.release(ctx, client)
+			}
 			return err
 		}
 	}
@@ -263,7 +283,7 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 	s.saw(first)
 	if by, _ := s.stopRequest(); !by.IsZero() && first.Lifecycle == launcherpb.Lifecycle_LIFECYCLE_NONE {
 		s.publish(true, func(o *observation) { o.NeverStarted = true })
-		s.release(ctx)
+		s.release(ctx, client)
 		return nil
 	}
 	if isFinal(first) {
@@ -327,11 +347,7 @@ func (s *session) passStops(ctx context.Context, client launcherpb.LauncherClien
 
 // release lets a launcher go that will have no guest: it ends, and its pod with it. The launcher may
 // have ended already, and the controller deletes the pod of a final VMI anyway.
-func (s *session) release(ctx context.Context) {
-	client, err := s.launcher()
-	if err != nil {
-		return
-	}
+func (s *session) release(ctx context.Context, client launcherpb.LauncherClient) {
 	if _, err := client.Shutdown(ctx, &launcherpb.ShutdownRequest{}); err != nil {
 		s.log.Info("launcher not released", "error", describe(err))
 	}
