@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"fmt"
@@ -24,14 +25,32 @@ type debian struct {
 	Manifest string
 }
 
+// packageList is a file that names a Debian suite and packages of it.
+type packageList struct {
+	Suite    string
+	Packages []string
+}
+
+// readPackages reads such a file: words with comments, the first two being `suite NAME`.
+func readPackages(name string) (packageList, error) {
+	words, err := readList(name)
+	if err != nil {
+		return packageList{}, err
+	}
+	if len(words) < 3 || words[0] != "suite" {
+		return packageList{}, fmt.Errorf("%s: must begin with `suite` and its name, and then name packages", name)
+	}
+	return packageList{words[1], words[2:]}, nil
+}
+
 // fetchDebian unpacks packages and everything they depend on. No maintainer script runs, so
 // nothing of this machine gets into the result, and what the scripts would have set up (users,
 // caches, alternatives) is not there. The result is cached by the names of the packages and the suite.
-func (b *build) fetchDebian(ctx context.Context, packages []string) (*debian, error) {
-	key := digest("debian 1", b.Suite, b.Mirrors.Main, b.Mirrors.Security, strings.Join(packages, "\n"))
+func (b *build) fetchDebian(ctx context.Context, l packageList) (*debian, error) {
+	key := digest("debian 1", l.Suite, b.Mirrors.Main, b.Mirrors.Security, strings.Join(l.Packages, "\n"))
 	cached := filepath.Join(b.Cache, "debian-"+key[:16]+".tar")
 	if _, err := os.Stat(cached); err != nil || b.Refresh {
-		if err := b.mmdebstrap(ctx, packages, cached); err != nil {
+		if err := b.mmdebstrap(ctx, l, cached); err != nil {
 			return nil, err
 		}
 	}
@@ -49,7 +68,24 @@ func (b *build) fetchDebian(ctx context.Context, packages []string) (*debian, er
 		return nil, fmt.Errorf("%s has no list of packages; remove it and try again", cached)
 	}
 	delete(files, "packages")
-	return &debian{Files: files, Manifest: string(manifest.Data)}, nil
+	return &debian{Files: mergeUsr(files), Manifest: string(manifest.Data)}, nil
+}
+
+// mergeUsr moves what older Debian packages have in /lib and the like below /usr, where newer ones
+// have it.
+func mergeUsr(t tree) tree {
+	merged := tree{}
+	for name, n := range t {
+		top, _, deep := strings.Cut(name, "/")
+		switch top {
+		case "bin", "sbin", "lib", "lib64":
+			if n.Type != tar.TypeSymlink || deep {
+				name = "usr/" + name
+			}
+		}
+		merged[name] = n
+	}
+	return merged
 }
 
 // manifestHook lists what was unpacked. mmdebstrap gives it the new root as $1.
@@ -57,7 +93,7 @@ const manifestHook = `cd "$1/var/cache/apt/archives" && for d in *.deb; do ` +
 	`echo "$(dpkg-deb --show --showformat='${Package} ${Version} ${Architecture}' "$d") $(sha256sum <"$d" | cut -d' ' -f1)"; ` +
 	`done | LC_ALL=C sort >"$1/packages"`
 
-func (b *build) mmdebstrap(ctx context.Context, packages []string, out string) error {
+func (b *build) mmdebstrap(ctx context.Context, l packageList, out string) error {
 	m := b.Mirrors
 	if m.Main == "" || m.Security == "" {
 		found, err := aptMirrors(ctx)
@@ -71,18 +107,18 @@ func (b *build) mmdebstrap(ctx context.Context, packages []string, out string) e
 			m.Security = found.Security
 		}
 	}
-	b.log("fetching %d packages and what they need from Debian %s", len(packages), b.Suite)
+	b.log("fetching %d packages and what they need from Debian %s", len(l.Packages), l.Suite)
 	tmp := out + ".new"
 	defer os.Remove(tmp)
 	cmd := exec.CommandContext(ctx, "mmdebstrap",
 		"--variant=extract", "--format=tar", "--architectures=amd64",
-		"--include="+strings.Join(packages, ","),
+		"--include="+strings.Join(l.Packages, ","),
 		"--aptopt=APT::Install-Recommends \"false\"",
 		"--aptopt=Acquire::Languages \"none\"",
 		"--extract-hook="+manifestHook,
-		b.Suite, tmp, "-")
+		l.Suite, tmp, "-")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", b.Epoch.Unix()), "LC_ALL=C.UTF-8")
-	cmd.Stdin = strings.NewReader(m.sources(b.Suite))
+	cmd.Stdin = strings.NewReader(m.sources(l.Suite))
 	if err := runQuiet(cmd); err != nil {
 		return fmt.Errorf("unpack Debian packages: %w", err)
 	}

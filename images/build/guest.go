@@ -61,24 +61,27 @@ func buildTinyDisk(ctx context.Context, b *build) error {
 // tinyBoot is what the guest's boot partition holds: kernel, initramfs, boot loaders and their
 // configuration.
 func (b *build) tinyBoot(ctx context.Context) (tree, error) {
-	packages, err := readList(b.path("guest", "packages"))
+	var debs [2]*debian
+	for i, list := range []string{"packages", "kernel"} {
+		packages, err := readPackages(b.path("guest", list))
+		if err != nil {
+			return nil, err
+		}
+		if debs[i], err = b.fetchDebian(ctx, packages); err != nil {
+			return nil, err
+		}
+	}
+	d, linux := debs[0], debs[1]
+	kernel, err := one(linux.Files, "boot/vmlinuz-*")
 	if err != nil {
 		return nil, err
 	}
-	d, err := b.fetchDebian(ctx, packages)
-	if err != nil {
-		return nil, err
-	}
-	kernel, err := one(d.Files, "boot/vmlinuz-*")
-	if err != nil {
-		return nil, err
-	}
-	initramfs, err := b.initramfs(ctx, d)
+	initramfs, err := b.initramfs(ctx, d, linux)
 	if err != nil {
 		return nil, fmt.Errorf("initramfs: %w", err)
 	}
 	t := tree{}
-	t.file("vmlinuz", 0o644, d.Files[kernel].Data)
+	t.file("vmlinuz", 0o644, linux.Files[kernel].Data)
 	t.file("initrd", 0o644, initramfs)
 	for to, from := range map[string]string{
 		// shim starts grubx64.efi beside it whatever that is; both are signed, so is the kernel.
@@ -110,7 +113,7 @@ func (b *build) tinyBoot(ctx context.Context) (tree, error) {
 }
 
 // initramfs is the guest's whole root file system, packed.
-func (b *build) initramfs(ctx context.Context, d *debian) ([]byte, error) {
+func (b *build) initramfs(ctx context.Context, d, linux *debian) ([]byte, error) {
 	list, err := os.ReadFile(b.path("guest", "files"))
 	if err != nil {
 		return nil, err
@@ -123,7 +126,7 @@ func (b *build) initramfs(ctx context.Context, d *debian) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	modules, err := kernelModules(ctx, d.Files, want)
+	modules, err := kernelModules(ctx, linux.Files, want)
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +141,7 @@ func (b *build) initramfs(ctx context.Context, d *debian) ([]byte, error) {
 		return nil, err
 	}
 	t.merge(over)
+	t.file("usr/share/tiny/packages", 0o644, []byte(d.Manifest+linux.Manifest))
 	if err := tinyRoot(ctx, t); err != nil {
 		return nil, err
 	}

@@ -60,8 +60,8 @@ func (b *build) launcherBase(ctx context.Context) (*layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.layer(inputs, "QEMU and libvirt from Debian "+b.Suite, gzip.DefaultCompression, func() (tree, error) {
-		packages, err := readList(b.path("launcher", "packages"))
+	return b.layer(inputs, "QEMU and libvirt from Debian", gzip.DefaultCompression, func() (tree, error) {
+		packages, err := readPackages(b.path("launcher", "packages"))
 		if err != nil {
 			return nil, err
 		}

@@ -39,7 +39,6 @@ type options struct {
 	Bin      string // where the Go binaries to put into images are
 	Registry string // prefix of the images' names
 	Tag      string // tag of the images' names
-	Suite    string // Debian suite
 	Mirrors  mirrors
 	Refresh  bool
 	Epoch    time.Time
@@ -107,7 +106,6 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.Bin, "bin", "bin", "directory with virt-server and virt-launcher, already built")
 	fs.StringVar(&o.Registry, "registry", "ghcr.io/virtkit", "prefix of the images' names")
 	fs.StringVar(&o.Tag, "tag", "dev", "tag of the images")
-	fs.StringVar(&o.Suite, "suite", "trixie", "Debian suite the images are made from")
 	fs.StringVar(&o.Mirrors.Main, "mirror", "", "Debian mirror, for example a dated snapshot (default: this machine's apt sources)")
 	fs.StringVar(&o.Mirrors.Security, "security-mirror", "", "Debian security mirror (default: this machine's apt sources)")
 	fs.BoolVar(&o.Refresh, "refresh", false, "fetch Debian's packages again even when nothing here changed")

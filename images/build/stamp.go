@@ -36,7 +36,7 @@ func (b *build) inputs(paths ...string) (string, error) {
 // that matter, and the named files and directories with names, executable bits and contents.
 func (b *build) inputsWithoutTag(paths ...string) (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, b.Suite, b.Mirrors, b.Epoch.Unix())
+	fmt.Fprintln(h, b.Mirrors, b.Epoch.Unix())
 	sources, err := self.ReadDir(".")
 	if err != nil {
 		return "", err
