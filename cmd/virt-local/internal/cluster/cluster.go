@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -77,13 +76,12 @@ func Down(ctx context.Context, in *instance.Instance) error {
 			all.Components = append(all.Components, &node.Component{Node: n, Hierarchies: hierarchies})
 		}
 	}
-	all.Components = append(all.Components, &controlPlane{in: in})
-	stack := component.Stack{Components: []component.Component{network{in}, all}}
+	// The control plane goes first: it would wait long for the watches of nodes that no longer answer.
+	stack := component.Stack{Components: []component.Component{network{in}, all, &controlPlane{in: in}}}
 	err = stack.Down(ctx)
-	volumes := in.Path("volumes") + "/"
 	return errors.Join(
 		err,
-		provision.DetachLoops(func(backing string) bool { return strings.HasPrefix(backing, volumes) }),
+		provision.Disk{Dir: in.Path("volumes")}.DetachAll(),
 		cgroup.Remove(hierarchies, in.Cgroup(), 10*time.Second),
 	)
 }
@@ -167,7 +165,7 @@ func (c *controlPlane) Stop(ctx context.Context) error {
 		return err
 	}
 	for _, id := range append(strays, id) {
-		if err := id.End(ctx, 25*time.Second); err != nil {
+		if err := id.End(ctx, controlplane.ShutdownTime+2*time.Second); err != nil {
 			return err
 		}
 	}

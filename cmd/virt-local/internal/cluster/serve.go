@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/controlplane"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/dns"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
@@ -29,6 +30,7 @@ func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
 		Durable:          true,
 		Extras: []controlplane.Extra{
 			{Name: "local-provisioner", Run: func(ctx context.Context, admin kubeconfig.Credentials) error { return serveVolumes(ctx, in, admin) }},
+			{Name: "cluster-dns", Run: func(ctx context.Context, admin kubeconfig.Credentials) error { return serveDNS(ctx, in, admin) }},
 		},
 	}, func(kubeconfig.Credentials) error { return nil })
 }
@@ -43,6 +45,14 @@ func clientFor(c kubeconfig.Credentials, agent string) (kubernetes.Interface, er
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	return client, nil
+}
+
+func serveDNS(ctx context.Context, in *instance.Instance, admin kubeconfig.Credentials) error {
+	client, err := clientFor(admin, "virt-local-dns")
+	if err != nil {
+		return err
+	}
+	return dns.Run(ctx, client, in.Slot.HostIP(), in.Slot.DNSIP())
 }
 
 func serveVolumes(ctx context.Context, in *instance.Instance, admin kubeconfig.Credentials) error {

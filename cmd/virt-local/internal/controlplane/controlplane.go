@@ -21,6 +21,10 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/pki"
 )
 
+// ShutdownTime is how long a control plane may take to end what it is doing. The API server needs it only
+// when clients have vanished without a word; etcd, which it protects, is closed properly in any case.
+const ShutdownTime = 6 * time.Second
+
 // Config says where a control plane listens and what is part of it.
 type Config struct {
 	// Dir has, or gets, etcd's data, the certificates (pki/) and the audit log. The process works in it
@@ -119,7 +123,7 @@ func Run(ctx context.Context, cfg Config, ready func(admin kubeconfig.Credential
 	if ctx.Err() != nil {
 		err = nil
 	}
-	downCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	downCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ShutdownTime)
 	defer cancel()
 	return errors.Join(err, stack.Down(downCtx))
 }

@@ -28,7 +28,6 @@ import (
 const (
 	labelArchive = "virt-local/archive"
 	labelCount   = "virt-local/archive-images"
-	labelManaged = "io.cri-containerd.image"
 	labelPinned  = "io.cri-containerd.pinned"
 )
 
@@ -119,7 +118,7 @@ func (n *Node) Load(ctx context.Context, a Archive) (names []string, imported bo
 		return nil, false, fmt.Errorf("read image archive: %w", err)
 	}
 	defer r.Close()
-	labels := map[string]string{labelManaged: "managed"}
+	labels := map[string]string{}
 	if a.Pinned {
 		labels[labelPinned] = "pinned"
 	}

@@ -52,13 +52,13 @@ func (d Disk) Block(volume string, size int64) (string, error) {
 // attach makes the volume's link lead to a loop device on its file.
 func (d Disk) attach(volume string) (string, error) {
 	file, link := filepath.Join(d.Dir, volume+".img"), filepath.Join(d.Dir, volume+".dev")
-	loops, err := Loops(func(backing string) bool { return backing == file })
+	attached, err := loopsOn(file)
 	if err != nil {
 		return "", err
 	}
 	device := ""
-	if len(loops) > 0 {
-		device = loops[0]
+	if len(attached) > 0 {
+		device = attached[0]
 	} else if device, err = attachLoop(file); err != nil {
 		return "", fmt.Errorf("make loop device for %s: %w", file, err)
 	}
@@ -94,13 +94,47 @@ func (d Disk) AttachAll() error {
 
 // Remove removes a volume's device and data.
 func (d Disk) Remove(volume string) error {
-	file := filepath.Join(d.Dir, volume+".img")
-	if err := DetachLoops(func(backing string) bool { return backing == file || backing == file+" (deleted)" }); err != nil {
+	if err := d.detach(volume); err != nil {
 		return err
 	}
-	for _, path := range []string{filepath.Join(d.Dir, volume+".dev"), file, filepath.Join(d.Dir, volume)} {
-		if err := os.RemoveAll(path); err != nil {
+	for _, name := range []string{volume + ".dev", volume + ".img", volume} {
+		if err := os.RemoveAll(filepath.Join(d.Dir, name)); err != nil {
 			return fmt.Errorf("remove volume: %w", err)
+		}
+	}
+	return nil
+}
+
+// detach detaches the volume's loop device, and before it those that kubelets have stacked on it: they lock a
+// block volume in use by a loop device of their own, and a node that was killed leaves that behind.
+func (d Disk) detach(volume string) error {
+	devices, err := loopsOn(filepath.Join(d.Dir, volume+".img"))
+	if err != nil {
+		return err
+	}
+	for _, device := range devices {
+		stacked, err := loopsOn(device)
+		if err != nil {
+			return err
+		}
+		for _, dev := range append(stacked, device) {
+			if err := detachLoop(dev); err != nil {
+				return fmt.Errorf("detach %s: %w", dev, err)
+			}
+		}
+	}
+	return nil
+}
+
+// DetachAll detaches the loop devices of all volumes, whose nodes must be gone.
+func (d Disk) DetachAll() error {
+	volumes, err := d.Volumes()
+	if err != nil {
+		return err
+	}
+	for _, volume := range volumes {
+		if err := d.detach(volume); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -121,44 +155,37 @@ func (d Disk) Volumes() ([]string, error) {
 	return names, nil
 }
 
-// Loops returns the loop devices whose backing file, as the kernel names it, matches.
-func Loops(match func(backing string) bool) ([]string, error) {
-	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+// loopsOn returns the loop devices whose backing file, by inode, is the one at path: paths that the kernel names
+// may be of another mount namespace, or gone.
+func loopsOn(path string) ([]string, error) {
+	var file unix.Stat_t
+	if err := unix.Stat(path, &file); errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("list loop devices: %w", &fs.PathError{Op: "stat", Path: path, Err: err})
+	}
+	attached, err := filepath.Glob("/sys/block/loop*/loop")
 	if err != nil {
 		return nil, fmt.Errorf("list loop devices: %w", err)
 	}
 	var devices []string
-	for _, f := range files {
-		backing, err := os.ReadFile(f)
-		if err != nil {
-			continue // detached meanwhile
-		}
-		if match(strings.TrimSpace(string(backing))) {
-			devices = append(devices, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(f))))
+	for _, dir := range attached {
+		device := "/dev/" + filepath.Base(filepath.Dir(dir))
+		info, err := loopStatus(device)
+		if err == nil && info.Inode == file.Ino && info.Device == file.Dev {
+			devices = append(devices, device)
 		}
 	}
 	return devices, nil
 }
 
-// DetachLoops detaches the loop devices whose backing file matches, and first those that the kubelet has
-// stacked on them.
-func DetachLoops(match func(backing string) bool) error {
-	devices, err := Loops(match)
+func loopStatus(device string) (*unix.LoopInfo64, error) {
+	fd, err := unix.Open(device, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, device := range devices {
-		base := filepath.Base(device)
-		if err := DetachLoops(func(backing string) bool {
-			return backing != "" && filepath.Base(backing) == base && backing != device+".img"
-		}); err != nil {
-			return err
-		}
-		if err := detachLoop(device); err != nil {
-			return fmt.Errorf("detach %s: %w", device, err)
-		}
-	}
-	return nil
+	defer unix.Close(fd)
+	return unix.IoctlLoopGetStatus64(fd)
 }
 
 func attachLoop(file string) (string, error) {
