@@ -118,6 +118,8 @@ func (n *Node) Load(ctx context.Context, a Archive) (names []string, imported bo
 		return nil, false, fmt.Errorf("read image archive: %w", err)
 	}
 	defer r.Close()
+	// Not the label of managed images: without it containerd's Kubernetes side makes the reference
+	// by image ID that image volumes are mounted by.
 	labels := map[string]string{}
 	if a.Pinned {
 		labels[labelPinned] = "pinned"
