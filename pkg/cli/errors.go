@@ -69,7 +69,7 @@ func ExitCode(err error) int {
 		return ExitTimeout
 	case errors.Is(err, context.Canceled):
 		return ExitInterrupted
-	case errors.Is(err, action.ErrNotInstalled):
+	case errors.Is(err, action.ErrNotInstalled), isNotInstalled(err):
 		return ExitFailure
 	case apierrors.IsNotFound(err), errors.Is(err, action.ErrNotFound):
 		return ExitNotFound

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
 )
@@ -17,17 +18,15 @@ import (
 type Output struct {
 	Format string
 
-	operation         string
 	own               []string
 	template          string
 	allowMissingKeys  bool
 	showManagedFields bool
 }
 
-// NewOutput returns the flag's value for a verb that has done operation ("created", or "" when it only
-// reads). own are formats that the command prints itself.
-func NewOutput(operation string, own ...string) *Output {
-	return &Output{operation: operation, own: own, allowMissingKeys: true}
+// NewOutput returns the flag's value. own are formats that the command prints itself.
+func NewOutput(own ...string) *Output {
+	return &Output{own: own, allowMissingKeys: true}
 }
 
 // AddFlags registers -o and what belongs to it.
@@ -76,8 +75,16 @@ func (o *Output) Print(obj runtime.Object, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := p.PrintObj(obj, w); err != nil {
-		return fmt.Errorf("print as %s: %w", o.Format, err)
+	objects := []runtime.Object{obj}
+	if o.Format == "name" && meta.IsListType(obj) {
+		if objects, err = meta.ExtractList(obj); err != nil {
+			return fmt.Errorf("print as name: %w", err)
+		}
+	}
+	for _, obj := range objects {
+		if err := p.PrintObj(obj, w); err != nil {
+			return fmt.Errorf("print as %s: %w", o.Format, err)
+		}
 	}
 	return nil
 }
@@ -93,7 +100,7 @@ func (o *Output) printer() (printers.ResourcePrinter, error) {
 	case "yaml":
 		return o.withoutManagedFields(&printers.YAMLPrinter{}), nil
 	case "name":
-		return &printers.NamePrinter{ShortOutput: true, Operation: o.operation}, nil
+		return &printers.NamePrinter{ShortOutput: true}, nil
 	case "jsonpath", "jsonpath-as-json", "jsonpath-file", "go-template", "template", "go-template-file", "templatefile", "custom-columns", "custom-columns-file":
 		text, err := o.argument(format, argument)
 		if err != nil {

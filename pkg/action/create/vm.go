@@ -157,6 +157,10 @@ func addVolumes(spec *v1.VirtualMachineInstanceSpec, o Options) error {
 		}
 		counts[v.Kind]++
 		field := "volume " + v.Name
+		source, err := volumeSource(field, v)
+		if err != nil {
+			return err
+		}
 		if len(validation.IsDNS1123Label(v.Name)) > 0 {
 			return invalid(field, "%q %s", v.Name, label)
 		}
@@ -168,10 +172,6 @@ func addVolumes(spec *v1.VirtualMachineInstanceSpec, o Options) error {
 				return invalid(field, "boot order %d is that of volume %s too", v.BootOrder, other)
 			}
 			orders[v.BootOrder] = v.Name
-		}
-		source, err := volumeSource(field, v)
-		if err != nil {
-			return err
 		}
 		spec.Volumes = append(spec.Volumes, v1.Volume{Name: v.Name, VolumeSource: source})
 		disk := v1.Disk{Name: v.Name}

@@ -34,7 +34,7 @@ type VMOptions struct {
 func NewCmdVM(f *cli.Factory, runF func(context.Context, *VMOptions) error) *cobra.Command {
 	o := &VMOptions{
 		Factory:     f,
-		Output:      cli.NewOutput("created"),
+		Output:      cli.NewOutput(),
 		GracePeriod: create.DefaultTerminationGracePeriodSeconds,
 	}
 	cmd := &cobra.Command{

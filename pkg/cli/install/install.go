@@ -30,7 +30,7 @@ type Options struct {
 
 // NewCmdInstall makes the command; runF replaces Run in tests.
 func NewCmdInstall(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewOutput("")}
+	o := &Options{Factory: f, Output: cli.NewOutput()}
 	o.Settings.Tag = action.TagOf(version.Get().GitVersion)
 	cmd := &cobra.Command{
 		Use:   "install",

@@ -75,7 +75,7 @@ func NewCmdRestart(f *cli.Factory, runF runFunc) *cobra.Command {
 func newOptions(f *cli.Factory, verb lifecycle.Verb) *Options {
 	return &Options{
 		Factory:     f,
-		Output:      cli.NewOutput(map[lifecycle.Verb]string{lifecycle.Start: "started", lifecycle.Stop: "stopped", lifecycle.Restart: "restarted"}[verb]),
+		Output:      cli.NewOutput(),
 		Verb:        verb,
 		GracePeriod: unset,
 		Timeout:     cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},

@@ -33,7 +33,7 @@ const formatWide = "wide"
 
 // NewCmdList makes the command; runF replaces Run in tests.
 func NewCmdList(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewOutput("", formatWide)}
+	o := &Options{Factory: f, Output: cli.NewOutput(formatWide)}
 	cmd := &cobra.Command{
 		Use:     "list [vm|vmi|all]",
 		Aliases: []string{"ls"},

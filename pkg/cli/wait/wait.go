@@ -33,7 +33,7 @@ type Options struct {
 func NewCmdWait(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{
 		Factory: f,
-		Output:  cli.NewOutput(""),
+		Output:  cli.NewOutput(),
 		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second, Signed: true},
 	}
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ func NewCmdWait(f *cli.Factory, runF func(context.Context, *Options) error) *cob
 
   running            the guest runs
   stopped            no guest runs, and none is about to
-  ready              condition Ready: the guest runs and its readiness probe, if any, passes
+  ready              its condition Ready is True
   agent              the guest agent is connected
   ip                 the guest has an address
   login              the serial console shows a login prompt, or what --prompt matches

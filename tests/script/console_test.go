@@ -1,0 +1,143 @@
+package script
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/stream"
+)
+
+// guest is what answers on a console: a shell of few words. Each line is answered with a line; `poweroff` ends it,
+// `crash` cuts the connections, `bang` makes it silent.
+type guest struct {
+	mu    sync.Mutex
+	log   bytes.Buffer
+	conns map[*stream.Conn]bool
+	line  []byte
+}
+
+const prompt = "demo login: "
+
+func (c *cluster) guestOf(key string) *guest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.consoles[key]
+	if g == nil {
+		g = &guest{conns: map[*stream.Conn]bool{}}
+		g.log.WriteString("booting\r\n" + prompt)
+		c.consoles[key] = g
+	}
+	return g
+}
+
+func (c *cluster) stopGuest(key string) {
+	c.mu.Lock()
+	g := c.consoles[key]
+	delete(c.consoles, key)
+	c.mu.Unlock()
+	if g != nil {
+		g.powerOff()
+	}
+}
+
+func (c *cluster) console(w http.ResponseWriter, r *http.Request) {
+	ns, name := r.PathValue("ns"), r.PathValue("name")
+	vmi, ok := c.find(resourceVMIs, ns, name).(*v1.VirtualMachineInstance)
+	if !ok {
+		refuse(w, apierrors.NewNotFound(group(resourceVMIs), name))
+		return
+	}
+	if vmi.Status.Phase != v1.Running {
+		refuse(w, apierrors.NewConflict(group(resourceVMIs), name, errText("the instance is not running: phase "+string(vmi.Status.Phase))))
+		return
+	}
+	conn, err := stream.Accept(w, r, stream.Options{})
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	c.work.Add(1)
+	defer c.work.Done()
+	c.guestOf(ns+"/"+name).serve(conn, r.URL.Query().Get("join") == "true", r.URL.Query().Get("tail") != "")
+}
+
+// serve attaches one client until it or the guest ends.
+func (g *guest) serve(conn *stream.Conn, join, tail bool) {
+	g.mu.Lock()
+	if !join {
+		for other := range g.conns {
+			other.CloseWithReason(stream.CodePolicy, "another client has taken over this console")
+			delete(g.conns, other)
+		}
+	}
+	if tail {
+		conn.Write(g.log.Bytes())
+	}
+	g.conns[conn] = true
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		delete(g.conns, conn)
+		g.mu.Unlock()
+	}()
+	buf := make([]byte, 4096)
+	for {
+		n, err := conn.Read(buf)
+		g.typed(buf[:n])
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (g *guest) typed(data []byte) {
+	for _, b := range data {
+		g.mu.Lock()
+		if b != '\n' && b != '\r' {
+			g.line = append(g.line, b)
+			g.mu.Unlock()
+			continue
+		}
+		line := strings.TrimSpace(string(g.line))
+		g.line = nil
+		g.mu.Unlock()
+		switch line {
+		case "poweroff":
+			g.write("powering off\r\n")
+			g.powerOff()
+		case "crash":
+			g.end(stream.CodeInternal, "the guest's console broke")
+		default:
+			g.write("you said " + line + "\r\n")
+		}
+	}
+}
+
+func (g *guest) write(text string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.log.WriteString(text)
+	for conn := range g.conns {
+		if _, err := io.WriteString(conn, text); err != nil {
+			delete(g.conns, conn)
+		}
+	}
+}
+
+func (g *guest) powerOff() { g.end(stream.CodeNormal, "") }
+
+func (g *guest) end(code int, reason string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.log.WriteString("booting\r\n" + prompt) // its next life
+	for conn := range g.conns {
+		conn.CloseWithReason(code, reason)
+		delete(g.conns, conn)
+	}
+}

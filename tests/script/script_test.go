@@ -1,0 +1,101 @@
+// Package script tests virtctl as a user types it: txtar scripts under testdata run the real program. The scripts in
+// offline need no cluster; those in cluster have an API server of this package's own, which behaves as virtkit's
+// does from virtctl's side and holds the objects of the script's cluster.yaml.
+//
+// Besides testscript's commands there is
+//
+//	exits CODE PROGRAM ARGUMENTS...   the program must end with CODE
+//	requests                          what the API server was asked to change, for stdout to match
+//
+// `go test ./tests/script -update` rewrites the golden files inside the scripts.
+package script
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/virtkit/virtkit/pkg/cli/root"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in the scripts")
+
+func TestMain(m *testing.M) {
+	virtctl := func() { os.Exit(root.Main()) }
+	testscript.Main(m, map[string]func(){"virtctl": virtctl, "kubectl-virt": virtctl})
+}
+
+func TestOffline(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata/offline",
+		Cmds:          commands,
+		UpdateScripts: *update,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "no-kubeconfig"))
+			env.Setenv("NO_COLOR", "1")
+			return nil
+		},
+	})
+}
+
+func TestCluster(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata/cluster",
+		Cmds:          commands,
+		UpdateScripts: *update,
+		Setup: func(env *testscript.Env) error {
+			c := newCluster()
+			if err := c.load(filepath.Join(env.WorkDir, "cluster.yaml")); err != nil {
+				return err
+			}
+			env.Defer(c.close)
+			env.Values[clusterKey{}] = c
+			env.Setenv("NO_COLOR", "1")
+			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "kubeconfig"))
+			return c.writeKubeconfig(env.WorkDir)
+		},
+	})
+}
+
+type clusterKey struct{}
+
+var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"exits":    exits,
+	"requests": requests,
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARGUMENTS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func requests(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: requests")
+	}
+	c := ts.Value(clusterKey{}).(*cluster)
+	_, err := ts.Stdout().Write([]byte(strings.Join(c.requested(), "\n") + "\n"))
+	ts.Check(err)
+}
