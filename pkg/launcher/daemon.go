@@ -3,9 +3,9 @@ package launcher
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -140,6 +140,10 @@ func (d *daemon) run(ctx context.Context) {
 
 // once runs the daemon to its end.
 func (d *daemon) once(ctx context.Context) error {
+	// The socket of the one before must not look like this one's.
+	if err := os.Remove(d.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove libvirtd's old socket: %w", err)
+	}
 	cmd := exec.Command(d.options.Libvirtd, "-t", "0")
 	cmd.Env = d.environment()
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
@@ -152,20 +156,20 @@ func (d *daemon) once(ctx context.Context) error {
 	return p.wait(ctx)
 }
 
-// knock is how often a daemon that is starting is tried, which it takes some 50 ms to do.
+// knock is how often a daemon that is starting is looked for, which it takes some 50 ms to do.
 const knock = 3 * time.Millisecond
 
-// connect waits until the daemon answers and connects to it.
+// connect waits until the daemon listens and connects to it.
 func (d *daemon) connect(ctx context.Context) (hypervisor.Connection, error) {
 	tick := time.NewTicker(knock)
 	defer tick.Stop()
 	for {
-		c, err := net.Dial("unix", d.socket())
+		_, err := os.Stat(d.socket())
 		if err == nil {
-			if err := c.Close(); err != nil {
-				return nil, fmt.Errorf("try libvirtd: %w", err)
-			}
 			return d.options.Connect(ctx, d.socket())
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("look for libvirtd's socket: %w", err)
 		}
 		select {
 		case <-ctx.Done():
