@@ -18,13 +18,19 @@ import (
 type Actor struct {
 	// Component is set for virt-controller and virt-handler, which own what users may not touch.
 	Component bool
+	// API is set for virt-api, which may shorten or lengthen an instance's grace period when a user
+	// stops it so.
+	API bool
 }
 
 // ActorOf tells the components from everybody else by the user name of a request.
 func ActorOf(username string) Actor {
 	prefix := "system:serviceaccount:" + names.Namespace + ":"
 	name, ok := strings.CutPrefix(username, prefix)
-	return Actor{Component: ok && (name == names.VirtController || name == names.VirtHandler)}
+	return Actor{
+		Component: ok && (name == names.VirtController || name == names.VirtHandler),
+		API:       ok && name == names.VirtAPI,
+	}
 }
 
 // reservedLabels on an instance are how the components find it and its pod; a user who could set them
@@ -89,7 +95,11 @@ func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, b
 		return nil
 	}
 	errs := validateReservedLabels(vmi.Labels, old.Labels, field.NewPath("metadata", "labels"))
-	if !reflect.DeepEqual(vmi.Spec, old.Spec) {
+	before := old.Spec
+	if by.API {
+		before.TerminationGracePeriodSeconds = vmi.Spec.TerminationGracePeriodSeconds
+	}
+	if !reflect.DeepEqual(vmi.Spec, before) {
 		detail := "cannot be changed while the instance exists; delete it and create another"
 		if owner := ownerOf(vmi); owner != "" {
 			detail = fmt.Sprintf("cannot be changed while the instance exists; change the VirtualMachine %q and restart it", owner)

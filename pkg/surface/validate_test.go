@@ -228,7 +228,7 @@ func TestValidateVirtualMachine(t *testing.T) {
 
 func TestValidateInstanceUpdate(t *testing.T) {
 	user, controller := ActorOf("jane"), ActorOf("system:serviceaccount:kubevirt:virt-controller")
-	if user.Component || !controller.Component || ActorOf("system:serviceaccount:default:virt-controller").Component || ActorOf("system:serviceaccount:kubevirt:virt-api").Component {
+	if user.Component || !controller.Component || ActorOf("system:serviceaccount:default:virt-controller").Component || ActorOf("system:serviceaccount:kubevirt:virt-api") != (Actor{API: true}) {
 		t.Fatal("ActorOf")
 	}
 	old := instance(t, "")
@@ -252,6 +252,17 @@ func TestValidateInstanceUpdate(t *testing.T) {
 	changed.Spec.Hostname = "x"
 	if got := Message(ValidateVirtualMachineInstanceUpdate(changed, old, user)); got != "spec: cannot be changed while the instance exists; delete it and create another" {
 		t.Error(got)
+	}
+	shorter, grace := old.DeepCopy(), int64(0)
+	shorter.Spec.TerminationGracePeriodSeconds = &grace
+	if errs := ValidateVirtualMachineInstanceUpdate(shorter, old, Actor{API: true}); errs != nil {
+		t.Error(Message(errs))
+	}
+	if errs := ValidateVirtualMachineInstanceUpdate(changed, old, Actor{API: true}); len(errs) != 1 {
+		t.Error(Message(errs))
+	}
+	if errs := ValidateVirtualMachineInstanceUpdate(shorter, old, user); len(errs) != 1 {
+		t.Error(Message(errs))
 	}
 	yes := true
 	changed.OwnerReferences = []metav1.OwnerReference{{Kind: "VirtualMachine", Name: "web", Controller: &yes}}

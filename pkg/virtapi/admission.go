@@ -1,0 +1,247 @@
+package virtapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/surface"
+)
+
+// maxReview bounds an AdmissionReview, bytes: it holds the object twice on an update.
+const maxReview = 2*maxBody + 64<<10
+
+// admission answers the API server's webhook calls. It changes nothing anywhere, so dry runs need no
+// care. defaults gives the configuration of the moment.
+type admission struct {
+	defaults func() surface.Defaults
+}
+
+// paths are the webhooks by path, as manifests/base/webhooks.yaml names them.
+func (a *admission) paths() map[string]func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	return map[string]func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error){
+		"/mutate/virtualmachines":           a.defaultMachine,
+		"/mutate/virtualmachineinstances":   a.defaultInstance,
+		"/validate/virtualmachines":         a.validateMachine,
+		"/validate/virtualmachineinstances": a.validateInstance,
+		"/validate/kubevirts":               a.validateKubeVirt,
+	}
+}
+
+// review turns a webhook into an HTTP handler.
+func review(admit func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		refuse := func(code int32, text string) {
+			stream.WriteStatus(w, metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: metav1.StatusReasonBadRequest, Message: text})
+		}
+		if r.Method != http.MethodPost {
+			refuse(http.StatusMethodNotAllowed, "admission reviews are posted")
+			return
+		}
+		in := &admissionv1.AdmissionReview{}
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReview)).Decode(in); err != nil {
+			refuse(http.StatusBadRequest, "cannot read the AdmissionReview: "+err.Error())
+			return
+		}
+		if in.Request == nil || in.GroupVersionKind() != admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") {
+			refuse(http.StatusBadRequest, "the body is not an admission.k8s.io/v1 AdmissionReview with a request")
+			return
+		}
+		response, err := admit(in.Request)
+		if err != nil {
+			response = denied(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error(), nil)
+		}
+		response.UID = in.Request.UID
+		out := &admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: response}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out) // the API server is gone: it has its own failure policy
+	}
+}
+
+func allowed() *admissionv1.AdmissionResponse { return &admissionv1.AdmissionResponse{Allowed: true} }
+
+func denied(code int32, reason metav1.StatusReason, message string, details *metav1.StatusDetails) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message, Details: details,
+	}}
+}
+
+// verdict allows an object without errors.
+func verdict(kind, name string, errs field.ErrorList) *admissionv1.AdmissionResponse {
+	if len(errs) == 0 {
+		return allowed()
+	}
+	details := &metav1.StatusDetails{Group: v1.GroupVersion.Group, Kind: kind, Name: name}
+	for _, err := range errs {
+		details.Causes = append(details.Causes, metav1.StatusCause{
+			Type: metav1.CauseType(err.Type), Field: err.Field, Message: surface.Detail(err),
+		})
+	}
+	return denied(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, surface.Message(errs), details)
+}
+
+// objects reads the new and, on an update, the old object of a request.
+func objects[T any](request *admissionv1.AdmissionRequest) (object, old *T, err error) {
+	object = new(T)
+	if err := json.Unmarshal(request.Object.Raw, object); err != nil {
+		return nil, nil, fmt.Errorf("the %s cannot be read: %w", request.Kind.Kind, err)
+	}
+	if len(request.OldObject.Raw) > 0 {
+		old = new(T)
+		if err := json.Unmarshal(request.OldObject.Raw, old); err != nil {
+			return nil, nil, fmt.Errorf("the %s before the change cannot be read: %w", request.Kind.Kind, err)
+		}
+	}
+	return object, old, nil
+}
+
+func (a *admission) defaultMachine(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	vm, old, err := objects[v1.VirtualMachine](request)
+	if err != nil {
+		return nil, err
+	}
+	before := vm.DeepCopy()
+	if vm.DeletionTimestamp == nil && (old == nil || !reflect.DeepEqual(vm.Spec, old.Spec)) {
+		surface.DefaultVirtualMachine(vm, old, a.defaults())
+	}
+	return patched(request.Object.Raw, before, vm)
+}
+
+func (a *admission) defaultInstance(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	vmi, _, err := objects[v1.VirtualMachineInstance](request)
+	if err != nil {
+		return nil, err
+	}
+	before := vmi.DeepCopy()
+	if request.Operation == admissionv1.Create {
+		surface.DefaultVirtualMachineInstance(vmi, a.defaults())
+	}
+	return patched(request.Object.Raw, before, vmi)
+}
+
+func (a *admission) validateMachine(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	vm, old, err := objects[v1.VirtualMachine](request)
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		return verdict(virtualMachines, vm.Name, surface.ValidateVirtualMachineUpdate(vm, old, a.defaults())), nil
+	}
+	return verdict(virtualMachines, vm.Name, surface.ValidateVirtualMachine(vm, a.defaults())), nil
+}
+
+func (a *admission) validateInstance(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	vmi, old, err := objects[v1.VirtualMachineInstance](request)
+	if err != nil {
+		return nil, err
+	}
+	by := surface.ActorOf(request.UserInfo.Username)
+	if old != nil {
+		return verdict(virtualMachineInstances, vmi.Name, surface.ValidateVirtualMachineInstanceUpdate(vmi, old, by)), nil
+	}
+	return verdict(virtualMachineInstances, vmi.Name, surface.ValidateVirtualMachineInstance(vmi, by)), nil
+}
+
+func (a *admission) validateKubeVirt(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	kv, old, err := objects[v1.KubeVirt](request)
+	if err != nil {
+		return nil, err
+	}
+	return verdict("kubevirts", kv.Name, surface.ValidateKubeVirt(kv, old)), nil
+}
+
+// patched answers with the JSON patch from raw to what defaulting made of it. Only what defaulting changed
+// between before and after is merged into raw, so that the user's object keeps its form.
+func patched(raw []byte, before, after any) (*admissionv1.AdmissionResponse, error) {
+	trees := make([]map[string]any, 3)
+	for i, object := range []any{json.RawMessage(raw), before, after} {
+		data, err := json.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("encode the object: %w", err)
+		}
+		if err := utiljson.Unmarshal(data, &trees[i]); err != nil {
+			return nil, fmt.Errorf("decode the object: %w", err)
+		}
+	}
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	var patch []operation
+	add := func(path string, user, before, after any, exists bool) {
+		if reflect.DeepEqual(before, after) {
+			return
+		}
+		op := "add"
+		if exists {
+			op = "replace"
+		}
+		patch = append(patch, operation{op, path, merge(user, before, after)})
+	}
+	spec, hasSpec := trees[0]["spec"]
+	add("/spec", spec, trees[1]["spec"], trees[2]["spec"], hasSpec)
+	finalizers := func(tree map[string]any) (any, bool) {
+		meta, _ := tree["metadata"].(map[string]any)
+		value, ok := meta["finalizers"]
+		return value, ok
+	}
+	user, has := finalizers(trees[0])
+	was, _ := finalizers(trees[1])
+	is, _ := finalizers(trees[2])
+	add("/metadata/finalizers", user, was, is, has)
+	if len(patch) == 0 {
+		return allowed(), nil
+	}
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encode the patch: %w", err)
+	}
+	kind := admissionv1.PatchTypeJSONPatch
+	return &admissionv1.AdmissionResponse{Allowed: true, Patch: body, PatchType: &kind}, nil
+}
+
+// merge brings the difference between before and after into user.
+func merge(user, before, after any) any {
+	if reflect.DeepEqual(before, after) {
+		return user
+	}
+	switch after := after.(type) {
+	case map[string]any:
+		was, _ := before.(map[string]any)
+		out := map[string]any{}
+		if own, ok := user.(map[string]any); ok {
+			for key, value := range own {
+				out[key] = value
+			}
+		}
+		for key, value := range after {
+			if old, ok := was[key]; ok && reflect.DeepEqual(old, value) {
+				continue
+			}
+			out[key] = merge(out[key], was[key], value)
+		}
+		return out
+	case []any:
+		was, _ := before.([]any)
+		own, _ := user.([]any)
+		if len(was) != len(after) || len(own) != len(after) {
+			return after
+		}
+		out := make([]any, len(after))
+		for i := range after {
+			out[i] = merge(own[i], was[i], after[i])
+		}
+		return out
+	default:
+		return after
+	}
+}

@@ -1,0 +1,40 @@
+package virtapi
+
+import (
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// conflict is 409: the request makes sense, but not in the state that the VM is in.
+func conflict(vm *v1.VirtualMachine, text string) error {
+	return conflictWith(v1.VirtualMachineGroupVersionKind.Kind, "virtualmachines", vm.Namespace, vm.Name, ": "+text)
+}
+
+func conflictVMI(vmi *v1.VirtualMachineInstance, text string) error {
+	return conflictWith(v1.VirtualMachineInstanceGroupVersionKind.Kind, "virtualmachineinstances", vmi.Namespace, vmi.Name, text)
+}
+
+func conflictWith(kind, resource, namespace, name, text string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusConflict,
+		Reason:  metav1.StatusReasonConflict,
+		Message: fmt.Sprintf("%s %s/%s%s", kind, namespace, name, text),
+		Details: &metav1.StatusDetails{Group: v1.GroupVersion.Group, Kind: resource, Name: name},
+	}}
+}
+
+func badRequest(text string) error { return apierrors.NewBadRequest(text) }
+
+// notRunning is 409 for what needs a running guest.
+func notRunning(vmi *v1.VirtualMachineInstance) error {
+	phase := vmi.Status.Phase
+	if phase == v1.VmPhaseUnset {
+		phase = v1.Pending
+	}
+	return conflictVMI(vmi, fmt.Sprintf(" is not running: phase %s", phase))
+}

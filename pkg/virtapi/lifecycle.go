@@ -1,0 +1,178 @@
+package virtapi
+
+import (
+	"fmt"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// change is what an imperative request comes down to: a change of the VirtualMachine, its status, or its
+// instance, that the components then follow. The zero change is none.
+type change struct {
+	// running is the new run strategy, in terms of spec.running when old is set.
+	strategy v1.VirtualMachineRunStrategy
+	legacy   bool
+	// requests are the new status.stateChangeRequests, when set is true.
+	requests    []v1.VirtualMachineStateChangeRequest
+	setRequests bool
+	// grace is the instance's new terminationGracePeriodSeconds.
+	grace *int64
+	// killPods asks to delete the instance's pods without waiting for the guest.
+	killPods bool
+}
+
+// start, stop and restart hold KubeVirt's rules of what a request means under each run strategy:
+//
+//	            start            stop             restart
+//	Always      conflict         → Halted         stop, start
+//	Halted      → Always         conflict         conflict
+//	Manual      start            stop             stop, start
+//	RerunOnF.   start            stop             stop, start
+//	Once        conflict         → Halted         conflict
+//
+// vmi is nil when there is none. The errors are those that the user gets.
+func start(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.StartOptions) (change, error) {
+	strategy, err := strategyOf(vm)
+	if err != nil {
+		return change{}, err
+	}
+	if options.Paused {
+		return change{}, badRequest("paused: starting a guest paused is not supported; start it and pause it")
+	}
+	if active(vmi) {
+		return change{}, conflict(vm, "VM is already running")
+	}
+	switch strategy {
+	case v1.RunStrategyHalted:
+		return change{strategy: v1.RunStrategyAlways, legacy: vm.Spec.Running != nil}, nil
+	case v1.RunStrategyManual:
+		return request(vm, vmi, vmi != nil)
+	case v1.RunStrategyRerunOnFailure:
+		if vmi != nil && vmi.DeletionTimestamp == nil && vmi.Status.Phase == v1.Failed {
+			return change{}, conflict(vm, "RerunOnFailure does not support starting VM from failed state; it starts again by itself")
+		}
+		return request(vm, vmi, vmi != nil)
+	default:
+		return change{}, conflict(vm, fmt.Sprintf("%s does not support manual start requests", strategy))
+	}
+}
+
+// request asks for a start, after a stop when there still is an instance to make room.
+func request(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, stopFirst bool) (change, error) {
+	now := vm.Status.StateChangeRequests
+	startRequest := v1.VirtualMachineStateChangeRequest{Action: v1.StartRequest}
+	switch {
+	case len(now) == 0 && stopFirst:
+		uid := vmi.UID
+		return change{setRequests: true, requests: []v1.VirtualMachineStateChangeRequest{{Action: v1.StopRequest, UID: &uid}, startRequest}}, nil
+	case len(now) == 0:
+		return change{setRequests: true, requests: []v1.VirtualMachineStateChangeRequest{startRequest}}, nil
+	case len(now) == 1 && now[0].Action == v1.StopRequest:
+		// It is on its way down: let it come up again.
+		return change{setRequests: true, requests: append(now[:1:1], startRequest)}, nil
+	default:
+		return change{}, conflict(vm, "unable to complete request: stop/start already underway")
+	}
+}
+
+func stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.StopOptions) (change, error) {
+	strategy, err := strategyOf(vm)
+	if err != nil {
+		return change{}, err
+	}
+	if options.GracePeriod != nil && *options.GracePeriod < 0 {
+		return change{}, badRequest("gracePeriod has to be greater or equal to 0")
+	}
+	alive := vmi != nil && !vmi.IsFinal()
+	out := change{}
+	if alive && options.GracePeriod != nil && !equalGrace(vmi, *options.GracePeriod) {
+		out.grace = options.GracePeriod
+	}
+	switch strategy {
+	case v1.RunStrategyHalted:
+		if !alive {
+			return change{}, conflict(vm, "VM is not running")
+		}
+		before := vmi.Spec.TerminationGracePeriodSeconds
+		if options.GracePeriod == nil || before != nil && *options.GracePeriod >= *before {
+			return change{}, conflict(vm, "VM is stopping; Halted only supports manual stop requests with a shorter graceperiod")
+		}
+		return out, nil
+	case v1.RunStrategyAlways:
+		out.strategy, out.legacy = v1.RunStrategyHalted, vm.Spec.Running != nil
+		return out, nil
+	case v1.RunStrategyOnce:
+		if !alive {
+			return change{}, conflict(vm, "VM is not running")
+		}
+		out.strategy = v1.RunStrategyHalted
+		return out, nil
+	}
+	if vmi == nil || vmi.Status.Phase == v1.Succeeded || vmi.Status.Phase == v1.Failed && strategy == v1.RunStrategyManual {
+		if !starting(vm) {
+			return change{}, conflict(vm, "VM is not running")
+		}
+		// The start has not happened yet, as when it waits after a failure: take it back.
+		out.setRequests = true
+		return out, nil
+	}
+	uid := vmi.UID
+	out.setRequests, out.requests = true, []v1.VirtualMachineStateChangeRequest{{Action: v1.StopRequest, UID: &uid}}
+	return out, nil
+}
+
+func restart(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.RestartOptions) (change, error) {
+	strategy, err := strategyOf(vm)
+	if err != nil {
+		return change{}, err
+	}
+	out := change{}
+	if grace := options.GracePeriodSeconds; grace != nil {
+		switch {
+		case *grace > 0:
+			return change{}, badRequest("For force restart, only gracePeriod=0 is supported for now")
+		case *grace < 0:
+			return change{}, badRequest("gracePeriod has to be greater or equal to 0")
+		}
+		out.killPods = true
+	}
+	if strategy == v1.RunStrategyHalted || strategy == v1.RunStrategyOnce {
+		return change{}, conflict(vm, fmt.Sprintf("run strategy %s does not support manual restart requests", strategy))
+	}
+	if vmi == nil {
+		return change{}, conflict(vm, "VM is not running")
+	}
+	requested, err := request(vm, vmi, true)
+	if err != nil {
+		return change{}, err
+	}
+	out.setRequests, out.requests = true, requested.requests
+	return out, nil
+}
+
+func strategyOf(vm *v1.VirtualMachine) (v1.VirtualMachineRunStrategy, error) {
+	strategy, err := vm.RunStrategy()
+	if err != nil {
+		return "", conflict(vm, err.Error())
+	}
+	return strategy, nil
+}
+
+// active reports an instance that is not on its way out.
+func active(vmi *v1.VirtualMachineInstance) bool {
+	return vmi != nil && vmi.DeletionTimestamp == nil && !vmi.IsFinal() && vmi.Status.Phase != v1.Unknown
+}
+
+// starting reports a start that has been asked for and not happened.
+func starting(vm *v1.VirtualMachine) bool {
+	for _, r := range vm.Status.StateChangeRequests {
+		if r.Action == v1.StartRequest {
+			return true
+		}
+	}
+	return false
+}
+
+func equalGrace(vmi *v1.VirtualMachineInstance, grace int64) bool {
+	return vmi.Spec.TerminationGracePeriodSeconds != nil && *vmi.Spec.TerminationGracePeriodSeconds == grace
+}

@@ -1,0 +1,142 @@
+package virtapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+const byNode = "node"
+
+// nodes finds the virt-handler of a node, from a watch of virt-handler's pods.
+type nodes struct {
+	informer cache.SharedIndexInformer
+	port     int
+}
+
+func newNodes(client kubernetes.Interface, namespace string) (*nodes, error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+			options.LabelSelector = labels.Set{names.LabelComponent: names.VirtHandler}.String()
+		}),
+		informers.WithTransform(slim))
+	n := &nodes{informer: factory.Core().V1().Pods().Informer(), port: names.PortHandler}
+	err := n.informer.AddIndexers(cache.Indexers{byNode: func(object any) ([]string, error) {
+		pod, ok := object.(*corev1.Pod)
+		if !ok || pod.Spec.NodeName == "" {
+			return nil, nil
+		}
+		return []string{pod.Spec.NodeName}, nil
+	}})
+	return n, err
+}
+
+// slim keeps of a pod only what is asked here.
+func slim(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID,
+			ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP, Conditions: pod.Status.Conditions},
+	}, nil
+}
+
+// handler is the address of a node's virt-handler. The error is 503 when it has none that works.
+func (n *nodes) handler(node string) (string, error) {
+	pods, err := n.informer.GetIndexer().ByIndex(byNode, node)
+	if err != nil {
+		return "", fmt.Errorf("find virt-handler of node %s: %w", node, err)
+	}
+	best := ""
+	for _, object := range pods {
+		pod := object.(*corev1.Pod)
+		if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
+			continue
+		}
+		address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(n.port))
+		if ready(pod) {
+			return address, nil
+		}
+		best = address // it may well answer already
+	}
+	if best == "" {
+		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no virt-handler runs on node %s; see kubectl -n %s get pods -o wide", node, names.Namespace))
+	}
+	return best, nil
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// target is the URL at the virt-handler of the instance's node.
+func (n *nodes) target(vmi *v1.VirtualMachineInstance, verb string, query url.Values) (*url.URL, error) {
+	if vmi.Status.Phase != v1.Running || vmi.Status.NodeName == "" {
+		return nil, notRunning(vmi)
+	}
+	host, err := n.handler(vmi.Status.NodeName)
+	if err != nil {
+		return nil, err
+	}
+	return &url.URL{
+		Scheme:   "https",
+		Host:     host,
+		Path:     fmt.Sprintf("/v1/namespaces/%s/virtualmachineinstances/%s/%s", vmi.Namespace, vmi.Name, verb),
+		RawQuery: query.Encode(),
+	}, nil
+}
+
+// put passes a request on to virt-handler. Its errors are the user's.
+func put(ctx context.Context, client *http.Client, target *url.URL, node string) error {
+	ctx, cancel := context.WithTimeout(ctx, 35*time.Second) // more than virt-handler gives the launcher
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, target.String(), nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return unreachable(node, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode < 400 {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err != nil {
+		return unreachable(node, err)
+	}
+	return passedOn(response.StatusCode, body)
+}
+
+func unreachable(node string, err error) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("virt-handler of node %s does not answer: %v", node, err))
+}

@@ -1,0 +1,110 @@
+package virtapi
+
+import (
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/version"
+)
+
+// definitions gives the server its OpenAPI, versions 2 and 3, which clients fetch through the API
+// server in front.
+func definitions(c *genericapiserver.Config) {
+	namer := apiopenapi.NewDefinitionNamer(runtime.NewScheme())
+	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(schemas, namer)
+	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(schemas, namer)
+	for _, info := range []*spec.Info{c.OpenAPIConfig.Info, c.OpenAPIV3Config.Info} {
+		info.Title = "virtkit subresources"
+		info.Version = version.Get().GitVersion
+	}
+}
+
+// documented are the types that requests and answers consist of. A VirtualMachine is documented by
+// its CRD and is any object here.
+var documented = []any{
+	v1.StartOptions{}, v1.StopOptions{}, v1.RestartOptions{}, v1.PauseOptions{}, v1.UnpauseOptions{},
+	metav1.APIGroup{}, metav1.APIGroupList{}, metav1.APIResource{}, metav1.APIResourceList{},
+	metav1.GroupVersionForDiscovery{}, metav1.ServerAddressByClientCIDR{}, apiversion.Info{},
+}
+
+// schemas describes them from their Go types, as openapi-gen would, with the descriptions that the
+// types carry.
+func schemas(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	out := map[string]common.OpenAPIDefinition{
+		modelName(reflect.TypeFor[v1.VirtualMachine]()): {Schema: spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}},
+	}
+	for _, value := range documented {
+		t := reflect.TypeOf(value)
+		schema, needs := object(t, ref)
+		out[modelName(t)] = common.OpenAPIDefinition{Schema: schema, Dependencies: needs}
+	}
+	return out
+}
+
+// modelName is how kube-openapi knows a type: by its own word, or by its Go name.
+func modelName(t reflect.Type) string {
+	if named, ok := reflect.Zero(t).Interface().(interface{ OpenAPIModelName() string }); ok {
+		return named.OpenAPIModelName()
+	}
+	return t.PkgPath() + "." + t.Name()
+}
+
+func object(t reflect.Type, ref common.ReferenceCallback) (spec.Schema, []string) {
+	schema := spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Properties: map[string]spec.Schema{}}}
+	docs := map[string]string{}
+	if documented, ok := reflect.New(t).Interface().(interface{ SwaggerDoc() map[string]string }); ok {
+		docs = documented.SwaggerDoc()
+	}
+	schema.Description = docs[""]
+	var needs []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if strings.Contains(options, "inline") || f.Anonymous && name == "" {
+			inner, more := object(f.Type, ref)
+			for key, property := range inner.Properties {
+				schema.Properties[key] = property
+			}
+			needs = append(needs, more...)
+			continue
+		}
+		property, more := property(f.Type, ref)
+		property.Description = docs[name]
+		schema.Properties[name] = property
+		needs = append(needs, more...)
+	}
+	return schema, needs
+}
+
+func property(t reflect.Type, ref common.ReferenceCallback) (spec.Schema, []string) {
+	simple := func(kind, format string) (spec.Schema, []string) {
+		return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{kind}, Format: format}}, nil
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return property(t.Elem(), ref)
+	case reflect.Slice:
+		items, needs := property(t.Elem(), ref)
+		return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"array"}, Items: &spec.SchemaOrArray{Schema: &items}}}, needs
+	case reflect.Struct:
+		name := modelName(t)
+		return spec.Schema{SchemaProps: spec.SchemaProps{Ref: ref(name)}}, []string{name}
+	case reflect.Bool:
+		return simple("boolean", "")
+	case reflect.Int64:
+		return simple("integer", "int64")
+	case reflect.Int32, reflect.Int:
+		return simple("integer", "int32")
+	default:
+		return simple("string", "")
+	}
+}

@@ -1,0 +1,267 @@
+package virtapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/emicklei/go-restful/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/version"
+)
+
+const (
+	// maxBody bounds what a request may carry, bytes: the API server's own limit.
+	maxBody = 3 << 20
+	// attempts is how often a change is tried that meets another one.
+	attempts = 5
+)
+
+// requests answers the subresources.
+type requests struct {
+	machines *machines
+	nodes    *nodes
+	streams  *streams
+	handlers *http.Client // to virt-handler
+	// serverVersion asks the API server, for healthz.
+	serverVersion func() (string, error)
+}
+
+func newRequests(machines *machines, nodes *nodes, config *tls.Config, serverVersion func() (string, error)) *requests {
+	return &requests{
+		machines: machines, nodes: nodes, streams: newStreams(config), serverVersion: serverVersion,
+		handlers: &http.Client{Transport: &http.Transport{
+			TLSClientConfig: config, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: false,
+		}},
+	}
+}
+
+// decode reads a body of options; an empty one is fine.
+func decode(r *http.Request, into any) error {
+	err := utilyaml.NewYAMLOrJSONDecoder(http.MaxBytesReader(nil, r.Body, maxBody), 1024).Decode(into)
+	if err == nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
+	}
+	return badRequest("cannot read the request's body: " + err.Error())
+}
+
+func checkDryRun(values []string) error {
+	for _, value := range values {
+		if value != metav1.DryRunAll {
+			return badRequest(fmt.Sprintf("dryRun: %q is not supported; use %s", value, metav1.DryRunAll))
+		}
+	}
+	return nil
+}
+
+// change makes the change that plan finds for a VM. When the VM changes meanwhile, it is read and
+// planned again, so that a user meets no conflict that is not about the request.
+func (q *requests) change(ctx context.Context, namespace, name string, dryRun []string, plan func(*v1.VirtualMachine, *v1.VirtualMachineInstance) (change, error)) error {
+	if err := checkDryRun(dryRun); err != nil {
+		return err
+	}
+	var err error
+	for range attempts {
+		var vm *v1.VirtualMachine
+		var vmi *v1.VirtualMachineInstance
+		if vm, vmi, err = q.machines.machine(ctx, namespace, name); err != nil {
+			return err
+		}
+		var c change
+		if c, err = plan(vm, vmi); err != nil {
+			return err
+		}
+		if err = q.machines.apply(ctx, vm, vmi, c, dryRun); !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return err
+}
+
+func (q *requests) start(r *restful.Request, namespace, name string) error {
+	options := &v1.StartOptions{}
+	if err := decode(r.Request, options); err != nil {
+		return err
+	}
+	return q.change(r.Request.Context(), namespace, name, options.DryRun,
+		func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (change, error) {
+			return start(vm, vmi, options)
+		})
+}
+
+func (q *requests) stop(r *restful.Request, namespace, name string) error {
+	options := &v1.StopOptions{}
+	if err := decode(r.Request, options); err != nil {
+		return err
+	}
+	return q.change(r.Request.Context(), namespace, name, options.DryRun,
+		func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (change, error) {
+			return stop(vm, vmi, options)
+		})
+}
+
+func (q *requests) restart(r *restful.Request, namespace, name string) error {
+	options := &v1.RestartOptions{}
+	if err := decode(r.Request, options); err != nil {
+		return err
+	}
+	return q.change(r.Request.Context(), namespace, name, options.DryRun,
+		func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (change, error) {
+			return restart(vm, vmi, options)
+		})
+}
+
+// steer passes pause, unpause, reset or softreboot on to the node, if check agrees.
+func (q *requests) steer(verb string, check func(*v1.VirtualMachineInstance) error) action {
+	return func(r *restful.Request, namespace, name string) error {
+		options := &v1.PauseOptions{} // what there is to say is the same for all
+		if err := decode(r.Request, options); err != nil {
+			return err
+		}
+		if err := checkDryRun(options.DryRun); err != nil {
+			return err
+		}
+		ctx := r.Request.Context()
+		vmi, err := q.machines.vmi(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		target, err := q.nodes.target(vmi, verb, nil)
+		if err != nil {
+			return err
+		}
+		if err := check(vmi); err != nil || len(options.DryRun) > 0 {
+			return err
+		}
+		return put(ctx, q.handlers, target, vmi.Status.NodeName)
+	}
+}
+
+func paused(vmi *v1.VirtualMachineInstance) bool {
+	return slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool {
+		return c.Type == v1.VirtualMachineInstancePaused && c.Status == "True"
+	})
+}
+
+func mayPause(vmi *v1.VirtualMachineInstance) error {
+	if paused(vmi) {
+		return conflictVMI(vmi, ": VMI is already paused")
+	}
+	return nil
+}
+
+func mayUnpause(vmi *v1.VirtualMachineInstance) error {
+	if !paused(vmi) {
+		return conflictVMI(vmi, ": VMI is not paused")
+	}
+	return nil
+}
+
+func mayReset(*v1.VirtualMachineInstance) error { return nil }
+
+func maySoftReboot(vmi *v1.VirtualMachineInstance) error {
+	if paused(vmi) {
+		return conflictVMI(vmi, ": VMI is paused; unpause it first")
+	}
+	return nil
+}
+
+// stream joins the user to a stream of the guest, if the guest has the device.
+func (q *requests) stream(verb string, check func(*v1.VirtualMachineInstance) error) func(*restful.Request, *restful.Response) error {
+	return func(r *restful.Request, w *restful.Response) error {
+		ctx := r.Request.Context()
+		vmi, err := q.machines.vmi(ctx, r.PathParameter("namespace"), r.PathParameter("name"))
+		if err != nil {
+			return err
+		}
+		if err := check(vmi); err != nil {
+			return err
+		}
+		target, err := q.nodes.target(vmi, verb, r.Request.URL.Query())
+		if err != nil {
+			return err
+		}
+		user := ""
+		if info, ok := apirequest.UserFrom(ctx); ok {
+			user = info.GetName()
+		}
+		return q.streams.splice(w.ResponseWriter, r.Request, target, vmi.Status.NodeName, user)
+	}
+}
+
+func hasSerialConsole(vmi *v1.VirtualMachineInstance) error {
+	if attach := vmi.Spec.Domain.Devices.AutoattachSerialConsole; attach != nil && !*attach {
+		return badRequest("No serial consoles are present: spec.domain.devices.autoattachSerialConsole is false")
+	}
+	return nil
+}
+
+func hasGraphics(vmi *v1.VirtualMachineInstance) error {
+	if attach := vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; attach != nil && !*attach {
+		return badRequest("No graphics devices are present: spec.domain.devices.autoattachGraphicsDevice is false")
+	}
+	return nil
+}
+
+// expand answers with the VM as it is: there are no instance types that could be written out.
+func (q *requests) expand(r *restful.Request, w *restful.Response) error {
+	vm, err := q.machines.vm(r.Request.Context(), r.PathParameter("namespace"), r.PathParameter("name"))
+	if err != nil {
+		return err
+	}
+	return answer(w, withKind(vm))
+}
+
+func (q *requests) expandBody(r *restful.Request, w *restful.Response) error {
+	vm := &v1.VirtualMachine{}
+	if err := decode(r.Request, vm); err != nil {
+		return err
+	}
+	if vm.Kind != v1.VirtualMachineGroupVersionKind.Kind || vm.Spec.Template == nil {
+		return badRequest("the body is not a VirtualMachine")
+	}
+	if vm.Spec.Instancetype != nil || vm.Spec.Preference != nil {
+		return badRequest("spec.instancetype, spec.preference: not supported by virtkit " + version.Get().GitVersion)
+	}
+	return answer(w, withKind(vm))
+}
+
+func withKind(vm *v1.VirtualMachine) *v1.VirtualMachine {
+	vm.SetGroupVersionKind(v1.VirtualMachineGroupVersionKind)
+	return vm
+}
+
+func (q *requests) version(_ *restful.Request, w *restful.Response) error {
+	return answer(w, version.Get())
+}
+
+func (q *requests) health(_ *restful.Request, w *restful.Response) error {
+	type apiserver struct {
+		Connectivity string `json:"connectivity"`
+		Version      string `json:"version,omitempty"`
+		Error        string `json:"error,omitempty"`
+	}
+	found, err := q.serverVersion()
+	if err != nil {
+		return apierrors.NewServiceUnavailable("the API server does not answer virt-api: " + err.Error())
+	}
+	return answer(w, map[string]any{"apiserver": apiserver{Connectivity: "ok", Version: found}})
+}
+
+func answer(w *restful.Response, object any) error {
+	return w.WriteAsJson(object)
+}

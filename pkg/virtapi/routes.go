@@ -1,0 +1,193 @@
+package virtapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/emicklei/go-restful/v3"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// groupVersions are served alike; the first is preferred.
+var groupVersions = v1.SubresourceGroupVersions
+
+// action answers a PUT on one object with 202 or an error.
+type action func(r *restful.Request, namespace, name string) error
+
+// endpoint is one path of the group.
+type endpoint struct {
+	method string
+	// resource and subresource are as in discovery and RBAC; without subresource the path has no object.
+	resource, subresource string
+	namespaced            bool
+	// kind is the group's kind in discovery: that of the resource which the path belongs to.
+	kind string
+	// body is a value of the type that a request carries, for OpenAPI; nil for none.
+	body  any
+	serve func(*restful.Request, *restful.Response) error
+	doc   string
+	// verbs are those of RBAC that discovery announces.
+	verbs []string
+}
+
+// endpoints is everything that is served below /apis/subresources.kubevirt.io/VERSION.
+func (q *requests) endpoints() []endpoint {
+	vm, vmi := v1.VirtualMachineGroupVersionKind.Kind, v1.VirtualMachineInstanceGroupVersionKind.Kind
+	get, update := []string{"get"}, []string{"update"}
+	onMachine := func(verb, doc string, body any, do action) endpoint {
+		return endpoint{http.MethodPut, virtualMachines, verb, true, vm, body, accepted(do), doc, update}
+	}
+	onInstance := func(verb, doc string, body any, do action) endpoint {
+		return endpoint{http.MethodPut, virtualMachineInstances, verb, true, vmi, body, accepted(do), doc, update}
+	}
+	streamOf := func(verb, doc string, check func(*v1.VirtualMachineInstance) error) endpoint {
+		return endpoint{http.MethodGet, virtualMachineInstances, verb, true, vmi, nil, q.stream(verb, check), doc, get}
+	}
+	return []endpoint{
+		onMachine("start", "start a VirtualMachine", v1.StartOptions{}, q.start),
+		onMachine("stop", "stop a VirtualMachine", v1.StopOptions{}, q.stop),
+		onMachine("restart", "restart a VirtualMachine", v1.RestartOptions{}, q.restart),
+		{http.MethodGet, virtualMachines, "expand-spec", true, vm, nil, q.expand, "get a VirtualMachine with what it refers to written out", get},
+		streamOf("console", "open a websocket to the serial console of a VirtualMachineInstance", hasSerialConsole),
+		streamOf("vnc", "open a websocket to the VNC server of a VirtualMachineInstance", hasGraphics),
+		onInstance("pause", "pause a VirtualMachineInstance", v1.PauseOptions{}, q.steer("pause", mayPause)),
+		onInstance("unpause", "unpause a VirtualMachineInstance", v1.UnpauseOptions{}, q.steer("unpause", mayUnpause)),
+		onInstance("reset", "reset a VirtualMachineInstance as its reset button would", nil, q.steer("reset", mayReset)),
+		onInstance("softreboot", "ask the guest of a VirtualMachineInstance to reboot", nil, q.steer("softreboot", maySoftReboot)),
+		{http.MethodPut, "expand-vm-spec", "", true, vm, v1.VirtualMachine{}, q.expandBody, "write out what a VirtualMachine refers to", update},
+		{http.MethodGet, "version", "", false, "Info", nil, q.version, "get the version of virtkit", []string{"get", "list"}},
+		{http.MethodGet, "healthz", "", false, "Health", nil, q.health, "check that virt-api reaches the API server", []string{"get", "list"}},
+	}
+}
+
+// accepted answers 202 when the action goes through.
+func accepted(do action) func(*restful.Request, *restful.Response) error {
+	return func(r *restful.Request, w *restful.Response) error {
+		if err := do(r, r.PathParameter("namespace"), r.PathParameter("name")); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return nil
+	}
+}
+
+func (e endpoint) path() string {
+	path := "/"
+	if e.namespaced {
+		path += "namespaces/{namespace}/"
+	}
+	path += e.resource
+	if e.subresource != "" {
+		path += "/{name}/" + e.subresource
+	}
+	return path
+}
+
+func (e endpoint) name() string {
+	if e.subresource == "" {
+		return e.resource
+	}
+	return e.resource + "/" + e.subresource
+}
+
+// install adds the group with its discovery, old and aggregated, to the server.
+func (q *requests) install(server *genericapiserver.GenericAPIServer) {
+	group := metav1.APIGroup{Name: groupVersions[0].Group}
+	for i, gv := range groupVersions {
+		of := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+		group.Versions = append(group.Versions, of)
+		if i == 0 {
+			group.PreferredVersion = of
+		}
+		server.Handler.GoRestfulContainer.Add(q.webService(gv))
+		server.AggregatedDiscoveryGroupManager.AddGroupVersion(gv.Group, q.aggregatedDiscovery(gv))
+		server.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(metav1.GroupVersion{Group: gv.Group, Version: gv.Version}, 1000, 20-i)
+	}
+	server.DiscoveryGroupManager.AddGroup(group)
+	server.Handler.GoRestfulContainer.Add(discovery.NewAPIGroupHandler(codecs, group).WebService())
+}
+
+func (q *requests) webService(gv schema.GroupVersion) *restful.WebService {
+	ws := (&restful.WebService{}).Path("/apis/" + gv.String()).Doc("API at /apis/" + gv.String()).ApiVersion(gv.String())
+	discovery.NewAPIVersionHandler(codecs, gv, discovery.APIResourceListerFunc(func() []metav1.APIResource {
+		return q.discovery()
+	})).AddToWebService(ws)
+	for _, e := range q.endpoints() {
+		route := ws.Method(e.method).Path(e.path()).
+			To(func(r *restful.Request, w *restful.Response) {
+				if err := e.serve(r, w); err != nil {
+					responsewriters.ErrorNegotiated(err, codecs, gv, w.ResponseWriter, r.Request)
+				}
+			}).
+			Doc(e.doc).Operation(operation(gv, e)).
+			Consumes(restful.MIME_JSON, "*/*").Produces(restful.MIME_JSON, "*/*")
+		if e.namespaced {
+			route.Param(ws.PathParameter("namespace", "object name and auth scope, such as for teams and projects").DataType("string"))
+		}
+		if e.subresource != "" {
+			route.Param(ws.PathParameter("name", "name of the "+e.kind).DataType("string"))
+		}
+		if e.body != nil {
+			route.Reads(e.body)
+		}
+		switch {
+		case e.method == http.MethodPut && e.subresource != "":
+			route.Returns(http.StatusAccepted, "Accepted", "")
+		default:
+			route.Returns(http.StatusOK, "OK", "")
+		}
+		ws.Route(route)
+	}
+	return ws
+}
+
+// operation is the id of an endpoint in OpenAPI: v1VirtualmachinesStart.
+func operation(gv schema.GroupVersion, e endpoint) string {
+	id := gv.Version
+	for part := range strings.FieldsFuncSeq(e.name(), func(r rune) bool { return r == '/' || r == '-' }) {
+		id += strings.ToUpper(part[:1]) + part[1:]
+	}
+	return id
+}
+
+// discovery is the resource list of a version, as KubeVirt's.
+func (q *requests) discovery() []metav1.APIResource {
+	var out []metav1.APIResource
+	for _, e := range q.endpoints() {
+		out = append(out, metav1.APIResource{Name: e.name(), Namespaced: e.namespaced, Kind: e.kind, Verbs: e.verbs})
+	}
+	return out
+}
+
+// aggregatedDiscovery is the same in the form that clients ask for today, where subresources hang below
+// their resource.
+func (q *requests) aggregatedDiscovery(gv schema.GroupVersion) apidiscoveryv2.APIVersionDiscovery {
+	out := apidiscoveryv2.APIVersionDiscovery{Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
+	index := map[string]int{}
+	for _, e := range q.endpoints() {
+		kind := &metav1.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: e.kind}
+		at, ok := index[e.resource]
+		if !ok {
+			at = len(out.Resources)
+			index[e.resource] = at
+			scope := apidiscoveryv2.ScopeCluster
+			if e.namespaced {
+				scope = apidiscoveryv2.ScopeNamespace
+			}
+			out.Resources = append(out.Resources, apidiscoveryv2.APIResourceDiscovery{Resource: e.resource, ResponseKind: kind, Scope: scope})
+		}
+		if e.subresource == "" {
+			out.Resources[at].Verbs = e.verbs
+			continue
+		}
+		out.Resources[at].Subresources = append(out.Resources[at].Subresources,
+			apidiscoveryv2.APISubresourceDiscovery{Subresource: e.subresource, ResponseKind: kind, Verbs: e.verbs})
+	}
+	return out
+}

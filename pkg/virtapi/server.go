@@ -1,0 +1,104 @@
+package virtapi
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/rest"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/surface"
+)
+
+var codecs = newCodecs()
+
+// newCodecs knows what discovery and errors are made of; our own answers are plain JSON.
+func newCodecs() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	unversioned := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, unversioned)
+	scheme.AddUnversionedTypes(unversioned,
+		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	for _, gv := range groupVersions {
+		metav1.AddToGroupVersion(scheme, gv)
+	}
+	return serializer.NewCodecFactory(scheme)
+}
+
+// open are the paths that need no authorization: the API server calls webhooks without credentials
+// of its own, and they tell nobody anything but what the caller sent.
+var open = []string{"/healthz", "/livez", "/readyz", "/mutate/*", "/validate/*"}
+
+// streaming are the subresources whose requests last.
+var streaming = sets.NewString("console", "vnc")
+
+// serving is what newServer needs besides the routes.
+type serving struct {
+	listener    net.Listener
+	certificate dynamiccertificates.CertKeyContentProvider
+	// authentication and authorization ask the cluster; audit has its own flags.
+	authentication *options.DelegatingAuthenticationOptions
+	authorization  *options.DelegatingAuthorizationOptions
+	audit          *options.AuditOptions
+}
+
+// newServer makes the aggregated API server: no storage, no admission plugins of its own, no priority
+// and fairness; the API server in front has them.
+func newServer(s serving, q *requests, hooks *admission) (*genericapiserver.GenericAPIServer, error) {
+	c := genericapiserver.NewConfig(codecs)
+	c.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: s.certificate}
+	c.ExternalAddress = s.listener.Addr().String()
+	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	c.LoopbackClientConfig = &rest.Config{} // nothing here calls itself
+	c.EnableProfiling = false
+	c.EnableIndex = false
+	c.StorageObjectCountTracker = nil
+	c.MaxRequestBodyBytes = maxBody
+	c.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch", "proxy"), streaming)
+	definitions(c)
+
+	if err := s.authentication.ApplyTo(&c.Authentication, c.SecureServing, c.OpenAPIConfig); err != nil {
+		return nil, fmt.Errorf("set up delegated authentication: %w", err)
+	}
+	s.authorization.WithAlwaysAllowPaths(open...)
+	if err := s.authorization.ApplyTo(&c.Authorization); err != nil {
+		return nil, fmt.Errorf("set up delegated authorization: %w", err)
+	}
+	if err := s.audit.ApplyTo(c); err != nil {
+		return nil, fmt.Errorf("set up audit: %w", err)
+	}
+	server, err := c.Complete(nil).New("virt-api", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("make the API server: %w", err)
+	}
+	q.install(server)
+	for path, admit := range hooks.paths() {
+		server.Handler.NonGoRestfulMux.Handle(path, review(admit))
+	}
+	return server, nil
+}
+
+// defaultsOf are the installation's defaults at the moment, with random firmware UUIDs.
+func defaultsOf(current func() config.Config) func() surface.Defaults {
+	return func() surface.Defaults {
+		c := current()
+		return surface.Defaults{
+			Architecture: c.Architecture,
+			MachineType:  c.MachineType,
+			CPUModel:     c.CPUModel,
+			NewUUID:      func() string { return strings.ToLower(uuid.NewString()) },
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package virtapi
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/virtkit/virtkit/pkg/stream"
+)
+
+// dialTimeout bounds the opening of a stream to virt-handler.
+const dialTimeout = 10 * time.Second
+
+// streams joins users' websockets to virt-handler's, and knows which are open.
+type streams struct {
+	tls *tls.Config
+	// ctx ends all of them.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu       sync.Mutex
+	draining bool
+	open     sync.WaitGroup
+}
+
+func newStreams(config *tls.Config) *streams {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &streams{tls: config, ctx: ctx, cancel: cancel}
+}
+
+// splice opens target, upgrades the request and copies until both directions have ended. An error is
+// one from before the upgrade, and nothing has been answered yet.
+func (s *streams) splice(w http.ResponseWriter, r *http.Request, target *url.URL, node, user string) error {
+	if !stream.IsUpgrade(r) {
+		return badRequest("this is a stream: ask for a websocket")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), dialTimeout)
+	defer cancel()
+	header := http.Header{}
+	if printable(user) {
+		header.Set("X-Remote-User", user)
+	}
+	backend, err := stream.DialURL(ctx, target, s.tls, header, stream.Options{})
+	if err != nil {
+		var status apierrors.APIStatus
+		if errors.As(err, &status) {
+			return err
+		}
+		return unreachable(node, err)
+	}
+	if !s.begin() {
+		_ = backend.Close()
+		return apierrors.NewServiceUnavailable("this virt-api is shutting down; try again")
+	}
+	defer s.open.Done()
+	client, err := stream.Accept(w, r, stream.Options{})
+	if err != nil {
+		_ = backend.Close() // Accept has answered
+		return nil
+	}
+	// How a stream ends is told to both sides by its close frame, and to nobody else.
+	_ = stream.Splice(s.ctx, client, backend)
+	return nil
+}
+
+// begin counts a stream in, unless there are to be no more.
+func (s *streams) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.draining {
+		s.open.Add(1)
+	}
+	return !s.draining
+}
+
+// drain waits for the open streams, then ends those that are left.
+func (s *streams) drain(limit time.Duration) {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		s.open.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	s.cancel()
+	<-done
+}
+
+// printable reports whether text can be the value of a header.
+func printable(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// passedOn is virt-handler's error as the user's.
+func passedOn(code int, body []byte) error {
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.Code >= 400 {
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	return apierrors.NewGenericServerResponse(code, http.MethodPut, schema.GroupResource{}, "", strings.TrimSpace(string(body)), 0, true)
+}
