@@ -1,0 +1,56 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+type recorder struct {
+	lines []string
+	err   error
+}
+
+func (r *recorder) Put(_ context.Context, resource, namespace, name, subresource string, body any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	r.lines = append(r.lines, strings.Join([]string{resource, namespace, name, subresource, string(data)}, " "))
+	return r.err
+}
+
+func TestDo(t *testing.T) {
+	zero, minute := int64(0), int64(60)
+	for want, do := range map[string]struct {
+		verb Verb
+		o    Options
+	}{
+		`virtualmachines ns vm start {}`:                                           {Start, Options{}},
+		`virtualmachines ns vm start {"paused":true,"dryRun":["All"]}`:             {Start, Options{Paused: true, DryRun: true}},
+		`virtualmachines ns vm stop {}`:                                            {Stop, Options{}},
+		`virtualmachines ns vm stop {"gracePeriod":0}`:                             {Stop, Options{GracePeriodSeconds: &zero}},
+		`virtualmachines ns vm restart {"gracePeriodSeconds":60,"dryRun":["All"]}`: {Restart, Options{GracePeriodSeconds: &minute, DryRun: true}},
+	} {
+		r := &recorder{}
+		if err := Do(t.Context(), r, do.verb, "ns", "vm", do.o); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.lines) != 1 || r.lines[0] != want {
+			t.Errorf("got %q, want %q", r.lines, want)
+		}
+	}
+}
+
+func TestDoSaysWhatFailed(t *testing.T) {
+	cause := errors.New("no")
+	err := Do(t.Context(), &recorder{err: cause}, Stop, "ns", "vm", Options{})
+	if !errors.Is(err, cause) || err.Error() != "stop VM ns/vm: no" {
+		t.Errorf("got %v", err)
+	}
+	if err := Do(t.Context(), &recorder{}, "explode", "ns", "vm", Options{}); err == nil {
+		t.Error("an unknown verb is accepted")
+	}
+}
