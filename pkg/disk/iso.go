@@ -24,6 +24,10 @@ const (
 	sectorData
 )
 
+// padding is added at the end, sectors, as mkisofs does: programs that look for other file systems first
+// (busybox's findfs) give up on a disk that ends where those would begin.
+const padding = 150
+
 // Image gives an ISO 9660 image with the files in its root. The same input always gives the same
 // bytes: time stamps are the epoch, and the order is that of the names.
 //
@@ -91,7 +95,7 @@ func layOut(files map[string][]byte) ([]entry, uint32, error) {
 		entries[i].sector = next
 		next += uint32((len(entries[i].data) + isoSector - 1) / isoSector)
 	}
-	return entries, next, nil
+	return entries, next + padding, nil
 }
 
 // plainName maps a name to ISO 9660's letters, level 2.

@@ -92,7 +92,7 @@ func TestImageIsReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(img)
-	const want = "fa9fdb619ef7fa0f14c565646e4e77c639ecb76609401e7e5fcf63859fef380f"
+	const want = "861ceb654aa16058def216859bd77c580ce5473ac1b9c23d70b90a04b3d6b0e8"
 	if got := hex.EncodeToString(sum[:]); got != want {
 		t.Errorf("the bytes changed: sha256 %s, want %s", got, want)
 	}
