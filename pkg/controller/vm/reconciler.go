@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/written"
 )
 
 // reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
@@ -30,6 +31,9 @@ const reasonNotOwned = "VMINotOwned"
 
 // concurrency is how many VMs are worked on at once.
 const concurrency = 16
+
+// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
+const catchUp = time.Second
 
 // Reconciler reads VMs, VMIs, pods and claims from Client's cache, and writes VMIs (create, delete,
 // adopt), and the status and finalizer of VMs. It needs the indexes of package vmi.
@@ -39,6 +43,9 @@ type Reconciler struct {
 	Live     client.Reader
 	Recorder record.EventRecorder
 	Now      func() time.Time
+
+	written written.Log
+	deleted written.Deletions
 }
 
 // SetupWithManager registers the reconciler.
@@ -106,12 +113,18 @@ var claimPhaseChanged = predicate.Funcs{
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var vm v1.VirtualMachine
 	if err := r.Client.Get(ctx, request.NamespacedName, &vm); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.written.Forget(request.NamespacedName)
+			r.deleted.Forget(request.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.written.Behind(&vm) {
+		return reconcile.Result{RequeueAfter: catchUp}, nil
 	}
 	result, err := r.step(ctx, &vm)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// The cache was behind; should the event that brings it up to date be lost, this is not.
-		return reconcile.Result{RequeueAfter: time.Second}, nil
+		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
 	}
 	return result, err
 }
@@ -125,6 +138,9 @@ func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile
 	view, err := r.look(ctx, vm)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if view.VMI != nil && r.deleted.Behind(client.ObjectKeyFromObject(vm), view.VMI) {
+		return reconcile.Result{RequeueAfter: catchUp}, nil
 	}
 	decision, err := Decide(view)
 	if err != nil {
@@ -270,6 +286,7 @@ func (r *Reconciler) delete(ctx context.Context, view View) error {
 			"Error deleting virtual machine instance %s: %v", view.VMI.Name, err)
 		return fmt.Errorf("delete VMI: %w", err)
 	}
+	r.deleted.Note(client.ObjectKeyFromObject(view.VM), view.VMI)
 	if err == nil {
 		r.Recorder.Eventf(view.VM, corev1.EventTypeNormal, vmi.ReasonSuccessfulDelete,
 			"Stopped the virtual machine by deleting the virtual machine instance %s", view.VMI.Name)
@@ -301,5 +318,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, vm *v1.VirtualMachine, sta
 	if err := r.Client.Status().Patch(ctx, vm, patch); err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
+	r.written.Note(vm)
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/written"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -35,6 +36,9 @@ const (
 
 // concurrency is how many VMIs are worked on at once: enough to hide the API server's latency.
 const concurrency = 16
+
+// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
+const catchUp = time.Second
 
 // Reconciler reads VMIs, pods, claims and nodes from Client's cache, and writes pods, and the status,
 // finalizer and node label of VMIs. It watches all of these.
@@ -52,6 +56,8 @@ type Reconciler struct {
 	// deadSince remembers by UID since when a VMI is seen without a pod alive (View.DeadSince). A
 	// new leader starts to count anew, which only makes it more patient.
 	deadSince sync.Map
+	written   written.Log
+	deleted   written.Deletions
 }
 
 // SetupWithManager registers the reconciler and its indexes.
@@ -102,7 +108,14 @@ func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reco
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var vmi v1.VirtualMachineInstance
 	if err := r.Client.Get(ctx, request.NamespacedName, &vmi); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.written.Forget(request.NamespacedName)
+			r.deleted.Forget(request.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.written.Behind(&vmi) {
+		return reconcile.Result{RequeueAfter: catchUp}, nil
 	}
 	view, err := r.look(ctx, &vmi)
 	if err != nil {
@@ -112,9 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	r.remember(&vmi, step, view.Now)
 	err = r.apply(ctx, view, step)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// The cache was behind; the event that brings it up to date is on its way, and should it be
-		// lost, this is not.
-		return reconcile.Result{RequeueAfter: time.Second}, nil
+		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
 	}
 	return reconcile.Result{RequeueAfter: step.RequeueAfter}, err
 }
@@ -270,6 +281,9 @@ func (r *Reconciler) offersKVM(ctx context.Context) (bool, error) {
 }
 
 func (r *Reconciler) deletePod(ctx context.Context, vmi *v1.VirtualMachineInstance, pod *corev1.Pod) error {
+	if r.deleted.Behind(client.ObjectKeyFromObject(vmi), pod) {
+		return nil
+	}
 	// The grace period of this moment: it may have been shortened since the pod was made.
 	err := r.Client.Delete(ctx, pod,
 		client.GracePeriodSeconds(GracePeriodSeconds(vmi)+graceSlack),
@@ -278,6 +292,7 @@ func (r *Reconciler) deletePod(ctx context.Context, vmi *v1.VirtualMachineInstan
 		r.Recorder.Eventf(vmi, corev1.EventTypeWarning, ReasonFailedDelete, "Error deleting pod %s: %v", pod.Name, err)
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
+	r.deleted.Note(client.ObjectKeyFromObject(vmi), pod)
 	if err == nil {
 		r.Recorder.Eventf(vmi, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted virtual machine pod %s", pod.Name)
 	}
@@ -295,6 +310,7 @@ func (r *Reconciler) patchStatus(ctx context.Context, vmi *v1.VirtualMachineInst
 	if err := r.Client.Status().Patch(ctx, vmi, patch); err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
+	r.written.Note(vmi)
 	return nil
 }
 
@@ -305,5 +321,6 @@ func (r *Reconciler) patchMeta(ctx context.Context, vmi *v1.VirtualMachineInstan
 	if err := r.Client.Patch(ctx, vmi, patch); err != nil {
 		return fmt.Errorf("write labels and finalizers: %w", err)
 	}
+	r.written.Note(vmi)
 	return nil
 }

@@ -1,0 +1,67 @@
+package written
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestLog(t *testing.T) {
+	at := func(version string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", ResourceVersion: version}}
+	}
+	var log Log
+	if log.Behind(at("5")) {
+		t.Error("behind though nothing was written")
+	}
+	log.Note(at("10"))
+	if !log.Behind(at("9")) || !log.Behind(at("9")) {
+		t.Error("9 is not behind 10")
+	}
+	if log.Behind(at("10")) {
+		t.Error("10 is behind 10")
+	}
+	if log.Behind(at("9")) {
+		t.Error("the write was not forgotten")
+	}
+	log.Note(at("100"))
+	if !log.Behind(at("20")) {
+		t.Error("20 is not behind 100")
+	}
+	log.Forget(client.ObjectKeyFromObject(at("")))
+	if log.Behind(at("20")) {
+		t.Error("the object was not forgotten")
+	}
+	log.Note(at("11"))
+	if log.Behind(at("strange")) {
+		t.Error("a version that cannot be compared must not stop anything")
+	}
+}
+
+func TestDeletions(t *testing.T) {
+	key := types.NamespacedName{Name: "vmi"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
+	var deletions Deletions
+	if deletions.Behind(key, pod) {
+		t.Error("behind though nothing was deleted")
+	}
+	deletions.Note(key, pod)
+	if !deletions.Behind(key, pod) {
+		t.Error("not behind")
+	}
+	if deletions.Behind(key, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "two"}}) {
+		t.Error("another object is behind")
+	}
+	pod.DeletionTimestamp = new(metav1.Now())
+	if deletions.Behind(key, pod) {
+		t.Error("behind though the deletion was seen")
+	}
+	pod.DeletionTimestamp = nil
+	deletions.Forget(key)
+	if deletions.Behind(key, pod) {
+		t.Error("not forgotten")
+	}
+}
