@@ -101,7 +101,13 @@ func (r *Register) Claim(in *Instance, fresh bool, routed []netip.Prefix) error 
 	if err != nil {
 		return err
 	}
-	taken := map[Slot]bool{}
+	taken, err := asleep(filepath.Dir(DefaultStateDir(in.Name)), in.StateDir)
+	if err != nil {
+		return err
+	}
+	if !fresh {
+		taken = map[Slot]bool{}
+	}
 	for s, owner := range owners {
 		if owner == in.StateDir {
 			if fresh {
@@ -124,6 +130,24 @@ func (r *Register) Claim(in *Instance, fresh bool, routed []netip.Prefix) error 
 		return err
 	}
 	return WriteFile(filepath.Join(r.dir, fmt.Sprintf("slot-%d", in.Slot)), []byte(in.StateDir), 0o600)
+}
+
+// asleep returns the slots of the instances in a directory of state directories, other than self: one that is down
+// with its data kept, or since a reboot, wants its addresses again.
+func asleep(parent, self string) (map[Slot]bool, error) {
+	files, err := filepath.Glob(filepath.Join(parent, "*", "instance.json"))
+	if err != nil {
+		return nil, fmt.Errorf("list instances: %w", err)
+	}
+	slots := map[Slot]bool{}
+	for _, file := range files {
+		if dir := filepath.Dir(file); dir != self {
+			if other, err := Load(dir); err == nil {
+				slots[other.Slot] = true
+			}
+		}
+	}
+	return slots, nil
 }
 
 // Release gives in's slot back and tells whether no instance is left.
