@@ -55,15 +55,32 @@ func endpointsObject(host netip.Addr) *discoveryv1.EndpointSlice {
 	}
 }
 
+// announce makes the Service kube-dns and its endpoints, unless they are there. It looks first: creating a
+// Service whose address is taken, by itself, fails with another error than that it exists.
+func announce(ctx context.Context, client kubernetes.Interface, host, clusterIP netip.Addr) error {
+	services, slices := client.CoreV1().Services(metav1.NamespaceSystem), client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
+	svc, slice := serviceObject(clusterIP), endpointsObject(host)
+	_, err := services.Get(ctx, svc.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = services.Create(ctx, svc, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("make Service kube-dns: %w", err)
+	}
+	_, err = slices.Get(ctx, slice.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = slices.Create(ctx, slice, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("make the endpoints of kube-dns: %w", err)
+	}
+	return nil
+}
+
 // Run serves a cluster's names on host until ctx is done.
 func Run(ctx context.Context, client kubernetes.Interface, host, clusterIP netip.Addr) error {
-	_, err := client.CoreV1().Services(metav1.NamespaceSystem).Create(ctx, serviceObject(clusterIP), metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create Service kube-dns: %w", err)
-	}
-	_, err = client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Create(ctx, endpointsObject(host), metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create the endpoints of kube-dns: %w", err)
+	if err := announce(ctx, client, host, clusterIP); err != nil {
+		return err
 	}
 	address := netip.AddrPortFrom(host, Port).String()
 	udp, err := new(net.ListenConfig).ListenPacket(ctx, "udp4", address)
