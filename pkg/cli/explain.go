@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,7 +40,9 @@ func Explain(err error, c Connection) string {
 	if many := utilerrors.Aggregate(nil); errors.As(err, &many) {
 		lines := make([]string, 0, len(many.Errors()))
 		for _, e := range many.Errors() {
-			lines = append(lines, Explain(e, c))
+			if line := Explain(e, c); !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
 		}
 		return strings.Join(lines, "\n")
 	}

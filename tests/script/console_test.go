@@ -141,3 +141,21 @@ func (g *guest) end(code int, reason string) {
 		delete(g.conns, conn)
 	}
 }
+
+// cut ends all console connections without a word, as a lost network does.
+func (c *cluster) cut() {
+	c.mu.Lock()
+	guests := make([]*guest, 0, len(c.consoles))
+	for _, g := range c.consoles {
+		guests = append(guests, g)
+	}
+	c.mu.Unlock()
+	for _, g := range guests {
+		g.mu.Lock()
+		for conn := range g.conns {
+			conn.CloseWithReason(stream.CodeGoingAway, "virt-api is shutting down")
+			delete(g.conns, conn)
+		}
+		g.mu.Unlock()
+	}
+}

@@ -171,6 +171,6 @@ func (o *Options) ending(term *terminal, t cli.Target, err error) error {
 	case err != nil:
 		return err
 	}
-	term.say("The session with %s has ended.\n", t.Name)
+	term.say("\nThe session with %s has ended.\n", t.Name)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -80,7 +81,7 @@ func (t *terminal) say(format string, args ...any) {
 	}
 	text := fmt.Sprintf(format, args...)
 	if t.isRaw() {
-		text = "\r\n" + text[:len(text)-1] + "\r\n"
+		text = strings.ReplaceAll(text, "\n", "\r\n")
 	}
 	io.WriteString(t.io.ErrOut, text)
 }
@@ -97,14 +98,14 @@ func (t *terminal) waiting() func() {
 func (t *terminal) notify(e console.Event, err error) {
 	switch {
 	case e == console.Connected:
-		t.say("Successfully connected to %s console. Press Ctrl+] or Ctrl+5 to exit console.\n", t.name)
 		if err := t.raw(); err != nil {
 			t.say("%s\n", err)
 		}
+		t.say("Successfully connected to %s console. Press Ctrl+] or Ctrl+5 to exit console.\n", t.name)
 	case err != nil:
-		t.say("The console of %s was lost: %s. Connecting again; press Ctrl+] to leave.\n", t.name, err)
+		t.say("\nThe console of %s was lost: %s. Connecting again; press Ctrl+] to leave.\n", t.name, err)
 	default:
-		t.say("The console of %s has ended. Connecting again; press Ctrl+] to leave.\n", t.name)
+		t.say("\nThe console of %s has ended. Connecting again; press Ctrl+] to leave.\n", t.name)
 	}
 }
 

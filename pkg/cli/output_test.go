@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+func machine(name string) v1.VirtualMachine {
+	vm := v1.VirtualMachine{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "somebody"}}},
+	}
+	vm.Status.Conditions = []v1.VirtualMachineCondition{{Type: "Ready"}, {Type: "Paused"}}
+	return vm
+}
+
+func parse(t *testing.T, o *Output, args ...string) {
+	t.Helper()
+	cmd := &cobra.Command{}
+	o.AddFlags(cmd)
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOutput(t *testing.T) {
+	dir := t.TempDir()
+	columns := filepath.Join(dir, "columns")
+	if err := os.WriteFile(columns, []byte("NAME  KIND\nmetadata.name  .kind\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one := machine("demo")
+	list := &v1.VirtualMachineList{Items: []v1.VirtualMachine{machine("a"), machine("b")}}
+	for _, test := range []struct {
+		args []string
+		one  string
+		many string
+	}{
+		{[]string{"-o", "name"}, "virtualmachine.kubevirt.io/demo\n", "virtualmachine.kubevirt.io/a\nvirtualmachine.kubevirt.io/b\n"},
+		{[]string{"-o", "jsonpath={.metadata.name}"}, "demo", ""},
+		{[]string{"-o", "jsonpath=.status.conditions[1].type"}, "Paused", ""},
+		{[]string{"-o", "go-template={{.kind}}"}, "VirtualMachine", ""},
+		{[]string{"--template", "{{.kind}}"}, "VirtualMachine", ""},
+		{[]string{"-o", "custom-columns=NAME:.metadata.name,CONDITIONS:.status.conditions[*].type,NODE:.status.node"},
+			"NAME   CONDITIONS     NODE\ndemo   Ready,Paused   <none>\n",
+			"NAME   CONDITIONS     NODE\na      Ready,Paused   <none>\nb      Ready,Paused   <none>\n"},
+		{[]string{"-o", "custom-columns-file=" + columns}, "NAME   KIND\ndemo   VirtualMachine\n", ""},
+	} {
+		o := NewOutput()
+		parse(t, o, test.args...)
+		if err := o.Validate(); err != nil || !o.Given() {
+			t.Errorf("%q: %v", test.args, err)
+			continue
+		}
+		var b bytes.Buffer
+		if err := o.Print(&one, &b); err != nil || b.String() != test.one {
+			t.Errorf("%q: got %q, %v; want %q", test.args, b.String(), err, test.one)
+		}
+		b.Reset()
+		if test.many == "" {
+			continue
+		}
+		if err := o.Print(list, &b); err != nil || b.String() != test.many {
+			t.Errorf("%q: got %q, %v; want %q", test.args, b.String(), err, test.many)
+		}
+	}
+}
+
+func TestOutputLeavesOutManagedFields(t *testing.T) {
+	vm := machine("demo")
+	for _, format := range []string{"json", "yaml"} {
+		for show, args := range map[bool][]string{false: {"-o", format}, true: {"-o", format, "--show-managed-fields"}} {
+			o := NewOutput()
+			parse(t, o, args...)
+			var b bytes.Buffer
+			if err := o.Print(vm.DeepCopy(), &b); err != nil {
+				t.Fatal(err)
+			}
+			if got := bytes.Contains(b.Bytes(), []byte("somebody")); got != show {
+				t.Errorf("%q: managedFields are there: %v", args, got)
+			}
+		}
+	}
+}
+
+func TestOutputRefuses(t *testing.T) {
+	for _, args := range [][]string{
+		{"-o", "xml"}, {"-o", "jsonpath"}, {"-o", "jsonpath={.a"}, {"-o", "go-template={{"}, {"-o", "custom-columns=A"},
+		{"-o", "custom-columns=A:{.b"}, {"-o", "custom-columns-file=/nowhere"}, {"-o", "jsonpath-file=/nowhere"},
+	} {
+		o := NewOutput("wide")
+		parse(t, o, args...)
+		if err := o.Validate(); ExitCode(err) != ExitUsage {
+			t.Errorf("%q: got %v, want a usage error", args, err)
+		}
+	}
+	o := NewOutput("wide")
+	parse(t, o, "-o", "wide")
+	if o.Given() || o.Validate() != nil {
+		t.Error("a format of the command's own counts as one for objects")
+	}
+}
