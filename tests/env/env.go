@@ -54,6 +54,18 @@ type Environment struct {
 // Start runs a control plane with the definitions and the namespace of virtkit in it. Arguments are
 // passed to `virt-local control-plane`. The caller ends it with Stop.
 func Start(ctx context.Context, arguments ...string) (*Environment, error) {
+	e, err := StartBare(ctx, arguments...)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.prepare(ctx); err != nil {
+		return nil, errors.Join(err, e.Stop())
+	}
+	return e, nil
+}
+
+// StartBare is Start with nothing of virtkit in it.
+func StartBare(ctx context.Context, arguments ...string) (*Environment, error) {
 	binary, err := binary()
 	if err != nil {
 		return nil, err
@@ -64,9 +76,6 @@ func Start(ctx context.Context, arguments ...string) (*Environment, error) {
 	}
 	e := &Environment{dir: dir, output: &buffer{}}
 	if err := e.start(ctx, binary, arguments); err != nil {
-		return nil, errors.Join(err, e.Stop())
-	}
-	if err := e.prepare(ctx); err != nil {
 		return nil, errors.Join(err, e.Stop())
 	}
 	return e, nil
