@@ -47,9 +47,11 @@ func TestOutput(t *testing.T) {
 		{[]string{"-o", "jsonpath=.status.conditions[1].type"}, "Paused", ""},
 		{[]string{"-o", "go-template={{.kind}}"}, "VirtualMachine", ""},
 		{[]string{"--template", "{{.kind}}"}, "VirtualMachine", ""},
-		{[]string{"-o", "custom-columns=NAME:.metadata.name,CONDITIONS:.status.conditions[*].type,NODE:.status.node"},
+		{
+			[]string{"-o", "custom-columns=NAME:.metadata.name,CONDITIONS:.status.conditions[*].type,NODE:.status.node"},
 			"NAME   CONDITIONS     NODE\ndemo   Ready,Paused   <none>\n",
-			"NAME   CONDITIONS     NODE\na      Ready,Paused   <none>\nb      Ready,Paused   <none>\n"},
+			"NAME   CONDITIONS     NODE\na      Ready,Paused   <none>\nb      Ready,Paused   <none>\n",
+		},
 		{[]string{"-o", "custom-columns-file=" + columns}, "NAME   KIND\ndemo   VirtualMachine\n", ""},
 	} {
 		o := NewOutput()
@@ -91,8 +93,14 @@ func TestOutputLeavesOutManagedFields(t *testing.T) {
 
 func TestOutputRefuses(t *testing.T) {
 	for _, args := range [][]string{
-		{"-o", "xml"}, {"-o", "jsonpath"}, {"-o", "jsonpath={.a"}, {"-o", "go-template={{"}, {"-o", "custom-columns=A"},
-		{"-o", "custom-columns=A:{.b"}, {"-o", "custom-columns-file=/nowhere"}, {"-o", "jsonpath-file=/nowhere"},
+		{"-o", "xml"},
+		{"-o", "jsonpath"},
+		{"-o", "jsonpath={.a"},
+		{"-o", "go-template={{"},
+		{"-o", "custom-columns=A"},
+		{"-o", "custom-columns=A:{.b"},
+		{"-o", "custom-columns-file=/nowhere"},
+		{"-o", "jsonpath-file=/nowhere"},
 	} {
 		o := NewOutput("wide")
 		parse(t, o, args...)

@@ -319,8 +319,10 @@ func (c *cluster) create(w http.ResponseWriter, r *http.Request) {
 	}
 	vm.Namespace = r.PathValue("ns")
 	if vm.Name == "rejected" {
-		stream.WriteStatus(w, metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-			Message: `admission webhook "virtualmachines.virt-api.kubevirt.io" denied the request: spec.template.spec.volumes[0].name: must match a disk`})
+		stream.WriteStatus(w, metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+			Message: `admission webhook "virtualmachines.virt-api.kubevirt.io" denied the request: spec.template.spec.volumes[0].name: must match a disk`,
+		})
 		return
 	}
 	if c.find(resourceVMs, vm.Namespace, vm.Name) != nil {

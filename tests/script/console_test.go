@@ -2,6 +2,7 @@ package script
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -54,7 +55,7 @@ func (c *cluster) console(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if vmi.Status.Phase != v1.Running {
-		refuse(w, apierrors.NewConflict(group(resourceVMIs), name, errText("the instance is not running: phase "+string(vmi.Status.Phase))))
+		refuse(w, apierrors.NewConflict(group(resourceVMIs), name, errors.New("the instance is not running: phase "+string(vmi.Status.Phase))))
 		return
 	}
 	conn, err := stream.Accept(w, r, stream.Options{})
@@ -72,12 +73,14 @@ func (g *guest) serve(conn *stream.Conn, join, tail bool) {
 	g.mu.Lock()
 	if !join {
 		for other := range g.conns {
-			other.CloseWithReason(stream.CodePolicy, "another client has taken over this console")
-			delete(g.conns, other)
+			g.drop(other, stream.CodePolicy, "another client has taken over this console")
 		}
 	}
 	if tail {
-		conn.Write(g.log.Bytes())
+		if _, err := conn.Write(g.log.Bytes()); err != nil {
+			g.mu.Unlock()
+			return
+		}
 	}
 	g.conns[conn] = true
 	g.mu.Unlock()
@@ -137,12 +140,19 @@ func (g *guest) end(code int, reason string) {
 	defer g.mu.Unlock()
 	g.log.WriteString("booting\r\n" + prompt) // its next life
 	for conn := range g.conns {
-		conn.CloseWithReason(code, reason)
-		delete(g.conns, conn)
+		g.drop(conn, code, reason)
 	}
 }
 
-// cut ends all console connections without a word, as a lost network does.
+// drop ends one connection; a client that has gone already is as good.
+func (g *guest) drop(conn *stream.Conn, code int, reason string) {
+	delete(g.conns, conn)
+	if err := conn.CloseWithReason(code, reason); err != nil {
+		conn.Close()
+	}
+}
+
+// cut ends all console connections as a virt-api that goes away does.
 func (c *cluster) cut() {
 	c.mu.Lock()
 	guests := make([]*guest, 0, len(c.consoles))
@@ -153,8 +163,7 @@ func (c *cluster) cut() {
 	for _, g := range guests {
 		g.mu.Lock()
 		for conn := range g.conns {
-			conn.CloseWithReason(stream.CodeGoingAway, "virt-api is shutting down")
-			delete(g.conns, conn)
+			g.drop(conn, stream.CodeGoingAway, "virt-api is shutting down")
 		}
 		g.mu.Unlock()
 	}

@@ -3,6 +3,7 @@ package script
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 
@@ -37,10 +38,10 @@ func (c *cluster) put(w http.ResponseWriter, r *http.Request) {
 	_, running := c.find(resourceVMIs, ns, name).(*v1.VirtualMachineInstance)
 	switch {
 	case verb == "start" && running:
-		refuse(w, apierrors.NewConflict(group(resourceVMs), name, errText("VM is already running")))
+		refuse(w, apierrors.NewConflict(group(resourceVMs), name, errors.New("VM is already running")))
 		return
 	case verb != "start" && !running:
-		refuse(w, apierrors.NewConflict(group(resourceVMs), name, errText("VM is not running")))
+		refuse(w, apierrors.NewConflict(group(resourceVMs), name, errors.New("VM is not running")))
 		return
 	}
 	c.note(r, bytes.TrimSpace(body))
@@ -65,10 +66,6 @@ func (c *cluster) put(w http.ResponseWriter, r *http.Request) {
 		c.setStatus(vm, v1.VirtualMachineStatusRunning)
 	})
 }
-
-type errText string
-
-func (e errText) Error() string { return string(e) }
 
 func (c *cluster) setStatus(vm *v1.VirtualMachine, status v1.VirtualMachinePrintableStatus) {
 	vm = vm.DeepCopy()

@@ -2,6 +2,7 @@ package script
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -65,8 +66,10 @@ func onTerminal(t *testing.T, c *cluster, args ...string) *pty {
 	}()
 	t.Cleanup(func() {
 		if p.cmd.ProcessState == nil {
-			p.cmd.Process.Kill()
-			p.cmd.Wait()
+			p.signal(t, syscall.SIGKILL)
+			if err := p.cmd.Wait(); err == nil {
+				t.Error("a killed program ended well")
+			}
 		}
 		p.slave.Close()
 		p.master.Close()
@@ -132,13 +135,23 @@ func (p *pty) typeKeys(t *testing.T, keys string) {
 	}
 }
 
+func (p *pty) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ends waits for the program and checks its code and the terminal's modes.
 func (p *pty) ends(t *testing.T, code int) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- p.cmd.Wait() }()
 	select {
-	case <-done:
+	case err := <-done:
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
 	case <-time.After(10 * time.Second):
 		t.Fatalf("it does not end:\n%s", p.shown())
 	}
@@ -189,10 +202,10 @@ func TestTerminal(t *testing.T) {
 		{"escape", func(t *testing.T, p *pty, _ *cluster) { p.typeKeys(t, "\x1d") }, 0},
 		{"guest ends", func(t *testing.T, p *pty, c *cluster) { c.guestOf("default/demo").powerOff() }, 0},
 		{"guest breaks", func(t *testing.T, p *pty, _ *cluster) { p.typeKeys(t, "crash\r") }, 1},
-		{"SIGTERM", func(t *testing.T, p *pty, _ *cluster) { p.cmd.Process.Signal(syscall.SIGTERM) }, 130},
-		{"SIGHUP", func(t *testing.T, p *pty, _ *cluster) { p.cmd.Process.Signal(syscall.SIGHUP) }, 130},
-		{"SIGQUIT", func(t *testing.T, p *pty, _ *cluster) { p.cmd.Process.Signal(syscall.SIGQUIT) }, 130},
-		{"connection cut", func(t *testing.T, p *pty, c *cluster) { c.server.CloseClientConnections(); c.cut() }, 1},
+		{"SIGTERM", func(t *testing.T, p *pty, _ *cluster) { p.signal(t, syscall.SIGTERM) }, 130},
+		{"SIGHUP", func(t *testing.T, p *pty, _ *cluster) { p.signal(t, syscall.SIGHUP) }, 130},
+		{"SIGQUIT", func(t *testing.T, p *pty, _ *cluster) { p.signal(t, syscall.SIGQUIT) }, 130},
+		{"virt-api goes away", func(t *testing.T, p *pty, c *cluster) { c.cut() }, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

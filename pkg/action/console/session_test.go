@@ -81,6 +81,14 @@ func run(t *testing.T, s *Session) <-chan error {
 	return ended
 }
 
+// write has no t.Fatal, so that it can run beside the test.
+func write(t *testing.T, w io.Writer, text string) {
+	t.Helper()
+	if _, err := io.WriteString(w, text); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("write %q: %v", text, err)
+	}
+}
+
 func readN(t *testing.T, r io.Reader, n int) string {
 	t.Helper()
 	buf := make([]byte, n)
@@ -94,11 +102,11 @@ func TestBytesGoBothWaysUntilTheGuestEnds(t *testing.T) {
 	g, out := newGuest(), &buffer{}
 	in, keys := io.Pipe()
 	ended := run(t, &Session{Dial: dials(g), In: in, StopInput: func() { in.Close() }, Out: out})
-	io.WriteString(keys, "abc")
+	write(t, keys, "abc")
 	if got := readN(t, g.in, 3); got != "abc" {
 		t.Errorf("the guest got %q", got)
 	}
-	io.WriteString(g.out, "last words")
+	write(t, g.out, "last words")
 	g.out.Close()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -112,7 +120,7 @@ func TestEscapeLeaves(t *testing.T) {
 	g := newGuest()
 	in, keys := io.Pipe()
 	ended := run(t, &Session{Dial: dials(g), In: in, StopInput: func() { in.Close() }, Out: io.Discard, Escape: Escape})
-	go io.WriteString(keys, "ab\x1dcd")
+	go write(t, keys, "ab\x1dcd")
 	if got, err := io.ReadAll(g.in); string(got) != "ab" || err != nil {
 		t.Errorf("the guest got %q, %v", got, err)
 	}
@@ -140,7 +148,7 @@ func TestIdleEndsAScript(t *testing.T) {
 		readN(t, g.in, 1)
 		for range 3 {
 			time.Sleep(time.Second) // the bubble's clock: the guest is never silent for long enough
-			io.WriteString(g.out, "x")
+			write(t, g.out, "x")
 		}
 		before := time.Now()
 		if err := <-ended; err != nil {
@@ -159,7 +167,7 @@ func TestNothingSentFollows(t *testing.T) {
 			ended := run(t, &Session{Dial: dials(g), In: in, Out: out, Idle: time.Second})
 			for range 3 {
 				time.Sleep(time.Hour)
-				io.WriteString(g.out, "x")
+				write(t, g.out, "x")
 			}
 			g.out.Close()
 			if err := <-ended; err != nil || out.String() != "xxx" {
@@ -174,11 +182,11 @@ func TestReconnect(t *testing.T) {
 	var events []Event
 	out := &buffer{}
 	ended := run(t, &Session{Dial: dials(first, second, third), Out: out, Reconnect: true, Notify: func(e Event, _ error) { events = append(events, e) }})
-	io.WriteString(first.out, "1")
+	write(t, first.out, "1")
 	first.out.Close()
-	io.WriteString(second.out, "2")
+	write(t, second.out, "2")
 	second.out.CloseWithError(&stream.CloseError{Code: stream.CodeAbnormal, Reason: "reset"})
-	io.WriteString(third.out, "3")
+	write(t, third.out, "3")
 	third.out.CloseWithError(&stream.CloseError{Code: stream.CodePolicy, Reason: "taken over"})
 	err := <-ended
 	var closed *stream.CloseError
@@ -224,8 +232,8 @@ func TestLeaveWhileDialling(t *testing.T) {
 			In: in, StopInput: func() { in.Close() }, Out: io.Discard, Escape: Escape,
 		})
 		<-dialling
-		io.WriteString(keys, "typed too early")
-		io.WriteString(keys, key)
+		write(t, keys, "typed too early")
+		write(t, keys, key)
 		if err := <-ended; err != nil {
 			t.Errorf("%q: %v", key, err)
 		}
@@ -255,7 +263,7 @@ func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 func TestOutputFails(t *testing.T) {
 	g := newGuest()
 	ended := run(t, &Session{Dial: dials(g), Out: failingWriter{}, Reconnect: true})
-	io.WriteString(g.out, "x")
+	write(t, g.out, "x")
 	if err := <-ended; !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("got %v", err)
 	}

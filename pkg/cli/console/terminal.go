@@ -83,7 +83,7 @@ func (t *terminal) say(format string, args ...any) {
 	if t.isRaw() {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
 	}
-	io.WriteString(t.io.ErrOut, text)
+	fmt.Fprint(t.io.ErrOut, text)
 }
 
 // waiting returns what says, once, that the guest is waited for.
