@@ -3,9 +3,11 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -16,11 +18,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/manifests"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/tests/env"
 )
@@ -30,6 +35,8 @@ import (
 var (
 	cluster *env.Environment
 	writes  = &writeLog{}
+
+	stopController func() error
 )
 
 func TestMain(m *testing.M) {
@@ -47,12 +54,36 @@ func runTests(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	if err := createKubeVirt(ctx); err != nil {
+	if err := errors.Join(grant(ctx), createKubeVirt(ctx)); err != nil {
 		return 0, err
 	}
-	stop := startController(ctx, "main")
-	defer func() { err = errors.Join(err, stop()) }()
+	stopController = startController(ctx)
+	defer func() { err = errors.Join(err, stopController(), writes.refused()) }()
 	return m.Run(), nil
+}
+
+// grant applies virt-controller's rights as they are installed, so that a test fails where they do
+// not suffice.
+func grant(ctx context.Context) error {
+	file, err := manifests.FS.Open("base/rbac-virt-controller.yaml")
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read virt-controller's rights: %w", err)
+		}
+		if err := cluster.Client.Create(ctx, object); err != nil {
+			return fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
 }
 
 // createKubeVirt makes the resource that the controller waits for, and the node of all tests but those
@@ -64,14 +95,18 @@ func createKubeVirt(ctx context.Context) error {
 }
 
 // startController runs virt-controller until stop.
-func startController(ctx context.Context, identity string) (stop func() error) {
+func startController(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	options := Options{
 		LauncherImage: "registry.example/virt-launcher:test", ImagePullPolicy: string(corev1.PullIfNotPresent),
-		NodeTimeout: 5 * time.Minute, LeaderElect: true, Identity: identity, HealthAddress: "0",
+		NodeTimeout: 5 * time.Minute, LeaderElect: true, Identity: "test", HealthAddress: "0",
 	}
 	config := rest.CopyConfig(cluster.Config)
 	config.Wrap(writes.wrap)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + names.Namespace + ":" + names.VirtController,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + names.Namespace, "system:authenticated"},
+	}
 	done := make(chan error, 1)
 	go func() { done <- options.RunWith(ctx, config) }()
 	return func() error {
@@ -82,8 +117,8 @@ func startController(ctx context.Context, identity string) (stop func() error) {
 
 // writeLog notes every request that changes something, leases apart.
 type writeLog struct {
-	mu    sync.Mutex
-	lines []string
+	mu               sync.Mutex
+	lines, forbidden []string
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -102,8 +137,28 @@ func (l *writeLog) wrap(next http.RoundTripper) http.RoundTripper {
 			l.lines = append(l.lines, fmt.Sprintf("%s %s %d", r.Method, r.URL.Path, code))
 			l.mu.Unlock()
 		}
+		if response != nil && response.StatusCode == http.StatusForbidden {
+			body, _ := io.ReadAll(response.Body)
+			response.Body.Close()
+			response.Body = io.NopCloser(bytes.NewReader(body))
+			if bytes.Contains(body, []byte("cannot ")) { // Else admission refused, a quota for example.
+				l.mu.Lock()
+				l.forbidden = append(l.forbidden, r.Method+" "+r.URL.Path)
+				l.mu.Unlock()
+			}
+		}
 		return response, err
 	})
+}
+
+// refused is an error that lists what virt-controller had no right to.
+func (l *writeLog) refused() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.forbidden) == 0 {
+		return nil
+	}
+	return fmt.Errorf("virt-controller has no right to:\n%s", strings.Join(l.forbidden, "\n"))
 }
 
 // in returns the writes to a namespace.
@@ -126,9 +181,16 @@ type test struct {
 	namespace string
 }
 
+// newTest is for a test that runs beside others.
 func newTest(t *testing.T) *test {
 	t.Helper()
 	t.Parallel()
+	return newSerialTest(t)
+}
+
+// newSerialTest is for a test that runs alone, before those of newTest.
+func newSerialTest(t *testing.T) *test {
+	t.Helper()
 	namespace := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(t.Name(), "Test"), "/", "-"))
 	if err := cluster.CreateNamespace(t.Context(), namespace); err != nil {
 		t.Fatal(err)

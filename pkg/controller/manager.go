@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	v1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -97,7 +98,7 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
 	recorder := broadcaster.NewRecorder(mgr.GetScheme(), corev1.EventSource{Component: eventSource})
@@ -140,6 +141,8 @@ func (o *Options) newManager(ctx context.Context, rest *rest.Config, client kube
 		RenewDeadline:                       new(renewDeadline),
 		RetryPeriod:                         new(retryPeriod),
 		GracefulShutdownTimeout:             new(5 * time.Second),
+		// A test runs one after the other in a process, which the check takes for a mistake.
+		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)

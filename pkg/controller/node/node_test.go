@@ -1,0 +1,58 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+func TestExamine(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	node := func(heartbeat string, ready corev1.ConditionStatus) *corev1.Node {
+		node := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Message: "silent"}}}}
+		if heartbeat != "" {
+			node.ObjectMeta = metav1.ObjectMeta{Annotations: map[string]string{v1.VirtHandlerHeartbeat: heartbeat}}
+		}
+		return node
+	}
+	cases := []struct {
+		name        string
+		node        *corev1.Node
+		lost, stale bool
+		again       time.Duration
+		reason      string
+	}{
+		{"alive", node(`"2026-01-02T03:04:00Z"`, corev1.ConditionTrue), false, false, 4*time.Minute + 56*time.Second, ""},
+		{"alive, without quotes", node("2026-01-02T03:04:05Z", corev1.ConditionTrue), false, false, 5*time.Minute + time.Second, ""},
+		{"alive, kubelet not well", node(`"2026-01-02T03:04:05Z"`, corev1.ConditionFalse), false, false, 5*time.Minute + time.Second, ""},
+		{"virt-handler silent", node(`"2026-01-02T02:59:04Z"`, corev1.ConditionTrue), true, true, 0, "silent since 2026-01-02T02:59:04Z"},
+		{"heartbeat unreadable", node(`soon`, corev1.ConditionTrue), true, true, 0, "not a time"},
+		{"node silent", node(`"2026-01-02T03:04:05Z"`, corev1.ConditionUnknown), true, false, 5*time.Minute + time.Second, "does not answer: silent"},
+		{"no virt-handler", node("", corev1.ConditionTrue), false, false, 0, ""},
+		{"gone", nil, true, false, 0, "does not exist"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got := examine(c.node, 5*time.Minute, now)
+			if got.lost != c.lost || got.stale != c.stale || got.again != c.again || !strings.Contains(got.reason, c.reason) {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+func TestMarkUnknown(t *testing.T) {
+	status := v1.VirtualMachineInstanceStatus{Phase: v1.Running, Conditions: []v1.VirtualMachineInstanceCondition{
+		{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue},
+		{Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue},
+	}}
+	markUnknown(&status, time.Now())
+	if status.Phase != v1.Unknown || status.Reason != "NodeUnresponsive" || status.Conditions[0].Status != corev1.ConditionUnknown ||
+		status.Conditions[1].Status != corev1.ConditionTrue || len(status.PhaseTransitionTimestamps) != 1 {
+		t.Errorf("%+v", status)
+	}
+}
