@@ -1,0 +1,172 @@
+package virtapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/surface"
+)
+
+var hooks = &admission{defaults: func() surface.Defaults {
+	return surface.Defaults{NewUUID: func() string { return "5d307ca9-b3ef-428c-8861-06e72d69f223" }}
+}}
+
+const goodMachine = `
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: vm, namespace: default}
+spec:
+  runStrategy: Always
+  template:
+    spec:
+      domain:
+        memory: {guest: 1Gi}
+        devices: {disks: [{name: root, disk: {bus: virtio}}]}
+      tolerations: [{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 9007199254740993}]
+      volumes: [{name: root, containerDisk: {image: x}}]
+`
+
+const goodInstance = `
+apiVersion: kubevirt.io/v1
+kind: VirtualMachineInstance
+metadata: {name: vm, namespace: default, finalizers: [example.com/mine]}
+spec:
+  domain:
+    resources: {requests: {memory: 1Gi}}
+    devices: {disks: [{name: root}]}
+  volumes: [{name: root, containerDisk: {image: x}}]
+`
+
+func toJSON(t testing.TB, text string) []byte {
+	t.Helper()
+	out, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// ask posts an AdmissionReview as the API server does.
+func ask(t *testing.T, path, user, object, old string) *admissionv1.AdmissionResponse {
+	t.Helper()
+	request := &admissionv1.AdmissionRequest{
+		UID: "1", Operation: admissionv1.Create, Namespace: "default",
+		Kind:     metav1.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: "X"},
+		UserInfo: authenticationv1.UserInfo{Username: user},
+		Object:   runtime.RawExtension{Raw: toJSON(t, object)},
+	}
+	if old != "" {
+		request.Operation = admissionv1.Update
+		request.OldObject.Raw = toJSON(t, old)
+	}
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	review(hooks.paths()[path])(w, httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body)))
+	var out admissionv1.AdmissionReview
+	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || out.Response == nil {
+		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+	}
+	if out.APIVersion != "admission.k8s.io/v1" || out.Kind != "AdmissionReview" || out.Response.UID != "1" {
+		t.Errorf("review %s %s, uid %q", out.APIVersion, out.Kind, out.Response.UID)
+	}
+	return out.Response
+}
+
+func TestMutate(t *testing.T) {
+	for name, tc := range map[string]struct{ path, object, old, want string }{
+		"machine":                         {"/mutate/virtualmachines", goodMachine, "", `[{"op":"replace","path":"/spec","value":{"runStrategy":"Always","template":{"spec":{"architecture":"amd64","domain":{"devices":{"disks":[{"disk":{"bus":"virtio"},"name":"root"}]},"firmware":{"uuid":"5d307ca9-b3ef-428c-8861-06e72d69f223"},"machine":{"type":"q35"},"memory":{"guest":"1Gi"}},"tolerations":[{"effect":"NoExecute","key":"a","operator":"Exists","tolerationSeconds":9007199254740993}],"volumes":[{"containerDisk":{"image":"x"},"name":"root"}]}}}}]`},
+		"machine, only its labels change": {"/mutate/virtualmachines", strings.Replace(goodMachine, "name: vm,", "name: vm, labels: {a: b},", 1), goodMachine, ``},
+		"instance":                        {"/mutate/virtualmachineinstances", goodInstance, "", `[{"op":"replace","path":"/spec","value":{"architecture":"amd64","domain":{"cpu":{"cores":1,"sockets":1,"threads":1},"devices":{"disks":[{"disk":{"bus":"sata"},"name":"root"}],"interfaces":[{"masquerade":{},"model":"virtio","name":"default"}]},"features":{"acpi":{"enabled":true}},"firmware":{"uuid":"5d307ca9-b3ef-428c-8861-06e72d69f223"},"machine":{"type":"q35"},"memory":{"guest":"1Gi"},"resources":{"requests":{"memory":"1Gi"}}},"networks":[{"name":"default","pod":{}}],"terminationGracePeriodSeconds":30,"volumes":[{"containerDisk":{"image":"x"},"name":"root"}]}},{"op":"replace","path":"/metadata/finalizers","value":["example.com/mine","kubevirt.io/foregroundDeleteVirtualMachine"]}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, tc.path, "jane", tc.object, tc.old)
+			if !got.Allowed || string(got.Patch) != tc.want {
+				t.Errorf("allowed %v, patch\n%s\nwant\n%s", got.Allowed, got.Patch, tc.want)
+			}
+			if (got.PatchType != nil) != (tc.want != "") {
+				t.Errorf("patch type %v", got.PatchType)
+			}
+		})
+	}
+}
+
+func TestValidate(t *testing.T) {
+	const controller = "system:serviceaccount:kubevirt:virt-controller"
+	defaulted := strings.Replace(goodInstance, "name: root}", "name: root, disk: {bus: virtio}}", 1)
+	defaulted = strings.Replace(defaulted, "domain:\n", "domain:\n    memory: {guest: 1Gi}\n", 1)
+	for name, tc := range map[string]struct{ path, user, object, old, want string }{
+		"machine":                    {"/validate/virtualmachines", "jane", goodMachine, "", ``},
+		"bad machine":                {"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "Always", "Often", 1), "", `spec.runStrategy: "Often" is not supported; use Always`},
+		"machine made bad":           {"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "Always", "Often", 1), goodMachine, `spec.runStrategy: "Often"`},
+		"unsupported":                {"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "devices: {", "devices: {gpus: [{name: g}], ", 1), "", `spec.template.spec.domain.devices.gpus: not supported by virtkit`},
+		"instance":                   {"/validate/virtualmachineinstances", "jane", defaulted, "", ``},
+		"instance, reserved label":   {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), "", `metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself`},
+		"instance by the controller": {"/validate/virtualmachineinstances", controller, strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), defaulted, ``},
+		"instance changed":           {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "1Gi", "2Gi", 1), defaulted, `spec: cannot be changed while the instance exists`},
+		"KubeVirt":                   {"/validate/kubevirts", "jane", `{metadata: {name: kubevirt, namespace: kubevirt}, spec: {configuration: {machineType: x}}}`, "", `spec.configuration.machineType: "x" is not supported`},
+		"not readable":               {"/validate/virtualmachines", "jane", `{spec: {runStrategy: 7}}`, "", `the X cannot be read: json: cannot unmarshal number`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, tc.path, tc.user, tc.object, tc.old)
+			if tc.want == "" {
+				if !got.Allowed {
+					t.Errorf("denied: %s", got.Result.Message)
+				}
+				return
+			}
+			if got.Allowed || !strings.HasPrefix(got.Result.Message, tc.want) {
+				t.Fatalf("allowed %v: %+v", got.Allowed, got.Result)
+			}
+			if got.Result.Code == 422 && (len(got.Result.Details.Causes) != 1 || got.Result.Details.Causes[0].Field == "") {
+				t.Errorf("causes %+v", got.Result.Details)
+			}
+		})
+	}
+}
+
+func TestReviewRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method string
+		body   io.Reader
+		want   int
+	}{
+		"GET":        {http.MethodGet, nil, 405},
+		"no JSON":    {http.MethodPost, strings.NewReader("x"), 400},
+		"no request": {http.MethodPost, strings.NewReader(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`), 400},
+		"old":        {http.MethodPost, strings.NewReader(`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"1"}}`), 400},
+		"too large":  {http.MethodPost, io.LimitReader(spaces{}, maxReview+10), 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			review(hooks.validateMachine)(w, httptest.NewRequest(tc.method, "/validate/virtualmachines", tc.body))
+			if w.Code != tc.want || !strings.Contains(w.Body.String(), `"kind":"Status"`) {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+type spaces struct{}
+
+func (spaces) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
