@@ -68,7 +68,7 @@ func (r Row) Cells(now time.Time, namespaces, wide bool) []string {
 	}
 	cells := []string{name, r.Status, fmt.Sprint(r.Ready), r.Node, r.ip(wide), duration.HumanDuration(now.Sub(r.Created))}
 	if wide {
-		cells = append(cells, count(r.CPUs), amount(r.Memory), r.RunStrategy, r.GuestOS)
+		cells = append(cells, fmt.Sprint(r.CPUs), amount(r.Memory), r.RunStrategy, r.GuestOS)
 	}
 	if namespaces {
 		cells = append([]string{r.Namespace}, cells...)
@@ -87,13 +87,6 @@ func (r Row) ip(wide bool) string {
 		return strings.Join(r.IPs, ",")
 	}
 	return r.IPs[0]
-}
-
-func count(n uint32) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
 }
 
 func amount(q resource.Quantity) string {
@@ -197,9 +190,9 @@ func guestOS(info v1.VirtualMachineInstanceGuestOSInfo) string {
 	return strings.TrimSpace(info.Name + " " + info.VersionID)
 }
 
-// size is the number of CPUs and the memory that a domain's guest sees.
+// size is the number of CPUs, one where nothing is said, and the memory that a domain's guest sees.
 func size(d *v1.DomainSpec) (uint32, resource.Quantity) {
-	cpus := uint32(0)
+	cpus := uint32(1)
 	if d.CPU != nil {
 		cpus = max(d.CPU.Cores, 1) * max(d.CPU.Sockets, 1) * max(d.CPU.Threads, 1)
 	} else if q, ok := d.Resources.Requests[corev1.ResourceCPU]; ok {
