@@ -2,7 +2,6 @@ package streams
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -32,20 +31,23 @@ type console struct {
 	closed chan struct{} // the serial port has ended
 
 	mu      sync.Mutex
+	started bool // output is passed on since the first client has joined, so that it misses none
 	ended   bool
 	clients map[*client]struct{}
+	taker   int // the newest request that took over
 
-	// users are the requests that have it, guarded by consoles.mu.
-	users int
+	// users are the requests that have it, requests all that ever had; guarded by consoles.mu.
+	users, requests int
 
 	work sync.WaitGroup
 }
 
 // client is one attached websocket.
 type client struct {
-	conn *stream.Conn
-	out  chan []byte
-	gone chan struct{}
+	conn    *stream.Conn
+	request int
+	out     chan []byte
+	gone    chan struct{}
 
 	once   sync.Once
 	code   int
@@ -61,37 +63,64 @@ func (c *client) finish(code int, reason string) {
 }
 
 func newConsole(serial net.Conn, log *slog.Logger, stall time.Duration) *console {
-	b := &console{
+	return &console{
 		serial: serial, log: log, stall: stall, input: make(chan []byte), closed: make(chan struct{}),
 		clients: map[*client]struct{}{},
 	}
-	b.work.Go(b.pumpOutput)
-	b.work.Go(b.pumpInput)
-	return b
 }
 
-// errEnded means that the serial port has ended meanwhile; a new console may be opened.
-var errEnded = errors.New("console has ended")
+const takenOver = "the console was taken over by another client"
 
-// join adds a client. Unless it attaches beside the others, it takes over from them. replay gives
-// what the client shall see first; it is read while no output is passed on.
-func (b *console) join(conn *stream.Conn, beside bool, who string, replay func() []byte) (*client, error) {
-	c := &client{conn: conn, out: make(chan []byte, queued), gone: make(chan struct{})}
+// join adds a client. Unless it attaches beside the others, it takes over from those whose requests
+// came before its own, whatever order they arrive here in. replay, if not nil, gives what the client
+// shall see first, from the log; it is read while no output is passed on.
+func (b *console) join(conn *stream.Conn, request int, beside bool, who string, replay func() []byte) *client {
+	c := &client{conn: conn, request: request, out: make(chan []byte, queued), gone: make(chan struct{})}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended {
-		return nil, errEnded
-	}
-	if !beside {
+	switch {
+	case b.ended:
+		c.finish(stream.CodeGoingAway, "the console has just ended; connect again")
+		return c
+	case request < b.taker:
+		c.finish(stream.CodePolicy, takenOver)
+		return c
+	case !beside:
+		b.taker = request
 		for other := range b.clients {
-			other.finish(stream.CodePolicy, "the console was taken over by another client"+who)
+			if other.request < request {
+				other.finish(stream.CodePolicy, takenOver+who)
+			}
 		}
 	}
-	if first := replay(); len(first) > 0 {
-		c.out <- first
+	if replay != nil {
+		if !b.started {
+			b.skip()
+		}
+		if first := replay(); len(first) > 0 {
+			c.out <- first
+		}
 	}
 	b.clients[c] = struct{}{}
-	return c, nil
+	if !b.started {
+		b.started = true
+		b.work.Go(b.pumpOutput)
+		b.work.Go(b.pumpInput)
+	}
+	return c
+}
+
+// skip drops what has arrived since the port was opened, since the log has it too.
+func (b *console) skip() {
+	if b.serial.SetReadDeadline(time.Now().Add(time.Millisecond)) != nil {
+		return
+	}
+	for buf := make([]byte, chunk); ; {
+		if _, err := b.serial.Read(buf); err != nil {
+			break // nothing left; a real error comes again
+		}
+	}
+	_ = b.serial.SetReadDeadline(time.Time{}) // fails as the first one would have
 }
 
 // serve copies between a client that has joined and the guest until one of them ends.
@@ -218,28 +247,21 @@ func (cs *consoles) attach(
 	ctx context.Context, pod string, beside bool, who string,
 	dial func(context.Context) (net.Conn, error), accept func() (*stream.Conn, error), replay func() []byte,
 ) error {
-	b, err := cs.console(ctx, pod, dial)
+	b, request, err := cs.console(ctx, pod, dial)
 	if err != nil {
 		return err
 	}
+	defer cs.release(pod, b)
 	conn, err := accept()
 	if err != nil {
-		cs.release(pod, b)
 		return nil // accept has answered
 	}
-	c, err := b.join(conn, beside, who, replay)
-	if err != nil {
-		_ = conn.CloseWithReason(stream.CodeNormal, "")
-		cs.release(pod, b)
-		return nil
-	}
-	b.serve(c)
-	cs.release(pod, b)
+	b.serve(b.join(conn, request, beside, who, replay))
 	return nil
 }
 
-// console returns the pod's open console, or opens it.
-func (cs *consoles) console(ctx context.Context, pod string, dial func(context.Context) (net.Conn, error)) (*console, error) {
+// console returns the pod's open console, or opens it, and the request's place in the row of all.
+func (cs *consoles) console(ctx context.Context, pod string, dial func(context.Context) (net.Conn, error)) (*console, int, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if b := cs.open[pod]; b != nil {
@@ -248,17 +270,18 @@ func (cs *consoles) console(ctx context.Context, pod string, dial func(context.C
 		b.mu.Unlock()
 		if !ended {
 			b.users++
-			return b, nil
+			b.requests++
+			return b, b.requests, nil
 		}
 	}
 	serial, err := dial(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	b := newConsole(serial, cs.log, cs.stall)
-	b.users = 1
+	b.users, b.requests = 1, 1
 	cs.open[pod] = b
-	return b, nil
+	return b, 1, nil
 }
 
 // release ends a console that nobody uses any more.

@@ -137,21 +137,22 @@ func (s *Server) console(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer run.Close()
-	s.active.Add(1)
-	defer s.active.Done()
-	err = s.consoles.attach(s.ctx, string(pod), r.URL.Query().Get("join") == "true", from(r),
-		func(ctx context.Context) (net.Conn, error) { return run.Dial(ctx, names.SocketSerial) },
-		func() (*stream.Conn, error) { return stream.Accept(w, r, stream.Options{}) },
-		func() []byte {
-			if tail == 0 {
-				return nil
-			}
+	var replay func() []byte
+	if tail > 0 {
+		replay = func() []byte {
 			past, err := run.Tail(names.LogSerial, tail)
 			if err != nil {
 				s.Log.Info("console log not replayed", "vmi", name(r).String(), "error", err)
 			}
 			return past
-		})
+		}
+	}
+	s.active.Add(1)
+	defer s.active.Done()
+	err = s.consoles.attach(s.ctx, string(pod), r.URL.Query().Get("join") == "true", from(r),
+		func(ctx context.Context) (net.Conn, error) { return run.Dial(ctx, names.SocketSerial) },
+		func() (*stream.Conn, error) { return stream.Accept(w, r, stream.Options{}) },
+		replay)
 	if err != nil {
 		refuse(w, name(r), noSocket(err, "serial console", "autoattachSerialConsole"))
 	}

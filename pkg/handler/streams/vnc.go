@@ -12,8 +12,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
-// screen is the one VNC session of a guest.
-type screen struct{ conn *stream.Conn }
+// screen is the one VNC session of a guest. taken is closed, with by set before, when another one
+// takes over.
+type screen struct {
+	taken chan struct{}
+	by    string
+}
 
 // screens are the VNC sessions of a node, by pod.
 type screens struct {
@@ -21,24 +25,21 @@ type screens struct {
 	open map[types.UID]*screen
 }
 
-// busy reports whether a guest's screen is in use.
-func (v *screens) busy(pod types.UID) bool {
+// enter makes a new session the guest's one, taking over from the one there is, or gives nil if that
+// is to be preserved.
+func (v *screens) enter(pod types.UID, who string, preserve bool) *screen {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.open[pod] != nil
-}
-
-// enter makes a session the guest's one and returns the one before it, if any. With preserve it
-// does neither when there is one.
-func (v *screens) enter(pod types.UID, s *screen, preserve bool) (before *screen, entered bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	before = v.open[pod]
-	if before != nil && preserve {
-		return before, false
+	if before := v.open[pod]; before != nil {
+		if preserve {
+			return nil
+		}
+		before.by = who
+		close(before.taken)
 	}
+	s := &screen{taken: make(chan struct{})}
 	v.open[pod] = s
-	return before, true
+	return s
 }
 
 func (v *screens) leave(pod types.UID, s *screen) {
@@ -57,38 +58,35 @@ func (s *Server) vnc(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer run.Close()
-	preserve := r.URL.Query().Get("preserveSession") == "true"
-	inUse := fmt.Sprintf("the VNC session of VirtualMachineInstance %s is in use", name(r))
-	if preserve && s.screens.busy(pod) {
-		refuse(w, name(r), apierrors.NewServiceUnavailable(inUse))
+	mine := s.screens.enter(pod, from(r), r.URL.Query().Get("preserveSession") == "true")
+	if mine == nil {
+		refuse(w, name(r), apierrors.NewServiceUnavailable(fmt.Sprintf("the VNC session of VirtualMachineInstance %s is in use", name(r))))
 		return
 	}
-	s.active.Add(1)
-	defer s.active.Done()
+	defer s.screens.leave(pod, mine)
 	display, err := run.Dial(r.Context(), names.SocketVNC)
 	if err != nil {
 		refuse(w, name(r), noSocket(err, "screen", "autoattachGraphicsDevice"))
 		return
 	}
 	defer display.Close()
+	s.active.Add(1)
+	defer s.active.Done()
 	conn, err := stream.Accept(w, r, stream.Options{})
 	if err != nil {
 		return // answered
 	}
-	mine := &screen{conn: conn}
-	before, entered := s.screens.enter(pod, mine, preserve)
-	if !entered {
-		_ = conn.CloseWithReason(stream.CodePolicy, inUse)
-		return
-	}
-	defer s.screens.leave(pod, mine)
+	ended := make(chan struct{})
 	var takeover sync.WaitGroup
-	if before != nil {
-		takeover.Go(func() {
-			_ = before.conn.CloseWithReason(stream.CodePolicy, "the VNC session was taken over by another client"+from(r))
-		})
-	}
 	defer takeover.Wait()
+	defer close(ended)
+	takeover.Go(func() {
+		select {
+		case <-mine.taken:
+			_ = conn.CloseWithReason(stream.CodePolicy, "the VNC session was taken over by another client"+mine.by)
+		case <-ended:
+		}
+	})
 	if err := stream.Splice(s.ctx, conn, display); err != nil {
 		s.Log.Debug("vnc ended", "vmi", name(r).String(), "error", err)
 	}
