@@ -26,6 +26,7 @@ generated() {
 }
 
 unit() {
+	[ -e cmd/virt-local/internal/payload/files/containerd-shim-runc-v2 ] || cmd/virt-local/build
 	go test ./...
 	for m in "${modules[@]}"; do go -C "$m" test ./...; done
 }

@@ -128,11 +128,11 @@ func compare(rights []Right, excused map[Right]string, calls []call) error {
 			refused[c.right] = true
 			continue
 		}
-		cluster := c.right
-		cluster.Local = false
-		used[cluster] = true
-		if c.right.Local {
-			used[c.right] = true
+		use(used, c.right)
+		if c.right.Verb == "watch" {
+			// A watch begins with the list where the server can do that, and falls back to a request of its own.
+			c.right.Verb = "list"
+			use(used, c.right)
 		}
 	}
 	for _, r := range sorted(refused) {
@@ -151,6 +151,13 @@ func compare(rights []Right, excused map[Right]string, calls []call) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// use marks a right, and the one for the whole cluster, as used: either would have allowed the call.
+func use(used map[Right]bool, r Right) {
+	used[r] = true
+	r.Local = false
+	used[r] = true
 }
 
 func sorted[V any](rights map[Right]V) []Right {

@@ -6,6 +6,22 @@ import "github.com/virtkit/virtkit/pkg/names"
 var unused = map[Right]string{
 	{names.VirtController, "kubevirt.io", "virtualmachines/finalizers", "update", false}:         blockOwnerDeletion,
 	{names.VirtController, "kubevirt.io", "virtualmachineinstances/finalizers", "update", false}: blockOwnerDeletion,
+
+	{names.VirtController, "", "secrets", "patch", true}:    rotation,
+	{names.VirtController, "", "configmaps", "patch", true}: rotation,
+
+	{names.VirtController, "", "pods", "get", false}:                               staleCache,
+	{names.VirtController, "kubevirt.io", "virtualmachineinstances", "get", false}: staleCache,
+
+	{names.VirtController, "", "nodes", "patch", false}: "a node that is lost for minutes is marked as taking no VMs",
+
+	{names.VirtController, "", "events", "patch", false}: repeatedEvent,
+	{names.VirtHandler, "", "events", "patch", false}:    repeatedEvent,
 }
 
-const blockOwnerDeletion = "checked only where the admission plugin OwnerReferencesPermissionEnforcement is on, as on OpenShift"
+const (
+	blockOwnerDeletion = "checked only where the admission plugin OwnerReferencesPermissionEnforcement is on, as on OpenShift"
+	rotation           = "certificates are renewed after months"
+	staleCache         = "looked up when creating it collides with what the cache has not seen yet"
+	repeatedEvent      = "an event that is seen again is counted instead of created"
+)
