@@ -46,7 +46,7 @@ func EndInLog(log string) (end End, ok bool) {
 		case "crashed", "failed":
 			return End{Outcome: Crashed, Reason: reason}, true
 		}
-		break
+		return End{}, false
 	}
 	return End{}, false
 }

@@ -185,7 +185,7 @@ func (g *guest) drop() {
 }
 
 // listen follows one connection until it is lost. It begins with a look, because much may have
-// happened while there was none.
+// happened while there was none. Later a domain that is missing means nothing: its end is an event.
 func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 	g.refresh(ctx, conn, true)
 	for {
@@ -218,20 +218,21 @@ func (g *guest) end(end hypervisor.End) {
 	}
 }
 
-// refresh asks the daemon how the guest is. found says that a domain which is unknown so far is ours:
-// one that was being created when the connection was lost.
-func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, found bool) {
+// refresh asks the daemon how the guest is. With first, on a new connection, a domain that is not
+// known yet is ours, having been created as the last connection was lost; and one that is missing has
+// ended unseen.
+func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first bool) {
 	d, err := conn.Domain(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case errors.Is(err, hypervisor.ErrNoDomain):
-		if g.created && found {
+		if g.created && first {
 			g.finishLocked(g.lastWords())
 		}
 	case err != nil:
 		g.log.Warn("cannot ask libvirtd for the guest's state", "err", err)
-	case g.created || found:
+	case g.created || first:
 		g.created = true
 		g.observeLocked(d)
 	}
@@ -328,7 +329,7 @@ func (g *guest) create(ctx context.Context, xml string, ready func(*pb.GuestStat
 	case g.early != nil:
 		g.finishLocked(*g.early)
 	case errors.Is(gone, hypervisor.ErrNoDomain):
-		g.finishLocked(g.lastWords())
+		// It has ended already; the event that says how is on its way.
 	case gone != nil:
 		g.log.Warn("cannot ask libvirtd for the guest's state", "err", gone)
 	default:

@@ -50,37 +50,34 @@ const startTimeout = 2 * time.Minute
 func (s *service) Start(_ context.Context, req *pb.StartRequest) (*pb.StartResponse, error) {
 	s.starting.Lock()
 	defer s.starting.Unlock()
-	if !s.guest.exists() {
-		if s.guest.shuttingDown() {
-			return nil, status.Error(codes.FailedPrecondition, "the launcher is shutting down")
-		}
-		ctx, cancel := context.WithTimeout(s.life, startTimeout)
-		defer cancel()
-		if err := s.start(ctx, req); err != nil {
-			s.options.Log.Warn("cannot start the guest", "err", err)
-			return nil, err
-		}
-		debug.FreeOSMemory()
+	ctx, cancel := context.WithTimeout(s.life, startTimeout)
+	defer cancel()
+	if err := s.start(ctx, req); err != nil {
+		s.options.Log.Warn("cannot start the guest", "err", err)
+		return nil, err
 	}
 	return &pb.StartResponse{State: s.guest.snapshot()}, nil
 }
 
 func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
+	vmi, plan, err := s.read(req)
+	if err != nil {
+		return err
+	}
+	switch state := s.guest.snapshot(); {
+	case isFinal(state.Lifecycle):
+		return nil
+	case s.guest.shuttingDown() && !s.guest.exists():
+		return status.Error(codes.FailedPrecondition, "the launcher is shutting down")
+	}
+	targets := domain.Targets(&vmi.Spec)
+	known := func(st *pb.GuestState) { st.VolumeTargets = targets }
+	if s.guest.exists() {
+		// Also one whose creation seemed to fail, as libvirtd died over it.
+		s.guest.update(known)
+		return s.serveDHCP(plan)
+	}
 	began := time.Now()
-	vmi := &v1.VirtualMachineInstance{}
-	if err := json.Unmarshal(req.VmiJson, vmi); err != nil {
-		return status.Errorf(codes.InvalidArgument, "read the VMI: %v", err)
-	}
-	if vmi.Namespace != s.options.Namespace || vmi.Name != s.options.Name || (s.options.UID != "" && string(vmi.UID) != s.options.UID) {
-		return status.Errorf(codes.InvalidArgument, "this is the launcher of %s/%s (%s), not of %s/%s (%s)",
-			s.options.Namespace, s.options.Name, s.options.UID, vmi.Namespace, vmi.Name, vmi.UID)
-	}
-	var plan network.Plan
-	if len(req.NetworkPlanJson) > 0 {
-		if err := json.Unmarshal(req.NetworkPlanJson, &plan); err != nil {
-			return status.Errorf(codes.InvalidArgument, "read the network plan: %v", err)
-		}
-	}
 	images, err := disk.Prepare(ctx, vmi, s.options.Disks, s.run)
 	if err != nil {
 		return startError(vmi, images, err)
@@ -94,16 +91,36 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		return status.Errorf(codes.InvalidArgument, "write the domain: %v", err)
 	}
 	if err := s.serveDHCP(plan); err != nil {
-		return status.Error(codes.FailedPrecondition, err.Error())
+		return err
 	}
-	targets := domain.Targets(&vmi.Spec)
 	prepared := time.Now()
-	if err := s.guest.create(ctx, xml, func(st *pb.GuestState) { st.VolumeTargets = targets }); err != nil {
+	if err := s.guest.create(ctx, xml, known); err != nil {
 		s.closeDHCP()
 		return startError(vmi, images, err)
 	}
 	s.options.Log.Info("started", "prepare", prepared.Sub(began), "create", time.Since(prepared))
+	debug.FreeOSMemory()
 	return nil
+}
+
+// read reads a request and checks that it is for this launcher.
+func (s *service) read(req *pb.StartRequest) (*v1.VirtualMachineInstance, network.Plan, error) {
+	var plan network.Plan
+	vmi := &v1.VirtualMachineInstance{}
+	if err := json.Unmarshal(req.VmiJson, vmi); err != nil {
+		return nil, plan, status.Errorf(codes.InvalidArgument, "read the VMI: %v", err)
+	}
+	o := s.options
+	if vmi.Namespace != o.Namespace || vmi.Name != o.Name || (o.UID != "" && string(vmi.UID) != o.UID) {
+		return nil, plan, status.Errorf(codes.InvalidArgument, "this is the launcher of %s/%s (%s), not of %s/%s (%s)",
+			o.Namespace, o.Name, o.UID, vmi.Namespace, vmi.Name, vmi.UID)
+	}
+	if len(req.NetworkPlanJson) > 0 {
+		if err := json.Unmarshal(req.NetworkPlanJson, &plan); err != nil {
+			return nil, plan, status.Errorf(codes.InvalidArgument, "read the network plan: %v", err)
+		}
+	}
+	return vmi, plan, nil
 }
 
 // facts are what the domain depends on besides the VMI.
@@ -154,33 +171,44 @@ func lockedMessage(vmi *v1.VirtualMachineInstance, images map[string]domain.Sour
 	return locked.Error()
 }
 
-// serveDHCP starts a server for every NIC that has an address coming.
+// serveDHCP starts a server for every NIC that has an address coming, unless there is one.
 func (s *service) serveDHCP(plan network.Plan) error {
-	if len(plan.Interfaces) == 0 {
+	if len(plan.Interfaces) == 0 || len(s.dhcp) > 0 {
 		return nil
 	}
-	f, err := os.Open(s.options.ResolvConf)
+	resolv, err := readResolv(s.options.ResolvConf)
 	if err != nil {
-		return fmt.Errorf("read the pod's name servers: %w", err)
-	}
-	resolv, err := dhcp.ParseResolv(f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("read the pod's name servers: %w", err)
+		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	for _, nic := range plan.Interfaces {
 		c, ok, err := dhcp.NewConfig(nic, resolv)
-		if err == nil && ok {
-			var server *dhcp.Server
-			if server, err = dhcp.Listen(c, s.options.Log); err == nil {
-				s.dhcp = append(s.dhcp, server)
-			}
-		}
 		if err != nil {
 			s.closeDHCP()
-			return fmt.Errorf("interface %q: %w", nic.Name, err)
+			return status.Error(codes.InvalidArgument, err.Error())
 		}
+		if !ok {
+			continue
+		}
+		server, err := dhcp.Listen(c, s.options.Log)
+		if err != nil {
+			s.closeDHCP()
+			return status.Errorf(codes.FailedPrecondition, "interface %q: %v", nic.Name, err)
+		}
+		s.dhcp = append(s.dhcp, server)
 	}
 	return nil
+}
+
+func readResolv(path string) (dhcp.Resolv, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return dhcp.Resolv{}, fmt.Errorf("read the pod's name servers: %w", err)
+	}
+	resolv, err := dhcp.ParseResolv(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return dhcp.Resolv{}, fmt.Errorf("read the pod's name servers: %w", err)
+	}
+	return resolv, nil
 }
 
 func (s *service) closeDHCP() {

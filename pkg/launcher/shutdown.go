@@ -102,10 +102,7 @@ func (g *guest) powerOff(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	switch err := conn.Destroy(ctx); {
-	case errors.Is(err, hypervisor.ErrNoDomain):
-		g.refresh(ctx, conn, true)
-	case err != nil:
+	if err := conn.Destroy(ctx); err != nil && !errors.Is(err, hypervisor.ErrNoDomain) {
 		g.log.Warn("cannot power the guest off", "err", err)
 	}
 }

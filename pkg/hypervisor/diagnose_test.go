@@ -1,0 +1,53 @@
+package hypervisor
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestDiagnose(t *testing.T) {
+	for _, tc := range []struct{ name, message, path string }{
+		{"write lock", "internal error: QEMU unexpectedly closed the monitor (vm='x'): 2026-11-20T23:00:00Z qemu-system-x86_64: -blockdev {\"node-name\":\"libvirt-1-format\"}: Failed to get \"write\" lock\nIs another process using the image [/claims/data/disk.img]?", "/claims/data/disk.img"},
+		{"shared lock", "Failed to get shared \"write\" lock\nIs another process using the image [/a b]?", "/a b"},
+		{"consistent read", "Failed to get \"consistent read\" lock", "of a disk"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var locked *LockedError
+			if err := Diagnose(tc.message); !errors.As(err, &locked) || locked.Path != tc.path {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	if err := Diagnose("Could not open '/x': No such file or directory"); err != nil {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEndInLog(t *testing.T) {
+	const begin = "2026-11-20 23:00:00.000+0000: starting up libvirt version: 11.3.0\nLC_ALL=C \\\n/usr/bin/qemu-system-x86_64 \\\n-name guest=a\nchar device redirected\n"
+	for _, tc := range []struct {
+		name, log string
+		want      End
+		ok        bool
+	}{
+		{"empty", "", End{}, false},
+		{"still running", begin, End{}, false},
+		{"shutdown", begin + "2026-11-20 23:01:00.000+0000: shutting down, reason=shutdown\n", End{Shutdown, "shutdown"}, true},
+		{"destroyed", begin + "qemu: terminating on signal 15 from pid 46\n2026: shutting down, reason=destroyed\n", End{Destroyed, "destroyed"}, true},
+		{"crashed", begin + "2026: shutting down, reason=crashed\n", End{Crashed, "crashed"}, true},
+		{"failed", begin + "2026: shutting down, reason=failed\n", End{Crashed, "failed"}, true},
+		{"unknown reason", begin + "2026: shutting down, reason=migrated\n", End{}, false},
+		{"an earlier run's", "x: shutting down, reason=failed\n" + begin, End{}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got, ok := EndInLog(tc.log); got != tc.want || ok != tc.ok {
+				t.Errorf("got %v, %v", got, ok)
+			}
+		})
+	}
+}
+
+func FuzzEndInLog(f *testing.F) {
+	f.Add("x: shutting down, reason=failed\n")
+	f.Fuzz(func(_ *testing.T, log string) { EndInLog(log); _ = Diagnose(log) })
+}

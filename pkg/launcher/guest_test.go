@@ -1,0 +1,277 @@
+package launcher
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+// withGuest runs a test in a bubble of fake time with a guest on a hypervisor in memory.
+func withGuest(t *testing.T, test func(t *testing.T, m *memory, g *guest)) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "qemu.log")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		m := newMemory()
+		g := newGuest(m.dial, log, slog.New(slog.DiscardHandler))
+		var running sync.WaitGroup
+		for _, f := range []func(context.Context){g.follow, g.askAgent, g.stop} {
+			running.Go(func() { f(ctx) })
+		}
+		test(t, m, g)
+		cancel()
+		running.Wait()
+	})
+}
+
+func mustCreate(t *testing.T, g *guest) {
+	t.Helper()
+	if err := g.create(t.Context(), "<domain/>", func(s *pb.GuestState) { s.VolumeTargets = map[string]string{"a": "vda"} }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expect(t *testing.T, g *guest, want pb.Lifecycle, reason string) {
+	t.Helper()
+	synctest.Wait()
+	if s := g.snapshot(); s.Lifecycle != want || s.Reason != reason {
+		t.Fatalf("state %v (%s), want %v (%s)", s.Lifecycle, s.Reason, want, reason)
+	}
+}
+
+const (
+	none         = pb.Lifecycle_LIFECYCLE_NONE
+	runs         = pb.Lifecycle_LIFECYCLE_RUNNING
+	paused       = pb.Lifecycle_LIFECYCLE_PAUSED
+	shuttingDown = pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN
+	shutOff      = pb.Lifecycle_LIFECYCLE_SHUTOFF
+	crashed      = pb.Lifecycle_LIFECYCLE_CRASHED
+	destroyed    = pb.Lifecycle_LIFECYCLE_DESTROYED
+)
+
+func TestGuestLife(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		expect(t, g, none, "")
+		mustCreate(t, g)
+		expect(t, g, runs, "booted")
+		if s := g.snapshot(); s.Machine != "pc-q35-10.0" || !s.Emulation || s.StartedAt == nil || s.VolumeTargets["a"] != "vda" || s.MemoryAtBoot != 1<<27 {
+			t.Errorf("%v", s)
+		}
+		m.change(func(d *hypervisor.Domain) { d.Run, d.Reason = hypervisor.Paused, "ioerror" })
+		expect(t, g, paused, "ioerror")
+		m.change(func(d *hypervisor.Domain) { d.Run, d.Reason = hypervisor.Running, "unpaused" })
+		expect(t, g, runs, "unpaused")
+		m.end(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "shutdown"})
+		expect(t, g, shutOff, "shutdown")
+		<-g.ended()
+	})
+}
+
+func TestGuestOutcomes(t *testing.T) {
+	for outcome, want := range map[hypervisor.Outcome]pb.Lifecycle{hypervisor.Shutdown: shutOff, hypervisor.Crashed: crashed, hypervisor.Destroyed: destroyed} {
+		withGuest(t, func(t *testing.T, m *memory, g *guest) {
+			mustCreate(t, g)
+			m.end(hypervisor.End{Outcome: outcome, Reason: "r"})
+			expect(t, g, want, "r")
+		})
+	}
+}
+
+func TestGracefulShutdown(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		m.obeys = 3 // the guest is still booting when the button is first pressed
+		mustCreate(t, g)
+		began := time.Now()
+		g.shutdown(time.Minute)
+		expect(t, g, shuttingDown, "booted")
+		<-g.ended()
+		expect(t, g, shutOff, "shutdown")
+		if took := time.Since(began); took != 2*press {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestGraceOver(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		m.obeys = 0
+		mustCreate(t, g)
+		began := time.Now()
+		g.shutdown(25 * time.Second)
+		<-g.ended()
+		expect(t, g, destroyed, "destroyed")
+		if took := time.Since(began); took != 25*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestShutdownOnlyShortens(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		m.obeys = 0
+		mustCreate(t, g)
+		began := time.Now()
+		g.shutdown(30 * time.Second)
+		g.shutdown(time.Hour)
+		time.Sleep(5 * time.Second)
+		g.shutdown(time.Second)
+		<-g.ended()
+		if took := time.Since(began); took != 6*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestShutdownOfAPausedGuest(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		mustCreate(t, g)
+		m.change(func(d *hypervisor.Domain) { d.Run = hypervisor.Paused })
+		synctest.Wait()
+		g.shutdown(time.Minute)
+		<-g.ended()
+		expect(t, g, shutOff, "shutdown")
+	})
+}
+
+func TestShutdownBeforeStart(t *testing.T) {
+	withGuest(t, func(t *testing.T, _ *memory, g *guest) {
+		g.shutdown(time.Minute)
+		expect(t, g, shutOff, "not started")
+	})
+}
+
+func TestDaemonComesBack(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		mustCreate(t, g)
+		m.crash()
+		expect(t, g, runs, "booted")
+		m.mu.Lock()
+		m.domain.Run, m.domain.Reason = hypervisor.Paused, "ioerror" // meanwhile
+		m.mu.Unlock()
+		m.restart()
+		expect(t, g, paused, "ioerror")
+		m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
+		expect(t, g, crashed, "failed")
+	})
+}
+
+func TestShutdownWaitsForTheDaemon(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		mustCreate(t, g)
+		m.crash()
+		g.shutdown(time.Minute)
+		expect(t, g, shuttingDown, "booted")
+		m.restart()
+		<-g.ended()
+		expect(t, g, shutOff, "shutdown")
+	})
+}
+
+func TestGuestGoneWithTheDaemon(t *testing.T) {
+	for _, tc := range []struct {
+		log, reason string
+		want        pb.Lifecycle
+	}{
+		{"", "lost", crashed},
+		{"x: shutting down, reason=crashed\n", "crashed", crashed},
+		{"x: shutting down, reason=shutdown\n", "shutdown", shutOff},
+	} {
+		withGuest(t, func(t *testing.T, m *memory, g *guest) {
+			mustCreate(t, g)
+			m.crash()
+			m.mu.Lock()
+			m.domain = nil
+			m.mu.Unlock()
+			if err := os.WriteFile(g.qemuLog, []byte(tc.log), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			m.restart()
+			expect(t, g, tc.want, tc.reason)
+		})
+	}
+}
+
+func TestFailedCreateIsNotTheEnd(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		m.createErr = &hypervisor.LockedError{Path: "/x"}
+		if err := g.create(t.Context(), "", func(*pb.GuestState) {}); err == nil {
+			t.Fatal("no error")
+		}
+		expect(t, g, none, "")
+		m.createErr = nil
+		mustCreate(t, g)
+		expect(t, g, runs, "booted")
+	})
+}
+
+func TestGuestEndsAtOnce(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		m.onCreate = func() { m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}) }
+		mustCreate(t, g)
+		expect(t, g, crashed, "failed")
+	})
+}
+
+func TestDaemonDiesWhileCreating(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		m.onCreate = func() {
+			m.crash()
+			m.restart()
+		}
+		mustCreate(t, g)
+		expect(t, g, runs, "booted")
+	})
+}
+
+func TestAgent(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		var address atomic.Pointer[string]
+		address.Store(new("10.0.2.2"))
+		m.agent = func(command string) (string, error) {
+			switch {
+			case strings.Contains(command, "guest-info"):
+				return `{"return":{"version":"10.0.2"}}`, nil
+			case strings.Contains(command, "interfaces"):
+				return `{"return":[{"name":"eth0","hardware-address":"02:00:00:00:00:01","ip-addresses":[{"ip-address":"` + *address.Load() + `"}]}]}`, nil
+			case strings.Contains(command, "osinfo"):
+				return `{"return":{"id":"tiny"}}`, nil
+			}
+			return `{"return":"thawed"}`, nil
+		}
+		mustCreate(t, g)
+		m.change(func(d *hypervisor.Domain) { d.AgentConnected = true })
+		synctest.Wait()
+		s := g.snapshot()
+		if !s.AgentConnected || s.AgentVersion != "10.0.2" || s.FsfreezeStatus != "thawed" || !strings.Contains(string(s.GuestOsJson), `"tiny"`) || !strings.Contains(string(s.InterfacesJson), *address.Load()) {
+			t.Errorf("%v", s)
+		}
+		// It is asked again from time to time, and watchers only hear of changes.
+		_, changed := g.watch()
+		time.Sleep(3 * interval)
+		select {
+		case <-changed:
+			t.Error("a change without a difference")
+		default:
+		}
+		address.Store(new("10.0.2.3"))
+		time.Sleep(interval + time.Second)
+		if s := g.snapshot(); !strings.Contains(string(s.InterfacesJson), *address.Load()) {
+			t.Errorf("%v", s)
+		}
+		m.change(func(d *hypervisor.Domain) { d.AgentConnected = false })
+		synctest.Wait()
+		if s := g.snapshot(); s.AgentConnected || s.AgentVersion != "" || s.GuestOsJson != nil {
+			t.Errorf("%v", s)
+		}
+	})
+}

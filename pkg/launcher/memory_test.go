@@ -1,0 +1,202 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+)
+
+// memory is a hypervisor in memory: a daemon that comes and goes, and a domain that outlives it.
+type memory struct {
+	mu   sync.Mutex
+	conn *memoryConnection
+	// domain is nil when there is none.
+	domain *hypervisor.Domain
+	xml    string
+	// down says that the daemon is dead; up is closed when it is back.
+	down bool
+	up   chan struct{}
+	// createErr makes Create fail; onCreate runs while it is under way, on the daemon's side.
+	createErr error
+	onCreate  func()
+	// obeys says that the guest reacts to the power button from the n-th press on (0: never).
+	obeys   int
+	presses int
+	agent   func(command string) (string, error)
+}
+
+// memoryConnection is one connection to it.
+type memoryConnection struct {
+	m      *memory
+	events chan hypervisor.Event
+	lost   bool
+}
+
+var errLost = errors.New("the connection is lost")
+
+func newMemory() *memory { return &memory{up: make(chan struct{}), obeys: 1} }
+
+func (m *memory) dial(ctx context.Context) (hypervisor.Connection, error) {
+	for {
+		m.mu.Lock()
+		if !m.down {
+			m.conn = &memoryConnection{m: m, events: make(chan hypervisor.Event, 100)}
+			defer m.mu.Unlock()
+			return m.conn, nil
+		}
+		up := m.up
+		m.mu.Unlock()
+		select {
+		case <-up:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// crash kills the daemon; restart brings it back.
+func (m *memory) crash() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.down = true
+	m.conn.lost = true
+	close(m.conn.events)
+	m.conn = nil
+}
+
+func (m *memory) restart() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.down = false
+	close(m.up)
+	m.up = make(chan struct{})
+}
+
+// change changes the domain and says so.
+func (m *memory) change(f func(*hypervisor.Domain)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(m.domain)
+	m.tell(hypervisor.Event{})
+}
+
+// end ends the domain.
+func (m *memory) end(end hypervisor.End) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.endLocked(end)
+}
+
+func (m *memory) endLocked(end hypervisor.End) {
+	m.domain = nil
+	m.tell(hypervisor.Event{End: &end})
+}
+
+func (m *memory) tell(e hypervisor.Event) {
+	if m.conn != nil {
+		m.conn.events <- e
+	}
+}
+
+// use runs f if the connection lives and there is a domain.
+func (c *memoryConnection) use(f func(m *memory) error) error {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	if c.lost {
+		return errLost
+	}
+	if c.m.domain == nil {
+		return hypervisor.ErrNoDomain
+	}
+	return f(c.m)
+}
+
+func (c *memoryConnection) Create(_ context.Context, xml string) error {
+	c.m.mu.Lock()
+	if c.lost {
+		c.m.mu.Unlock()
+		return errLost
+	}
+	if err := c.m.createErr; err != nil {
+		c.m.tell(hypervisor.Event{End: &hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}})
+		c.m.mu.Unlock()
+		return err
+	}
+	c.m.xml = xml
+	c.m.domain = &hypervisor.Domain{Reason: "booted", Machine: "pc-q35-10.0", Emulated: true, Memory: 1 << 27, MemoryAtBoot: 1 << 27}
+	c.m.tell(hypervisor.Event{})
+	hook := c.m.onCreate
+	c.m.mu.Unlock()
+	if hook != nil {
+		hook()
+	}
+	return nil
+}
+
+func (c *memoryConnection) Domain(context.Context) (d hypervisor.Domain, err error) {
+	err = c.use(func(m *memory) error { d = *m.domain; return nil })
+	return d, err
+}
+
+func (c *memoryConnection) PowerButton(context.Context) error {
+	return c.use(func(m *memory) error {
+		m.presses++
+		if m.obeys > 0 && m.presses >= m.obeys && m.domain.Run == hypervisor.Running {
+			m.endLocked(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "shutdown"})
+		}
+		return nil
+	})
+}
+
+func (c *memoryConnection) Destroy(context.Context) error {
+	return c.use(func(m *memory) error {
+		m.endLocked(hypervisor.End{Outcome: hypervisor.Destroyed, Reason: "destroyed"})
+		return nil
+	})
+}
+
+func (c *memoryConnection) Suspend(context.Context) error {
+	return c.use(func(m *memory) error {
+		m.domain.Run, m.domain.Reason = hypervisor.Paused, "user"
+		m.tell(hypervisor.Event{})
+		return nil
+	})
+}
+
+func (c *memoryConnection) Resume(context.Context) error {
+	return c.use(func(m *memory) error {
+		m.domain.Run, m.domain.Reason = hypervisor.Running, "unpaused"
+		m.tell(hypervisor.Event{})
+		return nil
+	})
+}
+
+func (c *memoryConnection) Reset(context.Context) error {
+	return c.use(func(*memory) error { return nil })
+}
+
+func (c *memoryConnection) Reboot(context.Context) error {
+	return c.use(func(*memory) error { return nil })
+}
+
+func (c *memoryConnection) Agent(_ context.Context, command string) (string, error) {
+	var reply func(string) (string, error)
+	if err := c.use(func(m *memory) error { reply = m.agent; return nil }); err != nil {
+		return "", err
+	}
+	return reply(command)
+}
+
+func (c *memoryConnection) Events() <-chan hypervisor.Event { return c.events }
+
+func (c *memoryConnection) Close() error {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	if !c.lost {
+		c.lost = true
+		close(c.events)
+	}
+	return nil
+}
