@@ -1,0 +1,160 @@
+package handler
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/network"
+)
+
+// podNetns makes a network namespace with an eth0 as a CNI plugin leaves it.
+func podNetns(t *testing.T) *os.File {
+	t.Helper()
+	type result struct {
+		ns  *os.File
+		err error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		build := func() (*os.File, error) {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return nil, err
+			}
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name, attrs.MTU = "eth0", 1450
+			eth0 := &netlink.Veth{LinkAttrs: attrs, PeerName: "host"}
+			if err := netlink.LinkAdd(eth0); err != nil {
+				return nil, err
+			}
+			address, err := netlink.ParseAddr("10.42.1.5/24")
+			if err != nil {
+				return nil, err
+			}
+			if err := netlink.AddrAdd(eth0, address); err != nil {
+				return nil, err
+			}
+			if err := netlink.LinkSetUp(eth0); err != nil {
+				return nil, err
+			}
+			if err := netlink.RouteAdd(&netlink.Route{Gw: netip.MustParseAddr("10.42.1.1").AsSlice()}); err != nil {
+				return nil, err
+			}
+			return os.Open("/proc/thread-self/ns/net")
+		}
+		ns, err := build()
+		done <- result{ns, err}
+	}()
+	r := <-done
+	if r.err != nil {
+		t.Fatalf("make the pod's network namespace (run as root): %v", r.err)
+	}
+	t.Cleanup(func() { r.ns.Close() })
+	return r.ns
+}
+
+func TestPodIsPrepared(t *testing.T) {
+	for _, binding := range []network.Binding{network.Masquerade, network.Bridge} {
+		t.Run(string(binding), func(t *testing.T) { testPodIsPrepared(t, binding) })
+	}
+}
+
+func testPodIsPrepared(t *testing.T, binding network.Binding) {
+	vmi := newVMI()
+	nic := v1.Interface{Name: "default"}
+	if binding == network.Masquerade {
+		nic.Masquerade = &v1.InterfaceMasquerade{}
+	} else {
+		nic.Bridge = &v1.InterfaceBridge{}
+	}
+	vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{nic}
+	vmi.Spec.Networks = []v1.Network{{Name: "default", NetworkSource: v1.NetworkSource{Pod: &v1.PodNetwork{}}}}
+	w := newWorld(t, vmi, newPod())
+	ns := podNetns(t)
+	link := filepath.Join(w.proc, "ns/net")
+	w.must(os.Remove(link))
+	w.must(os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.Fd()), link))
+	w.startLauncher()
+	cache := filepath.Join(podfs.RunPath(w.node.PodsDir, podUID), names.CapabilityCacheDir)
+	w.must(os.MkdirAll(cache, 0o700))
+	var stat unix.Stat_t
+	w.must(unix.Stat(w.rootfs+"/usr/bin/qemu-system-x86_64", &stat))
+	const file = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.xml"
+	w.must(os.WriteFile(filepath.Join(cache, file), fmt.Appendf(nil, "<qemuCaps><qemuctime>%d</qemuctime></qemuCaps>", stat.Ctim.Sec), 0o600))
+
+	first := w.startHandler()
+	got := w.eventuallyPhase(v1.Running)
+	if len(got.Status.Interfaces) != 1 || got.Status.Interfaces[0].IP != "10.42.1.5" {
+		t.Errorf("interfaces %+v", got.Status.Interfaces)
+	}
+	if _, err := os.Lstat(w.rootfs + "/dev/net/tun"); err != nil {
+		t.Errorf("no tun device: %v", err)
+	}
+	w.eventually("the capability cache is kept", func() bool {
+		kept, err := filepath.Glob(filepath.Join(w.node.Capabilities.Dir, "*", file))
+		return err == nil && len(kept) == 1
+	})
+
+	// The next virt-handler finds what the first has left, though the pod's link has changed since.
+	first.stop()
+	w.startHandler()
+	w.eventually("it is attached to again", func() bool { starts, _ := w.launcher.counts(); return starts == 2 })
+	w.launcher.mu.Lock()
+	defer w.launcher.mu.Unlock()
+	var plans [2]network.Plan
+	for i := range plans {
+		w.must(json.Unmarshal(w.launcher.starts[i].NetworkPlanJson, &plans[i]))
+	}
+	a, b := fmt.Sprint(plans[0]), fmt.Sprint(plans[1])
+	if a != b || plans[0].Interfaces[0].Binding != binding {
+		t.Errorf("the plan changed:\n%s\n%s", a, b)
+	}
+}
+
+func TestOldPlansAreForgotten(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.node.plans.save("gone", &network.Plan{}))
+	w.must(w.node.plans.save(podUID, &network.Plan{}))
+	w.must(os.MkdirAll(podfs.RunPath(w.node.PodsDir, podUID), 0o755))
+	w.must(w.node.forgetOldPods())
+	if p, err := w.node.plans.load("gone"); p != nil || err != nil {
+		t.Errorf("kept %v, %v", p, err)
+	}
+	if p, err := w.node.plans.load(podUID); p == nil || err != nil {
+		t.Errorf("lost %v, %v", p, err)
+	}
+}
+
+func TestVMIGoneEndsSession(t *testing.T) {
+	w := newWorld(t)
+	w.startLauncher()
+	h := w.startHandler()
+	w.eventuallyPhase(v1.Running)
+	w.launcher.lifecycle(launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, "shutdown")
+	w.eventuallyPhase(v1.Succeeded)
+	vmi := w.vmi()
+	vmi.Finalizers = nil
+	w.must(w.client.Update(t.Context(), vmi))
+	w.must(w.client.Delete(t.Context(), vmi))
+	h.kick()
+	w.eventually("the session ends", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.sessions) == 0
+	})
+	if p, err := w.node.plans.load(podUID); p != nil || err != nil {
+		t.Errorf("its plan is still there: %v, %v", p, err)
+	}
+}
