@@ -1,6 +1,7 @@
 package virtapi
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -37,4 +38,16 @@ func notRunning(vmi *v1.VirtualMachineInstance) error {
 		phase = v1.Pending
 	}
 	return conflictVMI(vmi, fmt.Sprintf(" is not running: phase %s", phase))
+}
+
+// plain makes of an error that wraps an API error one that the API server machinery, which does not
+// unwrap, recognises.
+func plain(err error) error {
+	var status apierrors.APIStatus
+	if _, ok := err.(apierrors.APIStatus); ok || !errors.As(err, &status) {
+		return err
+	}
+	out := status.Status()
+	out.Message = err.Error()
+	return &apierrors.StatusError{ErrStatus: out}
 }

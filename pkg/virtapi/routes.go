@@ -122,7 +122,7 @@ func (q *requests) webService(gv schema.GroupVersion) *restful.WebService {
 		route := ws.Method(e.method).Path(e.path()).
 			To(func(r *restful.Request, w *restful.Response) {
 				if err := e.serve(r, w); err != nil {
-					responsewriters.ErrorNegotiated(err, codecs, gv, w.ResponseWriter, r.Request)
+					responsewriters.ErrorNegotiated(plain(err), codecs, gv, w.ResponseWriter, r.Request)
 				}
 			}).
 			Doc(e.doc).Operation(operation(gv, e)).
@@ -147,9 +147,14 @@ func (q *requests) webService(gv schema.GroupVersion) *restful.WebService {
 	return ws
 }
 
-// operation is the id of an endpoint in OpenAPI: v1VirtualmachinesStart.
+// operation is the id of an endpoint in OpenAPI: connectV1VirtualmachinesStart. It begins with one of the
+// verbs that the API server machinery knows.
 func operation(gv schema.GroupVersion, e endpoint) string {
-	id := gv.Version
+	id := "connect"
+	if e.method == http.MethodGet {
+		id = "read"
+	}
+	id += strings.ToUpper(gv.Version[:1]) + gv.Version[1:]
 	for part := range strings.FieldsFuncSeq(e.name(), func(r rune) bool { return r == '/' || r == '-' }) {
 		id += strings.ToUpper(part[:1]) + part[1:]
 	}
