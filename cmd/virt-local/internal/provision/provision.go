@@ -288,7 +288,7 @@ func (p *provisioner) removeOrphans() error {
 func (p *provisioner) event(ctx context.Context, claim *corev1.PersistentVolumeClaim, kind, reason, message string) error {
 	now := metav1.Now()
 	_, err := p.client.CoreV1().Events(claim.Namespace).Create(ctx, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{GenerateName: claim.Name + ".", Namespace: claim.Namespace},
+		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", claim.Name, now.UnixNano()), Namespace: claim.Namespace},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 		Type:           kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: Name},

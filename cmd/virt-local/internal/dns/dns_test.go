@@ -1,0 +1,243 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/dns/dnsmessage"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// fakeCluster has: web (cluster IP 10.192.0.20, ports http/80 and dns/53 UDP), db (headless: db-0 at 10.128.1.5 ready,
+// 10.128.2.6 ready without a host name, 10.128.2.7 not ready), ext (alias of example.org), many (headless, 60 endpoints).
+type fakeCluster struct{}
+
+func (fakeCluster) Namespace(name string) bool { return name == "default" }
+
+func (fakeCluster) Service(namespace, name string) *corev1.Service {
+	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if namespace != "default" {
+		return nil
+	}
+	switch name {
+	case "web":
+		svc.Spec.ClusterIP = "10.192.0.20"
+		svc.Spec.Ports = []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}, {Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53}}
+	case "db", "many":
+		svc.Spec.ClusterIP = corev1.ClusterIPNone
+	case "ext":
+		svc.Spec.Type, svc.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.org"
+	default:
+		return nil
+	}
+	return svc
+}
+
+func (f fakeCluster) ByIP(ip string) *corev1.Service {
+	if ip == "10.192.0.20" {
+		return f.Service("default", "web")
+	}
+	return nil
+}
+
+func (fakeCluster) Endpoints(_, service string) []*discoveryv1.EndpointSlice {
+	yes, no, port, tcp, name, host := true, false, int32(5432), corev1.ProtocolTCP, "sql", "db-0"
+	ready, unready := discoveryv1.EndpointConditions{Ready: &yes}, discoveryv1.EndpointConditions{Ready: &no}
+	slice := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Protocol: &tcp, Port: &port}}}
+	switch service {
+	case "db":
+		slice.Endpoints = []discoveryv1.Endpoint{
+			{Addresses: []string{"10.128.2.6"}, Conditions: ready},
+			{Addresses: []string{"10.128.1.5"}, Conditions: ready, Hostname: &host},
+			{Addresses: []string{"10.128.2.7"}, Conditions: unready},
+		}
+	case "many":
+		for i := range 60 {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.128.3.%d", i+1)}, Conditions: ready})
+		}
+	}
+	return []*discoveryv1.EndpointSlice{slice}
+}
+
+func TestLookup(t *testing.T) {
+	tests := []struct {
+		name string
+		// want is "forward", "nothing", "empty" (exists, no records) or the records.
+		want string
+	}{
+		{"web.default.svc.cluster.local.", "A web.default.svc.cluster.local. 10.192.0.20"},
+		{"WEB.Default.svc.cluster.local.", "A WEB.Default.svc.cluster.local. 10.192.0.20"},
+		{"db.default.svc.cluster.local.", "A db.default.svc.cluster.local. 10.128.1.5, A db.default.svc.cluster.local. 10.128.2.6"},
+		{"db-0.db.default.svc.cluster.local.", "A db-0.db.default.svc.cluster.local. 10.128.1.5"},
+		{"10-128-2-6.db.default.svc.cluster.local.", "A 10-128-2-6.db.default.svc.cluster.local. 10.128.2.6"},
+		{"10-128-2-7.db.default.svc.cluster.local.", "nothing"},
+		{"x.web.default.svc.cluster.local.", "nothing"},
+		{"_http._tcp.web.default.svc.cluster.local.", "SRV _http._tcp.web.default.svc.cluster.local. web.default.svc.cluster.local.:80"},
+		{"_http._udp.web.default.svc.cluster.local.", "nothing"},
+		{"_tcp.web.default.svc.cluster.local.", "empty"},
+		{"_sql._tcp.db.default.svc.cluster.local.", "SRV _sql._tcp.db.default.svc.cluster.local. db-0.db.default.svc.cluster.local.:5432, SRV _sql._tcp.db.default.svc.cluster.local. 10-128-2-6.db.default.svc.cluster.local.:5432"},
+		{"ext.default.svc.cluster.local.", "CNAME ext.default.svc.cluster.local. example.org."},
+		{"none.default.svc.cluster.local.", "nothing"},
+		{"default.svc.cluster.local.", "empty"},
+		{"other.svc.cluster.local.", "nothing"},
+		{"svc.cluster.local.", "empty"},
+		{"cluster.local.", "empty"},
+		{"web.cluster.local.", "nothing"},
+		{"1-2-3-4.default.pod.cluster.local.", "A 1-2-3-4.default.pod.cluster.local. 1.2.3.4"},
+		{"1-2-3.default.pod.cluster.local.", "nothing"},
+		{"1-2-3-4.other.pod.cluster.local.", "nothing"},
+		{"dns-version.cluster.local.", "TXT dns-version.cluster.local. 1.1.0"},
+		{"20.0.192.10.in-addr.arpa.", "PTR 20.0.192.10.in-addr.arpa. web.default.svc.cluster.local."},
+		{"1.2.0.192.in-addr.arpa.", "forward"},
+		{"example.org.", "forward"},
+		{"mycluster.local.", "forward"},
+		{".", "forward"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, describe(Lookup(fakeCluster{}, test.name))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func describe(a Answer) string {
+	if !a.Ours {
+		return "forward"
+	}
+	if !a.Exists {
+		return "nothing"
+	}
+	var out []string
+	add := func(kind string, records []Record) {
+		for _, r := range records {
+			out = append(out, kind+" "+r.String())
+		}
+	}
+	add("A", a.A)
+	if len(a.A) == 0 {
+		add("SRV", a.SRV)
+	}
+	add("PTR", a.PTR)
+	add("TXT", a.TXT)
+	add("CNAME", a.CNAME)
+	if len(out) == 0 {
+		return "empty"
+	}
+	return strings.Join(out, ", ")
+}
+
+// serve serves the fake cluster on loopback, with an upstream that knows only example.org, over TCP only.
+func serve(t *testing.T) string {
+	t.Helper()
+	udp, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := net.Listen("tcp4", udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() {
+		done <- Server{Cluster: fakeCluster{}, Upstream: func(_ context.Context, _ string, query []byte) ([]byte, error) {
+			if !strings.Contains(string(query), "example") {
+				return nil, errors.New("no name server")
+			}
+			query[2] |= 0x80 // a response
+			return query, nil
+		}}.Serve(ctx, udp, tcp)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return udp.LocalAddr().String()
+}
+
+func ask1(t *testing.T, network, server, name string, typ dnsmessage.Type) dnsmessage.Message {
+	t.Helper()
+	query := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: 7, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name), Type: typ, Class: dnsmessage.ClassINET}},
+	}
+	packed, err := query.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	answer, err := ask(ctx, network, server, packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m dnsmessage.Message
+	if err := m.Unpack(answer); err != nil {
+		t.Fatal(err)
+	}
+	if m.ID != 7 || !m.Response {
+		t.Fatalf("header %+v", m.Header)
+	}
+	return m
+}
+
+func TestServer(t *testing.T) {
+	server := serve(t)
+	for _, network := range []string{"udp", "tcp"} {
+		m := ask1(t, network, server, "web.default.svc.cluster.local.", dnsmessage.TypeA)
+		if len(m.Answers) != 1 || m.Answers[0].Body.(*dnsmessage.AResource).A != [4]byte{10, 192, 0, 20} {
+			t.Errorf("%s: answers %v", network, m.Answers)
+		}
+		// IPv6 of a name that exists is nothing, not an error: clients would else give up on the name.
+		if m := ask1(t, network, server, "web.default.svc.cluster.local.", dnsmessage.TypeAAAA); m.RCode != dnsmessage.RCodeSuccess || len(m.Answers) != 0 {
+			t.Errorf("%s: AAAA: %v %v", network, m.RCode, m.Answers)
+		}
+		if m := ask1(t, network, server, "none.default.svc.cluster.local.", dnsmessage.TypeA); m.RCode != dnsmessage.RCodeNameError || len(m.Authorities) != 1 {
+			t.Errorf("%s: unknown name: %v", network, m)
+		}
+		if m := ask1(t, network, server, "example.org.", dnsmessage.TypeA); m.RCode != dnsmessage.RCodeSuccess {
+			t.Errorf("%s: upstream's name: %v", network, m.RCode)
+		}
+		if m := ask1(t, network, server, "invalid.", dnsmessage.TypeA); m.RCode != dnsmessage.RCodeServerFailure {
+			t.Errorf("%s: no upstream: %v", network, m.RCode)
+		}
+	}
+	if m := ask1(t, "udp", server, "many.default.svc.cluster.local.", dnsmessage.TypeA); !m.Truncated || len(m.Answers) != 0 {
+		t.Errorf("60 addresses over UDP: truncated=%v, %d answers", m.Truncated, len(m.Answers))
+	}
+	if m := ask1(t, "tcp", server, "many.default.svc.cluster.local.", dnsmessage.TypeA); m.Truncated || len(m.Answers) != 60 {
+		t.Errorf("60 addresses over TCP: truncated=%v, %d answers", m.Truncated, len(m.Answers))
+	}
+	m := ask1(t, "udp", server, "_http._tcp.web.default.svc.cluster.local.", dnsmessage.TypeSRV)
+	if len(m.Answers) != 1 || m.Answers[0].Body.(*dnsmessage.SRVResource).Port != 80 || len(m.Additionals) != 1 {
+		t.Errorf("SRV: %v", m)
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03web\x00\x00\x01\x00\x01"))
+	s := Server{Cluster: fakeCluster{}, Upstream: func(context.Context, string, []byte) ([]byte, error) { return nil, errors.New("none") }}
+	f.Fuzz(func(_ *testing.T, query []byte) {
+		s.answer(context.Background(), "udp", query)
+	})
+}
+
+func TestNameservers(t *testing.T) {
+	got := nameservers([]byte("# x\nnameserver 192.0.2.1\nsearch a\nnameserver\tfd00::1\nnameserver\n"))
+	if !slices.Equal(got, []string{"192.0.2.1", "fd00::1"}) {
+		t.Errorf("got %v", got)
+	}
+}
