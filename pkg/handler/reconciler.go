@@ -87,9 +87,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, err
 		}
 	}
-	s := r.session(vmi, pod)
-	if s != nil && vmi.DeletionTimestamp != nil {
-		if s.stop(vmi.DeletionTimestamp.Add(grace(vmi))) && vmi.Status.Phase == v1.Running {
+	var stopBy time.Time
+	if vmi.DeletionTimestamp != nil {
+		stopBy = deadline(vmi, r.Node.Now())
+	}
+	s, news := r.session(vmi, pod, stopBy)
+	if s != nil && !stopBy.IsZero() {
+		news = s.stop(stopBy) || news
+		if news && vmi.Status.Phase == v1.Running {
 			r.Events.Event(vmi, corev1.EventTypeNormal, string(v1.ShuttingDown), "Signaled graceful shutdown of the guest.")
 		}
 	}
@@ -198,6 +203,16 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// deadline is when the guest of a deleted VMI is powered off: a grace period after the deletion, by
+// the API server's clock, but not later than one from now, by the node's.
+func deadline(vmi *v1.VirtualMachineInstance, now time.Time) time.Time {
+	by, latest := vmi.DeletionTimestamp.Add(grace(vmi)), now.Add(grace(vmi))
+	if by.After(latest) {
+		return latest
+	}
+	return by
+}
+
 func grace(vmi *v1.VirtualMachineInstance) time.Duration {
 	if s := vmi.Spec.TerminationGracePeriodSeconds; s != nil {
 		return time.Duration(*s) * time.Second
@@ -206,8 +221,8 @@ func grace(vmi *v1.VirtualMachineInstance) time.Duration {
 }
 
 // session returns the session of the VMI's launcher, started now if there is a launcher to follow
-// and none follows it. Without a pod it is the session that was, if any.
-func (r *Reconciler) session(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) *session {
+// and none follows it, which it reports. Without a pod it is the session that was, if any.
+func (r *Reconciler) session(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, stopBy time.Time) (_ *session, started bool) {
 	key := client.ObjectKeyFromObject(vmi)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,10 +234,10 @@ func (r *Reconciler) session(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) *s
 	}
 	if s != nil {
 		s.refresh(vmi)
-		return s
+		return s, false
 	}
 	if pod == nil || ended(pod) || r.Sessions.Err() != nil {
-		return nil
+		return nil, false
 	}
 	t := target{VMI: key, UID: vmi.UID, Pod: pod.UID}
 	for _, c := range pod.Spec.Containers {
@@ -231,7 +246,7 @@ func (r *Reconciler) session(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) *s
 			_, t.KVM = c.Resources.Limits[names.ResourceKVM]
 		}
 	}
-	s = startSession(r.Sessions, r.Node, t, vmi, func(urgent bool) {
+	s = startSession(r.Sessions, r.Node, t, vmi, stopBy, func(urgent bool) {
 		if urgent {
 			r.Enqueue(key, 0)
 		} else {
@@ -242,7 +257,7 @@ func (r *Reconciler) session(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) *s
 		r.sessions = map[types.NamespacedName]*session{}
 	}
 	r.sessions[key] = s
-	return s
+	return s, true
 }
 
 // Launcher is the connected launcher of a VMI on this node.

@@ -84,11 +84,12 @@ type session struct {
 	stopping chan struct{}             // closed and replaced when stopBy changes
 }
 
-func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMachineInstance, changed func(urgent bool)) *session {
+// startSession follows a launcher until ctx ends. With stopBy set the guest is not started any more.
+func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMachineInstance, stopBy time.Time, changed func(urgent bool)) *session {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &session{
 		node: node, target: t, vmi: vmi, changed: changed, cancel: cancel,
-		done: make(chan struct{}), stopping: make(chan struct{}),
+		done: make(chan struct{}), stopBy: stopBy, stopping: make(chan struct{}),
 		log: node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
 	}
 	go func() {

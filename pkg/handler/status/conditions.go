@@ -79,7 +79,7 @@ func running(in Input, c *conditionList) {
 	switch {
 	case paused:
 		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, "The guest is paused.")
-	case in.Pod != nil && in.Pod.DeletionTimestamp != nil:
+	case in.Pod != nil && in.Pod.DeletionTimestamp != nil && in.VMI.DeletionTimestamp == nil: // news only then
 		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.PodTerminatingReason, "The launcher's pod is terminating.")
 	default:
 		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionTrue, "", "")

@@ -266,9 +266,6 @@ func addTap(name string) error {
 }
 
 func up(link netlink.Link) error {
-	if link.Attrs().Flags&net.FlagUp != 0 && link.Attrs().OperState != netlink.OperDown {
-		return nil
-	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("bring %s up: %w", link.Attrs().Name, err)
 	}

@@ -161,12 +161,13 @@ func serve(t *testing.T, ns *os.File, port int) {
 func ask(ns *os.File, address string) (string, error) {
 	var got []byte
 	err := in(ns, func() error {
-		c, err := net.DialTimeout("tcp4", address, 2*time.Second)
+		// The kernel may take a second to see a carrier, and TCP as long to try again.
+		c, err := net.DialTimeout("tcp4", address, 10*time.Second)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			return err
 		}
 		got, err = io.ReadAll(c)
@@ -268,9 +269,11 @@ func TestGuestCannotSpoof(t *testing.T) {
 			return err
 		})
 	}
+	serve(t, peer, 9090)
+	wantAnswer(t, "the network is up", guest, "10.42.1.1:9090", "10.42.1.5")
 	send("10.42.1.77")
 	send("10.0.2.2")
-	if err := sniff.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
+	if err := sniff.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 64)
@@ -305,16 +308,18 @@ func TestBridge(t *testing.T) {
 		Name: "default", Binding: network.Bridge, PodLink: "eth0", BridgeLink: "k6t-eth0", Tap: "tap0",
 		MAC: links[0].MAC, MTU: 1450, Gateway: netip.MustParsePrefix("10.42.1.1/24"), Guest: netip.MustParseAddr("10.42.1.5"),
 	}
-	for range 2 {
-		if err := Apply(pod, network.Plan{Interfaces: []network.Interface{nic}}); err != nil {
-			t.Fatal(err)
-		}
+	if err := Apply(pod, network.Plan{Interfaces: []network.Interface{nic}}); err != nil {
+		t.Fatal(err)
 	}
 	attachGuest(t, pod, guest, nic)
 	serve(t, guest, 8080)
 	serve(t, peer, 9090)
 	wantAnswer(t, "the network reaches the guest", peer, "10.42.1.5:8080", "10.42.1.1")
 	wantAnswer(t, "the guest reaches the network", guest, "10.42.1.1:9090", "10.42.1.5")
+	if err := Apply(pod, network.Plan{Interfaces: []network.Interface{nic}}); err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, "after applying again", peer, "10.42.1.5:8080", "10.42.1.1")
 }
 
 func TestTapBelongsToLauncher(t *testing.T) {
