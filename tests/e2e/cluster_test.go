@@ -64,7 +64,10 @@ func runTests(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	theCluster = &cluster{i}
-	return m.Run(), nil
+	if code := m.Run(); code != 0 {
+		return code, nil
+	}
+	return 0, checkRights(i)
 }
 
 // namespace makes a namespace that enforces the given Pod Security level and goes away with the test.
