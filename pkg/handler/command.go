@@ -96,6 +96,12 @@ func (o options) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
+	return o.runWith(ctx, config, log)
+}
+
+// runWith runs virt-handler against the API server of config.
+func (o options) runWith(ctx context.Context, config *rest.Config, log *slog.Logger) error {
+	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = o.apiQPS, o.apiBurst
 	config.UserAgent = names.VirtHandler
 	clients, err := kubernetes.NewForConfig(config)

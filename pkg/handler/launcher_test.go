@@ -180,8 +180,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.must(os.Symlink("/proc/self/ns/net", filepath.Join(w.proc, "ns/net")))
 	w.must(os.Symlink(w.rootfs, filepath.Join(w.proc, "root")))
-	w.must(os.WriteFile(filepath.Join(w.proc, "cgroup"), []byte("0::/kubepods/burstable/pod"+string(podUID)+"/cafe\n"), 0o644))
-	w.must(os.WriteFile(filepath.Join(w.proc, "stat"), []byte("1 (virt-launcher) S 0 0"), 0o644))
+	w.must(writeFile(filepath.Join(w.proc, "cgroup"), "0::/kubepods/burstable/pod"+string(podUID)+"/cafe\n"))
+	w.must(writeFile(filepath.Join(w.proc, "stat"), "1 (virt-launcher) S 0 0"))
 	w.must(os.WriteFile(w.rootfs+"/usr/bin/qemu-system-x86_64", nil, 0o755))
 	if len(objects) == 0 {
 		objects = []client.Object{newVMI(), newPod()}
@@ -205,6 +205,8 @@ func (w *world) must(err error) {
 	}
 }
 
+func writeFile(path, text string) error { return os.WriteFile(path, []byte(text), 0o644) }
+
 func (w *world) clock() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -220,28 +222,40 @@ func (w *world) statusWrites() int {
 // startLauncher makes the launcher's socket appear.
 func (w *world) startLauncher(errs ...error) {
 	w.t.Helper()
+	w.startLauncherOf(podUID, errs...)
+}
+
+func (w *world) startLauncherOf(pod types.UID, errs ...error) {
+	w.t.Helper()
 	w.launcher = &fakeLauncher{
 		server: grpc.NewServer(), changed: make(chan struct{}), startErrs: errs,
 		state: &launcherpb.GuestState{Lifecycle: launcherpb.Lifecycle_LIFECYCLE_NONE},
 	}
-	run := podfs.RunPath(w.node.PodsDir, podUID)
+	run := podfs.RunPath(w.node.PodsDir, pod)
 	w.must(os.MkdirAll(run, 0o755))
-	w.serve(w.launcher, filepath.Join(run, names.SocketLauncher))
-}
-
-func (w *world) serve(l *fakeLauncher, path string) {
-	w.t.Helper()
-	// Chdir-free way around the limit of a socket's path.
-	dir, err := os.Open(filepath.Dir(path))
+	l := w.launcher
+	listener, err := listenIn(run, names.SocketLauncher)
 	w.must(err)
-	defer dir.Close()
-	listener, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
-	w.must(err)
-	listener.(*net.UnixListener).SetUnlinkOnClose(false) // as after kill -9
 	launcherpb.RegisterLauncherServer(l.server, l)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = l.server.Serve(listener) }()
 	w.t.Cleanup(func() { l.server.Stop(); <-done })
+}
+
+// listenIn makes a socket in a directory, however long its path is, that stays when it is closed, as
+// after kill -9.
+func listenIn(path, name string) (net.Listener, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	listener, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name))
+	if err != nil {
+		return nil, err
+	}
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	return listener, nil
 }
 
 // running is a reconciler at work.
