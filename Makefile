@@ -34,7 +34,7 @@ build: ## Build bin/virtctl, bin/virt-server, bin/virt-launcher and bin/virt-loc
 	@dev/step.sh "Building virtctl, virt-server, virt-launcher"
 	@go build -ldflags '$(LDFLAGS)' -o bin/virtctl ./cmd/virtctl
 	@go build -ldflags '$(LDFLAGS)' -o bin/virt-server ./cmd/virt-server
-	@CGO_ENABLED=1 go build -tags launcher,libvirt_dlopen -ldflags '$(LDFLAGS)' -o bin/virt-launcher ./cmd/virt-server
+	@CGO_ENABLED=1 go build -tags launcher,libvirt_dlopen,grpcnotrace -ldflags '$(LDFLAGS)' -o bin/virt-launcher ./cmd/virt-server
 	@test -e bin/virt-local || dev/step.sh "Building virt-local: the first time this compiles Kubernetes, which takes minutes"
 	@cmd/virt-local/build
 

@@ -113,6 +113,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { g.follow(background) })
 	running.Go(func() { g.askAgent(background) })
 	running.Go(func() { g.stop(background) })
+	running.Go(func() { slimDown(background, g, o.Log) })
 	running.Go(func() { trimLog(background, filepath.Join(o.RunDir, names.LogSerial), o.Log) })
 
 	s := newService(ctx, o, g, children.command)

@@ -336,3 +336,24 @@ func TestHardwareKVM(t *testing.T) {
 		t.Error("that is no KVM")
 	}
 }
+
+func TestSlim(t *testing.T) {
+	if err := slim(); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]mapping{
+		"55a0-55b0 r-xp 00001000 08:01 123                        /usr/bin/virt-launcher": {0x55a0, 0x55b0, true},
+		"55a0-55b0 rw-p 00001000 08:01 123                        /usr/bin/virt-launcher": {0x55a0, 0x55b0, false},
+		"7f00-7f10 rw-p 00000000 00:00 0":                                                 {0x7f00, 0x7f10, false},
+		"7f00-7f10 r-xp 00000000 00:00 0                          [vdso]":                 {0x7f00, 0x7f10, false},
+	} {
+		if got, ok := parseMapping(line); !ok || got != want {
+			t.Errorf("%s: %+v, %t", line, got, ok)
+		}
+	}
+	for _, line := range []string{"", "Rss:                 4 kB", "VmFlags: rd ex mr mw me sd", "ProtectionKey:         0"} {
+		if m, ok := parseMapping(line); ok {
+			t.Errorf("%s: %+v", line, m)
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -99,7 +98,6 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		return startError(vmi, images, err)
 	}
 	s.options.Log.Info("started", "prepare", prepared.Sub(began), "create", time.Since(prepared))
-	debug.FreeOSMemory()
 	return nil
 }
 
