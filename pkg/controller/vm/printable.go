@@ -112,12 +112,19 @@ func waiting(pods []*corev1.Pod, reason string) bool {
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return waitingReason(pod) == reason })
 }
 
-// waitingReason is why a launcher pod's container does not run yet; empty when it does.
+// waitingReason is why a launcher pod's container does not run yet; empty when it does. The ways in which an
+// image cannot even be tried are failed pulls to the user.
 func waitingReason(pod *corev1.Pod) string {
 	for i := range pod.Status.ContainerStatuses {
-		if state := pod.Status.ContainerStatuses[i].State.Waiting; state != nil {
-			return state.Reason
+		state := pod.Status.ContainerStatuses[i].State.Waiting
+		if state == nil {
+			continue
 		}
+		switch state.Reason {
+		case "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
+			return waitingErrImagePull
+		}
+		return state.Reason
 	}
 	return ""
 }
