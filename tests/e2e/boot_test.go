@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	v1 "kubevirt.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 
 const userData = `#cloud-config
 hostname: harbour
+user: root
 password: pilot
 chpasswd: { expire: false }
 ssh_pwauth: true
@@ -135,6 +137,7 @@ func TestBootUEFI(t *testing.T) {
 		spec := &vm.Spec.Template.Spec
 		spec.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{EFI: &v1.EFI{SecureBoot: ptr(false)}}}
 		spec.Domain.CPU = &v1.CPU{Cores: 2}
+		spec.Domain.Memory.Guest = ptr(resource.MustParse("256Mi")) // the firmware needs room to unpack the kernel
 	}))
 	g.waitLogin(t)
 	con := g.openConsole(t, "")

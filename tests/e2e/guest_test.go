@@ -344,8 +344,14 @@ func (c *console) login(t *testing.T, user, password string) {
 	c.send(t, user+"\r")
 	c.expectFrom(t, from, 20*time.Second, `[Pp]assword: $`)
 	c.send(t, password+"\r")
-	c.expectFrom(t, from, 20*time.Second, `[#$] $`)
+	c.expectFrom(t, from, 20*time.Second, shellPrompt)
 }
+
+// shellPrompt ends what a shell that waits for input has printed; busybox asks for the cursor's place after it.
+const shellPrompt = `[#$] (\x1b\[6n)?$`
+
+// escapes are what a shell's line editor sends to the terminal.
+var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
 // run types a command and returns its output. The guest's shell joins the end marker, so that the echo of the
 // command does not look like the end.
@@ -354,7 +360,7 @@ func (c *console) run(t *testing.T, command string) string {
 	from := len(c.output())
 	c.send(t, command+"; echo END'-'OF\r")
 	out := c.expectFrom(t, from, 30*time.Second, `(?s)^.*END-OF\r?\n`)
-	out = strings.ReplaceAll(out, "\r", "")
+	out = strings.ReplaceAll(escapes.ReplaceAllString(out, ""), "\r", "")
 	_, out, _ = strings.Cut(out, "\n") // the echo
 	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(out), "END-OF"))
 }
