@@ -59,7 +59,7 @@ func (k *kubelet) wantRegistration(t *testing.T) {
 }
 
 func TestPlugin(t *testing.T) {
-	dir, err := os.MkdirTemp("", "dp")
+	dir, err := os.MkdirTemp("", "dp") //nolint:usetesting // short, for a socket's path
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,7 +168,10 @@ func WaitSocket(ctx context.Context, podsDir string, pod types.UID, name string)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-watcher.Events:
-		case <-watcher.Errors:
+		case err := <-watcher.Errors:
+			if !errors.Is(err, fsnotify.ErrEventOverflow) { // then events were lost: look
+				return fmt.Errorf("watch %s: %w", watched, err)
+			}
 		case <-ticker.C:
 		}
 	}

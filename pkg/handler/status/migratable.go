@@ -38,7 +38,7 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	}
 	var found []obstacle
 	for _, v := range vmi.Spec.Volumes {
-		name := ""
+		var name string
 		switch {
 		case v.PersistentVolumeClaim != nil:
 			name = v.PersistentVolumeClaim.ClaimName

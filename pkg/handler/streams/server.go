@@ -24,7 +24,6 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -219,6 +218,5 @@ func refuse(w http.ResponseWriter, vmi types.NamespacedName, err error) {
 			status = apierrors.NewConflict(resource, vmi.Name, errors.New(grpcstatus.Convert(err).Message()))
 		}
 	}
-	var answer metav1.Status = status.Status()
-	stream.WriteStatus(w, answer)
+	stream.WriteStatus(w, status.Status())
 }

@@ -63,7 +63,7 @@ type setup struct {
 
 func newSetup(t *testing.T) *setup {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "s") // short: sockets are made here
+	dir, err := os.MkdirTemp("", "s") //nolint:usetesting // short, for sockets' paths
 	if err != nil {
 		t.Fatal(err)
 	}
