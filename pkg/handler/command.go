@@ -92,7 +92,11 @@ func (o options) run(ctx context.Context) error {
 	klog.SetSlogLogger(log)
 	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
 
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	find := rest.InClusterConfig
+	if o.kubeconfig != "" {
+		find = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", o.kubeconfig) }
+	}
+	config, err := find()
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
