@@ -40,8 +40,9 @@ integration() {
 e2e() {
 	dev/deps.sh
 	make --no-print-directory images
-	(cd cmd/virt-local && go test -tags e2e -count=1 -timeout 20m -run E2E ./...)
-	go test -tags e2e -count=1 -timeout 40m -v ./tests/e2e
+	# One package after the other: each has the machine to itself. -v shows that something is going on.
+	packages_with e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 40m -v
+	go -C cmd/virt-local test -tags e2e -count=1 -p 1 -timeout 20m -v .
 }
 
 # packages_with TAG lists the packages that have files for the build tag.
