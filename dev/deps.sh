@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing needs, those that are missing. Go itself must be
-# there (go.mod says which), for Debian's is too old.
+# deps.sh [e2e]: installs the Debian packages that building needs, or also the end-to-end tests, those that are
+# missing. Go itself must be there (go.mod says which), for Debian's is too old.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,6 +15,10 @@ packages=(
 	# Generated code, and lint.
 	protobuf-compiler libprotobuf-dev shellcheck
 )
+if [ "${1:-}" = e2e ]; then
+	# The tiny guest is tested by itself too, and nodes with pods of a shell.
+	packages+=(qemu-system-x86 qemu-utils ovmf busybox-static)
+fi
 
 if ! command -v go >/dev/null; then
 	echo "Go is missing: install $(awk '$1 == "go" {print $2}' go.mod) or newer from https://go.dev/dl" >&2

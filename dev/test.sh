@@ -38,7 +38,7 @@ integration() {
 }
 
 e2e() {
-	dev/deps.sh
+	dev/deps.sh e2e
 	make --no-print-directory images
 	# One package after the other: each has the machine to itself. -v shows that something is going on.
 	packages_with e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 40m -v
