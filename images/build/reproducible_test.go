@@ -1,0 +1,28 @@
+//go:build e2e
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"testing"
+)
+
+// Everything is made twice from nothing, Debian's packages fetched twice included.
+func TestReproducible(t *testing.T) {
+	for _, image := range targets {
+		t.Run(image.name, func(t *testing.T) {
+			var made [][]byte
+			for range 2 {
+				b := testBuild(t)
+				if err := image.build(context.Background(), b); err != nil {
+					t.Fatal(err)
+				}
+				made = append(made, read(t, b.archive(image.name)))
+			}
+			if !bytes.Equal(made[0], made[1]) {
+				t.Errorf("two builds of %s differ", image.name)
+			}
+		})
+	}
+}
