@@ -98,7 +98,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfiguration {
 	name := n.NodeName()
 	no, yes := false, true
-	return &kubeletconfig.KubeletConfiguration{
+	config := &kubeletconfig.KubeletConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "kubelet.config.k8s.io/v1beta1", Kind: "KubeletConfiguration"},
 		Authentication: kubeletconfig.KubeletAuthentication{
 			Anonymous: kubeletconfig.KubeletAnonymousAuthentication{Enabled: &no},
@@ -133,9 +133,13 @@ func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfigurat
 		// pulled again when they came from files, are never collected.
 		EvictionHard:                map[string]string{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%"},
 		ImageGCHighThresholdPercent: ptr(int32(100)),
-		// Bound how long a node needs to notice that it is under pressure, or no longer.
-		NodeStatusUpdateFrequency: metav1.Duration{Duration: 10 * time.Second},
+		NodeStatusUpdateFrequency:   metav1.Duration{Duration: 10 * time.Second},
 	}
+	if n.NodeMonitorGrace > 0 {
+		// Kubelets renew their lease every quarter of its duration, which must fit into the grace several times.
+		config.NodeLeaseDurationSeconds = max(1, int32(n.NodeMonitorGrace.Seconds()/2))
+	}
+	return config
 }
 
 func proxyConfig(n instance.Node, pki string) *proxyconfig.KubeProxyConfiguration {

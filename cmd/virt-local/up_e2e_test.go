@@ -1,0 +1,449 @@
+//go:build e2e
+
+// The end-to-end test of virt-local: a cluster of two nodes comes up, works, loses a node, is mended and goes,
+// and leaves the machine as it was. It needs root and bin/virt-local; run it with
+//
+//	go test -tags e2e -v .
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
+)
+
+const instanceName = "virt-local-e2e"
+
+// machine is one run of the test: a binary, an instance and its client.
+type machine struct {
+	*testing.T
+	binary     string
+	kubeconfig string
+	client     kubernetes.Interface
+}
+
+func (m *machine) run(args ...string) (stdout string, err error) {
+	m.Helper()
+	var out, errOut bytes.Buffer
+	cmd := exec.Command(m.binary, append(args, "--name", instanceName)...)
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	begin := time.Now()
+	if err = cmd.Run(); err != nil {
+		err = fmt.Errorf("virt-local %s: %w\n%s", strings.Join(args, " "), err, errOut.String())
+	}
+	m.Logf("virt-local %s: %.1f s", strings.Join(args, " "), time.Since(begin).Seconds())
+	return out.String(), err
+}
+
+func (m *machine) must(args ...string) string {
+	m.Helper()
+	out, err := m.run(args...)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return out
+}
+
+func (m *machine) status() cluster.Status {
+	m.Helper()
+	out, _ := m.run("status", "-o", "json") // its exit code says whether all is well; so does the status
+	var s cluster.Status
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		m.Fatalf("status: %v: %q", err, out)
+	}
+	return s
+}
+
+// await waits until check is true.
+func (m *machine) await(what string, timeout time.Duration, check func(ctx context.Context) bool) {
+	m.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	begin := time.Now()
+	for !check(ctx) {
+		select {
+		case <-ctx.Done():
+			m.Fatalf("not within %v: %s", timeout, what)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	m.Logf("%s: %.1f s", what, time.Since(begin).Seconds())
+}
+
+// traces are what `down` must not leave: everything on the machine that may bear an instance's marks.
+func traces(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	command := func(name string, args ...string) string {
+		out, err := exec.Command(name, args...).Output()
+		if err != nil {
+			t.Fatalf("%s %v: %v", name, args, err)
+		}
+		return string(out)
+	}
+	lines := func(s string) []string {
+		l := strings.Split(strings.TrimSpace(s), "\n")
+		slices.Sort(l)
+		return l
+	}
+	// Interface indexes and timers change by themselves.
+	found["links"] = lines(regexp.MustCompile(`(?m)^\d+: (\S+?)[@:].*$`).ReplaceAllString(command("ip", "-o", "link"), "$1"))
+	found["addresses"] = lines(regexp.MustCompile(`(?m)^\d+: |\\.*$`).ReplaceAllString(command("ip", "-o", "-4", "addr"), ""))
+	found["routes"] = lines(command("ip", "route"))
+	found["firewall"] = lines(command("nft", "list", "ruleset"))
+	found["loops"] = lines(command("losetup", "-a"))
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found["mounts"] = lines(string(mounts))
+	cgroups, err := filepath.Glob("/sys/fs/cgroup/virt-local*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob("/sys/fs/cgroup/*/virt-local*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found["cgroups"] = append(cgroups, more...)
+	for _, setting := range []string{"net/ipv4/ip_forward", "fs/inotify/max_user_instances", "kernel/panic_on_oops", "vm/overcommit_memory"} {
+		b, err := os.ReadFile("/proc/sys/" + setting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found["settings"] = append(found["settings"], setting+"="+strings.TrimSpace(string(b)))
+	}
+	for _, path := range []string{"/var/lib/kubelet", "/var/lib/containerd", "/run/containerd", "/etc/cni/net.d", "/var/lib/cni", "/run/virt-local", "/var/lib/virt-local"} {
+		if _, err := os.Stat(path); err == nil {
+			found["files"] = append(found["files"], path)
+		}
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		if b, err := os.ReadFile(p); err == nil && bytes.Contains(b, []byte("/"+instanceName)) {
+			found["processes"] = append(found["processes"], string(bytes.ReplaceAll(b, []byte{0}, []byte(" "))))
+		}
+	}
+	return found
+}
+
+// withoutOthers drops what belongs to another instance that runs on the same machine, which may come and go.
+func withoutOthers(found map[string][]string, ours string) map[string][]string {
+	others := regexp.MustCompile(`vlocal\d+|virt-local-|10\.99\.|10\.(12[89]|1[3-9]\d|2\d\d)\.`)
+	for kind, all := range found {
+		if kind == "settings" || kind == "files" {
+			continue
+		}
+		found[kind] = slices.DeleteFunc(all, func(s string) bool { return others.MatchString(s) && !strings.Contains(s, ours) })
+	}
+	return found
+}
+
+func TestCluster(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("this test must run as root")
+	}
+	binary, err := filepath.Abs("../../bin/virt-local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{T: t, binary: binary, kubeconfig: filepath.Join(t.TempDir(), "config")}
+	m.must("down")
+	alone := true
+	if _, err := os.Stat("/run/virt-local"); err == nil {
+		alone = false // another instance runs: what all share stays, and it may change its own
+	}
+	before := traces(t)
+	wasUp := false
+	t.Cleanup(func() {
+		if t.Failed() && wasUp {
+			m.dump()
+		}
+		if _, err := m.run("down"); err != nil {
+			t.Error(err)
+		}
+	})
+
+	m.must("up", "--kubeconfig", m.kubeconfig, "--node-monitor-grace-period", "8s", "--image", busybox(t))
+	wasUp = true
+	config, err := clientcmd.BuildConfigFromFlags("", m.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.client, err = kubernetes.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	up := m.status()
+	if !up.Ready || len(up.Nodes) != 2 || len(up.Components) != 9 {
+		t.Fatalf("status after up: %+v", up)
+	}
+	slot := strings.TrimSuffix(strings.TrimPrefix(up.Server, "https://10.99."), ".1:6443")
+
+	m.second(up)
+	m.pods()
+	m.loseNode(up)
+	m.loseControlPlane()
+
+	if t.Failed() {
+		return
+	}
+	wasUp = false
+	m.must("down")
+	if _, err := os.Stat(m.kubeconfig); !os.IsNotExist(err) {
+		t.Errorf("the kubeconfig that up made is left: %v", err)
+	}
+	after := traces(t)
+	if !alone {
+		ours := "vlocal" + slot
+		before, after = withoutOthers(before, ours), withoutOthers(after, ours)
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("down leaves traces (-before +after):\n%s", diff)
+	}
+}
+
+// second checks that up on a whole cluster does nothing, and that it knows its images.
+func (m *machine) second(first cluster.Status) {
+	m.must("up", "--image", busybox(m.T))
+	again := m.status()
+	for i, p := range again.Components {
+		if p.PID != first.Components[i].PID {
+			m.Errorf("a second up restarted %s of %s", p.Name, p.Node)
+		}
+	}
+}
+
+// pods runs a pod on each node, as unprivileged as a launcher, with volumes that both share.
+func (m *machine) pods() {
+	ctx := context.Background()
+	for _, mode := range []corev1.PersistentVolumeMode{corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock} {
+		_, err := m.client.CoreV1().PersistentVolumeClaims("default").Create(ctx, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(string(mode))},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				VolumeMode: &mode, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("16Mi")}},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			m.Fatal(err)
+		}
+	}
+	_, err := m.client.CoreV1().Services("default").Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "pods"},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "pod"},
+			Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, node := range []string{"node1", "node2"} {
+		if _, err := m.client.CoreV1().Pods("default").Create(ctx, pod(node), metav1.CreateOptions{}); err != nil {
+			m.Fatal(err)
+		}
+	}
+	m.await("a pod on each node is Ready", time.Minute, func(ctx context.Context) bool { return m.podsReady(ctx) == 2 })
+
+	for _, node := range []string{"node1", "node2"} {
+		// The service's name, through DNS and kube-proxy, from a pod to a pod of either node, itself among them.
+		seen := map[string]bool{}
+		m.await("pod on "+node+" reaches both pods by the Service's name", 20*time.Second, func(context.Context) bool {
+			out, err := m.exec("pod-"+node, "a=$(nslookup pods.default.svc.cluster.local | awk '/^Address/{a=$NF}END{print a}'); printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 $a 80 | tail -1")
+			if err == nil {
+				seen[strings.TrimSpace(out)] = true
+			}
+			return seen["node1"] && seen["node2"]
+		})
+		if out, err := m.exec("pod-"+node, "nc -w 2 $KUBERNETES_SERVICE_HOST 443 </dev/null && cat /data/node1 /data/node2"); err != nil || out != "node1\nnode2\n" {
+			m.Errorf("shared volume and API server from %s: %q, %v", node, out, err)
+		}
+	}
+	for _, node := range []string{"node1", "node2"} {
+		if _, err := m.exec("pod-"+node, "test -b /dev/block"); err != nil {
+			m.Errorf("no block device on %s: %v", node, err)
+		}
+	}
+	if out, err := exec.Command("kubectl", "--kubeconfig", m.kubeconfig, "logs", "pod-node2").CombinedOutput(); err != nil || string(out) != "ready node2\n" {
+		m.Errorf("logs: %q, %v", out, err)
+	}
+	if _, err := os.Stat("/var/lib/kubelet"); err == nil {
+		m.Error("the kubelet's files are on the machine itself")
+	}
+}
+
+func (m *machine) exec(pod, script string) (string, error) {
+	out, err := exec.Command("kubectl", "--kubeconfig", m.kubeconfig, "exec", pod, "--", "sh", "-c", script).Output()
+	return string(out), err
+}
+
+func (m *machine) podsReady(ctx context.Context) int {
+	pods, err := m.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0
+	}
+	ready := 0
+	for _, p := range pods.Items {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				ready++
+			}
+		}
+	}
+	return ready
+}
+
+func pod(node string) *corev1.Pod {
+	user, yes, no, zero := int64(107), true, false, int64(0)
+	claim := func(name string) corev1.VolumeSource {
+		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod-" + node, Labels: map[string]string{"app": "pod"}},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{corev1.LabelHostname: node}, TerminationGracePeriodSeconds: &zero, AutomountServiceAccountToken: &no,
+			// A node that is lost and mended shall find its pod again.
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsUser: &user, RunAsGroup: &user, FSGroup: &user, RunAsNonRoot: &yes,
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name: "c", Image: busyboxImage, ImagePullPolicy: corev1.PullIfNotPresent,
+				Command: []string{"sh", "-c", fmt.Sprintf("mkdir -p /tmp/w && echo %[1]s | tee /tmp/w/index.html > /data/%[1]s && echo ready %[1]s && exec httpd -f -p 8080 -h /tmp/w", node)},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+				ReadinessProbe: &corev1.Probe{
+					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(8080), Path: "/"}},
+					PeriodSeconds: 1,
+				},
+				VolumeMounts:  []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "tmp", MountPath: "/tmp"}},
+				VolumeDevices: []corev1.VolumeDevice{{Name: "block", DevicePath: "/dev/block"}},
+			}},
+			Volumes: []corev1.Volume{
+				{Name: "data", VolumeSource: claim("filesystem")},
+				{Name: "block", VolumeSource: claim("block")},
+				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: new(corev1.EmptyDirVolumeSource)}},
+			},
+		},
+	}
+}
+
+// nodeReady is what the API says of a node.
+func (m *machine) nodeReady(ctx context.Context, name string) corev1.ConditionStatus {
+	n, err := m.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+func pidOf(s cluster.Status, component, node string) int {
+	for _, p := range s.Components {
+		if p.Name == component && p.Node == node {
+			return p.PID
+		}
+	}
+	return 0
+}
+
+// loseNode kills a node's init, which must look like the loss of a machine, and mends it.
+func (m *machine) loseNode(up cluster.Status) {
+	if err := syscall.Kill(pidOf(up, "init", "node2"), syscall.SIGKILL); err != nil {
+		m.Fatal(err)
+	}
+	m.await("node2 is not Ready after kill -9 of its init", time.Minute, func(ctx context.Context) bool {
+		return m.nodeReady(ctx, "node2") == corev1.ConditionUnknown
+	})
+	if s := m.status(); s.Ready || s.Nodes[1].Ready || !s.Nodes[0].Ready {
+		m.Errorf("status with a lost node: %+v", s.Nodes)
+	}
+	m.must("up")
+	if s := m.status(); !s.Ready {
+		m.Errorf("status after mending: %+v", s)
+	}
+	m.await("the pods are Ready again", time.Minute, func(ctx context.Context) bool { return m.podsReady(ctx) == 2 })
+	m.await("the pod on the mended node works", 30*time.Second, func(context.Context) bool {
+		out, err := m.exec("pod-node2", "cat /data/node1")
+		return err == nil && out == "node1\n"
+	})
+
+	// A program of a node comes back by itself.
+	s := m.status()
+	old := pidOf(s, "kubelet", "node1")
+	if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
+		m.Fatal(err)
+	}
+	m.await("the kubelet of node1 is started again", 30*time.Second, func(context.Context) bool {
+		pid := pidOf(m.status(), "kubelet", "node1")
+		return pid != 0 && pid != old
+	})
+}
+
+// loseControlPlane kills the control plane and mends it: objects are there again, and pods have run on.
+func (m *machine) loseControlPlane() {
+	before := m.status()
+	if err := syscall.Kill(pidOf(before, "control-plane", ""), syscall.SIGKILL); err != nil {
+		m.Fatal(err)
+	}
+	m.await("status sees it", 10*time.Second, func(context.Context) bool { return pidOf(m.status(), "control-plane", "") == 0 })
+	m.must("up")
+	after := m.status()
+	if !after.Ready || pidOf(after, "init", "node1") != pidOf(before, "init", "node1") {
+		m.Errorf("status after mending the control plane: %+v", after)
+	}
+	m.await("the pods are Ready", time.Minute, func(ctx context.Context) bool { return m.podsReady(ctx) == 2 })
+	// Claims go, and their data with them.
+	if err := m.client.CoreV1().Pods("default").DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		m.Fatal(err)
+	}
+	if err := m.client.CoreV1().PersistentVolumeClaims("default").DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		m.Fatal(err)
+	}
+	m.await("volumes are gone with their claims", 30*time.Second, func(ctx context.Context) bool {
+		volumes, err := m.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+		left, readErr := os.ReadDir(filepath.Join(after.StateDir, "volumes"))
+		return err == nil && readErr == nil && len(volumes.Items) == 0 && len(left) == 0
+	})
+}
+
+// dump tells what the cluster looked like when the test failed.
+func (m *machine) dump() {
+	for _, args := range [][]string{{"get", "nodes,pods,pv,pvc", "-A", "-o", "wide"}, {"get", "events", "-A"}} {
+		out, err := exec.Command("kubectl", append([]string{"--kubeconfig", m.kubeconfig}, args...)...).CombinedOutput()
+		m.Logf("kubectl %v (%v):\n%s", args, err, out)
+	}
+	for _, component := range []string{"init", "control-plane"} {
+		out, err := m.run("logs", component, "--tail", "30")
+		m.Logf("logs %s (%v):\n%s", component, err, out)
+	}
+}
