@@ -15,6 +15,7 @@
 package hostnet
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -72,6 +73,13 @@ func Up(in *instance.Instance) error {
 	if err != nil {
 		return fmt.Errorf("find bridge %s: %w", name, err)
 	}
+	// A bridge without an address of its own takes that of a port, another when the port goes: when a node dies, the
+	// others would for seconds send to a machine that is no more.
+	if mac := bridgeMAC(in.Slot); !bytes.Equal(link.Attrs().HardwareAddr, mac) {
+		if err := netlink.LinkSetHardwareAddr(link, mac); err != nil {
+			return fmt.Errorf("set hardware address of bridge %s: %w", name, err)
+		}
+	}
 	address := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(in.Slot.HostIP(), in.Slot.NodeNet().Bits()))}
 	if err := netlink.AddrReplace(link, address); err != nil {
 		return fmt.Errorf("set address of bridge %s: %w", name, err)
@@ -80,6 +88,11 @@ func Up(in *instance.Instance) error {
 		return fmt.Errorf("set bridge %s up: %w", name, err)
 	}
 	return ensureTable(in)
+}
+
+// bridgeMAC is a locally administered address.
+func bridgeMAC(s instance.Slot) net.HardwareAddr {
+	return net.HardwareAddr{0x02, 'v', 'l', 'o', 'c', byte(s)}
 }
 
 // Down removes all that Up and Connect made.
