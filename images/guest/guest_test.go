@@ -262,7 +262,7 @@ write_files:
       hello from write_files
     permissions: '0640'
   - {path: /www/blob, encoding: b64, content: AAEC/w==}
-  - {path: /etc/greeting, append: true, content: "and more\n"}
+  - {path: /etc/greeting, append: true, content: "and more\n", permissions: 0640}
 bootcmd:
   - echo boot $(cat /etc/greeting | wc -l) > /run/bootcmd
 runcmd:

@@ -16,22 +16,32 @@ import (
 // system is the guest that a Config is applied to. Root is "/" but in tests.
 type system struct {
 	Root string
-	// exec runs a command with an input; nil runs it for real.
-	exec func(stdin string, words ...string) error
+	// exec runs a command with an input and gives its output; nil runs it for real.
+	exec func(stdin string, words ...string) (string, error)
 }
 
 func (s *system) path(name string) string { return filepath.Join(s.Root, name) }
 
-func (s *system) run(stdin string, words ...string) error {
+func (s *system) run(stdin string, words ...string) (string, error) {
 	if s.exec != nil {
 		return s.exec(stdin, words...)
 	}
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Stdin = strings.NewReader(stdin)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", words[0], err, bytes.TrimSpace(out))
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", words[0], err, bytes.TrimSpace(said.Bytes()))
 	}
-	return nil
+	return strings.TrimSpace(string(out)), nil
+}
+
+// chown changes who a file belongs to.
+func (s *system) chown(owner string, flagsAndName ...string) error {
+	words := append([]string{"chown"}, flagsAndName[:len(flagsAndName)-1]...)
+	_, err := s.run("", append(words, owner, flagsAndName[len(flagsAndName)-1])...)
+	return err
 }
 
 // local does everything that must be there before services and logins: one failure does not
@@ -130,12 +140,18 @@ func (s *system) passwords(c *Config) error {
 }
 
 func (s *system) password(p Password) error {
-	words := []string{"chpasswd", "-c", "sha512"}
-	if p.Type == "hash" {
-		words = []string{"chpasswd", "-e"}
-	}
 	if strings.ContainsAny(p.Value, "\r\n") {
 		return fmt.Errorf("user %s: a password is one line", p.Name)
+	}
+	hash := p.Value
+	if p.Type != "hash" {
+		var err error
+		if hash, err = s.run(p.Value+"\n", "mkpasswd", "-m", "sha512", "-P", "0"); err != nil {
+			return err
+		}
+	}
+	if strings.Contains(hash, ":") {
+		return fmt.Errorf("user %s: a password's hash has no colon", p.Name)
 	}
 	if p.Name == "root" {
 		// The screen must not go on telling a password that no longer works.
@@ -143,7 +159,7 @@ func (s *system) password(p Password) error {
 			return err
 		}
 	}
-	return s.run(p.Name+":"+p.Value+"\n", words...)
+	return s.setHash(p.Name, hash)
 }
 
 func (s *system) file(f File) error {
@@ -171,7 +187,7 @@ func (s *system) file(f File) error {
 		return err
 	}
 	if f.Owner != "" {
-		return s.run("", "chown", f.Owner, name)
+		return s.chown(f.Owner, name)
 	}
 	return nil
 }
@@ -183,7 +199,8 @@ func (s *system) script(name string, data []byte) error {
 		return err
 	}
 	if s.exec != nil {
-		return s.exec("", name)
+		_, err := s.exec("", name)
+		return err
 	}
 	log, err := os.OpenFile("/var/log/cloud-init-output.log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -141,18 +141,18 @@ func testSystem(t *testing.T) (*system, *[]string) {
 	t.Helper()
 	var ran []string
 	s := &system{Root: t.TempDir()}
-	s.exec = func(stdin string, words ...string) error {
+	s.exec = func(stdin string, words ...string) (string, error) {
 		line := strings.ReplaceAll(strings.Join(words, " "), s.Root, "")
 		if stdin != "" {
 			line += " < " + strings.TrimSpace(stdin)
 		}
 		ran = append(ran, line)
-		return nil
+		return "$6$" + strings.TrimSpace(stdin), nil
 	}
 	for name, text := range map[string]string{
 		"/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
 		"/etc/group":  "root:x:0:\nwheel:x:10:root\n",
-		"/etc/shadow": "root:x:::::::\n",
+		"/etc/shadow": "root:x:19000::::::\n",
 		"/bin/sh":     "",
 	} {
 		if err := s.write(name, []byte(text), 0o644); err != nil {
@@ -194,6 +194,7 @@ runcmd: [echo run]
 		"/etc/hostname":                  "box\n",
 		"/etc/passwd":                    "root:x:0:0:root:/root:/bin/sh\ndev:x:1000:1000::/home/dev:/bin/sh\nann:x:1500:1500::/home/ann:/bin/sh\nbob:x:1502:1502::/home/bob:/bin/sh\n",
 		"/etc/group":                     "root:x:0:\nwheel:x:10:root,ann\ndev:x:1000:\nann:x:1500:\ndocker:x:1501:ann\nbob:x:1502:\n",
+		"/etc/shadow":                    "root:$6$new:19000::::::\ndev:$6$pw:19000:0:99999:7:::\nann:$6$a:19000:0:99999:7:::\nbob:$6$locked$!:19000:0:99999:7:::\n",
 		"/root/.ssh/authorized_keys":     "key1\nkey3\n",
 		"/home/dev/.ssh/authorized_keys": "key1\nkey3\n",
 		"/home/ann/.ssh/authorized_keys": "key2\n",
@@ -214,13 +215,13 @@ runcmd: [echo run]
 	wantRan := []string{
 		"chown 1000:1000 /home/dev",
 		"chown 1500:1500 /home/ann",
-		"chpasswd -c sha512 < ann:a",
+		"mkpasswd -m sha512 -P 0 < a",
 		"chown -R 1500:1500 /home/ann/.ssh",
 		"chown 1502:1502 /home/bob",
 		"chown -R 0:0 /root/.ssh",
 		"chown -R 1000:1000 /home/dev/.ssh",
-		"chpasswd -c sha512 < dev:pw",
-		"chpasswd -c sha512 < root:new",
+		"mkpasswd -m sha512 -P 0 < pw",
+		"mkpasswd -m sha512 -P 0 < new",
 		"chown ann /etc/deep/file",
 		"/run/cloud-init/bootcmd",
 		"/run/cloud-init/runcmd",

@@ -10,6 +10,10 @@ import (
 	"strings"
 )
 
+// locked is a hash in /etc/shadow that no password has. The customary "!" makes busybox's login
+// complain about bad salt.
+const locked = "$6$locked$!"
+
 // firstUID is the first user's and group's number.
 const firstUID = 1000
 
@@ -39,7 +43,7 @@ func (s *system) addUser(u User) error {
 		for file, line := range map[string]string{
 			"/etc/passwd": fmt.Sprintf("%s:x:%d:%d:%s:%s:%s", u.Name, uid, uid, u.Comment, home, shell),
 			"/etc/group":  fmt.Sprintf("%s:x:%d:", u.Name, uid),
-			"/etc/shadow": fmt.Sprintf("%s:!:19000:0:99999:7:::", u.Name),
+			"/etc/shadow": fmt.Sprintf("%s:%s:19000:0:99999:7:::", u.Name, locked),
 		} {
 			if err := s.appendLine(file, line); err != nil {
 				return err
@@ -49,7 +53,7 @@ func (s *system) addUser(u User) error {
 			if err := os.MkdirAll(s.path(home), 0o755); err != nil {
 				return err
 			}
-			if err := s.run("", "chown", fmt.Sprintf("%d:%d", uid, uid), s.path(home)); err != nil {
+			if err := s.chown(fmt.Sprintf("%d:%d", uid, uid), s.path(home)); err != nil {
 				return err
 			}
 		}
@@ -59,7 +63,7 @@ func (s *system) addUser(u User) error {
 			return err
 		}
 	}
-	if locked := u.Lock == nil || *u.Lock; !locked {
+	if u.Lock != nil && !*u.Lock {
 		hash := cmp.Or(u.Hash, u.Hashed)
 		switch {
 		case hash != "":
@@ -101,7 +105,7 @@ func (s *system) authorize(user string, keys []string) error {
 	if err := s.write(file, []byte(text), 0o600); err != nil {
 		return err
 	}
-	return s.run("", "chown", "-R", fmt.Sprintf("%d:%d", uid, uid), s.path(dir))
+	return s.chown(fmt.Sprintf("%d:%d", uid, uid), "-R", s.path(dir))
 }
 
 // lookup finds a user's number and home.
@@ -143,6 +147,25 @@ func (s *system) joinGroup(user, group string) error {
 		out.WriteString(line + "\n")
 	}
 	return s.write("/etc/group", []byte(out.String()), 0o644)
+}
+
+// setHash puts a password's hash into /etc/shadow.
+func (s *system) setHash(user, hash string) error {
+	data, err := os.ReadFile(s.path("/etc/shadow"))
+	if err != nil {
+		return err
+	}
+	if !hasLine(data, user) {
+		return fmt.Errorf("no user %q", user)
+	}
+	var out strings.Builder
+	for line := range strings.Lines(string(data)) {
+		if f := strings.SplitN(line, ":", 3); len(f) == 3 && f[0] == user {
+			line = f[0] + ":" + hash + ":" + f[2]
+		}
+		out.WriteString(line)
+	}
+	return s.write("/etc/shadow", []byte(out.String()), 0o600)
 }
 
 func (s *system) appendLine(name, line string) error {
