@@ -87,7 +87,13 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.RunDir, 0o750); err != nil {
 		return fmt.Errorf("make the run directory: %w", err)
 	}
-	// The socket comes first: virt-handler finds the pod by it, and prepares the network meanwhile.
+	children := newChildren()
+	d := newDaemon(o, children)
+	if err := d.configure(); err != nil {
+		return err
+	}
+	// The socket comes before all that takes time: virt-handler finds the pod by it, and prepares the
+	// network and the capability cache meanwhile.
 	listener, err := listen(filepath.Join(o.RunDir, names.SocketLauncher))
 	if err != nil {
 		return err
@@ -96,17 +102,12 @@ func Run(ctx context.Context, o Options) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running, reaping sync.WaitGroup
 	// Children are reaped until all who may wait for one have returned.
-	children := newChildren()
 	last, stopReaping := context.WithCancel(context.Background())
 	defer reaping.Wait()
 	defer stopReaping()
 	defer running.Wait()
 	defer stop()
 	reaping.Go(func() { children.reap(last) })
-	d := newDaemon(o, children)
-	if err := d.configure(); err != nil {
-		return errors.Join(err, listener.Close())
-	}
 	running.Go(func() { d.run(background) })
 
 	g := newGuest(d.connect, filepath.Join(d.cacheHome(), "libvirt/qemu/log", domain.Name(o.Namespace, o.Name)+".log"), o.Log)

@@ -135,6 +135,8 @@ type pod struct {
 
 // setup is what a container runtime does: mounts, devices, root, user.
 const setup = `set -e
+# inside PATH: where it is without the absolute link /var/run -> /run, which would lead out of the root.
+inside() { if [ -L "$ROOT/var/run" ]; then echo "${1#/var}"; else echo "$1"; fi; }
 mount --make-rprivate /
 mount --bind "$ROOT" "$ROOT"
 mount -t proc proc "$ROOT/proc"; mount -t sysfs -o ro sys "$ROOT/sys"; mount --bind /sys/fs/cgroup "$ROOT/sys/fs/cgroup"
@@ -146,10 +148,10 @@ mknod -m 666 "$ROOT/dev/random" c 1 8; mknod -m 666 "$ROOT/dev/urandom" c 1 9
 mknod -m 666 "$ROOT/dev/net/tun" c 10 200
 touch "$ROOT/dev/termination-log"; mount --bind "$DIR/termination-log" "$ROOT/dev/termination-log"
 mount -t tmpfs run "$ROOT/run"
-for m in "run $RUN" "disks $DISKS" "container-disks $CONTAINERDISKS" "claims $CLAIMS" "secrets $SECRETS"; do
-  set -- $m; set -- "$1" "${2#/var}" # /var/run is a link to /run, and an absolute one
-  mkdir -p "$ROOT$2"; mount --bind "$DIR/$1" "$ROOT$2"
+for m in "run $RUN" "disks $DISKS" "container-disks $CONTAINERDISKS" "secrets $SECRETS"; do
+  set -- $m; mkdir -p "$ROOT$(inside "$2")"; mount --bind "$DIR/$1" "$ROOT$(inside "$2")"
 done
+mkdir -p "$ROOT$(inside "$CLAIMS")"; mount --bind "$CLAIMSFROM" "$ROOT$(inside "$CLAIMS")"
 echo "nameserver 10.96.0.10" > "$ROOT/run/resolv.conf"; rm -f "$ROOT/etc/resolv.conf" 2>/dev/null; touch "$ROOT/etc/resolv.conf"; mount --bind "$ROOT/run/resolv.conf" "$ROOT/etc/resolv.conf"
 mount -o remount,bind,ro "$ROOT"
 ip link set lo up
@@ -161,6 +163,12 @@ exec chroot --userspec=107:107 --groups=107 "$ROOT" /usr/bin/virt-launcher "$@"
 
 // newPod starts a launcher for the VMI.
 func newPod(t *testing.T, vmi *v1.VirtualMachineInstance, args ...string) *pod {
+	t.Helper()
+	return newPodOnClaims(t, vmi, "", args...)
+}
+
+// newPodOnClaims starts a launcher that has its claims in a directory of the test's, if it is given one.
+func newPodOnClaims(t *testing.T, vmi *v1.VirtualMachineInstance, claims string, args ...string) *pod {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Fatal("this test makes namespaces and mounts: run it as root")
@@ -174,6 +182,9 @@ func newPod(t *testing.T, vmi *v1.VirtualMachineInstance, args ...string) *pod {
 	for _, d := range []string{"run", "disks", "container-disks/disk0/disk", "claims", "secrets"} {
 		p.mkdir(d)
 	}
+	if claims == "" {
+		claims = filepath.Join(dir, "claims")
+	}
 	p.write("termination-log", nil)
 	p.installDisk()
 	script := "set -- " + strings.Join(append([]string{"--name=" + vmi.Name, "--namespace=" + vmi.Namespace, "--uid=" + string(vmi.UID)}, args...), " ") + "\n" + setup
@@ -182,7 +193,7 @@ func newPod(t *testing.T, vmi *v1.VirtualMachineInstance, args ...string) *pod {
 	script = strings.Replace(script, `"$@"`, "$ARGS", 1)
 	p.cmd = exec.Command("unshare", "--pid", "--fork", "--mount", "--net", "--uts", "--ipc", "sh", "-c", script)
 	p.cmd.Env = append(os.Environ(), "ROOT="+rootfs, "DIR="+dir, "RUN="+names.RunDir, "DISKS="+names.DisksDir,
-		"CONTAINERDISKS="+names.ContainerDisksDir, "CLAIMS="+names.ClaimsDir, "SECRETS="+names.SecretsDir)
+		"CONTAINERDISKS="+names.ContainerDisksDir, "CLAIMS="+names.ClaimsDir, "CLAIMSFROM="+claims, "SECRETS="+names.SecretsDir)
 	logs, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -490,6 +501,12 @@ func (p *pod) cleanup() {
 			_ = p.cmd.Process.Kill()
 		}
 		<-p.exited
+	}
+	if logs, err := filepath.Glob(filepath.Join(p.dir, "run/cache/libvirt/qemu/log/*-swtpm.log")); err == nil && p.t.Failed() {
+		for _, name := range logs {
+			b, err := os.ReadFile(name)
+			p.t.Logf("%s: %v\n%s", name, err, b)
+		}
 	}
 	if err := os.RemoveAll(p.dir); err != nil {
 		p.t.Error(err)
