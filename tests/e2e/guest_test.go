@@ -353,16 +353,15 @@ const shellPrompt = `[#$] (\x1b\[6n)?$`
 // escapes are what a shell's line editor sends to the terminal.
 var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
-// run types a command and returns its output. The guest's shell joins the end marker, so that the echo of the
-// command does not look like the end.
+// run types a command and returns its output. The guest's shell joins the marks around it, so that the echo of the
+// command, which the shell may break into lines, does not look like them.
 func (c *console) run(t *testing.T, command string) string {
 	t.Helper()
 	from := len(c.output())
-	c.send(t, command+"; echo END'-'OF\r")
-	out := c.expectFrom(t, from, 30*time.Second, `(?s)^.*END-OF\r?\n`)
+	c.send(t, "echo BEGIN'-'OF; "+command+"; echo END'-'OF\r")
+	out := c.expectFrom(t, from, 30*time.Second, `(?s)BEGIN-OF\r?\n.*END-OF\r?\n`)
 	out = strings.ReplaceAll(escapes.ReplaceAllString(out, ""), "\r", "")
-	_, out, _ = strings.Cut(out, "\n") // the echo
-	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(out), "END-OF"))
+	return strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(out, "BEGIN-OF\n"), "END-OF\n"))
 }
 
 // get fetches a page from the guest's web server.
