@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+)
+
+func TestDecide(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	o := upOptions{which: &which{name: "test"}, nodes: 2, kubeconfig: "/k"}
+	in, fresh, err := decide(o, dir, now)
+	if err != nil || !fresh || in.Nodes != 2 || in.Kubeconfig != "/k" || in.StateDir != dir {
+		t.Fatalf("fresh: %+v, %v, %v", in, fresh, err)
+	}
+	if err := in.Save(); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name    string
+		change  func(*upOptions)
+		nodes   int
+		problem string
+	}{
+		{"again", func(*upOptions) {}, 2, ""},
+		{"the default number changes nothing", func(o *upOptions) { o.nodes = 1 }, 2, ""},
+		{"grow", func(o *upOptions) { o.nodes, o.nodesGiven = 3, true }, 3, ""},
+		{"shrink", func(o *upOptions) { o.nodes, o.nodesGiven = 1, true }, 0, "cannot shrink: virt-local down --name test"},
+		{"another's directory", func(o *upOptions) { o.which = &which{name: "other"} }, 0, `belongs to the instance "test"`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			o := o
+			o.kubeconfig = ""
+			test.change(&o)
+			in, fresh, err := decide(o, dir, now)
+			if test.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), test.problem) {
+					t.Errorf("got %v, want %q", err, test.problem)
+				}
+				return
+			}
+			if err != nil || fresh || in.Nodes != test.nodes || in.Kubeconfig != "/k" {
+				t.Errorf("%+v, %v, %v", in, fresh, err)
+			}
+		})
+	}
+}
+
+func TestStatusOutput(t *testing.T) {
+	s := cluster.Status{
+		Name: "test", StateDir: "/state", Server: "https://10.99.0.1:6443", Kubeconfig: "/k", AuditLog: "/state/audit.log",
+		Components: []cluster.ProcessStatus{
+			{Name: "control-plane", Running: true, PID: 10, AgeSeconds: 90, MemoryBytes: 350 << 20, Log: "/l"},
+			{Name: "kubelet", Node: "node1", Log: "/l2"},
+		},
+		Nodes: []cluster.NodeStatus{{Name: "node1", IP: "10.99.0.11", PodNet: "10.128.1.0/24", Message: "it is not Ready: x"}},
+	}
+	var out bytes.Buffer
+	if err := printStatus(&out, s); err != nil {
+		t.Fatal(err)
+	}
+	want := `Instance   test
+Server     https://10.99.0.1:6443
+State      /state
+
+NODE    READY   IP           PODS            MESSAGE
+node1   false   10.99.0.11   10.128.1.0/24   it is not Ready: x
+
+COMPONENT       NODE    PID   AGE   MEMORY
+control-plane           10    90s   350 MiB
+kubelet         node1   -     -     not running; see /l2
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	// The keys of the JSON form are a contract.
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantJSON := `{"name":"test","stateDir":"/state","server":"https://10.99.0.1:6443","kubeconfig":"/k","auditLog":"/state/audit.log","ready":false,` +
+		`"components":[{"name":"control-plane","running":true,"pid":10,"ageSeconds":90,"memoryBytes":367001600,"log":"/l"},{"name":"kubelet","node":"node1","running":false,"log":"/l2"}],` +
+		`"nodes":[{"name":"node1","ip":"10.99.0.11","podNetwork":"10.128.1.0/24","ready":false,"message":"it is not Ready: x"}]}`
+	if diff := cmp.Diff(wantJSON, string(b)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestShowLogs(t *testing.T) {
+	dir := t.TempDir()
+	log := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	long := strings.Repeat("0123456789abcdef\n", 10000)
+	logs := []cluster.ProcessStatus{
+		{Name: "control-plane", Log: log("a", "a1\na2\na3")},
+		{Name: "kubelet", Node: "node1", Log: log("b", long+"b1\nb2\n")},
+		{Name: "init", Node: "node1", Log: filepath.Join(dir, "none")},
+	}
+	for _, test := range []struct {
+		tail int
+		want string
+	}{
+		{2, "[control-plane] a2\n[control-plane] a3\n[node1/kubelet] b1\n[node1/kubelet] b2\n"},
+		{0, ""},
+	} {
+		var out bytes.Buffer
+		if err := showLogs(context.Background(), &out, logs, logsOptions{tail: test.tail}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, out.String()); diff != "" {
+			t.Errorf("tail %d: %s", test.tail, diff)
+		}
+	}
+	var out bytes.Buffer
+	if err := showLogs(context.Background(), &out, logs[1:2], logsOptions{tail: 9000}); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n"); n != 9000 {
+		t.Errorf("tail 9000 gives %d lines", n)
+	}
+}
+
+// watcher is a writer that says when a text has arrived.
+type watcher struct {
+	bytes.Buffer
+	text string
+	seen chan struct{}
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if strings.Contains(w.String(), w.text) && w.seen != nil {
+		close(w.seen)
+		w.seen = nil
+	}
+	return n, err
+}
+
+func TestFollowLogs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(path, []byte("old\nhalf a "), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	seen := make(chan struct{})
+	out := &watcher{text: "half a line\n", seen: seen}
+	done := make(chan error, 1)
+	go func() {
+		done <- showLogs(ctx, out, []cluster.ProcessStatus{{Name: "x", Log: path}}, logsOptions{follow: true, tail: -1})
+	}()
+	if _, err := f.WriteString("line\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-seen:
+	case <-ctx.Done():
+		t.Fatal("the added line does not come")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != "old\nhalf a line\n" {
+		t.Errorf("got %q", out.String())
+	}
+}
+
+func TestProgressWithoutATerminal(t *testing.T) {
+	var out bytes.Buffer
+	p := &progress{out: &out, stop: make(chan struct{})}
+	p.report("network", false, 0)
+	p.report("network", true, 20*time.Millisecond)
+	p.report("", false, 0)
+	p.report("node1", false, 0)
+	p.close()
+	if out.String() != "network ready (0.0 s)\n" {
+		t.Errorf("got %q", out.String())
+	}
+}
+
+func TestRemoveRemains(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "x")
+	if err := os.MkdirAll(filepath.Join(dir, "pki"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeRemains(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("left: %v", err)
+	}
+	if err := instance.WriteFile(filepath.Join(dir, "thesis.tex"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeRemains(dir); err == nil || !strings.Contains(err.Error(), "thesis.tex") {
+		t.Errorf("somebody's directory was removed: %v", err)
+	}
+}
