@@ -8,13 +8,13 @@ packages=(
 	ca-certificates git
 	# virt-launcher is the one cgo program: libvirt's binding.
 	gcc libc6-dev
-	# The images: Debian's packages without Docker.
-	mmdebstrap debian-archive-keyring
 	# virt-local's nodes.
 	runc containernetworking-plugins nftables iptables mount kmod
 	# Generated code, and lint.
 	protobuf-compiler libprotobuf-dev shellcheck
 )
+mapfile -t images < <(sed 's/ *#.*//; /^$/d' images/packages.txt)
+packages+=("${images[@]}")
 if [ "${1:-}" = e2e ]; then
 	# The tiny guest is tested by itself too, and nodes with pods of a shell.
 	packages+=(qemu-system-x86 qemu-utils ovmf busybox-static)

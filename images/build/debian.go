@@ -139,13 +139,13 @@ func (m mirrors) sources(suite string) string {
 	return s.String()
 }
 
-// aptMirrors asks apt where this machine gets Debian from.
+// aptMirrors asks apt where this machine gets Debian from; apt need not have fetched anything yet.
 func aptMirrors(ctx context.Context) (mirrors, error) {
 	release, err := os.ReadFile("/etc/os-release")
 	if err != nil {
 		return mirrors{}, err
 	}
-	cmd := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+	cmd := exec.CommandContext(ctx, "apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
 	out, err := cmd.Output()
 	if err != nil {
 		return mirrors{}, fmt.Errorf("ask apt for its sources: %w", err)
@@ -196,7 +196,7 @@ func runQuiet(cmd *exec.Cmd) error {
 	cmd.Stderr = &said
 	if err := cmd.Run(); err != nil {
 		if cmd.Err != nil {
-			return fmt.Errorf("%w (images/deps installs what is missing)", err)
+			return fmt.Errorf("%w (make deps installs what is missing)", err)
 		}
 		const most = 2000
 		tail := said.Bytes()

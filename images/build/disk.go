@@ -90,7 +90,7 @@ const bootCode = "/usr/lib/syslinux/mbr/mbr.bin"
 func writeMBR(raw string, sectors uint32) error {
 	code, err := os.ReadFile(bootCode)
 	if err != nil {
-		return fmt.Errorf("%w (images/deps installs what is missing)", err)
+		return fmt.Errorf("%w (make deps installs what is missing)", err)
 	}
 	if len(code) > 440 {
 		return fmt.Errorf("%s is %d bytes long; a master boot record has 440", bootCode, len(code))
