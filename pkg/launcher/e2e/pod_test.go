@@ -153,6 +153,7 @@ for m in "run $RUN" "disks $DISKS" "container-disks $CONTAINERDISKS" "secrets $S
 done
 mkdir -p "$ROOT$(inside "$CLAIMS")"; mount --bind "$CLAIMSFROM" "$ROOT$(inside "$CLAIMS")"
 echo "nameserver 10.96.0.10" > "$ROOT/run/resolv.conf"; rm -f "$ROOT/etc/resolv.conf" 2>/dev/null; touch "$ROOT/etc/resolv.conf"; mount --bind "$ROOT/run/resolv.conf" "$ROOT/etc/resolv.conf"
+if [ "$TMP" = yes ]; then mount -t tmpfs -o mode=1777 tmp "$ROOT/tmp"; fi
 mount -o remount,bind,ro "$ROOT"
 ip link set lo up
 sysctl -qw net.ipv4.ip_unprivileged_port_start=0
@@ -194,6 +195,9 @@ func newPodOnClaims(t *testing.T, vmi *v1.VirtualMachineInstance, claims string,
 	p.cmd = exec.Command("unshare", "--pid", "--fork", "--mount", "--net", "--uts", "--ipc", "sh", "-c", script)
 	p.cmd.Env = append(os.Environ(), "ROOT="+rootfs, "DIR="+dir, "RUN="+names.RunDir, "DISKS="+names.DisksDir,
 		"CONTAINERDISKS="+names.ContainerDisksDir, "CLAIMS="+names.ClaimsDir, "CLAIMSFROM="+claims, "SECRETS="+names.SecretsDir)
+	if vmi.Spec.Domain.Devices.TPM != nil {
+		p.cmd.Env = append(p.cmd.Env, "TMP=yes") // as virt-controller's pods have it
+	}
 	logs, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
