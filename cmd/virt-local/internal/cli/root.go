@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 	"k8s.io/component-base/version"
 
@@ -27,6 +28,8 @@ func Main(args []string) int {
 			return program(args)
 		}
 	}
+	// Libraries of Kubernetes have put flags here that cobra would show as ours; one, --version, clashes.
+	pflag.CommandLine = pflag.NewFlagSet("virt-local", pflag.ContinueOnError)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	root := newRootCommand()
