@@ -133,8 +133,11 @@ func TestNewPlanRefuses(t *testing.T) {
 		"no capacity":     {vmiWith(asDisk, emptyDisk("0")), Facts{}, "emptyDisk.capacity"},
 		"no room":         {vmiWith(asDisk, claimSource(false)), Facts{Free: 100}, "claim pvc has no room"},
 		"empty read-only": {vmiWith(asDisk, claimSource(true)), Facts{}, "claim pvc has no disk.img"},
-		"bad base64": {vmiWith(asDisk, v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserDataBase64: "%%"}}), Facts{},
-			"cloudInitNoCloud.userDataBase64: not base64"},
+		"bad base64": {
+			vmiWith(asDisk, v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserDataBase64: "%%"}}),
+			Facts{},
+			"cloudInitNoCloud.userDataBase64: not base64",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewPlan(tc.vmi, Dirs{}, map[string]Facts{"vol": tc.facts})

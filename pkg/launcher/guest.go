@@ -105,13 +105,7 @@ func (g *guest) updateLocked(f func(*pb.GuestState)) {
 	}
 }
 
-// finish records the guest's end.
-func (g *guest) finish(end hypervisor.End) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.finishLocked(end)
-}
-
+// finishLocked records the guest's end.
 func (g *guest) finishLocked(end hypervisor.End) {
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Reason = end.Reason

@@ -118,7 +118,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { trimLog(background, filepath.Join(o.RunDir, names.LogSerial), o.Log) })
 
 	s := newService(ctx, o, g, children.command)
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
 	pb.RegisterLauncherServer(server, s)
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(listener) })

@@ -55,8 +55,7 @@ func begin(t *testing.T) *life {
 	l := &life{t: t, memory: newMemory(), err: make(chan error, 1)}
 	l.options = PodOptions()
 	l.options.Namespace, l.options.Name, l.options.UID = "default", "demo", "uid-1"
-	// The socket's path has 107 bytes at most.
-	run, err := os.MkdirTemp("", "vk")
+	run, err := os.MkdirTemp("", "vk") //nolint:usetesting // short: a socket's path has 107 bytes at most
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +161,7 @@ func last(states <-chan *pb.GuestState) (s *pb.GuestState) {
 	return s
 }
 
-func (l *life) wait() (error, string) {
+func (l *life) wait() (message string, err error) {
 	l.t.Helper()
 	select {
 	case err := <-l.err:
@@ -170,10 +169,10 @@ func (l *life) wait() (error, string) {
 		if readErr != nil {
 			l.t.Fatal(readErr)
 		}
-		return err, string(b)
+		return string(b), err
 	case <-time.After(20 * time.Second):
 		l.t.Fatal("the launcher does not end")
-		return nil, ""
+		return "", nil
 	}
 }
 
@@ -203,7 +202,7 @@ func TestRunToShutdown(t *testing.T) {
 	if s := last(states); s.Lifecycle != shutOff {
 		t.Errorf("the last state is %v", s)
 	}
-	if err, message := l.wait(); err != nil || message != `{"lifecycle":"LIFECYCLE_SHUTOFF","reason":"shutdown"}` {
+	if message, err := l.wait(); err != nil || message != `{"lifecycle":"LIFECYCLE_SHUTOFF","reason":"shutdown"}` {
 		t.Errorf("%v, %s", err, message)
 	}
 }
@@ -216,7 +215,7 @@ func TestRunToCrash(t *testing.T) {
 	if s := last(states); s.Lifecycle != crashed {
 		t.Errorf("the last state is %v", s)
 	}
-	if err, message := l.wait(); err == nil || !strings.Contains(message, "CRASHED") {
+	if message, err := l.wait(); err == nil || !strings.Contains(message, "CRASHED") {
 		t.Errorf("%v, %s", err, message)
 	}
 }
@@ -225,7 +224,7 @@ func TestSIGTERM(t *testing.T) {
 	l := begin(t)
 	l.mustStart()
 	l.sigterm()
-	if err, message := l.wait(); err != nil || !strings.Contains(message, "SHUTOFF") {
+	if message, err := l.wait(); err != nil || !strings.Contains(message, "SHUTOFF") {
 		t.Errorf("%v, %s", err, message)
 	}
 }
@@ -234,7 +233,7 @@ func TestSIGTERMBeforeStart(t *testing.T) {
 	l := begin(t)
 	l.watch()
 	l.sigterm()
-	if err, message := l.wait(); err != nil || !strings.Contains(message, "not started") {
+	if message, err := l.wait(); err != nil || !strings.Contains(message, "not started") {
 		t.Errorf("%v, %s", err, message)
 	}
 }
@@ -257,8 +256,10 @@ func TestStartErrors(t *testing.T) {
 		{"another VMI", other, nil, codes.InvalidArgument, "this is the launcher of default/demo (uid-1), not of default/demo (uid-2)"},
 		{"no memory", noMemory, nil, codes.InvalidArgument, "spec.domain.memory.guest"},
 		{"no claim", noClaim, nil, codes.FailedPrecondition, `volume "absent": claim pvc is not mounted`},
-		{"locked", demo(), &hypervisor.LockedError{Path: filepath.Join(l.options.Disks.Claims, "data/disk.img")}, codes.FailedPrecondition,
-			`volume "data": PersistentVolumeClaim pvc is in use by another virtual machine`},
+		{
+			"locked", demo(), &hypervisor.LockedError{Path: filepath.Join(l.options.Disks.Claims, "data/disk.img")}, codes.FailedPrecondition,
+			`volume "data": PersistentVolumeClaim pvc is in use by another virtual machine`,
+		},
 		{"locked elsewhere", demo(), &hypervisor.LockedError{Path: "/else"}, codes.FailedPrecondition, "/else is in use"},
 		{"invalid", demo(), hypervisor.ErrInvalid, codes.InvalidArgument, "invalid domain"},
 		{"anything", demo(), errors.New("no memory left"), codes.Internal, "no memory left"},
@@ -282,7 +283,7 @@ func TestStartErrors(t *testing.T) {
 	l.memory.mu.Unlock()
 	l.mustStart()
 	l.sigterm()
-	if err, _ := l.wait(); err != nil {
+	if _, err := l.wait(); err != nil {
 		t.Error(err)
 	}
 }

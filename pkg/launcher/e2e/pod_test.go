@@ -174,8 +174,7 @@ func newPodOnClaims(t *testing.T, vmi *v1.VirtualMachineInstance, claims string,
 	if os.Getuid() != 0 {
 		t.Fatal("this test makes namespaces and mounts: run it as root")
 	}
-	// Short, as the pod directories of a kubelet: the socket's path has 107 bytes.
-	dir, err := os.MkdirTemp("/tmp", "vkl-")
+	dir, err := os.MkdirTemp("/tmp", "vkl-") //nolint:usetesting // short: a socket's path has 107 bytes at most
 	if err != nil {
 		t.Fatal(err)
 	}
