@@ -40,6 +40,7 @@ installation (install).
 			}
 		}
 	}
+	out.WriteString(inertSection())
 	return out.String()
 }
 

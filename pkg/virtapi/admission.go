@@ -33,6 +33,7 @@ func (a *admission) paths() map[string]func(*admissionv1.AdmissionRequest) (*adm
 		"/validate/virtualmachines":         a.validateMachine,
 		"/validate/virtualmachineinstances": a.validateInstance,
 		"/validate/kubevirts":               a.validateKubeVirt,
+		"/validate/inert":                   refuseInert,
 	}
 }
 
@@ -156,6 +157,11 @@ func (a *admission) validateKubeVirt(request *admissionv1.AdmissionRequest) (*ad
 		return nil, err
 	}
 	return verdict("kubevirts", kv.Name, surface.ValidateKubeVirt(kv, old)), nil
+}
+
+// refuseInert refuses an object of a kind that no component acts on.
+func refuseInert(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	return verdict(request.Kind.Kind, request.Name, surface.ValidateInert(request.Kind.Kind)), nil
 }
 
 // patched answers with the JSON patch from raw to what defaulting made of it. Only what defaulting changed

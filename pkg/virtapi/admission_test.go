@@ -120,6 +120,7 @@ func TestValidate(t *testing.T) {
 		"instance by the controller": {"/validate/virtualmachineinstances", controller, strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), defaulted, ``},
 		"instance changed":           {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "1Gi", "2Gi", 1), defaulted, `spec: cannot be changed while the instance exists`},
 		"KubeVirt":                   {"/validate/kubevirts", "jane", `{metadata: {name: kubevirt, namespace: kubevirt}, spec: {configuration: {machineType: x}}}`, "", `spec.configuration.machineType: "x" is not supported`},
+		"inert kind":                 {"/validate/inert", "jane", `{metadata: {name: m}, spec: {vmiName: vm}}`, "", `kind: X is not supported by virtkit`},
 		"not readable":               {"/validate/virtualmachines", "jane", `{spec: {runStrategy: 7}}`, "", `the X cannot be read: json: cannot unmarshal number`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Bad input is refused by the server with the field's name, and nothing is created.
@@ -59,6 +61,24 @@ func TestBadInput(t *testing.T) {
 	for _, vm := range list.Items {
 		if vm.Namespace == ns {
 			t.Errorf("vm %s was created", vm.Name)
+		}
+	}
+}
+
+// Kinds that nothing acts on are refused, so that nobody waits for them; their lists are empty.
+func TestInertKinds(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	meta := metav1.ObjectMeta{Namespace: c.namespace(t, "restricted"), Name: "inert"}
+	for _, object := range []client.Object{
+		&v1.VirtualMachineInstanceMigration{ObjectMeta: meta, Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: "demo"}},
+		&v1.VirtualMachineInstanceReplicaSet{ObjectMeta: meta, Spec: v1.VirtualMachineInstanceReplicaSetSpec{
+			Selector: &metav1.LabelSelector{}, Template: &v1.VirtualMachineInstanceTemplateSpec{},
+		}},
+	} {
+		err := c.Client.Create(t.Context(), object)
+		if err == nil || !strings.Contains(err.Error(), "kind: VirtualMachineInstance") || !strings.Contains(err.Error(), "is not supported by virtkit") {
+			t.Errorf("create %T: %v", object, err)
 		}
 	}
 }
