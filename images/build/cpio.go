@@ -22,11 +22,12 @@ func (t tree) writeCPIO(w io.Writer, at time.Time) error {
 		if n.Type == tar.TypeDir {
 			links = 2
 		}
-		fmt.Fprintf(out, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
+		// A bufio.Writer keeps its first error until Flush.
+		_, _ = fmt.Fprintf(out, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
 			inode, mode, n.UID, n.GID, links, at.Unix(), len(data), 0, 0, 0, 0, len(name)+1, 0)
-		out.WriteString(name)
+		_, _ = out.WriteString(name)
 		pad(out, 110+len(name)+1, 1)
-		out.Write(data)
+		_, _ = out.Write(data)
 		pad(out, len(data), 0)
 	}
 	for _, name := range t.names() {
@@ -43,15 +44,15 @@ func (t tree) writeCPIO(w io.Writer, at time.Time) error {
 	}
 	inode = -1
 	entry("TRAILER!!!", 0, node{}, nil)
-	return out.Flush() // a bufio.Writer keeps its first error for here
+	return out.Flush()
 }
 
 // pad writes zeros: first the given number, then up to a multiple of four counted from size.
 func pad(w *bufio.Writer, size, first int) {
 	for range first {
-		w.WriteByte(0)
+		_ = w.WriteByte(0)
 	}
 	for ; size%4 != 0; size++ {
-		w.WriteByte(0)
+		_ = w.WriteByte(0)
 	}
 }

@@ -104,9 +104,9 @@ func TestStopAndStart(tt *testing.T) {
 
 func TestHalt(tt *testing.T) {
 	t := newTest(tt)
-	vm := t.createVM(v1.RunStrategyAlways)
+	t.createVM(v1.RunStrategyAlways)
 	vmi, pod := t.run("node01")
-	vm = t.waitPrintable(v1.VirtualMachineStatusRunning)
+	vm := t.waitPrintable(v1.VirtualMachineStatusRunning)
 	before := vm.DeepCopy()
 	vm.Spec.RunStrategy = new(v1.RunStrategyHalted)
 	t.must(cluster.Client.Patch(t.ctx, vm, client.MergeFrom(before)))
@@ -138,7 +138,7 @@ func TestCrash(tt *testing.T) {
 	t.endPod(pod)
 	t.waitGone(next)
 	vm = t.waitPrintable(v1.VirtualMachineStatusCrashLoopBackOff)
-	if vm.Status.StartFailure.ConsecutiveFailCount != 2 || vm.Status.StartFailure.RetryAfterTimestamp.Sub(time.Now()) < 15*time.Second {
+	if vm.Status.StartFailure.ConsecutiveFailCount != 2 || time.Until(vm.Status.StartFailure.RetryAfterTimestamp.Time) < 15*time.Second {
 		t.Errorf("failure %+v", vm.Status.StartFailure)
 	}
 }

@@ -86,7 +86,9 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config) error {
 	go func() { followed <- follower.Run(ctx) }()
 	defer func() {
 		cancel()
-		<-followed
+		if err := <-followed; err != nil {
+			log.Info("the KubeVirt resource is followed no longer", "reason", err.Error())
+		}
 	}()
 	select {
 	case <-follower.Ready():

@@ -150,7 +150,7 @@ func TestDialRefused(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		body, _ := io.ReadAll(resp.Body)
-		if resp.StatusCode != 400 || !strings.Contains(string(body), `"kind":"Status"`) {
+		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), `"kind":"Status"`) {
 			t.Errorf("%d %s", resp.StatusCode, body)
 		}
 	})

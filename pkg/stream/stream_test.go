@@ -304,7 +304,7 @@ func TestCloseCodes(t *testing.T) {
 			go s.CloseWithReason(tc.code, tc.reason)
 			_, err := c.Read(make([]byte, 1))
 			if tc.want == nil {
-				if err != io.EOF {
+				if !errors.Is(err, io.EOF) {
 					t.Errorf("got %v", err)
 				}
 				return
@@ -313,7 +313,7 @@ func TestCloseCodes(t *testing.T) {
 			if !errors.As(err, &closed) || closed.Code != tc.want.Code || closed.Reason != tc.want.Reason {
 				t.Errorf("got %#v", err)
 			}
-			if _, again := c.Read(make([]byte, 1)); again != err {
+			if _, again := c.Read(make([]byte, 1)); !errors.Is(again, err) {
 				t.Errorf("second read: %v", again)
 			}
 		})
@@ -346,7 +346,7 @@ func TestKeepalive(t *testing.T) {
 	quick := Options{PingPeriod: 5 * time.Millisecond, Silence: 100 * time.Millisecond}
 	t.Run("dead peer", func(t *testing.T) {
 		c, _ := pair(t, quick, Options{}) // the server side is not read from: no pongs
-		if _, err := c.Read(make([]byte, 1)); err != ErrPeerSilent {
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, ErrPeerSilent) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -408,7 +408,7 @@ func TestForeignClient(t *testing.T) {
 		got <- b
 	})
 	u.Scheme = "ws"
-	ws, _, err := websocket.DefaultDialer.Dial(u.String(), http.Header{"Origin": {"https://elsewhere.example"}})
+	ws, _, err := websocket.DefaultDialer.Dial(u.String(), http.Header{"Origin": {"https://elsewhere.example"}}) //nolint:bodyclose // an upgraded response has none
 	if err != nil {
 		t.Fatal(err)
 	}

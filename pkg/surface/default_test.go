@@ -24,7 +24,8 @@ domain:
   devices: {interfaces: [{name: default, masquerade: {}, model: virtio}]}
 networks: [{name: default, pod: {}}]
 `},
-		"configuration": {Defaults{Architecture: "arm64", MachineType: "virt", CPUModel: "host-model", NewUUID: testDefaults.NewUUID},
+		"configuration": {
+			Defaults{Architecture: "arm64", MachineType: "virt", CPUModel: "host-model", NewUUID: testDefaults.NewUUID},
 			`domain: {devices: {autoattachPodInterface: false}}`, `
 architecture: arm64
 terminationGracePeriodSeconds: 30
@@ -34,7 +35,8 @@ domain:
   cpu: {cores: 1, sockets: 1, threads: 1, model: host-model}
   features: {acpi: {enabled: true}}
   devices: {autoattachPodInterface: false}
-`},
+`,
+		},
 		"what is said stays": {testDefaults, `
 architecture: amd64
 terminationGracePeriodSeconds: 0

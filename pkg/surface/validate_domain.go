@@ -50,8 +50,11 @@ func validateDomain(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 	}
 	if chassis := domain.Chassis; chassis != nil {
 		for _, text := range []struct{ name, value string }{
-			{"manufacturer", chassis.Manufacturer}, {"version", chassis.Version},
-			{"serial", chassis.Serial}, {"asset", chassis.Asset}, {"sku", chassis.Sku},
+			{"manufacturer", chassis.Manufacturer},
+			{"version", chassis.Version},
+			{"serial", chassis.Serial},
+			{"asset", chassis.Asset},
+			{"sku", chassis.Sku},
 		} {
 			errs = append(errs, validateText(text.value, path.Child("chassis", text.name))...)
 		}

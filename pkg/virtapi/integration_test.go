@@ -125,7 +125,7 @@ func TestAgainstAPIServer(t *testing.T) {
 			return err
 		}
 		response.Body.Close()
-		if response.StatusCode != 200 {
+		if response.StatusCode != http.StatusOK {
 			return errors.New(response.Status)
 		}
 		return nil

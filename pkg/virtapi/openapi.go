@@ -31,9 +31,18 @@ func definitions(c *genericapiserver.Config) {
 // documented are the types that requests and answers consist of. A VirtualMachine is documented by
 // its CRD and is any object here.
 var documented = []any{
-	v1.StartOptions{}, v1.StopOptions{}, v1.RestartOptions{}, v1.PauseOptions{}, v1.UnpauseOptions{},
-	metav1.APIGroup{}, metav1.APIGroupList{}, metav1.APIResource{}, metav1.APIResourceList{},
-	metav1.GroupVersionForDiscovery{}, metav1.ServerAddressByClientCIDR{}, apiversion.Info{},
+	v1.StartOptions{},
+	v1.StopOptions{},
+	v1.RestartOptions{},
+	v1.PauseOptions{},
+	v1.UnpauseOptions{},
+	metav1.APIGroup{},
+	metav1.APIGroupList{},
+	metav1.APIResource{},
+	metav1.APIResourceList{},
+	metav1.GroupVersionForDiscovery{},
+	metav1.ServerAddressByClientCIDR{},
+	apiversion.Info{},
 }
 
 // schemas describes them from their Go types, as openapi-gen would, with the descriptions that the

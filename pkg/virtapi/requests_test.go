@@ -18,7 +18,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
-func noNode(w http.ResponseWriter, r *http.Request) { http.Error(w, "not expected: "+r.URL.Path, 500) }
+func noNode(w http.ResponseWriter, r *http.Request) {
+	http.Error(w, "not expected: "+r.URL.Path, http.StatusInternalServerError)
+}
 
 // pairOf is a VM and the instance that it owns.
 func pairOf(strategy v1.VirtualMachineRunStrategy, vmi *v1.VirtualMachineInstance) map[string]any {

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -146,7 +145,7 @@ func (b *bench) timed(ctx context.Context, object client.Object, list client.Obj
 				return 0, fmt.Errorf("the watch on %s ended", object.GetName())
 			}
 			if e.Type == watch.Error {
-				return 0, apierrors.FromObject(runtime.Object(e.Object))
+				return 0, apierrors.FromObject(e.Object)
 			}
 			ready, err := done(e)
 			if err != nil {

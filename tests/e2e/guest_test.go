@@ -255,7 +255,7 @@ func (g *guest) openConsole(t *testing.T, query string) *console {
 	u.Path = fmt.Sprintf("/apis/subresources.kubevirt.io/v1/namespaces/%s/virtualmachineinstances/%s/console", g.ns, g.name)
 	u.RawQuery = query
 	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"plain.kubevirt.io"}, HandshakeTimeout: 10 * time.Second}
-	ws, response, err := dialer.DialContext(t.Context(), u.String(), nil)
+	ws, response, err := dialer.DialContext(t.Context(), u.String(), nil) //nolint:bodyclose // the websocket library has read and closed it
 	if err != nil {
 		body := ""
 		if response != nil {

@@ -120,7 +120,7 @@ func (e *Environment) start(ctx context.Context, binary string, arguments []stri
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Now()) })()
+	defer context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Now()) })()
 	if _, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
 		return fmt.Errorf("control plane is not ready: %w\n%s", errors.Join(err, ctx.Err()), e.output)
 	}

@@ -127,7 +127,7 @@ func ParseUserData(data []byte) (*Config, error) {
 	case strings.HasPrefix(header, "#!"):
 		return &Config{User: "root", Script: data}, nil
 	case header != "#cloud-config":
-		return empty, fmt.Errorf("first line is %.40q; it must be #cloud-config or start with #!", header)
+		return empty, fmt.Errorf("first line is %.40q, neither #cloud-config nor a #! line", header)
 	}
 	var in cloudConfig
 	if err := yaml.Unmarshal(data, &in); err != nil {

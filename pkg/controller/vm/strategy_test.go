@@ -198,7 +198,8 @@ func TestDecide(t *testing.T) {
 		{"deleted, instance gone", testVM(always, going), nil, Decision{}},
 		{
 			"deleted, instance orphaned", testVM(always, going, func(vm *v1.VirtualMachine) { vm.Finalizers = []string{metav1.FinalizerOrphanDependents} }),
-			testVMI(v1.Running), Decision{},
+			testVMI(v1.Running),
+			Decision{},
 		},
 	}
 	for _, c := range cases {

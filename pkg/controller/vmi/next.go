@@ -1,6 +1,7 @@
 package vmi
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -138,7 +139,7 @@ func (s *Step) watchOver(view View) {
 	phase := v1.Failed
 	if len(view.Pods) > 0 {
 		reason, message = podOver(view.Pods[0])
-		if view.Pods[0].Status.Phase == corev1.PodSucceeded {
+		if view.Pods[0].Status.Phase == corev1.PodSucceeded && !endedFromOutside(view.Pods[0]) {
 			phase = v1.Succeeded
 		}
 	}
@@ -264,6 +265,16 @@ func volumeStatus(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Pers
 		out = append(out, status)
 	}
 	return out
+}
+
+// endedFromOutside reads in the launcher's termination message whether the guest was ended because its
+// pod was, which is a failure of a VMI that nobody has deleted.
+func endedFromOutside(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
+		var last struct{ Reason string }
+		return status.State.Terminated != nil &&
+			json.Unmarshal([]byte(status.State.Terminated.Message), &last) == nil && last.Reason == names.ReasonTerminated
+	})
 }
 
 // podOver says why a pod that is over is.

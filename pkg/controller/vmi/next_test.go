@@ -125,31 +125,37 @@ func TestNext(t *testing.T) {
 		{"new", View{VMI: testVMI(t, "")}, outcome{Create: true}},
 		{"without its finalizer", View{VMI: testVMI(t, "", noFinalizer)}, outcome{AddFinalizer: true, Create: true}},
 		{
-			"claim missing", View{VMI: testVMI(t, "", withClaim)},
+			"claim missing",
+			View{VMI: testVMI(t, "", withClaim)},
 			outcome{
 				Phase: v1.Pending, Conditions: []string{notRunning, "Synchronized=False FailedPvcNotFound"},
 				Events: []string{"Warning FailedPvcNotFound"}, Moments: []string{"Pending"},
 			},
 		},
 		{
-			"claim still missing", View{VMI: testVMI(t, v1.Pending, withClaim, reported)},
+			"claim still missing",
+			View{VMI: testVMI(t, v1.Pending, withClaim, reported)},
 			outcome{Phase: v1.Pending, Conditions: []string{"Synchronized=False FailedPvcNotFound", notRunning}},
 		},
 		{
-			"claim there", View{VMI: testVMI(t, v1.Pending, withClaim, reported), Claims: map[string]*corev1.PersistentVolumeClaim{"data": claim("data", "Block")}},
+			"claim there",
+			View{VMI: testVMI(t, v1.Pending, withClaim, reported), Claims: map[string]*corev1.PersistentVolumeClaim{"data": claim("data", "Block")}},
 			outcome{Phase: v1.Pending, Create: true, Conditions: []string{"Synchronized=False FailedPvcNotFound"}},
 		},
 		{"pod fresh", View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod()}}, outcome{Again: 900 * time.Millisecond}},
 		{
-			"pod waits", View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod(old)}},
+			"pod waits",
+			View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod(old)}},
 			outcome{Phase: v1.Scheduling, Conditions: []string{notRunning}, Moments: []string{"Scheduling"}},
 		},
 		{
-			"pod unschedulable", View{VMI: testVMI(t, v1.Pending, reported), Pods: []*corev1.Pod{testPod(unschedulable)}},
+			"pod unschedulable",
+			View{VMI: testVMI(t, v1.Pending, reported), Pods: []*corev1.Pod{testPod(unschedulable)}},
 			outcome{Phase: v1.Scheduling, Conditions: []string{notRunning, "PodScheduled=False Unschedulable"}, Moments: []string{"Scheduling"}},
 		},
 		{
-			"pod bound", View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod(bound)}},
+			"pod bound",
+			View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod(bound)}},
 			outcome{Phase: v1.Scheduled, NodeLabel: "node01", Conditions: []string{notRunning}, Moments: all},
 		},
 		{
@@ -160,15 +166,18 @@ func TestNext(t *testing.T) {
 			outcome{Phase: v1.Scheduled, NodeLabel: "node01", Conditions: []string{notRunning}, Moments: all},
 		},
 		{
-			"pod deleted while pending", View{VMI: testVMI(t, v1.Scheduling), Pods: []*corev1.Pod{testPod(going)}},
+			"pod deleted while pending",
+			View{VMI: testVMI(t, v1.Scheduling), Pods: []*corev1.Pod{testPod(going)}},
 			outcome{Phase: v1.Failed, Reason: v1.PodTerminatingReason, Conditions: []string{"Ready=False PodTerminating"}, Moments: []string{"Failed"}},
 		},
 		{
-			"pod gone while pending", View{VMI: testVMI(t, v1.Scheduling)},
+			"pod gone while pending",
+			View{VMI: testVMI(t, v1.Scheduling)},
 			outcome{Phase: v1.Failed, Reason: v1.PodNotExistsReason, Conditions: []string{"Ready=False PodNotExists"}, Moments: []string{"Failed"}},
 		},
 		{
-			"pod failed before the hand-over", View{VMI: testVMI(t, v1.Scheduling), Pods: []*corev1.Pod{testPod(ended(corev1.PodFailed, "no room"))}},
+			"pod failed before the hand-over",
+			View{VMI: testVMI(t, v1.Scheduling), Pods: []*corev1.Pod{testPod(ended(corev1.PodFailed, "no room"))}},
 			outcome{Phase: v1.Failed, Reason: "Error", Conditions: []string{"Ready=False Error"}, Moments: []string{"Failed"}},
 		},
 
@@ -177,7 +186,8 @@ func TestNext(t *testing.T) {
 		{"pod over just now", View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(ended(corev1.PodFailed, ""))}}, outcome{Phase: v1.Running, NodeLabel: "node01", Dead: true, Again: handlerGrace}},
 		{"pod over a while ago", View{VMI: testVMI(t, v1.Running), DeadSince: now.Add(-10 * time.Second)}, outcome{Phase: v1.Running, NodeLabel: "node01", Dead: true, Again: 5 * time.Second}},
 		{
-			"pod gone and nobody said so", View{VMI: testVMI(t, v1.Unknown), DeadSince: now.Add(-time.Minute)},
+			"pod gone and nobody said so",
+			View{VMI: testVMI(t, v1.Unknown), DeadSince: now.Add(-time.Minute)},
 			outcome{Phase: v1.Failed, Reason: v1.PodNotExistsReason, NodeLabel: "node01", Dead: true, Conditions: []string{"Ready=False PodNotExists"}, Moments: []string{"Failed"}},
 		},
 		{

@@ -18,8 +18,10 @@ func TestLog(t *testing.T) {
 		t.Error("behind though nothing was written")
 	}
 	log.Note(at("10"))
-	if !log.Behind(at("9")) || !log.Behind(at("9")) {
-		t.Error("9 is not behind 10")
+	for range 2 {
+		if !log.Behind(at("9")) {
+			t.Error("9 is not behind 10")
+		}
 	}
 	if log.Behind(at("10")) {
 		t.Error("10 is behind 10")

@@ -86,8 +86,10 @@ func removeRemains(dir string) error {
 	if err != nil {
 		return fmt.Errorf("read state directory: %w", err)
 	}
-	ours := map[string]bool{"pki": true, "etcd": true, "volumes": true, "logs": true, "run": true, "bin": true, "nodes": true,
-		"audit.log": true, "audit-policy.yaml": true, "etcd.sock": true, "etcd-peer.sock": true}
+	ours := map[string]bool{
+		"pki": true, "etcd": true, "volumes": true, "logs": true, "run": true, "bin": true, "nodes": true,
+		"audit.log": true, "audit-policy.yaml": true, "etcd.sock": true, "etcd-peer.sock": true,
+	}
 	for _, e := range entries {
 		if !ours[e.Name()] {
 			return fmt.Errorf("%s has no instance but other files (%s): remove it yourself if it is not needed", dir, e.Name())

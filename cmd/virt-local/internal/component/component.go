@@ -108,7 +108,7 @@ func (t Together) Ready(ctx context.Context) error {
 	return t.all(func(c Component) error {
 		err := Stack{Report: t.Report}.up(ctx, c)
 		if err != nil {
-			if errors.Is(err, context.Canceled) && context.Cause(ctx) != context.Canceled {
+			if errors.Is(err, context.Canceled) && !errors.Is(context.Cause(ctx), context.Canceled) {
 				return nil // because of another's error, which is the one to tell
 			}
 			cancel(err)

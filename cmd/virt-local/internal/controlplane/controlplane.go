@@ -117,7 +117,9 @@ func Run(ctx context.Context, cfg Config, ready func(admin kubeconfig.Credential
 		}
 	case err = <-failed:
 		cancel()
-		<-up
+		if stopped := <-up; !errors.Is(stopped, context.Canceled) {
+			err = errors.Join(err, stopped)
+		}
 	}
 	cancel()
 	if ctx.Err() != nil {

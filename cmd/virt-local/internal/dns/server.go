@@ -37,10 +37,10 @@ func (s Server) Serve(ctx context.Context, udp net.PacketConn, tcp net.Listener)
 }
 
 func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return fmt.Errorf("serve DNS: %w", err)
 	}
-	return fmt.Errorf("serve DNS: %w", err)
+	return nil
 }
 
 func (s Server) serveUDP(ctx context.Context, conn net.PacketConn) error {

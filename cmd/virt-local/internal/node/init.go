@@ -73,10 +73,10 @@ func runPrograms(ctx context.Context, n instance.Node, s *supervisor) error {
 
 // stopped turns the error of a wait that SIGTERM ended into none.
 func stopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 func dialable(network, address string) func(context.Context) error {

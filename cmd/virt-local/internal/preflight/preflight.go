@@ -110,7 +110,7 @@ func Check(m Machine) (node.Tools, error) {
 	}
 	var errs []error
 	if len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("this machine lacks %s; install with\n\n  sudo apt-get install -y %s\n", strings.Join(problems, ", "), strings.Join(packages, " ")))
+		errs = append(errs, fmt.Errorf("this machine lacks %s; install with\n\n  sudo apt-get install -y %s", strings.Join(problems, ", "), strings.Join(packages, " ")))
 	}
 	return tools, errors.Join(append(errs, kernel(m), cgroups(m))...)
 }

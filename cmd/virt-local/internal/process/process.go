@@ -173,10 +173,10 @@ func ReadFile(path string) (ID, error) {
 	if err != nil {
 		return id, fmt.Errorf("read pid file: %w", err)
 	}
-	if json.Unmarshal(b, &id) != nil {
-		return ID{}, nil
+	if json.Unmarshal(b, &id) == nil {
+		return id, nil
 	}
-	return id, nil
+	return ID{}, nil // half written by a process that was killed
 }
 
 // Find returns the processes whose command line, after the program's own name, begins with args.

@@ -56,7 +56,7 @@ func (d Disk) attach(volume string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	device := ""
+	var device string
 	if len(attached) > 0 {
 		device = attached[0]
 	} else if device, err = attachLoop(file); err != nil {
