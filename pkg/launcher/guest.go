@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // guest is the one guest of this pod: its state as virt-handler sees it, and the connection to the
@@ -37,6 +38,8 @@ type guest struct {
 	// is its end if that came before its beginning was known.
 	created, creating bool
 	early             *hypervisor.End
+	// terminated says that the pod is being ended, and the guest with it.
+	terminated bool
 	// stopAt is when a guest that is shutting down loses its power; zero when none was asked to.
 	stopAt   time.Time
 	stopping chan struct{}
@@ -109,6 +112,9 @@ func (g *guest) updateLocked(f func(*pb.GuestState)) {
 func (g *guest) finishLocked(end hypervisor.End) {
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Reason = end.Reason
+		if g.terminated && end.Outcome != hypervisor.Crashed {
+			s.Reason = names.ReasonTerminated
+		}
 		s.AgentConnected = false
 		switch end.Outcome {
 		case hypervisor.Shutdown:

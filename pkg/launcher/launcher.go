@@ -130,6 +130,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("serve virt-handler: %w", err)
 	case <-ctx.Done():
 		o.Log.Info("asked to end", "grace", o.GracePeriod)
+		g.terminate()
 		s.terminate(o.GracePeriod)
 		<-g.ended()
 	}

@@ -224,7 +224,7 @@ func TestSIGTERM(t *testing.T) {
 	l := begin(t)
 	l.mustStart()
 	l.sigterm()
-	if message, err := l.wait(); err != nil || !strings.Contains(message, "SHUTOFF") {
+	if message, err := l.wait(); err != nil || message != `{"lifecycle":"LIFECYCLE_SHUTOFF","reason":"terminated"}` {
 		t.Errorf("%v, %s", err, message)
 	}
 }
@@ -233,7 +233,7 @@ func TestSIGTERMBeforeStart(t *testing.T) {
 	l := begin(t)
 	l.watch()
 	l.sigterm()
-	if message, err := l.wait(); err != nil || !strings.Contains(message, "not started") {
+	if message, err := l.wait(); err != nil || !strings.Contains(message, names.ReasonTerminated) {
 		t.Errorf("%v, %s", err, message)
 	}
 }

@@ -37,6 +37,13 @@ func (g *guest) shutdown(grace time.Duration) {
 	}
 }
 
+// terminate notes that the pod is being ended, which is then why the guest ends.
+func (g *guest) terminate() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.terminated = true
+}
+
 // shuttingDown says whether shutdown was called.
 func (g *guest) shuttingDown() bool {
 	g.mu.Lock()

@@ -100,6 +100,10 @@ const (
 	// ExitGuestFailed is the launcher's exit code when the guest crashed or could not be started
 	// for good; a guest that shut down gives 0. It decides the pod's phase and so the VMI's.
 	ExitGuestFailed = 1
+	// ReasonTerminated is a launcher's last reason for a guest that was ended because its pod was
+	// (SIGTERM: deleted, evicted, its node shutting down), and not by itself. The pod of a deleted VMI is
+	// deleted, too; for any other VMI it is a failure, so that its run strategy starts the guest elsewhere.
+	ReasonTerminated = "terminated"
 )
 
 // Resources that virt-handler's device plugin offers.

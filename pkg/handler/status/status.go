@@ -24,6 +24,7 @@ const (
 	ReasonCannotStart   = "CannotStart"
 	ReasonLauncherGone  = "LauncherGone"
 	ReasonLauncherError = "LauncherFailed"
+	ReasonPodEnded      = "PodTerminated"
 )
 
 // Input is everything a status depends on.
@@ -97,10 +98,8 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 // phaseOf is the phase, with the reason and sentence for it when it is final.
 func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message string) {
 	switch in.Guest.GetLifecycle() {
-	case launcherpb.Lifecycle_LIFECYCLE_SHUTOFF:
-		return v1.Succeeded, "", "The guest has shut down."
-	case launcherpb.Lifecycle_LIFECYCLE_DESTROYED:
-		return v1.Succeeded, "", "The guest was powered off."
+	case launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, launcherpb.Lifecycle_LIFECYCLE_DESTROYED:
+		return guestOff(in, in.Guest.GetLifecycle(), in.Guest.GetReason())
 	case launcherpb.Lifecycle_LIFECYCLE_CRASHED:
 		message := "The guest crashed"
 		if r := clean(in.Guest.GetReason()); r != "" {
@@ -117,7 +116,8 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 	if in.Pod != nil {
 		switch in.Pod.Status.Phase {
 		case corev1.PodSucceeded:
-			return v1.Succeeded, "", "The guest has shut down."
+			end := lastWord(in.Pod)
+			return guestOff(in, end.Lifecycle, end.Reason)
 		case corev1.PodFailed:
 			return podFailed(in)
 		}
@@ -142,6 +142,29 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 		return v1.Scheduled, "", ""
 	}
 	return in.VMI.Status.Phase, "", ""
+}
+
+// guestOff is the phase of a VMI whose guest has ended in order. If that was because its pod was ended
+// (evicted, drained) though nobody had deleted the VMI, it failed: the user wanted it to run, and
+// run strategy RerunOnFailure starts it again.
+func guestOff(in Input, end launcherpb.Lifecycle, reason string) (v1.VirtualMachineInstancePhase, string, string) {
+	if reason == names.ReasonTerminated && in.VMI.DeletionTimestamp == nil {
+		return v1.Failed, ReasonPodEnded, "The launcher's pod was deleted or evicted, and the guest was shut down with it."
+	}
+	if end == launcherpb.Lifecycle_LIFECYCLE_DESTROYED {
+		return v1.Succeeded, "", "The guest was powered off."
+	}
+	return v1.Succeeded, "", "The guest has shut down."
+}
+
+// lastWord is the termination message of a pod's launcher.
+func lastWord(pod *corev1.Pod) End {
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Name == names.ContainerCompute && c.State.Terminated != nil {
+			return TerminationMessage(c.State.Terminated.Message)
+		}
+	}
+	return End{}
 }
 
 func podFailed(in Input) (v1.VirtualMachineInstancePhase, string, string) {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network"
 )
 
@@ -141,6 +142,14 @@ func TestPhase(t *testing.T) {
 	none := guest(func(g *launcherpb.GuestState) { g.Lifecycle = launcherpb.Lifecycle_LIFECYCLE_NONE })
 	shuttingDown := guest(func(g *launcherpb.GuestState) { g.Lifecycle = launcherpb.Lifecycle_LIFECYCLE_SHUTTING_DOWN })
 	off := guest(func(g *launcherpb.GuestState) { g.Lifecycle = launcherpb.Lifecycle_LIFECYCLE_SHUTOFF })
+	evicted := guest(func(g *launcherpb.GuestState) {
+		g.Lifecycle, g.Reason = launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, names.ReasonTerminated
+	})
+	evictedPod := pod()
+	evictedPod.Status.Phase = corev1.PodSucceeded
+	evictedPod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: names.ContainerCompute, State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{Message: `{"lifecycle":"LIFECYCLE_DESTROYED","reason":"terminated"}`},
+	}}}
 	failedPod := pod()
 	failedPod.Status.Phase = corev1.PodFailed
 	for _, test := range []struct {
@@ -155,6 +164,10 @@ func TestPhase(t *testing.T) {
 		{"final failure", Input{Guest: none, Failure: &Failure{Message: "m", Final: true}}, v1.Failed, ReasonCannotStart},
 		{"shutting down", Input{Guest: shuttingDown}, v1.Running, ""},
 		{"the guest's word counts more than the pod's", Input{Guest: off, Pod: failedPod}, v1.Succeeded, ""},
+		{"ended with its pod", Input{Guest: evicted}, v1.Failed, ReasonPodEnded},
+		{"ended with its pod, as wished", Input{VMI: deleted, Guest: evicted}, v1.Succeeded, ""},
+		{"ended with its pod, unseen", Input{Pod: evictedPod}, v1.Failed, ReasonPodEnded},
+		{"ended with its pod, unseen, as wished", Input{VMI: deleted, Pod: evictedPod}, v1.Succeeded, ""},
 		{"pod failed", Input{Guest: none, Pod: failedPod}, v1.Failed, ReasonLauncherError},
 		{"gone", Input{Gone: "x"}, v1.Failed, ReasonLauncherGone},
 		{"gone as wished", Input{VMI: deleted, Gone: "x"}, v1.Succeeded, ""},
