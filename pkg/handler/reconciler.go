@@ -164,7 +164,8 @@ func (r *Reconciler) write(ctx context.Context, vmi *v1.VirtualMachineInstance, 
 	return nil
 }
 
-// pod finds the VMI's launcher pod on this node, nil when there is none.
+// pod finds the VMI's launcher pod on this node, nil when there is none. Only a pod that the controller
+// has named in the status counts.
 func (r *Reconciler) pod(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance) (*corev1.Pod, error) {
 	var list corev1.PodList
 	err := from.List(ctx, &list, client.InNamespace(vmi.Namespace), client.MatchingLabels{
@@ -179,21 +180,20 @@ func (r *Reconciler) pod(ctx context.Context, from client.Reader, vmi *v1.Virtua
 		if pod.Spec.NodeName != r.Node.Name {
 			continue
 		}
-		if found == nil || better(vmi, pod, found) {
+		// Labels are anybody's to set who may make a pod; the status is the controller's.
+		if _, named := vmi.Status.ActivePods[pod.UID]; !named {
+			continue
+		}
+		if found == nil || better(pod, found) {
 			found = pod
 		}
 	}
 	return found, nil
 }
 
-// better: a pod that the controller calls active, then one that has not ended, then the younger.
-func better(vmi *v1.VirtualMachineInstance, a, b *corev1.Pod) bool {
-	_, activeA := vmi.Status.ActivePods[a.UID]
-	_, activeB := vmi.Status.ActivePods[b.UID]
-	switch {
-	case activeA != activeB:
-		return activeA
-	case ended(a) != ended(b):
+// better: a pod that has not ended, then the younger.
+func better(a, b *corev1.Pod) bool {
+	if ended(a) != ended(b) {
 		return ended(b)
 	}
 	return b.CreationTimestamp.Before(&a.CreationTimestamp)

@@ -286,6 +286,21 @@ func TestStrangerOnTheSocket(t *testing.T) {
 	}
 }
 
+// A pod that somebody has labelled as the VMI's, but which the controller did not make, is left alone.
+func TestForgedPod(t *testing.T) {
+	forged := newPod()
+	forged.Name, forged.UID = "forged", "11111111-2222-3333-4444-555555555555"
+	w := newWorld(t, newVMI(), forged)
+	w.startLauncherOf(forged.UID)
+	w.startHandler()
+	if got := w.eventuallyPhase(v1.Failed); got.Status.Reason != status.ReasonLauncherGone {
+		t.Errorf("reason is %q", got.Status.Reason)
+	}
+	if starts, _ := w.launcher.counts(); starts != 0 {
+		t.Errorf("Start was called %d times", starts)
+	}
+}
+
 func TestNotOurs(t *testing.T) {
 	for name, change := range map[string]func(*v1.VirtualMachineInstance){
 		"not handed over": func(vmi *v1.VirtualMachineInstance) { vmi.Status.Phase = v1.Scheduling },

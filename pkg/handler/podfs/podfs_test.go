@@ -189,6 +189,26 @@ func fakeProcess(t *testing.T) (p *Process, root string) {
 	return p, root
 }
 
+func TestNetns(t *testing.T) {
+	p, root := fakeProcess(t)
+	own, first := filepath.Join(p.proc.Name(), "ns"), filepath.Join(filepath.Dir(p.proc.Name()), "1/ns")
+	for _, dir := range []string{own, first} {
+		check(t, os.MkdirAll(dir, 0o755))
+	}
+	check(t, os.WriteFile(filepath.Join(root, "net"), nil, 0o600))
+	check(t, os.Symlink(filepath.Join(root, "net"), filepath.Join(own, "net")))
+	check(t, os.WriteFile(filepath.Join(first, "net"), nil, 0o600))
+	f, err := p.Netns()
+	check(t, err)
+	f.Close()
+	check(t, os.Remove(filepath.Join(first, "net")))
+	check(t, os.Symlink(filepath.Join(root, "net"), filepath.Join(first, "net")))
+	if f, err := p.Netns(); err == nil {
+		f.Close()
+		t.Error("gave out the node's own network namespace")
+	}
+}
+
 func TestEnsureTun(t *testing.T) {
 	p, root := fakeProcess(t)
 	for range 2 {

@@ -90,13 +90,38 @@ func (p *Process) Alive() bool {
 	return ok && len(rest) > 0 && rest[0] != 'Z' && rest[0] != 'X'
 }
 
-// Netns opens the process's network namespace.
+// Netns opens the process's network namespace. It refuses the node's own, which nobody may have changed for
+// a guest.
 func (p *Process) Netns() (*os.File, error) {
 	f, err := p.open("ns/net", unix.O_RDONLY)
 	if err != nil {
 		return nil, fmt.Errorf("open the pod's network namespace: %w", err)
 	}
+	same, err := sameFile(f, path.Join(path.Dir(p.proc.Name()), "1/ns/net"))
+	if err == nil && same {
+		err = errors.New("the pod runs in the network of its node, where no guest's network is made")
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
 	return f, nil
+}
+
+// sameFile compares an open file with the one that a path leads to; false when there is none.
+func sameFile(f *os.File, name string) (bool, error) {
+	other, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at the node's network namespace: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("look at the pod's network namespace: %w", err)
+	}
+	return os.SameFile(info, other), nil
 }
 
 func (p *Process) open(name string, flags int) (*os.File, error) {
