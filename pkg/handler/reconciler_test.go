@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -283,6 +284,44 @@ func TestStrangerOnTheSocket(t *testing.T) {
 	})
 	if starts, _ := w.launcher.counts(); starts != 0 {
 		t.Errorf("Start was called %d times", starts)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	var b backoff
+	refused := func(text string) error { return grpcstatus.Error(codes.Internal, text) }
+	for i, step := range []struct {
+		err  error
+		want time.Duration
+	}{
+		{refused("23:00:01 qemu: no"), retryFirst},
+		{refused("23:00:02 qemu: no"), 2 * retryFirst},
+		{fmt.Errorf("%w: a", errLost), retryFirst / 10},
+		{fmt.Errorf("%w: b", errLost), retryFirst / 5},
+		{refused("23:00:03 qemu: no"), retryFirst},
+	} {
+		if got := b.next(step.err); got != step.want {
+			t.Errorf("step %d: %v, want %v", i, got, step.want)
+		}
+	}
+	for range 20 {
+		b.next(refused("again"))
+	}
+	if b.wait != retryMost {
+		t.Errorf("at last %v", b.wait)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	for text, want := range map[string]string{
+		"no such machine type":                            "no such machine type",
+		"line\nline\x1b[31m":                              "line line [31m",
+		strings.Repeat("ä", 600):                          strings.Repeat("ä", 512),
+		strings.Repeat("x", maxDescription-1) + "ä" + "y": strings.Repeat("x", maxDescription-1),
+	} {
+		if got := describe(grpcstatus.Error(codes.Internal, text)); got != want {
+			t.Errorf("%q gives %q", text, got)
+		}
 	}
 }
 

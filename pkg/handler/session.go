@@ -9,9 +9,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -381,30 +383,39 @@ func dial(conn net.Conn) (*grpc.ClientConn, error) {
 	)
 }
 
-// describe is an error's text for users, without gRPC's decoration.
+// maxDescription bounds what a launcher can put into a status, events and logs, bytes.
+const maxDescription = 1 << 10
+
+// describe is an error's text for users, without gRPC's decoration. It may be a launcher's, which a guest
+// may have taken over, so it is one printable line of bounded length.
 func describe(err error) string {
+	text := err.Error()
 	if s, ok := grpcstatus.FromError(err); ok {
-		return s.Message()
+		text = s.Message()
 	}
-	return err.Error()
+	text = strings.ToValidUTF8(text[:min(len(text), maxDescription)], "")
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
-// backoff doubles the wait while an error stays the same.
+// backoff doubles the wait while errors stay of one kind. Their text does not count: it may have a time
+// in it, or be a launcher's invention.
 type backoff struct {
 	last string
 	wait time.Duration
 }
 
 func (b *backoff) next(err error) time.Duration {
-	most := retryMost
+	kind, first, most := grpcstatus.Code(err).String(), retryFirst, retryMost
 	if errors.Is(err, errLost) {
-		most = reconnectMost
+		kind, first, most = "lost", retryFirst/10, reconnectMost
 	}
-	if err.Error() != b.last {
-		b.last, b.wait = err.Error(), retryFirst
-		if errors.Is(err, errLost) {
-			b.wait = retryFirst / 10
-		}
+	if kind != b.last {
+		b.last, b.wait = kind, first
 		return b.wait
 	}
 	b.wait = min(2*b.wait, most)

@@ -24,6 +24,13 @@ func Diagnose(message string) error {
 	return e
 }
 
+// qemuTime is the time that QEMU puts before its messages.
+var qemuTime = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z `)
+
+// Message is a message of libvirt or QEMU without the times in it: the same failure a moment later is
+// the same message.
+func Message(message string) string { return qemuTime.ReplaceAllString(message, "") }
+
 // EndInLog finds in a domain's QEMU log, as libvirt writes it, how the domain's last run ended, and
 // what QEMU said last. ok is false when the log does not tell.
 func EndInLog(log string) (end End, ok bool) {

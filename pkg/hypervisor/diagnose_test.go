@@ -23,6 +23,13 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
+func TestMessage(t *testing.T) {
+	const message = "QEMU unexpectedly closed the monitor (vm='x'): 2026-11-20T23:00:00.123456Z qemu-system-x86_64: no\n2026-11-20T23:00:01Z qemu: bye"
+	if got, want := Message(message), "QEMU unexpectedly closed the monitor (vm='x'): qemu-system-x86_64: no\nqemu: bye"; got != want {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestEndInLog(t *testing.T) {
 	const begin = "2026-11-20 23:00:00.000+0000: starting up libvirt version: 11.3.0\nLC_ALL=C \\\n/usr/bin/qemu-system-x86_64 \\\n-name guest=a\nchar device redirected\n"
 	for _, tc := range []struct {

@@ -22,12 +22,12 @@ func translate(err error) error {
 	case libvirt.ERR_NO_DOMAIN:
 		return hypervisor.ErrNoDomain
 	case libvirt.ERR_XML_ERROR, libvirt.ERR_XML_DETAIL, libvirt.ERR_XML_INVALID_SCHEMA, libvirt.ERR_CONFIG_UNSUPPORTED, libvirt.ERR_CPU_INCOMPATIBLE:
-		return fmt.Errorf("%w: %s", hypervisor.ErrInvalid, e.Message)
+		return fmt.Errorf("%w: %s", hypervisor.ErrInvalid, hypervisor.Message(e.Message))
 	}
 	if d := hypervisor.Diagnose(e.Message); d != nil {
 		return d
 	}
-	return errors.New(e.Message)
+	return errors.New(hypervisor.Message(e.Message))
 }
 
 // lifecycle turns libvirt's event into ours: the end of the domain, or something changed.
