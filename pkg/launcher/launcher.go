@@ -110,12 +110,15 @@ func Run(ctx context.Context, o Options) error {
 	reaping.Go(func() { children.reap(last) })
 	running.Go(func() { d.run(background) })
 
-	g := newGuest(d.connect, filepath.Join(d.cacheHome(), "libvirt/qemu/log", domain.Name(o.Namespace, o.Name)+".log"), o.Log)
+	qemuLog := filepath.Join(d.cacheHome(), "libvirt/qemu/log", domain.Name(o.Namespace, o.Name)+".log")
+	g := newGuest(d.connect, qemuLog, o.Log)
 	running.Go(func() { g.follow(background) })
 	running.Go(func() { g.askAgent(background) })
 	running.Go(func() { g.stop(background) })
 	running.Go(func() { slimDown(background, g, o.Log) })
-	running.Go(func() { trimLog(background, filepath.Join(o.RunDir, names.LogSerial), o.Log) })
+	running.Go(func() {
+		trimLogs(background, boundedLogs(filepath.Join(o.RunDir, names.LogSerial), qemuLog), o.Log)
+	})
 
 	s := newService(ctx, o, g, children.command)
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
