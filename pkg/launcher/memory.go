@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"runtime"
-	"runtime/pprof"
 	"strconv"
 	"strings"
 	"time"
@@ -19,9 +17,8 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
-// settle are the times after the guest's start when the launcher is done with something for good: with
-// the start itself, and with the guest's boot, at the end of which its agent reports for the first time.
-var settle = []time.Duration{2 * time.Second, 30 * time.Second}
+// settle is how long after the guest's start the launcher is done with it.
+const settle = 2 * time.Second
 
 // slimDown gives memory back once the guest has been started.
 func slimDown(ctx context.Context, g *guest, log *slog.Logger) {
@@ -32,20 +29,13 @@ func slimDown(ctx context.Context, g *guest, log *slog.Logger) {
 			return
 		}
 	}
-	started := time.Now()
-	for _, after := range settle {
-		select {
-		case <-time.After(time.Until(started.Add(after))):
-		case <-ctx.Done():
-			return
-		}
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		log.Info("mem", "heapalloc", m.HeapAlloc>>10, "inuse", m.HeapInuse>>10, "idle-released", (m.HeapIdle-m.HeapReleased)>>10, "stack", m.StackInuse>>10, "mspan", m.MSpanSys>>10, "mcache", m.MCacheSys>>10, "gc", m.GCSys>>10, "other", m.OtherSys>>10, "buck", m.BuckHashSys>>10, "sys", m.Sys>>10, "goroutines", runtime.NumGoroutine())
-		f, _ := os.Create("/run/virtkit/heap.prof"); pprof.Lookup("heap").WriteTo(f, 0); f.Close()
-		if err := slim(); err != nil {
-			log.Warn("cannot give memory back", "err", err)
-		}
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+		return
+	}
+	if err := slim(); err != nil {
+		log.Warn("cannot give memory back", "err", err)
 	}
 }
 
