@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 const (
 	collectAt   = 25
 	memoryLimit = 24 << 20
+	processors  = 2
 )
 
 // NewCommand is `virt-launcher`.
@@ -26,6 +28,7 @@ func NewCommand() *cobra.Command {
 			"hand over the VMI, and ends when the guest has ended: with 0 after a shutdown, with 1 after a crash.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			runtime.GOMAXPROCS(processors)
 			debug.SetGCPercent(collectAt)
 			debug.SetMemoryLimit(memoryLimit)
 			o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))

@@ -17,8 +17,9 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
-// settle is how long after the guest's start the launcher is done with it.
-const settle = 2 * time.Second
+// settle are the times after the guest's start when the launcher is done with something for good: with
+// the start itself, and with the guest's boot, at the end of which its agent reports for the first time.
+var settle = []time.Duration{2 * time.Second, 30 * time.Second}
 
 // slimDown gives memory back once the guest has been started.
 func slimDown(ctx context.Context, g *guest, log *slog.Logger) {
@@ -29,13 +30,16 @@ func slimDown(ctx context.Context, g *guest, log *slog.Logger) {
 			return
 		}
 	}
-	select {
-	case <-time.After(settle):
-	case <-ctx.Done():
-		return
-	}
-	if err := slim(); err != nil {
-		log.Warn("cannot give memory back", "err", err)
+	started := time.Now()
+	for _, after := range settle {
+		select {
+		case <-time.After(time.Until(started.Add(after))):
+		case <-ctx.Done():
+			return
+		}
+		if err := slim(); err != nil {
+			log.Warn("cannot give memory back", "err", err)
+		}
 	}
 }
 
