@@ -35,6 +35,7 @@ type service struct {
 	// starting is held by Start and by what must not come between.
 	starting sync.Mutex
 	dhcp     []*dhcp.Server
+	devices  exclusive
 }
 
 func newService(life context.Context, o Options, g *guest, run disk.Run) *service {
@@ -89,12 +90,17 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "write the domain: %v", err)
 	}
+	if err := s.devices.hold(exclusiveDevices(&vmi.Spec, images)); err != nil {
+		return startError(vmi, images, err)
+	}
 	if err := s.serveDHCP(plan); err != nil {
+		s.releaseDevices()
 		return err
 	}
 	prepared := time.Now()
 	if err := s.guest.create(ctx, xml, known); err != nil {
 		s.closeDHCP()
+		s.releaseDevices()
 		return startError(vmi, images, err)
 	}
 	s.options.Log.Info("started", "prepare", prepared.Sub(began), "create", time.Since(prepared))
@@ -207,6 +213,17 @@ func readResolv(path string) (dhcp.Resolv, error) {
 		return dhcp.Resolv{}, fmt.Errorf("read the pod's name servers: %w", err)
 	}
 	return resolv, nil
+}
+
+// releaseDevices lets other guests have the devices after a start that has failed.
+func (s *service) releaseDevices() {
+	// A guest whose creation only seemed to fail has them still.
+	if s.guest.exists() {
+		return
+	}
+	if err := s.devices.release(); err != nil {
+		s.options.Log.Warn("cannot let a device go", "err", err)
+	}
 }
 
 func (s *service) closeDHCP() {
