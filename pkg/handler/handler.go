@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -42,9 +43,19 @@ type Node struct {
 func NewNode(name, podsDir, procDir, stateDir string, log *slog.Logger) *Node {
 	return &Node{
 		Name: name, PodsDir: podsDir, ProcDir: procDir, Log: log, Now: time.Now,
-		Capabilities: &capabilities.Cache{Dir: filepath.Join(stateDir, "capabilities")},
+		Capabilities: &capabilities.Cache{Dir: filepath.Join(stateDir, "capabilities"), Boot: bootID(procDir, log)},
 		plans:        planStore{dir: filepath.Join(stateDir, "network")},
 	}
+}
+
+// bootID is the kernel's name for this boot of the node, empty when it cannot be read.
+func bootID(procDir string, log *slog.Logger) string {
+	id, err := os.ReadFile(filepath.Join(procDir, "sys/kernel/random/boot_id"))
+	if err != nil {
+		log.Warn("the node's boot is not known; capability caches of earlier ones stay", "error", err)
+		return ""
+	}
+	return filepath.Base("/" + strings.TrimSpace(string(id)))
 }
 
 // forgetOldPods removes what was kept for pods that ended while virt-handler did not run.

@@ -5,11 +5,12 @@
 //
 // libvirt holds a cached file for valid while the times of change of QEMU and libvirtd are what they
 // were, which is the time when the image was unpacked: the key has them, so a node's cache never
-// mixes images, not even two of one name. Should libvirt reject a copy for another reason (a new
-// kernel), it probes and writes anew, and the next harvest replaces the node's copy.
+// mixes images, not even two of one name. A node that boots, perhaps with another kernel, starts anew.
+// Should libvirt reject a copy for yet another reason, that launcher probes, and only takes longer.
 //
-// A copy comes from a launcher and is given to others, so it is checked: names, sizes, well-formed
-// XML, and that it tells of the QEMU whose times the key has.
+// A copy comes from a launcher and is given to others, perhaps to another tenant's. So it is checked: names,
+// sizes, well-formed XML, and that it tells of the QEMU whose times the key has. And the first one
+// stays: a launcher that somebody takes over later cannot give the others one of its making.
 package capabilities
 
 import (
@@ -78,18 +79,22 @@ func NewKey(image string, kvm bool, stat func(path string) (unix.Stat_t, error))
 	return key, nil
 }
 
-// Cache is a node's caches, one directory a key below Dir.
+// Cache is a node's caches, one directory a key below Dir/Boot.
 type Cache struct {
 	Dir string
-	mu  sync.Mutex
+	// Boot identifies the node's boot; caches of other boots are removed.
+	Boot string
+	mu   sync.Mutex
 }
+
+func (c *Cache) path(key Key) string { return filepath.Join(c.Dir, c.Boot, key.hash) }
 
 // Install copies the node's cache into a launcher's run volume, owned by the launcher's user, and
 // reports whether there was one. Files that the launcher has already stay.
 func (c *Cache) Install(key Key, run *os.Root) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	entries, err := os.ReadDir(filepath.Join(c.Dir, key.hash))
+	entries, err := os.ReadDir(c.path(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -100,7 +105,7 @@ func (c *Cache) Install(key Key, run *os.Root) (bool, error) {
 		return false, err
 	}
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(c.Dir, key.hash, e.Name()))
+		data, err := os.ReadFile(filepath.Join(c.path(key), e.Name()))
 		if err != nil {
 			return false, fmt.Errorf("read capability cache: %w", err)
 		}
@@ -141,9 +146,17 @@ func install(run *os.Root, name string, data []byte) error {
 	return errors.Join(err, f.Chown(names.User, names.Group), f.Close())
 }
 
-// Harvest takes a launcher's cache as the node's, unless the node has the same already.
+// Harvest takes a launcher's cache as the node's, unless the node has one already.
 // read reads a regular file of the run volume up to a limit.
 func (c *Cache) Harvest(key Key, run *os.Root, read func(name string, limit int64) ([]byte, error)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch _, err := os.Stat(c.path(key)); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("look for the capability cache: %w", err)
+	}
 	entries, err := fs.ReadDir(run.FS(), names.CapabilityCacheDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -171,31 +184,47 @@ func (c *Cache) Harvest(key Key, run *os.Root, read func(name string, limit int6
 	if len(files) == 0 {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	return c.store(key, files)
 }
 
+// store keeps the files in one step, so that a crash leaves nothing half made where Install looks.
 func (c *Cache) store(key Key, files map[string][]byte) error {
-	dir := filepath.Join(c.Dir, key.hash)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(c.path(key)), 0o700); err != nil {
+		return fmt.Errorf("make capability cache: %w", err)
+	}
+	temporary, err := os.MkdirTemp(filepath.Dir(c.path(key)), ".new-")
+	if err != nil {
 		return fmt.Errorf("make capability cache: %w", err)
 	}
 	for name, data := range files {
-		target := filepath.Join(dir, name)
-		if old, err := os.ReadFile(target); err == nil && bytes.Equal(old, data) {
-			continue
-		}
-		// Written beside and renamed: a crash leaves no half file where Install looks.
-		temporary := filepath.Join(c.Dir, "."+key.hash+"-"+name)
-		if err := os.WriteFile(temporary, data, 0o600); err != nil {
-			return fmt.Errorf("write capability cache: %w", err)
-		}
-		if err := os.Rename(temporary, target); err != nil {
-			return fmt.Errorf("write capability cache: %w", err)
+		if err = os.WriteFile(filepath.Join(temporary, name), data, 0o600); err != nil {
+			break
 		}
 	}
-	return nil
+	if err == nil {
+		err = os.Rename(temporary, c.path(key))
+	}
+	if err != nil {
+		return fmt.Errorf("write capability cache: %w", errors.Join(err, os.RemoveAll(temporary)))
+	}
+	return c.forgetOtherBoots()
+}
+
+func (c *Cache) forgetOtherBoots() error {
+	if c.Boot == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil {
+		return fmt.Errorf("list capability caches: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if e.Name() != c.Boot {
+			errs = append(errs, os.RemoveAll(filepath.Join(c.Dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // check makes sure that data is libvirt's description of a QEMU with one of the key's times.

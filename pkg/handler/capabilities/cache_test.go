@@ -75,9 +75,10 @@ func TestHarvestAndInstall(t *testing.T) {
 	if there, err := cache.Install(key, volume(t)); there || err != nil {
 		t.Fatalf("an empty cache installed: %v, %v", there, err)
 	}
-	for _, content := range []string{description(1000, ""), description(1000, "<flag name='newer'/>")} {
+	const content = "<flag name='a'/>"
+	for _, offered := range []string{content, "<flag name='forged'/>"} {
 		first, second := volume(t), volume(t)
-		put(t, first, cacheFile, content)
+		put(t, first, cacheFile, description(1000, offered))
 		put(t, first, "notes.txt", "ignored")
 		if err := cache.Harvest(key, first, reader(first)); err != nil {
 			t.Fatal(err)
@@ -88,8 +89,8 @@ func TestHarvestAndInstall(t *testing.T) {
 			}
 		}
 		got, err := second.ReadFile(filepath.Join(names.CapabilityCacheDir, cacheFile))
-		if err != nil || string(got) != content {
-			t.Errorf("the second launcher got %q, %v; want %q", got, err, content)
+		if err != nil || string(got) != description(1000, content) {
+			t.Errorf("the second launcher got %q, %v; want what the node had first", got, err)
 		}
 		info, err := second.Stat(filepath.Join(names.CapabilityCacheDir, cacheFile))
 		if err != nil {
@@ -101,6 +102,24 @@ func TestHarvestAndInstall(t *testing.T) {
 		}
 		if stat.Uid != names.User || info.Mode().Perm() != 0o600 {
 			t.Errorf("owner %d, mode %v", stat.Uid, info.Mode())
+		}
+	}
+}
+
+func TestEachBootStartsAnew(t *testing.T) {
+	dir, key := t.TempDir(), keyAt(t, "launcher:1", false, 1000)
+	for _, boot := range []string{"first", "second"} {
+		cache, run := &Cache{Dir: dir, Boot: boot}, volume(t)
+		if there, err := cache.Install(key, run); there || err != nil {
+			t.Fatalf("%s: installed: %v, %v", boot, there, err)
+		}
+		put(t, run, cacheFile, description(1000, ""))
+		if err := cache.Harvest(key, run, reader(run)); err != nil {
+			t.Fatal(err)
+		}
+		left, err := os.ReadDir(dir)
+		if err != nil || len(left) != 1 || left[0].Name() != boot {
+			t.Errorf("%s: the node keeps %v, %v", boot, left, err)
 		}
 	}
 }
