@@ -38,6 +38,11 @@ type Connection struct {
 // this program's source to be understood.
 func Explain(err error, c Connection) string {
 	if many := utilerrors.Aggregate(nil); errors.As(err, &many) {
+		for _, e := range many.Errors() {
+			if clientcmd.IsContextNotFound(e) {
+				return Explain(e, c) // the rest only follows from it
+			}
+		}
 		lines := make([]string, 0, len(many.Errors()))
 		for _, e := range many.Errors() {
 			if line := Explain(e, c); !slices.Contains(lines, line) {

@@ -118,6 +118,25 @@ func (t *Timeout) Set(text string) error {
 	return nil
 }
 
+// Count is a flag that takes a number from 0 on.
+type Count uint32
+
+// String implements pflag.Value.
+func (c *Count) String() string { return strconv.FormatUint(uint64(*c), 10) }
+
+// Type implements pflag.Value. It is pflag's own, so that 0 is not shown as a default.
+func (*Count) Type() string { return "uint32" }
+
+// Set implements pflag.Value.
+func (c *Count) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is not a number from 0 to %d", text, uint32(math.MaxUint32))
+	}
+	*c = Count(n)
+	return nil
+}
+
 // CompleteFlag completes a flag with fixed values.
 func CompleteFlag(cmd *cobra.Command, flag string, values ...string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))

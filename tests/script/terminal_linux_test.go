@@ -250,7 +250,7 @@ func TestTerminalReconnects(t *testing.T) {
 	// With the instance gone, keys do nothing but leave.
 	c.remove(resourceVMIs, "default/demo")
 	c.stopGuest("default/demo")
-	p.expect(t, "Waiting for demo to run.")
+	p.expect(t, "Waiting for the console of demo.")
 	p.typeKeys(t, "zzz\x1d")
 	p.ends(t, 0)
 }
@@ -260,7 +260,7 @@ func TestTerminalInterruptedWhileWaiting(t *testing.T) {
 	c := terminalCluster(t)
 	c.remove(resourceVMIs, "default/demo")
 	p := onTerminal(t, c, "console", "demo")
-	p.expect(t, "Waiting for demo to run. Press Ctrl-C to leave.")
+	p.expect(t, "Waiting for the console of demo. Press Ctrl-C to leave.")
 	p.typeKeys(t, "\x03")
 	p.ends(t, 130)
 }

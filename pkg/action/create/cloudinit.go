@@ -3,6 +3,7 @@ package create
 import (
 	"encoding/base64"
 	"fmt"
+	"regexp"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -14,6 +15,9 @@ const CloudInitVolume = "cloudinitdisk"
 
 // inlineLimit is KubeVirt's limit for data written into the object, bytes.
 const inlineLimit = 2048
+
+// account is what useradd takes on the common distributions, generously.
+var account = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9._-]{0,31}$`)
 
 // Kinds of cloud-init data sources.
 const (
@@ -49,6 +53,9 @@ func addCloudInit(spec *v1.VirtualMachineInstanceSpec, c CloudInit) error {
 		return invalid("cloud-init", "%q is not one of %s, %s", c.Source, CloudInitNoCloud, CloudInitNone)
 	case c.empty():
 		return nil
+	}
+	if c.User != "" && !account.MatchString(c.User) {
+		return invalid("user", "%q is no name of an account: it takes letters, digits, ., _ and -, and begins with a letter or _", c.User)
 	}
 	source := &v1.CloudInitNoCloudSource{}
 	switch {

@@ -4,6 +4,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -20,8 +21,6 @@ type API interface {
 type Options struct {
 	// DryRun has the server check the request and do nothing.
 	DryRun bool
-	// Paused starts the guest with its CPUs stopped.
-	Paused bool
 	// GracePeriodSeconds is how long the guest may take to shut down instead of what its spec says; nil leaves
 	// that, 0 cuts the power.
 	GracePeriodSeconds *int64
@@ -48,7 +47,7 @@ func Do(ctx context.Context, api API, verb Verb, namespace, name string, o Optio
 	var body any
 	switch verb {
 	case Start:
-		body = &v1.StartOptions{Paused: o.Paused, DryRun: o.dryRun()}
+		body = &v1.StartOptions{DryRun: o.dryRun()}
 	case Stop:
 		body = &v1.StopOptions{GracePeriod: o.GracePeriodSeconds, DryRun: o.dryRun()}
 	case Restart:
@@ -57,7 +56,21 @@ func Do(ctx context.Context, api API, verb Verb, namespace, name string, o Optio
 		return fmt.Errorf("unknown verb %q", verb)
 	}
 	if err := api.Put(ctx, client.VMs, namespace, name, string(verb), body); err != nil {
-		return fmt.Errorf("%s VM %s/%s: %w", verb, namespace, name, err)
+		return &refusal{verb: verb, namespace: namespace, name: name, err: err}
 	}
 	return nil
 }
+
+// refusal is a request that failed. The server begins some of its messages with the VM, which is named already.
+type refusal struct {
+	verb            Verb
+	namespace, name string
+	err             error
+}
+
+func (r *refusal) Error() string {
+	text := strings.TrimPrefix(r.err.Error(), fmt.Sprintf("%s %s/%s: ", v1.VirtualMachineGroupVersionKind.Kind, r.namespace, r.name))
+	return fmt.Sprintf("%s VM %s/%s: %s", r.verb, r.namespace, r.name, text)
+}
+
+func (r *refusal) Unwrap() error { return r.err }

@@ -29,7 +29,7 @@ func TestDo(t *testing.T) {
 		o    Options
 	}{
 		`virtualmachines ns vm start {}`:                                           {Start, Options{}},
-		`virtualmachines ns vm start {"paused":true,"dryRun":["All"]}`:             {Start, Options{Paused: true, DryRun: true}},
+		`virtualmachines ns vm start {"dryRun":["All"]}`:                           {Start, Options{DryRun: true}},
 		`virtualmachines ns vm stop {}`:                                            {Stop, Options{}},
 		`virtualmachines ns vm stop {"gracePeriod":0}`:                             {Stop, Options{GracePeriodSeconds: &zero}},
 		`virtualmachines ns vm restart {"gracePeriodSeconds":60,"dryRun":["All"]}`: {Restart, Options{GracePeriodSeconds: &minute, DryRun: true}},
@@ -49,6 +49,10 @@ func TestDoSaysWhatFailed(t *testing.T) {
 	err := Do(t.Context(), &recorder{err: cause}, Stop, "ns", "vm", Options{})
 	if !errors.Is(err, cause) || err.Error() != "stop VM ns/vm: no" {
 		t.Errorf("got %v", err)
+	}
+	cause = errors.New("VirtualMachine ns/vm: VM is not running")
+	if err := Do(t.Context(), &recorder{err: cause}, Stop, "ns", "vm", Options{}); err.Error() != "stop VM ns/vm: VM is not running" {
+		t.Errorf("names the VM twice: %v", err)
 	}
 	if err := Do(t.Context(), &recorder{}, "explode", "ns", "vm", Options{}); err == nil {
 		t.Error("an unknown verb is accepted")

@@ -31,7 +31,7 @@ type Options struct {
 	Idle      cli.Timeout
 	Reconnect bool
 	Join      bool
-	Tail      uint
+	Tail      uint32
 	Log       string
 }
 
@@ -55,11 +55,12 @@ instead. A guest that does not run yet is waited for, for --timeout; one that is
 
 In a script, standard input is sent to the guest as it is. When it ends and something was sent, the session
 goes on until the guest has written nothing for --idle. When nothing was sent, as with </dev/null, it follows
-the guest's output until the guest ends.`,
+the guest's output until the guest ends. A login throws away what was typed before it asks, so send a password
+after its prompt.`,
 		Example: cli.Examples(f.Program, `
 			virtctl console demo
 			virtctl console demo --reconnect --log demo.log
-			printf 'root\nsecret\nuname -a\n' | virtctl console demo
+			(echo root; sleep 2; echo secret; sleep 2; echo uname -a) | virtctl console demo
 			virtctl console demo --join --tail 65536 </dev/null`),
 		Args:              cli.Args(1, 1, "the name of one VM"),
 		ValidArgsFunction: completion.VMIs(f, 1),
@@ -75,7 +76,7 @@ the guest's output until the guest ends.`,
 	flags.Var(&o.Timeout, "timeout", "How long to wait for the guest to run; a bare number is minutes, 0 is no limit")
 	flags.BoolVar(&o.Reconnect, "reconnect", false, "Connect again when the VM restarts or the connection is lost, each time within --timeout")
 	flags.BoolVar(&o.Join, "join", false, "Attach beside other clients instead of taking over from them")
-	flags.UintVar(&o.Tail, "tail", 0, "Begin with the last `BYTES` that the guest has written")
+	flags.Var((*cli.Count)(&o.Tail), "tail", "Begin with the last `BYTES` that the guest has written")
 	flags.StringVar(&o.Log, "log", "", "Append what the guest writes to this `FILE` too")
 	flags.Var(&o.Idle, "idle", "When standard input is no terminal and has ended: leave when the guest has been silent this long; 0 is never")
 	return cmd

@@ -90,7 +90,7 @@ func (t *terminal) say(format string, args ...any) {
 func (t *terminal) waiting() func() {
 	var once sync.Once
 	return func() {
-		once.Do(func() { t.say("Waiting for %s to run. Press Ctrl-C to leave.\n", t.name) })
+		once.Do(func() { t.say("Waiting for the console of %s. Press Ctrl-C to leave.\n", t.name) })
 	}
 }
 

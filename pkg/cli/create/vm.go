@@ -2,6 +2,7 @@ package create
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -79,7 +80,7 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringVar(&o.VM.Name, "name", "", "`NAME` of the VM; a random one when not given")
 	flags.StringVar(&o.VM.Memory, "memory", create.DefaultMemory, "Memory of the guest, a `QUANTITY` such as 512Mi or 4Gi")
-	flags.Uint32Var(&o.VM.CPU, "cpu", 0, "`NUMBER` of CPU cores (default 1)")
+	flags.Var((*cli.Count)(&o.VM.CPU), "cpu", "`NUMBER` of CPU cores (default 1)")
 	flags.StringVar(&o.VM.RunStrategy, "run-strategy", string(create.DefaultRunStrategy), "When the VM runs, a `STRATEGY`: "+strings.Join(create.RunStrategies(), ", "))
 	flags.Var(&o.GracePeriod, "termination-grace-period", "Time the guest is given to shut down, in seconds or as a duration")
 	o.Volumes.addFlags(flags)
@@ -112,6 +113,9 @@ func (o *VMOptions) Complete(cmd *cobra.Command) error {
 	}
 	if f := cmd.Flags().Lookup("namespace"); f != nil && f.Changed {
 		o.VM.Namespace = f.Value.String()
+	}
+	if f := cmd.Flags().Lookup("password"); f != nil && f.Changed {
+		return cli.UsageErrorf("--password is for the API server, as kubectl's; the guest's is read from a file: --password-file FILE, or - for stdin")
 	}
 	if cmd.Flags().Changed("cpu") && o.VM.CPU == 0 {
 		return cli.UsageErrorf("--cpu: must be at least 1")
@@ -212,8 +216,26 @@ func readKeys(values []string) ([]string, error) {
 			if strings.Contains(line, "PRIVATE KEY") {
 				return nil, cli.UsageErrorf("--ssh-key: %s holds a private key; give the public one, which ends in .pub", value)
 			}
+			if !isPublicKey(line) {
+				return nil, cli.UsageErrorf("--ssh-key: %q is no public key, which is TYPE BASE64 [COMMENT] such as \"ssh-ed25519 AAAA… me@here\"", line)
+			}
 			keys = append(keys, line)
 		}
 	}
 	return keys, nil
+}
+
+// isPublicKey recognises a line of authorized_keys: options if any, the type of the key, the key in base64, a
+// comment. A key that was cut off while it was copied mostly is no base64, and would lock its owner out.
+func isPublicKey(line string) bool {
+	fields := strings.Fields(line)
+	for i, field := range fields[:max(len(fields)-1, 0)] {
+		for _, kind := range []string{"ssh-", "ecdsa-", "sk-"} {
+			if strings.HasPrefix(field, kind) {
+				_, err := base64.StdEncoding.DecodeString(fields[i+1])
+				return err == nil
+			}
+		}
+	}
+	return false
 }

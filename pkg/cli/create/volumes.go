@@ -33,6 +33,9 @@ func (v *volumeFlags) addFlags(flags *pflag.FlagSet) {
 func (v *volumeFlags) parse() ([]create.Volume, error) {
 	var out []create.Volume
 	for _, image := range v.simpleDisks {
+		if image == "" {
+			return nil, cli.UsageErrorf("--container-disk: must not be empty")
+		}
 		out = append(out, create.Volume{Kind: create.ContainerDisk, Source: image})
 	}
 	parse := func(kind create.Kind, flag, source string, values []string) error {
@@ -49,6 +52,9 @@ func (v *volumeFlags) parse() ([]create.Volume, error) {
 		return nil, err
 	}
 	for _, claim := range v.simpleClaims {
+		if claim == "" {
+			return nil, cli.UsageErrorf("--pvc: must not be empty")
+		}
 		out = append(out, create.Volume{Kind: create.Claim, Source: claim})
 	}
 	if err := parse(create.Claim, "volume-pvc", "src", v.claims); err != nil {

@@ -26,7 +26,6 @@ type Options struct {
 	Verb    lifecycle.Verb
 	Names   []string
 
-	Paused      bool
 	Force       bool
 	GracePeriod cli.Seconds
 	DryRun      cli.DryRun
@@ -44,9 +43,7 @@ func NewCmdStart(f *cli.Factory, runF runFunc) *cobra.Command {
 	o := newOptions(f, lifecycle.Start)
 	cmd := o.command(runF, "Start virtual machines", `
 		virtctl start demo
-		virtctl start demo db --wait --timeout 2m
-		virtctl start demo --paused`)
-	cmd.Flags().BoolVar(&o.Paused, "paused", false, "Start the guest with its CPUs stopped")
+		virtctl start demo db --wait --timeout 2m`)
 	return cmd
 }
 
@@ -182,7 +179,7 @@ type request struct {
 }
 
 func (o *Options) options() lifecycle.Options {
-	l := lifecycle.Options{DryRun: o.DryRun == cli.DryRunServer, Paused: o.Paused}
+	l := lifecycle.Options{DryRun: o.DryRun == cli.DryRunServer}
 	if o.GracePeriod != unset {
 		seconds := int64(o.GracePeriod)
 		l.GracePeriodSeconds = &seconds

@@ -87,7 +87,7 @@ func (o *Options) complete(args []string) error {
 	case "all":
 		o.Selection.Kind = list.All
 	default:
-		return cli.UsageErrorf("%q is not one of vm, vmi, all", kind)
+		return cli.UsageErrorf("%q is not one of vm, vmi, all; one machine is chosen with --field-selector metadata.name=NAME", kind)
 	}
 	if o.Watch && o.Output.Given() {
 		return cli.UsageErrorf("--watch shows a table; it cannot be given with -o %s", o.Output.Format)
