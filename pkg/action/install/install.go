@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -189,10 +190,22 @@ func (i *Installer) apply(ctx context.Context, o *unstructured.Unstructured, dry
 	switch {
 	case before == nil:
 		change = Created
-	case before.GetResourceVersion() == after.GetResourceVersion():
+	case dryRun && sameContent(before, after), !dryRun && before.GetResourceVersion() == after.GetResourceVersion():
 		change = Unchanged
 	}
 	return Result{Object: after, Change: change}, nil
+}
+
+// sameContent compares what a user sees of two states of an object. A dry run does not count up the resource
+// version, which tells the truth otherwise.
+func sameContent(a, b *unstructured.Unstructured) bool {
+	a, b = a.DeepCopy(), b.DeepCopy()
+	for _, o := range []*unstructured.Unstructured{a, b} {
+		o.SetManagedFields(nil)
+		o.SetResourceVersion("")
+		o.SetGeneration(0)
+	}
+	return equality.Semantic.DeepEqual(a.Object, b.Object)
 }
 
 // waitEstablished waits until the applied definitions are served.

@@ -187,6 +187,20 @@ func TestInstallAndUninstall(t *testing.T) {
 		}
 	})
 
+	t.Run("dry run of an upgrade", func(t *testing.T) {
+		results, err := i.Install(ctx, objects(t, Settings{Tag: "v2"}), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes := map[Change]int{}
+		for _, r := range results {
+			changes[r.Change]++
+		}
+		if diff := cmp.Diff(map[Change]int{Configured: 3, Unchanged: len(all) - 3}, changes); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+
 	t.Run("upgrade", func(t *testing.T) {
 		if diff := cmp.Diff(map[Change]int{Configured: 3, Unchanged: len(all) - 3}, install(t, i, Settings{Tag: "v2"})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
