@@ -115,16 +115,23 @@ func waiting(pods []*corev1.Pod, reason string) bool {
 // waitingReason is why a launcher pod's container does not run yet; empty when it does. The ways in which an
 // image cannot even be tried are failed pulls to the user.
 func waitingReason(pod *corev1.Pod) string {
-	for i := range pod.Status.ContainerStatuses {
-		state := pod.Status.ContainerStatuses[i].State.Waiting
-		if state == nil {
-			continue
-		}
-		switch state.Reason {
-		case "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
-			return waitingErrImagePull
-		}
-		return state.Reason
+	state := waitingState(pod)
+	if state == nil {
+		return ""
 	}
-	return ""
+	switch state.Reason {
+	case "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
+		return waitingErrImagePull
+	}
+	return state.Reason
+}
+
+// waitingState is that of the first container that does not run yet; nil when all do.
+func waitingState(pod *corev1.Pod) *corev1.ContainerStateWaiting {
+	for i := range pod.Status.ContainerStatuses {
+		if state := pod.Status.ContainerStatuses[i].State.Waiting; state != nil {
+			return state
+		}
+	}
+	return nil
 }

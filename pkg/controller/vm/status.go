@@ -67,6 +67,13 @@ func conditions(status *v1.VirtualMachineStatus, view View) {
 		removeCondition(status, v1.VirtualMachinePaused)
 	}
 
+	const podScheduled = v1.VirtualMachineConditionType(corev1.PodScheduled)
+	if pending := mirror(view.VMI, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled), podScheduled); pending != nil && pending.Status == corev1.ConditionFalse {
+		set(*pending)
+	} else {
+		removeCondition(status, podScheduled)
+	}
+
 	switch failed := mirror(view.VMI, v1.VirtualMachineInstanceSynchronized, v1.VirtualMachineFailure); {
 	case view.Failure != "":
 		set(v1.VirtualMachineCondition{
@@ -75,6 +82,8 @@ func conditions(status *v1.VirtualMachineStatus, view View) {
 	case failed != nil && failed.Status == corev1.ConditionFalse:
 		failed.Status = corev1.ConditionTrue
 		set(*failed)
+	case active(view.VMI) && pullFailure(view.Pods) != nil:
+		set(*pullFailure(view.Pods))
 	default:
 		removeCondition(status, v1.VirtualMachineFailure)
 	}
@@ -87,6 +96,21 @@ func conditions(status *v1.VirtualMachineStatus, view View) {
 	} else {
 		removeCondition(status, v1.VirtualMachineRestartRequired)
 	}
+}
+
+// pullFailure is the Failure of an image that cannot be had, in the kubelet's words; nil when there is none.
+// It is told here because a VMI whose pod has a node is virt-handler's, which knows nothing of images.
+func pullFailure(pods []*corev1.Pod) *v1.VirtualMachineCondition {
+	for _, pod := range pods {
+		reason := imageTrouble(pod)
+		if reason == "" {
+			continue
+		}
+		return &v1.VirtualMachineCondition{
+			Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: reason, Message: waitingState(pod).Message,
+		}
+	}
+	return nil
 }
 
 // mirror turns a VMI's condition into a VM's; nil when the VMI has none.

@@ -188,6 +188,30 @@ func TestStatus(t *testing.T) {
 			t.Errorf("%+v", got.Conditions)
 		}
 	})
+	t.Run("image that cannot be had, then can", func(t *testing.T) {
+		view := View{VM: testVM(v1.RunStrategyAlways), VMI: testVMI(v1.Scheduled), Pods: pods("ImagePullBackOff")}
+		view.Pods[0].Status.ContainerStatuses[0].State.Waiting.Message = "no such host"
+		got := status(t, view)
+		if conditionsOf(got)["Failure"] != "True ImagePullBackOff" || got.Conditions[1].Message != "no such host" {
+			t.Errorf("%+v", got.Conditions)
+		}
+		view.VM.Status, view.Pods = got, pods("ContainerCreating")
+		if got := status(t, view); conditionsOf(got)["Failure"] != "" {
+			t.Errorf("%+v", got.Conditions)
+		}
+	})
+	t.Run("no node, then one", func(t *testing.T) {
+		const podScheduled = v1.VirtualMachineInstanceConditionType(corev1.PodScheduled)
+		view := View{VM: testVM(v1.RunStrategyAlways), VMI: testVMI(v1.Scheduling, with(podScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable))}
+		got := status(t, view)
+		if conditionsOf(got)["PodScheduled"] != "False Unschedulable" {
+			t.Errorf("%+v", got.Conditions)
+		}
+		view.VM.Status, view.VMI = got, testVMI(v1.Scheduled)
+		if got := status(t, view); conditionsOf(got)["PodScheduled"] != "" {
+			t.Errorf("%+v", got.Conditions)
+		}
+	})
 	t.Run("strategy is recorded when it has begun", func(t *testing.T) {
 		if got := status(t, View{VM: testVM(v1.RunStrategyOnce, never)}); got.RunStrategy != "" {
 			t.Errorf("recorded %q without an instance", got.RunStrategy)
