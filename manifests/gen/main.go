@@ -73,10 +73,9 @@ func generate(kinds []kind) ([]apiextensions.CustomResourceDefinition, error) {
 		return nil, err
 	}
 	var definitions []apiextensions.CustomResourceDefinition
-	noDescriptions := 0
 	for _, k := range kinds {
 		gk := schema.GroupKind{Group: k.group, Kind: k.kind}
-		parser.NeedCRDFor(gk, &noDescriptions)
+		parser.NeedCRDFor(gk, nil) // with all descriptions, for kubectl explain
 		d, found := parser.CustomResourceDefinitions[gk]
 		if !found {
 			return nil, fmt.Errorf("package %s has no kind %s in group %s", k.path, k.kind, k.group)
