@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -280,6 +281,75 @@ func TestGuestCannotSpoof(t *testing.T) {
 	n, _, err := sniff.ReadFrom(buf)
 	if err != nil || string(buf[:n]) != "10.0.2.2" {
 		t.Errorf("first datagram that got out: %q, %v; want the guest's own", buf[:n], err)
+	}
+}
+
+// sendFrame puts an UDP datagram on the guest's link as a hostile guest can, whatever its own kernel thinks.
+func sendFrame(guest *os.File, nic network.Interface, gateway net.HardwareAddr, to netip.Addr, port uint16, text string) error {
+	return in(guest, func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		packet := make([]byte, 28, 28+len(text))
+		packet[0], packet[8], packet[9] = 0x45, 64, unix.IPPROTO_UDP
+		binary.BigEndian.PutUint16(packet[2:], uint16(cap(packet)))
+		copy(packet[12:], nic.Guest.AsSlice())
+		copy(packet[16:], to.AsSlice())
+		var sum uint32
+		for i := 0; i < 20; i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(packet[i:]))
+		}
+		binary.BigEndian.PutUint16(packet[10:], ^uint16(sum+sum>>16))
+		binary.BigEndian.PutUint16(packet[20:], 4000)
+		binary.BigEndian.PutUint16(packet[22:], port)
+		binary.BigEndian.PutUint16(packet[24:], uint16(8+len(text)))
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		address := unix.SockaddrLinklayer{Protocol: 0x0008, Ifindex: link.Attrs().Index, Halen: 6} // IPv4, big-endian
+		copy(address.Addr[:], gateway)
+		return unix.Sendto(fd, append(packet, text...), 0, &address)
+	})
+}
+
+// What listens on the pod's loopback is not the guest's to speak to, though 127.0.0.1 leads to the guest.
+func TestGuestCannotReachLoopback(t *testing.T) {
+	pod, peer, guest := newNetns(t), newNetns(t), newNetns(t)
+	wire(t, pod, "eth0", "10.42.1.5/24", peer, "eth0", "10.42.1.1/24")
+	nic := masquerade()
+	if err := Apply(pod, network.Plan{Interfaces: []network.Interface{nic}}); err != nil {
+		t.Fatal(err)
+	}
+	attachGuest(t, pod, guest, nic)
+	serve(t, guest, 8080)
+	wantAnswer(t, "the pod reaches the guest", pod, "127.0.0.1:8080", "10.0.2.1")
+	var private net.PacketConn
+	var gateway net.HardwareAddr
+	run(t, pod, func() (err error) {
+		bridge, err := netlink.LinkByName(nic.BridgeLink)
+		if err != nil {
+			return err
+		}
+		gateway = bridge.Attrs().HardwareAddr
+		private, err = net.ListenPacket("udp4", ":7000")
+		return err
+	})
+	defer private.Close()
+	for _, to := range []string{"127.0.0.1", "127.8.8.8", "10.0.2.1"} {
+		if err := sendFrame(guest, nic, gateway, netip.MustParseAddr(to), 7000, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := private.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 64)
+	n, _, err := private.ReadFrom(buf)
+	if err != nil || string(buf[:n]) != "10.0.2.1" {
+		t.Errorf("the first datagram that came in was to %q, %v; want the one to the gateway", buf[:n], err)
 	}
 }
 

@@ -26,8 +26,9 @@ var loopback = netip.MustParseAddr("127.0.0.1")
 //	postrouting: ip saddr GUEST oifname eth0 masquerade
 //	             ip saddr 127.0.0.1 oifname BRIDGE snat to GATEWAY
 //	forward:     iifname BRIDGE ip saddr != GUEST drop
+//	raw:         iifname BRIDGE ip daddr 127.0.0.0/8 drop
 type chains struct {
-	prerouting, output, postrouting, forward *nftables.Chain
+	prerouting, output, postrouting, forward, raw *nftables.Chain
 }
 
 func applyRules(ns *os.File, plan network.Plan) error {
@@ -48,6 +49,11 @@ func applyRules(ns *os.File, plan network.Plan) error {
 		forward: conn.AddChain(&nftables.Chain{
 			Name: "forward", Table: t, Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+		}),
+		// Before connection tracking, which turns answers of the guest into ones to 127.0.0.1.
+		raw: conn.AddChain(&nftables.Chain{
+			Name: "raw", Table: t, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
 		}),
 	}
 	for _, nic := range plan.Interfaces {
@@ -92,6 +98,8 @@ func rules(c chains, nic network.Interface) []*nftables.Rule {
 	add(c.postrouting, source(expr.CmpOpEq, loopback), oif(nic.BridgeLink), nat(expr.NATTypeSourceNAT, nic.Gateway.Addr()))
 	// A guest speaks for itself only; another source address would leave the pod untranslated.
 	add(c.forward, iif(nic.BridgeLink), source(expr.CmpOpNeq, nic.Guest), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
+	// route_localnet would let the guest's frames to 127.0.0.1 in, to what listens for the pod alone.
+	add(c.raw, iif(nic.BridgeLink), toLoopback(), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
 	return out
 }
 
@@ -111,6 +119,14 @@ func link(key expr.MetaKey, name string) []expr.Any {
 
 func source(op expr.CmpOp, a netip.Addr) []expr.Any { return address(12, op, a) }
 func destination(a netip.Addr) []expr.Any           { return address(16, expr.CmpOpEq, a) }
+
+// toLoopback compares the first byte of the destination: 127.0.0.0/8.
+func toLoopback() []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{127}},
+	}
+}
 
 // address compares four bytes of the IPv4 header.
 func address(offset uint32, op expr.CmpOp, a netip.Addr) []expr.Any {
