@@ -2,6 +2,7 @@ package surface
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +16,10 @@ import (
 // (affinity in all its depth) is left to it and comes back as a FailedCreate event.
 func validateScheduling(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
-		errs = append(errs, field.Invalid(root.Child("terminationGracePeriodSeconds"), *grace, "must not be negative; it is in seconds"))
+	if grace := spec.TerminationGracePeriodSeconds; grace != nil {
+		if err := ValidateGracePeriod(*grace, root.Child("terminationGracePeriodSeconds")); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	for _, host := range []struct{ name, value string }{{"hostname", spec.Hostname}, {"subdomain", spec.Subdomain}} {
 		if host.value == "" {
@@ -47,6 +50,21 @@ func validateScheduling(spec *v1.VirtualMachineInstanceSpec, root *field.Path) f
 		}
 	}
 	return append(errs, validateDNS(spec, root)...)
+}
+
+// maxGracePeriod, seconds, is 68 years. More would overflow a duration on its way to the guest, and what
+// was meant as for ever would be at once.
+const maxGracePeriod = math.MaxInt32
+
+// ValidateGracePeriod checks how long a guest may take to shut down; nil when it is fine.
+func ValidateGracePeriod(seconds int64, path *field.Path) *field.Error {
+	switch {
+	case seconds < 0:
+		return field.Invalid(path, seconds, "must not be negative; it is in seconds")
+	case seconds > maxGracePeriod:
+		return field.Invalid(path, seconds, fmt.Sprintf("must be at most %d; it is in seconds", maxGracePeriod))
+	}
+	return nil
 }
 
 func validateToleration(toleration corev1.Toleration, at *field.Path) field.ErrorList {

@@ -140,6 +140,7 @@ func TestValidateInstance(t *testing.T) {
 		"guest network":             {devices("interfaces: [{name: a}]") + "\nnetworks: [{name: a, pod: {vmNetworkCIDR: 10.0.0.0/31}}]", `spec.networks[0].pod.vmNetworkCIDR: "10.0.0.0/31" is not an IPv4 network`},
 		"guest network of a bridge": {devices("interfaces: [{name: a, bridge: {}}]") + "\nnetworks: [{name: a, pod: {vmNetworkCIDR: 10.0.0.0/24}}]", `spec.networks: vmNetworkCIDR of "a" has no meaning with bridge`},
 
+		"grace too long":  {`terminationGracePeriodSeconds: 9223372037`, `spec.terminationGracePeriodSeconds: must be at most 2147483647`},
 		"grace":           {`terminationGracePeriodSeconds: -1`, `spec.terminationGracePeriodSeconds: must not be negative`},
 		"hostname":        {`hostname: a.b`, `spec.hostname: "a.b" is not a DNS label`},
 		"subdomain":       {`subdomain: A`, `spec.subdomain: "A" is not a DNS label`},

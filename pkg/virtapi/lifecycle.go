@@ -3,7 +3,10 @@ package virtapi
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/surface"
 )
 
 // change is what an imperative request comes down to: a change of the VirtualMachine, its status, or its
@@ -80,8 +83,13 @@ func stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.Sto
 	if err != nil {
 		return change{}, err
 	}
-	if options.GracePeriod != nil && *options.GracePeriod < 0 {
-		return change{}, badRequest("gracePeriod has to be greater or equal to 0")
+	if options.GracePeriod != nil {
+		if *options.GracePeriod < 0 {
+			return change{}, badRequest("gracePeriod has to be greater or equal to 0")
+		}
+		if err := surface.ValidateGracePeriod(*options.GracePeriod, field.NewPath("gracePeriod")); err != nil {
+			return change{}, badRequest("gracePeriod " + surface.Detail(err))
+		}
 	}
 	alive := vmi != nil && !vmi.IsFinal()
 	out := change{}
