@@ -161,6 +161,9 @@ func (r *Reconciler) write(ctx context.Context, vmi *v1.VirtualMachineInstance, 
 	for _, e := range status.Events(old.Status, next) {
 		r.Events.Event(changed, e.Type, e.Reason, e.Message)
 	}
+	if changed.DeletionTimestamp != nil && changed.IsFinal() {
+		r.Events.Event(changed, corev1.EventTypeNormal, string(v1.Deleted), "The guest of the deleted VirtualMachineInstance is gone.")
+	}
 	return nil
 }
 

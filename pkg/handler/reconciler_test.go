@@ -186,7 +186,7 @@ func TestDeletionShutsDown(t *testing.T) {
 	if _, s := w.launcher.counts(); len(s) != 1 {
 		t.Errorf("Shutdown was called %d times", len(s))
 	}
-	w.wantEvents("Started", "ShuttingDown", "Stopped")
+	w.wantEvents("Started", "ShuttingDown", "Stopped", "Deleted")
 }
 
 func TestDeletionBeforeStart(t *testing.T) {
