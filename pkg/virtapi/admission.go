@@ -89,6 +89,10 @@ func verdict(kind, name string, errs field.ErrorList) *admissionv1.AdmissionResp
 	return denied(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, surface.Message(errs), details)
 }
 
+// unreadable lets an object pass the defaulting that does not fit the Go types. What follows refuses it: the
+// API server's check of the schema, which names the field, or else the validating webhook.
+func unreadable() *admissionv1.AdmissionResponse { return allowed() }
+
 // objects reads the new and, on an update, the old object of a request.
 func objects[T any](request *admissionv1.AdmissionRequest) (object, old *T, err error) {
 	object = new(T)
@@ -107,7 +111,7 @@ func objects[T any](request *admissionv1.AdmissionRequest) (object, old *T, err 
 func (a *admission) defaultMachine(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	vm, old, err := objects[v1.VirtualMachine](request)
 	if err != nil {
-		return nil, err
+		return unreadable(), nil
 	}
 	before := vm.DeepCopy()
 	if vm.DeletionTimestamp == nil && (old == nil || !reflect.DeepEqual(vm.Spec, old.Spec)) {
@@ -119,7 +123,7 @@ func (a *admission) defaultMachine(request *admissionv1.AdmissionRequest) (*admi
 func (a *admission) defaultInstance(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	vmi, _, err := objects[v1.VirtualMachineInstance](request)
 	if err != nil {
-		return nil, err
+		return unreadable(), nil
 	}
 	before := vmi.DeepCopy()
 	if request.Operation == admissionv1.Create {
@@ -134,9 +138,9 @@ func (a *admission) validateMachine(request *admissionv1.AdmissionRequest) (*adm
 		return nil, err
 	}
 	if old != nil {
-		return verdict(virtualMachines, vm.Name, surface.ValidateVirtualMachineUpdate(vm, old, a.defaults())), nil
+		return verdict(request.Kind.Kind, vm.Name, surface.ValidateVirtualMachineUpdate(vm, old, a.defaults())), nil
 	}
-	return verdict(virtualMachines, vm.Name, surface.ValidateVirtualMachine(vm, a.defaults())), nil
+	return verdict(request.Kind.Kind, vm.Name, surface.ValidateVirtualMachine(vm, a.defaults())), nil
 }
 
 func (a *admission) validateInstance(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
@@ -146,9 +150,9 @@ func (a *admission) validateInstance(request *admissionv1.AdmissionRequest) (*ad
 	}
 	by := surface.ActorOf(request.UserInfo.Username)
 	if old != nil {
-		return verdict(virtualMachineInstances, vmi.Name, surface.ValidateVirtualMachineInstanceUpdate(vmi, old, by)), nil
+		return verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstanceUpdate(vmi, old, by)), nil
 	}
-	return verdict(virtualMachineInstances, vmi.Name, surface.ValidateVirtualMachineInstance(vmi, by)), nil
+	return verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstance(vmi, by)), nil
 }
 
 func (a *admission) validateKubeVirt(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
@@ -156,7 +160,7 @@ func (a *admission) validateKubeVirt(request *admissionv1.AdmissionRequest) (*ad
 	if err != nil {
 		return nil, err
 	}
-	return verdict("kubevirts", kv.Name, surface.ValidateKubeVirt(kv, old)), nil
+	return verdict(request.Kind.Kind, kv.Name, surface.ValidateKubeVirt(kv, old)), nil
 }
 
 // refuseInert refuses an object of a kind that no component acts on.

@@ -92,6 +92,8 @@ func TestMutate(t *testing.T) {
 	for name, tc := range map[string]struct{ path, object, old, want string }{
 		"machine":                         {"/mutate/virtualmachines", goodMachine, "", `[{"op":"replace","path":"/spec","value":{"runStrategy":"Always","template":{"spec":{"architecture":"amd64","domain":{"devices":{"disks":[{"disk":{"bus":"virtio"},"name":"root"}]},"firmware":{"uuid":"5d307ca9-b3ef-428c-8861-06e72d69f223"},"machine":{"type":"q35"},"memory":{"guest":"1Gi"}},"tolerations":[{"effect":"NoExecute","key":"a","operator":"Exists","tolerationSeconds":9007199254740993}],"volumes":[{"containerDisk":{"image":"x"},"name":"root"}]}}}}]`},
 		"machine, only its labels change": {"/mutate/virtualmachines", strings.Replace(goodMachine, "name: vm,", "name: vm, labels: {a: b},", 1), goodMachine, ``},
+		"machine that cannot be read":     {"/mutate/virtualmachines", `{spec: {runStrategy: 7}}`, "", ``},
+		"instance that cannot be read":    {"/mutate/virtualmachineinstances", `{spec: {domain: {memory: {guest: lots}}}}`, "", ``},
 		"instance":                        {"/mutate/virtualmachineinstances", goodInstance, "", `[{"op":"replace","path":"/spec","value":{"architecture":"amd64","domain":{"cpu":{"cores":1,"sockets":1,"threads":1},"devices":{"disks":[{"disk":{"bus":"sata"},"name":"root"}],"interfaces":[{"masquerade":{},"model":"virtio","name":"default"}]},"features":{"acpi":{"enabled":true}},"firmware":{"uuid":"5d307ca9-b3ef-428c-8861-06e72d69f223"},"machine":{"type":"q35"},"memory":{"guest":"1Gi"},"resources":{"requests":{"memory":"1Gi"}}},"networks":[{"name":"default","pod":{}}],"terminationGracePeriodSeconds":30,"volumes":[{"containerDisk":{"image":"x"},"name":"root"}]}},{"op":"replace","path":"/metadata/finalizers","value":["example.com/mine","kubevirt.io/foregroundDeleteVirtualMachine"]}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +136,7 @@ func TestValidate(t *testing.T) {
 			if got.Allowed || !strings.HasPrefix(got.Result.Message, tc.want) {
 				t.Fatalf("allowed %v: %+v", got.Allowed, got.Result)
 			}
-			if got.Result.Code == 422 && (len(got.Result.Details.Causes) != 1 || got.Result.Details.Causes[0].Field == "") {
+			if got.Result.Code == 422 && (len(got.Result.Details.Causes) != 1 || got.Result.Details.Kind != "X" || got.Result.Details.Causes[0].Field == "") {
 				t.Errorf("causes %+v", got.Result.Details)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -53,6 +54,21 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("the error does not name %q: %v", test.want, err)
 			}
 		})
+	}
+	// The Go types cannot hold every mistake; the schema names the field of these.
+	for want, memory := range map[string]any{
+		"spec.template.spec.domain.memory.guest": map[string]any{"guest": "lots"},
+		"spec.template.spec.domain.memory":       int64(7),
+	} {
+		vm := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"runStrategy": "Halted", "template": map[string]any{"spec": map[string]any{"domain": map[string]any{"memory": memory, "devices": map[string]any{}}}},
+		}}}
+		vm.SetGroupVersionKind(v1.VirtualMachineGroupVersionKind)
+		vm.SetNamespace(ns)
+		vm.SetName("bad")
+		if err := c.Client.Create(t.Context(), vm); err == nil || !strings.Contains(err.Error(), want+": Invalid value") {
+			t.Errorf("memory %v: %v", memory, err)
+		}
 	}
 	list := &v1.VirtualMachineList{}
 	if err := c.Client.List(t.Context(), list); err != nil {
