@@ -186,6 +186,7 @@ func (t *table) print(rows []list.Row) error {
 	if !o.Watch {
 		return t.aligned(lines)
 	}
+	t.widen(lines)
 	for _, line := range lines {
 		if err := t.padded(line); err != nil {
 			return err
@@ -202,13 +203,21 @@ func (t *table) aligned(lines [][]string) error {
 	return w.Flush()
 }
 
-func (t *table) padded(line []string) error {
-	if t.widths == nil {
-		t.widths = slices.Repeat([]int{10}, len(line))
+// widen makes room for all lines before the first of them is printed.
+func (t *table) widen(lines [][]string) {
+	for _, line := range lines {
+		if t.widths == nil {
+			t.widths = slices.Repeat([]int{10}, len(line))
+		}
+		for i, cell := range line {
+			t.widths[i] = max(t.widths[i], len(cell))
+		}
 	}
+}
+
+func (t *table) padded(line []string) error {
 	var b strings.Builder
 	for i, cell := range line {
-		t.widths[i] = max(t.widths[i], len(cell))
 		if i == len(line)-1 {
 			b.WriteString(cell)
 			break
