@@ -117,6 +117,13 @@ func TestPlain(t *testing.T) {
 			t.Errorf("%s does not run", service)
 		}
 	}
+	m.send("resize")
+	m.expect(`\x1b\[999;999H\x1b\[6n`)
+	m.send("\x1b[50;132R") // as a terminal answers
+	m.expect("50 rows, 132 columns")
+	if got := m.output("stty size"); got != "50 132" {
+		t.Errorf("the terminal's size is %s", got)
+	}
 	m.send("poweroff")
 	m.expect("tiny: going down")
 	m.waitEnd()
