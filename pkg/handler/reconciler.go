@@ -207,9 +207,9 @@ func ended(pod *corev1.Pod) bool {
 }
 
 // deadline is when the guest of a deleted VMI is powered off: a grace period after the deletion, by
-// the API server's clock, but not later than one from now, by the node's.
+// the API server's clock, which is cut to the second, but not later than one from now, by the node's.
 func deadline(vmi *v1.VirtualMachineInstance, now time.Time) time.Time {
-	by, latest := vmi.DeletionTimestamp.Add(grace(vmi)), now.Add(grace(vmi))
+	by, latest := vmi.DeletionTimestamp.Add(grace(vmi)+time.Second), now.Add(grace(vmi))
 	if by.After(latest) {
 		return latest
 	}
