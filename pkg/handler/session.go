@@ -220,15 +220,14 @@ func (s *session) attach(ctx context.Context) error {
 		s.publish(false, func(o *observation) { o.Dead = errors.Is(err, syscall.ECONNREFUSED) })
 		return fmt.Errorf("%w: %w", errLost, err)
 	}
+	defer conn.Close() // the client closes it, too, but only if there was a call
 	process, err := podfs.Peer(conn, s.node.ProcDir, s.target.Pod)
 	if err != nil {
-		conn.Close()
 		return err
 	}
 	defer process.Close()
 	rpc, err := dial(conn)
 	if err != nil {
-		conn.Close()
 		return err
 	}
 	defer rpc.Close()
