@@ -93,7 +93,7 @@ func (i *Instance) Down() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	if err := i.run(ctx, "virt-local", "down", "--name", i.Name, "--kubeconfig", i.Kubeconfig); err != nil {
+	if err := i.run(ctx, "virt-local", "down", "--name", i.Name); err != nil {
 		return err
 	}
 	return os.RemoveAll(i.dir)
