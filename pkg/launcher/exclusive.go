@@ -66,7 +66,8 @@ func exclusiveDevices(spec *v1.VirtualMachineInstanceSpec, images map[string]dom
 	for i := range spec.Domain.Devices.Disks {
 		d := &spec.Domain.Devices.Disks[i]
 		src := images[d.Name]
-		if src.Block && !src.ReadOnly && (d.Shareable == nil || !*d.Shareable) {
+		readOnly := src.ReadOnly || d.CDRom != nil || d.Disk != nil && d.Disk.ReadOnly
+		if src.Block && !readOnly && (d.Shareable == nil || !*d.Shareable) {
 			out = append(out, src.Path)
 		}
 	}

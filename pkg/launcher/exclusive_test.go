@@ -109,10 +109,13 @@ func TestExclusiveDevices(t *testing.T) {
 	spec := &v1.VirtualMachineInstanceSpec{}
 	spec.Domain.Devices.Disks = []v1.Disk{
 		disk("b", nil), disk("a", new(false)), disk("shared", new(true)), disk("read-only", nil), disk("file", nil),
+		{Name: "reader", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{ReadOnly: true}}},
+		{Name: "cdrom", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{}}},
 	}
 	got := exclusiveDevices(spec, map[string]domain.Source{
 		"a": {Path: "/dev/a", Block: true}, "b": {Path: "/dev/b", Block: true}, "shared": {Path: "/dev/c", Block: true},
 		"read-only": {Path: "/dev/d", Block: true, ReadOnly: true}, "file": {Path: "/disk.img"},
+		"reader": {Path: "/dev/e", Block: true}, "cdrom": {Path: "/dev/f", Block: true},
 	})
 	if !slices.Equal(got, []string{"/dev/a", "/dev/b"}) {
 		t.Errorf("%q", got)
