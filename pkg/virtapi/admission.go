@@ -89,9 +89,12 @@ func verdict(kind, name string, errs field.ErrorList) *admissionv1.AdmissionResp
 	return denied(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, surface.Message(errs), details)
 }
 
-// unreadable lets an object pass the defaulting that does not fit the Go types. What follows refuses it: the
-// API server's check of the schema, which names the field, or else the validating webhook.
-func unreadable() *admissionv1.AdmissionResponse { return allowed() }
+// readable is objects for the defaulting, which lets pass what does not fit the Go types: what follows refuses it,
+// the API server's check of the schema, which names the field, or else the validating webhook.
+func readable[T any](request *admissionv1.AdmissionRequest) (object, old *T, ok bool) {
+	object, old, err := objects[T](request)
+	return object, old, err == nil
+}
 
 // objects reads the new and, on an update, the old object of a request.
 func objects[T any](request *admissionv1.AdmissionRequest) (object, old *T, err error) {
@@ -109,9 +112,9 @@ func objects[T any](request *admissionv1.AdmissionRequest) (object, old *T, err 
 }
 
 func (a *admission) defaultMachine(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	vm, old, err := objects[v1.VirtualMachine](request)
-	if err != nil {
-		return unreadable(), nil
+	vm, old, ok := readable[v1.VirtualMachine](request)
+	if !ok {
+		return allowed(), nil
 	}
 	before := vm.DeepCopy()
 	if vm.DeletionTimestamp == nil && (old == nil || !reflect.DeepEqual(vm.Spec, old.Spec)) {
@@ -121,9 +124,9 @@ func (a *admission) defaultMachine(request *admissionv1.AdmissionRequest) (*admi
 }
 
 func (a *admission) defaultInstance(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	vmi, _, err := objects[v1.VirtualMachineInstance](request)
-	if err != nil {
-		return unreadable(), nil
+	vmi, _, ok := readable[v1.VirtualMachineInstance](request)
+	if !ok {
+		return allowed(), nil
 	}
 	before := vmi.DeepCopy()
 	if request.Operation == admissionv1.Create {
