@@ -63,9 +63,15 @@ func TestPersistentVolumeClaim(t *testing.T) {
 // Two VMs with one claim: the second is kept from starting and says why; it starts when the first is gone.
 func TestTwoVMsOneClaim(t *testing.T) {
 	t.Parallel()
+	for _, mode := range []corev1.PersistentVolumeMode{corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock} {
+		t.Run(string(mode), func(t *testing.T) { testTwoVMsOneClaim(t, mode) })
+	}
+}
+
+func testTwoVMsOneClaim(t *testing.T, mode corev1.PersistentVolumeMode) {
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	c.claim(t, ns, "data", corev1.PersistentVolumeFilesystem)
+	c.claim(t, ns, "data", mode)
 	first := c.create(t, newVM(ns, "first", v1.RunStrategyAlways, withClaim("data")))
 	first.waitPhase(t, bootTime, v1.Running)
 	second := c.create(t, newVM(ns, "second", v1.RunStrategyAlways, withClaim("data")))
