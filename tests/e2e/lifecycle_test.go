@@ -174,11 +174,18 @@ func TestDeleteDuringEveryPhase(t *testing.T) {
 	}
 }
 
-// The pod is deleted under the VM: the guest ends with it, and run strategy Always brings another.
+// The pod is deleted under the VM, as a drain does: the guest is shut down with it, and the run strategies
+// that want a VM to run bring another.
 func TestDeletePod(t *testing.T) {
 	t.Parallel()
+	for _, strategy := range []v1.VirtualMachineRunStrategy{v1.RunStrategyAlways, v1.RunStrategyRerunOnFailure} {
+		t.Run(string(strategy), func(t *testing.T) { testDeletePod(t, strategy) })
+	}
+}
+
+func testDeletePod(t *testing.T, strategy v1.VirtualMachineRunStrategy) {
 	c := theCluster
-	g := c.create(t, newVM(c.namespace(t, "restricted"), "podless", v1.RunStrategyAlways))
+	g := c.create(t, newVM(c.namespace(t, "restricted"), "podless", strategy))
 	g.waitLogin(t)
 	con := g.openConsole(t, "")
 	first, pod := g.vmi(t).UID, g.pod(t)
