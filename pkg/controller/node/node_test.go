@@ -56,3 +56,21 @@ func TestMarkUnknown(t *testing.T) {
 		t.Errorf("%+v", status)
 	}
 }
+
+// A node that comes and goes for years does not fill its VMIs' status.
+func TestTransitionsAreBounded(t *testing.T) {
+	status := v1.VirtualMachineInstanceStatus{}
+	add := func(phase v1.VirtualMachineInstancePhase) {
+		status.PhaseTransitionTimestamps = append(status.PhaseTransitionTimestamps, v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: phase})
+	}
+	add(v1.Pending)
+	for range 100 {
+		add(v1.Running) // as virt-handler does
+		markUnknown(&status, time.Now())
+	}
+	list := status.PhaseTransitionTimestamps
+	last := len(list) - 1
+	if len(list) > maxTransitions || list[0].Phase != v1.Pending || list[last].Phase != v1.Unknown || list[last-1].Phase != v1.Running {
+		t.Errorf("%d transitions, from %s to %s after %s", len(list), list[0].Phase, list[last].Phase, list[last-1].Phase)
+	}
+}

@@ -129,11 +129,25 @@ func (r *Reconciler) lose(ctx context.Context, name string, health health) error
 	return nil
 }
 
+// maxTransitions bounds the phase transitions of a VMI whose node keeps coming and going; the first ones,
+// which tell how it started, stay.
+const (
+	maxTransitions   = 32
+	firstTransitions = 8
+)
+
+func recent(all []v1.VirtualMachineInstancePhaseTransitionTimestamp) []v1.VirtualMachineInstancePhaseTransitionTimestamp {
+	if len(all) < maxTransitions {
+		return all
+	}
+	return append(all[:firstTransitions:firstTransitions], all[len(all)-(maxTransitions-firstTransitions)+2:]...)
+}
+
 // markUnknown makes a status say that nothing is known; virt-handler sets all of this again.
 func markUnknown(status *v1.VirtualMachineInstanceStatus, now time.Time) {
 	status.Phase = v1.Unknown
 	status.Reason = vmi.ReasonNodeUnresponsive
-	status.PhaseTransitionTimestamps = append(status.PhaseTransitionTimestamps,
+	status.PhaseTransitionTimestamps = append(recent(status.PhaseTransitionTimestamps),
 		v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: v1.Unknown, PhaseTransitionTimestamp: metav1.NewTime(now)})
 	if ready := vmi.Condition(status, v1.VirtualMachineInstanceReady); ready != nil && ready.Status != corev1.ConditionUnknown {
 		ready.Status = corev1.ConditionUnknown
