@@ -217,3 +217,24 @@ func TestRunStrategyHalted(t *testing.T) {
 	g.waitGone(t, bootTime)
 	g.waitStatus(t, 10*time.Second, v1.VirtualMachineStatusStopped)
 }
+
+// --force does not wait for a guest that would take its time.
+func TestForce(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	g := c.create(t, newVM(c.namespace(t, "restricted"), "force", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
+		vm.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr(int64(600))
+	}))
+	// The firmware is still at work and hears no power button.
+	first := g.waitPhase(t, bootTime, v1.Running)
+	g.virtctl(t, nil, "-n", g.ns, "restart", g.name, "--force", "--grace-period", "0")
+	eventually(t, bootTime, "a new instance runs", func() string {
+		if vmi := g.vmi(t); vmi == nil || vmi.UID == first.UID || vmi.Status.Phase != v1.Running {
+			return "not yet"
+		}
+		return ""
+	})
+	g.virtctl(t, nil, "-n", g.ns, "stop", g.name, "--force", "--grace-period", "0")
+	g.waitGone(t, 30*time.Second)
+	g.waitStatus(t, 10*time.Second, v1.VirtualMachineStatusStopped)
+}
