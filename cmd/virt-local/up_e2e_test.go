@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,11 +29,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/kubectl/pkg/scheme"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
 )
 
-const instanceName = "virt-local-e2e"
+// instanceName is this run's own, so that the test can run twice on one machine.
+var instanceName = fmt.Sprintf("virt-local-e2e-%d", os.Getpid())
 
 // machine is one run of the test: a binary, an instance and its client.
 type machine struct {
@@ -287,7 +291,8 @@ func (m *machine) pods() {
 			m.Errorf("no block device on %s: %v", node, err)
 		}
 	}
-	if out, err := exec.Command("kubectl", "--kubeconfig", m.kubeconfig, "logs", "pod-node2").CombinedOutput(); err != nil || string(out) != "ready node2\n" {
+	logs := m.client.CoreV1().Pods("default").GetLogs("pod-node2", &corev1.PodLogOptions{})
+	if out, err := logs.DoRaw(context.Background()); err != nil || string(out) != "ready node2\n" {
 		m.Errorf("logs: %q, %v", out, err)
 	}
 	if _, err := os.Stat("/var/lib/kubelet"); err == nil {
@@ -296,8 +301,22 @@ func (m *machine) pods() {
 }
 
 func (m *machine) exec(pod, script string) (string, error) {
-	out, err := exec.Command("kubectl", "--kubeconfig", m.kubeconfig, "exec", pod, "--", "sh", "-c", script).Output()
-	return string(out), err
+	m.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", m.kubeconfig)
+	if err != nil {
+		return "", err
+	}
+	request := m.client.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: []string{"sh", "-c", script}, Stdout: true}, scheme.ParameterCodec)
+	executor, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, request.URL().String())
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var out bytes.Buffer
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out})
+	return out.String(), err
 }
 
 func (m *machine) podsReady(ctx context.Context) int {
@@ -438,9 +457,9 @@ func (m *machine) loseControlPlane() {
 
 // dump tells what the cluster looked like when the test failed.
 func (m *machine) dump() {
-	for _, args := range [][]string{{"get", "nodes,pods,pv,pvc", "-A", "-o", "wide"}, {"get", "events", "-A"}} {
-		out, err := exec.Command("kubectl", append([]string{"--kubeconfig", m.kubeconfig}, args...)...).CombinedOutput()
-		m.Logf("kubectl %v (%v):\n%s", args, err, out)
+	for _, path := range []string{"/api/v1/nodes", "/api/v1/pods", "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims", "/api/v1/events"} {
+		out, err := m.client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(context.Background())
+		m.Logf("%s (%v):\n%s", path, err, out)
 	}
 	for _, component := range []string{"init", "control-plane"} {
 		out, err := m.run("logs", component, "--tail", "30")
