@@ -15,7 +15,7 @@ status=0
 check() {
 	local module=$1
 	shift
-	(cd "$module" && "$lint" run --config "$root/.golangci.yml" "$@") || status=1
+	(cd "$module" && "$lint" run --allow-parallel-runners --config "$root/.golangci.yml" "$@") || status=1
 }
 
 check . --build-tags e2e,integration,bench,generated
