@@ -196,7 +196,7 @@ func TestAgainstAPIServer(t *testing.T) {
 			}
 		}
 		slices.Sort(reasons)
-		return slices.Equal(reasons, []string{"Created", "ShuttingDown", "Started", "Stopped"}), err
+		return slices.Equal(reasons, []string{"Created", "Deleted", "ShuttingDown", "Started", "Stopped"}), err
 	})
 	if n := writes.count("/virtualmachineinstances/demo/status"); n != 2 {
 		t.Errorf("%d writes of the status, want one for Running and one for Succeeded:\n%s", n, strings.Join(writes.all(), "\n"))
