@@ -14,7 +14,7 @@ one() { virtctl list --field-selector metadata.name=demo -o jsonpath="{.items[*]
 dev/step.sh "Kubernetes: $nodes nodes, named $name"
 images=()
 for image in virt-server virt-launcher tiny-disk; do images+=(--image "bin/images/$image.tar"); done
-"${sudo[@]}" bin/virt-local up --name "$name" --nodes "$nodes" "${images[@]}"
+"${sudo[@]}" bin/virt-local up --name "$name" --nodes "$nodes" --hints=false "${images[@]}"
 
 dev/step.sh "virtkit"
 # The tag stays when the image under it changes; the annotation makes the pods follow.

@@ -60,7 +60,7 @@ func Start(ctx context.Context, prefix string) (*Instance, error) {
 		return nil, err
 	}
 	i := &Instance{Name: prefix + "-" + rand.String(5), Root: root, Kubeconfig: filepath.Join(dir, "kubeconfig"), dir: dir}
-	args := []string{"up", "--name", i.Name, "--nodes", "2", "--kubeconfig", i.Kubeconfig}
+	args := []string{"up", "--name", i.Name, "--nodes", "2", "--hints=false", "--kubeconfig", i.Kubeconfig}
 	for _, image := range []string{"virt-server", "virt-launcher", "tiny-disk"} {
 		args = append(args, "--image", filepath.Join(root, "bin", "images", image+".tar"))
 	}

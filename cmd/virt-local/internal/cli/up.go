@@ -27,6 +27,7 @@ type upOptions struct {
 	// nodesGiven tells a wish for that many from the default.
 	nodesGiven bool
 	kubeconfig string
+	hints      bool
 	images     []string
 	grace      time.Duration
 	timeout    time.Duration
@@ -50,6 +51,7 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 	}
 	f := c.Flags()
 	f.IntVar(&o.nodes, "nodes", 2, "number of nodes; of a cluster that exists it can only grow")
+	f.BoolVar(&o.hints, "hints", true, "say what to do next")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to merge the context into (default $KUBECONFIG, else ~/.kube/config)")
 	f.StringArrayVar(&o.images, "image", nil, "image archive to load into all nodes, see load-image; may be repeated")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "give up after this time")
@@ -106,7 +108,10 @@ func runUp(ctx context.Context, o upOptions) error {
 	if err != nil {
 		return err
 	}
-	printNext(in, o.which, time.Since(begin))
+	fmt.Fprintf(os.Stderr, "\nCluster %q is up: %d nodes, %.1f s.\n", in.Name, in.Nodes, time.Since(begin).Seconds())
+	if o.hints {
+		printNext(in, o.which)
+	}
 	return nil
 }
 
@@ -170,8 +175,8 @@ func openArchives(paths []string) ([]images.Archive, error) {
 	return archives, nil
 }
 
-func printNext(in *instance.Instance, w *which, took time.Duration) {
-	fmt.Fprintf(os.Stderr, "\nCluster %q is up: %d nodes, %.1f s.\n\n", in.Name, in.Nodes, took.Seconds())
+func printNext(in *instance.Instance, w *which) {
+	fmt.Fprintln(os.Stderr)
 	if export := kubeconfig.Context(in.Kubeconfig); export != "" {
 		fmt.Fprintf(os.Stderr, "  %s\n", export)
 	}
