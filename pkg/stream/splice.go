@@ -52,8 +52,9 @@ func Splice(ctx context.Context, a, b io.ReadWriteCloser) error {
 }
 
 type splice struct {
-	mu  sync.Mutex
-	err error
+	mu     sync.Mutex
+	err    error
+	failed bool // both sides are being closed with the reason
 }
 
 // relay copies from src to dst until src ends. When dst does not take any more, the rest is dropped, so
@@ -84,6 +85,14 @@ func (s *splice) relay(dst, src io.ReadWriteCloser) {
 }
 
 func (s *splice) endWrite(dst io.ReadWriteCloser) {
+	s.mu.Lock()
+	failed := s.failed
+	s.mu.Unlock()
+	if failed {
+		// This end answers the reason that was sent to it; as a normal end it would overtake the reason
+		// on its way to the other side.
+		return
+	}
 	var err error
 	if half, ok := dst.(writeCloser); ok {
 		err = half.CloseWrite()
@@ -106,6 +115,7 @@ func (s *splice) note(err error) {
 func (s *splice) fail(a, b io.ReadWriteCloser, err error) {
 	s.note(err)
 	s.mu.Lock()
+	s.failed = true
 	first := s.err
 	s.mu.Unlock()
 	closeBoth(a, b, first)
