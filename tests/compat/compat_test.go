@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/client-go/kubecli"
 	kvcorev1 "kubevirt.io/client-go/kubevirt/typed/core/v1"
@@ -94,11 +95,15 @@ func TestRoundTrip(t *testing.T) {
 	if !equalJSON(t, created.Spec.Template.Spec.Volumes, want.Spec.Template.Spec.Volumes) || !equalJSON(t, created.Spec.Template.Spec.Networks, want.Spec.Template.Spec.Networks) {
 		t.Errorf("spec changed: %+v", created.Spec.Template.Spec)
 	}
-	got, err := client.VirtualMachine(ns).Get(t.Context(), created.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := client.VirtualMachine(ns).Update(t.Context(), got.DeepCopy(), metav1.UpdateOptions{})
+	var got, again *v1.VirtualMachine
+	// The controller, too, has things to write to a new VM.
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if got, err = client.VirtualMachine(ns).Get(t.Context(), created.Name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		again, err = client.VirtualMachine(ns).Update(t.Context(), got.DeepCopy(), metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
