@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -135,8 +136,8 @@ func TestVMISpecIsImmutable(t *testing.T) {
 	c := theCluster
 	g := c.create(t, newVM(c.namespace(t, "restricted"), "fixed", v1.RunStrategyAlways))
 	vmi := g.waitPhase(t, bootTime, v1.Running)
-	vmi.Spec.Domain.Memory.Guest = ptr(resource.MustParse("1Gi"))
-	if err := c.Client.Update(t.Context(), vmi); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"domain":{"memory":{"guest":"1Gi"}}}}`))
+	if err := c.Client.Patch(t.Context(), vmi, patch); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		t.Errorf("changing a running instance's memory: %v", err)
 	}
 }
