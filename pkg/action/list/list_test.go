@@ -67,21 +67,21 @@ func TestRows(t *testing.T) {
 	vmis := []v1.VirtualMachineInstance{instance("b", "web", true), instance("a", "lone", false), instance("a", "twin", false)}
 	for kind, want := range map[Kind]string{
 		VMs: `
-a | off | Stopped | false | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
-a | twin | Stopped | false | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
-b | web | Running | true | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 60m | 2 | 256Mi | Always | Debian 13
+a | off | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
+a | twin | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
+b | web | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 60m | 2 | 256Mi | Always | Debian 13
 `,
 		VMIs: `
-a | lone | Running | true | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
-a | twin | Running | true | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
-b | web | Running | true | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
+a | lone | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
+a | twin | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
+b | web | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
 `,
 		All: `
-a | vmi/lone | Running | true | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
-a | off | Stopped | false | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
-a | twin | Stopped | false | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
-a | vmi/twin | Running | true | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
-b | web | Running | true | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 60m | 2 | 256Mi | Always | Debian 13
+a | vmi/lone | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
+a | off | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
+a | twin | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
+a | vmi/twin | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
+b | web | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 60m | 2 | 256Mi | Always | Debian 13
 `,
 	} {
 		if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), text(Rows(kind, vms, vmis))); diff != "" {

@@ -66,7 +66,7 @@ func (r Row) Cells(now time.Time, namespaces, wide bool) []string {
 	if r.Instance {
 		name = "vmi/" + name
 	}
-	cells := []string{name, r.Status, fmt.Sprint(r.Ready), r.Node, r.ip(wide), duration.HumanDuration(now.Sub(r.Created))}
+	cells := []string{name, r.Status, ready(r.Ready), r.Node, r.ip(wide), duration.HumanDuration(now.Sub(r.Created))}
 	if wide {
 		cells = append(cells, fmt.Sprint(r.CPUs), amount(r.Memory), r.RunStrategy, r.GuestOS)
 	}
@@ -202,4 +202,12 @@ func size(d *v1.DomainSpec) (uint32, resource.Quantity) {
 		return cpus, *d.Memory.Guest
 	}
 	return cpus, d.Resources.Requests[corev1.ResourceMemory]
+}
+
+// ready prints as conditions do.
+func ready(is bool) string {
+	if is {
+		return string(corev1.ConditionTrue)
+	}
+	return string(corev1.ConditionFalse)
 }

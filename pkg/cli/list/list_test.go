@@ -27,9 +27,9 @@ func TestWatchedTable(t *testing.T) {
 		}
 	}
 	want := `NAME         STATUS             READY        NODE         IP           AGE
-a            Running            false        <none>       <none>       60s
-b            ImagePullBackOff   false        <none>       <none>       60s
-a            Stopping           false        <none>       <none>       60s
+a            Running            False        <none>       <none>       60s
+b            ImagePullBackOff   False        <none>       <none>       60s
+a            Stopping           False        <none>       <none>       60s
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out, want)
