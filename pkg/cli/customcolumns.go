@@ -17,17 +17,18 @@ import (
 type customColumns struct {
 	headers []string
 	paths   []*jsonpath.JSONPath
+	bare    bool // without the headers
 }
 
 // newCustomColumns reads spec, which for custom-columns-file is a line of headers and one of paths.
-func newCustomColumns(format, spec string) (*customColumns, error) {
+func newCustomColumns(format, spec string, bare bool) (*customColumns, error) {
 	if format == "custom-columns-file" {
 		var err error
 		if spec, err = fromFile(spec); err != nil {
 			return nil, err
 		}
 	}
-	c := &customColumns{}
+	c := &customColumns{bare: bare}
 	for _, column := range strings.Split(spec, ",") {
 		header, path, ok := strings.Cut(column, ":")
 		if !ok || header == "" || path == "" {
@@ -71,7 +72,9 @@ func (c *customColumns) PrintObj(obj runtime.Object, w io.Writer) error {
 		}
 	}
 	tw := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(tw, strings.Join(c.headers, "\t"))
+	if !c.bare {
+		fmt.Fprintln(tw, strings.Join(c.headers, "\t"))
+	}
 	for _, item := range items {
 		row, err := c.row(item)
 		if err != nil {

@@ -17,6 +17,8 @@ import (
 // kubectl's meaning and kubectl's printers, and formats of the command's own such as wide.
 type Output struct {
 	Format string
+	// NoHeaders leaves out the titles of custom-columns.
+	NoHeaders bool
 
 	own               []string
 	template          string
@@ -147,7 +149,7 @@ func (o *Output) templatePrinter(format, text string) (printers.ResourcePrinter,
 		p.EnableJSONOutput(format == "jsonpath-as-json")
 		return p, nil
 	case strings.HasPrefix(format, "custom-columns"):
-		return newCustomColumns(format, text)
+		return newCustomColumns(format, text, o.NoHeaders)
 	default:
 		p, err := printers.NewGoTemplatePrinter([]byte(text))
 		if err != nil {

@@ -118,7 +118,7 @@ func (p *pty) expect(t *testing.T, text string) {
 
 func (p *pty) expectTimes(t *testing.T, times int, text string) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for strings.Count(p.shown(), text) < times {
 		select {
 		case <-p.more:
@@ -152,7 +152,7 @@ func (p *pty) ends(t *testing.T, code int) {
 		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 			t.Fatal(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatalf("it does not end:\n%s", p.shown())
 	}
 	if got := p.cmd.ProcessState.ExitCode(); got != code {

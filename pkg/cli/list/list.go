@@ -26,7 +26,6 @@ type Options struct {
 	Selection     list.Selection
 	AllNamespaces bool
 	Watch         bool
-	NoHeaders     bool
 }
 
 const formatWide = "wide"
@@ -69,7 +68,7 @@ instances that belong to none.`,
 	flags.StringVarP(&o.Selection.LabelSelector, "selector", "l", "", "Label `SELECTOR`, such as app=web,tier!=test")
 	flags.StringVar(&o.Selection.FieldSelector, "field-selector", "", "Field `SELECTOR`, such as metadata.name=demo")
 	flags.BoolVarP(&o.Watch, "watch", "w", false, "Go on and show changes as they happen")
-	flags.BoolVar(&o.NoHeaders, "no-headers", false, "Leave out the column titles")
+	flags.BoolVar(&o.Output.NoHeaders, "no-headers", false, "Leave out the column titles")
 	o.Output.AddFlags(cmd)
 	return cmd
 }
@@ -175,7 +174,7 @@ func (t *table) print(rows []list.Row) error {
 	o := t.o
 	wide := o.Output.Format == formatWide
 	var lines [][]string
-	if !t.started && !o.NoHeaders {
+	if !t.started && !o.Output.NoHeaders {
 		lines = append(lines, list.Headers(o.AllNamespaces, wide))
 	}
 	t.started = true
