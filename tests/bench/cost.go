@@ -3,15 +3,17 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -22,19 +24,68 @@ import (
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
-// allWrites counts the writing requests that the API server has answered, by anyone; leases are left out, since
-// kubelets renew them whatever runs.
-func (b *bench) allWrites(ctx context.Context) (float64, error) {
+// writes counts writing requests by who, where known, and what they were.
+type writes map[string]float64
+
+// since takes off what there was before.
+func (w writes) since(before writes) writes {
+	news := writes{}
+	for what, n := range w {
+		if n > before[what] {
+			news[what] = n - before[what]
+		}
+	}
+	return news
+}
+
+// without takes off what is written to the resources named.
+func (w writes) without(resources ...string) writes {
+	rest := maps.Clone(w)
+	maps.DeleteFunc(rest, func(what string, _ float64) bool {
+		return slices.Contains(resources, what[strings.LastIndexByte(what, ' ')+1:])
+	})
+	return rest
+}
+
+// renewed is what kubelets, virt-handlers and leaders write from time to time, whatever runs.
+var renewed = []string{"leases", "nodes", "nodes/status"}
+
+// total counts those whose description ends in one of the suffixes; without any, all.
+func (w writes) total(suffixes ...string) float64 {
+	total := 0.0
+	for what, n := range w {
+		if len(suffixes) == 0 || slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(what, s) }) {
+			total += n
+		}
+	}
+	return total
+}
+
+// explain lists the writes on standard error, the most frequent first.
+func (b *bench) explain(title string, w writes) {
+	if !b.verbose {
+		return
+	}
+	fmt.Fprintf(os.Stderr, "  %s: %g\n", title, w.total())
+	for _, what := range slices.SortedFunc(maps.Keys(w), func(x, y string) int {
+		return cmp.Or(cmp.Compare(w[y], w[x]), cmp.Compare(x, y))
+	}) {
+		fmt.Fprintf(os.Stderr, "    %5g  %s\n", w[what], what)
+	}
+}
+
+// allWrites counts the writing requests that the API server has answered, by anyone.
+func (b *bench) allWrites(ctx context.Context) (writes, error) {
 	text, err := b.Kube.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	total := 0.0
+	all := writes{}
 	for _, metric := range families["apiserver_request_total"].GetMetric() {
 		labels := map[string]string{}
 		for _, l := range metric.GetLabel() {
@@ -42,42 +93,55 @@ func (b *bench) allWrites(ctx context.Context) (float64, error) {
 		}
 		switch labels["verb"] {
 		case "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION":
-			// Asking who may do what is no write.
-			if labels["resource"] != "leases" && !strings.HasSuffix(labels["resource"], "reviews") {
-				total += metric.GetCounter().GetValue()
-			}
+			add(all, labels["verb"]+" "+join(labels["resource"], labels["subresource"]), metric.GetCounter().GetValue())
 		}
 	}
-	return total, nil
+	return all, nil
 }
 
-// ownWrites counts the writes of virtkit's components in the instance's audit log, leases included.
-func (b *bench) ownWrites() (int, error) {
+// ownWrites counts the writes of virtkit's components in the instance's audit log, which has nobody else's.
+func (b *bench) ownWrites() (writes, error) {
 	file, err := os.Open(filepath.Join("/var/lib/virt-local", b.Name, "audit.log"))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer file.Close()
-	n := 0
+	own := writes{}
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var event struct {
 			Stage, Verb string
-			ObjectRef   struct{ Resource string }
+			User        struct{ Username string }
+			ObjectRef   struct{ Resource, Subresource string }
 		}
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
 			continue // the last line may be half written
 		}
-		if event.Stage != "ResponseComplete" || strings.HasSuffix(event.ObjectRef.Resource, "reviews") {
+		if event.Stage != "ResponseComplete" {
 			continue
 		}
 		switch event.Verb {
 		case "create", "update", "patch", "delete", "deletecollection":
-			n++
+			who := event.User.Username[strings.LastIndexByte(event.User.Username, ':')+1:]
+			add(own, who+" "+event.Verb+" "+join(event.ObjectRef.Resource, event.ObjectRef.Subresource), 1)
 		}
 	}
-	return n, lines.Err()
+	return own, lines.Err()
+}
+
+// add counts requests, unless they store nothing: who somebody is and what he may do, and tokens.
+func add(to writes, what string, n float64) {
+	if !strings.HasSuffix(what, "reviews") && !strings.HasSuffix(what, "serviceaccounts/token") {
+		to[what] += n
+	}
+}
+
+func join(resource, subresource string) string {
+	if subresource == "" {
+		return resource
+	}
+	return resource + "/" + subresource
 }
 
 func install(ctx context.Context, b *bench) ([]Row, error) {
@@ -94,9 +158,11 @@ func install(ctx context.Context, b *bench) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	made := after.since(before).without("leases")
+	b.explain("writes of the installation", made)
 	return []Row{
 		Row{Name: "install", What: "install → Available, images present", Unit: "s", Value: took.Seconds()}.limit(15),
-		Row{Name: "install-writes", What: "API writes of an installation, by all", Unit: "writes", Value: after - before}.limit(120),
+		Row{Name: "install-writes", What: "API writes of an installation, by all", Unit: "writes", Value: made.total()}.limit(120),
 	}, nil
 }
 
@@ -116,13 +182,18 @@ func idle(ctx context.Context, b *bench) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	rss, err := b.componentsRSS(ctx)
+	rss, err := b.componentsMemory(ctx, "Rss")
+	if err != nil {
+		return nil, err
+	}
+	pss, err := b.componentsMemory(ctx, "Pss")
 	if err != nil {
 		return nil, err
 	}
 	return []Row{
-		Row{Name: "idle-writes", What: "API writes a second, idle, no VM", Unit: "/s", Value: float64(after-before) / window.Seconds()}.limit(.5),
+		Row{Name: "idle-writes", What: "API writes a second, idle, no VM", Unit: "/s", Value: (after.total() - before.total()) / window.Seconds()}.limit(.5),
 		Row{Name: "idle-rss", What: "all components' RSS, idle, two nodes", Unit: "MiB", Value: mebibytes(rss)}.limit(320),
+		Row{Name: "idle-pss", What: "… shared pages counted once (PSS)", Unit: "MiB", Value: mebibytes(pss)},
 	}, nil
 }
 
@@ -137,7 +208,8 @@ func pause(ctx context.Context, d time.Duration) error {
 
 func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
 
-func (b *bench) componentsRSS(ctx context.Context) (int64, error) {
+// componentsMemory adds up a line of smaps_rollup over the components' processes.
+func (b *bench) componentsMemory(ctx context.Context, field string) (int64, error) {
 	pods, err := b.Kube.CoreV1().Pods(names.Namespace).List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent})
 	if err != nil {
 		return 0, err
@@ -152,11 +224,11 @@ func (b *bench) componentsRSS(ctx context.Context) (int64, error) {
 			if p.Command != "virt-server" {
 				continue
 			}
-			rss, err := p.Memory("Rss")
+			size, err := p.Memory(field)
 			if err != nil {
 				return 0, err
 			}
-			total += rss
+			total += size
 		}
 	}
 	if total == 0 {
@@ -181,7 +253,7 @@ func apiWrites(ctx context.Context, b *bench) ([]Row, error) {
 		if _, err := b.untilRunning(ctx, vmi); err != nil {
 			return nil, err
 		}
-		conn, err := b.console(ctx, vmi)
+		conn, err := b.console(ctx, vmi, everything)
 		if err != nil {
 			return nil, err
 		}
@@ -200,9 +272,13 @@ func apiWrites(ctx context.Context, b *bench) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	ours, everybodys := ownAfter.since(own).without(renewed...), allAfter.since(all).without(renewed...)
+	b.explain(fmt.Sprintf("own writes of %d lives", lives), ours)
+	b.explain(fmt.Sprintf("all writes of %d lives", lives), everybodys)
 	return []Row{
-		Row{Name: "vmi-writes-own", What: "API writes in one VMI's life, own components", Unit: "writes", Value: float64(ownAfter-own) / lives}.limit(8),
-		Row{Name: "vmi-writes-all", What: "API writes in one VMI's life, all", Unit: "writes", Value: (allAfter - all) / lives}.limit(26),
+		Row{Name: "vmi-writes-own", What: "API writes in one VMI's life, own components", Unit: "writes", Value: ours.total() / lives}.limit(8),
+		Row{Name: "vmi-events-own", What: "… of them events", Unit: "writes", Value: ours.total(" events") / lives},
+		Row{Name: "vmi-writes-all", What: "API writes in one VMI's life, all", Unit: "writes", Value: everybodys.total() / lives}.limit(26),
 	}, nil
 }
 
@@ -216,7 +292,7 @@ func memory(ctx context.Context, b *bench) (rows []Row, err error) {
 		_, gone := b.untilGone(ctx, vmi)
 		err = errors.Join(err, gone)
 	}()
-	conn, err := b.console(ctx, vmi)
+	conn, err := b.console(ctx, vmi, everything)
 	if err != nil {
 		return nil, err
 	}
@@ -263,9 +339,11 @@ func virtctlVersion(ctx context.Context, b *bench) ([]Row, error) {
 			return nil, err
 		}
 		times = append(times, time.Since(start))
-		if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-			peak = max(peak, usage.Maxrss<<10)
+		memory, err := peakMemory(b.Bin("virtctl"), "version", "--client")
+		if err != nil {
+			return nil, err
 		}
+		peak = max(peak, memory)
 	}
 	return []Row{
 		Row{Name: "virtctl-version", What: "virtctl version --client, median", Unit: "ms", Value: percentile(times, .5) * 1000}.limit(11),

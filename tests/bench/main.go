@@ -35,7 +35,7 @@ type Row struct {
 	Anchor  float64 `json:"anchor,omitempty"` // 0: the goal is absolute
 	Versus  string  `json:"versus,omitempty"` // what the anchor is
 	Ratio   float64 `json:"ratio,omitempty"`  // value / anchor
-	Goal    string  `json:"goal"`
+	Goal    string  `json:"goal,omitempty"`   // empty: said for the understanding of another row
 	Reached bool    `json:"reached"`
 }
 
@@ -43,7 +43,7 @@ type Row struct {
 func (r Row) ratio(limit float64) Row {
 	r.Ratio = r.Value / r.Anchor
 	r.Reached = r.Ratio <= limit
-	r.Goal = fmt.Sprintf("≤ %g×", limit)
+	r.Goal = fmt.Sprintf("≤ %.3g×", limit)
 	return r
 }
 
@@ -65,6 +65,7 @@ type bench struct {
 	*instance.Instance
 	namespace string
 	rounds    int
+	verbose   bool
 }
 
 func main() {
@@ -93,6 +94,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	format := flags.String("o", "table", "output: table or json")
 	only := flags.String("rows", "", "measure only these, by name, separated by commas")
 	rounds := flags.Int("rounds", 10, "samples a row")
+	verbose := flags.Bool("v", false, "say on standard error what the counted writes were")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -115,7 +117,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, i.Down()) }()
-	b := &bench{Instance: i, rounds: *rounds}
+	b := &bench{Instance: i, rounds: *rounds, verbose: *verbose}
 	if chosen[0].name != "install" {
 		if err := i.Install(ctx); err != nil {
 			return err
@@ -166,11 +168,14 @@ func show(out io.Writer, format string, rows []Row) error {
 		if r.Ratio > 0 {
 			ratio = fmt.Sprintf("%.2f×", r.Ratio)
 		}
-		reached := "yes"
-		if !r.Reached {
-			reached = "no"
+		goal, reached := r.Goal, "no"
+		switch {
+		case goal == "":
+			goal, reached = "-", "-"
+		case r.Reached:
+			reached = "yes"
 		}
-		fmt.Fprintf(w, "%s\t%.3g %s\t%s\t%s\t%s\t%s\n", r.What, r.Value, r.Unit, anchor, ratio, r.Goal, reached)
+		fmt.Fprintf(w, "%s\t%.3g %s\t%s\t%s\t%s\t%s\n", r.What, r.Value, r.Unit, anchor, ratio, goal, reached)
 	}
 	return w.Flush()
 }
