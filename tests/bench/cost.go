@@ -193,7 +193,7 @@ func idle(ctx context.Context, b *bench) ([]Row, error) {
 	return []Row{
 		Row{Name: "idle-writes", What: "API writes a second, idle, no VM", Unit: "/s", Value: (after.total() - before.total()) / window.Seconds()}.limit(.5),
 		Row{Name: "idle-rss", What: "all components' RSS, idle, two nodes", Unit: "MiB", Value: mebibytes(rss)}.limit(320),
-		Row{Name: "idle-pss", What: "… shared pages counted once (PSS)", Unit: "MiB", Value: mebibytes(pss)},
+		{Name: "idle-pss", What: "… shared pages counted once (PSS)", Unit: "MiB", Value: mebibytes(pss)},
 	}, nil
 }
 
@@ -277,7 +277,7 @@ func apiWrites(ctx context.Context, b *bench) ([]Row, error) {
 	b.explain(fmt.Sprintf("all writes of %d lives", lives), everybodys)
 	return []Row{
 		Row{Name: "vmi-writes-own", What: "API writes in one VMI's life, own components", Unit: "writes", Value: ours.total() / lives}.limit(8),
-		Row{Name: "vmi-events-own", What: "… of them events", Unit: "writes", Value: ours.total(" events") / lives},
+		{Name: "vmi-events-own", What: "… of them events", Unit: "writes", Value: ours.total(" events") / lives},
 		Row{Name: "vmi-writes-all", What: "API writes in one VMI's life, all", Unit: "writes", Value: everybodys.total() / lives}.limit(26),
 	}, nil
 }
