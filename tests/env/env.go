@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,6 +49,7 @@ type Environment struct {
 
 	dir    string
 	cmd    *exec.Cmd
+	thread chan struct{} // closed to let the thread go that made the process
 	output *buffer
 }
 
@@ -112,7 +114,7 @@ func (e *Environment) start(ctx context.Context, binary string, arguments []stri
 	e.cmd.Stdout, e.cmd.Stderr = e.output, e.output
 	// It must not outlive a test that is killed.
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	err = e.cmd.Start()
+	err = e.launch()
 	child.Close()
 	if err != nil {
 		e.cmd = nil
@@ -134,6 +136,24 @@ func (e *Environment) start(ctx context.Context, binary string, arguments []stri
 		return err
 	}
 	e.Client, err = client.NewWithWatch(e.Config, client.Options{Scheme: scheme})
+	return err
+}
+
+// launch starts the process from a thread that stays until Stop: the kernel sends Pdeathsig when the thread that
+// made a process ends, and the tests of network namespaces throw threads away.
+func (e *Environment) launch() error {
+	started := make(chan error)
+	e.thread = make(chan struct{})
+	go func() {
+		goruntime.LockOSThread()
+		defer goruntime.UnlockOSThread()
+		started <- e.cmd.Start()
+		<-e.thread
+	}()
+	err := <-started
+	if err != nil {
+		close(e.thread)
+	}
 	return err
 }
 
@@ -201,6 +221,7 @@ func (e *Environment) Stop() error {
 		if waitErr := e.cmd.Wait(); waitErr != nil && err == nil {
 			err = fmt.Errorf("control plane: %w\n%s", waitErr, e.output)
 		}
+		close(e.thread)
 	}
 	return errors.Join(err, os.RemoveAll(e.dir))
 }
