@@ -38,12 +38,15 @@ func TestLife(tt *testing.T) {
 	t.waitGone(vm)
 	t.quiet()
 
-	// A conflict is no write, and costs no more than its repetition.
+	// What is refused, in a race with the cache, is no write. Seven are needed; one more there may be,
+	// where a machine under load shows in two steps what mostly comes in one.
 	got := writes.in(t.namespace)
-	conflicts := slices.DeleteFunc(slices.Clone(got), func(line string) bool { return !strings.HasSuffix(line, " 409") })
-	t.Logf("%d writes, %d conflicts:\n%s", len(got), len(conflicts), strings.Join(got, "\n"))
-	if vmis := only(got, "virtualmachineinstances", "pods"); len(vmis)-len(conflicts) > 7 {
-		t.Errorf("%d writes of VMI and pod, want at most 7", len(vmis)-len(conflicts))
+	done := slices.DeleteFunc(slices.Clone(got), func(line string) bool {
+		return strings.HasSuffix(line, " 409") || strings.HasSuffix(line, " 404")
+	})
+	t.Logf("%d writes, %d refused:\n%s", len(got), len(got)-len(done), strings.Join(got, "\n"))
+	if vmis := only(done, "virtualmachineinstances", "pods"); len(vmis) > 8 {
+		t.Errorf("%d writes of VMI and pod, want at most 8", len(vmis))
 	}
 	t.eventually("events", func() (bool, error) {
 		var events corev1.EventList

@@ -44,8 +44,9 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 	Now      func() time.Time
 
-	written written.Log
-	deleted written.Deletions
+	written  written.Log
+	deleted  written.Deletions
+	released written.Releases
 }
 
 // SetupWithManager registers the reconciler.
@@ -116,10 +117,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if apierrors.IsNotFound(err) {
 			r.written.Forget(request.NamespacedName)
 			r.deleted.Forget(request.NamespacedName)
+			r.released.Forget(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.written.Behind(&vm) {
+	if r.written.Behind(&vm) || r.released.Behind(&vm) {
 		return reconcile.Result{RequeueAfter: catchUp}, nil
 	}
 	result, err := r.step(ctx, &vm)
@@ -300,7 +302,11 @@ func (r *Reconciler) letGo(ctx context.Context, vm *v1.VirtualMachine) error {
 	if !controllerutil.RemoveFinalizer(vm, v1.VirtualMachineControllerFinalizer) {
 		return nil
 	}
-	return r.patch(ctx, before, vm)
+	if err := r.patch(ctx, before, vm); err != nil {
+		return err
+	}
+	r.released.Note(before)
+	return nil
 }
 
 func (r *Reconciler) patch(ctx context.Context, before, after client.Object) error {

@@ -58,6 +58,7 @@ type Reconciler struct {
 	deadSince sync.Map
 	written   written.Log
 	deleted   written.Deletions
+	released  written.Releases
 }
 
 // SetupWithManager registers the reconciler and its indexes.
@@ -111,10 +112,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if apierrors.IsNotFound(err) {
 			r.written.Forget(request.NamespacedName)
 			r.deleted.Forget(request.NamespacedName)
+			r.released.Forget(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.written.Behind(&vmi) {
+	if r.written.Behind(&vmi) || r.released.Behind(&vmi) {
 		return reconcile.Result{RequeueAfter: catchUp}, nil
 	}
 	view, err := r.look(ctx, &vmi)
@@ -216,9 +218,14 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 		}
 	}
 	if step.RemoveFinalizer {
-		return r.patchMeta(ctx, vmi, func(vmi *v1.VirtualMachineInstance) {
+		held := vmi.DeepCopy()
+		err := r.patchMeta(ctx, vmi, func(vmi *v1.VirtualMachineInstance) {
 			controllerutil.RemoveFinalizer(vmi, v1.VirtualMachineInstanceFinalizer)
 		})
+		if err == nil {
+			r.released.Note(held)
+		}
+		return err
 	}
 	return createErr
 }

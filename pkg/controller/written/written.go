@@ -64,3 +64,31 @@ func (d *Deletions) Behind(key types.NamespacedName, dependent client.Object) bo
 func (d *Deletions) Forget(key types.NamespacedName) {
 	d.uids.Delete(key)
 }
+
+// Releases remembers for each object the version from which its last finalizer was taken. Such an
+// object is gone, which the API server's answer does not tell by a newer version. The zero value is
+// empty; it may be used by several goroutines.
+type Releases struct {
+	versions sync.Map // types.NamespacedName → release
+}
+
+type release struct {
+	uid     types.UID
+	version string
+}
+
+// Note remembers an object as it was read before its finalizer was taken.
+func (r *Releases) Note(object client.Object) {
+	r.versions.Store(client.ObjectKeyFromObject(object), release{object.GetUID(), object.GetResourceVersion()})
+}
+
+// Behind reports whether an object from the cache is the one that was released.
+func (r *Releases) Behind(object client.Object) bool {
+	noted, ok := r.versions.Load(client.ObjectKeyFromObject(object))
+	return ok && noted == release{object.GetUID(), object.GetResourceVersion()}
+}
+
+// Forget drops an object that does not exist any more.
+func (r *Releases) Forget(key types.NamespacedName) {
+	r.versions.Delete(key)
+}

@@ -67,3 +67,27 @@ func TestDeletions(t *testing.T) {
 		t.Error("not forgotten")
 	}
 }
+
+func TestReleases(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "one", ResourceVersion: "5"}}
+	var releases Releases
+	if releases.Behind(pod) {
+		t.Error("behind though nothing was released")
+	}
+	releases.Note(pod)
+	if !releases.Behind(pod) {
+		t.Error("not behind")
+	}
+	for _, other := range []metav1.ObjectMeta{
+		{Name: "a", UID: "one", ResourceVersion: "6"}, // Held by another finalizer.
+		{Name: "a", UID: "two", ResourceVersion: "5"},
+	} {
+		if releases.Behind(&corev1.Pod{ObjectMeta: other}) {
+			t.Errorf("%s/%s is behind", other.UID, other.ResourceVersion)
+		}
+	}
+	releases.Forget(client.ObjectKeyFromObject(pod))
+	if releases.Behind(pod) {
+		t.Error("not forgotten")
+	}
+}
