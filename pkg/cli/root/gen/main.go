@@ -1,9 +1,10 @@
 // Command gen writes what is generated from virtctl's commands: completions/, one script a shell, and
-// docs/reference/, one page a command. Its argument is the repository's root.
+// docs/cli/ and docs/man/, one page a command. Its argument is the repository's root.
 package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -23,7 +24,7 @@ func main() {
 }
 
 // folders are written whole: a file in them that is not generated any more is removed.
-var folders = []string{"completions", "docs/reference"}
+var folders = []string{"completions", "docs/cli", "docs/man"}
 
 func write(dir string) error {
 	files, err := generate()
@@ -53,6 +54,11 @@ func generate() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	pages, err := manPages(root.NewCommand(f))
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(files, pages)
 	for name, text := range reference(root.NewCommand(f)) {
 		files[name] = text
 	}

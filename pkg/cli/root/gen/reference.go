@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const folder = "docs/reference/"
+const folder = "docs/cli/"
 
 // reference makes a page for each command and an index.
 func reference(root *cobra.Command) map[string][]byte {
