@@ -1,0 +1,148 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/virtkit/virtkit/tests/instance"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in the scripts")
+
+// deadline ends one script; a guest boots in seconds, but not when a dozen of them do on two cores.
+const deadline = 8 * time.Minute
+
+// TestScript runs the txtar scripts of testdata/script: virtctl as a user types it, against virtkit and real guests.
+// Each has a namespace of its own, which is the kubeconfig's; $DISK names the tiny guest's container disk and
+// $NAMESPACE the namespace. Besides testscript's commands there are
+//
+//	guest NAME [ARGUMENTS...]          make and run a VM from the tiny guest, user root, password tiny, with virtctl
+//	                                   create vm's further ARGUMENTS, and wait for its login prompt
+//	exits CODE PROGRAM ARGUMENTS...    the program must end with CODE
+//	eventually PROGRAM ARGUMENTS...    the program must succeed within two minutes; it is tried again until then
+//
+// `go test -tags e2e -run TestScript/NAME ./tests/e2e` runs one of them, with -update to rewrite its golden files.
+func TestScript(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			namespace := c.namespace(t, "restricted")
+			testscript.RunT(inOrder{t}, testscript.Params{
+				Files:         []string{script},
+				Deadline:      time.Now().Add(deadline),
+				UpdateScripts: *update,
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"guest": guestCommand, "exits": exitsCommand, "eventually": eventuallyCommand,
+				},
+				Setup: func(env *testscript.Env) error { return c.setup(env, namespace) },
+			})
+		})
+	}
+}
+
+// inOrder runs a script inside its test rather than beside it: the test has made the script's namespace.
+type inOrder struct{ *testing.T }
+
+func (inOrder) Parallel() {}
+
+func (t inOrder) Run(_ string, f func(testscript.T)) { f(t) }
+
+func (t inOrder) Verbose() bool { return testing.Verbose() }
+
+func (c *cluster) setup(env *testscript.Env, namespace string) error {
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.CurrentContext = c.Name
+	config.Contexts[c.Name].Namespace = namespace
+	path := filepath.Join(env.WorkDir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{
+		"KUBECONFIG":      path,
+		"NAMESPACE":       namespace,
+		"DISK":            instance.TinyDisk(),
+		"NO_COLOR":        "1",
+		"HOME":            filepath.Join(env.WorkDir, "home"),
+		"XDG_STATE_HOME":  filepath.Join(env.WorkDir, "state"),
+		"XDG_CONFIG_HOME": filepath.Join(env.WorkDir, "config"),
+		"PATH":            filepath.Dir(c.Bin("virtctl")) + string(os.PathListSeparator) + os.Getenv("PATH"),
+	} {
+		env.Setenv(name, value)
+	}
+	return os.Mkdir(filepath.Join(env.WorkDir, "home"), 0o700)
+}
+
+func guestCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: guest NAME [ARGUMENTS...]")
+	}
+	password := ts.MkAbs("password-of-" + args[0])
+	ts.Check(os.WriteFile(password, []byte("tiny"), 0o600))
+	create := append([]string{
+		"create", "vm", "--name", args[0], "--memory", "128Mi", "--termination-grace-period", "10", "--volume-containerdisk", "src:" + ts.Getenv("DISK"),
+		"--user", "root", "--password-file", password, "--apply",
+	}, args[1:]...)
+	ts.Check(ts.Exec("virtctl", create...))
+	ts.Check(ts.Exec("virtctl", "wait", args[0], "--for=login", "--timeout", "4m"))
+}
+
+func exitsCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARGUMENTS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func eventuallyCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: eventually PROGRAM ARGUMENTS...")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	for {
+		err := ts.Exec(args[0], args[1:]...)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			ts.Fatalf("not within two minutes: %v", err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
