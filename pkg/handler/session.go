@@ -82,6 +82,7 @@ type session struct {
 	vmi      *v1.VirtualMachineInstance
 	seen     observation
 	client   launcherpb.LauncherClient // nil while not connected
+	process  *podfs.Process            // the launcher's, nil while not connected
 	stopBy   time.Time                 // zero: not asked to stop
 	stopping chan struct{}             // closed and replaced when stopBy changes
 }
@@ -233,11 +234,11 @@ func (s *session) attach(ctx context.Context) error {
 	defer rpc.Close()
 	client := launcherpb.NewLauncherClient(rpc)
 	s.mu.Lock()
-	s.client = client
+	s.client, s.process = client, process
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		s.client = nil
+		s.client, s.process = nil, nil
 		s.mu.Unlock()
 	}()
 	err = s.follow(ctx, client, run, process)

@@ -228,6 +228,10 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	return c.write(p)
+}
+
+func (c *Conn) write(p []byte) (int, error) {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
 	if err := c.ws.WriteMessage(websocket.BinaryMessage, p); err != nil {

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gorilla/websocket"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Close codes that virtkit's servers use; RFC 6455 section 7.4.
@@ -80,3 +81,11 @@ func truncateReason(reason string) string {
 	}
 	return reason[:cut]
 }
+
+// Reasons of the Status with which virt-handler answers, with code 409, when a guest's port cannot be forwarded.
+const (
+	// ReasonPortRefused is a running guest in which nothing listens on the port.
+	ReasonPortRefused metav1.StatusReason = "PortRefused"
+	// ReasonGuestUnreachable is a guest whose network does not answer.
+	ReasonGuestUnreachable metav1.StatusReason = "GuestUnreachable"
+)

@@ -65,7 +65,8 @@ func (s *splice) relay(dst, src io.ReadWriteCloser) {
 	var lost error
 	for {
 		n, err := src.Read(*buf)
-		if n > 0 && lost == nil {
+		// A datagram may be empty.
+		if (n > 0 || err == nil) && lost == nil {
 			if _, lost = dst.Write((*buf)[:n]); lost != nil {
 				s.note(lost)
 			}

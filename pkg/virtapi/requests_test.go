@@ -287,7 +287,7 @@ func TestOtherEndpoints(t *testing.T) {
 		}
 		code, body = c.do(http.MethodGet, base+"/", "")
 		var list metav1.APIResourceList
-		if err := json.Unmarshal([]byte(body), &list); code != 200 || err != nil || list.GroupVersion != "subresources.kubevirt.io/"+version || len(list.APIResources) != len(c.q.endpoints()) {
+		if err := json.Unmarshal([]byte(body), &list); code != 200 || err != nil || list.GroupVersion != "subresources.kubevirt.io/"+version || len(list.APIResources) != distinct(c.q.endpoints()) {
 			t.Errorf("discovery: %d %s", code, body)
 		}
 		code, body = c.do(http.MethodGet, base+"/namespaces/default/virtualmachines/vm/expand-spec", "")
@@ -308,4 +308,13 @@ func TestOtherEndpoints(t *testing.T) {
 			t.Errorf("%s: %d %s", body, code, answered)
 		}
 	}
+}
+
+// distinct counts the endpoints that discovery tells apart.
+func distinct(endpoints []endpoint) int {
+	names := map[string]bool{}
+	for _, e := range endpoints {
+		names[e.name()] = true
+	}
+	return len(names)
 }

@@ -23,7 +23,8 @@ type action func(r *restful.Request, namespace, name string) error
 // endpoint is one path of the group.
 type endpoint struct {
 	method string
-	// resource and subresource are as in discovery and RBAC; without subresource the path has no object.
+	// resource and subresource are as in discovery and RBAC; without subresource the path has no object. Parameters
+	// of the path may follow the subresource, as in "portforward/{port}".
 	resource, subresource string
 	namespaced            bool
 	// kind is the group's kind in discovery: that of the resource which the path belongs to.
@@ -56,6 +57,10 @@ func (q *requests) endpoints() []endpoint {
 		{http.MethodGet, virtualMachines, "expand-spec", true, vm, nil, q.expand, "get a VirtualMachine with what it refers to written out", get},
 		streamOf("console", "open a websocket to the serial console of a VirtualMachineInstance", hasSerialConsole),
 		streamOf("vnc", "open a websocket to the VNC server of a VirtualMachineInstance", hasGraphics),
+		{http.MethodGet, virtualMachineInstances, "portforward/{port}", true, vmi, nil, q.portForwardInstance, "open a websocket to a TCP port of a VirtualMachineInstance", get},
+		{http.MethodGet, virtualMachineInstances, "portforward/{port}/{protocol}", true, vmi, nil, q.portForwardInstance, "open a websocket to a port, tcp or udp, of a VirtualMachineInstance", get},
+		{http.MethodGet, virtualMachines, "portforward/{port}", true, vm, nil, q.portForwardMachine, "open a websocket to a TCP port of a VirtualMachine's instance", get},
+		{http.MethodGet, virtualMachines, "portforward/{port}/{protocol}", true, vm, nil, q.portForwardMachine, "open a websocket to a port, tcp or udp, of a VirtualMachine's instance", get},
 		onInstance("pause", "pause a VirtualMachineInstance", v1.PauseOptions{}, q.steer("pause", mayPause)),
 		onInstance("unpause", "unpause a VirtualMachineInstance", v1.UnpauseOptions{}, q.steer("unpause", mayUnpause)),
 		onInstance("reset", "reset a VirtualMachineInstance as its reset button would", nil, q.steer("reset", mayReset)),
@@ -89,11 +94,28 @@ func (e endpoint) path() string {
 	return path
 }
 
+// bare is the subresource without the parameters of its path.
+func (e endpoint) bare() string {
+	bare, _, _ := strings.Cut(e.subresource, "/{")
+	return bare
+}
+
+// parameters are those of the path after the subresource.
+func (e endpoint) parameters() []string {
+	var names []string
+	for part := range strings.SplitSeq(e.subresource, "/") {
+		if strings.HasPrefix(part, "{") {
+			names = append(names, strings.Trim(part, "{}"))
+		}
+	}
+	return names
+}
+
 func (e endpoint) name() string {
 	if e.subresource == "" {
 		return e.resource
 	}
-	return e.resource + "/" + e.subresource
+	return e.resource + "/" + e.bare()
 }
 
 // install adds the group with its discovery, old and aggregated, to the server.
@@ -133,6 +155,9 @@ func (q *requests) webService(gv schema.GroupVersion) *restful.WebService {
 		if e.subresource != "" {
 			route.Param(ws.PathParameter("name", "name of the "+e.kind).DataType("string"))
 		}
+		for _, name := range e.parameters() {
+			route.Param(ws.PathParameter(name, name+" of the guest").DataType("string"))
+		}
 		if e.body != nil {
 			route.Reads(e.body)
 		}
@@ -155,7 +180,8 @@ func operation(gv schema.GroupVersion, e endpoint) string {
 		id = "read"
 	}
 	id += strings.ToUpper(gv.Version[:1]) + gv.Version[1:]
-	for part := range strings.FieldsFuncSeq(e.name(), func(r rune) bool { return r == '/' || r == '-' }) {
+	path := strings.TrimSuffix(e.resource+"/"+e.subresource, "/")
+	for part := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune("/-{}", r) }) {
 		id += strings.ToUpper(part[:1]) + part[1:]
 	}
 	return id
@@ -164,7 +190,12 @@ func operation(gv schema.GroupVersion, e endpoint) string {
 // discovery is the resource list of a version, as KubeVirt's.
 func (q *requests) discovery() []metav1.APIResource {
 	var out []metav1.APIResource
+	known := map[string]bool{}
 	for _, e := range q.endpoints() {
+		if known[e.name()] {
+			continue // the same with other parameters
+		}
+		known[e.name()] = true
 		out = append(out, metav1.APIResource{Name: e.name(), Namespaced: e.namespaced, Kind: e.kind, Verbs: e.verbs})
 	}
 	return out
@@ -174,8 +205,12 @@ func (q *requests) discovery() []metav1.APIResource {
 // their resource.
 func (q *requests) aggregatedDiscovery(gv schema.GroupVersion) apidiscoveryv2.APIVersionDiscovery {
 	out := apidiscoveryv2.APIVersionDiscovery{Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
-	index := map[string]int{}
+	index, known := map[string]int{}, map[string]bool{}
 	for _, e := range q.endpoints() {
+		if known[e.name()] {
+			continue
+		}
+		known[e.name()] = true
 		kind := &metav1.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: e.kind}
 		at, ok := index[e.resource]
 		if !ok {
@@ -192,7 +227,7 @@ func (q *requests) aggregatedDiscovery(gv schema.GroupVersion) apidiscoveryv2.AP
 			continue
 		}
 		out.Resources[at].Subresources = append(out.Resources[at].Subresources,
-			apidiscoveryv2.APISubresourceDiscovery{Subresource: e.subresource, ResponseKind: kind, Verbs: e.verbs})
+			apidiscoveryv2.APISubresourceDiscovery{Subresource: e.bare(), ResponseKind: kind, Verbs: e.verbs})
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -41,6 +42,15 @@ func newStreams(config *tls.Config) *streams {
 // splice opens target, upgrades the request and copies until both directions have ended. An error is
 // one from before the upgrade, and nothing has been answered yet.
 func (s *streams) splice(w http.ResponseWriter, r *http.Request, target *url.URL, node, user string) error {
+	return s.spliceAs(w, r, target, node, user, func(conn *stream.Conn) io.ReadWriteCloser { return conn })
+}
+
+// splicePackets is splice for datagrams, whose messages it keeps apart.
+func (s *streams) splicePackets(w http.ResponseWriter, r *http.Request, target *url.URL, node, user string) error {
+	return s.spliceAs(w, r, target, node, user, func(conn *stream.Conn) io.ReadWriteCloser { return stream.Packets{Conn: conn} })
+}
+
+func (s *streams) spliceAs(w http.ResponseWriter, r *http.Request, target *url.URL, node, user string, as func(*stream.Conn) io.ReadWriteCloser) error {
 	if !stream.IsUpgrade(r) {
 		return badRequest("this is a stream: ask for a websocket")
 	}
@@ -69,7 +79,7 @@ func (s *streams) splice(w http.ResponseWriter, r *http.Request, target *url.URL
 		return nil
 	}
 	// How a stream ends is told to both sides by its close frame, and to nobody else.
-	_ = stream.Splice(s.ctx, client, backend)
+	_ = stream.Splice(s.ctx, as(client), as(backend))
 	return nil
 }
 

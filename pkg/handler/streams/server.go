@@ -4,6 +4,7 @@
 //
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/console[?join=true][&tail=BYTES]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc[?preserveSession=true]
+//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/portforward/PORT[/{tcp,udp}]
 //	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{pause,unpause,reset,softreboot}
 //
 // The websockets speak the protocol of package stream. Errors before the upgrade are metav1.Status.
@@ -47,7 +48,9 @@ type Server struct {
 	PodsDir string
 	// Launcher finds the launcher of a VMI that runs on this node, and its pod.
 	Launcher func(types.NamespacedName) (launcherpb.LauncherClient, types.UID, error)
-	Log      *slog.Logger
+	// Dial connects to a port of a guest on this node; protocol is tcp or udp.
+	Dial func(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16) (net.Conn, error)
+	Log  *slog.Logger
 
 	consoles consoles
 	screens  screens
@@ -76,6 +79,8 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+vmi+"console", s.console)
 	mux.HandleFunc("GET "+vmi+"vnc", s.vnc)
+	mux.HandleFunc("GET "+vmi+"portforward/{port}", s.portForward)
+	mux.HandleFunc("GET "+vmi+"portforward/{port}/{protocol}", s.portForward)
 	for verb, call := range map[string]func(context.Context, launcherpb.LauncherClient) error{
 		"pause": func(ctx context.Context, l launcherpb.LauncherClient) error {
 			_, err := l.Pause(ctx, &launcherpb.PauseRequest{})

@@ -1,0 +1,48 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtkit/virtkit/pkg/network/reach"
+)
+
+// DialGuest connects to a port of a guest on this node from its pod's network. protocol is tcp or udp. Errors are
+// those of reach.Guest, or say why there is no guest to dial.
+func (r *Reconciler) DialGuest(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16) (net.Conn, error) {
+	r.mu.Lock()
+	s := r.sessions[vmi]
+	r.mu.Unlock()
+	if s == nil {
+		return nil, fmt.Errorf("VirtualMachineInstance %s does not run on node %s", vmi, r.Node.Name)
+	}
+	return s.dialGuest(ctx, protocol, port)
+}
+
+func (s *session) dialGuest(ctx context.Context, protocol string, port uint16) (net.Conn, error) {
+	plan := s.observation().Plan
+	if plan == nil {
+		// A session that found its guest shutting down has made none.
+		var err error
+		if plan, err = s.node.plans.load(s.target.Pod); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	if plan == nil || s.process == nil {
+		s.mu.Unlock()
+		return nil, errors.New("the launcher does not answer yet; try again in a moment")
+	}
+	// Under the lock, since the process is let go with the session's connection.
+	ns, err := s.process.Netns()
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	return reach.Guest(ctx, ns, *plan, protocol, port)
+}

@@ -1,0 +1,144 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtkit/virtkit/pkg/stream"
+)
+
+// guestTimeout bounds the opening of a connection to a guest. A guest that has not configured its
+// network does not even refuse.
+const guestTimeout = 5 * time.Second
+
+// portForward joins a websocket to a port of the guest: bytes for tcp, a datagram a message for udp. A port that
+// does not take the connection is an error before the upgrade.
+func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
+	port, protocol, err := portOf(r)
+	if err != nil {
+		refuse(w, name(r), err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), guestTimeout)
+	defer cancel()
+	guest, err := s.Dial(ctx, name(r), protocol, port)
+	if err != nil {
+		refuse(w, name(r), notForwarded(err, name(r), protocol, port))
+		return
+	}
+	s.active.Add(1)
+	defer s.active.Done()
+	conn, err := stream.Accept(w, r, stream.Options{})
+	if err != nil {
+		guest.Close() // Accept has answered
+		return
+	}
+	var client, target io.ReadWriteCloser = conn, guest
+	if protocol == "udp" {
+		client, target = stream.Packets{Conn: conn}, &datagrams{Conn: guest}
+	}
+	if err := stream.Splice(s.ctx, client, target); err != nil {
+		s.Log.Debug("forwarded connection ended", "vmi", name(r).String(), "port", port, "error", err)
+	}
+}
+
+func portOf(r *http.Request) (port uint16, protocol string, err error) {
+	if !stream.IsUpgrade(r) {
+		return 0, "", apierrors.NewBadRequest("this is a stream: ask for a websocket")
+	}
+	n, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
+	if err != nil || n == 0 {
+		return 0, "", apierrors.NewBadRequest(fmt.Sprintf("port %q is not a number from 1 to 65535", r.PathValue("port")))
+	}
+	protocol = strings.ToLower(r.PathValue("protocol"))
+	switch protocol {
+	case "":
+		protocol = "tcp"
+	case "tcp", "udp":
+	default:
+		return 0, "", apierrors.NewBadRequest(fmt.Sprintf("protocol %q is not tcp or udp", protocol))
+	}
+	return uint16(n), protocol, nil
+}
+
+// notForwarded says why a guest's port was not reached. The reasons are the stream package's, so that a
+// client can tell a port that nobody listens on from a guest that is not there.
+func notForwarded(err error, vmi types.NamespacedName, protocol string, port uint16) error {
+	status := metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusConflict,
+		Details: &metav1.StatusDetails{Group: resource.Group, Kind: resource.Resource, Name: vmi.Name},
+	}
+	var timeout net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		status.Reason = stream.ReasonPortRefused
+		status.Message = fmt.Sprintf("the guest of %s refused the connection: nothing listens on its port %d/%s", vmi, port, protocol)
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ETIMEDOUT), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		status.Reason = stream.ReasonGuestUnreachable
+		status.Message = fmt.Sprintf("the guest of %s does not answer on port %d/%s: its network is not up yet, or its firewall drops the connection", vmi, port, protocol)
+	default:
+		return err
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// datagrams is a connected UDP socket as an end of a splice. A datagram that was lost is no error, and neither is
+// the guest's word that nobody listens: somebody may, later.
+type datagrams struct {
+	net.Conn
+	ended atomic.Bool
+}
+
+// Read returns one datagram, and io.EOF after Close.
+func (d *datagrams) Read(p []byte) (int, error) {
+	for {
+		n, err := d.Conn.Read(p)
+		switch {
+		case err == nil:
+			return n, nil
+		case d.ended.Load():
+			return 0, io.EOF
+		case !passing(err):
+			return 0, err
+		}
+	}
+}
+
+// Write sends one datagram, which may be lost.
+func (d *datagrams) Write(p []byte) (int, error) {
+	if n, err := d.Conn.Write(p); err != nil && !passing(err) {
+		return n, err
+	}
+	return len(p), nil
+}
+
+// Close ends both directions: UDP has no half-close.
+func (d *datagrams) Close() error {
+	d.ended.Store(true)
+	return d.Conn.Close()
+}
+
+// passing are errors of one datagram, not of the socket.
+func passing(err error) bool {
+	for _, one := range []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EMSGSIZE, syscall.ENOBUFS, syscall.EPERM} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}

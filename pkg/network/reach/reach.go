@@ -1,0 +1,136 @@
+// Package reach opens connections to a guest from inside its pod's network, for virt-handler: what a user forwards
+// to a guest reaches it whatever the cluster's network allows between pods, and ports that the VMI does not list too.
+//
+// A socket belongs to the network namespace it was made in, wherever it is used. So only its making happens on an
+// OS thread that enters the namespace and ends; connecting is the runtime's poller's work, and ten
+// thousand guests that do not answer hold no threads.
+package reach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/virtkit/virtkit/pkg/network"
+)
+
+// Protocols that a guest can be reached by.
+const (
+	TCP = "tcp"
+	UDP = "udp"
+)
+
+// ErrNoAddress is a guest without an interface that could be dialled.
+var ErrNoAddress = errors.New("the guest has no network interface in the pod network")
+
+// Guest connects to a port of the guest behind a plan. ns is the pod's network namespace. Errors are syscall errors, or
+// that of ctx.
+//
+// With the bridge binding the pod has no address left from which the guest could be reached; the guest has
+// the pod's, and is dialled as any pod is.
+func Guest(ctx context.Context, ns *os.File, plan network.Plan, protocol string, port uint16) (net.Conn, error) {
+	if protocol != TCP && protocol != UDP {
+		return nil, net.UnknownNetworkError(protocol)
+	}
+	for _, nic := range plan.Interfaces {
+		if !nic.Guest.Is4() {
+			continue
+		}
+		address := netip.AddrPortFrom(nic.Guest, port)
+		if nic.Binding == network.Bridge {
+			return new(net.Dialer).DialContext(ctx, protocol, address.String())
+		}
+		return In(ctx, ns, protocol, address)
+	}
+	return nil, ErrNoAddress
+}
+
+// In connects to an IPv4 address from a network namespace.
+func In(ctx context.Context, ns *os.File, protocol string, address netip.AddrPort) (net.Conn, error) {
+	kind := unix.SOCK_STREAM
+	if protocol == UDP {
+		kind = unix.SOCK_DGRAM
+	}
+	fd, err := socket(ns, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), protocol+" "+address.String())
+	defer file.Close() // FileConn has a duplicate
+	if err := connect(ctx, file, address); err != nil {
+		return nil, &net.OpError{Op: "dial", Net: protocol, Addr: net.TCPAddrFromAddrPort(address), Err: err}
+	}
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, fmt.Errorf("use the connected socket: %w", err)
+	}
+	return conn, nil
+}
+
+// socket makes a socket in the network namespace, on a thread that ends with it.
+func socket(ns *os.File, kind int) (int, error) {
+	type result struct {
+		fd  int
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		// Never unlocked: the runtime ends the thread with the goroutine.
+		runtime.LockOSThread()
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- result{err: fmt.Errorf("enter network namespace: %w", err)}
+			return
+		}
+		fd, err := unix.Socket(unix.AF_INET, kind, 0)
+		done <- result{fd, os.NewSyscallError("socket", err)}
+	}()
+	r := <-done
+	return r.fd, r.err
+}
+
+// connect waits for the connection to be made, refused, or no longer wanted.
+func connect(ctx context.Context, file *os.File, address netip.AddrPort) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = file.SetWriteDeadline(time.Unix(1, 0)) }) // fails once the file is closed
+	defer stop()
+	var outcome error
+	err = raw.Control(func(fd uintptr) {
+		outcome = unix.Connect(int(fd), &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()})
+	})
+	if err != nil {
+		return err
+	}
+	if outcome != nil && !errors.Is(outcome, unix.EINPROGRESS) && !errors.Is(outcome, unix.EINTR) {
+		return os.NewSyscallError("connect", outcome)
+	}
+	err = raw.Write(func(fd uintptr) bool {
+		var code int
+		code, outcome = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		if outcome != nil {
+			return true
+		}
+		if code != 0 {
+			outcome = os.NewSyscallError("connect", unix.Errno(code))
+			return true
+		}
+		_, unfinished := unix.Getpeername(int(fd))
+		return unfinished == nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return err
+	}
+	return outcome
+}

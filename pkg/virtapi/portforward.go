@@ -1,0 +1,73 @@
+package virtapi
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/emicklei/go-restful/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// portForwardInstance joins the user to a port of an instance's guest.
+func (q *requests) portForwardInstance(r *restful.Request, w *restful.Response) error {
+	return q.portForward(r, w, q.machines.vmi)
+}
+
+// portForwardMachine joins the user to a port of the guest of a VM's instance.
+func (q *requests) portForwardMachine(r *restful.Request, w *restful.Response) error {
+	return q.portForward(r, w, q.machines.instance)
+}
+
+func (q *requests) portForward(r *restful.Request, w *restful.Response, find func(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)) error {
+	port, err := strconv.ParseUint(r.PathParameter("port"), 10, 16)
+	if err != nil || port == 0 {
+		return badRequest(fmt.Sprintf("port %q is not a number from 1 to 65535", r.PathParameter("port")))
+	}
+	protocol := strings.ToLower(r.PathParameter("protocol"))
+	join := q.streams.splice
+	switch protocol {
+	case "", "tcp":
+		protocol = "tcp"
+	case "udp":
+		join = q.streams.splicePackets
+	default:
+		return badRequest(fmt.Sprintf("protocol %q is not tcp or udp", protocol))
+	}
+	ctx := r.Request.Context()
+	vmi, err := find(ctx, r.PathParameter("namespace"), r.PathParameter("name"))
+	if err != nil {
+		return err
+	}
+	target, err := q.nodes.target(vmi, fmt.Sprintf("portforward/%d/%s", port, protocol), nil)
+	if err != nil {
+		return err
+	}
+	user := ""
+	if info, ok := apirequest.UserFrom(ctx); ok {
+		user = info.GetName()
+	}
+	return join(w.ResponseWriter, r.Request, target, vmi.Status.NodeName, user)
+}
+
+// instance reads the instance of a VM. A VM without one is a conflict; what is no VM's does not count.
+func (m *machines) instance(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error) {
+	vmi, err := m.vmi(ctx, namespace, name)
+	if err == nil {
+		owner := metav1.GetControllerOf(vmi)
+		if owner != nil && owner.Kind == v1.VirtualMachineGroupVersionKind.Kind && owner.Name == name {
+			return vmi, nil
+		}
+	} else if !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	vm, err := m.vm(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return nil, conflict(vm, "VM is not running")
+}
