@@ -25,7 +25,8 @@ type Connection interface {
 	Destroy(ctx context.Context) error
 	Suspend(ctx context.Context) error
 	Resume(ctx context.Context) error
-	// Agent sends one command (JSON) to the guest agent and gives its reply.
+	// Agent sends one command (JSON) to the guest agent and gives its reply. The agent has until ctx's
+	// deadline, in whole seconds, or else 5 s. Errors: ErrNoAgent, *AgentError, ErrTooLarge.
 	Agent(ctx context.Context, command string) (string, error)
 	// Events gives what happens, in order. It is closed when the connection is lost or closed.
 	Events() <-chan Event
@@ -92,6 +93,17 @@ var ErrNoDomain = errors.New("the domain does not exist")
 
 // ErrInvalid means that the domain's description cannot ever be run here.
 var ErrInvalid = errors.New("invalid domain")
+
+// ErrNoAgent means that no guest agent answers: there is none, or it or its guest is busy.
+var ErrNoAgent = errors.New("the guest agent does not answer")
+
+// ErrTooLarge means that a command or a reply of the agent is larger than the daemon carries, 4 MiB.
+var ErrTooLarge = errors.New("more than the guest agent's channel carries")
+
+// AgentError is the agent's refusal of a command, in its own words.
+type AgentError struct{ Message string }
+
+func (e *AgentError) Error() string { return e.Message }
 
 // LockedError means that another process, perhaps another guest, uses a disk image.
 type LockedError struct {

@@ -10,6 +10,9 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
+// frozen is the agent's word for file systems that are held.
+const frozen = "frozen"
+
 // wakeAgent makes askAgent ask now.
 func (g *guest) wakeAgent() {
 	select {
@@ -66,9 +69,12 @@ func (g *guest) learn(ctx context.Context, conn hypervisor.Connection) error {
 			return // it went away meanwhile
 		}
 		s.AgentVersion = report.Version
+		s.FsfreezeStatus = report.FreezeStatus
+		if report.FreezeStatus == frozen && osJSON == nil && interfacesJSON == nil {
+			return // the agent of a frozen guest refuses to say; what is known stays
+		}
 		s.GuestOsJson = osJSON
 		s.InterfacesJson = interfacesJSON
-		s.FsfreezeStatus = report.FreezeStatus
 	})
 	return nil
 }

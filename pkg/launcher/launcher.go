@@ -121,6 +121,8 @@ func Run(ctx context.Context, o Options) error {
 	})
 
 	s := newService(ctx, o, g, children.command)
+	running.Go(func() { s.credentials.run(background) })
+	running.Go(func() { s.freezer.run(background) })
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
 	pb.RegisterLauncherServer(server, s)
 	served := make(chan error, 1)

@@ -17,6 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/disk"
 	"github.com/virtkit/virtkit/pkg/domain"
 	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/credentials"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network"
@@ -36,10 +37,18 @@ type service struct {
 	starting sync.Mutex
 	dhcp     []*dhcp.Server
 	devices  exclusive
+
+	credentials *keeper
+	freezer     *freezer
+	// running are the programs in the guest that somebody waits for.
+	running chan struct{}
 }
 
 func newService(life context.Context, o Options, g *guest, run disk.Run) *service {
-	return &service{options: o, guest: g, run: run, life: life}
+	return &service{
+		options: o, guest: g, run: run, life: life,
+		credentials: newKeeper(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), running: make(chan struct{}, maxPrograms),
+	}
 }
 
 // startTimeout bounds a Start: probing QEMU for the first time takes seconds, all else less than one.
@@ -70,6 +79,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	case s.guest.shuttingDown() && !s.guest.exists():
 		return status.Error(codes.FailedPrecondition, "the launcher is shutting down")
 	}
+	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
 	targets := domain.Targets(&vmi.Spec)
 	known := func(st *pb.GuestState) { st.VolumeTargets = targets }
 	if s.guest.exists() {

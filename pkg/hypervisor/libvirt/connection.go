@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
+	"time"
 
 	"libvirt.org/go/libvirt"
 
@@ -188,15 +190,24 @@ func (c *connection) Resume(context.Context) error {
 	return c.with(func(d *libvirt.Domain) error { return d.Resume() })
 }
 
-// agentTimeout is how long the guest agent may take, seconds.
-const agentTimeout = 5
+// agentTimeout is how long the guest agent may take when the caller does not say, and maxAgentTimeout the most,
+// seconds.
+const (
+	agentTimeout    = 5
+	maxAgentTimeout = 120
+)
 
-func (c *connection) Agent(_ context.Context, command string) (string, error) {
+func (c *connection) Agent(ctx context.Context, command string) (string, error) {
+	timeout := libvirt.DomainQemuAgentCommandTimeout(agentTimeout)
+	if deadline, ok := ctx.Deadline(); ok {
+		seconds := math.Ceil(time.Until(deadline).Seconds())
+		timeout = libvirt.DomainQemuAgentCommandTimeout(min(max(1, seconds), maxAgentTimeout))
+	}
 	var reply string
 	err := c.with(func(d *libvirt.Domain) error {
 		var err error
-		reply, err = d.QemuAgentCommand(command, agentTimeout, 0)
-		return err
+		reply, err = d.QemuAgentCommand(command, timeout, 0)
+		return agentError(err)
 	})
 	return reply, err
 }

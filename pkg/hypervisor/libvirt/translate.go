@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"strings"
 
 	"libvirt.org/go/libvirt"
 
@@ -28,6 +29,31 @@ func translate(err error) error {
 		return d
 	}
 	return errors.New(hypervisor.Message(e.Message))
+}
+
+// refusedByAgent begins libvirt's message of a command that the agent did not carry out; the agent's words follow
+// the command's name.
+const refusedByAgent = "unable to execute QEMU agent command '"
+
+// agentError gives the errors of a command for the guest agent their meaning.
+func agentError(err error) error {
+	var e libvirt.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	if rest, ok := strings.CutPrefix(e.Message, refusedByAgent); ok {
+		_, words, _ := strings.Cut(rest, "': ")
+		return &hypervisor.AgentError{Message: hypervisor.Message(words)}
+	}
+	switch e.Code {
+	case libvirt.ERR_AGENT_COMMAND_FAILED:
+		return &hypervisor.AgentError{Message: hypervisor.Message(e.Message)}
+	case libvirt.ERR_AGENT_UNRESPONSIVE, libvirt.ERR_AGENT_UNSYNCED, libvirt.ERR_AGENT_COMMAND_TIMEOUT, libvirt.ERR_ARGUMENT_UNSUPPORTED:
+		return fmt.Errorf("%w: %s", hypervisor.ErrNoAgent, hypervisor.Message(e.Message))
+	case libvirt.ERR_RPC:
+		return fmt.Errorf("%w: %s", hypervisor.ErrTooLarge, hypervisor.Message(e.Message))
+	}
+	return err
 }
 
 // lifecycle turns libvirt's event into ours: the end of the domain, or something changed.

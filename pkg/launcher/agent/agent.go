@@ -63,9 +63,11 @@ func Ask(send func(command string) (string, error)) (Report, error) {
 }
 
 // unwrap reads {"return": …}.
-func unwrap(reply string, into any) error {
-	if len(reply) > maxReply {
-		return fmt.Errorf("the guest agent's reply has %d bytes, more than %d", len(reply), maxReply)
+func unwrap(reply string, into any) error { return unwrapUpTo(maxReply, reply, into) }
+
+func unwrapUpTo(limit int, reply string, into any) error {
+	if len(reply) > limit {
+		return fmt.Errorf("the guest agent's reply has %d bytes, more than %d", len(reply), limit)
 	}
 	var r struct {
 		Return json.RawMessage `json:"return"`

@@ -598,6 +598,454 @@ func (*SoftRebootResponse) Descriptor() ([]byte, []int) {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{12}
 }
 
+type AskAgentRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskAgentRequest) Reset() {
+	*x = AskAgentRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskAgentRequest) ProtoMessage() {}
+
+func (x *AskAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskAgentRequest.ProtoReflect.Descriptor instead.
+func (*AskAgentRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{13}
+}
+
+type AskAgentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// kubevirt.io/v1 VirtualMachineInstanceGuestAgentInfo.
+	InfoJson      []byte `protobuf:"bytes,1,opt,name=info_json,json=infoJson,proto3" json:"info_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskAgentResponse) Reset() {
+	*x = AskAgentResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskAgentResponse) ProtoMessage() {}
+
+func (x *AskAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskAgentResponse.ProtoReflect.Descriptor instead.
+func (*AskAgentResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AskAgentResponse) GetInfoJson() []byte {
+	if x != nil {
+		return x.InfoJson
+	}
+	return nil
+}
+
+type FreezeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Time until the file systems are let go by themselves; zero is never.
+	UnfreezeAfter *durationpb.Duration `protobuf:"bytes,1,opt,name=unfreeze_after,json=unfreezeAfter,proto3" json:"unfreeze_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeRequest) Reset() {
+	*x = FreezeRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeRequest) ProtoMessage() {}
+
+func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
+func (*FreezeRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *FreezeRequest) GetUnfreezeAfter() *durationpb.Duration {
+	if x != nil {
+		return x.UnfreezeAfter
+	}
+	return nil
+}
+
+type FreezeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeResponse) Reset() {
+	*x = FreezeResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeResponse) ProtoMessage() {}
+
+func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
+func (*FreezeResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{16}
+}
+
+type UnfreezeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnfreezeRequest) Reset() {
+	*x = UnfreezeRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnfreezeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnfreezeRequest) ProtoMessage() {}
+
+func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnfreezeRequest.ProtoReflect.Descriptor instead.
+func (*UnfreezeRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{17}
+}
+
+type UnfreezeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnfreezeResponse) Reset() {
+	*x = UnfreezeResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnfreezeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnfreezeResponse) ProtoMessage() {}
+
+func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnfreezeResponse.ProtoReflect.Descriptor instead.
+func (*UnfreezeResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{18}
+}
+
+type ExecRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The program, by path or by name, and its arguments.
+	Command []string `protobuf:"bytes,1,rep,name=command,proto3" json:"command,omitempty"`
+	// What the program reads from its standard input.
+	Input         []byte `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecRequest) Reset() {
+	*x = ExecRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecRequest) ProtoMessage() {}
+
+func (x *ExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
+func (*ExecRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ExecRequest) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *ExecRequest) GetInput() []byte {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+type ExecResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to What:
+	//
+	//	*ExecResponse_Output
+	//	*ExecResponse_ErrorOutput
+	//	*ExecResponse_Result
+	What          isExecResponse_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecResponse) Reset() {
+	*x = ExecResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecResponse) ProtoMessage() {}
+
+func (x *ExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
+func (*ExecResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ExecResponse) GetWhat() isExecResponse_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *ExecResponse) GetOutput() []byte {
+	if x != nil {
+		if x, ok := x.What.(*ExecResponse_Output); ok {
+			return x.Output
+		}
+	}
+	return nil
+}
+
+func (x *ExecResponse) GetErrorOutput() []byte {
+	if x != nil {
+		if x, ok := x.What.(*ExecResponse_ErrorOutput); ok {
+			return x.ErrorOutput
+		}
+	}
+	return nil
+}
+
+func (x *ExecResponse) GetResult() *ExecResult {
+	if x != nil {
+		if x, ok := x.What.(*ExecResponse_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
+type isExecResponse_What interface {
+	isExecResponse_What()
+}
+
+type ExecResponse_Output struct {
+	Output []byte `protobuf:"bytes,1,opt,name=output,proto3,oneof"`
+}
+
+type ExecResponse_ErrorOutput struct {
+	ErrorOutput []byte `protobuf:"bytes,2,opt,name=error_output,json=errorOutput,proto3,oneof"`
+}
+
+type ExecResponse_Result struct {
+	Result *ExecResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
+}
+
+func (*ExecResponse_Output) isExecResponse_What() {}
+
+func (*ExecResponse_ErrorOutput) isExecResponse_What() {}
+
+func (*ExecResponse_Result) isExecResponse_What() {}
+
+type ExecResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The exit code, or the signal that ended the program when that is not zero.
+	ExitCode int32 `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal   int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	// The agent has dropped some of the output.
+	Truncated     bool `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecResult) Reset() {
+	*x = ExecResult{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecResult) ProtoMessage() {}
+
+func (x *ExecResult) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecResult.ProtoReflect.Descriptor instead.
+func (*ExecResult) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ExecResult) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *ExecResult) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
+func (x *ExecResult) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
 // GuestState is a snapshot; fields that are not known yet are empty.
 type GuestState struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -623,13 +1071,15 @@ type GuestState struct {
 	MemoryCurrent int64 `protobuf:"varint,12,opt,name=memory_current,json=memoryCurrent,proto3" json:"memory_current,omitempty"`
 	// "target name per volume": vda, vdb, … by volume name.
 	VolumeTargets map[string]string `protobuf:"bytes,13,rep,name=volume_targets,json=volumeTargets,proto3" json:"volume_targets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// How spec.accessCredentials went that the agent applies; absent when there are none, or no agent yet.
+	AgentCredentials *AgentCredentials `protobuf:"bytes,40,opt,name=agent_credentials,json=agentCredentials,proto3" json:"agent_credentials,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +1091,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +1104,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{13}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -748,6 +1198,58 @@ func (x *GuestState) GetVolumeTargets() map[string]string {
 	return nil
 }
 
+func (x *GuestState) GetAgentCredentials() *AgentCredentials {
+	if x != nil {
+		return x.AgentCredentials
+	}
+	return nil
+}
+
+type AgentCredentials struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What went wrong last; empty when the guest has what it shall have. It never holds a secret.
+	Failure       string `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentCredentials) Reset() {
+	*x = AgentCredentials{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentCredentials) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentCredentials) ProtoMessage() {}
+
+func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
+func (*AgentCredentials) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *AgentCredentials) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
 var File_pkg_launcher_launcherpb_launcher_proto protoreflect.FileDescriptor
 
 const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
@@ -769,7 +1271,28 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\fResetRequest\"\x0f\n" +
 	"\rResetResponse\"\x13\n" +
 	"\x11SoftRebootRequest\"\x14\n" +
-	"\x12SoftRebootResponse\"\x83\x05\n" +
+	"\x12SoftRebootResponse\"\x11\n" +
+	"\x0fAskAgentRequest\"/\n" +
+	"\x10AskAgentResponse\x12\x1b\n" +
+	"\tinfo_json\x18\x01 \x01(\fR\binfoJson\"Q\n" +
+	"\rFreezeRequest\x12@\n" +
+	"\x0eunfreeze_after\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\runfreezeAfter\"\x10\n" +
+	"\x0eFreezeResponse\"\x11\n" +
+	"\x0fUnfreezeRequest\"\x12\n" +
+	"\x10UnfreezeResponse\"=\n" +
+	"\vExecRequest\x12\x18\n" +
+	"\acommand\x18\x01 \x03(\tR\acommand\x12\x14\n" +
+	"\x05input\x18\x02 \x01(\fR\x05input\"\x90\x01\n" +
+	"\fExecResponse\x12\x18\n" +
+	"\x06output\x18\x01 \x01(\fH\x00R\x06output\x12#\n" +
+	"\ferror_output\x18\x02 \x01(\fH\x00R\verrorOutput\x129\n" +
+	"\x06result\x18\x03 \x01(\v2\x1f.virtkit.launcher.v1.ExecResultH\x00R\x06resultB\x06\n" +
+	"\x04what\"_\n" +
+	"\n" +
+	"ExecResult\x12\x1b\n" +
+	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1c\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\xd7\x05\n" +
 	"\n" +
 	"GuestState\x12<\n" +
 	"\tlifecycle\x18\x01 \x01(\x0e2\x1e.virtkit.launcher.v1.LifecycleR\tlifecycle\x12\x16\n" +
@@ -786,10 +1309,13 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	" \x01(\tR\x0efsfreezeStatus\x12$\n" +
 	"\x0ememory_at_boot\x18\v \x01(\x03R\fmemoryAtBoot\x12%\n" +
 	"\x0ememory_current\x18\f \x01(\x03R\rmemoryCurrent\x12Y\n" +
-	"\x0evolume_targets\x18\r \x03(\v22.virtkit.launcher.v1.GuestState.VolumeTargetsEntryR\rvolumeTargets\x1a@\n" +
+	"\x0evolume_targets\x18\r \x03(\v22.virtkit.launcher.v1.GuestState.VolumeTargetsEntryR\rvolumeTargets\x12R\n" +
+	"\x11agent_credentials\x18( \x01(\v2%.virtkit.launcher.v1.AgentCredentialsR\x10agentCredentials\x1a@\n" +
 	"\x12VolumeTargetsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xcb\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\",\n" +
+	"\x10AgentCredentials\x12\x18\n" +
+	"\afailure\x18\x01 \x01(\tR\afailure*\xcb\x01\n" +
 	"\tLifecycle\x12\x19\n" +
 	"\x15LIFECYCLE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLIFECYCLE_NONE\x10\x01\x12\x15\n" +
@@ -798,7 +1324,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x17LIFECYCLE_SHUTTING_DOWN\x10\x04\x12\x15\n" +
 	"\x11LIFECYCLE_SHUTOFF\x10\x05\x12\x15\n" +
 	"\x11LIFECYCLE_CRASHED\x10\x06\x12\x17\n" +
-	"\x13LIFECYCLE_DESTROYED\x10\a2\xd7\x04\n" +
+	"\x13LIFECYCLE_DESTROYED\x10\a2\xab\a\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
@@ -807,7 +1333,11 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\aUnpause\x12#.virtkit.launcher.v1.UnpauseRequest\x1a$.virtkit.launcher.v1.UnpauseResponse\x12N\n" +
 	"\x05Reset\x12!.virtkit.launcher.v1.ResetRequest\x1a\".virtkit.launcher.v1.ResetResponse\x12]\n" +
 	"\n" +
-	"SoftReboot\x12&.virtkit.launcher.v1.SoftRebootRequest\x1a'.virtkit.launcher.v1.SoftRebootResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
+	"SoftReboot\x12&.virtkit.launcher.v1.SoftRebootRequest\x1a'.virtkit.launcher.v1.SoftRebootResponse\x12W\n" +
+	"\bAskAgent\x12$.virtkit.launcher.v1.AskAgentRequest\x1a%.virtkit.launcher.v1.AskAgentResponse\x12Q\n" +
+	"\x06Freeze\x12\".virtkit.launcher.v1.FreezeRequest\x1a#.virtkit.launcher.v1.FreezeResponse\x12W\n" +
+	"\bUnfreeze\x12$.virtkit.launcher.v1.UnfreezeRequest\x1a%.virtkit.launcher.v1.UnfreezeResponse\x12M\n" +
+	"\x04Exec\x12 .virtkit.launcher.v1.ExecRequest\x1a!.virtkit.launcher.v1.ExecResponse0\x01B4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
 
 var (
 	file_pkg_launcher_launcherpb_launcher_proto_rawDescOnce sync.Once
@@ -822,7 +1352,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Lifecycle)(0),                // 0: virtkit.launcher.v1.Lifecycle
 	(*StartRequest)(nil),          // 1: virtkit.launcher.v1.StartRequest
@@ -838,36 +1368,57 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*ResetResponse)(nil),         // 11: virtkit.launcher.v1.ResetResponse
 	(*SoftRebootRequest)(nil),     // 12: virtkit.launcher.v1.SoftRebootRequest
 	(*SoftRebootResponse)(nil),    // 13: virtkit.launcher.v1.SoftRebootResponse
-	(*GuestState)(nil),            // 14: virtkit.launcher.v1.GuestState
-	nil,                           // 15: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*AskAgentRequest)(nil),       // 14: virtkit.launcher.v1.AskAgentRequest
+	(*AskAgentResponse)(nil),      // 15: virtkit.launcher.v1.AskAgentResponse
+	(*FreezeRequest)(nil),         // 16: virtkit.launcher.v1.FreezeRequest
+	(*FreezeResponse)(nil),        // 17: virtkit.launcher.v1.FreezeResponse
+	(*UnfreezeRequest)(nil),       // 18: virtkit.launcher.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),      // 19: virtkit.launcher.v1.UnfreezeResponse
+	(*ExecRequest)(nil),           // 20: virtkit.launcher.v1.ExecRequest
+	(*ExecResponse)(nil),          // 21: virtkit.launcher.v1.ExecResponse
+	(*ExecResult)(nil),            // 22: virtkit.launcher.v1.ExecResult
+	(*GuestState)(nil),            // 23: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),      // 24: virtkit.launcher.v1.AgentCredentials
+	nil,                           // 25: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	14, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	16, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	0,  // 2: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	17, // 3: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	15, // 4: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	1,  // 5: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	3,  // 6: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	5,  // 7: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	6,  // 8: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	8,  // 9: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	10, // 10: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	12, // 11: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	2,  // 12: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	4,  // 13: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	14, // 14: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	7,  // 15: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	9,  // 16: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	11, // 17: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	13, // 18: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	12, // [12:19] is the sub-list for method output_type
-	5,  // [5:12] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	23, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	26, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	26, // 2: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	22, // 3: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
+	0,  // 4: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
+	27, // 5: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	25, // 6: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	24, // 7: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	1,  // 8: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	3,  // 9: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	5,  // 10: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	6,  // 11: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	8,  // 12: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	10, // 13: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	12, // 14: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	14, // 15: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	16, // 16: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	18, // 17: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	20, // 18: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	2,  // 19: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	4,  // 20: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	23, // 21: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	7,  // 22: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	9,  // 23: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	11, // 24: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	13, // 25: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	15, // 26: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	17, // 27: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	19, // 28: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	21, // 29: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	19, // [19:30] is the sub-list for method output_type
+	8,  // [8:19] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -875,13 +1426,18 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 	if File_pkg_launcher_launcherpb_launcher_proto != nil {
 		return
 	}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20].OneofWrappers = []any{
+		(*ExecResponse_Output)(nil),
+		(*ExecResponse_ErrorOutput)(nil),
+		(*ExecResponse_Result)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,10 @@ const (
 	Launcher_Unpause_FullMethodName    = "/virtkit.launcher.v1.Launcher/Unpause"
 	Launcher_Reset_FullMethodName      = "/virtkit.launcher.v1.Launcher/Reset"
 	Launcher_SoftReboot_FullMethodName = "/virtkit.launcher.v1.Launcher/SoftReboot"
+	Launcher_AskAgent_FullMethodName   = "/virtkit.launcher.v1.Launcher/AskAgent"
+	Launcher_Freeze_FullMethodName     = "/virtkit.launcher.v1.Launcher/Freeze"
+	Launcher_Unfreeze_FullMethodName   = "/virtkit.launcher.v1.Launcher/Unfreeze"
+	Launcher_Exec_FullMethodName       = "/virtkit.launcher.v1.Launcher/Exec"
 )
 
 // LauncherClient is the client API for Launcher service.
@@ -51,6 +55,17 @@ type LauncherClient interface {
 	Unpause(ctx context.Context, in *UnpauseRequest, opts ...grpc.CallOption) (*UnpauseResponse, error)
 	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error)
 	SoftReboot(ctx context.Context, in *SoftRebootRequest, opts ...grpc.CallOption) (*SoftRebootResponse, error)
+	// AskAgent asks the guest agent for all that it knows, now. This and the following requests fail
+	// with FAILED_PRECONDITION when no agent answers.
+	AskAgent(ctx context.Context, in *AskAgentRequest, opts ...grpc.CallOption) (*AskAgentResponse, error)
+	// Freeze holds the guest's file systems, and lets them go by itself after a time; Unfreeze lets
+	// them go now. Both are idempotent.
+	Freeze(ctx context.Context, in *FreezeRequest, opts ...grpc.CallOption) (*FreezeResponse, error)
+	Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error)
+	// Exec runs a program in the guest. The last message has the result; when the caller goes away before
+	// it, the program is ended as far as the guest has means for it. Errors besides: INVALID_ARGUMENT,
+	// NOT_FOUND (no such program), RESOURCE_EXHAUSTED (too many at once, or too much output).
+	Exec(ctx context.Context, in *ExecRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecResponse], error)
 }
 
 type launcherClient struct {
@@ -140,6 +155,55 @@ func (c *launcherClient) SoftReboot(ctx context.Context, in *SoftRebootRequest, 
 	return out, nil
 }
 
+func (c *launcherClient) AskAgent(ctx context.Context, in *AskAgentRequest, opts ...grpc.CallOption) (*AskAgentResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AskAgentResponse)
+	err := c.cc.Invoke(ctx, Launcher_AskAgent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *launcherClient) Freeze(ctx context.Context, in *FreezeRequest, opts ...grpc.CallOption) (*FreezeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FreezeResponse)
+	err := c.cc.Invoke(ctx, Launcher_Freeze_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *launcherClient) Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UnfreezeResponse)
+	err := c.cc.Invoke(ctx, Launcher_Unfreeze_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *launcherClient) Exec(ctx context.Context, in *ExecRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Launcher_ServiceDesc.Streams[1], Launcher_Exec_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExecRequest, ExecResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Launcher_ExecClient = grpc.ServerStreamingClient[ExecResponse]
+
 // LauncherServer is the server API for Launcher service.
 // All implementations must embed UnimplementedLauncherServer
 // for forward compatibility.
@@ -160,6 +224,17 @@ type LauncherServer interface {
 	Unpause(context.Context, *UnpauseRequest) (*UnpauseResponse, error)
 	Reset(context.Context, *ResetRequest) (*ResetResponse, error)
 	SoftReboot(context.Context, *SoftRebootRequest) (*SoftRebootResponse, error)
+	// AskAgent asks the guest agent for all that it knows, now. This and the following requests fail
+	// with FAILED_PRECONDITION when no agent answers.
+	AskAgent(context.Context, *AskAgentRequest) (*AskAgentResponse, error)
+	// Freeze holds the guest's file systems, and lets them go by itself after a time; Unfreeze lets
+	// them go now. Both are idempotent.
+	Freeze(context.Context, *FreezeRequest) (*FreezeResponse, error)
+	Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error)
+	// Exec runs a program in the guest. The last message has the result; when the caller goes away before
+	// it, the program is ended as far as the guest has means for it. Errors besides: INVALID_ARGUMENT,
+	// NOT_FOUND (no such program), RESOURCE_EXHAUSTED (too many at once, or too much output).
+	Exec(*ExecRequest, grpc.ServerStreamingServer[ExecResponse]) error
 	mustEmbedUnimplementedLauncherServer()
 }
 
@@ -190,6 +265,18 @@ func (UnimplementedLauncherServer) Reset(context.Context, *ResetRequest) (*Reset
 }
 func (UnimplementedLauncherServer) SoftReboot(context.Context, *SoftRebootRequest) (*SoftRebootResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SoftReboot not implemented")
+}
+func (UnimplementedLauncherServer) AskAgent(context.Context, *AskAgentRequest) (*AskAgentResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AskAgent not implemented")
+}
+func (UnimplementedLauncherServer) Freeze(context.Context, *FreezeRequest) (*FreezeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Freeze not implemented")
+}
+func (UnimplementedLauncherServer) Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Unfreeze not implemented")
+}
+func (UnimplementedLauncherServer) Exec(*ExecRequest, grpc.ServerStreamingServer[ExecResponse]) error {
+	return status.Error(codes.Unimplemented, "method Exec not implemented")
 }
 func (UnimplementedLauncherServer) mustEmbedUnimplementedLauncherServer() {}
 func (UnimplementedLauncherServer) testEmbeddedByValue()                  {}
@@ -331,6 +418,71 @@ func _Launcher_SoftReboot_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Launcher_AskAgent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AskAgentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).AskAgent(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_AskAgent_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).AskAgent(ctx, req.(*AskAgentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Launcher_Freeze_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FreezeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).Freeze(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_Freeze_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).Freeze(ctx, req.(*FreezeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Launcher_Unfreeze_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnfreezeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).Unfreeze(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_Unfreeze_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).Unfreeze(ctx, req.(*UnfreezeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Launcher_Exec_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExecRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LauncherServer).Exec(m, &grpc.GenericServerStream[ExecRequest, ExecResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Launcher_ExecServer = grpc.ServerStreamingServer[ExecResponse]
+
 // Launcher_ServiceDesc is the grpc.ServiceDesc for Launcher service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -362,11 +514,28 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "SoftReboot",
 			Handler:    _Launcher_SoftReboot_Handler,
 		},
+		{
+			MethodName: "AskAgent",
+			Handler:    _Launcher_AskAgent_Handler,
+		},
+		{
+			MethodName: "Freeze",
+			Handler:    _Launcher_Freeze_Handler,
+		},
+		{
+			MethodName: "Unfreeze",
+			Handler:    _Launcher_Unfreeze_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _Launcher_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Exec",
+			Handler:       _Launcher_Exec_Handler,
 			ServerStreams: true,
 		},
 	},
