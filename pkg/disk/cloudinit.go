@@ -4,25 +4,28 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
 )
 
 // NoCloud gives the files of cloud-init's NoCloud data source: user-data, meta-data and, if there is
-// any, network-config. secretUserData and secretNetworkData are what the referenced secrets hold.
-func NoCloud(vmi *v1.VirtualMachineInstance, src *v1.CloudInitNoCloudSource, secretUserData, secretNetworkData []byte) (map[string][]byte, error) {
-	user, err := inlineOr(src.UserData, src.UserDataBase64, secretUserData)
+// any, network-config. Of the facts it takes what the referenced secrets hold, and the public keys for the
+// default user.
+func NoCloud(vmi *v1.VirtualMachineInstance, src *v1.CloudInitNoCloudSource, f Facts) (map[string][]byte, error) {
+	user, err := inlineOr(src.UserData, src.UserDataBase64, f.UserData)
 	if err != nil {
 		return nil, fmt.Errorf("cloudInitNoCloud.userDataBase64: %w", err)
 	}
-	network, err := inlineOr(src.NetworkData, src.NetworkDataBase64, secretNetworkData)
+	network, err := inlineOr(src.NetworkData, src.NetworkDataBase64, f.NetworkData)
 	if err != nil {
 		return nil, fmt.Errorf("cloudInitNoCloud.networkDataBase64: %w", err)
 	}
 	meta, err := json.Marshal(metaData{
 		InstanceID:    vmi.Name + "." + vmi.Namespace,
 		LocalHostname: Hostname(vmi),
+		PublicKeys:    numbered(f.PublicKeys),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cloud-init meta-data: %w", err)
@@ -39,6 +42,16 @@ func NoCloud(vmi *v1.VirtualMachineInstance, src *v1.CloudInitNoCloudSource, sec
 type metaData struct {
 	InstanceID    string `json:"instance-id"`
 	LocalHostname string `json:"local-hostname"`
+	// PublicKeys are by number, which is how KubeVirt has them and every cloud-init reads them.
+	PublicKeys map[string]string `json:"public-keys,omitempty"`
+}
+
+func numbered(keys []string) map[string]string {
+	out := map[string]string{}
+	for i, key := range keys {
+		out[strconv.Itoa(i)] = key
+	}
+	return out
 }
 
 // inlineOr takes the first of the three places that data can be in.

@@ -16,15 +16,20 @@ func TestNoCloud(t *testing.T) {
 		name          string
 		src           v1.CloudInitNoCloudSource
 		user, network string
+		keys          []string
 		want          map[string]string
 	}{
 		{name: "nothing", want: map[string]string{"user-data": "", "meta-data": meta}},
 		{name: "plain", src: v1.CloudInitNoCloudSource{UserData: "u", NetworkData: "n"}, want: map[string]string{"user-data": "u", "meta-data": meta, "network-config": "n"}},
 		{name: "base64", src: v1.CloudInitNoCloudSource{UserDataBase64: "dXNlcg==", NetworkDataBase64: "bmV0"}, want: map[string]string{"user-data": "user", "meta-data": meta, "network-config": "net"}},
 		{name: "secrets", user: "su", network: "sn", want: map[string]string{"user-data": "su", "meta-data": meta, "network-config": "sn"}},
+		{
+			name: "keys", keys: []string{"ssh-ed25519 AAAA a", "ssh-rsa BBBB"},
+			want: map[string]string{"user-data": "", "meta-data": `{"instance-id":"web.example.ns","local-hostname":"web","public-keys":{"0":"ssh-ed25519 AAAA a","1":"ssh-rsa BBBB"}}`},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			files, err := NoCloud(vmi, &tc.src, []byte(tc.user), []byte(tc.network))
+			files, err := NoCloud(vmi, &tc.src, Facts{UserData: []byte(tc.user), NetworkData: []byte(tc.network), PublicKeys: tc.keys})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -39,8 +39,9 @@ func invalidf(format string, args ...any) error {
 type Dirs struct {
 	// Disks is writable and lives as long as the pod: overlays, empty disks, cloud-init images.
 	Disks string
-	// ContainerDisks, Claims and BlockDevices have an entry a volume; Secrets one a cloud-init secret.
-	ContainerDisks, Claims, BlockDevices, Secrets string
+	// ContainerDisks, Claims and BlockDevices have an entry a volume; Secrets one a cloud-init secret;
+	// Credentials one a Secret of spec.accessCredentials.
+	ContainerDisks, Claims, BlockDevices, Secrets, Credentials string
 }
 
 // PodDirs are the directories of a real launcher pod.
@@ -51,6 +52,7 @@ func PodDirs() Dirs {
 		Claims:         names.ClaimsDir,
 		BlockDevices:   names.BlockDevicesDir,
 		Secrets:        names.SecretsDir,
+		Credentials:    names.CredentialsDir,
 	}
 }
 

@@ -24,6 +24,9 @@ func inspect(vmi *v1.VirtualMachineInstance, dirs Dirs) (map[string]Facts, error
 			continue
 		}
 		f, err := look(v, dirs)
+		if err == nil && v.CloudInitNoCloud != nil {
+			f.PublicKeys, err = noCloudKeys(vmi, dirs)
+		}
 		if err != nil {
 			return nil, volumeError(v.Name, err)
 		}

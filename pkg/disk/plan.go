@@ -21,6 +21,8 @@ type Facts struct {
 	Free int64
 	// UserData and NetworkData are what cloud-init's secrets hold.
 	UserData, NetworkData []byte
+	// PublicKeys are those of spec.accessCredentials that cloud-init is to authorize.
+	PublicKeys []string
 }
 
 // Action is how a Step makes its image.
@@ -83,7 +85,7 @@ func (p *Plan) add(vmi *v1.VirtualMachineInstance, v *v1.Volume, d *v1.Disk, dir
 	case v.PersistentVolumeClaim != nil:
 		return p.claim(vmi, v, dirs, f)
 	case v.CloudInitNoCloud != nil:
-		seed, err := NoCloud(vmi, v.CloudInitNoCloud, f.UserData, f.NetworkData)
+		seed, err := NoCloud(vmi, v.CloudInitNoCloud, f)
 		if err != nil {
 			return err
 		}

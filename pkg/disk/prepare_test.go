@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,9 +20,9 @@ func podDirs(t *testing.T) Dirs {
 	root := t.TempDir()
 	d := Dirs{
 		Disks: filepath.Join(root, "disks"), ContainerDisks: filepath.Join(root, "containers"),
-		Claims: filepath.Join(root, "claims"), BlockDevices: filepath.Join(root, "block"), Secrets: filepath.Join(root, "secrets"),
+		Claims: filepath.Join(root, "claims"), BlockDevices: filepath.Join(root, "block"), Secrets: filepath.Join(root, "secrets"), Credentials: filepath.Join(root, "credentials"),
 	}
-	for _, dir := range []string{d.Disks, d.ContainerDisks + "/vol/disk", d.Claims + "/vol", d.BlockDevices, d.Secrets + "/vol", d.Secrets + "/vol-networkdata"} {
+	for _, dir := range []string{d.Disks, d.ContainerDisks + "/vol/disk", d.Claims + "/vol", d.BlockDevices, d.Secrets + "/vol", d.Secrets + "/vol-networkdata", d.Credentials + "/keys"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -246,5 +247,29 @@ func TestCloudInitSecrets(t *testing.T) {
 	got, err := Prepare(t.Context(), vmi, dirs, nil)
 	if err != nil || got["vol"].Path != dirs.Disks+"/vol.iso" {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestCloudInitKeys(t *testing.T) {
+	dirs := podDirs(t)
+	vmi := vmiWith(asDisk, cloudInit)
+	vmi.Spec.AccessCredentials = []v1.AccessCredential{{SSHPublicKey: &v1.SSHPublicKeyAccessCredential{
+		Source:            v1.SSHPublicKeyAccessCredentialSource{Secret: &v1.AccessCredentialSecretSource{SecretName: "keys"}},
+		PropagationMethod: v1.SSHPublicKeyAccessCredentialPropagationMethod{NoCloud: &v1.NoCloudSSHPublicKeyAccessCredentialPropagation{}},
+	}}}
+	write(t, dirs.Credentials+"/keys/b", []byte("ssh-ed25519 BBBB\r\n\n# no key\nssh-rsa AAAA\n"))
+	write(t, dirs.Credentials+"/keys/a", []byte("ssh-rsa AAAA"))
+	write(t, dirs.Credentials+"/keys/..data", []byte("the kubelet's own"))
+	facts, err := inspect(vmi, dirs)
+	if err != nil || !slices.Equal(facts["vol"].PublicKeys, []string{"ssh-rsa AAAA", "ssh-ed25519 BBBB"}) {
+		t.Errorf("%q, %v", facts["vol"].PublicKeys, err)
+	}
+	write(t, dirs.Credentials+"/keys/c", []byte(strings.Repeat("x", maxPublicKey+1)))
+	if _, err := inspect(vmi, dirs); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "xxx") {
+		t.Errorf("a huge key: %v", err)
+	}
+	vmi.Spec.AccessCredentials[0].SSHPublicKey.Source.Secret.SecretName = "other"
+	if _, err := inspect(vmi, dirs); err == nil || !strings.Contains(err.Error(), "accessCredentials: secret other") {
+		t.Errorf("no secret: %v", err)
 	}
 }

@@ -93,6 +93,10 @@ const (
 	// for user data and <SecretsDir>/<volume name>-networkdata/{networkdata,networkData} for network data.
 	SecretsDir = "/var/run/kubevirt-private/secret"
 
+	// CredentialsDir has one directory a Secret that spec.accessCredentials names, <CredentialsDir>/<secret name>;
+	// the kubelet keeps it current.
+	CredentialsDir = "/var/run/kubevirt-private/access-credentials"
+
 	// User and Group are who everything in a launcher pod runs as.
 	User  = 107
 	Group = 107

@@ -17,6 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/disk"
 	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/launcher/credentials"
 	"github.com/virtkit/virtkit/pkg/network"
 	"github.com/virtkit/virtkit/pkg/surface"
 )
@@ -152,6 +153,18 @@ var examples = map[string]struct{ before, value string }{
 	"networks.pod.vmNetworkCIDR":                               {value: "10.9.0.0/24"},
 	"dnsPolicy":                                                {value: "Default"},
 	"dnsConfig":                                                {value: "{nameservers: [1.1.1.1]}"},
+
+	"accessCredentials.sshPublicKey.source.secret.secretName":               {before: withKeys("qemuGuestAgent: {users: [a]}"), value: "other"},
+	"accessCredentials.sshPublicKey.propagationMethod.noCloud":              {before: withKeys("") + "\n" + withSeed, value: "{}"},
+	"accessCredentials.sshPublicKey.propagationMethod.qemuGuestAgent.users": {before: withKeys("qemuGuestAgent: {users: [a]}"), value: "[b]"},
+	"accessCredentials.userPassword.source.secret.secretName":               {before: withPassword, value: "other"},
+	"accessCredentials.userPassword.propagationMethod.qemuGuestAgent":       {before: "accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {}}}]", value: "{}"},
+}
+
+const withPassword = "accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {qemuGuestAgent: {}}}}]"
+
+func withKeys(way string) string {
+	return "accessCredentials: [{sshPublicKey: {source: {secret: {secretName: s}}, propagationMethod: {" + way + "}}}]"
 }
 
 // exempt are the fields that may only say what happens anyway.
@@ -209,6 +222,7 @@ func merged(t *testing.T, sections string) map[string]any {
 // lists are the elements of paths that are lists of objects.
 var lists = map[string]bool{
 	"disks": true, "interfaces": true, "inputs": true, "ports": true, "panicDevices": true, "volumes": true, "networks": true, "cpu.features": true,
+	"accessCredentials": true,
 }
 
 // set writes a value at a path, in the first element of each list on the way.
@@ -284,10 +298,13 @@ func produced(t *testing.T, spec map[string]any) string {
 		if volume.ContainerDisk != nil && volume.ContainerDisk.Path != "" {
 			f.Path = volume.ContainerDisk.Path
 		}
+		// So it does with the keys in the Secrets.
+		f.PublicKeys = disk.NoCloudKeySecrets(&object.Spec)
 		facts[volume.Name] = f
 	}
 	disks, err := disk.NewPlan(object, disk.Dirs{Disks: "/d", ContainerDisks: "/c", Claims: "/v", BlockDevices: "/b", Secrets: "/s"}, facts)
 	show("disks", disks, err)
+	show("agent", credentials.NewPlan(&object.Spec), nil)
 
 	for _, kvm := range []bool{true, false} {
 		built, err := domain.Build(object, domain.Facts{

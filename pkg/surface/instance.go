@@ -144,5 +144,10 @@ var instanceFields = []Field{
 	{Path: "networks.pod.vmNetworkCIDR", Effect: Network, Note: "10.0.2.0/24 unless set; with masquerade only."},
 	{Path: "dnsPolicy", Effect: Pod, Only: dnsPolicies},
 	{Path: "dnsConfig", Effect: Pod},
+	{Path: "accessCredentials.sshPublicKey.source.secret.secretName", Effect: Pod, Note: "Its values are lines of authorized_keys; the keys' names do not matter."},
+	{Path: "accessCredentials.sshPublicKey.propagationMethod.noCloud", Effect: Seed, Note: "Needs a cloudInitNoCloud volume. Read when the guest starts."},
+	{Path: "accessCredentials.sshPublicKey.propagationMethod.qemuGuestAgent.users", Effect: Agent, Note: "Follows the Secret while the guest runs; replaces the users' authorized_keys."},
+	{Path: "accessCredentials.userPassword.source.secret.secretName", Effect: Pod, Note: "Each key is a user, its value the password."},
+	{Path: "accessCredentials.userPassword.propagationMethod.qemuGuestAgent", Effect: Agent, Note: "Follows the Secret while the guest runs."},
 	{Path: "architecture", Effect: Pod, Only: architectures},
 }

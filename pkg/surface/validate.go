@@ -193,5 +193,6 @@ func validateSpec(spec *v1.VirtualMachineInstanceSpec, path *field.Path) field.E
 	errs = append(errs, validateInterfaces(spec, path)...)
 	errs = append(errs, validateBootOrder(&spec.Domain.Devices, path.Child("domain", "devices"))...)
 	errs = append(errs, validateScheduling(spec, path)...)
+	errs = append(errs, validateCredentials(spec, path)...)
 	return errs
 }

@@ -142,6 +142,12 @@ spec:
 	{name: "filesystem claim", vmi: `spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: fs}}]}`},
 	{name: "read-only claim", vmi: `spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: fs, readOnly: true}}]}`},
 	{name: "block claim", vmi: `spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: block}}]}`},
+	{name: "access credentials", vmi: `
+spec:
+  accessCredentials:
+  - sshPublicKey: {source: {secret: {secretName: keys.example}}, propagationMethod: {noCloud: {}}}
+  - sshPublicKey: {source: {secret: {secretName: keys.example}}, propagationMethod: {qemuGuestAgent: {users: [root]}}}
+  - userPassword: {source: {secret: {secretName: passwords}}, propagationMethod: {qemuGuestAgent: {}}}`},
 	{name: "cloud-init inline", vmi: `spec: {volumes: [{name: seed, cloudInitNoCloud: {userData: "#cloud-config"}}]}`},
 	{name: "cloud-init secrets", vmi: `spec: {volumes: [{name: seed, cloudInitNoCloud: {secretRef: {name: user}, networkDataSecretRef: {name: net}}}]}`},
 	{name: "empty disk", vmi: `spec: {volumes: [{name: scratch, emptyDisk: {capacity: 1Gi}}]}`},

@@ -45,6 +45,7 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 			p.secret(volume.Name+networkDataSuffix, source.NetworkDataSecretRef)
 		}
 	}
+	p.credentials(vmi)
 	return p
 }
 

@@ -49,6 +49,7 @@ func Events(old, next v1.VirtualMachineInstanceStatus) []Event {
 		case was && !is:
 			normal(EventUnpaused, "The guest runs again.")
 		}
+		out = append(out, credentialEvents(old.Conditions, next.Conditions)...)
 	}
 	return out
 }
