@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
 )
@@ -89,6 +91,25 @@ func (o *Output) Print(obj runtime.Object, w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// PrintAll writes what a command did for several objects: as a v1 List, so that JSON and YAML are one document and
+// templates have .items, as kubectl's are. alone is whether the command was about one object, which is then printed
+// as it is.
+func (o *Output) PrintAll(objects []runtime.Object, alone bool, w io.Writer) error {
+	if alone {
+		for _, object := range objects {
+			if err := o.Print(object, w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	list := &corev1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []runtime.RawExtension{}}
+	for _, object := range objects {
+		list.Items = append(list.Items, runtime.RawExtension{Object: object})
+	}
+	return o.Print(list, w)
 }
 
 func (o *Output) printer() (printers.ResourcePrinter, error) {

@@ -11,18 +11,27 @@ type Target struct {
 	Instance bool
 }
 
+// kindOf reads a word for the kind: whether it is one, and that of the instance.
+func kindOf(word string) (instance, ok bool) {
+	switch strings.ToLower(word) {
+	case "vm", "vms", "virtualmachine", "virtualmachines", "virtualmachine.kubevirt.io", "virtualmachines.kubevirt.io":
+		return false, true
+	case "vmi", "vmis", "virtualmachineinstance", "virtualmachineinstances", "virtualmachineinstance.kubevirt.io", "virtualmachineinstances.kubevirt.io":
+		return true, true
+	}
+	return false, false
+}
+
 // ParseTarget reads NAME, vm/NAME or vmi/NAME, and KubeVirt's NAME.NAMESPACE form only where a slash says the kind
 // (`vmi/NAME/NAMESPACE`); namespace is used when the argument names none.
 func ParseTarget(arg, namespace string) (Target, error) {
 	t := Target{Namespace: namespace, Name: arg}
 	if kind, rest, ok := strings.Cut(arg, "/"); ok {
-		switch strings.ToLower(kind) {
-		case "vm", "vms", "virtualmachine", "virtualmachines", "virtualmachine.kubevirt.io", "virtualmachines.kubevirt.io":
-		case "vmi", "vmis", "virtualmachineinstance", "virtualmachineinstances", "virtualmachineinstance.kubevirt.io", "virtualmachineinstances.kubevirt.io":
-			t.Instance = true
-		default:
+		instance, known := kindOf(kind)
+		if !known {
 			return t, UsageErrorf("%q: the kind must be vm or vmi", arg)
 		}
+		t.Instance = instance
 		t.Name = rest
 		if name, ns, ok := strings.Cut(rest, "/"); ok {
 			t.Name, t.Namespace = name, ns
@@ -32,4 +41,32 @@ func ParseTarget(arg, namespace string) (Target, error) {
 		return t, UsageErrorf("%q is not NAME, vm/NAME or vmi/NAME", arg)
 	}
 	return t, nil
+}
+
+// ParseTargets reads the names of a command line. As in kubectl and in KubeVirt's `pause vmi NAME`, a first word that is
+// a kind says that of the names which follow; a machine that has such a word for a name is vm/NAME there. A machine that is
+// named twice is taken once.
+func ParseTargets(args []string, namespace string) ([]Target, error) {
+	instance := false
+	if len(args) > 1 {
+		if found, ok := kindOf(args[0]); ok {
+			instance, args = found, args[1:]
+		}
+	}
+	var out []Target
+	seen := map[Target]bool{}
+	for _, arg := range args {
+		t, err := ParseTarget(arg, namespace)
+		if err != nil {
+			return nil, err
+		}
+		if !strings.Contains(arg, "/") {
+			t.Instance = instance
+		}
+		if !seen[t] {
+			seen[t] = true
+			out = append(out, t)
+		}
+	}
+	return out, nil
 }

@@ -31,8 +31,9 @@ const (
 )
 
 const (
-	resourceVMs  = "virtualmachines"
-	resourceVMIs = "virtualmachineinstances"
+	resourceVMs        = "virtualmachines"
+	resourceVMIs       = "virtualmachineinstances"
+	resourceMigrations = "virtualmachineinstancemigrations"
 )
 
 // cluster is an API server that knows virtual machines, their subresources and consoles. Starting and stopping
@@ -58,7 +59,7 @@ type watcher struct {
 
 func newCluster() *cluster {
 	c := &cluster{
-		objects:  map[string]map[string]metav1.Object{resourceVMs: {}, resourceVMIs: {}},
+		objects:  map[string]map[string]metav1.Object{resourceVMs: {}, resourceVMIs: {}, resourceMigrations: {}},
 		watchers: map[*watcher]bool{},
 		consoles: map[string]*guest{},
 	}
@@ -74,6 +75,7 @@ func newCluster() *cluster {
 		answer(w, http.StatusOK, map[string]string{"gitVersion": "v9.9.9", "platform": "linux/amd64"})
 	})
 	mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/virtualmachines/{name}/{verb}", c.put)
+	c.serveLifecycle(mux, kubevirt, subresources)
 	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/console", c.console)
 	c.server = httptest.NewTLSServer(c.authorized(mux))
 	c.bare = httptest.NewTLSServer(http.NotFoundHandler())
@@ -236,7 +238,7 @@ func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kind := map[string]string{resourceVMs: "VirtualMachineList", resourceVMIs: "VirtualMachineInstanceList"}[resource]
+	kind := map[string]string{resourceVMs: "VirtualMachineList", resourceVMIs: "VirtualMachineInstanceList", resourceMigrations: "VirtualMachineInstanceMigrationList"}[resource]
 	items := []metav1.Object{}
 	for _, o := range c.objects[resource] {
 		if match(o) {

@@ -6,12 +6,140 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/stream"
 )
+
+// serveLifecycle answers what instances are asked for, migrations and deletions.
+func (c *cluster) serveLifecycle(mux *http.ServeMux, kubevirt, subresources string) {
+	for _, verb := range []string{"pause", "unpause", "reset", "softreboot", "evacuate/cancel"} {
+		mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/"+verb, func(w http.ResponseWriter, r *http.Request) {
+			c.putInstance(w, r, verb)
+		})
+	}
+	mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/virtualmachines/{name}/evacuate/cancel", func(w http.ResponseWriter, r *http.Request) {
+		c.putInstance(w, r, "evacuate/cancel")
+	})
+	mux.HandleFunc("DELETE "+kubevirt+"namespaces/{ns}/{resource}/{name}", c.delete)
+}
+
+// putInstance is the server's half of what is asked of an instance.
+func (c *cluster) putInstance(w http.ResponseWriter, r *http.Request, verb string) {
+	ns, name := r.PathValue("ns"), r.PathValue("name")
+	found, ok := c.find(resourceVMIs, ns, name).(*v1.VirtualMachineInstance)
+	if !ok {
+		refuse(w, apierrors.NewNotFound(group(resourceVMIs), name))
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	var options v1.PauseOptions
+	if err == nil {
+		err = json.Unmarshal(body, &options)
+	}
+	if err != nil {
+		refuse(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	vmi := found.DeepCopy()
+	paused := slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == v1.VirtualMachineInstancePaused })
+	conflict := ""
+	switch {
+	case vmi.Status.Phase != v1.Running:
+		conflict = " is not running: phase " + string(vmi.Status.Phase)
+	case verb == "pause" && paused:
+		conflict = ": VMI is already paused"
+	case verb == "unpause" && !paused:
+		conflict = ": VMI is not paused"
+	}
+	if conflict != "" {
+		stream.WriteStatus(w, metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
+			Message: "VirtualMachineInstance " + ns + "/" + name + conflict,
+		})
+		return
+	}
+	c.note(r, bytes.TrimSpace(body))
+	w.WriteHeader(http.StatusAccepted)
+	if len(options.DryRun) > 0 {
+		return
+	}
+	switch verb {
+	case "pause":
+		vmi.Status.Conditions = append(vmi.Status.Conditions, v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue})
+	case "unpause":
+		vmi.Status.Conditions = slices.DeleteFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == v1.VirtualMachineInstancePaused })
+	case "evacuate/cancel":
+		vmi.Status.EvacuationNodeName = ""
+	}
+	c.put1(resourceVMIs, vmi)
+}
+
+// migrate makes a migration that goes well, of a machine named "pinned" one that fails, and of one named "slow" one
+// that does not end.
+func (c *cluster) migrate(vm *v1.VirtualMachine, dryRun bool) {
+	if dryRun {
+		return
+	}
+	m := &v1.VirtualMachineInstanceMigration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: "kubevirt-migrate-vm-" + vm.Name},
+		Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: vm.Name},
+		Status:     v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationPending},
+	}
+	c.put1(resourceMigrations, m)
+	c.work.Go(func() {
+		phases := []v1.VirtualMachineInstanceMigrationPhase{v1.MigrationScheduling, v1.MigrationRunning, v1.MigrationSucceeded}
+		switch vm.Name {
+		case "slow":
+			phases = phases[:2]
+		case "pinned":
+			phases[2] = v1.MigrationFailed
+		}
+		for _, phase := range phases {
+			m = m.DeepCopy()
+			m.Status.Phase = phase
+			m.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{SourceNode: "node1", TargetNode: "node2"}
+			if phase == v1.MigrationFailed {
+				m.Status.MigrationState.FailureReason = "no node fits"
+			}
+			c.put1(resourceMigrations, m)
+		}
+	})
+}
+
+func (c *cluster) delete(w http.ResponseWriter, r *http.Request) {
+	ns, resource, name := r.PathValue("ns"), r.PathValue("resource"), r.PathValue("name")
+	found := c.find(resource, ns, name)
+	if found == nil {
+		refuse(w, apierrors.NewNotFound(group(resource), name))
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	var options metav1.DeleteOptions
+	if err == nil {
+		err = json.Unmarshal(body, &options)
+	}
+	if err != nil {
+		refuse(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	c.note(r, bytes.TrimSpace(body))
+	answer(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+	if len(options.DryRun) > 0 {
+		return
+	}
+	c.work.Go(func() {
+		c.remove(resource, id(found))
+		if resource == resourceVMs {
+			c.remove(resourceVMIs, id(found))
+		}
+	})
+}
 
 // put is the server's half of start, stop and restart.
 func (c *cluster) put(w http.ResponseWriter, r *http.Request) {
@@ -40,6 +168,11 @@ func (c *cluster) put(w http.ResponseWriter, r *http.Request) {
 	case verb == "start" && running:
 		refuse(w, apierrors.NewConflict(group(resourceVMs), name, errors.New("VM is already running")))
 		return
+	case verb == "migrate" && running:
+		c.note(r, bytes.TrimSpace(body))
+		c.migrate(vm, len(options.DryRun) > 0)
+		w.WriteHeader(http.StatusAccepted)
+		return
 	case verb != "start" && !running:
 		refuse(w, apierrors.NewConflict(group(resourceVMs), name, errors.New("VM is not running")))
 		return
@@ -49,6 +182,7 @@ func (c *cluster) put(w http.ResponseWriter, r *http.Request) {
 	if len(options.DryRun) > 0 || name == "stuck" {
 		return
 	}
+	vm = withStrategy(vm, verb)
 	c.work.Go(func() {
 		if verb != "start" {
 			c.setStatus(vm, v1.VirtualMachineStatusStopping)
@@ -65,6 +199,28 @@ func (c *cluster) put(w http.ResponseWriter, r *http.Request) {
 		}
 		c.setStatus(vm, v1.VirtualMachineStatusRunning)
 	})
+}
+
+// withStrategy changes the run strategy as the real server does.
+func withStrategy(vm *v1.VirtualMachine, verb string) *v1.VirtualMachine {
+	vm = vm.DeepCopy()
+	strategy, err := vm.RunStrategy()
+	if err != nil {
+		return vm
+	}
+	switch {
+	case verb == "start" && strategy == v1.RunStrategyHalted:
+		strategy = v1.RunStrategyAlways
+	case verb == "stop" && (strategy == v1.RunStrategyAlways || strategy == v1.RunStrategyOnce):
+		strategy = v1.RunStrategyHalted
+	}
+	if vm.Spec.Running != nil {
+		running := strategy == v1.RunStrategyAlways
+		vm.Spec.Running = &running
+		return vm
+	}
+	vm.Spec.RunStrategy = &strategy
+	return vm
 }
 
 func (c *cluster) setStatus(vm *v1.VirtualMachine, status v1.VirtualMachinePrintableStatus) {

@@ -5,7 +5,8 @@
 // Besides testscript's commands there is
 //
 //	exits CODE PROGRAM ARGUMENTS...   the program must end with CODE
-//	requests                          what the API server was asked to change, for stdout to match
+//	requests [sorted]                 what the API server was asked to change, for stdout to match; sorted where
+//	                                  several were asked at once
 //
 // `go test ./tests/script -update` rewrites the golden files inside the scripts.
 package script
@@ -16,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,6 +60,7 @@ func TestCluster(t *testing.T) {
 			env.Defer(c.close)
 			env.Values[clusterKey{}] = c
 			env.Setenv("NO_COLOR", "1")
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "kubeconfig"))
 			return c.writeKubeconfig(env.WorkDir)
 		},
@@ -92,10 +95,14 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func requests(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) > 0 {
-		ts.Fatalf("usage: requests")
+	if neg || len(args) > 1 || len(args) == 1 && args[0] != "sorted" {
+		ts.Fatalf("usage: requests [sorted]")
 	}
 	c := ts.Value(clusterKey{}).(*cluster)
-	_, err := ts.Stdout().Write([]byte(strings.Join(c.requested(), "\n") + "\n"))
+	lines := c.requested()
+	if len(args) == 1 {
+		slices.Sort(lines)
+	}
+	_, err := ts.Stdout().Write([]byte(strings.Join(lines, "\n") + "\n"))
 	ts.Check(err)
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,7 +143,7 @@ func (c *Client) Put(ctx context.Context, resource, namespace, name, subresource
 	if body == nil {
 		data = []byte("{}")
 	}
-	return c.subs.Put().Namespace(namespace).Resource(resource).Name(name).SubResource(subresource).
+	return c.subs.Put().Namespace(namespace).Resource(resource).Name(name).SubResource(strings.Split(subresource, "/")...).
 		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(data).Do(ctx).Error()
 }
 

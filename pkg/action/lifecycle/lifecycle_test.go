@@ -6,11 +6,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
 )
 
 type recorder struct {
-	lines []string
-	err   error
+	lines      []string
+	migrations []v1.VirtualMachineInstanceMigration
+	err        error
 }
 
 func (r *recorder) Put(_ context.Context, resource, namespace, name, subresource string, body any) error {
@@ -22,12 +26,33 @@ func (r *recorder) Put(_ context.Context, resource, namespace, name, subresource
 	return r.err
 }
 
+func (r *recorder) Delete(_ context.Context, resource, namespace, name string, opts metav1.DeleteOptions) error {
+	data, err := json.Marshal(opts)
+	if err != nil {
+		return err
+	}
+	r.lines = append(r.lines, strings.Join([]string{"delete", resource, namespace, name, string(data)}, " "))
+	return r.err
+}
+
+func (r *recorder) MigrationList(context.Context, string, metav1.ListOptions) (*v1.VirtualMachineInstanceMigrationList, error) {
+	return &v1.VirtualMachineInstanceMigrationList{Items: r.migrations}, nil
+}
+
 func TestDo(t *testing.T) {
 	zero, minute := int64(0), int64(60)
 	for want, do := range map[string]struct {
 		verb Verb
 		o    Options
 	}{
+		`virtualmachines ns vm start {"paused":true}`:                              {Start, Options{Paused: true}},
+		`virtualmachineinstances ns vm pause {}`:                                   {Pause, Options{}},
+		`virtualmachineinstances ns vm unpause {"dryRun":["All"]}`:                 {Unpause, Options{DryRun: true}},
+		`virtualmachineinstances ns vm reset {}`:                                   {Reset, Options{}},
+		`virtualmachineinstances ns vm softreboot {}`:                              {SoftReboot, Options{}},
+		`virtualmachines ns vm migrate {"addedNodeSelector":{"a":"b"}}`:            {Migrate, Options{NodeSelector: map[string]string{"a": "b"}}},
+		`virtualmachines ns vm evacuate/cancel {"evacuationNodeName":""}`:          {EvacuateCancel, Options{}},
+		`delete virtualmachines ns vm {"gracePeriodSeconds":0,"dryRun":["All"]}`:   {Delete, Options{GracePeriodSeconds: &zero, DryRun: true}},
 		`virtualmachines ns vm start {}`:                                           {Start, Options{}},
 		`virtualmachines ns vm start {"dryRun":["All"]}`:                           {Start, Options{DryRun: true}},
 		`virtualmachines ns vm stop {}`:                                            {Stop, Options{}},
@@ -35,7 +60,7 @@ func TestDo(t *testing.T) {
 		`virtualmachines ns vm restart {"gracePeriodSeconds":60,"dryRun":["All"]}`: {Restart, Options{GracePeriodSeconds: &minute, DryRun: true}},
 	} {
 		r := &recorder{}
-		if err := Do(t.Context(), r, do.verb, "ns", "vm", do.o); err != nil {
+		if err := Do(t.Context(), r, do.verb, Target{Namespace: "ns", Name: "vm"}, do.o); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.lines) != 1 || r.lines[0] != want {
@@ -46,15 +71,15 @@ func TestDo(t *testing.T) {
 
 func TestDoSaysWhatFailed(t *testing.T) {
 	cause := errors.New("no")
-	err := Do(t.Context(), &recorder{err: cause}, Stop, "ns", "vm", Options{})
+	err := Do(t.Context(), &recorder{err: cause}, Stop, Target{Namespace: "ns", Name: "vm"}, Options{})
 	if !errors.Is(err, cause) || err.Error() != "stop VM ns/vm: no" {
 		t.Errorf("got %v", err)
 	}
 	cause = errors.New("VirtualMachine ns/vm: VM is not running")
-	if err := Do(t.Context(), &recorder{err: cause}, Stop, "ns", "vm", Options{}); err.Error() != "stop VM ns/vm: VM is not running" {
+	if err := Do(t.Context(), &recorder{err: cause}, Stop, Target{Namespace: "ns", Name: "vm"}, Options{}); err.Error() != "stop VM ns/vm: VM is not running" {
 		t.Errorf("names the VM twice: %v", err)
 	}
-	if err := Do(t.Context(), &recorder{}, "explode", "ns", "vm", Options{}); err == nil {
+	if err := Do(t.Context(), &recorder{}, "explode", Target{Namespace: "ns", Name: "vm"}, Options{}); err == nil {
 		t.Error("an unknown verb is accepted")
 	}
 }

@@ -1,36 +1,34 @@
-// Package lifecycle is `virtctl start`, `stop` and `restart`.
+// Package lifecycle is virtctl's verbs that begin, interrupt and end the run of virtual machines: start, stop, restart,
+// pause, unpause, reset, soft-reboot, migrate, migrate-cancel, evacuate-cancel and delete. Each takes several
+// machines, by name or by selector, asks for them in parallel and reports them in order.
 package lifecycle
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
-	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
-	"github.com/virtkit/virtkit/pkg/action/wait"
 	"github.com/virtkit/virtkit/pkg/cli"
 	"github.com/virtkit/virtkit/pkg/cli/completion"
 )
 
-// Options of the three verbs.
+// Options of the verbs; each has the flags of those that it uses.
 type Options struct {
-	Factory *cli.Factory
-	Output  *cli.Output
-	Verb    lifecycle.Verb
-	Names   []string
+	Factory   *cli.Factory
+	Output    *cli.Output
+	Verb      lifecycle.Verb
+	Names     []string
+	Selection cli.Selection
 
-	Force       bool
-	GracePeriod cli.Seconds
-	DryRun      cli.DryRun
-	Wait        bool
-	Timeout     cli.Timeout
+	Paused       bool
+	Force        bool
+	GracePeriod  cli.Seconds
+	NodeSelector map[string]string
+	DryRun       cli.DryRun
+	Wait         bool
+	Timeout      cli.Timeout
 }
 
 // unset is KubeVirt's default of --grace-period: what the VM's spec says.
@@ -40,28 +38,29 @@ type runFunc func(context.Context, *Options) error
 
 // NewCmdStart makes `virtctl start`; runF replaces Run in tests.
 func NewCmdStart(f *cli.Factory, runF runFunc) *cobra.Command {
-	o := newOptions(f, lifecycle.Start)
-	cmd := o.command(runF, "Start virtual machines", `
+	o, cmd := newVerb(f, lifecycle.Start, runF, "Start virtual machines", "", `
 		virtctl start demo
-		virtctl start demo db --wait --timeout 2m`)
+		virtctl start demo db --wait --timeout 2m
+		virtctl start -l app=web
+		virtctl start demo --paused`)
+	cmd.Flags().BoolVar(&o.Paused, "paused", false, "Leave the guest paused before its first instruction, for unpause to let it run")
 	return cmd
 }
 
 // NewCmdStop makes `virtctl stop`; runF replaces Run in tests.
 func NewCmdStop(f *cli.Factory, runF runFunc) *cobra.Command {
-	o := newOptions(f, lifecycle.Stop)
-	cmd := o.command(runF, "Stop virtual machines", `
+	o, cmd := newVerb(f, lifecycle.Stop, runF, "Stop virtual machines", "", `
 		virtctl stop demo
 		virtctl stop demo --wait
-		virtctl stop demo --force --grace-period 0`)
+		virtctl stop demo --force --grace-period 0
+		virtctl stop --all --yes`)
 	o.addGraceFlags(cmd)
 	return cmd
 }
 
 // NewCmdRestart makes `virtctl restart`; runF replaces Run in tests.
 func NewCmdRestart(f *cli.Factory, runF runFunc) *cobra.Command {
-	o := newOptions(f, lifecycle.Restart)
-	cmd := o.command(runF, "Restart virtual machines", `
+	o, cmd := newVerb(f, lifecycle.Restart, runF, "Restart virtual machines", "", `
 		virtctl restart demo
 		virtctl restart demo --wait
 		virtctl restart demo --force`)
@@ -69,23 +68,95 @@ func NewCmdRestart(f *cli.Factory, runF runFunc) *cobra.Command {
 	return cmd
 }
 
-func newOptions(f *cli.Factory, verb lifecycle.Verb) *Options {
-	return &Options{
+// NewCmdPause makes `virtctl pause`; runF replaces Run in tests.
+func NewCmdPause(f *cli.Factory, runF runFunc) *cobra.Command {
+	_, cmd := newVerb(f, lifecycle.Pause, runF, "Pause virtual machines",
+		"Take the CPUs from the guests. Their state is kept in memory until they are unpaused.", `
+		virtctl pause vm demo
+		virtctl pause demo db
+		virtctl pause vmi/demo`)
+	return cmd
+}
+
+// NewCmdUnpause makes `virtctl unpause`; runF replaces Run in tests.
+func NewCmdUnpause(f *cli.Factory, runF runFunc) *cobra.Command {
+	_, cmd := newVerb(f, lifecycle.Unpause, runF, "Let paused virtual machines run on", "", `
+		virtctl unpause vm demo
+		virtctl unpause --all`)
+	return cmd
+}
+
+// NewCmdReset makes `virtctl reset`; runF replaces Run in tests.
+func NewCmdReset(f *cli.Factory, runF runFunc) *cobra.Command {
+	_, cmd := newVerb(f, lifecycle.Reset, runF, "Press the reset button of virtual machines",
+		"Reset the guests at once, as a machine's reset button does. The instance and its pod stay; the guest loses what it has\nnot written to its disks.", `
+		virtctl reset demo`)
+	return cmd
+}
+
+// NewCmdSoftReboot makes `virtctl soft-reboot`; runF replaces Run in tests.
+func NewCmdSoftReboot(f *cli.Factory, runF runFunc) *cobra.Command {
+	_, cmd := newVerb(f, lifecycle.SoftReboot, runF, "Ask guests to reboot",
+		"Ask the guests to reboot by themselves, through the guest agent or ACPI. The instance and its pod stay.", `
+		virtctl soft-reboot demo`)
+	return cmd
+}
+
+// NewCmdMigrate makes `virtctl migrate`; runF replaces Run in tests.
+func NewCmdMigrate(f *cli.Factory, runF runFunc) *cobra.Command {
+	o, cmd := newVerb(f, lifecycle.Migrate, runF, "Move running virtual machines to other nodes",
+		"Move running guests to other nodes without stopping them. With --wait a migration that fails is an error.", `
+		virtctl migrate demo
+		virtctl migrate demo --wait --timeout 10m
+		virtctl migrate demo --addedNodeSelector kubernetes.io/hostname=node2`)
+	cmd.Flags().StringToStringVar(&o.NodeSelector, "addedNodeSelector", nil, "Labels (`KEY=VALUE,…`) that the new node must have, besides what the VM's spec asks for; for this migration only")
+	return cmd
+}
+
+// NewCmdMigrateCancel makes `virtctl migrate-cancel`; runF replaces Run in tests.
+func NewCmdMigrateCancel(f *cli.Factory, runF runFunc) *cobra.Command {
+	_, cmd := newVerb(f, lifecycle.MigrateCancel, runF, "Cancel migrations of virtual machines",
+		"Cancel the migrations of virtual machines. The guests run on where they are.", `
+		virtctl migrate-cancel demo`)
+	return cmd
+}
+
+// NewCmdEvacuateCancel makes `virtctl evacuate-cancel`; runF replaces Run in tests.
+func NewCmdEvacuateCancel(f *cli.Factory, runF runFunc) *cobra.Command {
+	_, cmd := newVerb(f, lifecycle.EvacuateCancel, runF, "Take back the evacuation of virtual machines",
+		"Take back that virtual machines are to leave their node, as a drain asks of them. What is migrating already goes\non: see migrate-cancel. With `node`, all machines that are to leave the nodes.", `
+		virtctl evacuate-cancel vm demo
+		virtctl evacuate-cancel vmi demo
+		virtctl evacuate-cancel node node1`)
+	return cmd
+}
+
+// NewCmdDelete makes `virtctl delete`; runF replaces Run in tests.
+func NewCmdDelete(f *cli.Factory, runF runFunc) *cobra.Command {
+	o, cmd := newVerb(f, lifecycle.Delete, runF, "Delete virtual machines",
+		"Delete virtual machines, after shutting down their guests. PersistentVolumeClaims stay; whatever else the guests wrote\nis lost. `kubectl delete vm` does the same.", `
+		virtctl delete demo
+		virtctl delete vmi/lone
+		virtctl delete -l app=web --yes --wait`)
+	cmd.Flags().Var(&o.GracePeriod, "grace-period", "Time the guest is given to shut down, in seconds or as a duration; -1 is what its spec says")
+	return cmd
+}
+
+func newVerb(f *cli.Factory, verb lifecycle.Verb, runF runFunc, short, long, examples string) (*Options, *cobra.Command) {
+	o := &Options{
 		Factory:     f,
 		Output:      cli.NewOutput(),
 		Verb:        verb,
 		GracePeriod: unset,
 		Timeout:     cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
 	}
-}
-
-func (o *Options) command(runF runFunc, short, examples string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               string(o.Verb) + " NAME...",
+		Use:               string(verb) + " NAME...",
 		Short:             short,
-		Example:           cli.Examples(o.Factory.Program, examples),
-		Args:              cli.Args(1, -1, "the name of a VM"),
-		ValidArgsFunction: completion.VMs(o.Factory, -1),
+		Long:              long,
+		Example:           cli.Examples(f.Program, examples),
+		Args:              func(cmd *cobra.Command, args []string) error { return o.Selection.Validate(cmd, args) },
+		ValidArgsFunction: completion.VMs(f, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Names = args
 			if err := o.validate(); err != nil {
@@ -97,11 +168,17 @@ func (o *Options) command(runF runFunc, short, examples string) *cobra.Command {
 			return Run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Wait, "wait", false, "Wait until it is done")
-	cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	if verb.OnInstance() || verb == lifecycle.EvacuateCancel || verb == lifecycle.Migrate || verb == lifecycle.MigrateCancel {
+		cmd.ValidArgsFunction = completion.VMIs(f, -1)
+	}
+	o.Selection.AddFlags(cmd)
+	if _, ok := lifecycle.Until(verb, "", false); ok || verb == lifecycle.Migrate {
+		cmd.Flags().BoolVar(&o.Wait, "wait", false, "Wait until it is done")
+		cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	}
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
-	return cmd
+	return o, cmd
 }
 
 func (o *Options) addGraceFlags(cmd *cobra.Command) {
@@ -122,150 +199,12 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Run requests the verb of each machine in turn, then waits for all of them at once. It goes on after a failure and
-// returns all errors.
-func Run(ctx context.Context, o *Options) error {
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	targets := make([]cli.Target, len(o.Names))
-	for i, name := range o.Names {
-		if targets[i], err = cli.ParseTarget(name, ns); err != nil {
-			return err
-		}
-		if targets[i].Instance {
-			return cli.UsageErrorf("%q: only a VM can be asked to %s; an instance has no other state to return to", name, o.Verb)
-		}
-	}
-	if o.DryRun == cli.DryRunClient {
-		return o.reportDry(targets)
-	}
-	c, err := o.Factory.Client()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	var requested []request
-	for _, t := range targets {
-		r, err := o.request(ctx, c, t)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		requested = append(requested, r)
-	}
-	if o.Wait {
-		errs = append(errs, o.wait(ctx, c, requested)...)
-	}
-	return joined(errs)
-}
-
-func joined(errs []error) error {
-	switch len(errs) {
-	case 0:
-		return nil
-	case 1:
-		return errs[0]
-	}
-	return utilerrors.NewAggregate(errs)
-}
-
-// request is a verb that the server has accepted.
-type request struct {
-	target cli.Target
-	// instance is the UID of the instance that was there before, for a restart to be seen.
-	instance string
-}
-
+// options are what is asked of the server.
 func (o *Options) options() lifecycle.Options {
-	l := lifecycle.Options{DryRun: o.DryRun == cli.DryRunServer}
+	l := lifecycle.Options{DryRun: o.DryRun == cli.DryRunServer, Paused: o.Paused, NodeSelector: o.NodeSelector}
 	if o.GracePeriod != unset {
 		seconds := int64(o.GracePeriod)
 		l.GracePeriodSeconds = &seconds
 	}
 	return l
-}
-
-func (o *Options) request(ctx context.Context, c *client.Client, t cli.Target) (request, error) {
-	r := request{target: t}
-	if o.Wait && o.Verb == lifecycle.Restart {
-		vmi, err := c.VMI(ctx, t.Namespace, t.Name)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return r, fmt.Errorf("look at instance %s/%s: %w", t.Namespace, t.Name, err)
-		}
-		if err == nil {
-			r.instance = string(vmi.UID)
-		}
-	}
-	if err := lifecycle.Do(ctx, c, o.Verb, t.Namespace, t.Name, o.options()); err != nil {
-		return r, err
-	}
-	if o.Output.Given() {
-		if o.Wait {
-			return r, nil // printed when it is done
-		}
-		vm, err := c.VM(ctx, t.Namespace, t.Name)
-		if err != nil {
-			return r, fmt.Errorf("look at VM %s/%s: %w", t.Namespace, t.Name, err)
-		}
-		return r, o.Output.Print(vm, o.Factory.IO.Out)
-	}
-	return r, o.report(t)
-}
-
-// report says what KubeVirt's virtctl says.
-func (o *Options) report(t cli.Target) error {
-	_, err := fmt.Fprintf(o.Factory.IO.Out, "VM %s was scheduled to %s%s\n", t.Name, o.Verb, o.DryRun.Suffix())
-	return err
-}
-
-func (o *Options) reportDry(targets []cli.Target) error {
-	for _, t := range targets {
-		if err := o.report(t); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// wait waits for all requests at once.
-func (o *Options) wait(ctx context.Context, c *client.Client, requests []request) []error {
-	if o.Timeout.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
-		defer cancel()
-	}
-	states := make([]wait.State, len(requests))
-	failures := make([]error, len(requests))
-	var group sync.WaitGroup
-	for i, r := range requests {
-		group.Go(func() {
-			states[i], failures[i] = wait.Until(ctx, c, r.target.Namespace, r.target.Name, o.condition(r))
-		})
-	}
-	group.Wait()
-	var errs []error
-	for i, err := range failures {
-		if err == nil && o.Output.Given() {
-			err = o.Output.Print(states[i].VM, o.Factory.IO.Out)
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if len(errs) > 0 && errors.Is(ctx.Err(), context.Canceled) {
-		return []error{ctx.Err()}
-	}
-	return errs
-}
-
-func (o *Options) condition(r request) wait.Condition {
-	switch o.Verb {
-	case lifecycle.Stop:
-		return wait.Stopped()
-	case lifecycle.Restart:
-		return wait.RunningAfter(r.instance)
-	}
-	return wait.Running()
 }

@@ -1,0 +1,96 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Lister finds machines.
+type Lister interface {
+	VMList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineList, error)
+	VMIList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceList, error)
+}
+
+// Choice is what a selector found for a verb, by namespace and name.
+type Choice struct {
+	Targets []Target
+	// Skipped are the machines that the selector matches and the verb makes no sense for.
+	Skipped []Skipped
+}
+
+// Skipped is a machine that is left alone.
+type Skipped struct {
+	Target Target
+	// Why is a clause: "it is not running".
+	Why string
+}
+
+// Choose finds the machines of a namespace, or of all with "", that a label selector matches (all with "") and that verb
+// makes sense for. An instance that has no VirtualMachine counts as a machine for verbs that an instance can be
+// asked for. The labels are the VirtualMachine's, and the instance's only where it stands alone.
+func Choose(ctx context.Context, lister Lister, verb Verb, namespace, selector string) (Choice, error) {
+	vms, err := lister.VMList(ctx, namespace, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return Choice{}, fmt.Errorf("list VMs: %w", err)
+	}
+	vmis, err := lister.VMIList(ctx, namespace, metav1.ListOptions{})
+	if err != nil {
+		return Choice{}, fmt.Errorf("list instances: %w", err)
+	}
+	alone := map[string]bool{}
+	if verb.TakesInstance() {
+		matching := vmis
+		if selector != "" {
+			if matching, err = lister.VMIList(ctx, namespace, metav1.ListOptions{LabelSelector: selector}); err != nil {
+				return Choice{}, fmt.Errorf("list instances: %w", err)
+			}
+		}
+		for i := range matching.Items {
+			alone[key(&matching.Items[i])] = metav1.GetControllerOf(&matching.Items[i]) == nil
+		}
+	}
+	return choose(verb, vms.Items, vmis.Items, alone), nil
+}
+
+// choose does Choose's work; alone has the instances that count by themselves.
+func choose(verb Verb, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance, alone map[string]bool) Choice {
+	instances := map[string]*v1.VirtualMachineInstance{}
+	for i := range vmis {
+		instances[key(&vmis[i])] = &vmis[i]
+	}
+	var out Choice
+	add := func(t Target, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) {
+		if ok, why := Applies(verb, vm, vmi); ok {
+			out.Targets = append(out.Targets, t)
+		} else {
+			out.Skipped = append(out.Skipped, Skipped{t, why})
+		}
+	}
+	for i := range vms {
+		vm := &vms[i]
+		vmi := instances[key(vm)]
+		if vmi != nil && !metav1.IsControlledBy(vmi, vm) {
+			vmi = nil
+		}
+		add(Target{Namespace: vm.Namespace, Name: vm.Name}, vm, vmi)
+	}
+	for i := range vmis {
+		if vmi := &vmis[i]; alone[key(vmi)] {
+			add(Target{Namespace: vmi.Namespace, Name: vmi.Name, Instance: true}, nil, vmi)
+		}
+	}
+	slices.SortFunc(out.Targets, byName)
+	slices.SortFunc(out.Skipped, func(a, b Skipped) int { return byName(a.Target, b.Target) })
+	return out
+}
+
+func byName(a, b Target) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func key(object metav1.Object) string { return object.GetNamespace() + "/" + object.GetName() }

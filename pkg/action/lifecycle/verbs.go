@@ -1,0 +1,141 @@
+package lifecycle
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Verb is one of the requests, by its name on the command line.
+type Verb string
+
+// The verbs. Start, Stop, Restart, Migrate and MigrateCancel are asked of a VirtualMachine; Pause, Unpause, Reset and
+// SoftReboot of its instance, also when the VirtualMachine was named; EvacuateCancel and Delete of what was named.
+const (
+	Start          Verb = "start"
+	Stop           Verb = "stop"
+	Restart        Verb = "restart"
+	Pause          Verb = "pause"
+	Unpause        Verb = "unpause"
+	Reset          Verb = "reset"
+	SoftReboot     Verb = "soft-reboot"
+	Migrate        Verb = "migrate"
+	MigrateCancel  Verb = "migrate-cancel"
+	EvacuateCancel Verb = "evacuate-cancel"
+	Delete         Verb = "delete"
+)
+
+// OnInstance reports a verb that is asked of the instance even when its VirtualMachine is named.
+func (v Verb) OnInstance() bool {
+	switch v {
+	case Pause, Unpause, Reset, SoftReboot:
+		return true
+	}
+	return false
+}
+
+// TakesInstance reports a verb for which an instance may be named.
+func (v Verb) TakesInstance() bool {
+	return v.OnInstance() || v == EvacuateCancel || v == Delete
+}
+
+// Disrupts reports a verb by which a guest loses what it has not written to its disks, or more.
+func (v Verb) Disrupts() bool {
+	switch v {
+	case Stop, Restart, Reset, SoftReboot, Delete:
+		return true
+	}
+	return false
+}
+
+// subresource is the verb's name in the API.
+func (v Verb) subresource() string {
+	switch v {
+	case SoftReboot:
+		return "softreboot"
+	case EvacuateCancel:
+		return "evacuate/cancel"
+	}
+	return string(v)
+}
+
+// Target is what a verb is asked of.
+type Target struct {
+	Namespace, Name string
+	// Instance is whether the VirtualMachineInstance was named, or found, rather than the VirtualMachine.
+	Instance bool
+}
+
+// kind is VM or VMI.
+func (t Target) kind() string {
+	if t.Instance {
+		return "VMI"
+	}
+	return "VM"
+}
+
+// String is how messages name the target: VM NAMESPACE/NAME.
+func (t Target) String() string { return t.kind() + " " + t.Namespace + "/" + t.Name }
+
+// asked is the target that a verb is really asked of.
+func (t Target) asked(verb Verb) Target {
+	t.Instance = t.Instance || verb.OnInstance()
+	return t
+}
+
+// Done is what to tell the user once a verb was accepted; the words are those of KubeVirt's virtctl, and of kubectl
+// for Delete, since scripts read them.
+func Done(verb Verb, t Target) string {
+	asked := t.asked(verb)
+	switch verb {
+	case EvacuateCancel:
+		return asked.String() + " was canceled evacuation"
+	case Delete:
+		kind := v1.VirtualMachineGroupVersionKind
+		if t.Instance {
+			kind = v1.VirtualMachineInstanceGroupVersionKind
+		}
+		return strings.ToLower(kind.Kind) + "." + kind.Group + ` "` + t.Name + `" deleted`
+	}
+	return asked.kind() + " " + t.Name + " was scheduled to " + string(verb)
+}
+
+// Options of a request; each verb uses those that it has.
+type Options struct {
+	// DryRun has the server check the request and do nothing.
+	DryRun bool
+	// GracePeriodSeconds is how long the guest may take to shut down instead of what its spec says; nil leaves
+	// that, 0 cuts the power. For Start, Stop, Restart and Delete of an instance.
+	GracePeriodSeconds *int64
+	// Paused has Start leave the guest stopped before its first instruction.
+	Paused bool
+	// NodeSelector restricts, for this Migrate alone, the nodes that the spec allows.
+	NodeSelector map[string]string
+}
+
+func (o Options) dryRun() []string {
+	if o.DryRun {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// body is what the request of a verb carries.
+func (o Options) body(verb Verb) any {
+	switch verb {
+	case Start:
+		return &v1.StartOptions{Paused: o.Paused, DryRun: o.dryRun()}
+	case Stop:
+		return &v1.StopOptions{GracePeriod: o.GracePeriodSeconds, DryRun: o.dryRun()}
+	case Restart:
+		return &v1.RestartOptions{GracePeriodSeconds: o.GracePeriodSeconds, DryRun: o.dryRun()}
+	case Unpause:
+		return &v1.UnpauseOptions{DryRun: o.dryRun()}
+	case Migrate:
+		return &v1.MigrateOptions{DryRun: o.dryRun(), AddedNodeSelector: o.NodeSelector}
+	case EvacuateCancel:
+		return &v1.EvacuateCancelOptions{DryRun: o.dryRun()}
+	}
+	return &v1.PauseOptions{DryRun: o.dryRun()} // what there is to say is the same for the others
+}

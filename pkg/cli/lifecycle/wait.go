@@ -1,0 +1,87 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/action/wait"
+	"github.com/virtkit/virtkit/pkg/cli"
+)
+
+// wait waits for all requests that were accepted, at once.
+func (o *Options) wait(ctx context.Context, c *client.Client, requests []*request) []error {
+	if o.Timeout.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
+		defer cancel()
+	}
+	failures := make([]error, len(requests))
+	progress := newProgress(o.Factory.IO)
+	var group sync.WaitGroup
+	for i, r := range requests {
+		if r.accepted && r.err == nil {
+			group.Go(func() { failures[i] = o.waitOne(ctx, c, r, progress) })
+		}
+	}
+	group.Wait()
+	var errs []error
+	for _, err := range failures {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, progress *progress) error {
+	if o.Verb == lifecycle.Migrate {
+		m, err := lifecycle.Follow(ctx, c, r.target.Namespace, r.migration, func(m *v1.VirtualMachineInstanceMigration) {
+			progress.say(o.name(r.target), lifecycle.Progress(m))
+		})
+		if m != nil {
+			r.object = m
+		}
+		return err
+	}
+	condition, _ := lifecycle.Until(o.Verb, r.before.instance(), o.Paused)
+	state, err := wait.Until(ctx, c, r.target.Namespace, r.target.Name, condition)
+	switch {
+	case o.Verb == lifecycle.Delete: // printed as it was
+	case (r.target.Instance || o.Verb.OnInstance()) && state.VMI != nil:
+		r.object = state.VMI
+	case state.VM != nil:
+		r.object = state.VM
+	}
+	if err != nil {
+		r.object = nil
+	}
+	return err
+}
+
+// progress shows on a terminal how far migrations are, a line for each step.
+type progress struct {
+	io *cli.IOStreams
+
+	mu   sync.Mutex
+	last map[string]string
+}
+
+func newProgress(io *cli.IOStreams) *progress {
+	return &progress{io: io, last: map[string]string{}}
+}
+
+func (p *progress) say(name, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.io.ErrIsTTY || p.last[name] == text {
+		return
+	}
+	p.last[name] = text
+	fmt.Fprintf(p.io.ErrOut, "%s: %s\n", name, text)
+}
