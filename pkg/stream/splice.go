@@ -36,8 +36,8 @@ func Splice(ctx context.Context, a, b io.ReadWriteCloser) error {
 		s.fail(a, b, &CloseError{Code: CodeGoingAway, Reason: "the server is shutting down"})
 	})
 	var relays sync.WaitGroup
-	relays.Go(func() { s.relay(b, a) })
-	relays.Go(func() { s.relay(a, b) })
+	relays.Go(func() { s.relay(b, a, 0) })
+	relays.Go(func() { s.relay(a, b, 1) })
 	relays.Wait()
 	if !stop() {
 		<-cancelled
@@ -55,11 +55,14 @@ type splice struct {
 	mu     sync.Mutex
 	err    error
 	failed bool // both sides are being closed with the reason
+	// ended and lost say of each relay that its source has ended, and that its destination takes no more.
+	ended, lost [2]bool
 }
 
 // relay copies from src to dst until src ends. When dst does not take any more, the rest is dropped, so
-// that the end of src is still seen and what comes from dst still arrives.
-func (s *splice) relay(dst, src io.ReadWriteCloser) {
+// that the end of src is still seen and what comes from dst still arrives; once nothing more comes from dst
+// either, nobody is left to copy for. way numbers the relay.
+func (s *splice) relay(dst, src io.ReadWriteCloser, way int) {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	var lost error
@@ -69,6 +72,10 @@ func (s *splice) relay(dst, src io.ReadWriteCloser) {
 		if (n > 0 || err == nil) && lost == nil {
 			if _, lost = dst.Write((*buf)[:n]); lost != nil {
 				s.note(lost)
+				if s.mark(&s.lost[way], &s.ended[1-way]) {
+					s.fail(dst, src, lost)
+					return
+				}
 			}
 		}
 		switch {
@@ -77,12 +84,23 @@ func (s *splice) relay(dst, src io.ReadWriteCloser) {
 			if lost == nil {
 				s.endWrite(dst)
 			}
+			if s.mark(&s.ended[way], &s.lost[1-way]) {
+				s.fail(dst, src, io.ErrClosedPipe) // the first error is why
+			}
 			return
 		default:
 			s.fail(dst, src, err)
 			return
 		}
 	}
+}
+
+// mark sets a fact and reports whether the other one holds already.
+func (s *splice) mark(fact, other *bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*fact = true
+	return *other
 }
 
 func (s *splice) endWrite(dst io.ReadWriteCloser) {

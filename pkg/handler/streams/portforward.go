@@ -47,7 +47,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		guest.Close() // Accept has answered
 		return
 	}
-	var client, target io.ReadWriteCloser = conn, guest
+	var client, target io.ReadWriteCloser = conn, stream.AsSocket(guest)
 	if protocol == "udp" {
 		client, target = stream.Packets{Conn: conn}, &datagrams{Conn: guest}
 	}

@@ -1,0 +1,134 @@
+package stream
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tcpPair is both ends of a TCP connection.
+func tcpPair(t *testing.T) (*net.TCPConn, *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return a.(*net.TCPConn), b.(*net.TCPConn)
+}
+
+// forwarded is a program at one end, a guest at the other, and sockets and a websocket in between.
+func forwarded(t *testing.T) (program, guest *net.TCPConn, done chan error) {
+	t.Helper()
+	client, server := pair(t, Options{}, Options{})
+	program, local := tcpPair(t)
+	guest, remote := tcpPair(t)
+	done = make(chan error, 2)
+	ctx := testContext(t)
+	go func() { done <- Splice(ctx, Socket{local}, client) }()
+	go func() { done <- Splice(ctx, server, Socket{remote}) }()
+	return program, guest, done
+}
+
+func ended(t *testing.T, done chan error) {
+	t.Helper()
+	for range 2 {
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			t.Fatal("a splice goes on")
+		}
+	}
+}
+
+func TestResetIsPassedOn(t *testing.T) {
+	program, guest, done := forwarded(t)
+	if _, err := io.WriteString(guest, "half of an answer"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(program, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	if err := guest.SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	guest.Close()
+	if _, err := io.Copy(io.Discard, program); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the program read %v, want a reset", err)
+	}
+	ended(t, done)
+}
+
+// A guest that sends without end learns that the program has gone.
+func TestNobodyLeftToReadEndsTheStream(t *testing.T) {
+	program, guest, done := forwarded(t)
+	sent := make(chan error, 1)
+	go func() {
+		buf := make([]byte, 64<<10)
+		for {
+			if _, err := guest.Write(buf); err != nil {
+				sent <- err
+				return
+			}
+		}
+	}()
+	if _, err := io.ReadFull(program, make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	program.Close()
+	select {
+	case <-sent:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the guest goes on sending")
+	}
+	ended(t, done)
+}
+
+func TestHalfCloseBothWays(t *testing.T) {
+	const size = 64 << 20
+	for name, swap := range map[string]bool{"program first": false, "guest first": true} {
+		t.Run(name, func(t *testing.T) {
+			first, second, done := forwarded(t)
+			if swap {
+				first, second = second, first
+			}
+			sum := make(chan int64, 1)
+			go func() { // the second says nothing until the first has said all
+				n, _ := io.Copy(io.Discard, second)
+				_, _ = io.CopyN(second, zeros{}, n)
+				second.CloseWrite()
+				sum <- n
+			}()
+			if _, err := io.CopyN(first, zeros{}, size); err != nil {
+				t.Fatal(err)
+			}
+			if err := first.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			n, err := io.Copy(io.Discard, first)
+			if err != nil || n != size {
+				t.Errorf("%d of %d bytes came back, %v", n, size, err)
+			}
+			if n := <-sum; n != size {
+				t.Errorf("%d of %d bytes arrived", n, size)
+			}
+			ended(t, done)
+		})
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
