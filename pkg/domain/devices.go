@@ -99,7 +99,9 @@ func graphics(out *libvirtxml.DomainDeviceList, spec *v1.Devices, facts Facts) {
 	}
 	out.Videos = append(out.Videos, libvirtxml.DomainVideo{Model: model})
 	out.Graphics = append(out.Graphics, libvirtxml.DomainGraphic{VNC: &libvirtxml.DomainGraphicVNC{
-		Listeners: []libvirtxml.DomainGraphicListener{{Socket: &libvirtxml.DomainGraphicListenerSocket{Socket: facts.VNCSocket}}},
+		// Who may use the screen is virt-handler's to decide; a client that asks for it alone must not end another's session.
+		SharePolicy: "ignore",
+		Listeners:   []libvirtxml.DomainGraphicListener{{Socket: &libvirtxml.DomainGraphicListenerSocket{Socket: facts.VNCSocket}}},
 	}})
 }
 

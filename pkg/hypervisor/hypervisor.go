@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 )
 
 // Connection is a connection to the daemon that runs the domain. It may be used by several goroutines.
@@ -25,6 +26,8 @@ type Connection interface {
 	Destroy(ctx context.Context) error
 	Suspend(ctx context.Context) error
 	Resume(ctx context.Context) error
+	// Screenshot writes a PNG of the guest's first screen; ErrNoScreen when it has none.
+	Screenshot(ctx context.Context, w io.Writer) error
 	// Agent sends one command (JSON) to the guest agent and gives its reply. The agent has until ctx's
 	// deadline, in whole seconds, or else 5 s. Errors: ErrNoAgent, *AgentError, ErrTooLarge.
 	Agent(ctx context.Context, command string) (string, error)
@@ -90,6 +93,9 @@ const (
 
 // ErrNoDomain means that there is no domain: never created, or gone.
 var ErrNoDomain = errors.New("the domain does not exist")
+
+// ErrNoScreen means that the domain has no graphics.
+var ErrNoScreen = errors.New("the domain has no screen")
 
 // ErrInvalid means that the domain's description cannot ever be run here.
 var ErrInvalid = errors.New("invalid domain")

@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
@@ -179,6 +180,13 @@ func (c *memoryConnection) Reset(context.Context) error {
 
 func (c *memoryConnection) Reboot(context.Context) error {
 	return c.use(func(*memory) error { return nil })
+}
+
+func (c *memoryConnection) Screenshot(_ context.Context, w io.Writer) error {
+	return c.use(func(*memory) error {
+		_, err := io.WriteString(w, "a picture")
+		return err
+	})
 }
 
 func (c *memoryConnection) Agent(_ context.Context, command string) (string, error) {

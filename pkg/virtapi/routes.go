@@ -61,6 +61,7 @@ func (q *requests) endpoints() []endpoint {
 		{http.MethodGet, virtualMachineInstances, "portforward/{port}/{protocol}", true, vmi, nil, q.portForwardInstance, "open a websocket to a port, tcp or udp, of a VirtualMachineInstance", get},
 		{http.MethodGet, virtualMachines, "portforward/{port}", true, vm, nil, q.portForwardMachine, "open a websocket to a TCP port of a VirtualMachine's instance", get},
 		{http.MethodGet, virtualMachines, "portforward/{port}/{protocol}", true, vm, nil, q.portForwardMachine, "open a websocket to a port, tcp or udp, of a VirtualMachine's instance", get},
+		{http.MethodGet, virtualMachineInstances, "vnc/screenshot", true, vmi, nil, q.screenshot, "get a PNG of the screen of a VirtualMachineInstance", get},
 		onInstance("pause", "pause a VirtualMachineInstance", v1.PauseOptions{}, q.steer("pause", mayPause)),
 		onInstance("unpause", "unpause a VirtualMachineInstance", v1.UnpauseOptions{}, q.steer("unpause", mayUnpause)),
 		onInstance("reset", "reset a VirtualMachineInstance as its reset button would", nil, q.steer("reset", mayReset)),

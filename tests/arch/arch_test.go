@@ -22,14 +22,14 @@ var arrows = map[string][]string{
 	"cmd/virtctl":     {"pkg/cli"},
 	"cmd/virt-server": {"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/version"},
 
-	"pkg/cli":    {"pkg/action", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/version", "pkg/names"},
+	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/action", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names", "manifests"},
+	"pkg/action": {"pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/surface", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
 	"pkg/controller": servers("pkg/controller"),
-	"pkg/handler":    servers("pkg/handler", "pkg/launcher/launcherpb"),
+	"pkg/handler":    servers("pkg/handler", "pkg/launcher/launcherpb", "pkg/rfb"),
 	"pkg/launcher":   servers("pkg/launcher"),
 	// Contract only.
 	"pkg/launcher/launcherpb": {},
@@ -40,6 +40,7 @@ var arrows = map[string][]string{
 	"pkg/disk":       {"pkg/names", "pkg/surface", "pkg/domain"},
 	"pkg/hypervisor": {"pkg/names"},
 	"pkg/stream":     {},
+	"pkg/rfb":        {},
 	"pkg/certs":      {"pkg/names"},
 	"pkg/config":     {"pkg/names", "pkg/surface", "pkg/certs"},
 	"pkg/names":      {},

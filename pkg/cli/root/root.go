@@ -25,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli/list"
 	"github.com/virtkit/virtkit/pkg/cli/version"
+	"github.com/virtkit/virtkit/pkg/cli/vnc"
 	"github.com/virtkit/virtkit/pkg/cli/wait"
 )
 
@@ -147,6 +148,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 	)
 	add(groupAccess,
 		console.NewCmdConsole(f, nil),
+		vnc.NewCmdVNC(f, nil),
 	)
 	add(groupCluster,
 		install.NewCmdInstall(f, nil),

@@ -5,6 +5,7 @@
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/console[?join=true][&tail=BYTES]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc[?preserveSession=true]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/portforward/PORT[/{tcp,udp}]
+//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc/screenshot[?moveCursor=true]
 //	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{pause,unpause,reset,softreboot}
 //
 // The websockets speak the protocol of package stream. Errors before the upgrade are metav1.Status.
@@ -81,6 +82,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET "+vmi+"vnc", s.vnc)
 	mux.HandleFunc("GET "+vmi+"portforward/{port}", s.portForward)
 	mux.HandleFunc("GET "+vmi+"portforward/{port}/{protocol}", s.portForward)
+	mux.HandleFunc("GET "+vmi+"vnc/screenshot", s.screenshot)
 	for verb, call := range map[string]func(context.Context, launcherpb.LauncherClient) error{
 		"pause": func(ctx context.Context, l launcherpb.LauncherClient) error {
 			_, err := l.Pause(ctx, &launcherpb.PauseRequest{})

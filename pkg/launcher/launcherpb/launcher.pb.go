@@ -1046,6 +1046,87 @@ func (x *ExecResult) GetTruncated() bool {
 	return false
 }
 
+type ScreenshotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScreenshotRequest) Reset() {
+	*x = ScreenshotRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScreenshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScreenshotRequest) ProtoMessage() {}
+
+func (x *ScreenshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScreenshotRequest.ProtoReflect.Descriptor instead.
+func (*ScreenshotRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{22}
+}
+
+type ScreenshotPiece struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next bytes of a PNG.
+	Png           []byte `protobuf:"bytes,1,opt,name=png,proto3" json:"png,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScreenshotPiece) Reset() {
+	*x = ScreenshotPiece{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScreenshotPiece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScreenshotPiece) ProtoMessage() {}
+
+func (x *ScreenshotPiece) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScreenshotPiece.ProtoReflect.Descriptor instead.
+func (*ScreenshotPiece) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ScreenshotPiece) GetPng() []byte {
+	if x != nil {
+		return x.Png
+	}
+	return nil
+}
+
 // GuestState is a snapshot; fields that are not known yet are empty.
 type GuestState struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1079,7 +1160,7 @@ type GuestState struct {
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1172,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1185,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{22}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -1215,7 +1296,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1308,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1321,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{23}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -1292,7 +1373,10 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"ExecResult\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\xd7\x05\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\x13\n" +
+	"\x11ScreenshotRequest\"#\n" +
+	"\x0fScreenshotPiece\x12\x10\n" +
+	"\x03png\x18\x01 \x01(\fR\x03png\"\xd7\x05\n" +
 	"\n" +
 	"GuestState\x12<\n" +
 	"\tlifecycle\x18\x01 \x01(\x0e2\x1e.virtkit.launcher.v1.LifecycleR\tlifecycle\x12\x16\n" +
@@ -1324,7 +1408,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x17LIFECYCLE_SHUTTING_DOWN\x10\x04\x12\x15\n" +
 	"\x11LIFECYCLE_SHUTOFF\x10\x05\x12\x15\n" +
 	"\x11LIFECYCLE_CRASHED\x10\x06\x12\x17\n" +
-	"\x13LIFECYCLE_DESTROYED\x10\a2\xab\a\n" +
+	"\x13LIFECYCLE_DESTROYED\x10\a2\x89\b\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
@@ -1337,7 +1421,9 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\bAskAgent\x12$.virtkit.launcher.v1.AskAgentRequest\x1a%.virtkit.launcher.v1.AskAgentResponse\x12Q\n" +
 	"\x06Freeze\x12\".virtkit.launcher.v1.FreezeRequest\x1a#.virtkit.launcher.v1.FreezeResponse\x12W\n" +
 	"\bUnfreeze\x12$.virtkit.launcher.v1.UnfreezeRequest\x1a%.virtkit.launcher.v1.UnfreezeResponse\x12M\n" +
-	"\x04Exec\x12 .virtkit.launcher.v1.ExecRequest\x1a!.virtkit.launcher.v1.ExecResponse0\x01B4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
+	"\x04Exec\x12 .virtkit.launcher.v1.ExecRequest\x1a!.virtkit.launcher.v1.ExecResponse0\x01\x12\\\n" +
+	"\n" +
+	"Screenshot\x12&.virtkit.launcher.v1.ScreenshotRequest\x1a$.virtkit.launcher.v1.ScreenshotPiece0\x01B4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
 
 var (
 	file_pkg_launcher_launcherpb_launcher_proto_rawDescOnce sync.Once
@@ -1352,7 +1438,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Lifecycle)(0),                // 0: virtkit.launcher.v1.Lifecycle
 	(*StartRequest)(nil),          // 1: virtkit.launcher.v1.StartRequest
@@ -1377,21 +1463,23 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*ExecRequest)(nil),           // 20: virtkit.launcher.v1.ExecRequest
 	(*ExecResponse)(nil),          // 21: virtkit.launcher.v1.ExecResponse
 	(*ExecResult)(nil),            // 22: virtkit.launcher.v1.ExecResult
-	(*GuestState)(nil),            // 23: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),      // 24: virtkit.launcher.v1.AgentCredentials
-	nil,                           // 25: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*ScreenshotRequest)(nil),     // 23: virtkit.launcher.v1.ScreenshotRequest
+	(*ScreenshotPiece)(nil),       // 24: virtkit.launcher.v1.ScreenshotPiece
+	(*GuestState)(nil),            // 25: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),      // 26: virtkit.launcher.v1.AgentCredentials
+	nil,                           // 27: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	23, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	26, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	26, // 2: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	25, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	28, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	28, // 2: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
 	22, // 3: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
 	0,  // 4: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	27, // 5: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	25, // 6: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	24, // 7: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	29, // 5: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	27, // 6: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	26, // 7: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
 	1,  // 8: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
 	3,  // 9: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
 	5,  // 10: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
@@ -1403,19 +1491,21 @@ var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
 	16, // 16: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
 	18, // 17: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
 	20, // 18: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	2,  // 19: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	4,  // 20: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	23, // 21: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	7,  // 22: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	9,  // 23: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	11, // 24: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	13, // 25: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	15, // 26: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	17, // 27: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	19, // 28: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	21, // 29: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	19, // [19:30] is the sub-list for method output_type
-	8,  // [8:19] is the sub-list for method input_type
+	23, // 19: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	2,  // 20: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	4,  // 21: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	25, // 22: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	7,  // 23: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	9,  // 24: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	11, // 25: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	13, // 26: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	15, // 27: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	17, // 28: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	19, // 29: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	21, // 30: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	24, // 31: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	20, // [20:32] is the sub-list for method output_type
+	8,  // [8:20] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name
 	8,  // [8:8] is the sub-list for extension extendee
 	0,  // [0:8] is the sub-list for field type_name
@@ -1437,7 +1527,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,7 @@ const (
 	Launcher_Freeze_FullMethodName     = "/virtkit.launcher.v1.Launcher/Freeze"
 	Launcher_Unfreeze_FullMethodName   = "/virtkit.launcher.v1.Launcher/Unfreeze"
 	Launcher_Exec_FullMethodName       = "/virtkit.launcher.v1.Launcher/Exec"
+	Launcher_Screenshot_FullMethodName = "/virtkit.launcher.v1.Launcher/Screenshot"
 )
 
 // LauncherClient is the client API for Launcher service.
@@ -66,6 +67,9 @@ type LauncherClient interface {
 	// it, the program is ended as far as the guest has means for it. Errors besides: INVALID_ARGUMENT,
 	// NOT_FOUND (no such program), RESOURCE_EXHAUSTED (too many at once, or too much output).
 	Exec(ctx context.Context, in *ExecRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecResponse], error)
+	// Screenshot sends a picture of the guest's first screen, in pieces. FAILED_PRECONDITION when the guest does not
+	// run or has no screen.
+	Screenshot(ctx context.Context, in *ScreenshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScreenshotPiece], error)
 }
 
 type launcherClient struct {
@@ -204,6 +208,25 @@ func (c *launcherClient) Exec(ctx context.Context, in *ExecRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Launcher_ExecClient = grpc.ServerStreamingClient[ExecResponse]
 
+func (c *launcherClient) Screenshot(ctx context.Context, in *ScreenshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScreenshotPiece], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Launcher_ServiceDesc.Streams[2], Launcher_Screenshot_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ScreenshotRequest, ScreenshotPiece]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Launcher_ScreenshotClient = grpc.ServerStreamingClient[ScreenshotPiece]
+
 // LauncherServer is the server API for Launcher service.
 // All implementations must embed UnimplementedLauncherServer
 // for forward compatibility.
@@ -235,6 +258,9 @@ type LauncherServer interface {
 	// it, the program is ended as far as the guest has means for it. Errors besides: INVALID_ARGUMENT,
 	// NOT_FOUND (no such program), RESOURCE_EXHAUSTED (too many at once, or too much output).
 	Exec(*ExecRequest, grpc.ServerStreamingServer[ExecResponse]) error
+	// Screenshot sends a picture of the guest's first screen, in pieces. FAILED_PRECONDITION when the guest does not
+	// run or has no screen.
+	Screenshot(*ScreenshotRequest, grpc.ServerStreamingServer[ScreenshotPiece]) error
 	mustEmbedUnimplementedLauncherServer()
 }
 
@@ -277,6 +303,9 @@ func (UnimplementedLauncherServer) Unfreeze(context.Context, *UnfreezeRequest) (
 }
 func (UnimplementedLauncherServer) Exec(*ExecRequest, grpc.ServerStreamingServer[ExecResponse]) error {
 	return status.Error(codes.Unimplemented, "method Exec not implemented")
+}
+func (UnimplementedLauncherServer) Screenshot(*ScreenshotRequest, grpc.ServerStreamingServer[ScreenshotPiece]) error {
+	return status.Error(codes.Unimplemented, "method Screenshot not implemented")
 }
 func (UnimplementedLauncherServer) mustEmbedUnimplementedLauncherServer() {}
 func (UnimplementedLauncherServer) testEmbeddedByValue()                  {}
@@ -483,6 +512,17 @@ func _Launcher_Exec_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Launcher_ExecServer = grpc.ServerStreamingServer[ExecResponse]
 
+func _Launcher_Screenshot_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ScreenshotRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LauncherServer).Screenshot(m, &grpc.GenericServerStream[ScreenshotRequest, ScreenshotPiece]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Launcher_ScreenshotServer = grpc.ServerStreamingServer[ScreenshotPiece]
+
 // Launcher_ServiceDesc is the grpc.ServiceDesc for Launcher service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -536,6 +576,11 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Exec",
 			Handler:       _Launcher_Exec_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Screenshot",
+			Handler:       _Launcher_Screenshot_Handler,
 			ServerStreams: true,
 		},
 	},
