@@ -109,6 +109,9 @@ func (c *Conn) rectangle(r image.Rectangle, encoding int32) error {
 
 // raw is pixels, row by row.
 func (c *Conn) raw(in io.Reader, r image.Rectangle) error {
+	if r.Empty() {
+		return nil
+	}
 	row := make([]byte, r.Dx()*4)
 	for y := r.Min.Y; y < r.Max.Y; y++ {
 		if _, err := io.ReadFull(in, row); err != nil {

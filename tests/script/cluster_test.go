@@ -77,6 +77,8 @@ func newCluster() *cluster {
 	mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/virtualmachines/{name}/{verb}", c.put)
 	c.serveLifecycle(mux, kubevirt, subresources)
 	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/console", c.console)
+	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/vnc", c.vnc)
+	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/vnc/screenshot", c.screenshot)
 	c.server = httptest.NewTLSServer(c.authorized(mux))
 	c.bare = httptest.NewTLSServer(http.NotFoundHandler())
 	return c

@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in the scripts
 
 func TestMain(m *testing.M) {
 	virtctl := func() { os.Exit(root.Main()) }
-	testscript.Main(m, map[string]func(){"virtctl": virtctl, "kubectl-virt": virtctl})
+	testscript.Main(m, map[string]func(){"virtctl": virtctl, "kubectl-virt": virtctl, "viewer": viewer})
 }
 
 func TestOffline(t *testing.T) {

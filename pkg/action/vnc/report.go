@@ -25,7 +25,7 @@ type ScreenshotReport struct {
 // DeepCopyObject implements runtime.Object.
 func (r *ScreenshotReport) DeepCopyObject() runtime.Object {
 	out := *r
-	out.ObjectMeta = *r.ObjectMeta.DeepCopy()
+	out.ObjectMeta = *r.DeepCopy()
 	return &out
 }
 
@@ -53,7 +53,7 @@ type SessionReport struct {
 // DeepCopyObject implements runtime.Object.
 func (r *SessionReport) DeepCopyObject() runtime.Object {
 	out := *r
-	out.ObjectMeta = *r.ObjectMeta.DeepCopy()
+	out.ObjectMeta = *r.DeepCopy()
 	return &out
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -174,8 +175,9 @@ func (s *session) explain(err error) error {
 		return err
 	case apierrors.IsConflict(err):
 		hint = fmt.Sprintf("; --timeout 5m waits for it, `%s start %s` starts it", s.Factory.Program, s.target.Name)
-	case apierrors.IsServiceUnavailable(err) && s.Preserve:
-		hint = "; without --preserve-session it is taken over"
+	case apierrors.IsServiceUnavailable(err) && s.Preserve && strings.Contains(err.Error(), "in use"):
+		// Not the 503 of a server in trouble.
+		return fmt.Errorf("screen of %s/%s: %s; without --preserve-session it is taken over", s.target.Namespace, s.target.Name, err)
 	case errors.As(err, &closed):
 		return fmt.Errorf("screen of %s/%s: %w", s.target.Namespace, s.target.Name, err)
 	}

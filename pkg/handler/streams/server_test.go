@@ -2,9 +2,11 @@ package streams
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"image"
 	"io"
 	"log/slog"
 	"net"
@@ -28,6 +30,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/rfb/rfbtest"
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
@@ -424,5 +427,74 @@ func TestRequests(t *testing.T) {
 	}
 	if got := strings.Join(s.launcher.calls, " "); got != "pause reset pause" {
 		t.Errorf("calls: %s", got)
+	}
+}
+
+func (l *launcher) Screenshot(context.Context, *launcherpb.ScreenshotRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[launcherpb.ScreenshotPiece], error) {
+	l.calls = append(l.calls, "screenshot")
+	return &pictures{err: l.err, pieces: []string{"one ", "picture"}}, nil
+}
+
+// pictures is the stream of one screenshot.
+type pictures struct {
+	grpc.ClientStream
+	err    error
+	pieces []string
+}
+
+func (p *pictures) Recv() (*launcherpb.ScreenshotPiece, error) {
+	if p.err != nil || len(p.pieces) == 0 {
+		return nil, cmp.Or(p.err, io.EOF)
+	}
+	piece := p.pieces[0]
+	p.pieces = p.pieces[1:]
+	return &launcherpb.ScreenshotPiece{Png: []byte(piece)}, nil
+}
+
+func TestScreenshot(t *testing.T) {
+	s := newSetup(t)
+	displays := s.device(names.SocketVNC)
+	get := func(query string) (int, string) {
+		resp, err := http.Get(s.http.URL + "/v1/namespaces/default/virtualmachineinstances/demo/vnc/screenshot" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	viewer := s.dial("vnc")
+	take(t, displays)
+	if code, body := get(""); code != http.StatusOK || body != "one picture" {
+		t.Errorf("%d %q", code, body)
+	}
+
+	var woken sync.WaitGroup
+	moves := make(chan image.Point, 8)
+	woken.Go(func() {
+		server := rfbtest.New(image.NewRGBA(image.Rect(0, 0, 8, 8)))
+		server.Pointer = func(x, y int, _ byte) { moves <- image.Pt(x, y) }
+		if err := server.Serve(take(t, displays)); err != nil {
+			t.Error(err)
+		}
+	})
+	if code, body := get("?moveCursor=true"); code != http.StatusOK || body != "one picture" {
+		t.Errorf("%d %q", code, body)
+	}
+	woken.Wait()
+	if len(moves) < 2 {
+		t.Errorf("%d moves of the pointer", len(moves))
+	}
+	if _, err := viewer.Write([]byte("x")); err != nil {
+		t.Errorf("the user's session has ended: %v", err)
+	}
+
+	s.launcher.err = grpcstatus.Error(codes.FailedPrecondition, "the guest does not run any more")
+	if code, body := get(""); code != http.StatusConflict || !strings.Contains(body, "any more") {
+		t.Errorf("%d %q", code, body)
 	}
 }
