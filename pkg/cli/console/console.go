@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"os/signal"
 	"strconv"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/action/console"
 	"github.com/virtkit/virtkit/pkg/cli"
 	"github.com/virtkit/virtkit/pkg/cli/completion"
+	"github.com/virtkit/virtkit/pkg/cli/terminal"
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
@@ -33,6 +33,10 @@ type Options struct {
 	Join      bool
 	Tail      uint32
 	Log       string
+	Record    string
+	Send      []string
+
+	texts [][]byte // of Send
 }
 
 // NewCmdConsole makes the command; runF replaces Run in tests.
@@ -56,16 +60,25 @@ instead. A guest that does not run yet is waited for, for --timeout; one that is
 In a script, standard input is sent to the guest as it is. When it ends and something was sent, the session
 goes on until the guest has written nothing for --idle. When nothing was sent, as with </dev/null, it follows
 the guest's output until the guest ends. A login throws away what was typed before it asks, so send a password
-after its prompt.`,
+after its prompt.
+
+--send types a text instead of reading standard input, with C's escapes: \r is the Enter key. Given several
+times, each text but the first waits until the guest has been silent for --idle. For more than that there is
+"expect". --record writes a recording that asciinema and others play; what is typed is not in it.`,
 		Example: cli.Examples(f.Program, `
 			virtctl console demo
 			virtctl console demo --reconnect --log demo.log
 			(echo root; sleep 2; echo secret; sleep 2; echo uname -a) | virtctl console demo
+			virtctl console demo --send 'root\r' --send 'secret\r' --send 'uname -a\r'
+			virtctl console demo --record demo.cast
 			virtctl console demo --join --tail 65536 </dev/null`),
 		Args:              cli.Args(1, 1, "the name of one VM"),
 		ValidArgsFunction: completion.VMIs(f, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Name = args[0]
+			if err := o.complete(); err != nil {
+				return err
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
@@ -78,7 +91,9 @@ after its prompt.`,
 	flags.BoolVar(&o.Join, "join", false, "Attach beside other clients instead of taking over from them")
 	flags.Var((*cli.Count)(&o.Tail), "tail", "Begin with the last `BYTES` that the guest has written")
 	flags.StringVar(&o.Log, "log", "", "Append what the guest writes to this `FILE` too")
-	flags.Var(&o.Idle, "idle", "When standard input is no terminal and has ended: leave when the guest has been silent this long; 0 is never")
+	flags.StringVar(&o.Record, "record", "", "Write a recording, an asciicast of version 2, to this `FILE`")
+	flags.StringArrayVar(&o.Send, "send", nil, `Type this `+"`TEXT`"+` instead of reading standard input; with C's escapes, \r is Enter. May be given several times`)
+	flags.Var(&o.Idle, "idle", "When input is no terminal and has ended: leave when the guest has been silent this long; 0 is never")
 	return cmd
 }
 
@@ -96,28 +111,28 @@ func Run(ctx context.Context, o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	out := o.Factory.IO.Out
-	if o.Log != "" {
-		file, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return fmt.Errorf("open the log: %w", err)
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		out = io.MultiWriter(out, file)
-	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
-	term := newTerminal(o.Factory.IO, target.Name)
-	defer term.restore()
-	input, stopInput := cancellable(o.Factory.IO.In)
+	term := newScreen(o.Factory.IO, target.Name, len(o.texts) == 0)
+	defer term.Restore()
+	out, done, err := o.outputs(ctx, term)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
 	session := &console.Session{
 		Dial:      o.dialer(c, target, term),
-		In:        input,
-		StopInput: stopInput,
 		Out:       out,
 		Reconnect: o.Reconnect,
 		Notify:    term.notify,
-		Panicked:  term.restore,
+		Panicked:  term.Restore,
+	}
+	switch {
+	case len(o.texts) > 0:
+		sends := console.NewSends(o.Idle.Duration, o.texts...)
+		session.In, session.StopInput, session.Out = sends, sends.Stop, sends.Watch(out)
+	default:
+		session.In, session.StopInput = terminal.Cancellable(o.Factory.IO.In)
 	}
 	if term.interactive {
 		session.Escape = console.Escape
@@ -125,12 +140,12 @@ func Run(ctx context.Context, o *Options) (err error) {
 		session.Idle = o.Idle.Duration
 	}
 	err = session.Run(ctx)
-	term.restore()
+	term.Restore()
 	return o.ending(term, target, err)
 }
 
 // dialer opens the console and knows whether it has been open before.
-func (o *Options) dialer(c *client.Client, t cli.Target, term *terminal) func(context.Context) (io.ReadWriteCloser, error) {
+func (o *Options) dialer(c *client.Client, t cli.Target, term *screen) func(context.Context) (io.ReadWriteCloser, error) {
 	query := url.Values{}
 	if o.Join {
 		query.Set("join", "true")
@@ -160,7 +175,7 @@ func (o *Options) dialer(c *client.Client, t cli.Target, term *terminal) func(co
 }
 
 // ending says how a session ended.
-func (o *Options) ending(term *terminal, t cli.Target, err error) error {
+func (o *Options) ending(term *screen, t cli.Target, err error) error {
 	var closed *stream.CloseError
 	switch {
 	case errors.Is(err, syscall.EPIPE):

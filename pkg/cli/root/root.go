@@ -21,6 +21,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/completion"
 	"github.com/virtkit/virtkit/pkg/cli/console"
 	"github.com/virtkit/virtkit/pkg/cli/create"
+	"github.com/virtkit/virtkit/pkg/cli/expect"
 	"github.com/virtkit/virtkit/pkg/cli/install"
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli/list"
@@ -149,6 +150,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 	add(groupAccess,
 		console.NewCmdConsole(f, nil),
 		vnc.NewCmdVNC(f, nil),
+		expect.NewCmdExpect(f, nil),
 	)
 	add(groupCluster,
 		install.NewCmdInstall(f, nil),

@@ -1,0 +1,146 @@
+// Package terminal is the user's terminal for commands that hand its keys to a guest: raw while they do, itself again
+// whatever happens, its size and the changes of it. All of it does nothing where there is no terminal.
+package terminal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/muesli/cancelreader"
+	"golang.org/x/term"
+
+	"github.com/virtkit/virtkit/pkg/cli"
+)
+
+// Terminal is safe for use by several goroutines.
+type Terminal struct {
+	streams *cli.IOStreams
+	fd      int
+	is      bool
+
+	mu    sync.Mutex
+	saved *term.State
+}
+
+// New is the terminal behind standard input.
+func New(streams *cli.IOStreams) *Terminal {
+	t := &Terminal{streams: streams}
+	if file, ok := streams.In.(*os.File); ok && streams.InIsTTY {
+		t.is, t.fd = true, int(file.Fd())
+	}
+	return t
+}
+
+// Is reports whether standard input is a terminal.
+func (t *Terminal) Is() bool { return t.is }
+
+// Raw stops the terminal from interpreting keys. A broken pipe must then be an error rather than the end of the
+// program, which would leave the terminal raw.
+func (t *Terminal) Raw() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.is || t.saved != nil {
+		return nil
+	}
+	signal.Ignore(syscall.SIGPIPE)
+	saved, err := term.MakeRaw(t.fd)
+	if err != nil {
+		return fmt.Errorf("switch the terminal to raw mode: %w", err)
+	}
+	t.saved = saved
+	return nil
+}
+
+// Restore puts the terminal back; it may be called at any time, more than once.
+func (t *Terminal) Restore() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.saved == nil {
+		return
+	}
+	if err := term.Restore(t.fd, t.saved); err != nil {
+		fmt.Fprintf(t.streams.ErrOut, "error: put the terminal back: %s; run `reset`\r\n", err)
+	}
+	t.saved = nil
+}
+
+// IsRaw reports whether it is raw now.
+func (t *Terminal) IsRaw() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.saved != nil
+}
+
+// Size is in characters; ok is false where there is no terminal, or one that does not tell.
+func (t *Terminal) Size() (width, height int, ok bool) {
+	if !t.is {
+		return 0, 0, false
+	}
+	width, height, err := term.GetSize(t.fd)
+	return width, height, err == nil && width > 0 && height > 0
+}
+
+// ReadPassword asks a question and reads an answer that is not shown.
+func (t *Terminal) ReadPassword(question string) (string, error) {
+	if !t.is {
+		return "", errors.New("there is no terminal to ask at")
+	}
+	// A program that is ended meanwhile must not leave the echo off.
+	t.mu.Lock()
+	saved, err := term.GetState(t.fd)
+	if err == nil {
+		t.saved = saved
+	}
+	t.mu.Unlock()
+	defer t.Restore()
+	fmt.Fprint(t.streams.ErrOut, question)
+	answer, err := term.ReadPassword(t.fd)
+	fmt.Fprintln(t.streams.ErrOut)
+	return string(answer), err
+}
+
+// ReadLine asks a question and reads a line, which is shown.
+func (t *Terminal) ReadLine(question string) (string, error) {
+	if !t.is {
+		return "", errors.New("there is no terminal to ask at")
+	}
+	fmt.Fprint(t.streams.ErrOut, question)
+	var line []byte
+	for one := make([]byte, 1); ; {
+		n, err := t.streams.In.Read(one)
+		switch {
+		case n == 1 && one[0] == '\n':
+			return string(line), nil
+		case n == 1 && len(line) < 1024:
+			line = append(line, one[0])
+		case err != nil:
+			return string(line), err
+		}
+	}
+}
+
+// Cancellable makes a blocked read of a terminal or a pipe stoppable. Files and /dev/null, which cannot be polled,
+// never block; then stop is nil.
+func Cancellable(in io.Reader) (reader io.Reader, stop func()) {
+	cancellable, err := cancelreader.NewReader(in)
+	if err != nil {
+		return in, nil
+	}
+	return &stoppable{cancellable}, func() { cancellable.Cancel() }
+}
+
+// stoppable reads a cancelled reader as one at its end.
+type stoppable struct{ cancelreader.CancelReader }
+
+func (s *stoppable) Read(p []byte) (int, error) {
+	n, err := s.CancelReader.Read(p)
+	if errors.Is(err, cancelreader.ErrCanceled) {
+		err = io.EOF
+	}
+	return n, err
+}
