@@ -11,11 +11,16 @@ type kind struct {
 	shortNames  []string
 	columns     []apiextensions.CustomResourceColumnDefinition
 	scale       *apiextensions.CustomResourceSubresourceScale
+	// cluster kinds have no namespace. plain kinds are only read: they have no status, and are not among
+	// what "kubectl get all" lists.
+	cluster, plain bool
 }
 
 const (
-	coreV1    = "kubevirt.io/api/core/v1"
-	coreGroup = "kubevirt.io"
+	coreV1            = "kubevirt.io/api/core/v1"
+	coreGroup         = "kubevirt.io"
+	instancetypeV1    = "kubevirt.io/api/instancetype/v1beta1"
+	instancetypeGroup = "instancetype.kubevirt.io"
 )
 
 // kinds are the resources that virtkit installs, with KubeVirt's names and columns. A kind is added
@@ -60,16 +65,42 @@ var kinds = []kind{
 			LabelSelectorPath:  pointer(".status.labelSelector"),
 		},
 	},
+	{
+		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachineInstancetype", plain: true,
+		shortNames: []string{"vminstancetype", "vminstancetypes", "vmf", "vmfs"},
+		columns:    columns(number("CPU", ".spec.cpu.guest"), text("Memory", ".spec.memory.guest"), age),
+	},
+	{
+		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachineClusterInstancetype", plain: true, cluster: true,
+		shortNames: []string{"vmclusterinstancetype", "vmclusterinstancetypes", "vmcf", "vmcfs"},
+		columns:    columns(number("CPU", ".spec.cpu.guest"), text("Memory", ".spec.memory.guest"), age),
+	},
+	{
+		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachinePreference", plain: true,
+		shortNames: []string{"vmpref", "vmprefs", "vmp", "vmps"}, columns: columns(age),
+	},
+	{
+		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachineClusterPreference", plain: true, cluster: true,
+		shortNames: []string{"vmcp", "vmcps"}, columns: columns(age),
+	},
 }
 
 // dress adds to a definition what the table says.
 func (k kind) dress(d *apiextensions.CustomResourceDefinition) {
 	d.Spec.Names.ShortNames = k.shortNames
-	d.Spec.Names.Categories = []string{"all"}
+	if !k.plain {
+		d.Spec.Names.Categories = []string{"all"}
+	}
+	if k.cluster {
+		d.Spec.Scope = apiextensions.ClusterScoped
+	}
 	d.Labels = map[string]string{"app.kubernetes.io/part-of": "virtkit"}
 	for i := range d.Spec.Versions {
 		v := &d.Spec.Versions[i]
 		v.AdditionalPrinterColumns = k.columns
+		if k.plain {
+			continue
+		}
 		v.Subresources = &apiextensions.CustomResourceSubresources{
 			Status: &apiextensions.CustomResourceSubresourceStatus{},
 			Scale:  k.scale,

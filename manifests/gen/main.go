@@ -1,4 +1,4 @@
-// Command gen writes manifests/crds: one CustomResourceDefinition a kind of kubevirt.io/v1, made
+// Command gen writes manifests/crds: one CustomResourceDefinition a kind of kinds.go, made
 // from the Go types of kubevirt.io/api with controller-tools.
 //
 // The types carry no markers for what kubectl shows, so the table in kinds.go adds short names,
@@ -27,6 +27,7 @@ import (
 
 	// The packages whose types are read; imported so that go.mod pins them.
 	_ "kubevirt.io/api/core/v1"
+	_ "kubevirt.io/api/instancetype/v1beta1"
 )
 
 func main() {

@@ -100,8 +100,9 @@ func defaultSpec(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 	if spec.TerminationGracePeriodSeconds == nil {
 		spec.TerminationGracePeriodSeconds = pointer(int64(DefaultTerminationGracePeriodSeconds))
 	}
+	Attach(spec)
 	defaultDisks(spec.Domain.Devices.Disks)
-	defaultNetwork(spec)
+	defaultInterfaces(spec.Domain.Devices.Interfaces)
 	for i := range spec.Domain.Devices.Inputs {
 		input := &spec.Domain.Devices.Inputs[i]
 		if input.Bus == "" {
@@ -182,16 +183,35 @@ func defaultDisks(disks []v1.Disk) {
 	}
 }
 
-// defaultNetwork connects a guest that names no network to the pod's, unless it asks not to be.
-func defaultNetwork(spec *v1.VirtualMachineInstanceSpec) {
+// Attach adds what a guest has without listing it, and says no more of it than that it is there: a disk for each
+// volume that has none, a CD-ROM for sysprep's, which is where Windows looks; and the pod's network for a guest that
+// names no network, unless it asks not to be connected.
+func Attach(spec *v1.VirtualMachineInstanceSpec) {
 	devices := &spec.Domain.Devices
+	for i := range spec.Volumes {
+		volume := &spec.Volumes[i]
+		if volume.Name == "" || volume.MemoryDump != nil ||
+			slices.ContainsFunc(devices.Disks, func(d v1.Disk) bool { return d.Name == volume.Name }) ||
+			slices.ContainsFunc(devices.Filesystems, func(f v1.Filesystem) bool { return f.Name == volume.Name }) {
+			continue
+		}
+		disk := v1.Disk{Name: volume.Name}
+		if volume.Sysprep != nil {
+			disk.CDRom = &v1.CDRomTarget{}
+		}
+		devices.Disks = append(devices.Disks, disk)
+	}
 	if len(spec.Networks) == 0 && len(devices.Interfaces) == 0 &&
 		(devices.AutoattachPodInterface == nil || *devices.AutoattachPodInterface) {
 		spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
 		devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
 	}
-	for i := range devices.Interfaces {
-		nic := &devices.Interfaces[i]
+}
+
+// defaultInterfaces gives each interface a binding, a model, and its ports a protocol.
+func defaultInterfaces(interfaces []v1.Interface) {
+	for i := range interfaces {
+		nic := &interfaces[i]
 		if nic.InterfaceBindingMethod == (v1.InterfaceBindingMethod{}) && nic.Binding == nil {
 			nic.Masquerade = &v1.InterfaceMasquerade{}
 		}

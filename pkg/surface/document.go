@@ -84,6 +84,7 @@ func section(path string) string {
 	case parts[0] == "networks":
 		return "Networks"
 	case parts[0] == "configuration", parts[0] == "certificateRotateStrategy", parts[0] == "template",
+		parts[0] == "instancetype", parts[0] == "preference",
 		strings.HasPrefix(parts[0], "run"):
 		return ""
 	default:

@@ -129,9 +129,9 @@ func TestUnsupported(t *testing.T) {
 		})
 	}
 	t.Run("virtual machine", func(t *testing.T) {
-		vm := machine(t, `{runStrategy: Always, instancetype: {name: u1}, template: {metadata: {labels: {a: b}, name: x}, spec: {domain: {memory: {guest: 1Gi}, devices: {gpus: [{name: g}]}}}}}`)
+		vm := machine(t, `{runStrategy: Always, instancetype: {name: u1}, dataVolumeTemplates: [{}], template: {metadata: {labels: {a: b}, name: x}, spec: {domain: {memory: {guest: 1Gi}, devices: {gpus: [{name: g}]}}}}}`)
 		got := Message(unsupported(vm.Spec, machineTree(), specPath))
-		want := "spec.instancetype" + tail + "; spec.template.metadata.name" + tail + "; spec.template.spec.domain.devices.gpus" + tail
+		want := "spec.template.metadata.name" + tail + "; spec.template.spec.domain.devices.gpus" + tail + "; spec.dataVolumeTemplates" + tail
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

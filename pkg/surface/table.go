@@ -24,9 +24,21 @@ func virtualMachineFields() []Field {
 var machineFields = []Field{
 	{Path: "running", Effect: Life, Note: "Deprecated by KubeVirt: true is the run strategy Always, false is Halted."},
 	{Path: "runStrategy", Effect: Life, Only: runStrategies},
+	{Path: "instancetype.name", Effect: Domain},
+	{Path: "instancetype.kind", Effect: Domain, Note: "VirtualMachineClusterInstancetype unless set."},
+	{Path: "instancetype.revisionName", Effect: Domain, Note: "The revision in use is in status.instancetypeRef."},
+	{Path: "instancetype.inferFromVolume", Effect: Domain, Note: "From the labels of a PersistentVolumeClaim, when the VM is admitted."},
+	{Path: "instancetype.inferFromVolumeFailurePolicy", Effect: Domain, Only: inferPolicies},
+	{Path: "preference.name", Effect: Domain},
+	{Path: "preference.kind", Effect: Domain, Note: "VirtualMachineClusterPreference unless set."},
+	{Path: "preference.revisionName", Effect: Domain, Note: "The revision in use is in status.preferenceRef."},
+	{Path: "preference.inferFromVolume", Effect: Domain, Note: "From the labels of a PersistentVolumeClaim, when the VM is admitted."},
+	{Path: "preference.inferFromVolumeFailurePolicy", Effect: Domain, Only: inferPolicies},
 	{Path: "template.metadata.labels", Effect: Pod, Note: "On the instance and its pod."},
 	{Path: "template.metadata.annotations", Effect: Pod, Note: "On the instance and its pod."},
 }
+
+var inferPolicies = []string{string(v1.RejectInferFromVolumeFailure), string(v1.IgnoreInferFromVolumeFailure)}
 
 var runStrategies = []string{
 	string(v1.RunStrategyAlways), string(v1.RunStrategyRerunOnFailure), string(v1.RunStrategyManual),

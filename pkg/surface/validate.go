@@ -43,6 +43,15 @@ var reservedLabels = []string{
 // ValidateVirtualMachine checks a VirtualMachine as DefaultVirtualMachine left it. The instance it would
 // make is checked with all the defaults of d.
 func ValidateVirtualMachine(vm *v1.VirtualMachine, d Defaults) field.ErrorList {
+	if vm.Spec.Template == nil {
+		return ValidateExpanded(vm, nil, d)
+	}
+	return ValidateExpanded(vm, &vm.Spec.Template.Spec, d)
+}
+
+// ValidateExpanded is ValidateVirtualMachine for a VM whose template is not all there is: expanded is the template's
+// spec with the VM's instance type and preference written into it.
+func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstanceSpec, d Defaults) field.ErrorList {
 	errs := validateName(vm.Name, vm.GenerateName)
 	spec := field.NewPath("spec")
 	errs = append(errs, unsupported(vm.Spec, machineTree(), spec)...)
@@ -63,15 +72,39 @@ func ValidateVirtualMachine(vm *v1.VirtualMachine, d Defaults) field.ErrorList {
 	errs = append(errs, apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
 	errs = append(errs, validateReservedLabels(meta.Labels, nil, template.Child("metadata", "labels"))...)
 
-	instance := vm.Spec.Template.Spec.DeepCopy()
+	if vm.Spec.Instancetype != nil || vm.Spec.Preference != nil {
+		errs = append(errs, foreign(vm, expanded, template.Child("spec"))...)
+	}
+	instance := expanded.DeepCopy()
 	defaultSpec(instance, d)
 	return append(errs, validateSpec(instance, template.Child("spec"))...)
 }
 
-// ValidateVirtualMachineUpdate checks a change. One that leaves the spec as it was always passes, so
-// that an object admitted by an older virtkit can still be labelled, finalized and deleted.
+// foreign reports what is not supported and comes from the instance type or preference.
+func foreign(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstanceSpec, path *field.Path) field.ErrorList {
+	own := map[string]bool{}
+	for _, err := range unsupported(vm.Spec.Template.Spec, instanceTree(), path) {
+		own[err.Field] = true
+	}
+	var errs field.ErrorList
+	for _, err := range unsupported(*expanded, instanceTree(), path) {
+		if !own[err.Field] {
+			err.Detail += "; the VM's instance type or preference asks for it"
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// Settled reports a change that is not checked: one that leaves the spec as it was, so that an object admitted by an
+// older virtkit can still be labelled, finalized and deleted.
+func Settled(vm, old *v1.VirtualMachine) bool {
+	return old != nil && (vm.DeletionTimestamp != nil || reflect.DeepEqual(vm.Spec, old.Spec))
+}
+
+// ValidateVirtualMachineUpdate checks a change, unless it is Settled.
 func ValidateVirtualMachineUpdate(vm, old *v1.VirtualMachine, d Defaults) field.ErrorList {
-	if vm.DeletionTimestamp != nil || reflect.DeepEqual(vm.Spec, old.Spec) {
+	if Settled(vm, old) {
 		return nil
 	}
 	return ValidateVirtualMachine(vm, d)

@@ -21,7 +21,7 @@ const MaxInlineCloudInit = 2048
 // imagePattern is what an image reference may consist of; the kubelet parses it.
 var imagePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+\[\]-]*$`)
 
-// validateDisks checks the guest's disks, and that each has its volume and each volume its disk.
+// validateDisks checks the guest's disks, and that each has its volume; each volume has its disk by default.
 func validateDisks(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.ErrorList {
 	at := root.Child("domain", "devices", "disks")
 	errs := tooMany(len(spec.Domain.Devices.Disks), at)
@@ -44,13 +44,6 @@ func validateDisks(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.
 		}
 		disks[disk.Name] = true
 		errs = append(errs, validateDisk(disk, volumes[disk.Name], here)...)
-	}
-	for i := range spec.Volumes {
-		if name := spec.Volumes[i].Name; name != "" && !disks[name] {
-			err := field.NotFound(root.Child("volumes").Index(i).Child("name"), name)
-			err.Detail = fmt.Sprintf("no disk is named %q; add it to domain.devices.disks or remove the volume", name)
-			errs = append(errs, err)
-		}
 	}
 	return errs
 }

@@ -40,7 +40,6 @@ func TestValidateInstance(t *testing.T) {
 
 		"two disks of one name":   {disks("{name: root}, {name: root}", root), `spec.domain.devices.disks[1].name: "root" is the name of another disk too`},
 		"disk without volume":     {disks("{name: root}, {name: data}", root), `spec.domain.devices.disks[1].name: no volume is named "data"; add it to volumes or remove the disk`},
-		"volume without disk":     {disks("{name: root}", root+", {name: data, emptyDisk: {capacity: 1Gi}}"), `spec.volumes[1].name: no disk is named "data"; add it to domain.devices.disks or remove the volume`},
 		"disk without name":       {disks("{name: root}, {disk: {}}", root), `spec.domain.devices.disks[1].name: is not set`},
 		"disk name":               {disks("{name: root}, {name: A_b}", root+", {name: A_b, emptyDisk: {capacity: 1}}"), `spec.volumes[1].name: "A_b" is not a name`},
 		"long disk name":          {disks("{name: root}, {name: "+long+"}", root+", {name: "+long+", emptyDisk: {capacity: 1}}"), `spec.volumes[1].name: has 64 characters`},

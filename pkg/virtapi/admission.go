@@ -1,7 +1,9 @@
 package virtapi
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -11,7 +13,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/instancetype"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/surface"
 )
@@ -23,22 +27,26 @@ const maxReview = 2*maxBody + 64<<10
 // care. defaults gives the configuration of the moment.
 type admission struct {
 	defaults func() surface.Defaults
+	// referents is how a VM's instance type and preference are read.
+	referents instancetype.Reader
 }
 
 // paths are the webhooks by path, as manifests/base/webhooks.yaml names them.
-func (a *admission) paths() map[string]func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	return map[string]func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error){
+func (a *admission) paths() map[string]func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	return map[string]func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error){
 		"/mutate/virtualmachines":           a.defaultMachine,
 		"/mutate/virtualmachineinstances":   a.defaultInstance,
 		"/validate/virtualmachines":         a.validateMachine,
 		"/validate/virtualmachineinstances": a.validateInstance,
 		"/validate/kubevirts":               a.validateKubeVirt,
+		"/validate/instancetypes":           a.validateInstancetype,
+		"/validate/preferences":             a.validatePreference,
 		"/validate/inert":                   refuseInert,
 	}
 }
 
 // review turns a webhook into an HTTP handler.
-func review(admit func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)) http.HandlerFunc {
+func review(admit func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		refuse := func(code int32, text string) {
 			stream.WriteStatus(w, metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: metav1.StatusReasonBadRequest, Message: text})
@@ -56,7 +64,7 @@ func review(admit func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionRes
 			refuse(http.StatusBadRequest, "the body is not an admission.k8s.io/v1 AdmissionReview with a request")
 			return
 		}
-		response, err := admit(in.Request)
+		response, err := admit(r.Context(), in.Request)
 		if err != nil {
 			response = denied(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error(), nil)
 		}
@@ -111,19 +119,27 @@ func objects[T any](request *admissionv1.AdmissionRequest) (object, old *T, err 
 	return object, old, nil
 }
 
-func (a *admission) defaultMachine(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) defaultMachine(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	vm, old, ok := readable[v1.VirtualMachine](request)
 	if !ok {
 		return allowed(), nil
 	}
 	before := vm.DeepCopy()
-	if vm.DeletionTimestamp == nil && (old == nil || !reflect.DeepEqual(vm.Spec, old.Spec)) {
-		surface.DefaultVirtualMachine(vm, old, a.defaults())
+	if vm.DeletionTimestamp == nil && !surface.Settled(vm, old) {
+		defaults, err := a.refer(ctx, vm, a.defaults())
+		var missing *instancetype.NotFoundError
+		if errors.As(err, &missing) {
+			return verdict(request.Kind.Kind, vm.Name, missing.List()), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		surface.DefaultVirtualMachine(vm, old, defaults)
 	}
 	return patched(request.Object.Raw, before, vm)
 }
 
-func (a *admission) defaultInstance(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) defaultInstance(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	vmi, _, ok := readable[v1.VirtualMachineInstance](request)
 	if !ok {
 		return allowed(), nil
@@ -135,18 +151,22 @@ func (a *admission) defaultInstance(request *admissionv1.AdmissionRequest) (*adm
 	return patched(request.Object.Raw, before, vmi)
 }
 
-func (a *admission) validateMachine(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validateMachine(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	vm, old, err := objects[v1.VirtualMachine](request)
 	if err != nil {
 		return nil, err
 	}
-	if old != nil {
-		return verdict(request.Kind.Kind, vm.Name, surface.ValidateVirtualMachineUpdate(vm, old, a.defaults())), nil
+	if surface.Settled(vm, old) {
+		return allowed(), nil
 	}
-	return verdict(request.Kind.Kind, vm.Name, surface.ValidateVirtualMachine(vm, a.defaults())), nil
+	errs, err := a.validateReferring(ctx, vm)
+	if err != nil {
+		return nil, err
+	}
+	return verdict(request.Kind.Kind, vm.Name, errs), nil
 }
 
-func (a *admission) validateInstance(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validateInstance(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	vmi, old, err := objects[v1.VirtualMachineInstance](request)
 	if err != nil {
 		return nil, err
@@ -158,7 +178,7 @@ func (a *admission) validateInstance(request *admissionv1.AdmissionRequest) (*ad
 	return verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstance(vmi, by)), nil
 }
 
-func (a *admission) validateKubeVirt(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validateKubeVirt(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	kv, old, err := objects[v1.KubeVirt](request)
 	if err != nil {
 		return nil, err
@@ -166,8 +186,24 @@ func (a *admission) validateKubeVirt(request *admissionv1.AdmissionRequest) (*ad
 	return verdict(request.Kind.Kind, kv.Name, surface.ValidateKubeVirt(kv, old)), nil
 }
 
+func (a *admission) validateInstancetype(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	object, _, err := objects[v1beta1.VirtualMachineInstancetype](request) // the cluster's kind has the same fields
+	if err != nil {
+		return nil, err
+	}
+	return verdict(request.Kind.Kind, object.Name, instancetype.Validate(&object.Spec)), nil
+}
+
+func (a *admission) validatePreference(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	object, _, err := objects[v1beta1.VirtualMachinePreference](request)
+	if err != nil {
+		return nil, err
+	}
+	return verdict(request.Kind.Kind, object.Name, instancetype.ValidatePreference(&object.Spec)), nil
+}
+
 // refuseInert refuses an object of a kind that no component acts on.
-func refuseInert(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func refuseInert(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	return verdict(request.Kind.Kind, request.Name, surface.ValidateInert(request.Kind.Kind)), nil
 }
 
@@ -234,6 +270,11 @@ func merge(user, before, after any) any {
 		if own, ok := user.(map[string]any); ok {
 			for key, value := range own {
 				out[key] = value
+			}
+		}
+		for key := range was {
+			if _, stays := after[key]; !stays {
+				delete(out, key)
 			}
 		}
 		for key, value := range after {

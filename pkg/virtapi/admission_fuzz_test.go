@@ -21,7 +21,7 @@ func FuzzAdmission(f *testing.F) {
 	f.Fuzz(func(t *testing.T, object, old []byte) {
 		for path, admit := range hooks.paths() {
 			for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
-				response, err := admit(&admissionv1.AdmissionRequest{
+				response, err := admit(t.Context(), &admissionv1.AdmissionRequest{
 					Operation: operation, Object: runtime.RawExtension{Raw: object}, OldObject: runtime.RawExtension{Raw: old},
 				})
 				if err != nil {

@@ -20,7 +20,7 @@ import (
 
 var hooks = &admission{defaults: func() surface.Defaults {
 	return surface.Defaults{NewUUID: func() string { return "5d307ca9-b3ef-428c-8861-06e72d69f223" }}
-}}
+}, referents: stored{}}
 
 const goodMachine = `
 apiVersion: kubevirt.io/v1

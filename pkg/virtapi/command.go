@@ -124,7 +124,7 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		}
 		return info.GitVersion, nil
 	})
-	hooks := &admission{defaults: defaultsOf(follower.Current)}
+	hooks := &admission{defaults: defaultsOf(follower.Current), referents: referents{machines.kubevirt}}
 
 	// What the server needs outlives it: streams are drained after it has stopped.
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))

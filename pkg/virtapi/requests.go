@@ -217,15 +217,20 @@ func hasGraphics(vmi *v1.VirtualMachineInstance) error {
 	return nil
 }
 
-// expand answers with the VM as it is: there are no instance types that could be written out.
+// expand answers with the VM and what it refers to written out.
 func (q *requests) expand(r *restful.Request, w *restful.Response) error {
 	vm, err := q.machines.vm(r.Request.Context(), r.PathParameter("namespace"), r.PathParameter("name"))
 	if err != nil {
 		return err
 	}
-	return answer(w, withKind(vm))
+	vm, err = expanded(r.Request.Context(), referents{q.machines.kubevirt}, vm)
+	if err != nil {
+		return err
+	}
+	return answer(w, vm)
 }
 
+// expandBody does the same for a VM that need not exist.
 func (q *requests) expandBody(r *restful.Request, w *restful.Response) error {
 	vm := &v1.VirtualMachine{}
 	if err := decode(r.Request, vm); err != nil {
@@ -234,10 +239,18 @@ func (q *requests) expandBody(r *restful.Request, w *restful.Response) error {
 	if vm.Kind != v1.VirtualMachineGroupVersionKind.Kind || vm.Spec.Template == nil {
 		return badRequest("the body is not a VirtualMachine")
 	}
-	if vm.Spec.Instancetype != nil || vm.Spec.Preference != nil {
-		return badRequest("spec.instancetype, spec.preference: not supported by virtkit " + version.Get().GitVersion)
+	namespace := r.PathParameter("namespace")
+	if vm.Namespace != "" && vm.Namespace != namespace {
+		return badRequest(fmt.Sprintf("VM namespace must be empty or %s", namespace))
 	}
-	return answer(w, withKind(vm))
+	own := vm.Namespace
+	vm.Namespace = namespace
+	vm, err := expanded(r.Request.Context(), referents{q.machines.kubevirt}, vm)
+	if err != nil {
+		return err
+	}
+	vm.Namespace = own
+	return answer(w, vm)
 }
 
 func withKind(vm *v1.VirtualMachine) *v1.VirtualMachine {

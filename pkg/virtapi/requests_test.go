@@ -302,7 +302,7 @@ func TestOtherEndpoints(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`{"kind":"Pod"}`: "is not a VirtualMachine",
-		`{"kind":"VirtualMachine","spec":{"instancetype":{"name":"x"},"template":{}}}`: "not supported",
+		`{"kind":"VirtualMachine","spec":{"instancetype":{"name":"x"},"template":{}}}`: "spec.instancetype.name: there is no VirtualMachineClusterInstancetype",
 	} {
 		if code, answered := c.do(http.MethodPut, "expand-vm-spec", body); code != 400 || !strings.Contains(answered, want) {
 			t.Errorf("%s: %d %s", body, code, answered)

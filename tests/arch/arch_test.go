@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 
 	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/action", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names", "manifests"},
+	"pkg/action": {"pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/surface", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
@@ -34,29 +34,30 @@ var arrows = map[string][]string{
 	// Contract only.
 	"pkg/launcher/launcherpb": {},
 
-	"pkg/domain":     {"pkg/names", "pkg/network", "pkg/surface"},
-	"pkg/surface":    {"pkg/names", "pkg/version"},
-	"pkg/network":    {"pkg/names"},
-	"pkg/disk":       {"pkg/names", "pkg/surface", "pkg/domain"},
-	"pkg/hypervisor": {"pkg/names"},
-	"pkg/stream":     {},
-	"pkg/rfb":        {},
-	"pkg/certs":      {"pkg/names"},
-	"pkg/config":     {"pkg/names", "pkg/surface", "pkg/certs"},
-	"pkg/names":      {},
-	"pkg/version":    {},
-	"manifests":      {},
-	"images":         {"pkg/names", "pkg/version"},
+	"pkg/domain":       {"pkg/names", "pkg/network", "pkg/surface"},
+	"pkg/surface":      {"pkg/names", "pkg/version"},
+	"pkg/instancetype": {"pkg/surface"},
+	"pkg/network":      {"pkg/names"},
+	"pkg/disk":         {"pkg/names", "pkg/surface", "pkg/domain"},
+	"pkg/hypervisor":   {"pkg/names"},
+	"pkg/stream":       {},
+	"pkg/rfb":          {},
+	"pkg/certs":        {"pkg/names"},
+	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs"},
+	"pkg/names":        {},
+	"pkg/version":      {},
+	"manifests":        {},
+	"images":           {"pkg/names", "pkg/version"},
 }
 
 // servers is what every server may import.
 func servers(more ...string) []string {
-	return append(more, "pkg/surface", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
+	return append(more, "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
 		"pkg/certs", "pkg/config", "pkg/names", "pkg/version")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/domain", "pkg/surface", "pkg/network", "pkg/names"}
+var pure = []string{"pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

@@ -24,11 +24,16 @@ var firmwareNamespace = uuid.MustParse("6a1a24a1-4061-4607-8bf4-a3963d0c5895")
 
 // Instance is the VMI that a VM's template describes.
 func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, error) {
+	return instanceOf(vm, vm.Spec.Template, paused)
+}
+
+// instanceOf is Instance for a VM whose instance type and preference were written into template.
+func instanceOf(vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTemplateSpec, paused bool) (*v1.VirtualMachineInstance, error) {
 	hash, err := templateHash(vm)
 	if err != nil {
 		return nil, err
 	}
-	template := vm.Spec.Template.DeepCopy()
+	template = template.DeepCopy()
 	vmi := &v1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        vm.Name,
@@ -78,6 +83,13 @@ func templateHash(vm *v1.VirtualMachine) (string, error) {
 	data, err := json.Marshal(vm.Spec.Template.Spec)
 	if err != nil {
 		return "", fmt.Errorf("encode spec.template.spec: %w", err)
+	}
+	if refers(vm) {
+		references, err := json.Marshal([]any{vm.Spec.Instancetype, vm.Spec.Preference})
+		if err != nil {
+			return "", fmt.Errorf("encode spec.instancetype and spec.preference: %w", err)
+		}
+		data = append(data, references...)
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8]), nil

@@ -144,13 +144,16 @@ func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile
 	if view.VMI != nil && r.deleted.Behind(client.ObjectKeyFromObject(vm), view.VMI) {
 		return reconcile.Result{RequeueAfter: catchUp}, nil
 	}
+	if err := r.pin(ctx, &view); err != nil {
+		return reconcile.Result{}, err
+	}
 	decision, err := Decide(view)
 	if err != nil {
 		view.Failure, view.FailureReason = err.Error(), "InvalidRunStrategy"
 		return reconcile.Result{}, r.writeStatus(ctx, vm, Status(view, decision))
 	}
 	if view.Failure != "" && decision.Action == Create {
-		decision.Action = Keep // The name is taken.
+		decision.Action = Keep // The name is taken, or what the VM refers to is not there.
 	}
 
 	var actErr error
@@ -180,6 +183,9 @@ func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile
 		if vm.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(vm, metav1.FinalizerOrphanDependents) {
 			return reconcile.Result{}, r.letGo(ctx, vm)
 		}
+	}
+	if view.FailureReason == reasonFailedFind || view.FailureReason == reasonNotApplied {
+		decision.RequeueAfter = retryMissing
 	}
 	return reconcile.Result{RequeueAfter: decision.RequeueAfter}, actErr
 }
@@ -247,7 +253,11 @@ func (r *Reconciler) claim(ctx context.Context, view *View, instance *v1.Virtual
 
 // create makes the VMI and puts it into the view, or what went wrong.
 func (r *Reconciler) create(ctx context.Context, view *View, decision Decision) error {
-	instance, err := Instance(view.VM, decision.Paused)
+	template, err := r.expand(ctx, view)
+	if err != nil || template == nil {
+		return err
+	}
+	instance, err := instanceOf(view.VM, template, decision.Paused)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,9 @@ func Status(view View, decision Decision) v1.VirtualMachineStatus {
 	status := *vm.Status.DeepCopy()
 	status.StateChangeRequests = decision.Requests
 	status.StartFailure = decision.StartFailure
+	if view.Referred {
+		status.InstancetypeRef, status.PreferenceRef = view.InstancetypeRef, view.PreferenceRef
+	}
 	status.Created = view.VMI != nil
 	status.Ready = false
 	status.DesiredGeneration = vm.Generation

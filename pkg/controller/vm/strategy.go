@@ -30,6 +30,9 @@ type View struct {
 	Failure string
 	// FailureReason goes with Failure.
 	FailureReason string
+	// Referred says that InstancetypeRef and PreferenceRef are what the status is to record from now on.
+	Referred                       bool
+	InstancetypeRef, PreferenceRef *v1.InstancetypeStatusRef
 }
 
 // Action is what to do with the VMI.

@@ -1,0 +1,241 @@
+package instancetype
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+	api "kubevirt.io/api/instancetype"
+	"kubevirt.io/api/instancetype/v1beta1"
+)
+
+// Reader reads one object into a value of its type: one of the four kinds of instancetype.kubevirt.io/v1beta1, a
+// ControllerRevision, or a PersistentVolumeClaim. namespace is empty for what has none. An object that is not
+// there is a NotFound API error.
+type Reader interface {
+	Read(ctx context.Context, namespace, name string, into runtime.Object) error
+}
+
+// NotFoundError says that a VM refers to an object that is not there, or not to be used.
+type NotFoundError struct {
+	// Field is the VM's field that refers to it.
+	Field  *field.Path
+	Detail string
+}
+
+func (e *NotFoundError) Error() string { return e.Field.String() + ": " + e.Detail }
+
+// List is the error as admission reports it.
+func (e *NotFoundError) List() field.ErrorList {
+	err := field.NotFound(e.Field, nil)
+	err.Detail = e.Detail
+	return field.ErrorList{err}
+}
+
+// Resolve reads what vm refers to: the revision that the VM names or has recorded for it, else the object of now.
+// What cannot be used is a *NotFoundError; other errors are the Reader's.
+func Resolve(ctx context.Context, r Reader, vm *v1.VirtualMachine) (Resolved, error) {
+	var out Resolved
+	for _, m := range matchers(vm) {
+		object, err := m.resolve(ctx, r, vm.Namespace)
+		if err != nil {
+			return Resolved{}, err
+		}
+		if m.role == Instancetype {
+			out.Instancetype = object
+		} else {
+			out.Preference = object
+		}
+	}
+	return out, nil
+}
+
+func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Object, error) {
+	if m.name == "" {
+		return nil, &NotFoundError{m.field.Child("name"), "is not set; name the " + string(m.role) + ", or a volume to infer it from with inferFromVolume"}
+	}
+	kind, err := KindOf(m.role, m.kind)
+	if err != nil {
+		return nil, &NotFoundError{m.field.Child("kind"), err.Error()}
+	}
+	object := &Object{Role: m.role, Kind: kind, Name: m.name, Revision: m.pinned(kind)}
+	if object.Revision != "" {
+		revision := &appsv1.ControllerRevision{}
+		switch err := r.Read(ctx, namespace, object.Revision, revision); {
+		case apierrors.IsNotFound(err) && m.revision == "":
+			object.Revision = "" // somebody deleted what the status records; the object of now is recorded anew
+		case apierrors.IsNotFound(err):
+			return nil, &NotFoundError{m.field.Child("revisionName"), fmt.Sprintf("there is no ControllerRevision %q in namespace %s; remove revisionName to use the %s of now", m.revision, namespace, m.role)}
+		case err != nil:
+			return nil, fmt.Errorf("read ControllerRevision %s: %w", object.Revision, err)
+		default:
+			if err := object.fromRevision(revision); err != nil {
+				return nil, &NotFoundError{m.field.Child("revisionName"), err.Error()}
+			}
+			return object, nil
+		}
+	}
+	object.object = newObject(kind)
+	where := ""
+	if namespaced(kind) {
+		where = namespace
+	}
+	err = r.Read(ctx, where, m.name, object.object)
+	if apierrors.IsNotFound(err) {
+		in := ""
+		if where != "" {
+			in = " in namespace " + where
+		}
+		return nil, &NotFoundError{m.field.Child("name"), fmt.Sprintf("there is no %s %q%s; create it, or name another", kind, m.name, in)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", kind, m.name, err)
+	}
+	object.take()
+	return object, nil
+}
+
+// pinned is the revision to use: the one the user names, else what the status has recorded for this very object.
+func (m matcher) pinned(kind string) string {
+	if m.revision != "" {
+		return m.revision
+	}
+	if s := m.status; s != nil && s.ControllerRevisionRef != nil && s.Name == m.name {
+		if recorded, err := KindOf(m.role, s.Kind); err == nil && recorded == kind {
+			return s.ControllerRevisionRef.Name
+		}
+	}
+	return ""
+}
+
+func newObject(kind string) runtime.Object {
+	switch kind {
+	case "VirtualMachineInstancetype":
+		return &v1beta1.VirtualMachineInstancetype{}
+	case "VirtualMachineClusterInstancetype":
+		return &v1beta1.VirtualMachineClusterInstancetype{}
+	case "VirtualMachinePreference":
+		return &v1beta1.VirtualMachinePreference{}
+	default:
+		return &v1beta1.VirtualMachineClusterPreference{}
+	}
+}
+
+// take sets the spec from the object that was read.
+func (o *Object) take() {
+	switch object := o.object.(type) {
+	case *v1beta1.VirtualMachineInstancetype:
+		o.Instancetype = &object.Spec
+	case *v1beta1.VirtualMachineClusterInstancetype:
+		o.Instancetype = &object.Spec
+	case *v1beta1.VirtualMachinePreference:
+		o.Preference = &object.Spec
+	case *v1beta1.VirtualMachineClusterPreference:
+		o.Preference = &object.Spec
+	}
+}
+
+// fromRevision reads the object out of a revision, which must have one of the right role.
+func (o *Object) fromRevision(revision *appsv1.ControllerRevision) error {
+	var meta metav1.TypeMeta
+	if err := json.Unmarshal(revision.Data.Raw, &meta); err != nil {
+		return fmt.Errorf("ControllerRevision %q holds no object: %w", revision.Name, err)
+	}
+	if _, err := KindOf(o.Role, meta.Kind); err != nil || meta.Kind == "" {
+		return fmt.Errorf("ControllerRevision %q holds no %s", revision.Name, o.Role)
+	}
+	if want := v1beta1.SchemeGroupVersion.String(); meta.APIVersion != want {
+		return fmt.Errorf("ControllerRevision %q holds an object of %q; only %s is understood", revision.Name, meta.APIVersion, want)
+	}
+	o.object = newObject(meta.Kind)
+	if err := json.Unmarshal(revision.Data.Raw, o.object); err != nil {
+		return fmt.Errorf("ControllerRevision %q holds no %s: %w", revision.Name, meta.Kind, err)
+	}
+	o.take()
+	return nil
+}
+
+// Infer replaces each inferFromVolume of vm by the name and kind that the volume's claim carries in its labels. A
+// matcher whose policy is Ignore is dropped when there are none; else that is a *NotFoundError. Guest memory that
+// only stood in for an instance type goes when one is found.
+func Infer(ctx context.Context, r Reader, vm *v1.VirtualMachine) error {
+	for _, m := range matchers(vm) {
+		if m.inferFrom == "" {
+			continue
+		}
+		ignore := m.inferFailurePolicy != nil && *m.inferFailurePolicy == v1.IgnoreInferFromVolumeFailure
+		name, kind, problem, err := m.infer(ctx, r, vm)
+		if err != nil {
+			return err
+		}
+		if problem != "" && !ignore {
+			return &NotFoundError{m.field.Child("inferFromVolume"), problem}
+		}
+		if m.role == Preference {
+			vm.Spec.Preference = &v1.PreferenceMatcher{Name: name, Kind: kind}
+			if problem != "" {
+				vm.Spec.Preference = nil
+			}
+			continue
+		}
+		vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: name, Kind: kind}
+		switch {
+		case problem != "":
+			vm.Spec.Instancetype = nil
+		case ignore && vm.Spec.Template != nil:
+			vm.Spec.Template.Spec.Domain.Memory = nil
+		}
+	}
+	return nil
+}
+
+// infer reads the labels of the claim behind the volume, or says why there is nothing to infer.
+func (m matcher) infer(ctx context.Context, r Reader, vm *v1.VirtualMachine) (name, kind, problem string, err error) {
+	nameLabel, kindLabel := api.DefaultInstancetypeLabel, api.DefaultInstancetypeKindLabel
+	if m.role == Preference {
+		nameLabel, kindLabel = api.DefaultPreferenceLabel, api.DefaultPreferenceKindLabel
+	}
+	claim, problem := claimBehind(vm, m.inferFrom)
+	if problem != "" {
+		return "", "", problem, nil
+	}
+	pvc := &corev1.PersistentVolumeClaim{}
+	err = r.Read(ctx, vm.Namespace, claim, pvc)
+	if apierrors.IsNotFound(err) {
+		return "", "", fmt.Sprintf("PersistentVolumeClaim %q, of volume %q, does not exist", claim, m.inferFrom), nil
+	}
+	if err != nil {
+		return "", "", "", fmt.Errorf("read PersistentVolumeClaim %s: %w", claim, err)
+	}
+	if pvc.Labels[nameLabel] == "" {
+		return "", "", fmt.Sprintf("PersistentVolumeClaim %q, of volume %q, has no label %s", claim, m.inferFrom, nameLabel), nil
+	}
+	return pvc.Labels[nameLabel], pvc.Labels[kindLabel], "", nil
+}
+
+// claimBehind is the name of the claim that a volume is. A DataVolume's claim has its name.
+func claimBehind(vm *v1.VirtualMachine, volume string) (claim, problem string) {
+	if vm.Spec.Template == nil {
+		return "", "there is no template with volumes"
+	}
+	for i := range vm.Spec.Template.Spec.Volumes {
+		v := &vm.Spec.Template.Spec.Volumes[i]
+		switch {
+		case v.Name != volume:
+		case v.PersistentVolumeClaim != nil:
+			return v.PersistentVolumeClaim.ClaimName, ""
+		case v.DataVolume != nil:
+			return v.DataVolume.Name, ""
+		default:
+			return "", fmt.Sprintf("volume %q is no PersistentVolumeClaim, whose labels would tell", volume)
+		}
+	}
+	return "", fmt.Sprintf("no volume is named %q", volume)
+}

@@ -1,0 +1,74 @@
+package instancetype
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	v1 "kubevirt.io/api/core/v1"
+	api "kubevirt.io/api/instancetype"
+	"kubevirt.io/api/instancetype/v1beta1"
+)
+
+// Capture is the ControllerRevision that keeps an object of now for vm, as KubeVirt's are: what happens to the
+// object later does not touch the VM. It belongs to the VM and goes with it.
+func Capture(vm *v1.VirtualMachine, o *Object) (*appsv1.ControllerRevision, error) {
+	copied := o.object.DeepCopyObject()
+	accessor, err := meta.Accessor(copied)
+	if err != nil {
+		return nil, fmt.Errorf("capture %s %s: %w", o.Kind, o.Name, err)
+	}
+	copied.GetObjectKind().SetGroupVersionKind(v1beta1.SchemeGroupVersion.WithKind(o.Kind))
+	accessor.SetManagedFields(nil)
+	data, err := json.Marshal(copied)
+	if err != nil {
+		return nil, fmt.Errorf("capture %s %s: %w", o.Kind, o.Name, err)
+	}
+	return &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      revisionName(vm, o, accessor),
+			Namespace: vm.Namespace,
+			Labels: map[string]string{
+				api.ControllerRevisionObjectGenerationLabel: strconv.FormatInt(accessor.GetGeneration(), 10),
+				api.ControllerRevisionObjectKindLabel:       o.Kind,
+				api.ControllerRevisionObjectNameLabel:       label(o.Name),
+				api.ControllerRevisionObjectUIDLabel:        string(accessor.GetUID()),
+				api.ControllerRevisionObjectVersionLabel:    v1beta1.SchemeGroupVersion.Version,
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)},
+		},
+		Data:     runtime.RawExtension{Raw: data},
+		Revision: 1,
+	}, nil
+}
+
+// revisionName tells VM, object and generation apart, so that capturing the same twice finds it there.
+func revisionName(vm *v1.VirtualMachine, o *Object, object metav1.Object) string {
+	name := fmt.Sprintf("%s-%s-%s-%s-%d", vm.Name, o.Name, v1beta1.SchemeGroupVersion.Version, object.GetUID(), object.GetGeneration())
+	return shortened(name, validation.DNS1123SubdomainMaxLength)
+}
+
+func label(name string) string { return shortened(name, validation.LabelValueMaxLength) }
+
+// shortened cuts a name that is too long and keeps it unique.
+func shortened(name string, most int) string {
+	if len(name) <= most {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	suffix := "-" + hex.EncodeToString(sum[:5])
+	return strings.TrimRight(name[:most-len(suffix)], "-.") + suffix
+}
+
+// Reference is what the VM's status records of an object.
+func Reference(o *Object, revision string) *v1.InstancetypeStatusRef {
+	return &v1.InstancetypeStatusRef{Name: o.Name, Kind: o.Kind, ControllerRevisionRef: &v1.ControllerRevisionRef{Name: revision}}
+}

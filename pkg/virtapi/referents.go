@@ -1,0 +1,150 @@
+package virtapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/instancetype/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/instancetype"
+	"github.com/virtkit/virtkit/pkg/surface"
+)
+
+// lookup bounds what a webhook spends on reading what a VM refers to; the API server waits 10 s for the whole.
+const lookup = 8 * time.Second
+
+// referents reads what a VM may refer to, straight from the API: it is asked once or twice in a VM's life.
+type referents struct {
+	rest rest.Interface
+}
+
+// Read implements instancetype.Reader.
+func (r referents) Read(ctx context.Context, namespace, name string, into runtime.Object) error {
+	path := []string{"/apis", v1beta1.SchemeGroupVersion.Group, v1beta1.SchemeGroupVersion.Version}
+	var resource string
+	switch into.(type) {
+	case *v1beta1.VirtualMachineInstancetype:
+		resource = "virtualmachineinstancetypes"
+	case *v1beta1.VirtualMachineClusterInstancetype:
+		resource = "virtualmachineclusterinstancetypes"
+	case *v1beta1.VirtualMachinePreference:
+		resource = "virtualmachinepreferences"
+	case *v1beta1.VirtualMachineClusterPreference:
+		resource = "virtualmachineclusterpreferences"
+	case *appsv1.ControllerRevision:
+		path, resource = []string{"/apis/apps/v1"}, "controllerrevisions"
+	case *corev1.PersistentVolumeClaim:
+		path, resource = []string{"/api/v1"}, "persistentvolumeclaims"
+	default:
+		return fmt.Errorf("nothing is known of %T", into)
+	}
+	if namespace != "" {
+		path = append(path, "namespaces", namespace)
+	}
+	if strings.ContainsAny(name, "/?#%") || name == "." || name == ".." {
+		return fmt.Errorf("%q is no name", name)
+	}
+	data, err := r.rest.Get().AbsPath(append(path, resource, name)...).DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// refer fills in what a new VM's references leave open: the volume that they are inferred from, their kind, and the
+// machine type and architecture that the preference has, which the template keeps for life.
+func (a *admission) refer(ctx context.Context, vm *v1.VirtualMachine, d surface.Defaults) (surface.Defaults, error) {
+	if vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
+		return d, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookup)
+	defer cancel()
+	if err := instancetype.Infer(ctx, a.referents, vm); err != nil {
+		return d, err
+	}
+	if m := vm.Spec.Instancetype; m != nil && m.Kind == "" {
+		m.Kind = "virtualmachineclusterinstancetype"
+	}
+	m := vm.Spec.Preference
+	if m == nil {
+		return d, nil
+	}
+	if m.Kind == "" {
+		m.Kind = "virtualmachineclusterpreference"
+	}
+	resolved, err := instancetype.Resolve(ctx, a.referents, vm)
+	if err != nil {
+		return d, err
+	}
+	preference := resolved.Preference.Preference
+	if preference.Machine != nil && preference.Machine.PreferredMachineType != "" {
+		d.MachineType = preference.Machine.PreferredMachineType
+	}
+	if preference.PreferredArchitecture != nil {
+		d.Architecture = *preference.PreferredArchitecture
+	}
+	return d, nil
+}
+
+// validateReferring checks a VM together with what it refers to.
+func (a *admission) validateReferring(ctx context.Context, vm *v1.VirtualMachine) (field.ErrorList, error) {
+	if vm.Spec.Instancetype == nil && vm.Spec.Preference == nil || vm.Spec.Template == nil {
+		return surface.ValidateVirtualMachine(vm, a.defaults()), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookup)
+	defer cancel()
+	resolved, err := instancetype.Resolve(ctx, a.referents, vm)
+	var missing *instancetype.NotFoundError
+	if errors.As(err, &missing) {
+		return missing.List(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	template, errs := instancetype.Expand(vm, resolved)
+	if len(errs) > 0 {
+		return errs, nil // what it all makes is not known, so there is nothing more to check
+	}
+	return surface.ValidateExpanded(vm, &template.Spec, a.defaults()), nil
+}
+
+// expanded is vm with what it refers to written out, as `virtctl expand` prints it.
+func expanded(ctx context.Context, r instancetype.Reader, vm *v1.VirtualMachine) (*v1.VirtualMachine, error) {
+	if vm.Spec.Template == nil || vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
+		return withKind(vm), nil
+	}
+	out := vm.DeepCopy()
+	if err := instancetype.Infer(ctx, r, out); err != nil {
+		return nil, referenceError(err)
+	}
+	resolved, err := instancetype.Resolve(ctx, r, out)
+	if err != nil {
+		return nil, referenceError(err)
+	}
+	template, errs := instancetype.Expand(out, resolved)
+	if len(errs) > 0 {
+		return nil, badRequest(surface.Message(errs))
+	}
+	out.Spec.Template = template
+	out.Spec.Instancetype, out.Spec.Preference = nil, nil
+	return withKind(out), nil
+}
+
+// referenceError says of what a VM names and cannot have that it is the request's fault.
+func referenceError(err error) error {
+	var missing *instancetype.NotFoundError
+	if errors.As(err, &missing) {
+		return badRequest(missing.Error())
+	}
+	return err
+}
