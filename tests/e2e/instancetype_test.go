@@ -1,0 +1,102 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/instancetype/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A guest has the size of its instance type and the devices of its preference, both inferred from the labels of a
+// claim, and keeps them when the objects change or are gone.
+func TestInstancetype(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	c.claim(t, ns, "data", corev1.PersistentVolumeFilesystem)
+	_, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Patch(t.Context(), "data", "application/merge-patch+json", []byte(`{"metadata":{"labels":{
+		"instancetype.kubevirt.io/default-instancetype":"small","instancetype.kubevirt.io/default-instancetype-kind":"VirtualMachineInstancetype",
+		"instancetype.kubevirt.io/default-preference":"`+ns+`"}}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := v1beta1.VirtualMachineInstancetypeSpec{
+		CPU: v1beta1.CPUInstancetype{Guest: 2}, Memory: v1beta1.MemoryInstancetype{Guest: resource.MustParse("160Mi")},
+	}
+	linux := v1beta1.VirtualMachinePreferenceSpec{
+		CPU:          &v1beta1.CPUPreferences{PreferredCPUTopology: ptr(v1beta1.Cores)},
+		Devices:      &v1beta1.DevicePreferences{PreferredDiskBus: v1.DiskBusVirtio},
+		Requirements: &v1beta1.PreferenceRequirements{CPU: &v1beta1.CPUPreferenceRequirement{Guest: 2}},
+	}
+	objects := []client.Object{
+		&v1beta1.VirtualMachineInstancetype{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: ns}, Spec: small},
+		&v1beta1.VirtualMachineClusterInstancetype{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: small},
+		&v1beta1.VirtualMachinePreference{ObjectMeta: metav1.ObjectMeta{Name: "linux", Namespace: ns}, Spec: linux},
+		&v1beta1.VirtualMachineClusterPreference{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: linux},
+	}
+	for _, object := range objects {
+		if err := c.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, object := range objects {
+			if err := client.IgnoreNotFound(c.Client.Delete(context.WithoutCancel(t.Context()), object)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	bare := func(vm *v1.VirtualMachine) {
+		vm.Spec.Template.Spec.Domain.Memory = nil
+		vm.Spec.Template.Spec.Domain.Devices.Disks = nil // each volume gets one
+	}
+	inferred := c.create(t, newVM(ns, "inferred", v1.RunStrategyManual, withClaim("data"), bare, func(vm *v1.VirtualMachine) {
+		vm.Spec.Instancetype = &v1.InstancetypeMatcher{InferFromVolume: "data"}
+		vm.Spec.Preference = &v1.PreferenceMatcher{InferFromVolume: "data"}
+	}))
+	named := c.create(t, newVM(ns, "named", v1.RunStrategyHalted, bare, func(vm *v1.VirtualMachine) {
+		vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: ns}
+		vm.Spec.Preference = &v1.PreferenceMatcher{Name: "linux", Kind: "VirtualMachinePreference"}
+	}))
+	for _, g := range []*guest{inferred, named} {
+		eventually(t, 30*time.Second, g.name+" has its revisions", func() string {
+			status := g.vm(t).Status
+			if status.InstancetypeRef == nil || status.PreferenceRef == nil {
+				return "status.instancetypeRef or preferenceRef is not set"
+			}
+			return ""
+		})
+	}
+	for _, object := range objects {
+		if err := c.Client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inferred.virtctl(t, nil, "-n", ns, "start", "inferred")
+	inferred.waitLogin(t)
+	con := inferred.openConsole(t, "")
+	con.login(t, "root", "tiny")
+	if n := con.run(t, "grep -c ^processor /proc/cpuinfo"); n != "2" {
+		t.Errorf("the guest has %s processors", n)
+	}
+	if disks := con.run(t, "ls -d /sys/block/vd* | wc -l"); disks != "2" {
+		t.Errorf("the guest has %s virtio disks", disks)
+	}
+	if cpu := inferred.vmi(t).Spec.Domain.CPU; cpu.Cores != 2 || cpu.Sockets != 1 {
+		t.Errorf("the CPU is %+v", cpu)
+	}
+	expanded, err := c.Kube.CoreV1().RESTClient().Get().
+		AbsPath("/apis/subresources.kubevirt.io/v1/namespaces", ns, "virtualmachines/named/expand-spec").DoRaw(t.Context())
+	if err != nil || !strings.Contains(string(expanded), `"160Mi"`) {
+		t.Errorf("expand-spec: %v\n%s", err, expanded)
+	}
+}
