@@ -1,0 +1,225 @@
+package why
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// launcher is the instance's youngest launcher pod, nil when there is none.
+func (e *explanation) launcher() *corev1.Pod {
+	for i := range e.Pods {
+		if e.Pods[i].Labels[names.LabelComponent] == names.VirtLauncher {
+			return &e.Pods[i]
+		}
+	}
+	return nil
+}
+
+func (e *explanation) podName() string {
+	if pod := e.launcher(); pod != nil {
+		return pod.Name
+	}
+	return "virt-launcher-" + e.Name
+}
+
+func (e *explanation) podObject() string { return "pod/" + e.podName() }
+
+func (e *explanation) launcherRuns() bool {
+	pod := e.launcher()
+	return pod != nil && pod.Status.Phase == corev1.PodRunning
+}
+
+// pod looks at the launcher's pod: the scheduler's verdict, images, mounts, its end.
+func (e *explanation) pod() {
+	if e.VMI == nil || e.VMI.IsFinal() {
+		return
+	}
+	pod := e.launcher()
+	if pod == nil {
+		switch {
+		case !e.readable("pods"):
+			e.link(LayerPod, e.podObject(), Unknown, "you may not read pods", time.Time{})
+		case e.has(rankMissing):
+			e.link(LayerPod, e.podObject(), Broken, "there is none", time.Time{})
+		default:
+			e.link(LayerPod, e.podObject(), Waiting, "there is none yet", time.Time{})
+		}
+		return
+	}
+	found := len(e.causes)
+	switch {
+	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
+		e.podOver(pod)
+	case pod.DeletionTimestamp != nil && e.VMI.DeletionTimestamp == nil:
+		e.add(rankSymptom, LayerPod, e.podObject(), Broken, "PodTerminating", "the pod is being deleted, and the guest is shut down with it", "virtctl events "+e.Name+e.flag())
+	case pod.Spec.NodeName == "":
+		e.unscheduled(pod)
+	case pod.Status.Phase == corev1.PodPending:
+		e.starting(pod)
+	case pod.Status.Phase == corev1.PodUnknown:
+		e.add(rankSymptom, LayerPod, e.podObject(), Broken, "PodUnknown", "the kubelet of node "+pod.Spec.NodeName+" does not answer", "kubectl describe node "+pod.Spec.NodeName)
+	}
+	state, message := OK, strings.ToLower(string(pod.Status.Phase))
+	if pod.Status.Phase == corev1.PodPending {
+		state = Waiting
+	}
+	if pod.Spec.NodeName != "" {
+		message += " on node " + pod.Spec.NodeName
+	}
+	for _, c := range e.causes[found:] {
+		if c.State == Broken {
+			state, message = Broken, c.Message
+			break
+		}
+	}
+	e.link(LayerPod, e.podObject(), state, message, pod.CreationTimestamp.Time)
+}
+
+func (e *explanation) podOver(pod *corev1.Pod) {
+	reason := pod.Status.Reason
+	message := pod.Status.Message
+	for _, c := range pod.Status.ContainerStatuses {
+		if t := c.State.Terminated; t != nil {
+			if reason == "" {
+				reason = t.Reason
+			}
+			if message == "" {
+				message = strings.TrimSpace(fmt.Sprintf("container %s ended with code %d. %s", c.Name, t.ExitCode, t.Message))
+			}
+		}
+	}
+	switch reason {
+	case "OOMKilled":
+		e.add(rankGuest, LayerPod, e.podObject(), Broken, reason, "QEMU used more memory than its pod may", "raise resources.limits.memory, or leave it out: virtkit adds what QEMU needs")
+	case "Evicted":
+		e.add(rankGuest, LayerPod, e.podObject(), Broken, reason, "the kubelet evicted the pod: "+message, "kubectl describe node "+pod.Spec.NodeName)
+	case "NodeShutdown", "Terminated", "NodeLost":
+		e.add(rankGuest, LayerPod, e.podObject(), Broken, reason, "its node was shut down: "+message, "kubectl get nodes")
+	case "Completed":
+		e.add(rankProgress, LayerPod, e.podObject(), Waiting, "PodCompleted", "the guest has ended, and its instance is about to say so")
+	default:
+		e.add(rankGuest, LayerPod, e.podObject(), Broken, "PodFailed", strings.TrimSpace("the pod failed: "+reason+" "+message), "virtctl logs "+e.Name+e.flag()+" --source launcher")
+	}
+}
+
+// quoted finds the image in the kubelet's words.
+var quoted = regexp.MustCompile(`image "?\\?"?([^"\\ ]+)`)
+
+// starting explains why a pod that has a node does not run.
+func (e *explanation) starting(pod *corev1.Pod) {
+	if pod.Annotations["scheduler.alpha.kubernetes.io/node-missing"] != "" {
+		return
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		w := c.State.Waiting
+		if w == nil {
+			continue
+		}
+		switch w.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
+			e.image(pod, w)
+			return
+		case "CreateContainerConfigError":
+			e.add(rankMissing, LayerPod, e.podObject(), Broken, "ContainerConfig", "the container cannot be set up: "+w.Message, "create what it names, or change the VM's volumes")
+			return
+		case "CreateContainerError", "RunContainerError":
+			if strings.Contains(w.Message, "image volume") || strings.Contains(w.Message, "failed to mount image") {
+				e.add(rankImage, LayerPod, e.podObject(), Broken, "ImageVolumes", "the node cannot mount an image as a volume: "+w.Message, "Kubernetes 1.35 or later with containerd 2.1 or later; see virtctl doctor")
+				return
+			}
+			e.add(rankSandbox, LayerPod, e.podObject(), Broken, w.Reason, "the container cannot be started: "+w.Message, "kubectl describe "+e.podObject()+e.flag())
+			return
+		}
+	}
+	for _, kind := range []struct {
+		event, reason, message string
+		rank                   rank
+		mend                   []string
+	}{
+		{"FailedCreatePodSandBox", "Sandbox", "the node cannot make the pod's network or sandbox", rankSandbox, []string{"the cluster's network plugin (CNI) on node " + pod.Spec.NodeName}},
+		{"FailedAttachVolume", "AttachVolume", "a volume cannot be attached to the node", rankVolume, []string{"end what uses the volume on another node, or use an access mode ReadWriteMany"}},
+		{"FailedMount", "MountVolume", "a volume cannot be mounted", rankVolume, []string{"create the Secret, ConfigMap or claim that the message names"}},
+		{"FailedMapVolume", "MapVolume", "a block volume cannot be mapped", rankVolume, nil},
+		{"OutOfmemory", "OutOfMemory", "the node had no memory left when the pod came", rankSchedule, nil},
+	} {
+		event := e.lastEvent("Pod", pod.Name, corev1.EventTypeWarning)
+		if event == nil || event.Reason != kind.event {
+			continue
+		}
+		e.add(kind.rank, LayerPod, e.podObject(), Broken, kind.reason, kind.message+": "+firstLine(event.Message),
+			append(kind.mend, "kubectl describe "+e.podObject()+e.flag())...).Evidence = quote(event)
+		return
+	}
+	waited := e.Now.Sub(pod.CreationTimestamp.Time)
+	if waited > time.Minute && !e.has(rankNode) {
+		e.add(rankSymptom, LayerPod, e.podObject(), Broken, "KubeletSlow", fmt.Sprintf("the kubelet of node %s has not started the pod for %s", pod.Spec.NodeName, age(e.Now, pod.CreationTimestamp.Time)),
+			"kubectl describe "+e.podObject()+e.flag(), "kubectl describe node "+pod.Spec.NodeName)
+		return
+	}
+	e.add(rankProgress, LayerPod, e.podObject(), Waiting, "PodStarting", "the kubelet is starting the pod")
+}
+
+// image explains a pull that fails: which image, whose, and why.
+func (e *explanation) image(pod *corev1.Pod, w *corev1.ContainerStateWaiting) {
+	message := w.Message
+	// The back-off says nothing; the failure before it is in an event.
+	if w.Reason == "ImagePullBackOff" {
+		for i := len(e.Events) - 1; i >= 0; i-- {
+			if event := &e.Events[i]; event.InvolvedObject.Name == pod.Name && event.Reason == "Failed" && strings.Contains(event.Message, "pull") && !strings.Contains(event.Message, "Error: ") {
+				message = event.Message
+				break
+			}
+		}
+	}
+	launcher := ""
+	if len(pod.Spec.Containers) > 0 {
+		launcher = pod.Spec.Containers[0].Image
+	}
+	image := launcher
+	if m := quoted.FindStringSubmatch(w.Message); m != nil {
+		image = strings.TrimSuffix(m[1], ":")
+	}
+	whose, field := "the launcher's image", "virtctl install --image-registry … --image-tag …"
+	for _, v := range pod.Spec.Volumes {
+		if v.Image != nil && (v.Image.Reference == image || strings.Contains(w.Message, v.Image.Reference)) {
+			image = v.Image.Reference
+			whose, field = fmt.Sprintf("the container disk of volume %q", v.Name), fmt.Sprintf("containerDisk.image of volume %q in the VM", v.Name)
+		}
+	}
+	reason, why, mend := "ImagePull", firstLine(message), []string{field}
+	low := strings.ToLower(message)
+	switch {
+	case w.Reason == "ErrImageNeverPull":
+		reason, why = "ImageNotPresent", "it is not on node "+pod.Spec.NodeName+" and the policy is Never"
+		mend = append(mend, "set imagePullPolicy to IfNotPresent, or load the image: virt-local load-image")
+	case w.Reason == "InvalidImageName" || strings.Contains(low, "invalid reference"):
+		reason, why = "ImageName", "its name is not valid"
+	case strings.Contains(low, "not found") || strings.Contains(low, "manifest unknown"):
+		reason, why = "ImageNotFound", "the registry does not have it"
+	case strings.Contains(low, "unauthorized") || strings.Contains(low, "denied") || strings.Contains(low, "forbidden") || strings.Contains(low, "no basic auth"):
+		reason, why = "ImageDenied", "the registry denies it: the name is wrong or needs credentials"
+		mend = append(mend, "containerDisk.imagePullSecret of the volume")
+	case strings.Contains(low, "no such host") || strings.Contains(low, "dial tcp") || strings.Contains(low, "i/o timeout") || strings.Contains(low, "connection refused"):
+		reason, why = "RegistryUnreachable", "node "+pod.Spec.NodeName+" cannot reach the registry"
+	case strings.Contains(low, "x509") || strings.Contains(low, "tls"):
+		reason, why = "RegistryTLS", "node "+pod.Spec.NodeName+" does not trust the registry's certificate"
+	case strings.Contains(low, "no space left"):
+		reason, why = "NodeDiskFull", "node "+pod.Spec.NodeName+" has no room for it"
+	}
+	e.add(rankImage, LayerPod, e.podObject(), Broken, reason, fmt.Sprintf("%s, %s, cannot be pulled: %s", whose, image, why), mend...).Evidence = w.Reason + ": " + message
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	const most = 300
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "…"
+	}
+	return line
+}

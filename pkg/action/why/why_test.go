@@ -1,0 +1,466 @@
+package why
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+
+// situation changes a VM that runs well on node one of two into one that does not.
+type situation func(f *Facts)
+
+// healthy is a VM that has run for an hour.
+func healthy() Facts {
+	strategy := v1.RunStrategyAlways
+	volumes := []v1.Volume{
+		{Name: "disk", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "ghcr.io/virtkit/tiny-disk:dev"}}},
+	}
+	spec := v1.VirtualMachineInstanceSpec{Volumes: volumes}
+	f := Facts{
+		Now: now, Namespace: "default", Name: "demo", Others: []string{"demo", "web", "database"},
+		VM: &v1.VirtualMachine{
+			ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", CreationTimestamp: ago(time.Hour), Finalizers: []string{v1.VirtualMachineControllerFinalizer}},
+			Spec:       v1.VirtualMachineSpec{RunStrategy: &strategy, Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: *spec.DeepCopy()}},
+			Status:     v1.VirtualMachineStatus{PrintableStatus: v1.VirtualMachineStatusRunning},
+		},
+		VMI: &v1.VirtualMachineInstance{
+			ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default"},
+			Spec:       spec,
+			Status: v1.VirtualMachineInstanceStatus{
+				Phase: v1.Running, NodeName: "one",
+				PhaseTransitionTimestamps: []v1.VirtualMachineInstancePhaseTransitionTimestamp{{Phase: v1.Running, PhaseTransitionTimestamp: ago(time.Hour)}},
+				Conditions: []v1.VirtualMachineInstanceCondition{
+					{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue},
+					{Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue},
+					{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue},
+				},
+			},
+		},
+		Pods: []corev1.Pod{{
+			ObjectMeta: metav1.ObjectMeta{Name: "virt-launcher-demo-abc", Labels: map[string]string{names.LabelComponent: names.VirtLauncher}, CreationTimestamp: ago(time.Hour)},
+			Spec: corev1.PodSpec{
+				NodeName: "one", SchedulerName: "default-scheduler",
+				Containers: []corev1.Container{{Name: names.ContainerCompute, Image: "ghcr.io/virtkit/virt-launcher:dev"}},
+				Volumes:    []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "ghcr.io/virtkit/tiny-disk:dev"}}}},
+			},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		}},
+		Claims: map[string]*corev1.PersistentVolumeClaim{},
+		StorageClasses: []storagev1.StorageClass{
+			{ObjectMeta: metav1.ObjectMeta{Name: "local", Annotations: map[string]string{isDefault: "true"}}, Provisioner: "virt-local"},
+		},
+		Nodes:    []corev1.Node{aNode("one"), aNode("two")},
+		KubeVirt: &v1.KubeVirt{Status: v1.KubeVirtStatus{Phase: v1.KubeVirtPhaseDeployed}},
+		Stack: []corev1.Pod{
+			component(names.VirtAPI, "one"), component(names.VirtController, "two"), component(names.VirtHandler, "one"), component(names.VirtHandler, "two"),
+		},
+	}
+	return f
+}
+
+func aNode(name string) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{v1.NodeSchedulable: "true"},
+			Annotations: map[string]string{v1.VirtHandlerHeartbeat: `"` + now.Add(-30*time.Second).Format(time.RFC3339) + `"`},
+		},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+func component(name, node string) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name + "-" + node, Labels: map[string]string{names.LabelComponent: name}},
+		Spec:       corev1.PodSpec{NodeName: node},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+// strategy sets the run strategy; without an instance the VM is stopped.
+func stopped(strategy v1.VirtualMachineRunStrategy, more ...situation) situation {
+	return func(f *Facts) {
+		f.VM.Spec.RunStrategy = &strategy
+		f.VM.Status.PrintableStatus = v1.VirtualMachineStatusStopped
+		f.VMI, f.Pods = nil, nil
+		apply(f, more)
+	}
+}
+
+func apply(f *Facts, more []situation) {
+	for _, s := range more {
+		s(f)
+	}
+}
+
+// phase puts the instance into a phase it entered d ago, with no guest.
+func phase(p v1.VirtualMachineInstancePhase, d time.Duration, more ...situation) situation {
+	return func(f *Facts) {
+		f.VM.Status.PrintableStatus = v1.VirtualMachineStatusStarting
+		f.VMI.Status.Phase = p
+		f.VMI.Status.PhaseTransitionTimestamps = []v1.VirtualMachineInstancePhaseTransitionTimestamp{{Phase: p, PhaseTransitionTimestamp: ago(d)}}
+		f.VMI.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionFalse, Reason: v1.GuestNotRunningReason}}
+		switch p {
+		case v1.Pending:
+			f.Pods = nil
+			f.VMI.Status.NodeName = ""
+		case v1.Scheduling:
+			f.VMI.Status.NodeName = ""
+			f.Pods[0].Spec.NodeName = ""
+			f.Pods[0].Status.Phase = corev1.PodPending
+			f.Pods[0].CreationTimestamp = ago(d)
+		case v1.Scheduled:
+			f.Pods[0].Status.Phase = corev1.PodPending
+			f.Pods[0].CreationTimestamp = ago(d)
+		}
+		apply(f, more)
+	}
+}
+
+func condition(kind v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason, message string) situation {
+	return func(f *Facts) {
+		f.VMI.Status.Conditions = slices.DeleteFunc(f.VMI.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == kind })
+		f.VMI.Status.Conditions = append(f.VMI.Status.Conditions, v1.VirtualMachineInstanceCondition{Type: kind, Status: status, Reason: reason, Message: message})
+	}
+}
+
+// refused is an instance whose pod the API server did not take.
+func refused(message string) situation {
+	return phase(v1.Pending, time.Minute, condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "FailedCreate", "create pod: "+message))
+}
+
+// unschedulable is the scheduler's verdict on the pod.
+func unschedulable(message string, more ...situation) situation {
+	return phase(v1.Scheduling, time.Minute, func(f *Facts) {
+		f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: message}}
+	}, func(f *Facts) { apply(f, more) })
+}
+
+// waiting is the kubelet's word on the container.
+func waiting(reason, message string, more ...situation) situation {
+	return phase(v1.Scheduled, time.Minute, func(f *Facts) {
+		f.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: names.ContainerCompute, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		}}
+	}, func(f *Facts) { apply(f, more) })
+}
+
+func event(kind, name, reason, message string) situation {
+	return func(f *Facts) {
+		f.Events = append(f.Events, corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Type: corev1.EventTypeWarning, Reason: reason, Message: message})
+	}
+}
+
+func podEvent(reason, message string) situation {
+	return phase(v1.Scheduled, time.Minute, event("Pod", "virt-launcher-demo-abc", reason, message))
+}
+
+// syncFailed is the launcher's word on why the guest does not start.
+func syncFailed(message string) situation {
+	return phase(v1.Scheduled, time.Minute, running, condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "SyncFailed", message))
+}
+
+func running(f *Facts) { f.Pods[0].Status.Phase = corev1.PodRunning }
+
+func failed(reason, message string, more ...situation) situation {
+	return phase(v1.Failed, time.Minute, func(f *Facts) { f.VMI.Status.Reason = reason },
+		condition(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, reason, message), func(f *Facts) { apply(f, more) })
+}
+
+// withClaim gives the VM a claim; nil for one that does not exist.
+func withClaim(claim *corev1.PersistentVolumeClaim, more ...situation) situation {
+	return func(f *Facts) {
+		volume := v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+		if f.VMI != nil {
+			f.VMI.Spec.Volumes = append(f.VMI.Spec.Volumes, volume)
+		}
+		f.VM.Spec.Template.Spec.Volumes = append(f.VM.Spec.Template.Spec.Volumes, volume)
+		f.Claims["data"] = claim
+		apply(f, more)
+	}
+}
+
+func claim(p corev1.PersistentVolumeClaimPhase, class *string, age time.Duration) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default", CreationTimestamp: ago(age)},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: class},
+		Status:     corev1.PersistentVolumeClaimStatus{Phase: p},
+	}
+}
+
+func vmFailure(reason, message string) situation {
+	return func(f *Facts) {
+		f.VM.Status.Conditions = append(f.VM.Status.Conditions, v1.VirtualMachineCondition{Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: reason, Message: message})
+	}
+}
+
+func all(situations ...situation) situation {
+	return func(f *Facts) { apply(f, situations) }
+}
+
+// TestSituations is the list of what `virtctl why` knows; each has the first cause that is to be found.
+func TestSituations(t *testing.T) {
+	const noNodes = "0/2 nodes are available: "
+	waitForConsumer := storagev1.VolumeBindingWaitForFirstConsumer
+	cases := []struct {
+		name    string
+		make    situation
+		reason  string
+		verdict State
+		layer   Layer
+		message string // a part of it
+		mend    string // a part of the first
+	}{
+		{"runs", func(*Facts) {}, "", OK, "", "nothing holds it up", ""},
+		{"virtkit is not installed", func(f *Facts) { *f = Facts{Now: now, Name: "demo", Namespace: "default", NotInstalled: true} }, "NotInstalled", Broken, LayerStack, "not installed", "virtctl install"},
+		{"no such VM", func(f *Facts) { f.VM, f.VMI, f.Pods = nil, nil, nil; f.Name = "dmeo"; f.Others = []string{"demo"} }, "NotFound", Broken, LayerVM, `did you mean "demo"?`, "virtctl why demo"},
+		{"no such VM, none alike", func(f *Facts) { f.VM, f.VMI, f.Pods = nil, nil, nil; f.Name = "payroll" }, "NotFound", Broken, LayerVM, `"payroll" in namespace`, "virtctl list -A"},
+		{"virt-controller does not run", stopped(v1.RunStrategyAlways, func(f *Facts) { f.Stack = f.Stack[:1] }), "ComponentMissing", Broken, LayerStack, "virt-controller does not run at all", "virtctl install"},
+		{"virt-api crashes", func(f *Facts) {
+			f.Stack[0].Status.Conditions[0].Status = corev1.ConditionFalse
+			f.Stack[0].Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 40s"}}}}
+		}, "ComponentNotReady", Broken, LayerStack, "CrashLoopBackOff: back-off 40s", "logs deployment/virt-api"},
+		{"virtkit is being installed", stopped(v1.RunStrategyAlways, func(f *Facts) {
+			f.KubeVirt.Status.Phase = v1.KubeVirtPhaseDeploying
+			f.VM.CreationTimestamp = ago(time.Second)
+		}), "NotDeployed", Waiting, LayerStack, "phase Deploying", "virtctl doctor"},
+		{"virtkit is being removed", func(f *Facts) { at := ago(time.Second); f.KubeVirt.DeletionTimestamp = &at }, "Uninstalling", Broken, LayerStack, "being removed", "virtctl install"},
+
+		{"halted", stopped(v1.RunStrategyHalted), "Halted", Off, LayerVM, "halted", "virtctl start demo"},
+		{"manual", stopped(v1.RunStrategyManual), "Manual", Off, LayerVM, "Manual", "virtctl start demo"},
+		{"start requested", stopped(v1.RunStrategyManual, func(f *Facts) {
+			f.VM.Status.StateChangeRequests = []v1.VirtualMachineStateChangeRequest{{Action: v1.StartRequest}}
+			f.VM.CreationTimestamp = ago(time.Second)
+		}), "StartRequested", Waiting, LayerVM, "asked for", ""},
+		{"has run once", stopped(v1.RunStrategyOnce, func(f *Facts) { f.VM.Status.RunStrategy = v1.RunStrategyOnce }), "OnceDone", Off, LayerVM, "has run", "spec.runStrategy"},
+		{"guest shut itself down", all(phase(v1.Succeeded, time.Minute), func(f *Facts) { s := v1.RunStrategyRerunOnFailure; f.VM.Spec.RunStrategy = &s }), "GuestShutDown", Off, LayerVM, "shut itself down", "virtctl start demo"},
+		{"instance of its own shut down", all(phase(v1.Succeeded, time.Minute), func(f *Facts) { f.VM = nil }), "GuestShutDown", Off, LayerVMI, "instance without a VM", "kubectl delete vmi demo"},
+		{"runStrategy and running both", stopped(v1.RunStrategyAlways, func(f *Facts) { f.VM.Spec.Running = new(bool) }), "InvalidRunStrategy", Broken, LayerVM, "contradict", "spec.runStrategy alone"},
+		{"name taken by another's instance", stopped(v1.RunStrategyAlways, vmFailure("VMINotOwned", `VirtualMachineInstance "demo" exists and does not belong to this VirtualMachine`)), "VMINotOwned", Broken, LayerVM, "does not belong", "kubectl delete vmi demo"},
+		{"instancetype is missing", stopped(v1.RunStrategyAlways, vmFailure("FailedFindInstancetype", `instancetype "u1.huge" not found`)), "InstancetypeNotApplied", Broken, LayerVM, "u1.huge", "kubectl get virtualmachineclusterinstancetypes"},
+		{"admission refuses the instance", stopped(v1.RunStrategyAlways, vmFailure("FailedCreate", `create VMI: admission webhook "x" denied the request: spec.domain.devices.gpus: not supported`)), "AdmissionDenied", Broken, LayerVM, "spec.domain.devices.gpus", "kubectl edit vm"},
+		{"crash loop", all(failed("GuestCrashed", "The guest crashed: panicked."), func(f *Facts) {
+			f.VM.Status.StartFailure = &v1.VirtualMachineStartFailure{ConsecutiveFailCount: 3, RetryAfterTimestamp: &metav1.Time{Time: now.Add(35 * time.Second)}}
+		}), "CrashLoopBackOff", Broken, LayerVM, "3 times in a row and is tried again in 35s; the last time: The guest crashed: panicked.", "virtctl logs demo"},
+		{"deletion waits for a finalizer", stopped(v1.RunStrategyAlways, func(f *Facts) {
+			at := ago(time.Minute)
+			f.VM.DeletionTimestamp, f.VM.Finalizers = &at, []string{"backup.example.com/protect"}
+		}), "FinalizerHeld", Broken, LayerVM, "backup.example.com/protect", "let that program finish"},
+		{"deletion waits for the guest", func(f *Facts) {
+			at := ago(5 * time.Second)
+			f.VM.DeletionTimestamp = &at
+			f.VMI.DeletionTimestamp = &at
+		}, "Terminating", Waiting, LayerVM, "waits for its guest", "--force"},
+		{"restart required", func(f *Facts) {
+			f.VM.Status.Conditions = []v1.VirtualMachineCondition{{Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, Message: "a non-live-updatable field was changed"}}
+		}, "RestartRequired", OK, LayerVM, "needs a restart", "virtctl restart demo"},
+
+		{"quota", refused(`pods "virt-launcher-demo-abc" is forbidden: exceeded quota: small, requested: memory=1Gi, used: memory=3Gi, limited: memory=3Gi`), "QuotaExceeded", Broken, LayerPod, "limited: memory=3Gi", "kubectl describe quota"},
+		{"pod security", refused(`pods "virt-launcher-demo-abc" is forbidden: violates PodSecurity "restricted:latest": hostPath volumes`), "PodSecurity", Broken, LayerPod, "Pod Security", "kubectl label ns default"},
+		{"limit range", refused(`pods "x" is forbidden: maximum memory usage per Container is 512Mi, but limit is 1Gi`), "LimitRange", Broken, LayerPod, "512Mi", "kubectl describe limitrange"},
+		{"namespace terminating", refused(`pods "x" is forbidden: unable to create new content in namespace default because it is being terminated`), "NamespaceTerminating", Broken, LayerPod, "being deleted", "another namespace"},
+		{"priority class is missing", refused(`pods "x" is forbidden: no PriorityClass with name gold was found`), "PriorityClassMissing", Broken, LayerPod, "gold", "kubectl get priorityclass"},
+		{"pod name taken", refused("pod virt-launcher-demo-abc exists already and is not this VMI's: delete it, or rename the VMI"), "PodNameTaken", Broken, LayerPod, "exists already", "kubectl delete pod"},
+		{"foreign webhook refuses the pod", refused(`admission webhook "policy.example.com" denied the request: no emptyDir here`), "AdmissionDenied", Broken, LayerPod, "no emptyDir here", "exempt"},
+		{"foreign webhook is down", refused(`Internal error occurred: failed calling webhook "policy.example.com": connection refused`), "WebhookDown", Broken, LayerPod, "policy.example.com", "webhookconfigurations"},
+
+		{"claim is missing", all(phase(v1.Pending, time.Minute, condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "FailedPvcNotFound", "x")), withClaim(nil)), "ClaimMissing", Broken, LayerVolumes, `"data" does not exist`, "create it"},
+		{"claim is lost", all(phase(v1.Scheduling, time.Minute), withClaim(claim(corev1.ClaimLost, nil, time.Hour))), "ClaimLost", Broken, LayerVolumes, "its data", "restore"},
+		{"claim is being deleted", all(phase(v1.Scheduling, 5*time.Second), withClaim(claim(corev1.ClaimBound, nil, time.Hour), func(f *Facts) { at := ago(time.Second); f.Claims["data"].DeletionTimestamp = &at })), "ClaimTerminating", Broken, LayerVolumes, "being deleted", "kubectl describe pvc data"},
+		{"no default StorageClass", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims. not found"), withClaim(claim(corev1.ClaimPending, nil, time.Hour)), func(f *Facts) { f.StorageClasses[0].Annotations = nil }), "NoDefaultStorageClass", Broken, LayerVolumes, "no default one", "kubectl annotate storageclass"},
+		{"StorageClass is missing", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claim(corev1.ClaimPending, new("fast"), time.Hour))), "StorageClassMissing", Broken, LayerVolumes, `"fast"`, "kubectl get storageclass"},
+		{"no volume made by hand", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claim(corev1.ClaimPending, new(""), time.Hour))), "NoVolume", Broken, LayerVolumes, "made by hand", "PersistentVolume"},
+		{"provisioning fails", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claim(corev1.ClaimPending, nil, time.Hour)), event("PersistentVolumeClaim", "data", "ProvisioningFailed", "pool is full")), "ProvisioningFailed", Broken, LayerVolumes, "pool is full", "whoever runs the storage"},
+		{"provisioner is silent", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claim(corev1.ClaimPending, nil, time.Hour))), "ProvisionerSilent", Broken, LayerVolumes, "has waited 1h for provisioner virt-local", "provisioner runs"},
+		{"claim waits for the pod", all(phase(v1.Scheduling, 2*time.Second), withClaim(claim(corev1.ClaimPending, nil, 2*time.Second)), func(f *Facts) { f.StorageClasses[0].VolumeBindingMode = &waitForConsumer }), "WaitForFirstConsumer", Waiting, LayerVolumes, "once the pod has a node", "kubectl describe pvc data"},
+		{"secret is missing", all(podEvent("FailedMount", `MountVolume.SetUp failed for volume "cloudinit" : secret "login" not found`), func(f *Facts) { f.References = map[string]bool{"Secret/login": false} }), "SecretMissing", Broken, LayerVolumes, `Secret "login"`, "kubectl create secret"},
+		{"DataVolume without CDI", all(phase(v1.Pending, time.Minute), func(f *Facts) {
+			f.VMI.Spec.Volumes = append(f.VMI.Spec.Volumes, v1.Volume{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "fedora"}}})
+		}), "DataVolumeMissing", Broken, LayerVolumes, "fedora", "kubectl get datavolume fedora"},
+
+		{"no memory", unschedulable(noNodes + "2 Insufficient memory. preemption: 0/2 nodes are available"), "NoMemory", Broken, LayerPod, "2 nodes: too little memory left", "memory.guest"},
+		{"no CPU", unschedulable(noNodes + "2 Insufficient cpu. preemption: x"), "NoCPU", Broken, LayerPod, "2 nodes: too little CPU", "cpu"},
+		{"no KVM", unschedulable(noNodes + "2 Insufficient devices.kubevirt.io/kvm. no new claims"), "NoKVM", Broken, LayerPod, "KVM", "useEmulation"},
+		{"no huge pages", unschedulable(noNodes + "2 Insufficient hugepages-2Mi."), "NoHugepages", Broken, LayerPod, "huge pages", "huge pages"},
+		{"node selector", unschedulable(noNodes + "2 node(s) didn't match Pod's node affinity/selector."), "NodeAffinity", Broken, LayerPod, "2 nodes: not where", "nodeSelector"},
+		{"no virt-handler anywhere", unschedulable(noNodes+"2 node(s) didn't match Pod's node affinity/selector.", func(f *Facts) {
+			for i := range f.Nodes {
+				f.Nodes[i].Labels[v1.NodeSchedulable] = "false"
+			}
+		}), "NoNodes", Broken, LayerNode, "no node takes VMs", "get pods -l kubevirt.io=virt-handler"},
+		{"taint", unschedulable(noNodes + "2 node(s) had untolerated taint {gpu: true}."), "Taint", Broken, LayerPod, "taint", "Taints"},
+		{"cordoned", unschedulable(noNodes + "2 node(s) were unschedulable."), "Cordoned", Broken, LayerPod, "cordoned", "kubectl uncordon"},
+		{"volume is elsewhere", unschedulable(noNodes + "2 node(s) had volume node affinity conflict."), "VolumeAffinity", Broken, LayerPod, "volume", "where its volume is"},
+		{"too many pods", unschedulable(noNodes + "2 Too many pods."), "TooManyPods", Broken, LayerPod, "full of pods", "add a node"},
+		{"several reasons", unschedulable(noNodes + "1 Insufficient memory, 1 node(s) were unschedulable. preemption: x"), "Unschedulable", Broken, LayerPod, "1 node: too little memory left, 1 node: cordoned", "memory.guest"},
+		{"scheduling gate", phase(v1.Scheduling, time.Minute, func(f *Facts) {
+			f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulingGated"}}
+		}), "SchedulingGated", Broken, LayerPod, "gate", "schedulingGates"},
+		{"scheduler does not run", phase(v1.Scheduling, time.Hour, func(f *Facts) { f.Pods[0].Spec.SchedulerName = "gold" }), "SchedulerSilent", Broken, LayerPod, `"gold"`, "schedulerName"},
+
+		{"disk image not found", waiting("ErrImagePull", `rpc error: code = NotFound desc = failed to pull and unpack image "ghcr.io/virtkit/tiny-disk:dev": ghcr.io/virtkit/tiny-disk:dev: not found`), "ImageNotFound", Broken, LayerPod, `container disk of volume "disk", ghcr.io/virtkit/tiny-disk:dev`, `containerDisk.image of volume "disk"`},
+		{"disk image, in back-off", waiting("ImagePullBackOff", `Back-off pulling image "ghcr.io/virtkit/tiny-disk:dev": ErrImagePull`, event("Pod", "virt-launcher-demo-abc", "Failed", `Failed to pull image "ghcr.io/virtkit/tiny-disk:dev": unauthorized: authentication required`)), "ImageDenied", Broken, LayerPod, "credentials", "containerDisk.image"},
+		{"launcher image not found", waiting("ErrImagePull", `failed to pull image "ghcr.io/virtkit/virt-launcher:dev": not found`), "ImageNotFound", Broken, LayerPod, "the launcher's image", "virtctl install"},
+		{"image never pulled", waiting("ErrImageNeverPull", `Container image "ghcr.io/virtkit/tiny-disk:dev" is not present with pull policy of Never`), "ImageNotPresent", Broken, LayerPod, "policy is Never", "containerDisk.image"},
+		{"image name", waiting("InvalidImageName", `Failed to apply default image tag "ghcr.io/virtkit/tiny-disk:dev": invalid reference`), "ImageName", Broken, LayerPod, "not valid", "containerDisk.image"},
+		{"registry unreachable", waiting("ErrImagePull", `failed to do request: Head "https://ghcr.io/v2": dial tcp: lookup ghcr.io: no such host, image "ghcr.io/virtkit/tiny-disk:dev"`), "RegistryUnreachable", Broken, LayerPod, "cannot reach", "containerDisk.image"},
+		{"registry certificate", waiting("ErrImagePull", `image "ghcr.io/virtkit/tiny-disk:dev": x509: certificate signed by unknown authority`), "RegistryTLS", Broken, LayerPod, "certificate", "containerDisk.image"},
+		{"no image volumes", waiting("CreateContainerError", "failed to mount image volume: not implemented"), "ImageVolumes", Broken, LayerPod, "as a volume", "1.35"},
+		{"secret key is missing", waiting("CreateContainerConfigError", `secret "x" not found`), "ContainerConfig", Broken, LayerPod, `secret "x"`, "create"},
+		{"network plugin", podEvent("FailedCreatePodSandBox", "Failed to create pod sandbox: plugin type=\"ptp\" failed: no IP addresses available"), "Sandbox", Broken, LayerPod, "no IP addresses", "CNI"},
+		{"volume attached elsewhere", podEvent("FailedAttachVolume", "Multi-Attach error for volume \"pvc-1\""), "AttachVolume", Broken, LayerPod, "Multi-Attach", "ReadWriteMany"},
+		{"kubelet is slow", phase(v1.Scheduled, 5*time.Minute), "KubeletSlow", Broken, LayerPod, "has not started the pod for 5m", "kubectl describe pod"},
+		{"pod starts", phase(v1.Scheduled, 2*time.Second), "PodStarting", Waiting, LayerPod, "kubelet is starting", ""},
+		{"pod is deleted by hand", func(f *Facts) { at := ago(time.Second); f.Pods[0].DeletionTimestamp = &at }, "PodTerminating", Broken, LayerPod, "being deleted", "virtctl events demo"},
+		{"out of memory", failed("OOMKilled", "The launcher's container was out of memory."), "OOMKilled", Broken, LayerQEMU, "more memory than its pod may", "memory"},
+		{"evicted", failed("Evicted", "The launcher's pod failed: the node was low on resource: ephemeral-storage"), "Evicted", Broken, LayerQEMU, "ephemeral-storage", "kubectl describe node one"},
+
+		{"node not ready", all(phase(v1.Scheduled, 5*time.Minute), func(f *Facts) {
+			f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionFalse
+			f.Nodes[0].Status.Conditions[0].Message = "cni not ready"
+		}), "NodeNotReady", Broken, LayerNode, "cni not ready", "kubectl describe node one"},
+		{"node lost", all(func(f *Facts) {
+			f.VMI.Status.Phase = v1.Unknown
+			f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown
+			f.Nodes[0].Status.Conditions[0].LastTransitionTime = ago(4 * time.Minute)
+		}), "NodeLost", Broken, LayerNode, "has not answered for 4m", "kubectl describe node one"},
+		{"node gone", func(f *Facts) { f.Nodes = f.Nodes[1:] }, "NodeGone", Broken, LayerNode, "does not exist any more", "kubectl delete pod"},
+		{"no virt-handler on the node", all(phase(v1.Scheduled, time.Minute, running), func(f *Facts) { f.Stack = append(f.Stack[:2:2], f.Stack[3]) }), "HandlerMissing", Broken, LayerNode, "no virt-handler runs on node one", "describe daemonset"},
+		{"virt-handler is not ready", all(phase(v1.Scheduled, time.Minute, running), func(f *Facts) { f.Stack[2].Status.Conditions[0].Status = corev1.ConditionFalse }), "HandlerNotReady", Broken, LayerNode, "virt-handler of node one is not ready", "logs"},
+		{"virt-handler is silent", func(f *Facts) { f.Nodes[0].Annotations[v1.VirtHandlerHeartbeat] = `"2026-03-04T04:06:07Z"` }, "HandlerSilent", Broken, LayerNode, "1h ago", "logs"},
+		{"node under pressure", func(f *Facts) {
+			f.Nodes[0].Status.Conditions = append(f.Nodes[0].Status.Conditions, corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue})
+		}, "MemoryPressure", OK, LayerNode, "pressure", "kubectl describe node"},
+
+		{"disk locked", syncFailed(`volume "data": PersistentVolumeClaim data is in use by another virtual machine; stop that one`), "DiskLocked", Broken, LayerQEMU, "in use by another", "stop the other one"},
+		{"KVM is not there", syncFailed("Could not access KVM kernel module: No such file or directory"), "NoKVM", Broken, LayerQEMU, "no hardware virtualization", "virtctl doctor"},
+		{"machine type", syncFailed("unsupported configuration: Emulator does not support machine type 'pc-q35-99'"), "MachineType", Broken, LayerQEMU, "pc-q35-99", "machine.type"},
+		{"container disk without image", syncFailed("container disk quay.io/x/y: there is no disk image below /disk: no such file or directory"), "DiskMissing", Broken, LayerQEMU, "not where it should be", "containerDisk.path"},
+		{"image is no image", syncFailed("Image is not in qcow2 format"), "BadImage", Broken, LayerQEMU, "cannot be read", "qemu-img check"},
+		{"node's disk is full", syncFailed("create overlay: no space left on device"), "DiskFull", Broken, LayerQEMU, "no room", "free space"},
+		{"CPU model", syncFailed("guest CPU doesn't match specification: missing features: avx512f"), "CPUModel", Broken, LayerQEMU, "avx512f", "cpu.model"},
+		{"cloud-init secret lacks its key", syncFailed("volume \"cloudinit\": secret login has no key userdata"), "CloudInit", Broken, LayerQEMU, "no key userdata", "cloudInitNoCloud"},
+		{"node has no memory to give", syncFailed("cannot set up guest memory 'pc.ram': Cannot allocate memory"), "NoMemory", Broken, LayerQEMU, "memory", "memory.guest"},
+		{"network cannot be made", syncFailed("make the pod's network: add nft rules: operation not supported"), "Network", Broken, LayerQEMU, "nft", "networks"},
+		{"an error nobody foresaw", syncFailed("internal error: qemu unexpectedly closed the monitor"), "CannotStart", Broken, LayerQEMU, "unexpectedly closed", "virtctl logs demo"},
+		{"launcher is silent", phase(v1.Scheduled, 2*time.Minute, running), "LauncherSilent", Broken, LayerQEMU, "has run for 2m0s without", "virtctl logs demo"},
+		{"could not be started, for good", failed("CannotStart", "unsupported machine type 'x'"), "MachineType", Broken, LayerQEMU, "machine type", "machine.type"},
+		{"guest panicked", failed("GuestCrashed", "The guest crashed: panicked."), "GuestCrashed", Broken, LayerQEMU, "panicked", "virtctl logs demo"},
+		{"launcher vanished", failed("LauncherGone", "The launcher's process has ended without a final word."), "LauncherGone", Broken, LayerQEMU, "final word", "--source launcher"},
+		{"pod deleted under the guest", failed("PodTerminated", "The launcher's pod was deleted or evicted"), "PodDeleted", Broken, LayerQEMU, "deleted or evicted", "virtctl events demo"},
+
+		{"paused by a user", condition(v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "PausedByUser", "The guest was paused by a user."), "PausedByUser", Waiting, LayerQEMU, "paused by a user", "virtctl unpause demo"},
+		{"paused by an I/O error", condition(v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "PausedIOError", "x"), "IOError", Broken, LayerQEMU, "I/O error", "free or grow"},
+		{"readiness probe fails", condition(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, "ProbeFailed", "connection refused"), "NotReady", Broken, LayerVMI, "not ready: connection refused", "readinessProbe"},
+		{"no guest agent", condition(v1.VirtualMachineInstanceAgentConnected, corev1.ConditionFalse, "", ""), "NoAgent", OK, LayerQEMU, "no guest agent", "qemu-guest-agent"},
+		{"software emulation", condition("SoftwareEmulation", corev1.ConditionTrue, "EmulatedCPU", "The guest's CPU is emulated in software (TCG)."), "SoftwareEmulation", OK, LayerQEMU, "emulated", "virtctl doctor"},
+		{"shutting down", func(f *Facts) { at := ago(3 * time.Second); f.VMI.DeletionTimestamp = &at }, "Stopping", Waiting, LayerVMI, "3s ago", "--force"},
+		{"does not shut down", func(f *Facts) { at := ago(10 * time.Minute); f.VMI.DeletionTimestamp = &at }, "StuckStopping", Broken, LayerVMI, "should have been gone", "--force"},
+		{"node is drained", func(f *Facts) { f.VMI.Status.EvacuationNodeName = "one" }, "EvictionRequested", Waiting, LayerVMI, "leave node one", "virtctl why demo"},
+
+		{"the claim counts before the scheduler's verdict on it", all(unschedulable(noNodes+`persistentvolumeclaim "data" not found.`), withClaim(nil)), "ClaimMissing", Broken, LayerVolumes, "does not exist", "create it"},
+		{"nodes may not be read", func(f *Facts) { f.Nodes, f.Stack, f.Unreadable = nil, nil, []string{"nodes", "pods of virtkit"} }, "", OK, "", "nothing holds it up", ""},
+	}
+	seen := map[string]bool{}
+	for _, c := range cases {
+		if seen[c.name] {
+			t.Errorf("two situations %q", c.name)
+		}
+		seen[c.name] = true
+		t.Run(c.name, func(t *testing.T) {
+			f := healthy()
+			c.make(&f)
+			r := Explain(f)
+			if r.Verdict != c.verdict || !strings.Contains(r.Summary+message(r), c.message) {
+				t.Errorf("verdict %s: %s\n%+v", r.Verdict, r.Summary, r.Causes)
+			}
+			if c.reason == "" {
+				if len(r.Causes) > 0 {
+					t.Errorf("causes %+v", r.Causes)
+				}
+				return
+			}
+			if len(r.Causes) == 0 {
+				t.Fatal("no cause")
+			}
+			first := r.Causes[0]
+			if first.Reason != c.reason || first.Layer != c.layer || !strings.Contains(first.Message, c.message) {
+				t.Errorf("first cause %+v\nof %+v", first, r.Causes)
+			}
+			if c.mend != "" && (len(first.Mend) == 0 || !strings.Contains(first.Mend[0], c.mend)) {
+				t.Errorf("mend %q, want %q", first.Mend, c.mend)
+			}
+		})
+	}
+}
+
+func message(r *Report) string {
+	if len(r.Causes) == 0 {
+		return ""
+	}
+	return r.Causes[0].Message
+}
+
+func TestChain(t *testing.T) {
+	f := healthy()
+	withClaim(claim(corev1.ClaimBound, nil, time.Hour))(&f)
+	var got []string
+	for _, l := range Explain(f).Chain {
+		got = append(got, string(l.Layer)+" "+string(l.State))
+	}
+	want := []string{"vm ok", "vmi ok", "volumes ok", "pod ok", "node ok", "qemu ok"}
+	if !slices.Equal(got, want) {
+		t.Errorf("chain %q, want %q", got, want)
+	}
+}
+
+func TestMigration(t *testing.T) {
+	cases := []struct {
+		name    string
+		make    situation
+		reasons []string
+		message string
+	}{
+		{"possible", func(*Facts) {}, nil, ""},
+		{"not running", phase(v1.Scheduling, time.Second), []string{"NotRunning"}, ""},
+		{"all at once", all(
+			condition(v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse, v1.VirtualMachineInstanceReasonDisksNotMigratable,
+				`volume "data": PersistentVolumeClaim data cannot be used on two nodes at once; its access mode would have to be ReadWriteMany; interface "default" has the pod's own address (bridge), which another node cannot have; masquerade can migrate; spec.nodeSelector ties the VirtualMachineInstance to node one`),
+			func(f *Facts) { f.Nodes = f.Nodes[:1] },
+		), []string{v1.VirtualMachineInstanceReasonDisksNotMigratable, v1.VirtualMachineInstanceReasonInterfaceNotMigratable, "TiedToNode", "NoOtherNode"}, ""},
+		{"cordoned", func(f *Facts) { f.Nodes[1].Spec.Unschedulable = true }, []string{"Cordoned"}, "cordoned (1)"},
+		{"under way", func(f *Facts) {
+			f.Migrations = []v1.VirtualMachineInstanceMigration{{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Status: v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationRunning}}}
+		}, []string{"Migrating"}, "m, phase Running"},
+		{"being stopped", func(f *Facts) { at := ago(time.Second); f.VMI.DeletionTimestamp = &at }, []string{"Stopping"}, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			f := healthy()
+			c.make(&f)
+			m := Explain(f).Migration
+			if m == nil {
+				t.Fatal("none")
+			}
+			var reasons, text []string
+			for _, o := range m.Obstacles {
+				reasons = append(reasons, o.Reason)
+				text = append(text, o.Message)
+			}
+			if !slices.Equal(reasons, c.reasons) || m.Possible != (len(c.reasons) == 0) || !strings.Contains(strings.Join(text, "\n"), c.message) {
+				t.Errorf("possible %v, reasons %q:\n%s", m.Possible, reasons, strings.Join(text, "\n"))
+			}
+		})
+	}
+}
