@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,7 +33,9 @@ const deadline = 8 * time.Minute
 //	guest NAME [ARGUMENTS...]          make and run a VM from the tiny guest, user root, password tiny, with virtctl
 //	                                   create vm's further ARGUMENTS, and wait for its login prompt
 //	exits CODE PROGRAM ARGUMENTS...    the program must end with CODE
-//	eventually PROGRAM ARGUMENTS...    the program must succeed within two minutes; it is tried again until then
+//	eventually [-stdout REGEXP] PROGRAM ARGUMENTS...
+//	                                   within two minutes the program must succeed, or else print what matches; it is
+//	                                   tried again until then
 //
 // `go test -tags e2e -run TestScript/NAME ./tests/e2e` runs one of them, with -update to rewrite its golden files.
 func TestScript(t *testing.T) {
@@ -129,14 +132,18 @@ func exitsCommand(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func eventuallyCommand(ts *testscript.TestScript, neg bool, args []string) {
+	var wanted *regexp.Regexp
+	if len(args) > 1 && args[0] == "-stdout" {
+		wanted, args = regexp.MustCompile(args[1]), args[2:]
+	}
 	if neg || len(args) < 1 {
-		ts.Fatalf("usage: eventually PROGRAM ARGUMENTS...")
+		ts.Fatalf("usage: eventually [-stdout REGEXP] PROGRAM ARGUMENTS...")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	for {
 		err := ts.Exec(args[0], args[1:]...)
-		if err == nil {
+		if wanted == nil && err == nil || wanted != nil && wanted.MatchString(ts.ReadFile("stdout")) {
 			return
 		}
 		select {

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/action/report"
 )
 
 // Facts are everything an explanation rests on. What could not be read is nil or empty and named in Unreadable.
@@ -81,11 +83,8 @@ const (
 	LayerQEMU    Layer = "qemu"
 )
 
-// APIVersion and Kind of a Report.
-const (
-	APIVersion = "cli.virtkit.io/v1"
-	Kind       = "WhyReport"
-)
+// Kind of a Report.
+const Kind = "WhyReport"
 
 // Report says what holds a virtual machine up.
 type Report struct {
@@ -207,7 +206,7 @@ func Explain(f Facts) *Report {
 		return int(a.rank - b.rank)
 	})
 	r := &Report{
-		TypeMeta:   metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
+		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind},
 		Metadata:   Metadata{Namespace: f.Namespace, Name: f.Name},
 		Chain:      e.chain,
 		Causes:     e.causes,

@@ -28,6 +28,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/version"
 	"github.com/virtkit/virtkit/pkg/cli/vnc"
 	"github.com/virtkit/virtkit/pkg/cli/wait"
+	"github.com/virtkit/virtkit/pkg/cli/why"
 )
 
 //go:generate go run ./gen ../../..
@@ -146,6 +147,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		lifecycle.NewCmdEvacuateCancel(f, nil),
 		lifecycle.NewCmdDelete(f, nil),
 		wait.NewCmdWait(f, nil),
+		why.NewCmdWhy(f, nil),
 	)
 	add(groupAccess,
 		console.NewCmdConsole(f, nil),
