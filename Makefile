@@ -20,6 +20,7 @@ LDFLAGS += -X $(PKG).gitCommit=$(shell git rev-parse HEAD) -X $(PKG).gitTreeStat
            -X $(PKG).buildDate=$(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
 endif
 IMAGES := virt-server virt-launcher tiny-disk
+NOVNC  := pkg/action/vnc/novnc/files/novnc.zip
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build images up down generate lint test test-unit test-generated test-integration test-e2e bench clean
@@ -30,9 +31,14 @@ help: ## Show this
 deps: ## Install what is missing from Debian packages
 	@dev/deps.sh
 
+# virtctl's page for `vnc --web`.
+$(NOVNC): pkg/action/vnc/novnc/fetch/main.go
+	@dev/step.sh "Fetching noVNC"
+	@go run ./pkg/action/vnc/novnc/fetch
+
 # grpcnotrace leaves gRPC's debug pages out, and with them html/template, whose use of reflection keeps the linker
 # from dropping a third of the program.
-build: ## Build bin/virtctl, bin/virt-server, bin/virt-launcher and bin/virt-local
+build: $(NOVNC) ## Build bin/virtctl, bin/virt-server, bin/virt-launcher and bin/virt-local
 	@dev/step.sh "Building virtctl, virt-server, virt-launcher"
 	@go build -ldflags '$(LDFLAGS)' -o bin/virtctl ./cmd/virtctl
 	@go build -tags grpcnotrace -ldflags '$(LDFLAGS)' -o bin/virt-server ./cmd/virt-server

@@ -16,9 +16,12 @@ packages=(
 mapfile -t images < <(sed 's/ *#.*//; /^$/d' images/packages.txt)
 packages+=("${images[@]}")
 if [ "${1:-}" = e2e ]; then
-	# The tiny guest is tested by itself too, and nodes with pods of a shell.
-	packages+=(qemu-system-x86 qemu-utils ovmf busybox-static)
+	# The tiny guest is tested by itself too, nodes with pods of a shell, screens in a browser and a terminal.
+	packages+=(qemu-system-x86 qemu-utils ovmf busybox-static chromium tmux)
 fi
+
+# noVNC, for virtctl's page, is an npm package. Any npm will do.
+command -v npm >/dev/null || packages+=(npm)
 
 if ! command -v go >/dev/null; then
 	echo "Go is missing: install $(awk '$1 == "go" {print $2}' go.mod) or newer from https://go.dev/dl" >&2

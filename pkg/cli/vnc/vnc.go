@@ -36,6 +36,9 @@ type Options struct {
 	Type      string
 	Path      string
 	Preserve  bool
+	Web       bool
+	NoBrowser bool
+	Terminal  bool
 	Timeout   cli.Timeout
 }
 
@@ -53,6 +56,7 @@ virtctl prints the local port that any viewer can connect to, and ends when that
 A screen has one session: this one takes over from another client's, unless --preserve-session is given.`,
 		Example: cli.Examples(f.Program, `
 			virtctl vnc demo
+			virtctl vnc demo --web
 			virtctl vnc demo --proxy-only --port 5900
 			virtctl vnc screenshot demo -f demo.png`),
 		Args:              cli.Args(1, 1, "the name of one VM"),
@@ -75,9 +79,12 @@ A screen has one session: this one takes over from another client's, unless --pr
 	flags.BoolVar(&o.Keep, "keep", false, "With --proxy-only: wait for the next viewer when one has gone, until interrupted")
 	flags.StringVar(&o.Type, "vnc-type", "", "`KIND` of viewer: tiger, chicken, real, remote-viewer")
 	flags.StringVar(&o.Path, "vnc-path", "", "`FILE` that is the viewer; needs --vnc-type")
+	flags.BoolVar(&o.Web, "web", false, "Show the screen on a page for your browser, which is opened if there is one; the page's address goes to stdout")
+	flags.BoolVar(&o.NoBrowser, "no-browser", false, "With --web: only print the address")
 	flags.BoolVar(&o.Preserve, "preserve-session", false, "Fail rather than take over from another client")
 	flags.Var(&o.Timeout, "timeout", "How long to wait for a guest that does not run yet; a bare number is seconds")
 	o.Output.AddFlags(cmd)
+	cmd.MarkFlagsMutuallyExclusive("proxy-only", "web")
 	cli.CompleteFlag(cmd, "vnc-type", vnc.Kinds...)
 	cli.CompleteFlag(cmd, "address", "127.0.0.1", "0.0.0.0", "::1")
 	cmd.AddCommand(NewCmdScreenshot(f, nil))
@@ -96,10 +103,10 @@ func (o *Options) validate() error {
 		return cli.UsageErrorf("--address %q is not an IP address", o.Address)
 	case o.Keep && !o.ProxyOnly:
 		return cli.UsageErrorf("--keep needs --proxy-only")
-	case o.Output.Given() && !o.ProxyOnly:
-		return cli.UsageErrorf("-o needs --proxy-only: a viewer is nothing to print")
+	case o.Output.Given() && !o.ProxyOnly && !o.Web:
+		return cli.UsageErrorf("-o needs --proxy-only or --web: a viewer is nothing to print")
 	}
-	return o.Output.Validate()
+	return errors.Join(o.validateWeb(), o.Output.Validate())
 }
 
 func known(kind string) bool {
@@ -117,8 +124,11 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if o.ProxyOnly {
+	switch {
+	case o.ProxyOnly:
 		return s.proxy(ctx)
+	case o.Web:
+		return s.web(ctx)
 	}
 	return s.viewer(ctx)
 }
