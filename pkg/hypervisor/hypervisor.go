@@ -14,7 +14,7 @@ import (
 type Connection interface {
 	// Create starts the domain that xml describes; it is gone when it ends (transient). Errors:
 	// ErrInvalid, *LockedError.
-	Create(ctx context.Context, xml string) error
+	Create(ctx context.Context, xml string, paused bool) error
 	// Domain tells about the domain; ErrNoDomain when there is none.
 	Domain(ctx context.Context) (Domain, error)
 	// PowerButton presses the ACPI power button, Reboot asks for a reboot (by the guest agent if it

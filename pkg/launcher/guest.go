@@ -302,8 +302,8 @@ func tail(path string, n int64) (string, error) {
 	return string(b), err
 }
 
-// create starts the domain. ready is called with the state before anybody can see that it runs.
-func (g *guest) create(ctx context.Context, xml string, ready func(*pb.GuestState)) error {
+// create starts the domain, or with paused makes it so that only an unpause starts its vCPUs. ready is called with the state before anybody can see that it runs.
+func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(*pb.GuestState)) error {
 	conn, err := g.connection(ctx)
 	if err != nil {
 		return err
@@ -311,7 +311,7 @@ func (g *guest) create(ctx context.Context, xml string, ready func(*pb.GuestStat
 	g.mu.Lock()
 	g.creating, g.early = true, nil
 	g.mu.Unlock()
-	err = conn.Create(ctx, xml)
+	err = conn.Create(ctx, xml, paused)
 	var d hypervisor.Domain
 	var gone error
 	if err == nil {

@@ -36,9 +36,19 @@ func withGuest(t *testing.T, test func(t *testing.T, m *memory, g *guest)) {
 
 func mustCreate(t *testing.T, g *guest) {
 	t.Helper()
-	if err := g.create(t.Context(), "<domain/>", func(s *pb.GuestState) { s.VolumeTargets = map[string]string{"a": "vda"} }); err != nil {
+	if err := g.create(t.Context(), "<domain/>", false, func(s *pb.GuestState) { s.VolumeTargets = map[string]string{"a": "vda"} }); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A guest that starts paused is seen as one that a user has paused.
+func TestCreatePaused(t *testing.T) {
+	withGuest(t, func(t *testing.T, _ *memory, g *guest) {
+		if err := g.create(t.Context(), "<domain/>", true, func(*pb.GuestState) {}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, g, paused, "user")
+	})
 }
 
 func expect(t *testing.T, g *guest, want pb.Lifecycle, reason string) {
@@ -204,7 +214,7 @@ func TestGuestGoneWithTheDaemon(t *testing.T) {
 func TestFailedCreateIsNotTheEnd(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		m.createErr = &hypervisor.LockedError{Path: "/x"}
-		if err := g.create(t.Context(), "", func(*pb.GuestState) {}); err == nil {
+		if err := g.create(t.Context(), "", false, func(*pb.GuestState) {}); err == nil {
 			t.Fatal("no error")
 		}
 		expect(t, g, none, "")

@@ -114,7 +114,7 @@ func (c *memoryConnection) use(f func(m *memory) error) error {
 	return f(c.m)
 }
 
-func (c *memoryConnection) Create(_ context.Context, xml string) error {
+func (c *memoryConnection) Create(_ context.Context, xml string, paused bool) error {
 	c.m.mu.Lock()
 	if c.lost {
 		c.m.mu.Unlock()
@@ -127,6 +127,9 @@ func (c *memoryConnection) Create(_ context.Context, xml string) error {
 	}
 	c.m.xml = xml
 	c.m.domain = &hypervisor.Domain{Reason: "booted", Machine: "pc-q35-10.0", Emulated: true, Memory: 1 << 27, MemoryAtBoot: 1 << 27}
+	if paused {
+		c.m.domain.Run, c.m.domain.Reason = hypervisor.Paused, "user"
+	}
 	c.m.tell(hypervisor.Event{})
 	hook := c.m.onCreate
 	c.m.mu.Unlock()

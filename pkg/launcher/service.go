@@ -108,13 +108,17 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		return err
 	}
 	prepared := time.Now()
-	if err := s.guest.create(ctx, xml, known); err != nil {
+	if err := s.guest.create(ctx, xml, startsPaused(vmi), known); err != nil {
 		s.closeDHCP()
 		s.releaseDevices()
 		return startError(vmi, images, err)
 	}
 	s.options.Log.Info("started", "prepare", prepared.Sub(began), "create", time.Since(prepared))
 	return nil
+}
+
+func startsPaused(vmi *v1.VirtualMachineInstance) bool {
+	return vmi.Spec.StartStrategy != nil && *vmi.Spec.StartStrategy == v1.StartStrategyPaused
 }
 
 // read reads a request and checks that it is for this launcher.

@@ -122,6 +122,7 @@ var instanceFields = []Field{
 	{Path: "tolerations", Effect: Pod},
 	{Path: "topologySpreadConstraints", Effect: Pod},
 	{Path: "evictionStrategy", Effect: Life, Note: "Live migration comes later.", Only: []string{string(v1.EvictionStrategyNone)}},
+	{Path: "startStrategy", Effect: Life, Note: "The guest waits, paused, until it is unpaused.", Only: []string{string(v1.StartStrategyPaused)}},
 	{Path: "terminationGracePeriodSeconds", Effect: Life, Note: "30 unless set."},
 	{Path: "volumes.name", Effect: Disk},
 	{Path: "volumes.persistentVolumeClaim.claimName", Effect: Disk},

@@ -111,7 +111,7 @@ func TestUnsupported(t *testing.T) {
 		"switch on elsewhere":  {`domain: {features: {hyperv: {relaxed: {enabled: false}, vapic: {}}}}`, []string{"spec.domain.features.hyperv"}},
 		"false that matters":   {`domain: {devices: {logSerialConsole: false}}`, []string{"spec.domain.devices.logSerialConsole"}},
 		"empty":                {`{accessCredentials: [], domain: {ioThreadsPolicy: null, devices: {filesystems: []}}, livenessProbe: null}`, nil},
-		"several":              {`{startStrategy: Paused, livenessProbe: {tcpSocket: {port: 80}}}`, []string{"spec.startStrategy", "spec.livenessProbe"}},
+		"several":              {`{readinessProbe: {tcpSocket: {port: 80}}, livenessProbe: {tcpSocket: {port: 80}}}`, []string{"spec.livenessProbe", "spec.readinessProbe"}},
 		"volume":               {`volumes: [{name: root, dataVolume: {name: x}}]`, []string{"spec.volumes[0].dataVolume"}},
 		"hotpluggable":         {`volumes: [{name: root, persistentVolumeClaim: {claimName: x, hotpluggable: true}}]`, []string{"spec.volumes[0].persistentVolumeClaim.hotpluggable"}},
 		"whole trees":          {`{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}, tolerations: [{key: a, tolerationSeconds: 3}], dnsConfig: {options: [{name: ndots}]}}`, nil},

@@ -33,31 +33,44 @@ type change struct {
 //	RerunOnF.   start            stop             stop, start
 //	Once        conflict         → Halted         conflict
 //
+// A start that is to leave the guest paused is a request under Halted, too: virt-controller turns it into Always, since
+// the strategy alone cannot say it.
+//
 // vmi is nil when there is none. The errors are those that the user gets.
 func start(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.StartOptions) (change, error) {
 	strategy, err := strategyOf(vm)
 	if err != nil {
 		return change{}, err
 	}
-	if options.Paused {
-		return change{}, badRequest("paused: starting a guest paused is not supported; start it and pause it")
-	}
 	if active(vmi) {
 		return change{}, conflict(vm, "VM is already running")
 	}
 	switch strategy {
 	case v1.RunStrategyHalted:
+		if options.Paused {
+			return startRequest(vm, vmi, true)
+		}
 		return change{strategy: v1.RunStrategyAlways, legacy: vm.Spec.Running != nil}, nil
 	case v1.RunStrategyManual:
-		return request(vm, vmi, vmi != nil)
+		return startRequest(vm, vmi, options.Paused)
 	case v1.RunStrategyRerunOnFailure:
 		if vmi != nil && vmi.DeletionTimestamp == nil && vmi.Status.Phase == v1.Failed {
 			return change{}, conflict(vm, "RerunOnFailure does not support starting VM from failed state; it starts again by itself")
 		}
-		return request(vm, vmi, vmi != nil)
+		return startRequest(vm, vmi, options.Paused)
 	default:
 		return change{}, conflict(vm, fmt.Sprintf("%s does not support manual start requests", strategy))
 	}
+}
+
+// startRequest asks for a start, once the last instance is gone, and for one that leaves the guest paused.
+func startRequest(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, paused bool) (change, error) {
+	out, err := request(vm, vmi, vmi != nil)
+	if err == nil && paused {
+		last := &out.requests[len(out.requests)-1]
+		last.Data = map[string]string{v1.StartRequestDataPausedKey: v1.StartRequestDataPausedTrue}
+	}
+	return out, err
 }
 
 // request asks for a start, after a stop when there still is an instance to make room.

@@ -54,7 +54,11 @@ func describe(c change) string {
 	if c.setRequests {
 		words = append(words, "requests")
 		for _, r := range c.requests {
-			words = append(words, string(r.Action))
+			word := string(r.Action)
+			if r.Data[v1.StartRequestDataPausedKey] == v1.StartRequestDataPausedTrue {
+				word += "(paused)"
+			}
+			words = append(words, word)
 			if r.UID != nil {
 				words = append(words, string(*r.UID))
 			}
@@ -118,7 +122,10 @@ func TestLifecycle(t *testing.T) {
 		"start of both":                    {startIt, both, nil, "409 "},
 		"start paused": {func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (change, error) {
 			return start(vm, vmi, &v1.StartOptions{Paused: true})
-		}, machine(v1.RunStrategyHalted), nil, "400 paused"},
+		}, machine(v1.RunStrategyHalted), nil, "requests Start(paused)"},
+		"start Manual paused": {func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (change, error) {
+			return start(vm, vmi, &v1.StartOptions{Paused: true})
+		}, machine(v1.RunStrategyManual), succeeded, "requests Stop u Start(paused)"},
 
 		"stop Always":                      {stopIt, machine(v1.RunStrategyAlways), running, "Halted"},
 		"stop Always without instance":     {stopIt, machine(v1.RunStrategyAlways), nil, "Halted"},

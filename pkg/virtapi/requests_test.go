@@ -102,6 +102,41 @@ func TestLifecycleRequests(t *testing.T) {
 	}
 }
 
+func TestEvacuateCancel(t *testing.T) {
+	leaving := func() map[string]any {
+		vmi := instance(v1.Running)
+		vmi.Status.EvacuationNodeName = testNode
+		return pairOf(v1.RunStrategyAlways, vmi)
+	}
+	const patch = `PATCH virtualmachineinstances/vm/status {"metadata":{"resourceVersion":"8"},"status":{"evacuationNodeName":null}}`
+	for name, tc := range map[string]struct {
+		objects              map[string]any
+		resource, body, want string
+		code, changed        int
+	}{
+		"VM":           {leaving(), "virtualmachines", "", patch, 202, 0},
+		"instance":     {leaving(), "virtualmachineinstances", `{"evacuationNodeName":"` + testNode + `"}`, patch, 202, 1},
+		"other node":   {leaving(), "virtualmachines", `{"evacuationNodeName":"other"}`, "", 202, 0},
+		"dry run":      {leaving(), "virtualmachines", `{"dryRun":["All"]}`, patch + " dryRun=All", 202, 0},
+		"not leaving":  {pairOf(v1.RunStrategyAlways, instance(v1.Running)), "virtualmachines", "", "", 202, 0},
+		"no instance":  {pairOf(v1.RunStrategyHalted, nil), "virtualmachines", "", "", 404, 0},
+		"bad dry run":  {leaving(), "virtualmachines", `{"dryRun":["Some"]}`, "", 400, 0},
+		"always meets": {leaving(), "virtualmachines", "", "", 409, 99},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, tc.objects, noNode)
+			c.conflicts = tc.changed
+			code, body := c.do(http.MethodPut, tc.resource+"/vm/evacuate/cancel", tc.body)
+			if code != tc.code {
+				t.Errorf("%d %s", code, body)
+			}
+			if got := strings.Join(c.written(), "\n"); got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestForceRestart(t *testing.T) {
 	c := newCluster(t, pairOf(v1.RunStrategyAlways, instance(v1.Running)), noNode)
 	for name, owner := range map[string]string{"mine": "u", "other": "x"} {

@@ -66,6 +66,8 @@ func (q *requests) endpoints() []endpoint {
 		onInstance("unpause", "unpause a VirtualMachineInstance", v1.UnpauseOptions{}, q.steer("unpause", mayUnpause)),
 		onInstance("reset", "reset a VirtualMachineInstance as its reset button would", nil, q.steer("reset", mayReset)),
 		onInstance("softreboot", "ask the guest of a VirtualMachineInstance to reboot", nil, q.steer("softreboot", maySoftReboot)),
+		onMachine("evacuate/cancel", "take back that a VirtualMachine is to leave its node", v1.EvacuateCancelOptions{}, q.evacuateCancel),
+		onInstance("evacuate/cancel", "take back that a VirtualMachineInstance is to leave its node", v1.EvacuateCancelOptions{}, q.evacuateCancel),
 		{http.MethodPut, "expand-vm-spec", "", true, vm, v1.VirtualMachine{}, q.expandBody, "write out what a VirtualMachine refers to", update},
 		{http.MethodGet, "version", "", false, "Info", nil, q.version, "get the version of virtkit", []string{"get", "list"}},
 		{http.MethodGet, "healthz", "", false, "Health", nil, q.health, "check that virt-api reaches the API server", []string{"get", "list"}},

@@ -152,6 +152,9 @@ func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile
 		view.Failure, view.FailureReason = err.Error(), "InvalidRunStrategy"
 		return reconcile.Result{}, r.writeStatus(ctx, vm, Status(view, decision))
 	}
+	if decision.Strategy != "" {
+		return reconcile.Result{}, r.setStrategy(ctx, vm, decision.Strategy) // Its event brings the next step.
+	}
 	if view.Failure != "" && decision.Action == Create {
 		decision.Action = Keep // The name is taken, or what the VM refers to is not there.
 	}
@@ -321,6 +324,21 @@ func (r *Reconciler) letGo(ctx context.Context, vm *v1.VirtualMachine) error {
 
 func (r *Reconciler) patch(ctx context.Context, before, after client.Object) error {
 	return r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// setStrategy changes the run strategy, in the field that the VM uses for it.
+func (r *Reconciler) setStrategy(ctx context.Context, vm *v1.VirtualMachine, strategy v1.VirtualMachineRunStrategy) error {
+	before := vm.DeepCopy()
+	if vm.Spec.Running != nil {
+		running := strategy == v1.RunStrategyAlways
+		vm.Spec.Running = &running
+	} else {
+		vm.Spec.RunStrategy = &strategy
+	}
+	if err := r.patch(ctx, before, vm); err != nil {
+		return fmt.Errorf("write spec.runStrategy: %w", err)
+	}
+	return nil
 }
 
 // writeStatus writes the status when it changed.

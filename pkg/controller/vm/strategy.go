@@ -50,6 +50,8 @@ type Decision struct {
 	Action Action
 	// Paused asks for the VMI to start paused.
 	Paused bool
+	// Strategy is the run strategy that the VM's spec should have before anything else is done; empty leaves it.
+	Strategy v1.VirtualMachineRunStrategy
 	// Wanted says that the VM should have a running VMI now, or as soon as the back-off is over.
 	Wanted bool
 	// Requests and StartFailure are what the VM's status should say of them; they must be written
@@ -93,6 +95,11 @@ func Decide(view View) (Decision, error) {
 	case v1.RunStrategyManual:
 		d.Wanted = asked == v1.StartRequest || (vmi != nil && !vmi.IsFinal())
 	case v1.RunStrategyHalted:
+		if len(d.Requests) > 0 && paused(d.Requests[len(d.Requests)-1]) {
+			// A start that leaves the guest paused: the request is kept for when the strategy allows it.
+			d.Strategy = v1.RunStrategyAlways
+			return d, nil
+		}
 		d.Requests, d.StartFailure = nil, nil
 	default:
 		return Decision{}, fmt.Errorf("spec.runStrategy: %q is not supported; use Always, RerunOnFailure, Manual, Once or Halted", strategy)
@@ -113,8 +120,7 @@ func (d *Decision) act(view View, strategy v1.VirtualMachineRunStrategy, asked v
 			return
 		}
 		d.Action = Create
-		d.Paused = asked == v1.StartRequest &&
-			d.Requests[0].Data[v1.StartRequestDataPausedKey] == v1.StartRequestDataPausedTrue
+		d.Paused = asked == v1.StartRequest && paused(d.Requests[0])
 	case vmi.DeletionTimestamp != nil:
 		// Its end is on its way.
 	case strategy == v1.RunStrategyHalted || asked == v1.StopRequest:
@@ -152,6 +158,11 @@ func pending(requests []v1.VirtualMachineStateChangeRequest, vmi *v1.VirtualMach
 		requests = requests[1:]
 	}
 	return nil
+}
+
+// paused reports a request for a start that leaves the guest paused.
+func paused(request v1.VirtualMachineStateChangeRequest) bool {
+	return request.Action == v1.StartRequest && request.Data[v1.StartRequestDataPausedKey] == v1.StartRequestDataPausedTrue
 }
 
 func next(requests []v1.VirtualMachineStateChangeRequest) v1.StateChangeRequestAction {

@@ -226,6 +226,16 @@ func TestDecidePaused(t *testing.T) {
 	if err != nil || got.Action != Create || !got.Paused {
 		t.Errorf("%+v, %v", got, err)
 	}
+	vm.Spec.RunStrategy = new(v1.RunStrategyHalted)
+	got, err = Decide(View{VM: vm, Now: now})
+	if err != nil || got.Action != Keep || got.Strategy != v1.RunStrategyAlways || len(got.Requests) != 1 {
+		t.Errorf("under Halted: %+v, %v", got, err)
+	}
+	vm.Status.StateChangeRequests[0].Data = nil
+	got, err = Decide(View{VM: vm, Now: now})
+	if err != nil || got.Strategy != "" || len(got.Requests) != 0 {
+		t.Errorf("a plain request under Halted: %+v, %v", got, err)
+	}
 }
 
 func TestDecideRefuses(t *testing.T) {

@@ -121,8 +121,12 @@ func (c *connection) Close() error {
 	return nil
 }
 
-func (c *connection) Create(_ context.Context, xml string) error {
-	d, err := c.conn.DomainCreateXML(xml, 0)
+func (c *connection) Create(_ context.Context, xml string, paused bool) error {
+	var flags libvirt.DomainCreateFlags
+	if paused {
+		flags = libvirt.DOMAIN_START_PAUSED
+	}
+	d, err := c.conn.DomainCreateXML(xml, flags)
 	if err != nil {
 		return translate(err)
 	}
