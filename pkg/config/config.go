@@ -4,6 +4,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -47,6 +48,8 @@ type Config struct {
 	NodeSelectors map[string]string
 	// RuntimeClass is the runtime class of launcher pods; empty means the node's default.
 	RuntimeClass string
+	// LogVerbosity is how much the components say.
+	LogVerbosity LogVerbosity
 	// Certificates says how long certificates live.
 	Certificates certs.Policy
 }
@@ -86,15 +89,19 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 		config.NodeSelectors = maps.Clone(developer.NodeSelectors)
 	}
 	setRotation(&config.Certificates, kv.Spec.CertificateRotationStrategy.SelfSigned)
+	var wrong error
+	if developer := spec.DeveloperConfiguration; developer != nil {
+		wrong = setVerbosity(&config.LogVerbosity, developer.LogVerbosity)
+	}
 
 	if text := spec.AdditionalGuestMemoryOverheadRatio; text != nil {
 		ratio, err := strconv.ParseFloat(*text, 64)
 		if err != nil || ratio < 1 {
-			return config, fmt.Errorf("spec.configuration.additionalGuestMemoryOverheadRatio: %q is not a number of at least 1", *text)
+			return config, errors.Join(wrong, fmt.Errorf("spec.configuration.additionalGuestMemoryOverheadRatio: %q is not a number of at least 1", *text))
 		}
 		config.MemoryOverheadRatio = ratio
 	}
-	return config, nil
+	return config, wrong
 }
 
 func machineType(spec v1.KubeVirtConfiguration, architecture string) string {

@@ -55,6 +55,16 @@ func TestFromKubeVirt(t *testing.T) {
 			},
 			func(c *Config) { c.Architecture, c.MachineType = "arm64", "virt" },
 		},
+		"log verbosity": {
+			func(kv *v1.KubeVirt) {
+				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{LogVerbosity: &v1.LogVerbosity{
+					VirtAPI: 3, VirtController: 4, VirtHandler: 5, VirtLauncher: 6, NodeVerbosity: map[string]uint{"node1": 7},
+				}}
+			},
+			func(c *Config) {
+				c.LogVerbosity = LogVerbosity{API: 3, Controller: 4, Handler: 5, Launcher: 6, Nodes: map[string]uint{"node1": 7}}
+			},
+		},
 		"cpu model":      {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPUModel = "Nehalem" }, func(c *Config) { c.CPUModel = "Nehalem" }},
 		"cpu request":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPURequest = ptr(resource.MustParse("50m")) }, func(c *Config) { c.CPURequest = ptr(resource.MustParse("50m")) }},
 		"pull policy":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.ImagePullPolicy = corev1.PullAlways }, func(c *Config) { c.ImagePullPolicy = corev1.PullAlways }},
@@ -97,6 +107,15 @@ func TestFromKubeVirt(t *testing.T) {
 			t.Errorf("ratio %q: %+v, error %v", bad, got, err)
 		}
 	}
+	loud := &v1.KubeVirt{}
+	loud.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{LogVerbosity: &v1.LogVerbosity{VirtAPI: 10}}
+	if got, err := FromKubeVirt(loud); err == nil || got.LogVerbosity.API != 0 {
+		t.Errorf("a verbosity of 10: %+v, error %v", got.LogVerbosity, err)
+	}
+	verbosity := LogVerbosity{Handler: 3, Nodes: map[string]uint{"a": 5}}
+	if verbosity.OfHandler("a") != 5 || verbosity.OfHandler("b") != 3 {
+		t.Errorf("verbosity of nodes: %d, %d", verbosity.OfHandler("a"), verbosity.OfHandler("b"))
+	}
 	if got, err := FromKubeVirt(nil); err != nil || !reflect.DeepEqual(got, Default()) {
 		t.Errorf("no resource: %+v, %v", got, err)
 	}
@@ -117,6 +136,8 @@ func TestFollower(t *testing.T) {
 		DisableChunking:      true,
 	}})
 	changed := make(chan struct{}, 10)
+	levels := make(chan uint, 10)
+	follower.OnVerbosity(1, func(v LogVerbosity) uint { return v.API }, func(level uint) { levels <- level })
 	follower.OnChange(func() { changed <- struct{}{} })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -152,6 +173,9 @@ func TestFollower(t *testing.T) {
 	wait(changed)
 	if got := follower.Current().MachineType; got != DefaultMachineType {
 		t.Errorf("machine type %q after the resource is gone", got)
+	}
+	if a, b := <-levels, <-levels; a != 1 || b != 1 {
+		t.Errorf("verbosities %d, %d where the resource says nothing", a, b)
 	}
 	if len(changed) > 0 {
 		t.Error("a change was told that is none")

@@ -12,7 +12,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -42,6 +42,8 @@ type Options struct {
 	Identity    string
 	// HealthAddress serves /healthz and /readyz; "0" is off.
 	HealthAddress string
+
+	verbosity uint
 }
 
 // NewCommand is `virt-server controller`.
@@ -56,6 +58,7 @@ func NewCommand() *cobra.Command {
 		Short: "Run virt-controller: VirtualMachines to instances to pods",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			config.SetKlog(options.verbosity)
 			ctrl.SetLogger(klog.Background())
 			return options.Run(cmd.Context())
 		},
@@ -67,9 +70,7 @@ func NewCommand() *cobra.Command {
 	flags.DurationVar(&options.NodeTimeout, "node-timeout", 5*time.Minute, "how long a node's virt-handler may be silent before its VMs count as unknown")
 	flags.BoolVar(&options.LeaderElect, "leader-elect", true, "work only while holding the lease; needed with more than one replica")
 	flags.StringVar(&options.HealthAddress, "health-address", fmt.Sprintf(":%d", names.PortHealth), "where to serve /healthz and /readyz; 0 is nowhere")
-	verbosity := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(verbosity)
-	flags.AddGoFlag(verbosity.Lookup("v"))
+	flags.UintVarP(&options.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	return cmd
 }
 

@@ -82,6 +82,7 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config) error {
 	if err != nil {
 		return err
 	}
+	follower.OnVerbosity(o.verbosity, func(v config.LogVerbosity) uint { return v.Controller }, config.SetKlog)
 	// Nothing may be decided on defaults that the KubeVirt resource overrides.
 	followed := make(chan error, 1)
 	go func() { followed <- follower.Run(ctx) }()

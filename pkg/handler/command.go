@@ -31,6 +31,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/virtkit/virtkit/pkg/certs"
+	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
 	"github.com/virtkit/virtkit/pkg/handler/node"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
@@ -49,7 +50,8 @@ type options struct {
 	node, kubeconfig, namespace string
 	pods, proc, state, devices  string
 	device, modules             string
-	port, healthPort, verbosity int
+	port, healthPort            int
+	verbosity                   uint
 	apiQPS                      float32
 	apiBurst                    int
 }
@@ -78,16 +80,14 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.devices, "kubelet-device-plugins-dir", "/var/lib/kubelet/device-plugins", "the kubelet's device plugin directory")
 	f.IntVar(&o.port, "port", names.PortHandler, "port for virt-api (mutual TLS)")
 	f.IntVar(&o.healthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
-	f.IntVarP(&o.verbosity, "v", "v", 0, "log level: 0 what matters, 2 and above for debugging")
+	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	return cmd
 }
 
 func (o options) run(ctx context.Context) error {
 	debug.SetGCPercent(collectAt)
-	level := slog.LevelInfo
-	if o.verbosity >= 2 {
-		level = slog.LevelDebug
-	}
+	level := &slog.LevelVar{}
+	setLevel(level, o.verbosity)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	klog.SetSlogLogger(log)
 	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
@@ -96,23 +96,38 @@ func (o options) run(ctx context.Context) error {
 	if o.kubeconfig != "" {
 		find = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", o.kubeconfig) }
 	}
-	config, err := find()
+	restConfig, err := find()
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	return o.runWith(ctx, config, log)
+	return o.runWith(ctx, restConfig, log, level)
 }
 
-// runWith runs virt-handler against the API server of config.
-func (o options) runWith(ctx context.Context, config *rest.Config, log *slog.Logger) error {
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = o.apiQPS, o.apiBurst
-	config.UserAgent = names.VirtHandler
-	clients, err := kubernetes.NewForConfig(config)
+// setLevel makes the log say what belongs to a verbosity, klog included.
+func setLevel(level *slog.LevelVar, verbosity uint) {
+	level.Set(slog.LevelInfo)
+	if verbosity > config.DefaultLogVerbosity {
+		level.Set(slog.LevelDebug)
+	}
+	config.SetKlog(verbosity)
+}
+
+// runWith runs virt-handler against an API server; level is that of log.
+func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog.Logger, level *slog.LevelVar) error {
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.QPS, restConfig.Burst = o.apiQPS, o.apiBurst
+	restConfig.UserAgent = names.VirtHandler
+	clients, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	store, live, err := openCache(config, o.node)
+	follower, err := config.NewFollower(restConfig, o.namespace, names.KubeVirt)
+	if err != nil {
+		return err
+	}
+	follower.OnVerbosity(o.verbosity, func(v config.LogVerbosity) uint { return v.OfHandler(o.node) },
+		func(verbosity uint) { setLevel(level, verbosity) })
+	store, live, err := openCache(restConfig, o.node)
 	if err != nil {
 		return err
 	}
@@ -120,7 +135,7 @@ func (o options) runWith(ctx context.Context, config *rest.Config, log *slog.Log
 	if err := n.forgetOldPods(); err != nil {
 		log.Warn("old state not removed", "error", err)
 	}
-	h := &handler{options: o, log: log, node: n, clients: clients, store: store, live: live}
+	h := &handler{options: o, log: log, node: n, clients: clients, store: store, live: live, follower: follower}
 	return h.run(ctx)
 }
 
@@ -192,12 +207,15 @@ type handler struct {
 	clients kubernetes.Interface
 	store   cache.Cache
 	live    client.WithWatch
+	// follower knows the KubeVirt resource.
+	follower *config.Follower
 }
 
 func (h *handler) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	source := certs.NewSource(h.clients, h.namespace, names.HandlerCertSecret)
 	group.Go(func() error { return source.Run(ctx) })
+	group.Go(func() error { return h.follower.Run(ctx) })
 	group.Go(func() error { return h.store.Start(ctx) })
 
 	loop, err := newLoop(ctx, h)

@@ -109,7 +109,9 @@ func TestAgainstAPIServer(t *testing.T) {
 	}
 	handling, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- o.runWith(handling, config, slog.New(slog.NewTextHandler(io.Discard, nil))) }()
+	go func() {
+		done <- o.runWith(handling, config, slog.New(slog.NewTextHandler(io.Discard, nil)), &slog.LevelVar{})
+	}()
 	defer func() {
 		stop()
 		if err := <-done; err != nil {

@@ -17,9 +17,13 @@ const (
 	processors  = 2
 )
 
+// normal is the verbosity of KubeVirt at which the launcher says what matters, and no more.
+const normal = 2
+
 // NewCommand is `virt-launcher`.
 func NewCommand() *cobra.Command {
 	o := PodOptions()
+	verbosity := uint(normal)
 	o.Connect = connect
 	cmd := &cobra.Command{
 		Use:   "virt-launcher",
@@ -31,7 +35,11 @@ func NewCommand() *cobra.Command {
 			runtime.GOMAXPROCS(processors)
 			debug.SetGCPercent(collectAt)
 			debug.SetMemoryLimit(memoryLimit)
-			o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+			level := slog.LevelInfo
+			if verbosity > normal {
+				level = slog.LevelDebug
+			}
+			o.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			return Run(cmd.Context(), o)
 		},
 	}
@@ -47,6 +55,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.Disks.BlockDevices, "block-devices-dir", o.Disks.BlockDevices, "where claims that are devices are")
 	f.StringVar(&o.Disks.Secrets, "secrets-dir", o.Disks.Secrets, "where cloud-init's secrets are mounted")
 	f.StringVar(&o.TerminationLog, "termination-log", o.TerminationLog, "file for the reason of the end")
+	f.UintVarP(&verbosity, "v", "v", verbosity, "log level: 2 what matters, more also what virt-handler asks and what the domain is")
 	for _, required := range []string{"name", "namespace"} {
 		if err := cmd.MarkFlagRequired(required); err != nil {
 			panic(fmt.Sprintf("flag %s: %v", required, err))

@@ -123,7 +123,8 @@ func Run(ctx context.Context, o Options) error {
 	s := newService(ctx, o, g, children.command)
 	running.Go(func() { s.credentials.run(background) })
 	running.Go(func() { s.freezer.run(background) })
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
+		grpc.UnaryInterceptor(logCalls(o.Log)))
 	pb.RegisterLauncherServer(server, s)
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(listener) })
@@ -143,6 +144,16 @@ func Run(ctx context.Context, o Options) error {
 	sayGoodbye(server)
 	s.closeDHCP()
 	return err
+}
+
+// logCalls logs what virt-handler asks, for debugging.
+func logCalls(log *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, call *grpc.UnaryServerInfo, answer grpc.UnaryHandler) (any, error) {
+		began := time.Now()
+		response, err := answer(ctx, request)
+		log.DebugContext(ctx, "call", "method", call.FullMethod, "took", time.Since(began), "err", err)
+		return response, err
+	}
 }
 
 // listen opens the socket, for root and our own user only.

@@ -108,6 +108,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		return err
 	}
 	prepared := time.Now()
+	s.options.Log.Debug("domain", "xml", xml)
 	if err := s.guest.create(ctx, xml, startsPaused(vmi), known); err != nil {
 		s.closeDHCP()
 		s.releaseDevices()

@@ -62,4 +62,10 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.developerConfiguration.cpuAllocationRatio", Effect: Pod},
 	{Path: "configuration.developerConfiguration.memoryOvercommit", Effect: Pod},
 	{Path: "configuration.developerConfiguration.nodeSelectors", Effect: Pod},
+	{Path: "configuration.developerConfiguration.logVerbosity.virtAPI", Effect: Install},
+	{Path: "configuration.developerConfiguration.logVerbosity.virtController", Effect: Install},
+	{Path: "configuration.developerConfiguration.logVerbosity.virtHandler", Effect: Install},
+	{Path: "configuration.developerConfiguration.logVerbosity.virtLauncher", Effect: Pod, Note: "Of the pods that are made from then on; the label logVerbosity of an instance goes before it."},
+	{Path: "configuration.developerConfiguration.logVerbosity.virtOperator", Effect: Install, Note: "Accepted for KubeVirt's virtctl; there is no virt-operator."},
+	{Path: "configuration.developerConfiguration.logVerbosity.nodeVerbosity", Effect: Install, Note: "Of virt-handler on the nodes."},
 }

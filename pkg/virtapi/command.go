@@ -12,7 +12,6 @@ package virtapi
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -52,7 +51,8 @@ type Options struct {
 	// Port serves the API and the webhooks, HealthPort /healthz and /readyz without TLS.
 	Port, HealthPort int
 
-	audit *options.AuditOptions
+	audit     *options.AuditOptions
+	verbosity uint
 }
 
 // NewCommand is `virt-server api`.
@@ -62,7 +62,10 @@ func NewCommand() *cobra.Command {
 		Use:   "api",
 		Short: "Run virt-api: subresources and admission",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return o.Run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config.SetKlog(o.verbosity)
+			return o.Run(cmd.Context())
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig to use instead of the pod's service account")
@@ -70,9 +73,7 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.Port, "port", names.PortAPI, "port for the API and the webhooks (TLS)")
 	f.IntVar(&o.HealthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
 	o.audit.AddFlags(f)
-	verbosity := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(verbosity)
-	f.AddGoFlag(verbosity.Lookup("v"))
+	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	return cmd
 }
 
@@ -108,6 +109,7 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 	if err != nil {
 		return err
 	}
+	follower.OnVerbosity(o.verbosity, func(v config.LogVerbosity) uint { return v.API }, config.SetKlog)
 	source := certs.NewSource(client, o.Namespace, names.APICertSecret)
 	machines, err := newMachines(restConfig, client)
 	if err != nil {

@@ -88,15 +88,10 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 			Image:           facts.Image,
 			ImagePullPolicy: pullPolicy,
 			Command:         []string{launcherBinary},
-			Args: []string{
-				"--name=" + vmi.Name,
-				"--namespace=" + vmi.Namespace,
-				"--uid=" + string(vmi.UID),
-				"--grace-period=" + strconv.FormatInt(grace, 10) + "s",
-			},
-			Resources:     resources(vmi, facts),
-			VolumeMounts:  volumes.mounts,
-			VolumeDevices: volumes.devices,
+			Args:            launcherArgs(vmi, facts.Config, grace),
+			Resources:       resources(vmi, facts),
+			VolumeMounts:    volumes.mounts,
+			VolumeDevices:   volumes.devices,
 			SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: new(false),
 				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -120,6 +115,26 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		},
 		Spec: spec,
 	}
+}
+
+// LogVerbosityLabel on an instance is how much its launcher logs; KubeVirt's name.
+const LogVerbosityLabel = "logVerbosity"
+
+func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config, grace int64) []string {
+	args := []string{
+		"--name=" + vmi.Name,
+		"--namespace=" + vmi.Namespace,
+		"--uid=" + string(vmi.UID),
+		"--grace-period=" + strconv.FormatInt(grace, 10) + "s",
+	}
+	verbosity := installation.LogVerbosity.Launcher
+	if own, err := strconv.ParseUint(vmi.Labels[LogVerbosityLabel], 10, 8); err == nil && own <= config.MaxLogVerbosity {
+		verbosity = uint(own)
+	}
+	if verbosity > 0 {
+		args = append(args, "--v="+strconv.FormatUint(uint64(verbosity), 10))
+	}
+	return args
 }
 
 // GracePeriodSeconds is how long the guest has to shut down.
