@@ -50,6 +50,8 @@ func EndInLog(log string) (end End, ok bool) {
 			return End{Outcome: Shutdown, Reason: reason}, true
 		case "destroyed":
 			return End{Outcome: Destroyed, Reason: reason}, true
+		case "migrated":
+			return End{Outcome: Moved, Reason: reason}, true
 		case "crashed", "failed":
 			return End{Outcome: Crashed, Reason: reason}, true
 		}

@@ -43,7 +43,8 @@ func TestEndInLog(t *testing.T) {
 		{"destroyed", begin + "qemu: terminating on signal 15 from pid 46\n2026: shutting down, reason=destroyed\n", End{Destroyed, "destroyed"}, true},
 		{"crashed", begin + "2026: shutting down, reason=crashed\n", End{Crashed, "crashed"}, true},
 		{"failed", begin + "2026: shutting down, reason=failed\n", End{Crashed, "failed"}, true},
-		{"unknown reason", begin + "2026: shutting down, reason=migrated\n", End{}, false},
+		{"migrated", begin + "2026: shutting down, reason=migrated\n", End{Moved, "migrated"}, true},
+		{"unknown reason", begin + "2026: shutting down, reason=saved\n", End{}, false},
 		{"an earlier run's", "x: shutting down, reason=failed\n" + begin, End{}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -31,6 +31,11 @@ type Connection interface {
 	// Agent sends one command (JSON) to the guest agent and gives its reply. The agent has until ctx's
 	// deadline, in whole seconds, or else 5 s. Errors: ErrNoAgent, *AgentError, ErrTooLarge.
 	Agent(ctx context.Context, command string) (string, error)
+	// Migrate moves the domain to another daemon and returns when it is there (the event End says so, too, with
+	// Outcome Moved) or has stayed; it does not end with ctx, but by AbortMigration.
+	Migrate(ctx context.Context, m Migration) (Migrated, error)
+	// AbortMigration makes a migration under way fail; the domain stays.
+	AbortMigration(ctx context.Context) error
 	// Events gives what happens, in order. It is closed when the connection is lost or closed.
 	Events() <-chan Event
 	Close() error
@@ -74,7 +79,7 @@ type Event struct {
 // End says how a domain ended.
 type End struct {
 	Outcome Outcome
-	// Reason is libvirt's word: shutdown, destroyed, crashed, failed.
+	// Reason is libvirt's word: shutdown, destroyed, crashed, failed, migrated.
 	Reason string
 }
 
@@ -89,6 +94,8 @@ const (
 	Destroyed
 	// Crashed: QEMU died or the guest panicked.
 	Crashed
+	// Moved: it goes on in another daemon.
+	Moved
 )
 
 // ErrNoDomain means that there is no domain: never created, or gone.

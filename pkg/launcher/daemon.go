@@ -64,6 +64,11 @@ max_core = 0
 dump_guest_core = 0
 `
 
+// sharedConf names the claims: one that a guest may take along to another node is the same there, whatever its file
+// system looks like from here.
+const sharedConf = `shared_filesystems = [ %q ]
+`
+
 // emulatedConf is for pods without a KVM device. After QEMU has started, libvirt asks it for each property of its
 // CPU, some 450 questions of 1 ms; without this capability of QEMU it asks for the feature words instead, in one. They
 // lack only the features that live in model-specific registers, of which an emulated CPU has none.
@@ -79,7 +84,7 @@ func (d *daemon) configure() error {
 			return fmt.Errorf("configure libvirtd: %w", err)
 		}
 	}
-	qemu := qemuConf
+	qemu := qemuConf + fmt.Sprintf(sharedConf, d.options.Disks.Claims)
 	// virt-handler has yet to let us open the device, but it is there.
 	if _, err := os.Stat(d.options.KVMDevice); errors.Is(err, os.ErrNotExist) {
 		qemu += emulatedConf

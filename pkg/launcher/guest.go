@@ -38,6 +38,13 @@ type guest struct {
 	// is its end if that came before its beginning was known.
 	created, creating bool
 	early             *hypervisor.End
+	// incoming says that the domain arrives by a migration instead of being created here. migrating, that it
+	// is on its way to another launcher; early is then its end here, until it is known where it runs.
+	incoming, migrating bool
+	// cancelled says that the migration under way was asked to end.
+	cancelled bool
+	// moves has the migration to make.
+	moves chan move
 	// terminated says that the pod is being ended, and the guest with it.
 	terminated bool
 	// stopAt is when a guest that is shutting down loses its power; zero when none was asked to.
@@ -58,12 +65,17 @@ func newGuest(dial func(context.Context) (hypervisor.Connection, error), qemuLog
 		linked:   make(chan struct{}),
 		stopping: make(chan struct{}, 1),
 		asked:    make(chan struct{}, 1),
+		moves:    make(chan move, 1),
 	}
 }
 
 // isFinal says whether a guest in this state is gone.
 func isFinal(l pb.Lifecycle) bool {
-	return l == pb.Lifecycle_LIFECYCLE_SHUTOFF || l == pb.Lifecycle_LIFECYCLE_CRASHED || l == pb.Lifecycle_LIFECYCLE_DESTROYED
+	switch l {
+	case pb.Lifecycle_LIFECYCLE_SHUTOFF, pb.Lifecycle_LIFECYCLE_CRASHED, pb.Lifecycle_LIFECYCLE_DESTROYED, pb.Lifecycle_LIFECYCLE_MIGRATED:
+		return true
+	}
+	return false
 }
 
 func (g *guest) snapshot() *pb.GuestState {
@@ -112,7 +124,7 @@ func (g *guest) updateLocked(f func(*pb.GuestState)) {
 func (g *guest) finishLocked(end hypervisor.End) {
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Reason = end.Reason
-		if g.terminated && end.Outcome != hypervisor.Crashed {
+		if g.terminated && end.Outcome != hypervisor.Crashed && end.Outcome != hypervisor.Moved {
 			s.Reason = names.ReasonTerminated
 		}
 		s.AgentConnected = false
@@ -121,6 +133,8 @@ func (g *guest) finishLocked(end hypervisor.End) {
 			s.Lifecycle = pb.Lifecycle_LIFECYCLE_SHUTOFF
 		case hypervisor.Destroyed:
 			s.Lifecycle = pb.Lifecycle_LIFECYCLE_DESTROYED
+		case hypervisor.Moved:
+			s.Lifecycle = pb.Lifecycle_LIFECYCLE_MIGRATED
 		default:
 			s.Lifecycle = pb.Lifecycle_LIFECYCLE_CRASHED
 		}
@@ -211,28 +225,36 @@ func (g *guest) end(end hypervisor.End) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
+	case g.creating, g.migrating:
+		g.early = &end
 	case g.created:
 		g.finishLocked(end)
-	case g.creating:
-		g.early = &end
 	}
 }
 
 // refresh asks the daemon how the guest is. With first, on a new connection, a domain that is not
 // known yet is ours, having been created as the last connection was lost; and one that is missing has
-// ended unseen.
+// ended unseen. A domain that arrives is ours once it runs here.
 func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first bool) {
 	d, err := conn.Domain(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case errors.Is(err, hypervisor.ErrNoDomain):
-		if g.created && first {
+		switch {
+		case !g.created || !first:
+		case g.migrating:
+			if end := g.lastWords(); g.early == nil {
+				g.early = &end
+			}
+		default:
 			g.finishLocked(g.lastWords())
 		}
 	case err != nil:
 		g.log.Warn("cannot ask libvirtd for the guest's state", "err", err)
-	case g.created || first:
+	case g.incoming && !g.created && d.Moving():
+		// It is still arriving.
+	case g.created || g.incoming || first:
 		g.created = true
 		g.observeLocked(d)
 	}
@@ -263,7 +285,7 @@ func (g *guest) lifecycleLocked(d hypervisor.Domain) pb.Lifecycle {
 	switch {
 	case d.Run == hypervisor.Stopping, !g.stopAt.IsZero():
 		return pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN
-	case d.Run == hypervisor.Paused:
+	case d.Run == hypervisor.Paused && !(g.migrating && d.Moving()):
 		return pb.Lifecycle_LIFECYCLE_PAUSED
 	}
 	return pb.Lifecycle_LIFECYCLE_RUNNING

@@ -115,6 +115,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { g.follow(background) })
 	running.Go(func() { g.askAgent(background) })
 	running.Go(func() { g.stop(background) })
+	running.Go(func() { g.move(background) })
 	running.Go(func() { slimDown(background, g, o.Log) })
 	running.Go(func() {
 		trimLogs(background, boundedLogs(filepath.Join(o.RunDir, names.LogSerial), qemuLog), o.Log)
@@ -123,6 +124,7 @@ func Run(ctx context.Context, o Options) error {
 	s := newService(ctx, o, g, children.command)
 	running.Go(func() { s.credentials.run(background) })
 	running.Go(func() { s.freezer.run(background) })
+	running.Go(func() { s.holdArrived(background) })
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
 		grpc.UnaryInterceptor(logCalls(o.Log)))
 	pb.RegisterLauncherServer(server, s)

@@ -26,6 +26,9 @@ type memory struct {
 	obeys   int
 	presses int
 	agent   func(command string) (string, error)
+	// onMigrate makes a migration, onAbort ends it.
+	onMigrate func(hypervisor.Migration) (hypervisor.Migrated, error)
+	onAbort   func() error
 }
 
 // memoryConnection is one connection to it.
@@ -198,6 +201,26 @@ func (c *memoryConnection) Agent(_ context.Context, command string) (string, err
 		return "", err
 	}
 	return reply(command)
+}
+
+func (c *memoryConnection) Migrate(_ context.Context, to hypervisor.Migration) (hypervisor.Migrated, error) {
+	var hook func(hypervisor.Migration) (hypervisor.Migrated, error)
+	if err := c.use(func(m *memory) error { hook = m.onMigrate; return nil }); err != nil {
+		return hypervisor.Migrated{}, err
+	}
+	result, err := hook(to)
+	if err == nil {
+		c.m.end(hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"})
+	}
+	return result, err
+}
+
+func (c *memoryConnection) AbortMigration(context.Context) error {
+	var hook func() error
+	if err := c.use(func(m *memory) error { hook = m.onAbort; return nil }); err != nil {
+		return err
+	}
+	return hook()
 }
 
 func (c *memoryConnection) Events() <-chan hypervisor.Event { return c.events }

@@ -93,6 +93,12 @@ func (g *guest) press(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	if g.isMoving() {
+		// A guest on its way takes no commands.
+		if err := conn.AbortMigration(ctx); err != nil {
+			g.log.Warn("cannot cancel the migration to shut the guest down", "err", err)
+		}
+	}
 	if d, err := conn.Domain(ctx); err == nil && d.Run == hypervisor.Paused {
 		if err := conn.Resume(ctx); err != nil {
 			g.log.Warn("cannot resume the guest to shut it down", "err", err)
@@ -101,6 +107,12 @@ func (g *guest) press(ctx context.Context) {
 	if err := conn.PowerButton(ctx); err != nil && !errors.Is(err, hypervisor.ErrNoDomain) {
 		g.log.Warn("cannot press the power button", "err", err)
 	}
+}
+
+func (g *guest) isMoving() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.migrating
 }
 
 // powerOff pulls the plug.

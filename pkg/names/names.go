@@ -53,6 +53,9 @@ const (
 	PortAPI = 8443
 	// PortHandler serves streams and requests for a node's guests to virt-api (mutual TLS).
 	PortHandler = 8186
+	// PortMigration takes the streams of guests that move to the node from the virt-handlers of others
+	// (mutual TLS).
+	PortMigration = 8187
 	// PortHealth serves /healthz and /readyz without TLS, for the kubelet, in every component.
 	PortHealth = 8081
 )
@@ -75,6 +78,14 @@ const (
 	LogSerial    = "serial0.log"
 	// SocketVNC is the VNC server.
 	SocketVNC = "vnc.sock"
+	// SocketLibvirt is libvirtd's, relative to RunDir.
+	SocketLibvirt = "rt/libvirt/libvirt-sock"
+	// Sockets of a migration, relative to RunDir. virt-handler listens on them in the launcher that the guest
+	// leaves and passes on what arrives: to the other launcher's libvirtd (peer), and to its QEMU,
+	// which listens on sockets of the same names (memory and disks).
+	SocketMigrationPeer   = "migration-peer.sock"
+	SocketMigrationMemory = "migration-memory.sock"
+	SocketMigrationDisks  = "migration-disks.sock"
 	// CapabilityCacheDir is libvirt's cache of QEMU capabilities, relative to RunDir; virt-handler
 	// fills it before Start: libvirt reads it when the first domain is made, not before.
 	CapabilityCacheDir = "cache/libvirt/qemu/cache/capabilities"

@@ -40,6 +40,8 @@ type connection struct {
 	mu     sync.Mutex
 	events chan hypervisor.Event
 	closed bool
+	// jobs gets the account of a migration that has ended, when one is waited for.
+	jobs chan libvirt.DomainJobInfo
 }
 
 // Connect opens a connection to the session daemon at socket and follows the events of its domain. The
@@ -75,6 +77,11 @@ func (c *connection) follow() error {
 	changed := func() { c.send(hypervisor.Event{}) }
 	if _, err := c.conn.DomainEventAgentLifecycleRegister(nil, func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventAgentLifecycle) {
 		changed()
+	}); err != nil {
+		return err
+	}
+	if _, err := c.conn.DomainEventJobCompletedRegister(nil, func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventJobCompleted) {
+		c.completed(e.Info)
 	}); err != nil {
 		return err
 	}

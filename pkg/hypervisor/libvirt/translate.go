@@ -67,6 +67,8 @@ func lifecycle(e *libvirt.DomainEventLifecycle) hypervisor.Event {
 		end = hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "shutdown"}
 	case libvirt.DOMAIN_EVENT_STOPPED_DESTROYED:
 		end = hypervisor.End{Outcome: hypervisor.Destroyed, Reason: "destroyed"}
+	case libvirt.DOMAIN_EVENT_STOPPED_MIGRATED:
+		end = hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"}
 	case libvirt.DOMAIN_EVENT_STOPPED_CRASHED:
 		end.Reason = "crashed"
 	}
@@ -147,7 +149,7 @@ func pausedReason(r libvirt.DomainPausedReason) string {
 		return "user"
 	case libvirt.DOMAIN_PAUSED_IOERROR:
 		return "ioerror"
-	case libvirt.DOMAIN_PAUSED_MIGRATION:
+	case libvirt.DOMAIN_PAUSED_MIGRATION, libvirt.DOMAIN_PAUSED_POSTCOPY:
 		return "migration"
 	case libvirt.DOMAIN_PAUSED_WATCHDOG:
 		return "watchdog"

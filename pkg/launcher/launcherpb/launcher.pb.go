@@ -42,6 +42,8 @@ const (
 	Lifecycle_LIFECYCLE_CRASHED Lifecycle = 6
 	// Final: powered off by force after the grace period.
 	Lifecycle_LIFECYCLE_DESTROYED Lifecycle = 7
+	// Final here: the guest runs on in another launcher.
+	Lifecycle_LIFECYCLE_MIGRATED Lifecycle = 8
 )
 
 // Enum value maps for Lifecycle.
@@ -55,6 +57,7 @@ var (
 		5: "LIFECYCLE_SHUTOFF",
 		6: "LIFECYCLE_CRASHED",
 		7: "LIFECYCLE_DESTROYED",
+		8: "LIFECYCLE_MIGRATED",
 	}
 	Lifecycle_value = map[string]int32{
 		"LIFECYCLE_UNSPECIFIED":   0,
@@ -65,6 +68,7 @@ var (
 		"LIFECYCLE_SHUTOFF":       5,
 		"LIFECYCLE_CRASHED":       6,
 		"LIFECYCLE_DESTROYED":     7,
+		"LIFECYCLE_MIGRATED":      8,
 	}
 )
 
@@ -93,6 +97,60 @@ func (x Lifecycle) Number() protoreflect.EnumNumber {
 // Deprecated: Use Lifecycle.Descriptor instead.
 func (Lifecycle) EnumDescriptor() ([]byte, []int) {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{0}
+}
+
+type MigrationPhase int32
+
+const (
+	MigrationPhase_MIGRATION_PHASE_UNSPECIFIED MigrationPhase = 0
+	MigrationPhase_MIGRATION_PHASE_RUNNING     MigrationPhase = 1
+	// The guest stayed where it was; error says why.
+	MigrationPhase_MIGRATION_PHASE_FAILED MigrationPhase = 2
+	// The guest is gone from here (LIFECYCLE_MIGRATED).
+	MigrationPhase_MIGRATION_PHASE_COMPLETED MigrationPhase = 3
+)
+
+// Enum value maps for MigrationPhase.
+var (
+	MigrationPhase_name = map[int32]string{
+		0: "MIGRATION_PHASE_UNSPECIFIED",
+		1: "MIGRATION_PHASE_RUNNING",
+		2: "MIGRATION_PHASE_FAILED",
+		3: "MIGRATION_PHASE_COMPLETED",
+	}
+	MigrationPhase_value = map[string]int32{
+		"MIGRATION_PHASE_UNSPECIFIED": 0,
+		"MIGRATION_PHASE_RUNNING":     1,
+		"MIGRATION_PHASE_FAILED":      2,
+		"MIGRATION_PHASE_COMPLETED":   3,
+	}
+)
+
+func (x MigrationPhase) Enum() *MigrationPhase {
+	p := new(MigrationPhase)
+	*p = x
+	return p
+}
+
+func (x MigrationPhase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MigrationPhase) Descriptor() protoreflect.EnumDescriptor {
+	return file_pkg_launcher_launcherpb_launcher_proto_enumTypes[1].Descriptor()
+}
+
+func (MigrationPhase) Type() protoreflect.EnumType {
+	return &file_pkg_launcher_launcherpb_launcher_proto_enumTypes[1]
+}
+
+func (x MigrationPhase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MigrationPhase.Descriptor instead.
+func (MigrationPhase) EnumDescriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{1}
 }
 
 type StartRequest struct {
@@ -1127,6 +1185,359 @@ func (x *ScreenshotPiece) GetPng() []byte {
 	return nil
 }
 
+type PrepareMigrationTargetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in StartRequest.
+	VmiJson         []byte `protobuf:"bytes,1,opt,name=vmi_json,json=vmiJson,proto3" json:"vmi_json,omitempty"`
+	NetworkPlanJson []byte `protobuf:"bytes,2,opt,name=network_plan_json,json=networkPlanJson,proto3" json:"network_plan_json,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *PrepareMigrationTargetRequest) Reset() {
+	*x = PrepareMigrationTargetRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareMigrationTargetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareMigrationTargetRequest) ProtoMessage() {}
+
+func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareMigrationTargetRequest.ProtoReflect.Descriptor instead.
+func (*PrepareMigrationTargetRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PrepareMigrationTargetRequest) GetVmiJson() []byte {
+	if x != nil {
+		return x.VmiJson
+	}
+	return nil
+}
+
+func (x *PrepareMigrationTargetRequest) GetNetworkPlanJson() []byte {
+	if x != nil {
+		return x.NetworkPlanJson
+	}
+	return nil
+}
+
+type PrepareMigrationTargetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         *GuestState            `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareMigrationTargetResponse) Reset() {
+	*x = PrepareMigrationTargetResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareMigrationTargetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareMigrationTargetResponse) ProtoMessage() {}
+
+func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareMigrationTargetResponse.ProtoReflect.Descriptor instead.
+func (*PrepareMigrationTargetResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PrepareMigrationTargetResponse) GetState() *GuestState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+type MigrateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The migration's name for all who take part; not empty.
+	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MigrateRequest) Reset() {
+	*x = MigrateRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MigrateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MigrateRequest) ProtoMessage() {}
+
+func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MigrateRequest.ProtoReflect.Descriptor instead.
+func (*MigrateRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *MigrateRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+type MigrateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MigrateResponse) Reset() {
+	*x = MigrateResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MigrateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MigrateResponse) ProtoMessage() {}
+
+func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MigrateResponse.ProtoReflect.Descriptor instead.
+func (*MigrateResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{27}
+}
+
+type CancelMigrationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelMigrationRequest) Reset() {
+	*x = CancelMigrationRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelMigrationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelMigrationRequest) ProtoMessage() {}
+
+func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelMigrationRequest.ProtoReflect.Descriptor instead.
+func (*CancelMigrationRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *CancelMigrationRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+type CancelMigrationResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelMigrationResponse) Reset() {
+	*x = CancelMigrationResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelMigrationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelMigrationResponse) ProtoMessage() {}
+
+func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelMigrationResponse.ProtoReflect.Descriptor instead.
+func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{29}
+}
+
+// Migration is the last one that this launcher was told to make.
+type Migration struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Phase MigrationPhase         `protobuf:"varint,2,opt,name=phase,proto3,enum=virtkit.launcher.v1.MigrationPhase" json:"phase,omitempty"`
+	Error string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// It failed because CancelMigration was called.
+	Cancelled bool                   `protobuf:"varint,4,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// How long no vCPU ran, by QEMU's account; absent when it is not known.
+	Downtime      *durationpb.Duration `protobuf:"bytes,7,opt,name=downtime,proto3" json:"downtime,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Migration) Reset() {
+	*x = Migration{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Migration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Migration) ProtoMessage() {}
+
+func (x *Migration) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Migration.ProtoReflect.Descriptor instead.
+func (*Migration) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Migration) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Migration) GetPhase() MigrationPhase {
+	if x != nil {
+		return x.Phase
+	}
+	return MigrationPhase_MIGRATION_PHASE_UNSPECIFIED
+}
+
+func (x *Migration) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Migration) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
+}
+
+func (x *Migration) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Migration) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *Migration) GetDowntime() *durationpb.Duration {
+	if x != nil {
+		return x.Downtime
+	}
+	return nil
+}
+
 // GuestState is a snapshot; fields that are not known yet are empty.
 type GuestState struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1154,13 +1565,15 @@ type GuestState struct {
 	VolumeTargets map[string]string `protobuf:"bytes,13,rep,name=volume_targets,json=volumeTargets,proto3" json:"volume_targets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// How spec.accessCredentials went that the agent applies; absent when there are none, or no agent yet.
 	AgentCredentials *AgentCredentials `protobuf:"bytes,40,opt,name=agent_credentials,json=agentCredentials,proto3" json:"agent_credentials,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The migration away from this launcher, if there was one.
+	Migration     *Migration `protobuf:"bytes,41,opt,name=migration,proto3" json:"migration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1585,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1598,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{24}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -1286,6 +1699,13 @@ func (x *GuestState) GetAgentCredentials() *AgentCredentials {
 	return nil
 }
 
+func (x *GuestState) GetMigration() *Migration {
+	if x != nil {
+		return x.Migration
+	}
+	return nil
+}
+
 type AgentCredentials struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What went wrong last; empty when the guest has what it shall have. It never holds a secret.
@@ -1296,7 +1716,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1308,7 +1728,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1321,7 +1741,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{25}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -1376,7 +1796,27 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\x13\n" +
 	"\x11ScreenshotRequest\"#\n" +
 	"\x0fScreenshotPiece\x12\x10\n" +
-	"\x03png\x18\x01 \x01(\fR\x03png\"\xd7\x05\n" +
+	"\x03png\x18\x01 \x01(\fR\x03png\"f\n" +
+	"\x1dPrepareMigrationTargetRequest\x12\x19\n" +
+	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\x12*\n" +
+	"\x11network_plan_json\x18\x02 \x01(\fR\x0fnetworkPlanJson\"W\n" +
+	"\x1ePrepareMigrationTargetResponse\x125\n" +
+	"\x05state\x18\x01 \x01(\v2\x1f.virtkit.launcher.v1.GuestStateR\x05state\"\"\n" +
+	"\x0eMigrateRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x11\n" +
+	"\x0fMigrateResponse\"*\n" +
+	"\x16CancelMigrationRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x19\n" +
+	"\x17CancelMigrationResponse\"\xb5\x02\n" +
+	"\tMigration\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x129\n" +
+	"\x05phase\x18\x02 \x01(\x0e2#.virtkit.launcher.v1.MigrationPhaseR\x05phase\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1c\n" +
+	"\tcancelled\x18\x04 \x01(\bR\tcancelled\x129\n" +
+	"\n" +
+	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
+	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x125\n" +
+	"\bdowntime\x18\a \x01(\v2\x19.google.protobuf.DurationR\bdowntime\"\x95\x06\n" +
 	"\n" +
 	"GuestState\x12<\n" +
 	"\tlifecycle\x18\x01 \x01(\x0e2\x1e.virtkit.launcher.v1.LifecycleR\tlifecycle\x12\x16\n" +
@@ -1394,12 +1834,13 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x0ememory_at_boot\x18\v \x01(\x03R\fmemoryAtBoot\x12%\n" +
 	"\x0ememory_current\x18\f \x01(\x03R\rmemoryCurrent\x12Y\n" +
 	"\x0evolume_targets\x18\r \x03(\v22.virtkit.launcher.v1.GuestState.VolumeTargetsEntryR\rvolumeTargets\x12R\n" +
-	"\x11agent_credentials\x18( \x01(\v2%.virtkit.launcher.v1.AgentCredentialsR\x10agentCredentials\x1a@\n" +
+	"\x11agent_credentials\x18( \x01(\v2%.virtkit.launcher.v1.AgentCredentialsR\x10agentCredentials\x12<\n" +
+	"\tmigration\x18) \x01(\v2\x1e.virtkit.launcher.v1.MigrationR\tmigration\x1a@\n" +
 	"\x12VolumeTargetsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\",\n" +
 	"\x10AgentCredentials\x12\x18\n" +
-	"\afailure\x18\x01 \x01(\tR\afailure*\xcb\x01\n" +
+	"\afailure\x18\x01 \x01(\tR\afailure*\xe3\x01\n" +
 	"\tLifecycle\x12\x19\n" +
 	"\x15LIFECYCLE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLIFECYCLE_NONE\x10\x01\x12\x15\n" +
@@ -1408,7 +1849,14 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x17LIFECYCLE_SHUTTING_DOWN\x10\x04\x12\x15\n" +
 	"\x11LIFECYCLE_SHUTOFF\x10\x05\x12\x15\n" +
 	"\x11LIFECYCLE_CRASHED\x10\x06\x12\x17\n" +
-	"\x13LIFECYCLE_DESTROYED\x10\a2\x89\b\n" +
+	"\x13LIFECYCLE_DESTROYED\x10\a\x12\x16\n" +
+	"\x12LIFECYCLE_MIGRATED\x10\b*\x89\x01\n" +
+	"\x0eMigrationPhase\x12\x1f\n" +
+	"\x1bMIGRATION_PHASE_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17MIGRATION_PHASE_RUNNING\x10\x01\x12\x1a\n" +
+	"\x16MIGRATION_PHASE_FAILED\x10\x02\x12\x1d\n" +
+	"\x19MIGRATION_PHASE_COMPLETED\x10\x032\xd1\n" +
+	"\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
@@ -1423,7 +1871,10 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\bUnfreeze\x12$.virtkit.launcher.v1.UnfreezeRequest\x1a%.virtkit.launcher.v1.UnfreezeResponse\x12M\n" +
 	"\x04Exec\x12 .virtkit.launcher.v1.ExecRequest\x1a!.virtkit.launcher.v1.ExecResponse0\x01\x12\\\n" +
 	"\n" +
-	"Screenshot\x12&.virtkit.launcher.v1.ScreenshotRequest\x1a$.virtkit.launcher.v1.ScreenshotPiece0\x01B4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
+	"Screenshot\x12&.virtkit.launcher.v1.ScreenshotRequest\x1a$.virtkit.launcher.v1.ScreenshotPiece0\x01\x12\x81\x01\n" +
+	"\x16PrepareMigrationTarget\x122.virtkit.launcher.v1.PrepareMigrationTargetRequest\x1a3.virtkit.launcher.v1.PrepareMigrationTargetResponse\x12T\n" +
+	"\aMigrate\x12#.virtkit.launcher.v1.MigrateRequest\x1a$.virtkit.launcher.v1.MigrateResponse\x12l\n" +
+	"\x0fCancelMigration\x12+.virtkit.launcher.v1.CancelMigrationRequest\x1a,.virtkit.launcher.v1.CancelMigrationResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
 
 var (
 	file_pkg_launcher_launcherpb_launcher_proto_rawDescOnce sync.Once
@@ -1437,78 +1888,98 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescData
 }
 
-var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
-	(Lifecycle)(0),                // 0: virtkit.launcher.v1.Lifecycle
-	(*StartRequest)(nil),          // 1: virtkit.launcher.v1.StartRequest
-	(*StartResponse)(nil),         // 2: virtkit.launcher.v1.StartResponse
-	(*ShutdownRequest)(nil),       // 3: virtkit.launcher.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),      // 4: virtkit.launcher.v1.ShutdownResponse
-	(*WatchRequest)(nil),          // 5: virtkit.launcher.v1.WatchRequest
-	(*PauseRequest)(nil),          // 6: virtkit.launcher.v1.PauseRequest
-	(*PauseResponse)(nil),         // 7: virtkit.launcher.v1.PauseResponse
-	(*UnpauseRequest)(nil),        // 8: virtkit.launcher.v1.UnpauseRequest
-	(*UnpauseResponse)(nil),       // 9: virtkit.launcher.v1.UnpauseResponse
-	(*ResetRequest)(nil),          // 10: virtkit.launcher.v1.ResetRequest
-	(*ResetResponse)(nil),         // 11: virtkit.launcher.v1.ResetResponse
-	(*SoftRebootRequest)(nil),     // 12: virtkit.launcher.v1.SoftRebootRequest
-	(*SoftRebootResponse)(nil),    // 13: virtkit.launcher.v1.SoftRebootResponse
-	(*AskAgentRequest)(nil),       // 14: virtkit.launcher.v1.AskAgentRequest
-	(*AskAgentResponse)(nil),      // 15: virtkit.launcher.v1.AskAgentResponse
-	(*FreezeRequest)(nil),         // 16: virtkit.launcher.v1.FreezeRequest
-	(*FreezeResponse)(nil),        // 17: virtkit.launcher.v1.FreezeResponse
-	(*UnfreezeRequest)(nil),       // 18: virtkit.launcher.v1.UnfreezeRequest
-	(*UnfreezeResponse)(nil),      // 19: virtkit.launcher.v1.UnfreezeResponse
-	(*ExecRequest)(nil),           // 20: virtkit.launcher.v1.ExecRequest
-	(*ExecResponse)(nil),          // 21: virtkit.launcher.v1.ExecResponse
-	(*ExecResult)(nil),            // 22: virtkit.launcher.v1.ExecResult
-	(*ScreenshotRequest)(nil),     // 23: virtkit.launcher.v1.ScreenshotRequest
-	(*ScreenshotPiece)(nil),       // 24: virtkit.launcher.v1.ScreenshotPiece
-	(*GuestState)(nil),            // 25: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),      // 26: virtkit.launcher.v1.AgentCredentials
-	nil,                           // 27: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(Lifecycle)(0),                         // 0: virtkit.launcher.v1.Lifecycle
+	(MigrationPhase)(0),                    // 1: virtkit.launcher.v1.MigrationPhase
+	(*StartRequest)(nil),                   // 2: virtkit.launcher.v1.StartRequest
+	(*StartResponse)(nil),                  // 3: virtkit.launcher.v1.StartResponse
+	(*ShutdownRequest)(nil),                // 4: virtkit.launcher.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),               // 5: virtkit.launcher.v1.ShutdownResponse
+	(*WatchRequest)(nil),                   // 6: virtkit.launcher.v1.WatchRequest
+	(*PauseRequest)(nil),                   // 7: virtkit.launcher.v1.PauseRequest
+	(*PauseResponse)(nil),                  // 8: virtkit.launcher.v1.PauseResponse
+	(*UnpauseRequest)(nil),                 // 9: virtkit.launcher.v1.UnpauseRequest
+	(*UnpauseResponse)(nil),                // 10: virtkit.launcher.v1.UnpauseResponse
+	(*ResetRequest)(nil),                   // 11: virtkit.launcher.v1.ResetRequest
+	(*ResetResponse)(nil),                  // 12: virtkit.launcher.v1.ResetResponse
+	(*SoftRebootRequest)(nil),              // 13: virtkit.launcher.v1.SoftRebootRequest
+	(*SoftRebootResponse)(nil),             // 14: virtkit.launcher.v1.SoftRebootResponse
+	(*AskAgentRequest)(nil),                // 15: virtkit.launcher.v1.AskAgentRequest
+	(*AskAgentResponse)(nil),               // 16: virtkit.launcher.v1.AskAgentResponse
+	(*FreezeRequest)(nil),                  // 17: virtkit.launcher.v1.FreezeRequest
+	(*FreezeResponse)(nil),                 // 18: virtkit.launcher.v1.FreezeResponse
+	(*UnfreezeRequest)(nil),                // 19: virtkit.launcher.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),               // 20: virtkit.launcher.v1.UnfreezeResponse
+	(*ExecRequest)(nil),                    // 21: virtkit.launcher.v1.ExecRequest
+	(*ExecResponse)(nil),                   // 22: virtkit.launcher.v1.ExecResponse
+	(*ExecResult)(nil),                     // 23: virtkit.launcher.v1.ExecResult
+	(*ScreenshotRequest)(nil),              // 24: virtkit.launcher.v1.ScreenshotRequest
+	(*ScreenshotPiece)(nil),                // 25: virtkit.launcher.v1.ScreenshotPiece
+	(*PrepareMigrationTargetRequest)(nil),  // 26: virtkit.launcher.v1.PrepareMigrationTargetRequest
+	(*PrepareMigrationTargetResponse)(nil), // 27: virtkit.launcher.v1.PrepareMigrationTargetResponse
+	(*MigrateRequest)(nil),                 // 28: virtkit.launcher.v1.MigrateRequest
+	(*MigrateResponse)(nil),                // 29: virtkit.launcher.v1.MigrateResponse
+	(*CancelMigrationRequest)(nil),         // 30: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 31: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 32: virtkit.launcher.v1.Migration
+	(*GuestState)(nil),                     // 33: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 34: virtkit.launcher.v1.AgentCredentials
+	nil,                                    // 35: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	(*durationpb.Duration)(nil),            // 36: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 37: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	25, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	28, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	28, // 2: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
-	22, // 3: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	0,  // 4: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	29, // 5: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	27, // 6: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	26, // 7: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	1,  // 8: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	3,  // 9: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	5,  // 10: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	6,  // 11: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	8,  // 12: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	10, // 13: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	12, // 14: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	14, // 15: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
-	16, // 16: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
-	18, // 17: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
-	20, // 18: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	23, // 19: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	2,  // 20: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	4,  // 21: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	25, // 22: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	7,  // 23: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	9,  // 24: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	11, // 25: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	13, // 26: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	15, // 27: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	17, // 28: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	19, // 29: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	21, // 30: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	24, // 31: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	20, // [20:32] is the sub-list for method output_type
-	8,  // [8:20] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	33, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	36, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	36, // 2: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	23, // 3: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
+	33, // 4: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	1,  // 5: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
+	37, // 6: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	37, // 7: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	36, // 8: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	0,  // 9: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
+	37, // 10: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	35, // 11: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	34, // 12: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	32, // 13: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	2,  // 14: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	4,  // 15: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	6,  // 16: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	7,  // 17: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	9,  // 18: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	11, // 19: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	13, // 20: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	15, // 21: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	17, // 22: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	19, // 23: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	21, // 24: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	24, // 25: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	26, // 26: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	28, // 27: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	30, // 28: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	3,  // 29: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	5,  // 30: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	33, // 31: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	8,  // 32: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	10, // 33: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	12, // 34: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	14, // 35: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	16, // 36: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	18, // 37: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	20, // 38: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	22, // 39: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	25, // 40: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	27, // 41: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	29, // 42: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	31, // 43: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	29, // [29:44] is the sub-list for method output_type
+	14, // [14:29] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -1526,8 +1997,8 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   27,
+			NumEnums:      2,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,18 +22,21 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Launcher_Start_FullMethodName      = "/virtkit.launcher.v1.Launcher/Start"
-	Launcher_Shutdown_FullMethodName   = "/virtkit.launcher.v1.Launcher/Shutdown"
-	Launcher_Watch_FullMethodName      = "/virtkit.launcher.v1.Launcher/Watch"
-	Launcher_Pause_FullMethodName      = "/virtkit.launcher.v1.Launcher/Pause"
-	Launcher_Unpause_FullMethodName    = "/virtkit.launcher.v1.Launcher/Unpause"
-	Launcher_Reset_FullMethodName      = "/virtkit.launcher.v1.Launcher/Reset"
-	Launcher_SoftReboot_FullMethodName = "/virtkit.launcher.v1.Launcher/SoftReboot"
-	Launcher_AskAgent_FullMethodName   = "/virtkit.launcher.v1.Launcher/AskAgent"
-	Launcher_Freeze_FullMethodName     = "/virtkit.launcher.v1.Launcher/Freeze"
-	Launcher_Unfreeze_FullMethodName   = "/virtkit.launcher.v1.Launcher/Unfreeze"
-	Launcher_Exec_FullMethodName       = "/virtkit.launcher.v1.Launcher/Exec"
-	Launcher_Screenshot_FullMethodName = "/virtkit.launcher.v1.Launcher/Screenshot"
+	Launcher_Start_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Start"
+	Launcher_Shutdown_FullMethodName               = "/virtkit.launcher.v1.Launcher/Shutdown"
+	Launcher_Watch_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Watch"
+	Launcher_Pause_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Pause"
+	Launcher_Unpause_FullMethodName                = "/virtkit.launcher.v1.Launcher/Unpause"
+	Launcher_Reset_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Reset"
+	Launcher_SoftReboot_FullMethodName             = "/virtkit.launcher.v1.Launcher/SoftReboot"
+	Launcher_AskAgent_FullMethodName               = "/virtkit.launcher.v1.Launcher/AskAgent"
+	Launcher_Freeze_FullMethodName                 = "/virtkit.launcher.v1.Launcher/Freeze"
+	Launcher_Unfreeze_FullMethodName               = "/virtkit.launcher.v1.Launcher/Unfreeze"
+	Launcher_Exec_FullMethodName                   = "/virtkit.launcher.v1.Launcher/Exec"
+	Launcher_Screenshot_FullMethodName             = "/virtkit.launcher.v1.Launcher/Screenshot"
+	Launcher_PrepareMigrationTarget_FullMethodName = "/virtkit.launcher.v1.Launcher/PrepareMigrationTarget"
+	Launcher_Migrate_FullMethodName                = "/virtkit.launcher.v1.Launcher/Migrate"
+	Launcher_CancelMigration_FullMethodName        = "/virtkit.launcher.v1.Launcher/CancelMigration"
 )
 
 // LauncherClient is the client API for Launcher service.
@@ -70,6 +73,15 @@ type LauncherClient interface {
 	// Screenshot sends a picture of the guest's first screen, in pieces. FAILED_PRECONDITION when the guest does not
 	// run or has no screen.
 	Screenshot(ctx context.Context, in *ScreenshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScreenshotPiece], error)
+	// PrepareMigrationTarget makes all that Start makes but the guest, which arrives through libvirt's
+	// socket: images, addresses. It is idempotent. Once the guest runs here, Watch says so. Errors: as Start.
+	PrepareMigrationTarget(ctx context.Context, in *PrepareMigrationTargetRequest, opts ...grpc.CallOption) (*PrepareMigrationTargetResponse, error)
+	// Migrate begins to move the guest to the launcher that answers at names.SocketMigrationPeer, and returns
+	// at once; GuestState.migration tells how it goes. It is idempotent by uid. Errors:
+	// FAILED_PRECONDITION (the guest does not run, or another migration is under way).
+	Migrate(ctx context.Context, in *MigrateRequest, opts ...grpc.CallOption) (*MigrateResponse, error)
+	// CancelMigration asks for the end of a migration under way, which then fails, unless it is over before.
+	CancelMigration(ctx context.Context, in *CancelMigrationRequest, opts ...grpc.CallOption) (*CancelMigrationResponse, error)
 }
 
 type launcherClient struct {
@@ -227,6 +239,36 @@ func (c *launcherClient) Screenshot(ctx context.Context, in *ScreenshotRequest, 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Launcher_ScreenshotClient = grpc.ServerStreamingClient[ScreenshotPiece]
 
+func (c *launcherClient) PrepareMigrationTarget(ctx context.Context, in *PrepareMigrationTargetRequest, opts ...grpc.CallOption) (*PrepareMigrationTargetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PrepareMigrationTargetResponse)
+	err := c.cc.Invoke(ctx, Launcher_PrepareMigrationTarget_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *launcherClient) Migrate(ctx context.Context, in *MigrateRequest, opts ...grpc.CallOption) (*MigrateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MigrateResponse)
+	err := c.cc.Invoke(ctx, Launcher_Migrate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *launcherClient) CancelMigration(ctx context.Context, in *CancelMigrationRequest, opts ...grpc.CallOption) (*CancelMigrationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelMigrationResponse)
+	err := c.cc.Invoke(ctx, Launcher_CancelMigration_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LauncherServer is the server API for Launcher service.
 // All implementations must embed UnimplementedLauncherServer
 // for forward compatibility.
@@ -261,6 +303,15 @@ type LauncherServer interface {
 	// Screenshot sends a picture of the guest's first screen, in pieces. FAILED_PRECONDITION when the guest does not
 	// run or has no screen.
 	Screenshot(*ScreenshotRequest, grpc.ServerStreamingServer[ScreenshotPiece]) error
+	// PrepareMigrationTarget makes all that Start makes but the guest, which arrives through libvirt's
+	// socket: images, addresses. It is idempotent. Once the guest runs here, Watch says so. Errors: as Start.
+	PrepareMigrationTarget(context.Context, *PrepareMigrationTargetRequest) (*PrepareMigrationTargetResponse, error)
+	// Migrate begins to move the guest to the launcher that answers at names.SocketMigrationPeer, and returns
+	// at once; GuestState.migration tells how it goes. It is idempotent by uid. Errors:
+	// FAILED_PRECONDITION (the guest does not run, or another migration is under way).
+	Migrate(context.Context, *MigrateRequest) (*MigrateResponse, error)
+	// CancelMigration asks for the end of a migration under way, which then fails, unless it is over before.
+	CancelMigration(context.Context, *CancelMigrationRequest) (*CancelMigrationResponse, error)
 	mustEmbedUnimplementedLauncherServer()
 }
 
@@ -306,6 +357,15 @@ func (UnimplementedLauncherServer) Exec(*ExecRequest, grpc.ServerStreamingServer
 }
 func (UnimplementedLauncherServer) Screenshot(*ScreenshotRequest, grpc.ServerStreamingServer[ScreenshotPiece]) error {
 	return status.Error(codes.Unimplemented, "method Screenshot not implemented")
+}
+func (UnimplementedLauncherServer) PrepareMigrationTarget(context.Context, *PrepareMigrationTargetRequest) (*PrepareMigrationTargetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PrepareMigrationTarget not implemented")
+}
+func (UnimplementedLauncherServer) Migrate(context.Context, *MigrateRequest) (*MigrateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Migrate not implemented")
+}
+func (UnimplementedLauncherServer) CancelMigration(context.Context, *CancelMigrationRequest) (*CancelMigrationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelMigration not implemented")
 }
 func (UnimplementedLauncherServer) mustEmbedUnimplementedLauncherServer() {}
 func (UnimplementedLauncherServer) testEmbeddedByValue()                  {}
@@ -523,6 +583,60 @@ func _Launcher_Screenshot_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Launcher_ScreenshotServer = grpc.ServerStreamingServer[ScreenshotPiece]
 
+func _Launcher_PrepareMigrationTarget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PrepareMigrationTargetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).PrepareMigrationTarget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_PrepareMigrationTarget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).PrepareMigrationTarget(ctx, req.(*PrepareMigrationTargetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Launcher_Migrate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MigrateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).Migrate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_Migrate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).Migrate(ctx, req.(*MigrateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Launcher_CancelMigration_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelMigrationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).CancelMigration(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_CancelMigration_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).CancelMigration(ctx, req.(*CancelMigrationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Launcher_ServiceDesc is the grpc.ServiceDesc for Launcher service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -565,6 +679,18 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Unfreeze",
 			Handler:    _Launcher_Unfreeze_Handler,
+		},
+		{
+			MethodName: "PrepareMigrationTarget",
+			Handler:    _Launcher_PrepareMigrationTarget_Handler,
+		},
+		{
+			MethodName: "Migrate",
+			Handler:    _Launcher_Migrate_Handler,
+		},
+		{
+			MethodName: "CancelMigration",
+			Handler:    _Launcher_CancelMigration_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

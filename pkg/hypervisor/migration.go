@@ -1,0 +1,57 @@
+package hypervisor
+
+import (
+	"encoding/xml"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// Migration is where a domain is to go. All three are unix sockets; those for memory and disks have the
+// same paths on both sides, where the other daemon's QEMU listens.
+type Migration struct {
+	// Peer leads to the other daemon, Memory and Disks to the QEMU that it starts.
+	Peer, Memory, Disks string
+	// CopyBelow is a directory: images in it that the guest can write are copied. All others must be the
+	// same on both sides.
+	CopyBelow string
+}
+
+// Migrated is how a migration went.
+type Migrated struct {
+	// Downtime is how long no vCPU ran; zero when it is not known.
+	Downtime time.Duration
+}
+
+// reasonMigration is why a domain is paused on the side where it does not run yet, or any more, while
+// its migration is under way.
+const reasonMigration = "migration"
+
+// Moving says that the domain only waits for the other side of a migration.
+func (d Domain) Moving() bool { return d.Run == Paused && (d.Reason == reasonMigration || d.Reason == "starting-up") }
+
+// CopiedDisks reads from a domain's XML the names (vda, …) of the disks that a migration has to copy: those
+// which the guest can write and whose image is a file below dir.
+func CopiedDisks(text, dir string) ([]string, error) {
+	var domain struct {
+		Disks []struct {
+			Source struct {
+				File string `xml:"file,attr"`
+			} `xml:"source"`
+			Target struct {
+				Dev string `xml:"dev,attr"`
+			} `xml:"target"`
+			ReadOnly *struct{} `xml:"readonly"`
+		} `xml:"devices>disk"`
+	}
+	if err := xml.Unmarshal([]byte(text), &domain); err != nil {
+		return nil, fmt.Errorf("read the domain's XML: %w", err)
+	}
+	var out []string
+	for _, d := range domain.Disks {
+		if d.ReadOnly == nil && d.Source.File != "" && filepath.Dir(d.Source.File) == filepath.Clean(dir) {
+			out = append(out, d.Target.Dev)
+		}
+	}
+	return out, nil
+}

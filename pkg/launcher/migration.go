@@ -1,0 +1,271 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/virtkit/virtkit/pkg/disk"
+	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// move is one migration to make.
+type move struct {
+	uid string
+	to  hypervisor.Migration
+}
+
+// PrepareMigrationTarget implements the contract. What it made once is not made again: the guest may be
+// on its way into it.
+func (s *service) PrepareMigrationTarget(_ context.Context, req *pb.PrepareMigrationTargetRequest) (*pb.PrepareMigrationTargetResponse, error) {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	ctx, cancel := context.WithTimeout(s.life, startTimeout)
+	defer cancel()
+	if err := s.expect(ctx, req); err != nil {
+		s.options.Log.Warn("cannot prepare for the guest", "err", err)
+		return nil, err
+	}
+	return &pb.PrepareMigrationTargetResponse{State: s.guest.snapshot()}, nil
+}
+
+func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequest) error {
+	vmi, plan, err := s.read(&pb.StartRequest{VmiJson: req.VmiJson, NetworkPlanJson: req.NetworkPlanJson})
+	if err != nil {
+		return err
+	}
+	if s.guest.shuttingDown() || isFinal(s.guest.snapshot().Lifecycle) {
+		return status.Error(codes.FailedPrecondition, "the launcher is shutting down")
+	}
+	if s.guest.exists() || s.guest.expected() {
+		return s.serveDHCP(plan)
+	}
+	images, err := disk.Prepare(ctx, vmi, s.options.Disks, s.run)
+	if err != nil {
+		return startError(vmi, images, err)
+	}
+	if err := s.serveDHCP(plan); err != nil {
+		return err
+	}
+	if _, err := s.guest.connection(ctx); err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	s.arriving <- exclusiveDevices(&vmi.Spec, images)
+	s.guest.expect(domain.Targets(&vmi.Spec))
+	return nil
+}
+
+// Migrate implements the contract.
+func (s *service) Migrate(ctx context.Context, req *pb.MigrateRequest) (*pb.MigrateResponse, error) {
+	if req.Uid == "" {
+		return nil, status.Error(codes.InvalidArgument, "uid: is empty")
+	}
+	in := func(name string) string { return filepath.Join(s.options.RunDir, name) }
+	return &pb.MigrateResponse{}, s.guest.leave(move{uid: req.Uid, to: hypervisor.Migration{
+		Peer:      in(names.SocketMigrationPeer),
+		Memory:    in(names.SocketMigrationMemory),
+		Disks:     in(names.SocketMigrationDisks),
+		CopyBelow: s.options.Disks.Disks,
+	}})
+}
+
+// CancelMigration implements the contract.
+func (s *service) CancelMigration(ctx context.Context, req *pb.CancelMigrationRequest) (*pb.CancelMigrationResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, steerTimeout)
+	defer cancel()
+	if err := s.guest.stay(ctx, req.Uid); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	return &pb.CancelMigrationResponse{}, nil
+}
+
+// holdPause is the pause between attempts to take the devices of a guest that has arrived.
+const holdPause = 500 * time.Millisecond
+
+// holdArrived takes the block devices of a guest that arrives, as Start does, once it runs here and the
+// launcher that it left has let them go.
+func (s *service) holdArrived(ctx context.Context) {
+	var devices []string
+	select {
+	case devices = <-s.arriving:
+	case <-ctx.Done():
+		return
+	}
+	for state, changed := s.guest.watch(); state.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE; state, changed = s.guest.watch() {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+	for {
+		s.starting.Lock()
+		err := s.devices.hold(devices)
+		s.starting.Unlock()
+		var locked *hypervisor.LockedError
+		if !errors.As(err, &locked) {
+			if err != nil {
+				s.options.Log.Warn("cannot keep others from the guest's devices", "err", err)
+			}
+			return
+		}
+		select {
+		case <-time.After(holdPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// expect says that the guest will arrive here; targets are its disks' names.
+func (g *guest) expect(targets map[string]string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.incoming = true
+	g.updateLocked(func(s *pb.GuestState) { s.VolumeTargets = targets })
+}
+
+func (g *guest) expected() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.incoming
+}
+
+// leave begins a migration.
+func (g *guest) leave(m move) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.state.Migration.GetUid() == m.uid:
+		return nil
+	case !g.created || isFinal(g.state.Lifecycle):
+		return status.Error(codes.FailedPrecondition, "the guest does not run")
+	case !g.stopAt.IsZero():
+		return status.Error(codes.FailedPrecondition, "the guest is shutting down")
+	case g.migrating:
+		return status.Error(codes.FailedPrecondition, "another migration of the guest is under way")
+	}
+	g.migrating, g.cancelled, g.early = true, false, nil
+	g.moves <- m // taken or empty, since no other is under way
+	g.updateLocked(func(s *pb.GuestState) {
+		s.Migration = &pb.Migration{Uid: m.uid, Phase: pb.MigrationPhase_MIGRATION_PHASE_RUNNING, StartedAt: timestamppb.Now()}
+	})
+	return nil
+}
+
+// stay ends the migration under way if it is uid. An error means that it could not be asked to end just now.
+func (g *guest) stay(ctx context.Context, uid string) error {
+	g.mu.Lock()
+	ours := g.migrating && g.state.Migration.GetUid() == uid
+	if ours {
+		g.cancelled = true
+	}
+	g.mu.Unlock()
+	if !ours {
+		return nil
+	}
+	conn, err := g.connection(ctx)
+	if err == nil {
+		err = conn.AbortMigration(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("cancel the migration: %w", err)
+	}
+	return nil
+}
+
+// move makes the migrations that leave has begun, until ctx ends.
+func (g *guest) move(ctx context.Context) {
+	for {
+		select {
+		case m := <-g.moves:
+			g.moveTo(ctx, m)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (g *guest) moveTo(ctx context.Context, m move) {
+	conn, err := g.connection(ctx)
+	var result hypervisor.Migrated
+	if err == nil {
+		result, err = conn.Migrate(ctx, m.to)
+	}
+	if err != nil {
+		g.log.Warn("migration failed", "uid", m.uid, "err", err)
+		g.stayed(ctx, err)
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.migrating = false
+	g.updateLocked(func(s *pb.GuestState) {
+		s.Migration = proto.CloneOf(s.Migration)
+		s.Migration.Phase, s.Migration.EndedAt = pb.MigrationPhase_MIGRATION_PHASE_COMPLETED, timestamppb.Now()
+		if result.Downtime > 0 {
+			s.Migration.Downtime = durationpb.New(result.Downtime)
+		}
+	})
+	g.finishLocked(hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"})
+}
+
+// stayed finds out what became of the guest after its migration seemed to fail. With the connection to the
+// daemon its answer may have been lost, so the daemon has the last word.
+func (g *guest) stayed(ctx context.Context, cause error) {
+	for {
+		conn, err := g.connection(ctx)
+		if err != nil {
+			return // the launcher ends
+		}
+		_, err = conn.Domain(ctx)
+		if err == nil || errors.Is(err, hypervisor.ErrNoDomain) {
+			g.stayedKnown(cause, err != nil)
+			if err == nil {
+				g.refresh(ctx, conn, false)
+			}
+			return
+		}
+		select {
+		case <-time.After(redial):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stayedKnown records that the guest did not move, or that it is gone.
+func (g *guest) stayedKnown(cause error, gone bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.migrating = false
+	if gone && g.early == nil {
+		end := g.lastWords()
+		g.early = &end
+	}
+	moved := g.early != nil && g.early.Outcome == hypervisor.Moved
+	g.updateLocked(func(s *pb.GuestState) {
+		s.Migration = proto.CloneOf(s.Migration)
+		s.Migration.EndedAt = timestamppb.Now()
+		if moved {
+			s.Migration.Phase = pb.MigrationPhase_MIGRATION_PHASE_COMPLETED
+			return
+		}
+		s.Migration.Phase = pb.MigrationPhase_MIGRATION_PHASE_FAILED
+		s.Migration.Error, s.Migration.Cancelled = cause.Error(), g.cancelled
+	})
+	if g.early != nil {
+		g.finishLocked(*g.early)
+	}
+}
