@@ -64,7 +64,7 @@ func typed[T any](change func(*T)) func(any) (any, error) {
 
 // slimPod keeps identity, owner, node, phase, conditions and how the container fares.
 func slimPod(pod *corev1.Pod) {
-	pod.Labels = keep(pod.Labels, v1.AppLabel, v1.CreatedByLabel)
+	pod.Labels = keep(pod.Labels, v1.AppLabel, v1.CreatedByLabel, v1.MigrationJobLabel)
 	pod.Annotations = nil
 	var containers []corev1.Container
 	if len(pod.Spec.Containers) > 0 {

@@ -4,6 +4,7 @@
 // election, health.
 //
 //	VirtualMachine ──vm──► VirtualMachineInstance ──vmi──► Pod
+//	VirtualMachineInstanceMigration ──migration──► a second Pod, status.migrationState
 //	Node, heartbeat ──node──► phase Unknown, kubevirt.io/schedulable
 //	certificates ──► Secrets, ConfigMap, caBundle of webhooks and APIServices
 //	Deployments, DaemonSet ──kubevirt──► status of the KubeVirt resource

@@ -27,6 +27,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/certificates"
 	"github.com/virtkit/virtkit/pkg/controller/kubevirt"
+	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/node"
 	"github.com/virtkit/virtkit/pkg/controller/vm"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
@@ -163,11 +164,16 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
+	migrations := &migration.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
+		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
+	}
 	vms := &vm.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now}
 	nodes := &node.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	installation := &kubevirt.Reconciler{Client: client, Config: current, Version: version.Get().GitVersion, Now: time.Now}
 	err := errors.Join(
 		vmis.SetupWithManager(ctx, mgr),
+		migrations.SetupWithManager(ctx, mgr),
 		vms.SetupWithManager(mgr),
 		nodes.SetupWithManager(ctx, mgr),
 		installation.SetupWithManager(mgr),

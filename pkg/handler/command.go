@@ -33,6 +33,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
+	"github.com/virtkit/virtkit/pkg/handler/migration"
 	"github.com/virtkit/virtkit/pkg/handler/node"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -50,7 +51,9 @@ type options struct {
 	node, kubeconfig, namespace string
 	pods, proc, state, devices  string
 	device, modules             string
+	address                     string
 	port, healthPort            int
+	migrationPort               int
 	verbosity                   uint
 	apiQPS                      float32
 	apiBurst                    int
@@ -79,6 +82,8 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.state, "state-dir", "/var/lib/virtkit", "where to keep what must survive a restart")
 	f.StringVar(&o.devices, "kubelet-device-plugins-dir", "/var/lib/kubelet/device-plugins", "the kubelet's device plugin directory")
 	f.IntVar(&o.port, "port", names.PortHandler, "port for virt-api (mutual TLS)")
+	f.StringVar(&o.address, "address", os.Getenv("POD_IP"), "address at which the other nodes' virt-handlers reach this one (also $POD_IP)")
+	f.IntVar(&o.migrationPort, "migration-port", names.PortMigration, "port for the other nodes' virt-handlers (mutual TLS)")
 	f.IntVar(&o.healthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
 	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	return cmd
@@ -127,15 +132,16 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	}
 	follower.OnVerbosity(o.verbosity, func(v config.LogVerbosity) uint { return v.OfHandler(o.node) },
 		func(verbosity uint) { setLevel(level, verbosity) })
-	store, live, err := openCache(restConfig, o.node)
+	store, coming, live, err := openCaches(restConfig, o.node)
 	if err != nil {
 		return err
 	}
 	n := NewNode(o.node, o.pods, o.proc, o.state, log)
+	n.Address, n.MigrationPort = o.address, o.migrationPort
 	if err := n.forgetOldPods(); err != nil {
 		log.Warn("old state not removed", "error", err)
 	}
-	h := &handler{options: o, log: log, node: n, clients: clients, store: store, live: live, follower: follower}
+	h := &handler{options: o, log: log, node: n, clients: clients, store: store, coming: coming, live: live, follower: follower}
 	return h.run(ctx)
 }
 
@@ -150,17 +156,20 @@ func newScheme() *kruntime.Scheme {
 	return scheme
 }
 
-// openCache makes a cache of the VMIs and launcher pods of the node, without what nobody reads, and a
-// client that reads past it.
-func openCache(config *rest.Config, nodeName string) (cache.Cache, client.WithWatch, error) {
+// openCaches makes a cache of the VMIs and launcher pods of the node, without what nobody reads, one of the
+// VMIs that are to come to it, and a client that reads past them.
+func openCaches(config *rest.Config, nodeName string) (store, coming cache.Cache, live client.WithWatch, err error) {
 	scheme := newScheme()
-	store, err := cache.New(config, cache.Options{
+	labelled := func(label string) cache.ByObject {
+		return cache.ByObject{
+			Label:     labels.SelectorFromSet(labels.Set{label: nodeName}),
+			Transform: cache.TransformStripManagedFields(),
+		}
+	}
+	store, err = cache.New(config, cache.Options{
 		Scheme: scheme,
 		ByObject: map[client.Object]cache.ByObject{
-			&v1.VirtualMachineInstance{}: {
-				Label:     labels.SelectorFromSet(labels.Set{v1.NodeNameLabel: nodeName}),
-				Transform: cache.TransformStripManagedFields(),
-			},
+			&v1.VirtualMachineInstance{}: labelled(v1.NodeNameLabel),
 			&corev1.Pod{}: {
 				Label:     labels.SelectorFromSet(labels.Set{names.LabelComponent: names.VirtLauncher}),
 				Field:     fields.OneTermEqualSelector("spec.nodeName", nodeName),
@@ -170,13 +179,21 @@ func openCache(config *rest.Config, nodeName string) (cache.Cache, client.WithWa
 		ReaderFailOnMissingInformer: true,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("make cache: %w", err)
+		return nil, nil, nil, fmt.Errorf("make cache: %w", err)
 	}
-	live, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	coming, err = cache.New(config, cache.Options{
+		Scheme:                      scheme,
+		ByObject:                    map[client.Object]cache.ByObject{&v1.VirtualMachineInstance{}: labelled(v1.MigrationTargetNodeNameLabel)},
+		ReaderFailOnMissingInformer: true,
+	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("make client: %w", err)
+		return nil, nil, nil, fmt.Errorf("make cache: %w", err)
 	}
-	return store, live, nil
+	live, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("make client: %w", err)
+	}
+	return store, coming, live, nil
 }
 
 // stripPod keeps of a launcher pod what a status is made of.
@@ -206,6 +223,7 @@ type handler struct {
 	node    *Node
 	clients kubernetes.Interface
 	store   cache.Cache
+	coming  cache.Cache
 	live    client.WithWatch
 	// follower knows the KubeVirt resource.
 	follower *config.Follower
@@ -217,6 +235,11 @@ func (h *handler) run(ctx context.Context) error {
 	group.Go(func() error { return source.Run(ctx) })
 	group.Go(func() error { return h.follower.Run(ctx) })
 	group.Go(func() error { return h.store.Start(ctx) })
+	group.Go(func() error { return h.coming.Start(ctx) })
+	dialer := &tls.Dialer{Config: source.ClientConfig(names.DNSNameHandler)}
+	h.node.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+		return dialer.DialContext(ctx, "tcp", address)
+	}
 
 	loop, err := newLoop(ctx, h)
 	if err != nil {
@@ -226,6 +249,9 @@ func (h *handler) run(ctx context.Context) error {
 	group.Go(func() error { return loop.run(ctx, ready) })
 	group.Go(func() error { return h.serveHealth(ctx, ready, source.Ready()) })
 	group.Go(func() error { return h.serveStreams(ctx, loop.reconciler, source.ServerConfig(names.CommonNameAPI)) })
+	group.Go(func() error {
+		return h.serveMigrations(ctx, loop.reconciler, source.ServerConfig(names.CommonNameHandler))
+	})
 	group.Go(func() error {
 		select { // a node is schedulable once its guests are looked after
 		case <-ctx.Done():
@@ -256,11 +282,24 @@ func (h *handler) serveStreams(ctx context.Context, r *Reconciler, config *tls.C
 	if err != nil {
 		return fmt.Errorf("listen for virt-api: %w", err)
 	}
-	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Dial: r.DialGuest, Log: h.log}
+	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Dial: r.DialGuest, Leaving: r.Leaving, Log: h.log}
 	return serve(ctx, &http.Server{
 		Handler: guests.Handler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
 	}, tls.NewListener(listener, config), guests.Close)
+}
+
+// serveMigrations serves the virt-handlers of other nodes, from which guests come.
+func (h *handler) serveMigrations(ctx context.Context, r *Reconciler, config *tls.Config) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(h.migrationPort)))
+	if err != nil {
+		return fmt.Errorf("listen for migrations: %w", err)
+	}
+	server := &migration.Server{Open: r.Arriving, Log: h.log}
+	return serve(ctx, &http.Server{
+		Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
+	}, tls.NewListener(listener, config), server.Close)
 }
 
 // serveHealth answers the kubelet: healthy while it runs, ready once it follows the node's guests and

@@ -11,6 +11,7 @@
 //	session      one launcher: connect, prepare, start, watch
 //	podfs        reaching into a pod that is not trusted
 //	capabilities the node's copies of libvirt's capability cache
+//	migration    what two nodes say to each other while a guest moves
 //	streams      consoles and requests, over mutual TLS
 //	node         labels and heartbeat; deviceplugin: /dev/kvm for pods
 package handler
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
+	"github.com/virtkit/virtkit/pkg/handler/migration"
 )
 
 // Node is what virt-handler knows of the node it runs on.
@@ -35,6 +37,10 @@ type Node struct {
 	Capabilities     *capabilities.Cache
 	Log              *slog.Logger
 	Now              func() time.Time
+	// Address is where other nodes' virt-handlers reach this one, at MigrationPort; Dial reaches theirs.
+	Address       string
+	MigrationPort int
+	Dial          migration.Dial
 
 	plans planStore
 }

@@ -42,7 +42,7 @@ func newLoop(ctx context.Context, h *handler) (*loop, error) {
 		events: record.NewBroadcaster(record.WithContext(ctx)),
 	}
 	l.reconciler = &Reconciler{
-		Cached: h.store, Live: h.live, Node: h.node, Sessions: ctx,
+		Cached: h.store, Coming: h.coming, Live: h.live, Node: h.node, Sessions: ctx,
 		Events: l.events.NewRecorder(newScheme(), corev1.EventSource{Component: names.VirtHandler, Host: h.node.Name}),
 		Enqueue: func(key types.NamespacedName, after time.Duration) {
 			if after <= 0 {
@@ -52,14 +52,17 @@ func newLoop(ctx context.Context, h *handler) (*loop, error) {
 			}
 		},
 	}
+	self := func(o client.Object) (types.NamespacedName, bool) { return client.ObjectKeyFromObject(o), true }
 	for _, watched := range []struct {
+		store  cache.Cache
 		object client.Object
 		key    func(client.Object) (types.NamespacedName, bool)
 	}{
-		{&v1.VirtualMachineInstance{}, func(o client.Object) (types.NamespacedName, bool) { return client.ObjectKeyFromObject(o), true }},
-		{&corev1.Pod{}, ownerOf},
+		{h.store, &v1.VirtualMachineInstance{}, self},
+		{h.coming, &v1.VirtualMachineInstance{}, self},
+		{h.store, &corev1.Pod{}, ownerOf},
 	} {
-		informer, err := h.store.GetInformer(ctx, watched.object, cache.BlockUntilSynced(false))
+		informer, err := watched.store.GetInformer(ctx, watched.object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return nil, fmt.Errorf("watch: %w", err)
 		}

@@ -53,16 +53,16 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	prepared := time.Now()
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	response, err := client.Start(starting, &launcherpb.StartRequest{VmiJson: vmiJSON, NetworkPlanJson: planJSON})
+	state, err := s.launch(starting, client, vmi, vmiJSON, planJSON)
 	if err != nil {
 		if grpcstatus.Code(err) == codes.Unavailable {
 			return fmt.Errorf("%w: %w", errLost, err)
 		}
 		return err
 	}
-	s.log.Info("guest started", "prepare", prepared.Sub(begun), "start", time.Since(prepared))
-	if response.GetState() != nil {
-		s.saw(response.State)
+	s.log.Info("launcher started", "prepare", prepared.Sub(begun), "start", time.Since(prepared))
+	if state != nil {
+		s.saw(state)
 	}
 	if key != nil {
 		if err := s.node.Capabilities.Harvest(*key, run.Root, run.Read); err != nil {
@@ -70,6 +70,20 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 		}
 	}
 	return nil
+}
+
+// launch has the launcher start the guest, or wait for it if it runs on another node and is to come here.
+func (s *session) launch(ctx context.Context, client launcherpb.LauncherClient, vmi *v1.VirtualMachineInstance, vmiJSON, planJSON []byte) (*launcherpb.GuestState, error) {
+	if vmi.Status.NodeName == s.node.Name {
+		response, err := client.Start(ctx, &launcherpb.StartRequest{VmiJson: vmiJSON, NetworkPlanJson: planJSON})
+		return response.GetState(), err
+	}
+	response, err := client.PrepareMigrationTarget(ctx, &launcherpb.PrepareMigrationTargetRequest{VmiJson: vmiJSON, NetworkPlanJson: planJSON})
+	if err != nil {
+		return nil, err
+	}
+	s.publish(true, func(o *observation) { o.Prepared, o.Failure = true, nil })
+	return response.GetState(), nil
 }
 
 // connect makes the pod's network. The plan is kept outside the pod, since what it was made from may

@@ -38,6 +38,8 @@ type Reconciler struct {
 	// Cached reads the node's VMIs and launcher pods, Live goes to the API server.
 	Cached client.Reader
 	Live   client.Client
+	// Coming reads the VMIs that are to come to this node, and those that came.
+	Coming client.Reader
 	Events record.EventRecorder
 	Node   *Node
 	// Enqueue asks for a pass after a delay; it must not block.
@@ -56,14 +58,22 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
 	vmi := &v1.VirtualMachineInstance{}
-	if err := r.Cached.Get(ctx, key, vmi); err != nil {
+	err := r.Cached.Get(ctx, key, vmi)
+	if apierrors.IsNotFound(err) {
+		// Once the guest runs here it is ours, whatever the label by which the others are found still says.
+		err = r.Coming.Get(ctx, key, vmi)
+	}
+	if err != nil {
 		if !apierrors.IsNotFound(err) {
 			return reconcile.Result{}, fmt.Errorf("get VirtualMachineInstance: %w", err)
 		}
 		r.drop(key)
 		return reconcile.Result{}, nil
 	}
-	if vmi.Labels[v1.NodeNameLabel] != r.Node.Name || vmi.Status.NodeName != r.Node.Name {
+	if vmi.Status.NodeName != r.Node.Name {
+		if vmi.Labels[v1.MigrationTargetNodeNameLabel] == r.Node.Name {
+			return r.arrive(ctx, vmi)
+		}
 		return reconcile.Result{}, nil
 	}
 	pod, err := r.pod(ctx, r.Cached, vmi)
@@ -98,6 +108,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			r.Events.Event(vmi, corev1.EventTypeNormal, string(v1.ShuttingDown), "Signaled graceful shutdown of the guest.")
 		}
 	}
+	if s != nil {
+		s.depart(departureOf(vmi, r.Node.Name))
+		if moved(s.observation().Guest) {
+			return reconcile.Result{}, nil // the other node writes that the guest is there
+		}
+	}
 	in, result := r.input(vmi, pod, s)
 	return result, r.write(ctx, vmi, status.Next(in))
 }
@@ -109,6 +125,7 @@ func (r *Reconciler) input(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, s *s
 	if s != nil {
 		seen = s.observation()
 		in.Guest, in.Plan, in.Failure, in.NeverStarted = seen.Guest, seen.Plan, seen.Failure, seen.NeverStarted
+		in.Departure = seen.departureSeen()
 	}
 	lost := s == nil || !seen.LostAt.IsZero() || seen.Guest == nil
 	switch {

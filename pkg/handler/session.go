@@ -58,6 +58,10 @@ type observation struct {
 	Plan         *network.Plan
 	Failure      *status.Failure
 	NeverStarted bool
+	// Prepared: the launcher waits for a guest that comes by a migration.
+	Prepared bool
+	// Departure is a migration away from here that failed before the launcher knew of it.
+	Departure *status.Departure
 	// LostAt is when the launcher stopped answering, zero while it answers or before it first did.
 	LostAt time.Time
 	// Dead says that the process which served the launcher's socket has ended.
@@ -85,6 +89,9 @@ type session struct {
 	process  *podfs.Process            // the launcher's, nil while not connected
 	stopBy   time.Time                 // zero: not asked to stop
 	stopping chan struct{}             // closed and replaced when stopBy changes
+
+	departure departure
+	departing chan struct{} // closed and replaced when departure changes, or the launcher's account of it
 }
 
 // startSession follows a launcher until ctx ends. With stopBy set the guest is not started any more.
@@ -93,7 +100,8 @@ func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMach
 	s := &session{
 		node: node, target: t, vmi: vmi, changed: changed, cancel: cancel,
 		done: make(chan struct{}), stopBy: stopBy, stopping: make(chan struct{}),
-		log: node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
+		departing: make(chan struct{}),
+		log:       node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
 	}
 	go func() {
 		defer close(s.done)
@@ -294,6 +302,7 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 	}
 	var shutdowns sync.WaitGroup
 	shutdowns.Go(func() { s.passStops(ctx, client) })
+	shutdowns.Go(func() { s.passDepartures(ctx, client, run) })
 	defer shutdowns.Wait()
 	defer cancel()
 	for {
@@ -314,13 +323,17 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 // saw publishes a state of the guest.
 func (s *session) saw(state *launcherpb.GuestState) {
 	old := s.observation()
-	urgent := old.Guest == nil || !old.LostAt.IsZero() || old.Guest.Lifecycle != state.Lifecycle
+	urgent := old.Guest == nil || !old.LostAt.IsZero() || old.Guest.Lifecycle != state.Lifecycle ||
+		old.Guest.Migration.GetPhase() != state.Migration.GetPhase()
 	s.publish(urgent, func(o *observation) {
 		o.Guest, o.LostAt, o.Dead = state, time.Time{}, false
 		if state.Lifecycle != launcherpb.Lifecycle_LIFECYCLE_NONE {
 			o.Failure = nil
 		}
 	})
+	if old.Guest.GetMigration().GetPhase() != state.Migration.GetPhase() || old.Guest.GetMigration().GetUid() != state.Migration.GetUid() {
+		s.wakeDeparture()
+	}
 }
 
 // passStops hands each request to stop to the launcher.
@@ -358,7 +371,8 @@ func (s *session) release(ctx context.Context, client launcherpb.LauncherClient)
 
 func isFinal(g *launcherpb.GuestState) bool {
 	switch g.GetLifecycle() {
-	case launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, launcherpb.Lifecycle_LIFECYCLE_CRASHED, launcherpb.Lifecycle_LIFECYCLE_DESTROYED:
+	case launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, launcherpb.Lifecycle_LIFECYCLE_CRASHED, launcherpb.Lifecycle_LIFECYCLE_DESTROYED,
+		launcherpb.Lifecycle_LIFECYCLE_MIGRATED:
 		return true
 	}
 	return false

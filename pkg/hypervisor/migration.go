@@ -28,7 +28,9 @@ type Migrated struct {
 const reasonMigration = "migration"
 
 // Moving says that the domain only waits for the other side of a migration.
-func (d Domain) Moving() bool { return d.Run == Paused && (d.Reason == reasonMigration || d.Reason == "starting-up") }
+func (d Domain) Moving() bool {
+	return d.Run == Paused && (d.Reason == reasonMigration || d.Reason == "starting-up")
+}
 
 // CopiedDisks reads from a domain's XML the names (vda, …) of the disks that a migration has to copy: those
 // which the guest can write and whose image is a file below dir.

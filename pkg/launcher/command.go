@@ -48,6 +48,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.Namespace, "namespace", "", "its namespace")
 	f.StringVar(&o.UID, "uid", "", "its UID")
 	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod, "how long the guest may take to shut down after SIGTERM")
+	f.BoolVar(&o.MigrationTarget, "migration-target", o.MigrationTarget, "wait for a guest that runs in another launcher; never start it")
 	f.StringVar(&o.RunDir, "run-dir", o.RunDir, "where sockets, logs and libvirt's state are kept")
 	f.StringVar(&o.Disks.Disks, "disks-dir", o.Disks.Disks, "where overlays, empty disks and cloud-init images are kept")
 	f.StringVar(&o.Disks.ContainerDisks, "container-disks-dir", o.Disks.ContainerDisks, "where container disks are mounted")

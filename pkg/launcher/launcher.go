@@ -37,6 +37,8 @@ type Options struct {
 	Namespace, Name, UID string
 	// GracePeriod is how long the guest may take to shut down after SIGTERM.
 	GracePeriod time.Duration
+	// MigrationTarget says that the guest comes from another launcher, and is not to be started here.
+	MigrationTarget bool
 	// RunDir and Disks are where the pod's volumes are.
 	RunDir string
 	Disks  disk.Dirs

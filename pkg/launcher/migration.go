@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/disk"
 	"github.com/virtkit/virtkit/pkg/domain"
 	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/credentials"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -61,6 +62,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	if _, err := s.guest.connection(ctx); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
+	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
 	s.arriving <- exclusiveDevices(&vmi.Spec, images)
 	s.guest.expect(domain.Targets(&vmi.Spec))
 	return nil

@@ -91,6 +91,9 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		s.guest.update(known)
 		return s.serveDHCP(plan)
 	}
+	if s.options.MigrationTarget {
+		return status.Error(codes.FailedPrecondition, "the guest runs in another launcher, from which it is to come here")
+	}
 	began := time.Now()
 	images, err := disk.Prepare(ctx, vmi, s.options.Disks, s.run)
 	if err != nil {

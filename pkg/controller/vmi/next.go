@@ -138,8 +138,10 @@ func (s *Step) watchOver(view View) {
 	reason, message := v1.PodNotExistsReason, "the launcher pod is gone"
 	phase := v1.Failed
 	if len(view.Pods) > 0 {
-		reason, message = podOver(view.Pods[0])
-		if view.Pods[0].Status.Phase == corev1.PodSucceeded && !endedFromOutside(view.Pods[0]) {
+		// A guest that has moved leaves the pods where it was before behind.
+		last := slices.MaxFunc(view.Pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+		reason, message = podOver(last)
+		if last.Status.Phase == corev1.PodSucceeded && !endedFromOutside(last) {
 			phase = v1.Succeeded
 		}
 	}

@@ -174,8 +174,8 @@ func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {
 	delete(labels, v1.NodeNameLabel)
 	labels[v1.AppLabel] = names.VirtLauncher
 	labels[v1.CreatedByLabel] = string(vmi.UID)
-	labels[v1.DeprecatedVirtualMachineNameLabel] = labelValue(vmi.Name)
-	labels[v1.VirtualMachineInstanceIDLabel] = labelValue(vmi.Name)
+	labels[v1.DeprecatedVirtualMachineNameLabel] = LabelValue(vmi.Name)
+	labels[v1.VirtualMachineInstanceIDLabel] = LabelValue(vmi.Name)
 	return labels
 }
 
@@ -191,8 +191,8 @@ func podAnnotations(vmi *v1.VirtualMachineInstance) map[string]string {
 	return annotations
 }
 
-// labelValue shortens a name to what a label may hold, 63 bytes, and keeps it unique.
-func labelValue(name string) string {
+// LabelValue shortens a name to what a label may hold, 63 bytes, and keeps it unique.
+func LabelValue(name string) string {
 	if len(name) <= 63 {
 		return name
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -148,29 +149,53 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	}
 	// That there is no pod (any more) is grave: do not believe the cache, which may be behind.
 	if len(view.Pods) == 0 && (vmi.DeletionTimestamp != nil || vmi.Status.Phase == v1.Scheduling || HandedOver(vmi)) && !vmi.IsFinal() {
-		var pod corev1.Pod
-		err := r.Live.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: PodName(vmi)}, &pod)
-		if client.IgnoreNotFound(err) != nil {
-			return View{}, fmt.Errorf("get pod %s: %w", PodName(vmi), err)
-		}
-		if err == nil && OwnedBy(&pod, vmi.UID) {
-			view.Pods = append(view.Pods, &pod)
+		for _, name := range podNames(vmi) {
+			var pod corev1.Pod
+			err := r.Live.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: name}, &pod)
+			if client.IgnoreNotFound(err) != nil {
+				return View{}, fmt.Errorf("get pod %s: %w", name, err)
+			}
+			if err == nil && OwnedBy(&pod, vmi.UID) {
+				view.Pods = append(view.Pods, &pod)
+			}
 		}
 	}
 	if HandedOver(vmi) {
 		return view, nil
 	}
-	for _, name := range claimNames(vmi) {
-		var claim corev1.PersistentVolumeClaim
-		err := r.Client.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: name}, &claim)
-		if client.IgnoreNotFound(err) != nil {
-			return View{}, fmt.Errorf("get claim %s: %w", name, err)
-		}
-		if err == nil {
-			view.Claims[name] = &claim
-		}
+	if view.Claims, err = Claims(ctx, r.Client, vmi); err != nil {
+		return View{}, err
 	}
 	return view, nil
+}
+
+// Claims are the VMI's PersistentVolumeClaims that exist, by name.
+func Claims(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance) (map[string]*corev1.PersistentVolumeClaim, error) {
+	claims := map[string]*corev1.PersistentVolumeClaim{}
+	for _, name := range claimNames(vmi) {
+		var claim corev1.PersistentVolumeClaim
+		err := from.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: name}, &claim)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get claim %s: %w", name, err)
+		}
+		if err == nil {
+			claims[name] = &claim
+		}
+	}
+	return claims, nil
+}
+
+// podNames are those that the VMI's pod may have: that of its first, and those of its last migration.
+func podNames(vmi *v1.VirtualMachineInstance) []string {
+	out := []string{PodName(vmi)}
+	if ms := vmi.Status.MigrationState; ms != nil {
+		for _, name := range []string{ms.SourcePod, ms.TargetPod} {
+			if name != "" && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
 }
 
 func (r *Reconciler) remember(vmi *v1.VirtualMachineInstance, step Step, now time.Time) {

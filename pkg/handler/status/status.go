@@ -42,7 +42,9 @@ type Input struct {
 	NeverStarted bool
 	// Gone says, when not empty, that the launcher vanished without a last word, and how that showed.
 	Gone string
-	Now  time.Time
+	// Departure is the migration of the guest to another node, nil when there is none.
+	Departure *Departure
+	Now       time.Time
 }
 
 // Failure is an attempt to start the guest that did not succeed.
@@ -71,6 +73,7 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 	switch phase {
 	case v1.Running:
 		fill(in, &next)
+		depart(in, &next)
 		running(in, &conditions)
 	case v1.Succeeded, v1.Failed:
 		conditions.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, message)
@@ -117,6 +120,9 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 		switch in.Pod.Status.Phase {
 		case corev1.PodSucceeded:
 			end := lastWord(in.Pod)
+			if end.Lifecycle == launcherpb.Lifecycle_LIFECYCLE_MIGRATED {
+				return in.VMI.Status.Phase, "", "" // the other node will say that the guest is there
+			}
 			return guestOff(in, end.Lifecycle, end.Reason)
 		case corev1.PodFailed:
 			return podFailed(in)
@@ -239,6 +245,7 @@ func fill(in Input, next *v1.VirtualMachineInstanceStatus) {
 		next.FSFreezeStatus = "frozen"
 	}
 	next.MigrationMethod = migrationMethod(in.VMI)
+	next.MigrationTransport = v1.MigrationTransportUnix
 }
 
 // setQuantity keeps a quantity that has the value already, so that its spelling stays.

@@ -2,6 +2,7 @@ package streams
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -213,6 +214,11 @@ func (b *console) pumpOutput() {
 			}
 		}
 		if err != nil {
+			var moved *stream.CloseError
+			if errors.As(err, &moved) {
+				b.finish(moved.Code, moved.Reason)
+				return
+			}
 			b.finish(stream.CodeNormal, "")
 			return
 		}

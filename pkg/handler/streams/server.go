@@ -51,7 +51,9 @@ type Server struct {
 	Launcher func(types.NamespacedName) (launcherpb.LauncherClient, types.UID, error)
 	// Dial connects to a port of a guest on this node; protocol is tcp or udp.
 	Dial func(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16) (net.Conn, error)
-	Log  *slog.Logger
+	// Leaving reports whether the guest of a pod has moved to another node or is about to; nil is never.
+	Leaving func(types.UID) bool
+	Log     *slog.Logger
 
 	consoles consoles
 	screens  screens
@@ -156,7 +158,13 @@ func (s *Server) console(w http.ResponseWriter, r *http.Request) {
 	s.active.Add(1)
 	defer s.active.Done()
 	err = s.consoles.attach(s.ctx, string(pod), r.URL.Query().Get("join") == "true", from(r),
-		func(ctx context.Context) (net.Conn, error) { return run.Dial(ctx, names.SocketSerial) },
+		func(ctx context.Context) (net.Conn, error) {
+			conn, err := run.Dial(ctx, names.SocketSerial)
+			if err != nil {
+				return nil, err
+			}
+			return s.leavingConn(conn, pod), nil
+		},
 		func() (*stream.Conn, error) { return stream.Accept(w, r, stream.Options{}) },
 		replay)
 	if err != nil {

@@ -87,7 +87,7 @@ func (s *Server) vnc(w http.ResponseWriter, r *http.Request) {
 		case <-ended:
 		}
 	})
-	if err := stream.Splice(s.ctx, conn, display); err != nil {
+	if err := stream.Splice(s.ctx, conn, s.leavingConn(display, pod)); err != nil {
 		s.Log.Debug("vnc ended", "vmi", name(r).String(), "error", err)
 	}
 }

@@ -1,0 +1,378 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/written"
+)
+
+// MigrationsByVMI is the cache's index of migrations by the name of their VMI.
+const MigrationsByVMI = "vmi-name"
+
+// Limits of migrations at the same time; KubeVirt's defaults.
+const (
+	perCluster  = 5
+	perNodeAway = 2
+)
+
+// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
+const catchUp = 500 * time.Millisecond
+
+// Reconciler reads migrations, VMIs, pods and claims from Client's cache. It writes migrations, their pods,
+// and of VMIs status.migrationState, status.activePods and the label kubevirt.io/migrationTargetNodeName.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache, for the few decisions that must not rest on a stale one.
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Config   func() config.Config
+	// Image and ImagePullPolicy are virt-launcher's.
+	Image           string
+	ImagePullPolicy corev1.PullPolicy
+	Now             func() time.Time
+
+	written, writtenVMI written.Log
+	deleted             written.Deletions
+	released            written.Releases
+}
+
+// SetupWithManager registers the reconciler and its index; the VMI reconciler's are expected.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstanceMigration{}, MigrationsByVMI, func(obj client.Object) []string {
+		return []string{obj.(*v1.VirtualMachineInstanceMigration).Spec.VMIName}
+	})
+	if err != nil {
+		return fmt.Errorf("index migrations by VMI: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachineinstancemigration").
+		For(&v1.VirtualMachineInstanceMigration{}).
+		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			return r.migrationsOf(ctx, o.GetNamespace(), o.GetName())
+		})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.migrationOf)).
+		// One at a time, so that the limits hold.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Complete(r)
+}
+
+// migrationsOf are those of a VMI that are not over.
+func (r *Reconciler) migrationsOf(ctx context.Context, namespace, name string) []reconcile.Request {
+	var migrations v1.VirtualMachineInstanceMigrationList
+	if err := r.Client.List(ctx, &migrations, client.InNamespace(namespace), client.MatchingFields{MigrationsByVMI: name}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list migrations by VMI", "vmi", name)
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range migrations.Items {
+		if m := &migrations.Items[i]; !Final(m) || m.DeletionTimestamp != nil || len(m.Finalizers) > 0 {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+		}
+	}
+	return out
+}
+
+// migrationOf is the one that a launcher pod was made for.
+func (r *Reconciler) migrationOf(ctx context.Context, pod client.Object) []reconcile.Request {
+	uid := pod.GetLabels()[v1.MigrationJobLabel]
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if uid == "" || owner == nil {
+		return nil
+	}
+	return r.migrationsOf(ctx, pod.GetNamespace(), owner.Name)
+}
+
+// Reconcile takes one migration a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var migration v1.VirtualMachineInstanceMigration
+	if err := r.Client.Get(ctx, request.NamespacedName, &migration); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.written.Forget(request.NamespacedName)
+			r.deleted.Forget(request.NamespacedName)
+			r.released.Forget(request.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.written.Behind(&migration) || r.released.Behind(&migration) {
+		return reconcile.Result{RequeueAfter: catchUp}, nil
+	}
+	view, behind, err := r.look(ctx, &migration)
+	if err != nil || behind {
+		return reconcile.Result{RequeueAfter: catchUp}, err
+	}
+	step := Next(view)
+	err = r.apply(ctx, view, step)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
+	}
+	return reconcile.Result{RequeueAfter: step.RequeueAfter}, err
+}
+
+// look gathers what Next wants to know.
+func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInstanceMigration) (_ View, behind bool, _ error) {
+	view := View{Migration: migration, Now: r.Now()}
+	key := types.NamespacedName{Namespace: migration.Namespace, Name: migration.Spec.VMIName}
+	var instance v1.VirtualMachineInstance
+	switch err := r.Client.Get(ctx, key, &instance); {
+	case apierrors.IsNotFound(err):
+		r.writtenVMI.Forget(key)
+		// It may have been made a moment ago, and the migration with it.
+		if err := r.Live.Get(ctx, key, &instance); err == nil {
+			return view, true, nil
+		} else if !apierrors.IsNotFound(err) {
+			return view, false, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
+		}
+		// A failed one has a pod to remove, but the VMI's owner reference does that.
+		return view, false, nil
+	case err != nil:
+		return view, false, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
+	}
+	if r.writtenVMI.Behind(&instance) {
+		return view, true, nil
+	}
+	view.VMI = &instance
+	var pods corev1.PodList
+	err := r.Client.List(ctx, &pods, client.InNamespace(migration.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	if err != nil {
+		return view, false, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Labels[v1.MigrationJobLabel] == string(migration.UID) {
+			view.Pod = pod
+		} else if _, active := instance.Status.ActivePods[pod.UID]; active && pod.Spec.NodeName == instance.Status.NodeName && !over(pod) {
+			view.SourcePod = pod.Name
+		}
+	}
+	if view.Pod == nil && Active(migration) {
+		// That it is gone is grave: do not believe the cache, which may be behind.
+		var pod corev1.Pod
+		err := r.Live.Get(ctx, types.NamespacedName{Namespace: migration.Namespace, Name: PodName(migration, &instance)}, &pod)
+		if client.IgnoreNotFound(err) != nil {
+			return view, false, fmt.Errorf("get the migration's pod: %w", err)
+		}
+		if err == nil && vmi.OwnedBy(&pod, instance.UID) {
+			view.Pod = &pod
+		}
+	}
+	if !Active(migration) && !Final(migration) {
+		view.Wait, err = r.wait(ctx, migration, &instance)
+	}
+	return view, false, err
+}
+
+// wait says what a migration that has not begun must wait for.
+func (r *Reconciler) wait(ctx context.Context, migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance) (string, error) {
+	var all v1.VirtualMachineInstanceMigrationList
+	if err := r.Client.List(ctx, &all); err != nil {
+		return "", fmt.Errorf("list migrations: %w", err)
+	}
+	cluster, away := 0, 0
+	for i := range all.Items {
+		other := &all.Items[i]
+		if other.UID == migration.UID || Final(other) {
+			continue
+		}
+		if r.written.Behind(other) {
+			return "the cache", nil
+		}
+		active := Active(other)
+		if other.Namespace == migration.Namespace && other.Spec.VMIName == migration.Spec.VMIName && (active || before(other, migration)) {
+			return "migration " + other.Name + " of the same VirtualMachineInstance", nil
+		}
+		if !active {
+			continue
+		}
+		cluster++
+		var moving v1.VirtualMachineInstance
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: other.Namespace, Name: other.Spec.VMIName}, &moving)
+		if client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("get VirtualMachineInstance %s: %w", other.Spec.VMIName, err)
+		}
+		if err == nil && moving.Status.NodeName == instance.Status.NodeName {
+			away++
+		}
+	}
+	switch {
+	case cluster >= perCluster:
+		return fmt.Sprintf("%d other migrations in the cluster", cluster), nil
+	case away >= perNodeAway:
+		return fmt.Sprintf("%d other migrations away from node %s", away, instance.Status.NodeName), nil
+	}
+	return "", nil
+}
+
+// before orders migrations of one VMI that wait.
+func before(a, b *v1.VirtualMachineInstanceMigration) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.UID < b.UID
+}
+
+// apply does what the step says: the pod and the VMI first, then the migration.
+func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
+	migration := view.Migration
+	if step.AddFinalizer {
+		return r.patchMeta(ctx, migration, func(m *v1.VirtualMachineInstanceMigration) {
+			controllerutil.AddFinalizer(m, v1.VirtualMachineInstanceMigrationFinalizer)
+			if m.Labels == nil {
+				m.Labels = map[string]string{}
+			}
+			m.Labels[v1.MigrationSelectorLabel] = vmi.LabelValue(m.Spec.VMIName)
+		})
+	}
+	if step.CreatePod {
+		if err := r.createPod(ctx, view); err != nil {
+			return err
+		}
+	}
+	if err := r.show(ctx, view, step); err != nil {
+		return err
+	}
+	if step.VMIStatus != nil {
+		if err := r.patchVMIStatus(ctx, view.VMI, *step.VMIStatus); err != nil {
+			return err
+		}
+	}
+	if step.DeletePod {
+		if err := r.deletePod(ctx, view); err != nil {
+			return err
+		}
+	}
+	if err := r.patchStatus(ctx, migration, step.Status); err != nil {
+		return err
+	}
+	for _, event := range step.Events {
+		r.Recorder.Event(migration, event.Type, event.Reason, event.Message)
+	}
+	if step.RemoveFinalizer {
+		held := migration.DeepCopy()
+		err := r.patchMeta(ctx, migration, func(m *v1.VirtualMachineInstanceMigration) {
+			controllerutil.RemoveFinalizer(m, v1.VirtualMachineInstanceMigrationFinalizer)
+		})
+		if err == nil && held.DeletionTimestamp != nil {
+			r.released.Note(held)
+		}
+		return err
+	}
+	return nil
+}
+
+func (r *Reconciler) createPod(ctx context.Context, view View) error {
+	claims, err := vmi.Claims(ctx, r.Client, view.VMI)
+	if err != nil {
+		return err
+	}
+	pod := Pod(view.Migration, view.VMI, vmi.Facts{
+		Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
+	})
+	err = r.Client.Create(ctx, pod)
+	if err == nil {
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created migration target pod %s", pod.Name)
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating pod: %v", err)
+		return fmt.Errorf("create the migration's pod: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) deletePod(ctx context.Context, view View) error {
+	key := client.ObjectKeyFromObject(view.Migration)
+	if r.deleted.Behind(key, view.Pod) {
+		return nil
+	}
+	// There is no guest in it that would need time.
+	err := r.Client.Delete(ctx, view.Pod, client.GracePeriodSeconds(1), client.Preconditions{UID: &view.Pod.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete pod %s: %w", view.Pod.Name, err)
+	}
+	r.deleted.Note(key, view.Pod)
+	r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted migration target pod %s", view.Pod.Name)
+	return nil
+}
+
+// show sets the label by which the target node's virt-handler finds the VMI.
+func (r *Reconciler) show(ctx context.Context, view View, step Step) error {
+	if view.VMI == nil {
+		return nil
+	}
+	was := view.VMI.Labels[v1.MigrationTargetNodeNameLabel]
+	if (step.ShowTo == "" || step.ShowTo == was) && (!step.Hide || was == "") {
+		return nil
+	}
+	before := view.VMI.DeepCopy()
+	if step.Hide {
+		delete(view.VMI.Labels, v1.MigrationTargetNodeNameLabel)
+	} else {
+		if view.VMI.Labels == nil {
+			view.VMI.Labels = map[string]string{}
+		}
+		view.VMI.Labels[v1.MigrationTargetNodeNameLabel] = step.ShowTo
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, view.VMI, patch); err != nil {
+		return fmt.Errorf("label the VirtualMachineInstance: %w", err)
+	}
+	r.writtenVMI.Note(view.VMI)
+	return nil
+}
+
+// patchVMIStatus writes the VMI's status when it changed, if nobody else has written the VMI meanwhile.
+func (r *Reconciler) patchVMIStatus(ctx context.Context, instance *v1.VirtualMachineInstance, status v1.VirtualMachineInstanceStatus) error {
+	if equality.Semantic.DeepEqual(instance.Status, status) {
+		return nil
+	}
+	before := instance.DeepCopy()
+	instance.Status = status
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, instance, patch); err != nil {
+		return fmt.Errorf("write the VirtualMachineInstance's status: %w", err)
+	}
+	r.writtenVMI.Note(instance)
+	return nil
+}
+
+func (r *Reconciler) patchStatus(ctx context.Context, migration *v1.VirtualMachineInstanceMigration, status v1.VirtualMachineInstanceMigrationStatus) error {
+	if equality.Semantic.DeepEqual(migration.Status, status) {
+		return nil
+	}
+	before := migration.DeepCopy()
+	migration.Status = status
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, migration, patch); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	r.written.Note(migration)
+	return nil
+}
+
+func (r *Reconciler) patchMeta(ctx context.Context, migration *v1.VirtualMachineInstanceMigration, change func(*v1.VirtualMachineInstanceMigration)) error {
+	before := migration.DeepCopy()
+	change(migration)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, migration, patch); err != nil {
+		return fmt.Errorf("write labels and finalizers: %w", err)
+	}
+	r.written.Note(migration)
+	return nil
+}

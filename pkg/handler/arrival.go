@@ -1,0 +1,79 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/handler/migration"
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+// arrive makes one pass over a VMI that runs elsewhere and is to come here: its launcher is prepared, and
+// once the guest runs in it this node takes the VMI's status over.
+func (r *Reconciler) arrive(ctx context.Context, vmi *v1.VirtualMachineInstance) (reconcile.Result, error) {
+	key := client.ObjectKeyFromObject(vmi)
+	ms := vmi.Status.MigrationState
+	if vmi.IsFinal() || ms == nil || ms.TargetNode != r.Node.Name || status.MigrationOver(ms) {
+		r.drop(key)
+		return reconcile.Result{}, nil
+	}
+	pod, err := r.pod(ctx, r.Cached, vmi)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if pod == nil || pod.Name != ms.TargetPod {
+		return reconcile.Result{}, nil // its event makes another pass
+	}
+	s, _ := r.session(vmi, pod, time.Time{})
+	if s == nil {
+		return reconcile.Result{}, nil
+	}
+	seen := s.observation()
+	return reconcile.Result{}, r.write(ctx, vmi, status.Arrive(status.Input{
+		VMI: vmi, Pod: pod, Guest: seen.Guest, Plan: seen.Plan, Failure: seen.Failure, Now: r.Node.Now(),
+	}, status.Target{Node: r.Node.Name, Address: r.Node.Address, Port: r.Node.MigrationPort, Prepared: seen.Prepared}))
+}
+
+// Arriving opens the run directory of the launcher that waits for a migration.
+func (r *Reconciler) Arriving(uid types.UID) (migration.Run, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sessions {
+		ms := s.latest().Status.MigrationState
+		if ms != nil && ms.MigrationUID == uid && ms.TargetNode == r.Node.Name && s.observation().Prepared && !status.MigrationOver(ms) {
+			run, err := podfs.OpenRun(r.Node.PodsDir, s.target.Pod)
+			if err != nil {
+				return nil, err
+			}
+			return run, nil
+		}
+	}
+	return nil, fmt.Errorf("no launcher on node %s waits for migration %s", r.Node.Name, uid)
+}
+
+// Leaving reports whether the guest of a pod has gone to another node, or is about to.
+func (r *Reconciler) Leaving(pod types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sessions {
+		if s.target.Pod != pod {
+			continue
+		}
+		guest := s.observation().Guest
+		return moved(guest) || guest.GetMigration().GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
+	}
+	return false
+}
+
+// moved says that the guest runs on in another launcher.
+func moved(guest *launcherpb.GuestState) bool {
+	return guest.GetLifecycle() == launcherpb.Lifecycle_LIFECYCLE_MIGRATED
+}

@@ -1,0 +1,165 @@
+package handler
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/handler/migration"
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+// departure is a migration away from here that a session is asked to make, or to give up.
+type departure struct {
+	uid types.UID
+	// address is the other virt-handler's, host:port.
+	address string
+	cancel  bool
+}
+
+// departureOf is what a VMI's status asks of the node that the guest is on; zero when nothing.
+func departureOf(vmi *v1.VirtualMachineInstance, node string) departure {
+	ms := vmi.Status.MigrationState
+	if ms == nil || ms.MigrationUID == "" || status.MigrationOver(ms) || ms.SourceNode != node {
+		return departure{}
+	}
+	d := departure{uid: ms.MigrationUID, cancel: ms.AbortRequested || vmi.DeletionTimestamp != nil}
+	if ms.TargetNodeAddress == "" {
+		if d.cancel {
+			return d
+		}
+		return departure{}
+	}
+	for text := range ms.TargetDirectMigrationNodePorts {
+		if port, err := strconv.ParseUint(text, 10, 16); err == nil {
+			d.address = net.JoinHostPort(ms.TargetNodeAddress, strconv.FormatUint(port, 10))
+		}
+	}
+	return d
+}
+
+// depart asks for a migration, or for its end.
+func (s *session) depart(d departure) {
+	s.mu.Lock()
+	same := s.departure == d
+	s.departure = d
+	s.mu.Unlock()
+	if !same {
+		s.wakeDeparture()
+	}
+}
+
+func (s *session) wakeDeparture() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.departing)
+	s.departing = make(chan struct{})
+}
+
+func (s *session) departureRequest() (departure, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.departure, s.departing
+}
+
+// passDepartures hands each migration to the launcher and keeps its sockets as long as it is under way. The
+// launcher's account of migrations is known when it begins.
+func (s *session) passDepartures(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run) {
+	var (
+		sockets *migration.Outgoing
+		begun   types.UID
+	)
+	closeSockets := func() {
+		if sockets != nil {
+			sockets.Close()
+			sockets = nil
+		}
+	}
+	defer closeSockets()
+	for {
+		want, next := s.departureRequest()
+		account := s.observation().Guest.GetMigration()
+		known := want.uid != "" && (begun == want.uid || account.GetUid() == string(want.uid))
+		over := account.GetUid() == string(want.uid) && account.GetPhase() != launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
+		var again <-chan time.Time
+		switch {
+		case want.uid == "", over:
+			closeSockets()
+		case !known && want.cancel:
+			begun = want.uid
+			s.departed(want.uid, "cancelled before it began", true)
+		case !known:
+			closeSockets()
+			begun = want.uid
+			var err error
+			if sockets, err = s.leave(ctx, client, run, want); err != nil {
+				if grpcstatus.Code(err) == codes.Unavailable {
+					return // the launcher is lost, and with it this session's connection
+				}
+				s.departed(want.uid, describe(err), false)
+			} else {
+				s.publish(false, func(o *observation) { o.Departure = nil })
+			}
+		case want.cancel && account.GetUid() == string(want.uid):
+			if _, err := client.CancelMigration(ctx, &launcherpb.CancelMigrationRequest{Uid: string(want.uid)}); err != nil && ctx.Err() == nil {
+				s.log.Info("migration not cancelled yet", "error", describe(err))
+				again = time.After(retryFirst)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next:
+		case <-again:
+		}
+	}
+}
+
+// leave opens the sockets of a migration and has the launcher begin it.
+func (s *session) leave(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, want departure) (*migration.Outgoing, error) {
+	sockets, err := migration.Listen(run, s.node.Dial, want.address, want.uid, s.log)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := client.Migrate(ctx, &launcherpb.MigrateRequest{Uid: string(want.uid)}); err != nil {
+		sockets.Close()
+		return nil, err
+	}
+	s.log.Info("guest leaves", "migration", want.uid, "to", want.address)
+	return sockets, nil
+}
+
+// departed publishes a migration that failed without the launcher's doing.
+func (s *session) departed(uid types.UID, reason string, cancelled bool) {
+	s.log.Warn("guest stays", "migration", uid, "reason", reason)
+	s.publish(true, func(o *observation) {
+		o.Departure = &status.Departure{UID: uid, Failed: true, Reason: reason, Cancelled: cancelled}
+	})
+}
+
+// departureSeen is what is known of a VMI's migration away from here.
+func (o observation) departureSeen() *status.Departure {
+	account := o.Guest.GetMigration()
+	if account == nil {
+		return o.Departure
+	}
+	if o.Departure != nil && string(o.Departure.UID) != account.Uid {
+		return o.Departure // it came later: the launcher's would have replaced it
+	}
+	d := &status.Departure{
+		UID:       types.UID(account.Uid),
+		Failed:    account.Phase == launcherpb.MigrationPhase_MIGRATION_PHASE_FAILED,
+		Reason:    account.Error,
+		Cancelled: account.Cancelled,
+		Begun:     account.StartedAt.AsTime(),
+	}
+	return d
+}
