@@ -12,7 +12,7 @@ import (
 // which no component acts yet. An object of them would wait for ever, so none is admitted. The webhook
 // inert-validator.kubevirt.io of the manifests has the same list.
 func Inert() []string {
-	return []string{"VirtualMachineInstanceMigration", "VirtualMachineInstanceReplicaSet"}
+	return []string{"VirtualMachineInstanceReplicaSet"}
 }
 
 // ValidateInert refuses an object of one of the Inert kinds.

@@ -7,6 +7,7 @@ func Kinds() []Kind {
 	return []Kind{
 		{Name: "VirtualMachine", Fields: virtualMachineFields(), prototype: v1.VirtualMachineSpec{}},
 		{Name: "VirtualMachineInstance", Fields: instanceFields, prototype: v1.VirtualMachineInstanceSpec{}},
+		{Name: "VirtualMachineInstanceMigration", Fields: migrationFields, prototype: v1.VirtualMachineInstanceMigrationSpec{}},
 		{Name: "KubeVirt", Fields: kubeVirtFields, prototype: v1.KubeVirtSpec{}},
 	}
 }

@@ -38,6 +38,8 @@ var (
 	machineTree  = sync.OnceValue(func() *node { return tree(virtualMachineFields()) })
 	instanceTree = sync.OnceValue(func() *node { return tree(instanceFields) })
 	kubeVirtTree = sync.OnceValue(func() *node { return tree(kubeVirtFields) })
+	// migrationTree is of VirtualMachineInstanceMigration.
+	migrationTree = sync.OnceValue(func() *node { return tree(migrationFields) })
 )
 
 // falseMatters are switches outside the table whose "off" differs from what happens without them.

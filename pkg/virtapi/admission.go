@@ -41,7 +41,9 @@ func (a *admission) paths() map[string]func(context.Context, *admissionv1.Admiss
 		"/validate/kubevirts":               a.validateKubeVirt,
 		"/validate/instancetypes":           a.validateInstancetype,
 		"/validate/preferences":             a.validatePreference,
-		"/validate/inert":                   refuseInert,
+
+		"/validate/virtualmachineinstancemigrations": a.validateMigration,
+		"/validate/inert": refuseInert,
 	}
 }
 
@@ -200,6 +202,14 @@ func (a *admission) validatePreference(_ context.Context, request *admissionv1.A
 		return nil, err
 	}
 	return verdict(request.Kind.Kind, object.Name, instancetype.ValidatePreference(&object.Spec)), nil
+}
+
+func (a *admission) validateMigration(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	migration, old, err := objects[v1.VirtualMachineInstanceMigration](request)
+	if err != nil {
+		return nil, err
+	}
+	return verdict(request.Kind.Kind, migration.Name, surface.ValidateVirtualMachineInstanceMigration(migration, old)), nil
 }
 
 // refuseInert refuses an object of a kind that no component acts on.

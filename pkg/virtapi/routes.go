@@ -54,6 +54,7 @@ func (q *requests) endpoints() []endpoint {
 		onMachine("start", "start a VirtualMachine", v1.StartOptions{}, q.start),
 		onMachine("stop", "stop a VirtualMachine", v1.StopOptions{}, q.stop),
 		onMachine("restart", "restart a VirtualMachine", v1.RestartOptions{}, q.restart),
+		onMachine("migrate", "move the guest of a VirtualMachine to another node", v1.MigrateOptions{}, q.migrate),
 		{http.MethodGet, virtualMachines, "expand-spec", true, vm, nil, q.expand, "get a VirtualMachine with what it refers to written out", get},
 		streamOf("console", "open a websocket to the serial console of a VirtualMachineInstance", hasSerialConsole),
 		streamOf("vnc", "open a websocket to the VNC server of a VirtualMachineInstance", hasGraphics),

@@ -88,7 +88,6 @@ func TestInertKinds(t *testing.T) {
 	c := theCluster
 	meta := metav1.ObjectMeta{Namespace: c.namespace(t, "restricted"), Name: "inert"}
 	for _, object := range []client.Object{
-		&v1.VirtualMachineInstanceMigration{ObjectMeta: meta, Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: "demo"}},
 		&v1.VirtualMachineInstanceReplicaSet{ObjectMeta: meta, Spec: v1.VirtualMachineInstanceReplicaSetSpec{
 			Selector: &metav1.LabelSelector{}, Template: &v1.VirtualMachineInstanceTemplateSpec{},
 		}},
