@@ -67,14 +67,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		if !apierrors.IsNotFound(err) {
 			return reconcile.Result{}, fmt.Errorf("get VirtualMachineInstance: %w", err)
 		}
-		r.drop(key)
-		return reconcile.Result{}, nil
+		return r.left(ctx, key)
 	}
 	if vmi.Status.NodeName != r.Node.Name {
 		if vmi.Labels[v1.MigrationTargetNodeNameLabel] == r.Node.Name {
 			return r.arrive(ctx, vmi)
 		}
-		return reconcile.Result{}, nil
+		return r.left(ctx, key)
 	}
 	pod, err := r.pod(ctx, r.Cached, vmi)
 	if err != nil {
