@@ -13,6 +13,8 @@ import (
 const (
 	// patience is the default of Forwarder.Patience.
 	patience = 30 * time.Second
+	// attemptTimeout bounds one attempt to open a connection.
+	attemptTimeout = 30 * time.Second
 	// retryFirst and retryMost are the ends of the back-off between attempts to reach a guest.
 	retryFirst, retryMost = 200 * time.Millisecond, 2 * time.Second
 )
@@ -76,18 +78,15 @@ func (f *Forwarder) connect(ctx context.Context, e Event) (*stream.Conn, error) 
 	if limit == 0 {
 		limit = patience
 	}
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	wait := retryFirst
+	started, wait := time.Now(), retryFirst
 	for {
-		conn, err := f.Dial(limited, e.Port, e.Protocol)
-		if err == nil {
+		conn, err := f.attempt(ctx, e)
+		switch {
+		case err == nil:
 			return conn, nil
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		}
-		if !passing(err) || limited.Err() != nil {
+		case !passing(err), time.Since(started)+wait > limit:
 			return nil, err
 		}
 		if wait == retryFirst {
@@ -96,16 +95,19 @@ func (f *Forwarder) connect(ctx context.Context, e Event) (*stream.Conn, error) 
 		}
 		timer := time.NewTimer(wait)
 		select {
-		case <-limited.Done():
+		case <-ctx.Done():
 			timer.Stop()
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			return nil, err
+			return nil, ctx.Err()
 		case <-timer.C:
 		}
 		wait = min(2*wait, retryMost)
 	}
+}
+
+func (f *Forwarder) attempt(ctx context.Context, e Event) (*stream.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	return f.Dial(ctx, e.Port, e.Protocol)
 }
 
 // passing reports whether err may go away by itself: a guest that does not run now, one whose network is

@@ -187,4 +187,3 @@ func (s *script) Read(p []byte) (int, error) {
 }
 
 func (s *script) Write(p []byte) (int, error) { return len(p), nil }
-
