@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in the scripts
 
 func TestMain(m *testing.M) {
 	virtctl := func() { os.Exit(root.Main()) }
-	testscript.Main(m, map[string]func(){"virtctl": virtctl, "kubectl-virt": virtctl, "viewer": viewer})
+	testscript.Main(m, map[string]func(){"virtctl": virtctl, "kubectl-virt": virtctl, "viewer": viewer, "talk": talk})
 }
 
 func TestOffline(t *testing.T) {
@@ -58,6 +58,7 @@ func TestCluster(t *testing.T) {
 				return err
 			}
 			env.Defer(c.close)
+			env.Defer(func() { stopForwarding(t, env.WorkDir) })
 			env.Values[clusterKey{}] = c
 			env.Setenv("NO_COLOR", "1")
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))

@@ -73,6 +73,23 @@ func (l *Local) Close() error {
 	return l.packets.Close()
 }
 
+// ListenSocks opens a local port for Socks.
+func ListenSocks(at string) (net.Listener, error) {
+	l, err := net.Listen(TCP, at)
+	if err != nil {
+		return nil, notOpened(at, TCP, err)
+	}
+	return l, nil
+}
+
+// notOpened is the error of a local port. It is no *net.OpError, which is an error of a connection to the cluster.
+func notOpened(at, protocol string, err error) error {
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		err = op.Err
+	}
+	return fmt.Errorf("open local port %s/%s: %w", at, protocol, err)
+}
+
 // Listen opens a port at each of the addresses. Where any free port will do it is the same at all of them. On an error
 // nothing stays open.
 func (p Port) Listen(addresses []string) (locals []*Local, err error) {
@@ -97,7 +114,7 @@ func (p Port) Listen(addresses []string) (locals []*Local, err error) {
 			}
 		}
 		if err != nil {
-			return locals, fmt.Errorf("open local port %s/%s: %w", at, p.Protocol, err)
+			return locals, notOpened(at, p.Protocol, err)
 		}
 		locals = append(locals, l)
 		_, found, err := net.SplitHostPort(l.Address)

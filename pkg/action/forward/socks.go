@@ -148,7 +148,7 @@ func readRequest(conn io.ReadWriter) (host string, port uint16, reply byte, err 
 		return "", 0, 0, err
 	}
 	version, command, kind := buf[0], buf[1], buf[3]
-	length := 0
+	var length int
 	switch kind {
 	case socksIPv4:
 		length = net.IPv4len

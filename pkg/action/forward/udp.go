@@ -118,7 +118,7 @@ func (u *udp) copy(ctx context.Context, c *sender, conn stream.Packets) error {
 		select {
 		case <-ctx.Done():
 			_ = conn.Close()
-			<-answers
+			_ = <-answers // we have closed it
 			return nil
 		case err := <-answers:
 			_ = conn.Close()
@@ -132,7 +132,7 @@ func (u *udp) copy(ctx context.Context, c *sender, conn stream.Packets) error {
 			left := limit - time.Since(u.last(c))
 			if left <= 0 {
 				_ = conn.Close()
-				<-answers
+				_ = <-answers // we have closed it
 				return nil
 			}
 			timer.Reset(left)

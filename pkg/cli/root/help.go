@@ -41,6 +41,9 @@ func writeUsage(w io.Writer, cmd *cobra.Command) {
 	}
 	fmt.Fprintf(w, "Usage:\n")
 	if cmd.HasAvailableSubCommands() {
+		if strings.Contains(cmd.Use, " ") { // it does something itself
+			fmt.Fprintf(w, "  %s [options]\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+		}
 		fmt.Fprintf(w, "  %s COMMAND [options]\n\n", cmd.CommandPath())
 		fmt.Fprintf(w, "Use \"%s COMMAND --help\" for more about a command.\n", cmd.CommandPath())
 	} else {

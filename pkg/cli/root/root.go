@@ -25,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/install"
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli/list"
+	"github.com/virtkit/virtkit/pkg/cli/portforward"
 	"github.com/virtkit/virtkit/pkg/cli/version"
 	"github.com/virtkit/virtkit/pkg/cli/vnc"
 	"github.com/virtkit/virtkit/pkg/cli/wait"
@@ -151,6 +152,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 	)
 	add(groupAccess,
 		console.NewCmdConsole(f, nil),
+		portforward.NewCmdPortForward(f, nil),
 		vnc.NewCmdVNC(f, nil),
 		expect.NewCmdExpect(f, nil),
 	)
