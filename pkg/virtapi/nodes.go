@@ -116,25 +116,34 @@ func (n *nodes) target(vmi *v1.VirtualMachineInstance, verb string, query url.Va
 
 // put passes a request on to virt-handler. Its errors are the user's.
 func put(ctx context.Context, client *http.Client, target *url.URL, node string) error {
+	_, err := call(ctx, client, http.MethodPut, target, node)
+	return err
+}
+
+// maxAnswer bounds what is taken of virt-handler, bytes.
+const maxAnswer = 2 << 20
+
+// call makes a request of virt-handler and gives the answer's body. Its errors are the user's.
+func call(ctx context.Context, client *http.Client, method string, target *url.URL, node string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 35*time.Second) // more than virt-handler gives the launcher
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPut, target.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return unreachable(node, err)
+		return nil, unreachable(node, err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode < 400 {
-		return nil
-	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return unreachable(node, err)
+		return nil, unreachable(node, err)
 	}
-	return passedOn(response.StatusCode, body)
+	if response.StatusCode >= 400 {
+		return nil, passedOn(response.StatusCode, body)
+	}
+	return body, nil
 }
 
 func unreachable(node string, err error) error {

@@ -36,6 +36,7 @@ var documented = []any{
 	v1.RestartOptions{},
 	v1.PauseOptions{},
 	v1.UnpauseOptions{},
+	v1.FreezeUnfreezeTimeout{},
 	metav1.APIGroup{},
 	metav1.APIGroupList{},
 	metav1.APIResource{},
@@ -97,6 +98,9 @@ func object(t reflect.Type, ref common.ReferenceCallback) (spec.Schema, []string
 func property(t reflect.Type, ref common.ReferenceCallback) (spec.Schema, []string) {
 	simple := func(kind, format string) (spec.Schema, []string) {
 		return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{kind}, Format: format}}, nil
+	}
+	if t == reflect.TypeFor[metav1.Duration]() {
+		return simple("string", "")
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

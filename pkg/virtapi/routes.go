@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
 
 // groupVersions are served alike; the first is preferred.
@@ -69,6 +71,12 @@ func (q *requests) endpoints() []endpoint {
 		onInstance("softreboot", "ask the guest of a VirtualMachineInstance to reboot", nil, q.steer("softreboot", maySoftReboot)),
 		onMachine("evacuate/cancel", "take back that a VirtualMachine is to leave its node", v1.EvacuateCancelOptions{}, q.evacuateCancel),
 		onInstance("evacuate/cancel", "take back that a VirtualMachineInstance is to leave its node", v1.EvacuateCancelOptions{}, q.evacuateCancel),
+		{http.MethodGet, virtualMachineInstances, "guestosinfo", true, vmi, nil, q.agent("guestosinfo"), "get what the guest agent of a VirtualMachineInstance knows", get},
+		{http.MethodGet, virtualMachineInstances, "userlist", true, vmi, nil, q.agent("userlist"), "get the users who are logged in to a VirtualMachineInstance", get},
+		{http.MethodGet, virtualMachineInstances, "filesystemlist", true, vmi, nil, q.agent("filesystemlist"), "get the file systems of a VirtualMachineInstance", get},
+		onInstance("freeze", "freeze the file systems of a VirtualMachineInstance", v1.FreezeUnfreezeTimeout{}, q.freeze),
+		onInstance("unfreeze", "unfreeze the file systems of a VirtualMachineInstance", nil, q.unfreeze),
+		streamOf(exec.Subresource, "open a websocket to run a program in a VirtualMachineInstance", hasAgent),
 		{http.MethodPut, "expand-vm-spec", "", true, vm, v1.VirtualMachine{}, q.expandBody, "write out what a VirtualMachine refers to", update},
 		{http.MethodGet, "version", "", false, "Info", nil, q.version, "get the version of virtkit", []string{"get", "list"}},
 		{http.MethodGet, "healthz", "", false, "Health", nil, q.health, "check that virt-api reaches the API server", []string{"get", "list"}},

@@ -7,6 +7,9 @@
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/portforward/PORT[/{tcp,udp}]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc/screenshot[?moveCursor=true]
 //	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{pause,unpause,reset,softreboot}
+//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/{guestosinfo,userlist,filesystemlist}
+//	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{freeze?after=DURATION,unfreeze}
+//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/exec
 //
 // The websockets speak the protocol of package stream. Errors before the upgrade are metav1.Status.
 package streams
@@ -26,6 +29,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -82,6 +86,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+vmi+"console", s.console)
 	mux.HandleFunc("GET "+vmi+"vnc", s.vnc)
+	s.agentRoutes(mux, vmi)
 	mux.HandleFunc("GET "+vmi+"portforward/{port}", s.portForward)
 	mux.HandleFunc("GET "+vmi+"portforward/{port}/{protocol}", s.portForward)
 	mux.HandleFunc("GET "+vmi+"vnc/screenshot", s.screenshot)
@@ -222,6 +227,11 @@ func noSocket(err error, device, field string) error {
 
 // refuse answers a request that failed.
 func refuse(w http.ResponseWriter, vmi types.NamespacedName, err error) {
+	stream.WriteStatus(w, statusOf(vmi, err))
+}
+
+// statusOf is an error as the API says it.
+func statusOf(vmi types.NamespacedName, err error) metav1.Status {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		switch grpcstatus.Code(err) {
@@ -233,5 +243,5 @@ func refuse(w http.ResponseWriter, vmi types.NamespacedName, err error) {
 			status = apierrors.NewConflict(resource, vmi.Name, errors.New(grpcstatus.Convert(err).Message()))
 		}
 	}
-	stream.WriteStatus(w, status.Status())
+	return status.Status()
 }

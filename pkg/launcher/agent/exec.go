@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
 
 // Limits of guest-exec. A command and a reply pass libvirt as one string of 4 MiB at most, in base64; the agent
 // gives a program's output in one reply, after its end.
 const (
-	// MaxInput is the most that a program can read from its standard input, bytes.
-	MaxInput = 2 << 20
 	// MaxOutput is about the most that a program can write and be heard, bytes: its two outputs together.
 	MaxOutput = 3 << 20
 
@@ -48,8 +48,8 @@ func CheckExec(command []string, input []byte) error {
 		return fmt.Errorf("the command has %d words; the most is %d", len(command), maxWords)
 	case size > maxWordBytes:
 		return fmt.Errorf("the command has %d bytes; the most is %d", size, maxWordBytes)
-	case len(input) > MaxInput:
-		return fmt.Errorf("standard input has more than %d bytes, which is the most; copy the data as a file instead", MaxInput)
+	case len(input) > exec.MaxInput:
+		return fmt.Errorf("standard input has more than %d bytes, which is the most; copy the data as a file instead", exec.MaxInput)
 	}
 	return nil
 }

@@ -1,0 +1,95 @@
+package streams
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+// agentRoutes are the paths that the guest agent answers.
+func (s *Server) agentRoutes(mux *http.ServeMux, vmi string) {
+	mux.HandleFunc("GET "+vmi+"guestosinfo", s.ask(func(i *v1.VirtualMachineInstanceGuestAgentInfo) any {
+		i.TypeMeta = metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "VirtualMachineInstanceGuestAgentInfo"}
+		return i
+	}))
+	mux.HandleFunc("GET "+vmi+"userlist", s.ask(func(i *v1.VirtualMachineInstanceGuestAgentInfo) any {
+		if i.UserList == nil {
+			i.UserList = []v1.VirtualMachineInstanceGuestOSUser{}
+		}
+		return v1.VirtualMachineInstanceGuestOSUserList{
+			TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "VirtualMachineInstanceGuestOSUserList"},
+			Items:    i.UserList,
+		}
+	}))
+	mux.HandleFunc("GET "+vmi+"filesystemlist", s.ask(func(i *v1.VirtualMachineInstanceGuestAgentInfo) any {
+		if i.FSInfo.Filesystems == nil {
+			i.FSInfo.Filesystems = []v1.VirtualMachineInstanceFileSystem{}
+		}
+		return v1.VirtualMachineInstanceFileSystemList{
+			TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "VirtualMachineInstanceFileSystemList"},
+			Items:    i.FSInfo.Filesystems,
+		}
+	}))
+	mux.HandleFunc("PUT "+vmi+"freeze", func(w http.ResponseWriter, r *http.Request) {
+		after, err := unfreezeAfter(r)
+		if err != nil {
+			refuse(w, name(r), err)
+			return
+		}
+		s.request(w, r, func(ctx context.Context, l launcherpb.LauncherClient) error {
+			_, err := l.Freeze(ctx, &launcherpb.FreezeRequest{UnfreezeAfter: durationpb.New(after)})
+			return err
+		})
+	})
+	mux.HandleFunc("PUT "+vmi+"unfreeze", func(w http.ResponseWriter, r *http.Request) {
+		s.request(w, r, func(ctx context.Context, l launcherpb.LauncherClient) error {
+			_, err := l.Unfreeze(ctx, &launcherpb.UnfreezeRequest{})
+			return err
+		})
+	})
+	mux.HandleFunc("GET "+vmi+"exec", s.exec)
+}
+
+func unfreezeAfter(r *http.Request) (time.Duration, error) {
+	text := r.URL.Query().Get("after")
+	after, err := time.ParseDuration(text)
+	if err != nil || after < 0 {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("after=%q is not a duration", text))
+	}
+	return after, nil
+}
+
+// ask answers with a part of what the guest agent knows. It is decoded and encoded again, so that nothing but
+// these types can come out of a launcher that its guest may have taken over.
+func (s *Server) ask(part func(*v1.VirtualMachineInstanceGuestAgentInfo) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		launcher, _, err := s.Launcher(name(r))
+		var body []byte
+		if err == nil {
+			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+			defer cancel()
+			var answer *launcherpb.AskAgentResponse
+			if answer, err = launcher.AskAgent(ctx, &launcherpb.AskAgentRequest{}); err == nil {
+				info := &v1.VirtualMachineInstanceGuestAgentInfo{}
+				if err = json.Unmarshal(answer.InfoJson, info); err == nil {
+					body, err = json.Marshal(part(info))
+				}
+			}
+		}
+		if err != nil {
+			refuse(w, name(r), err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // the client is gone: nobody to tell
+	}
+}

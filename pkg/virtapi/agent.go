@@ -1,0 +1,84 @@
+package virtapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/emicklei/go-restful/v3"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// defaultUnfreeze is when a frozen guest is let go if the request does not say; maxUnfreeze is the latest.
+const (
+	defaultUnfreeze = 5 * time.Minute
+	maxUnfreeze     = 24 * time.Hour
+)
+
+// hasAgent refuses what only a guest agent can do.
+func hasAgent(vmi *v1.VirtualMachineInstance) error {
+	connected := slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool {
+		return c.Type == v1.VirtualMachineInstanceAgentConnected && c.Status == "True"
+	})
+	switch {
+	case vmi.Status.Phase != v1.Running:
+		return notRunning(vmi)
+	case paused(vmi):
+		return conflictVMI(vmi, ": VMI is paused; unpause it first")
+	case !connected:
+		return conflictVMI(vmi, fmt.Sprintf(": VMI does not have guest agent connected; install and start qemu-guest-agent in the guest, or wait for it to boot (virtctl wait vmi/%s --for=agent)", vmi.Name))
+	}
+	return nil
+}
+
+// agent answers with what the guest agent says now.
+func (q *requests) agent(what string) func(*restful.Request, *restful.Response) error {
+	return func(r *restful.Request, w *restful.Response) error {
+		body, err := q.callAgent(r, http.MethodGet, what, nil)
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", restful.MIME_JSON)
+		_, err = w.Write(body)
+		return err
+	}
+}
+
+func (q *requests) callAgent(r *restful.Request, method, what string, query url.Values) ([]byte, error) {
+	ctx := r.Request.Context()
+	vmi, err := q.machines.vmi(ctx, r.PathParameter("namespace"), r.PathParameter("name"))
+	if err != nil {
+		return nil, err
+	}
+	if err := hasAgent(vmi); err != nil {
+		return nil, err
+	}
+	target, err := q.nodes.target(vmi, what, query)
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, q.handlers, method, target, vmi.Status.NodeName)
+}
+
+func (q *requests) freeze(r *restful.Request, _, _ string) error {
+	options := &v1.FreezeUnfreezeTimeout{}
+	if err := decode(r.Request, options); err != nil {
+		return err
+	}
+	after := defaultUnfreeze
+	if options.UnfreezeTimeout != nil {
+		after = options.UnfreezeTimeout.Duration
+	}
+	if after < 0 || after > maxUnfreeze {
+		return badRequest(fmt.Sprintf("unfreezeTimeout: %s is not between 0s (never) and %s", after, maxUnfreeze))
+	}
+	_, err := q.callAgent(r, http.MethodPut, "freeze", url.Values{"after": {after.String()}})
+	return err
+}
+
+func (q *requests) unfreeze(r *restful.Request, _, _ string) error {
+	_, err := q.callAgent(r, http.MethodPut, "unfreeze", nil)
+	return err
+}
