@@ -21,7 +21,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/completion"
 	"github.com/virtkit/virtkit/pkg/cli/console"
 	"github.com/virtkit/virtkit/pkg/cli/create"
+	"github.com/virtkit/virtkit/pkg/cli/exec"
 	"github.com/virtkit/virtkit/pkg/cli/expect"
+	"github.com/virtkit/virtkit/pkg/cli/guest"
 	"github.com/virtkit/virtkit/pkg/cli/install"
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli/list"
@@ -151,6 +153,10 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		why.NewCmdWhy(f, nil),
 	)
 	add(groupAccess,
+		exec.NewCmdExec(f, nil),
+		guest.NewCmdGuestOSInfo(f, nil),
+		guest.NewCmdUserList(f, nil),
+		guest.NewCmdFSList(f, nil),
 		console.NewCmdConsole(f, nil),
 		portforward.NewCmdPortForward(f, nil),
 		vnc.NewCmdVNC(f, nil),
