@@ -110,7 +110,7 @@ var ErrInvalid = errors.New("invalid domain")
 // ErrNoAgent means that no guest agent answers: there is none, or it or its guest is busy.
 var ErrNoAgent = errors.New("the guest agent does not answer")
 
-// ErrTooLarge means that a command or a reply of the agent is larger than the daemon carries, 4 MiB.
+// ErrTooLarge means that a command for the agent, or its reply, is larger than the daemon carries: 128 KiB and 4 MiB.
 var ErrTooLarge = errors.New("more than the guest agent's channel carries")
 
 // AgentError is the agent's refusal of a command, in its own words.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -101,7 +102,7 @@ func (k *keeper) apply(ctx context.Context, plan credentials.Plan, applied *cred
 	}
 	failure := ""
 	if err != nil {
-		failure = err.Error()
+		failure = strings.ReplaceAll(err.Error(), "\n", "; ") // of several users
 	}
 	k.guest.update(func(s *pb.GuestState) {
 		if s.AgentCredentials == nil || s.AgentCredentials.Failure != failure {

@@ -2,10 +2,12 @@ package launcher
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -119,13 +121,31 @@ func (s *service) Exec(req *pb.ExecRequest, stream grpc.ServerStreamingServer[pb
 
 // startProgram starts a program once: when the agent's answer is lost, nobody knows whether it runs.
 func (s *service) startProgram(ctx context.Context, req *pb.ExecRequest) (int64, error) {
+	command := agent.Exec(req.Command, req.Input)
+	if len(command) <= agent.MaxCommand {
+		return s.spawn(ctx, command)
+	}
+	// The command goes through without its input, which is put into a file first.
+	dir, err := s.stageInput(ctx, req.Input)
+	if err != nil {
+		return 0, status.Errorf(codes.FailedPrecondition, "standard input of more than about 90 KiB goes through a file in the guest's /tmp: %s", status.Convert(err).Message())
+	}
+	return s.spawn(ctx, agent.Exec(append([]string{"/bin/sh", "-c", fromFile, dir}, req.Command...), nil))
+}
+
+// fromFile is a script that runs its arguments with their input from the file input in the directory $0, which is gone
+// before they run.
+const fromFile = `exec <"$0/input" && rm -r "$0" && exec "$@"`
+
+// spawn starts a program and gives its number.
+func (s *service) spawn(ctx context.Context, command string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, transfer)
 	defer cancel()
 	ask, err := s.asker(ctx)
 	if err != nil {
 		return 0, err
 	}
-	reply, err := ask(agent.Exec(req.Command, req.Input))
+	reply, err := ask(command)
 	var refusal *hypervisor.AgentError
 	if errors.As(err, &refusal) && agent.IsNoProgram(refusal.Message) {
 		return 0, status.Error(codes.NotFound, refusal.Message)
@@ -135,6 +155,78 @@ func (s *service) startProgram(ctx context.Context, req *pb.ExecRequest) (int64,
 	}
 	pid, err := agent.ParseExec(reply)
 	return pid, agentStatus(err)
+}
+
+// stageInput writes input into a file of a new directory in the guest that only the agent's user can enter.
+func (s *service) stageInput(ctx context.Context, input []byte) (dir string, err error) {
+	dir = "/tmp/.virtkit-" + rand.Text()
+	if err := s.succeed(ctx, "mkdir", "-m", "700", dir); err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			cleaning, cancel := context.WithTimeout(s.life, cleanUp)
+			defer cancel()
+			err = errors.Join(err, s.succeed(cleaning, "rm", "-r", dir))
+		}
+	}()
+	return dir, agentStatus(s.writeFile(ctx, dir+"/input", input))
+}
+
+// writeFile writes a file of the guest, in pieces.
+func (s *service) writeFile(ctx context.Context, path string, data []byte) error {
+	ask := func(command string) (string, error) {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		ctx, cancel := context.WithTimeout(ctx, transfer)
+		defer cancel()
+		ask, err := s.asker(ctx)
+		if err != nil {
+			return "", err
+		}
+		return ask(command)
+	}
+	reply, err := ask(agent.OpenFile(path))
+	if err != nil {
+		return err
+	}
+	file, err := agent.ParseOpenFile(reply)
+	if err != nil {
+		return err
+	}
+	for len(data) > 0 {
+		n := min(agent.FileChunk, len(data))
+		if reply, err = ask(agent.WriteFile(file, data[:n])); err != nil {
+			break
+		}
+		written, parseErr := agent.ParseWriteFile(reply)
+		if parseErr == nil && (written <= 0 || written > n) {
+			parseErr = fmt.Errorf("the guest agent has written %d bytes of %d", written, n)
+		}
+		if err = parseErr; err != nil {
+			break
+		}
+		data = data[written:]
+	}
+	_, closeErr := ask(agent.CloseFile(file))
+	return errors.Join(err, closeErr)
+}
+
+// succeed runs a program in the guest that must end well.
+func (s *service) succeed(ctx context.Context, command ...string) error {
+	pid, err := s.spawn(ctx, agent.Exec(command, nil))
+	if err != nil {
+		return err
+	}
+	ended, err := s.awaitProgram(ctx, pid)
+	switch {
+	case err != nil:
+		return err
+	case ended.ExitCode != 0 || ended.Signal != 0:
+		return status.Errorf(codes.FailedPrecondition, "%s in the guest: %s", command[0], strings.TrimSpace(string(ended.ErrorOutput)))
+	}
+	return nil
 }
 
 // awaitProgram waits for a program's end. An agent that does not answer for a while is busy, or its guest is
@@ -206,18 +298,5 @@ func (s *service) reap(ctx context.Context, pid int64) error {
 }
 
 func (s *service) signalProgram(ctx context.Context, signal string, pid int64) error {
-	ask, err := s.asker(ctx)
-	if err != nil {
-		return err
-	}
-	reply, err := ask(agent.Exec([]string{"kill", "-" + signal, strconv.FormatInt(pid, 10)}, nil))
-	if err != nil {
-		return fmt.Errorf("kill: %w", err)
-	}
-	killer, err := agent.ParseExec(reply)
-	if err != nil {
-		return err
-	}
-	_, err = s.awaitProgram(ctx, killer)
-	return err
+	return s.succeed(ctx, "kill", "-"+signal, strconv.FormatInt(pid, 10))
 }

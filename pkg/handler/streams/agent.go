@@ -19,6 +19,9 @@ import (
 func (s *Server) agentRoutes(mux *http.ServeMux, vmi string) {
 	mux.HandleFunc("GET "+vmi+"guestosinfo", s.ask(func(i *v1.VirtualMachineInstanceGuestAgentInfo) any {
 		i.TypeMeta = metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "VirtualMachineInstanceGuestAgentInfo"}
+		if i.FSInfo.Filesystems == nil {
+			i.FSInfo.Filesystems = []v1.VirtualMachineInstanceFileSystem{}
+		}
 		return i
 	}))
 	mux.HandleFunc("GET "+vmi+"userlist", s.ask(func(i *v1.VirtualMachineInstanceGuestAgentInfo) any {

@@ -31,7 +31,7 @@ func translate(err error) error {
 	return errors.New(hypervisor.Message(e.Message))
 }
 
-// refusedByAgent begins libvirt's message of a command that the agent did not carry out; the agent's words follow
+// refusedByAgent is in libvirt's message of a command that the agent did not carry out; the agent's words follow
 // the command's name.
 const refusedByAgent = "unable to execute QEMU agent command '"
 
@@ -41,7 +41,7 @@ func agentError(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	if rest, ok := strings.CutPrefix(e.Message, refusedByAgent); ok {
+	if _, rest, ok := strings.Cut(e.Message, refusedByAgent); ok {
 		_, words, _ := strings.Cut(rest, "': ")
 		return &hypervisor.AgentError{Message: hypervisor.Message(words)}
 	}

@@ -9,14 +9,16 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
 
-// Limits of guest-exec. A command and a reply pass libvirt as one string of 4 MiB at most, in base64; the agent
-// gives a program's output in one reply, after its end.
+// Limits of guest-exec. The agent gives a program's output in one reply, after its end.
 const (
-	// MaxOutput is about the most that a program can write and be heard, bytes: its two outputs together.
+	// MaxCommand is the largest command, bytes: see hypervisor.ErrTooLarge.
+	MaxCommand = 128 << 10
+	// MaxOutput is about the most that a program can write and be heard, bytes: its two outputs together, which are
+	// 4 MiB in base64.
 	MaxOutput = 3 << 20
 
 	maxWords     = 1024
-	maxWordBytes = 128 << 10
+	maxWordBytes = 48 << 10
 	maxExecReply = 8 << 20
 )
 
