@@ -62,6 +62,11 @@ func unsupportedDetail() string {
 	return "not supported by virtkit " + version.Get().GitVersion + "; see docs/api-surface.md"
 }
 
+// IsUnsupported reports an error about a field that is KubeVirt's and that virtkit does not honour.
+func IsUnsupported(err *field.Error) bool {
+	return err.Type == field.ErrorTypeForbidden && strings.HasPrefix(err.Detail, unsupportedDetail())
+}
+
 // Message is the sentence for users: each error as `field: what is wrong and what mends it`, joined by
 // semicolons.
 func Message(errs field.ErrorList) string {

@@ -21,52 +21,67 @@ var account = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9._-]{0,31}$`)
 
 // Kinds of cloud-init data sources.
 const (
-	CloudInitNoCloud = "noCloud"
-	CloudInitNone    = "none"
+	CloudInitNoCloud     = "noCloud"
+	CloudInitConfigDrive = "configDrive"
+	CloudInitNone        = "none"
 )
 
-// CloudInit is what the guest is told at its first boot. UserData excludes User, Password and SSHKeys.
+// CloudInitSources are the kinds that a user can choose.
+func CloudInitSources() []string {
+	return []string{CloudInitNoCloud, CloudInitConfigDrive, CloudInitNone}
+}
+
+// CloudInit is what the guest is told at its first boot. UserData excludes User, Password, SSHKeys and GAManageSSH.
 type CloudInit struct {
-	// Source is CloudInitNoCloud (or "") or CloudInitNone.
+	// Source is one of CloudInitSources, in any case. Empty is CloudInitNoCloud, and no data source at all when
+	// there is nothing to tell.
 	Source string
 	// User is the account that Password and SSHKeys are for; the image's own default when empty.
 	User     string
 	Password string
 	SSHKeys  []string
+	// GAManageSSH lets the guest agent write SSH keys where SELinux would not; nil leaves it to the access
+	// credentials, which may need it.
+	GAManageSSH *bool
 	// UserData and NetworkData are given whole, in base64.
 	UserData    string
 	NetworkData string
 }
 
-func (c CloudInit) empty() bool {
-	return c.User == "" && c.Password == "" && len(c.SSHKeys) == 0 && c.UserData == "" && c.NetworkData == ""
+// Told reports whether there is anything to tell the guest.
+func (c CloudInit) Told() bool {
+	return c.User != "" || c.written() || c.UserData != "" || c.NetworkData != ""
 }
+
+// written reports whether user data is to be written for more than an account's name.
+func (c CloudInit) written() bool {
+	return c.Password != "" || len(c.SSHKeys) > 0 || c.manageSSH()
+}
+
+func (c CloudInit) manageSSH() bool { return c.GAManageSSH != nil && *c.GAManageSSH }
 
 func addCloudInit(spec *v1.VirtualMachineInstanceSpec, c CloudInit) error {
 	switch {
 	case strings.EqualFold(c.Source, CloudInitNone):
-		if !c.empty() {
-			return invalid("cloud-init", "none cannot be given together with cloud-init data")
-		}
 		return nil
-	case c.Source != "" && !strings.EqualFold(c.Source, CloudInitNoCloud):
-		return invalid("cloud-init", "%q is not one of %s, %s", c.Source, CloudInitNoCloud, CloudInitNone)
-	case c.empty():
+	case c.Source == "" && !c.Told():
 		return nil
+	case c.Source != "" && !strings.EqualFold(c.Source, CloudInitNoCloud) && !strings.EqualFold(c.Source, CloudInitConfigDrive):
+		return invalid("cloud-init", "%q is not one of %s", c.Source, strings.Join(CloudInitSources(), ", "))
 	}
 	if c.User != "" && !account.MatchString(c.User) {
 		return invalid("user", "%q is no name of an account: it takes letters, digits, ., _ and -, and begins with a letter or _", c.User)
 	}
 	source := &v1.CloudInitNoCloudSource{}
 	switch {
-	case c.UserData != "" && (c.User != "" || c.Password != "" || len(c.SSHKeys) > 0):
-		return invalid("cloud-init-user-data", "cannot be given together with user, password-file or ssh-key; put them into the user data")
+	case c.UserData != "" && (c.User != "" || c.written()):
+		return invalid("cloud-init-user-data", "cannot be given together with user, password-file, ssh-key or ga-manage-ssh; put them into the user data")
 	case c.UserData != "":
 		if err := decodable("cloud-init-user-data", c.UserData); err != nil {
 			return err
 		}
 		source.UserDataBase64 = c.UserData
-	case c.User != "" || c.Password != "" || len(c.SSHKeys) > 0:
+	case c.User != "" || c.written():
 		data, err := userData(c)
 		if err != nil {
 			return err
@@ -87,10 +102,12 @@ func addCloudInit(spec *v1.VirtualMachineInstanceSpec, c CloudInit) error {
 			return invalid("volume "+v.Name, "the name is the cloud-init volume's; give another with name:…")
 		}
 	}
-	spec.Volumes = append(spec.Volumes, v1.Volume{Name: CloudInitVolume, VolumeSource: v1.VolumeSource{CloudInitNoCloud: source}})
-	disk := v1.Disk{Name: CloudInitVolume}
-	disk.Disk = &v1.DiskTarget{Bus: v1.DiskBusVirtio}
-	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, disk)
+	volume := v1.Volume{Name: CloudInitVolume, VolumeSource: v1.VolumeSource{CloudInitNoCloud: source}}
+	if strings.EqualFold(c.Source, CloudInitConfigDrive) {
+		drive := v1.CloudInitConfigDriveSource(*source)
+		volume.VolumeSource = v1.VolumeSource{CloudInitConfigDrive: &drive}
+	}
+	spec.Volumes = append(spec.Volumes, volume)
 	return nil
 }
 
@@ -101,7 +118,7 @@ func decodable(field, data string) error {
 		return invalid(field, "not valid base64: %s", err)
 	}
 	if len(decoded) > inlineLimit {
-		return invalid(field, "%d bytes; more than %d must be in a Secret named by cloudInitNoCloud.secretRef", len(decoded), inlineLimit)
+		return invalid(field, "%d bytes; more than %d must be in a Secret, named by secretRef in the manifest", len(decoded), inlineLimit)
 	}
 	return nil
 }
@@ -119,13 +136,16 @@ func userData(c CloudInit) (string, error) {
 	if len(c.SSHKeys) > 0 {
 		config["ssh_authorized_keys"] = c.SSHKeys
 	}
+	if c.manageSSH() {
+		config["runcmd"] = [][]string{{"setsebool", "-P", "virt_qemu_ga_manage_ssh", "on"}}
+	}
 	data, err := yaml.Marshal(config)
 	if err != nil {
 		return "", fmt.Errorf("write cloud-init user data: %w", err)
 	}
 	text := "#cloud-config\n" + string(data)
 	if len(text) > inlineLimit {
-		return "", invalid("cloud-init", "the user data has %d bytes; more than %d must be in a Secret named by cloudInitNoCloud.secretRef", len(text), inlineLimit)
+		return "", invalid("cloud-init", "the user data has %d bytes; more than %d must be in a Secret, named by secretRef in the manifest", len(text), inlineLimit)
 	}
 	return text, nil
 }

@@ -25,5 +25,15 @@ func Manifest(vm *v1.VirtualMachine) (*unstructured.Unstructured, error) {
 			unstructured.RemoveNestedField(content, path...)
 		}
 	}
+	if templates, found, err := unstructured.NestedSlice(content, "spec", "dataVolumeTemplates"); err == nil && found {
+		for _, template := range templates {
+			if object, ok := template.(map[string]any); ok {
+				unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
+			}
+		}
+		if err := unstructured.SetNestedSlice(content, templates, "spec", "dataVolumeTemplates"); err != nil {
+			return nil, fmt.Errorf("write the manifest of %s: %w", vm.Name, err)
+		}
+	}
 	return &unstructured.Unstructured{Object: content}, nil
 }

@@ -4,7 +4,6 @@ package create
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,34 +25,20 @@ type Options struct {
 	// Namespace is written into the object when it is not empty.
 	Namespace   string
 	RunStrategy string
-	// Memory is what the guest sees, as a quantity: 2Gi.
-	Memory string
+	// Memory is what the guest sees, as a quantity: 2Gi. MemoryGiven says that the user chose it, so that no
+	// instance type is to be inferred.
+	Memory      string
+	MemoryGiven bool
 	// CPU is the number of cores; 0 leaves it to the server, which gives one.
 	CPU                           uint32
 	TerminationGracePeriodSeconds int64
-	Volumes                       []Volume
-	CloudInit                     CloudInit
-}
-
-// Kind is where a volume's content comes from.
-type Kind string
-
-const (
-	ContainerDisk Kind = "containerdisk"
-	Claim         Kind = "pvc"
-	Empty         Kind = "empty"
-)
-
-// Volume is one disk of the guest.
-type Volume struct {
-	Kind Kind
-	// Source is the image of a container disk, the name of a claim, the size of an empty disk.
-	Source string
-	// Name is the volume's and disk's; a name is made when it is empty.
-	Name string
-	// BootOrder is 1 for the first to boot from; 0 leaves the order to the firmware.
-	BootOrder uint
-	ReadOnly  bool
+	// Instancetype and Preference are NAME or KIND/NAME.
+	Instancetype, Preference           string
+	InferInstancetype, InferPreference Inference
+	Volumes                            []Volume
+	Sysprep                            Sysprep
+	CloudInit                          CloudInit
+	AccessCredentials                  []AccessCredential
 }
 
 // FieldError is an option that no VirtualMachine can be made of.
@@ -106,10 +91,28 @@ func VM(o Options) (*v1.VirtualMachine, error) {
 	if o.CPU > 0 {
 		spec.Domain.CPU = &v1.CPU{Cores: o.CPU}
 	}
-	if err := addVolumes(spec, o); err != nil {
+	if err := refer(vm, o); err != nil {
 		return nil, err
 	}
-	return vm, addCloudInit(spec, o.CloudInit)
+	if err := addVolumes(vm, o); err != nil {
+		return nil, err
+	}
+	if err := addSysprep(spec, o.Sysprep); err != nil {
+		return nil, err
+	}
+	if err := addAccessCredentials(spec, &o); err != nil {
+		return nil, err
+	}
+	if err := addCloudInit(spec, o.CloudInit); err != nil {
+		return nil, err
+	}
+	if err := infer(vm, o); err != nil {
+		return nil, err
+	}
+	if vm.Spec.Preference == nil {
+		chooseBuses(spec)
+	}
+	return vm, nil
 }
 
 var runStrategies = []v1.VirtualMachineRunStrategy{
@@ -146,82 +149,4 @@ func quantity(field, text string) (resource.Quantity, error) {
 		return q, invalid(field, "%q: must be more than 0", text)
 	}
 	return q, nil
-}
-
-func addVolumes(spec *v1.VirtualMachineInstanceSpec, o Options) error {
-	counts := map[Kind]int{}
-	orders := map[uint]string{}
-	for _, v := range o.Volumes {
-		if v.Name == "" {
-			v.Name = generatedName(o.Name, v, counts[v.Kind])
-		}
-		counts[v.Kind]++
-		field := "volume " + v.Name
-		source, err := volumeSource(field, v)
-		if err != nil {
-			return err
-		}
-		if len(validation.IsDNS1123Label(v.Name)) > 0 {
-			return invalid(field, "%q %s", v.Name, label)
-		}
-		if slices.ContainsFunc(spec.Volumes, func(have v1.Volume) bool { return have.Name == v.Name }) {
-			return invalid(field, "another volume has the same name")
-		}
-		if v.BootOrder > 0 {
-			if other, taken := orders[v.BootOrder]; taken {
-				return invalid(field, "boot order %d is that of volume %s too", v.BootOrder, other)
-			}
-			orders[v.BootOrder] = v.Name
-		}
-		spec.Volumes = append(spec.Volumes, v1.Volume{Name: v.Name, VolumeSource: source})
-		disk := v1.Disk{Name: v.Name}
-		disk.Disk = &v1.DiskTarget{Bus: v1.DiskBusVirtio, ReadOnly: v.ReadOnly}
-		if v.BootOrder > 0 {
-			order := v.BootOrder
-			disk.BootOrder = &order
-		}
-		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, disk)
-	}
-	return nil
-}
-
-func volumeSource(field string, v Volume) (v1.VolumeSource, error) {
-	var source v1.VolumeSource
-	switch v.Kind {
-	case ContainerDisk:
-		if v.Source == "" {
-			return source, invalid(field, "the image is missing")
-		}
-		source.ContainerDisk = &v1.ContainerDiskSource{Image: v.Source}
-	case Claim:
-		if errs := validation.IsDNS1123Subdomain(v.Source); len(errs) > 0 {
-			return source, invalid(field, "claim name %q: %s", v.Source, errs[0])
-		}
-		claim := &v1.PersistentVolumeClaimVolumeSource{}
-		claim.ClaimName = v.Source
-		claim.ReadOnly = v.ReadOnly
-		source.PersistentVolumeClaim = claim
-	case Empty:
-		size, err := quantity(field+" size", v.Source)
-		if err != nil {
-			return source, err
-		}
-		source.EmptyDisk = &v1.EmptyDiskSource{Capacity: size}
-	default:
-		return source, invalid(field, "unknown kind %q", v.Kind)
-	}
-	return source, nil
-}
-
-// generatedName is KubeVirt's: <vm>-containerdisk-0, <vm>-pvc-<claim>; the VM's part is cut where the whole would
-// be over the 63 characters of a label.
-func generatedName(vm string, v Volume, n int) string {
-	suffix := fmt.Sprintf("-%s-%d", v.Kind, n)
-	if v.Kind == Claim {
-		suffix = "-pvc-" + strings.ReplaceAll(v.Source, ".", "-")
-	}
-	if most := validation.DNS1123LabelMaxLength - len(suffix); len(vm) > most {
-		vm = strings.TrimRight(vm[:max(most, 0)], "-")
-	}
-	return strings.TrimLeft(vm+suffix, "-")
 }

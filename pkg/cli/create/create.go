@@ -13,6 +13,6 @@ func NewCmdCreate(f *cli.Factory) *cobra.Command {
 		Use:   "create",
 		Short: "Create a virtual machine from flags: print its manifest, or apply it",
 	})
-	cmd.AddCommand(NewCmdVM(f, nil))
+	cmd.AddCommand(NewCmdVM(f, nil), NewCmdInstancetype(f, nil), NewCmdPreference(f, nil))
 	return cmd
 }

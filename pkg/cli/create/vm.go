@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/action/create"
 	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/cli/completion"
 )
 
 // VMOptions of `virtctl create vm`.
@@ -25,10 +26,14 @@ type VMOptions struct {
 
 	VM create.Options
 	// The flags as they were written; Complete puts them into VM.
-	Volumes      volumeFlags
-	PasswordFile string
-	SSHKeys      []string
-	GracePeriod  cli.Seconds
+	Volumes         volumeFlags
+	PasswordFile    string
+	SSHKeys         []string
+	GAManageSSH     bool
+	AccessCreds     []string
+	GracePeriod     cli.Seconds
+	Infer           bool
+	InferPreference bool
 }
 
 // NewCmdVM makes `virtctl create vm`; runF replaces RunVM in tests.
@@ -46,7 +51,10 @@ func NewCmdVM(f *cli.Factory, runF func(context.Context, *VMOptions) error) *cob
 
 Without --apply the manifest is printed, for "kubectl apply -f -" or a file. With --apply it is created in the
 cluster and the name is printed. Disks are attached in the order of their flags within each kind: container
-disks, claims, empty disks.`,
+disks, claims, DataSources, cloned claims, blank volumes, imported volumes, empty disks.
+
+A preference chooses the disks' bus; without one it is virtio. An instance type and a preference are taken from the
+labels of the volume that is booted from, where it is a claim or imported and has such labels.`,
 		Example: cli.Examples(f.Program, `
 			# Print a manifest, then run it
 			virtctl create vm --name demo --container-disk quay.io/containerdisks/fedora:latest > demo.yaml
@@ -57,6 +65,18 @@ disks, claims, empty disks.`,
 
 			# Two cores, 4 GiB, boot from a claim, with an empty disk for data
 			virtctl create vm --cpu 2 --memory 4Gi --volume-pvc src:my-disk,bootorder:1 --volume-empty size:10Gi
+
+			# The size of an instance type, the devices of a preference of this namespace
+			virtctl create vm --instancetype u1.small --preference virtualmachinepreference/fedora --pvc my-disk
+
+			# Size and devices as the claim's labels have them
+			virtctl create vm --volume-pvc src:my-disk --infer-instancetype --infer-preference
+
+			# Import a disk (with CDI)
+			virtctl create vm --volume-import type:http,url:https://example.com/disk.qcow2,size:10Gi
+
+			# SSH keys from a Secret, which the guest agent keeps current
+			virtctl create vm --pvc my-disk --user me --access-cred type:ssh,src:my-keys
 
 			# Own cloud-init user data
 			virtctl create vm --pvc my-disk --cloud-init-user-data $(base64 -w0 user-data.yaml)`),
@@ -83,18 +103,30 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 	flags.Var((*cli.Count)(&o.VM.CPU), "cpu", "`NUMBER` of CPU cores (default 1)")
 	flags.StringVar(&o.VM.RunStrategy, "run-strategy", string(create.DefaultRunStrategy), "When the VM runs, a `STRATEGY`: "+strings.Join(create.RunStrategies(), ", "))
 	flags.Var(&o.GracePeriod, "termination-grace-period", "Time the guest is given to shut down, in seconds or as a duration")
+	flags.StringVar(&o.VM.Instancetype, "instancetype", "", "Instance type with CPUs and memory, a `NAME` or virtualmachineinstancetype/NAME for one of the namespace")
+	flags.BoolVar(&o.Infer, "infer-instancetype", true, "Take the instance type from the labels of the volume that is booted from; an error if it has none, when given")
+	flags.StringVar(&o.VM.InferInstancetype.From, "infer-instancetype-from", "", "Take the instance type from the labels of this `VOLUME`")
+	flags.StringVar(&o.VM.Preference, "preference", "", "Preference for devices and firmware, a `NAME` or virtualmachinepreference/NAME for one of the namespace")
+	flags.BoolVar(&o.InferPreference, "infer-preference", true, "Take the preference from the labels of the volume that is booted from; an error if it has none, when given")
+	flags.StringVar(&o.VM.InferPreference.From, "infer-preference-from", "", "Take the preference from the labels of this `VOLUME`")
 	o.Volumes.addFlags(flags)
-	flags.StringVar(&o.VM.CloudInit.Source, "cloud-init", create.CloudInitNoCloud, "cloud-init data `SOURCE`: noCloud, none")
 	flags.StringVar(&o.VM.CloudInit.User, "user", "", "`ACCOUNT` in the guest that the password and SSH keys are for")
 	flags.StringVar(&o.PasswordFile, "password-file", "", "`FILE` with that account's password; - is stdin")
 	flags.StringArrayVar(&o.SSHKeys, "ssh-key", nil, "SSH public `KEY` of that account, or a file with keys (can be repeated)")
+	flags.BoolVar(&o.GAManageSSH, "ga-manage-ssh", false, "Let the guest agent write SSH keys where SELinux would not let it")
+	flags.StringArrayVar(&o.AccessCreds, "access-cred", nil, "Secret with SSH keys or passwords to put into the guest, as `src:SECRET[,type:ssh|password][,method:ga|nocloud|configdrive][,user:ACCOUNT]` (can be repeated)")
+	flags.StringVar(&o.VM.CloudInit.Source, "cloud-init", create.CloudInitNoCloud, "cloud-init data `SOURCE`: "+strings.Join(create.CloudInitSources(), ", "))
 	flags.StringVar(&o.VM.CloudInit.UserData, "cloud-init-user-data", "", "cloud-init user data in `BASE64`, instead of --user, --password-file and --ssh-key")
 	flags.StringVar(&o.VM.CloudInit.NetworkData, "cloud-init-network-data", "", "cloud-init network data in `BASE64`")
+	o.Volumes.addDeprecated(flags)
 	flags.BoolVar(&o.Apply, "apply", false, "Create the VM in the cluster instead of printing its manifest")
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	cli.CompleteFlag(cmd, "run-strategy", create.RunStrategies()...)
-	cli.CompleteFlag(cmd, "cloud-init", create.CloudInitNoCloud, create.CloudInitNone)
+	cli.CompleteFlag(cmd, "cloud-init", create.CloudInitSources()...)
+	completion.Flag(cmd, "instancetype", completion.Instancetypes(o.Factory))
+	completion.Flag(cmd, "preference", completion.Preferences(o.Factory))
+	completion.Flag(cmd, "pvc", completion.Claims(o.Factory))
 }
 
 // Complete fills o.VM from the flags, the files they name and the kubeconfig.
@@ -122,8 +154,23 @@ func (o *VMOptions) Complete(cmd *cobra.Command) error {
 	}
 	o.VM.TerminationGracePeriodSeconds = int64(o.GracePeriod)
 	var err error
-	if o.VM.Volumes, err = o.Volumes.parse(); err != nil {
+	if o.VM.Volumes, err = o.Volumes.parse(o.Factory.RandomName); err != nil {
 		return err
+	}
+	if o.VM.Sysprep, err = o.Volumes.sysprepSource(); err != nil {
+		return err
+	}
+	if o.VM.AccessCredentials, err = accessCredentials(o.AccessCreds); err != nil {
+		return err
+	}
+	if err := o.completeReferences(cmd); err != nil {
+		return err
+	}
+	if !cmd.Flags().Changed("cloud-init") {
+		o.VM.CloudInit.Source = "" // there is one if there is something to tell
+	}
+	if cmd.Flags().Changed("ga-manage-ssh") {
+		o.VM.CloudInit.GAManageSSH = &o.GAManageSSH
 	}
 	if o.PasswordFile != "" {
 		if o.VM.CloudInit.Password, err = readPassword(o.Factory.IO.In, o.PasswordFile); err != nil {
@@ -134,14 +181,48 @@ func (o *VMOptions) Complete(cmd *cobra.Command) error {
 	return err
 }
 
+// completeReferences reads the flags about instance type and preference, of which some exclude others.
+func (o *VMOptions) completeReferences(cmd *cobra.Command) error {
+	flags := cmd.Flags()
+	for _, group := range [][]string{
+		{"memory", "instancetype", "infer-instancetype", "infer-instancetype-from"},
+		{"cpu", "instancetype", "infer-instancetype", "infer-instancetype-from"},
+		{"preference", "infer-preference", "infer-preference-from"},
+	} {
+		given := ""
+		for _, name := range group {
+			switch {
+			case !flags.Changed(name):
+			case given != "":
+				return cli.UsageErrorf("--%s and --%s exclude each other; remove one", given, name)
+			default:
+				given = name
+			}
+		}
+	}
+	o.VM.MemoryGiven = flags.Changed("memory")
+	o.VM.InferInstancetype.Off = !o.Infer
+	o.VM.InferInstancetype.Explicit = flags.Changed("infer-instancetype") || flags.Changed("infer-instancetype-from")
+	o.VM.InferPreference.Off = !o.InferPreference
+	o.VM.InferPreference.Explicit = flags.Changed("infer-preference") || flags.Changed("infer-preference-from")
+	return nil
+}
+
 // RunVM builds the VM, then prints or applies it.
 func RunVM(ctx context.Context, o *VMOptions) error {
 	vm, err := create.VM(o.VM)
 	if err != nil {
 		return flagError(err)
 	}
-	if err := validate(vm); err != nil {
+	unsupported, err := validate(vm)
+	if err != nil {
 		return err
+	}
+	if c := o.VM.CloudInit; strings.EqualFold(c.Source, create.CloudInitNone) && (c.Told() || c.GAManageSSH != nil) {
+		fmt.Fprintln(o.Factory.IO.ErrOut, "warning: --cloud-init none: the guest is not told what the other options say")
+	}
+	for _, warning := range unsupported {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
 	}
 	if !o.Apply || o.DryRun == cli.DryRunClient {
 		return o.printManifest(vm)

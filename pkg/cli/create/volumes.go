@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -13,95 +12,154 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli"
 )
 
-// volumeFlags are the flags that add disks. The long forms are KubeVirt's: `src:VALUE,name:NAME,bootorder:N`.
+// volumeFlags are the flags that add disks. The long forms are KubeVirt's, `KEY:VALUE,…`; the short ones are ours.
 type volumeFlags struct {
-	containerDisks []string
-	claims         []string
-	simpleDisks    []string
-	simpleClaims   []string
-	empties        []string
+	simpleDisks, simpleClaims, empties []string
+	containerDisks, claims, imports    []string
+	sysprep                            string
+	// Deprecated by KubeVirt in favour of imports.
+	dataSources, clones, blanks []string
 }
 
 func (v *volumeFlags) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&v.simpleDisks, "container-disk", nil, "`IMAGE` of a container disk (can be repeated)")
 	flags.StringArrayVar(&v.simpleClaims, "pvc", nil, "`NAME` of a PersistentVolumeClaim to use as a disk (can be repeated)")
+	flags.StringArrayVar(&v.empties, "volume-empty", nil, "Empty disk as `size:SIZE[,name:NAME][,bootorder:N]`; it lives as long as the VM runs (can be repeated)")
 	flags.StringArrayVar(&v.containerDisks, "volume-containerdisk", nil, "Container disk as `src:IMAGE[,name:NAME][,bootorder:N]` (can be repeated)")
 	flags.StringArrayVar(&v.claims, "volume-pvc", nil, "PersistentVolumeClaim as `src:NAME[,name:NAME][,bootorder:N][,readonly:true]` (can be repeated)")
-	flags.StringArrayVar(&v.empties, "volume-empty", nil, "Empty disk as `size:SIZE[,name:NAME][,bootorder:N]`; it lives as long as the VM runs (can be repeated)")
+	flags.StringArrayVar(&v.imports, "volume-import", nil, importUsage())
+	flags.StringVar(&v.sysprep, "volume-sysprep", "", "ConfigMap or Secret with Windows' answer file, as `src:NAME[,type:configMap|secret]`")
 }
 
-func (v *volumeFlags) parse() ([]create.Volume, error) {
-	var out []create.Volume
-	for _, image := range v.simpleDisks {
-		if image == "" {
-			return nil, cli.UsageErrorf("--container-disk: must not be empty")
-		}
-		out = append(out, create.Volume{Kind: create.ContainerDisk, Source: image})
+// addDeprecated registers the flags that scripts may still have.
+func (v *volumeFlags) addDeprecated(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&v.dataSources, "volume-datasource", nil, "DataSource to clone, as `src:[NAMESPACE/]NAME[,name:NAME][,size:SIZE][,bootorder:N]` (can be repeated)\nDEPRECATED: use --volume-import type:ds,…")
+	flags.StringArrayVar(&v.clones, "volume-clone-pvc", nil, "Claim to clone, as `src:NAMESPACE/NAME[,name:NAME][,size:SIZE][,bootorder:N]` (can be repeated)\nDEPRECATED: use --volume-import type:pvc,…")
+	flags.StringArrayVar(&v.blanks, "volume-blank", nil, "Blank volume, as `size:SIZE[,name:NAME][,bootorder:N]` (can be repeated)\nDEPRECATED: use --volume-import type:blank,…")
+}
+
+func importUsage() string {
+	var out strings.Builder
+	out.WriteString("Volume that CDI fills, as `type:TYPE,size:SIZE[,name:NAME][,bootorder:N]` and by type (can be repeated)")
+	for _, kind := range create.ImportTypes() {
+		fmt.Fprintf(&out, "\n  %s: %s", kind, strings.Join(create.ImportParameters(kind), ", "))
 	}
-	parse := func(kind create.Kind, flag, source string, values []string) error {
+	return strings.Replace(out.String(), "blank: ", "blank", 1)
+}
+
+// parse reads all flags. random makes the names of imported volumes, which have none of their own.
+func (v *volumeFlags) parse(random func(int) string) ([]create.Volume, error) {
+	var out []create.Volume
+	plain := func(kind create.Kind, flag string, values []string) error {
 		for _, value := range values {
-			volume, err := parseVolume(kind, source, value)
+			if value == "" {
+				return cli.UsageErrorf("--%s: must not be empty", flag)
+			}
+			out = append(out, create.Volume{Kind: kind, Source: value, Plain: true})
+		}
+		return nil
+	}
+	parse := func(flag string, values []string, read func(*parameters) create.Volume) error {
+		for _, value := range values {
+			p, err := parseParameters(value)
 			if err != nil {
+				return cli.UsageErrorf("--%s %q: %s", flag, value, err)
+			}
+			volume := read(p)
+			if volume.Kind == create.Import {
+				volume.Field = flag
+			}
+			if err := p.done(); err != nil {
 				return cli.UsageErrorf("--%s %q: %s", flag, value, err)
 			}
 			out = append(out, volume)
 		}
 		return nil
 	}
-	if err := parse(create.ContainerDisk, "volume-containerdisk", "src", v.containerDisks); err != nil {
-		return nil, err
-	}
-	for _, claim := range v.simpleClaims {
-		if claim == "" {
-			return nil, cli.UsageErrorf("--pvc: must not be empty")
+	imported := func(kind string) func(*parameters) create.Volume {
+		return func(p *parameters) create.Volume {
+			volume := create.Volume{Kind: create.Import, Import: create.DataSource{Type: kind}}
+			for _, name := range append([]string{"size"}, create.ImportParameters(kind)...) {
+				if value, ok := p.take(name); ok {
+					volume.Import.Set(name, value)
+				}
+			}
+			volume.Name, volume.BootOrder = p.text("name"), p.bootOrder()
+			return volume
 		}
-		out = append(out, create.Volume{Kind: create.Claim, Source: claim})
 	}
-	if err := parse(create.Claim, "volume-pvc", "src", v.claims); err != nil {
-		return nil, err
+	steps := []func() error{
+		func() error { return plain(create.ContainerDisk, "container-disk", v.simpleDisks) },
+		func() error {
+			return parse("volume-containerdisk", v.containerDisks, func(p *parameters) create.Volume {
+				return create.Volume{Kind: create.ContainerDisk, Source: p.must("src"), Name: p.text("name"), BootOrder: p.bootOrder()}
+			})
+		},
+		func() error { return plain(create.Claim, "pvc", v.simpleClaims) },
+		func() error {
+			return parse("volume-pvc", v.claims, func(p *parameters) create.Volume {
+				return create.Volume{Kind: create.Claim, Source: p.must("src"), Name: p.text("name"), BootOrder: p.bootOrder(), ReadOnly: p.yes("readonly")}
+			})
+		},
+		func() error { return parse("volume-datasource", v.dataSources, imported("ds")) },
+		func() error { return parse("volume-clone-pvc", v.clones, imported("pvc")) },
+		func() error { return parse("volume-blank", v.blanks, imported("blank")) },
+		func() error {
+			return parse("volume-import", v.imports, func(p *parameters) create.Volume {
+				kind := p.must("type")
+				if kind != "" && create.ImportParameters(kind) == nil {
+					p.fail("type %q is not one of %s", kind, strings.Join(create.ImportTypes(), ", "))
+				}
+				volume := imported(kind)(p)
+				if volume.Name == "" {
+					volume.Name = "imported-volume-" + random(5)
+				}
+				return volume
+			})
+		},
+		func() error {
+			return parse("volume-empty", v.empties, func(p *parameters) create.Volume {
+				return create.Volume{Kind: create.Empty, Source: p.must("size"), Name: p.text("name"), BootOrder: p.bootOrder()}
+			})
+		},
 	}
-	err := parse(create.Empty, "volume-empty", "size", v.empties)
-	return out, err
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
-// parseVolume reads `key:value,…`; source is the key of the value that must be there.
-func parseVolume(kind create.Kind, source, text string) (create.Volume, error) {
-	v := create.Volume{Kind: kind}
-	seen := map[string]bool{}
-	for _, param := range strings.Split(text, ",") {
-		key, value, ok := strings.Cut(param, ":")
-		if !ok || value == "" {
-			return v, fmt.Errorf("%q is not KEY:VALUE", param)
-		}
-		if seen[key] {
-			return v, fmt.Errorf("%s is given twice", key)
-		}
-		seen[key] = true
-		switch {
-		case key == source:
-			v.Source = value
-		case key == "name":
-			v.Name = value
-		case key == "bootorder":
-			order, err := strconv.ParseUint(value, 10, 16)
-			if err != nil || order == 0 {
-				return v, fmt.Errorf("bootorder %q is not a number from 1 on", value)
-			}
-			v.BootOrder = uint(order)
-		case key == "readonly" && kind == create.Claim:
-			readOnly, err := strconv.ParseBool(value)
-			if err != nil {
-				return v, fmt.Errorf("readonly %q is neither true nor false", value)
-			}
-			v.ReadOnly = readOnly
-		default:
-			return v, fmt.Errorf("unknown parameter %q", key)
+// sysprepSource reads --volume-sysprep.
+func (v *volumeFlags) sysprepSource() (create.Sysprep, error) {
+	if v.sysprep == "" {
+		return create.Sysprep{}, nil
+	}
+	p, err := parseParameters(v.sysprep)
+	if err == nil {
+		out := create.Sysprep{Name: p.must("src"), Type: p.text("type")}
+		if err = p.done(); err == nil {
+			return out, nil
 		}
 	}
-	if v.Source == "" {
-		return v, fmt.Errorf("%s is missing", source)
+	return create.Sysprep{}, cli.UsageErrorf("--volume-sysprep %q: %s", v.sysprep, err)
+}
+
+// accessCredentials reads --access-cred.
+func accessCredentials(values []string) ([]create.AccessCredential, error) {
+	var out []create.AccessCredential
+	for _, value := range values {
+		p, err := parseParameters(value)
+		if err != nil {
+			return nil, cli.UsageErrorf("--access-cred %q: %s", value, err)
+		}
+		out = append(out, create.AccessCredential{Type: p.text("type"), Source: p.must("src"), Method: p.text("method"), User: p.text("user")})
+		if err := p.done(); err != nil {
+			return nil, cli.UsageErrorf("--access-cred %q: %s", value, err)
+		}
 	}
-	return v, nil
+	return out, nil
 }
 
 // readPassword reads the first line of a file, or of in when path is "-".

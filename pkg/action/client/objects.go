@@ -1,0 +1,58 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Names lists the names of any resource of a group, "/apis/GROUP/VERSION" or "/api/v1", of which nothing else is asked.
+func (c *Client) Names(ctx context.Context, group, namespace, resource string) ([]string, error) {
+	data, err := c.vms.Get().AbsPath(objectPath(group, namespace, resource)...).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("read the list of %s: %w", resource, err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, nil
+}
+
+// CreateObject creates any object of a resource and returns it as the server stored it. With dryRun the server does
+// all but store it.
+func (c *Client) CreateObject(ctx context.Context, group, namespace, resource string, object *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
+	body, err := object.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", object.GetKind(), err)
+	}
+	request := c.vms.Post().AbsPath(objectPath(group, namespace, resource)...).Param("fieldManager", "virtctl").
+		SetHeader("Content-Type", "application/json").Body(body)
+	if dryRun {
+		request = request.Param("dryRun", metav1.DryRunAll)
+	}
+	data, err := request.DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	created := &unstructured.Unstructured{}
+	if err := created.UnmarshalJSON(data); err != nil {
+		return nil, fmt.Errorf("read the %s that was created: %w", object.GetKind(), err)
+	}
+	return created, nil
+}
+
+func objectPath(group, namespace, resource string) []string {
+	if namespace == "" {
+		return []string{group, resource}
+	}
+	return []string{group, "namespaces", namespace, resource}
+}
