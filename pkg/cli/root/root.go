@@ -28,6 +28,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli/list"
 	"github.com/virtkit/virtkit/pkg/cli/portforward"
+	"github.com/virtkit/virtkit/pkg/cli/ssh"
 	"github.com/virtkit/virtkit/pkg/cli/version"
 	"github.com/virtkit/virtkit/pkg/cli/vnc"
 	"github.com/virtkit/virtkit/pkg/cli/wait"
@@ -161,6 +162,8 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		portforward.NewCmdPortForward(f, nil),
 		vnc.NewCmdVNC(f, nil),
 		expect.NewCmdExpect(f, nil),
+		ssh.NewCmdSSH(f, nil),
+		ssh.NewCmdSCP(f, nil),
 	)
 	add(groupCluster,
 		install.NewCmdInstall(f, nil),

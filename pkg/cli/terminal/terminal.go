@@ -36,6 +36,24 @@ func New(streams *cli.IOStreams) *Terminal {
 	return t
 }
 
+// Asking is the terminal to ask the user at: the one behind standard input or else, where errors go to a terminal, the
+// one that the program was started from. It is nil where there is nobody. close ends its use.
+func Asking(streams *cli.IOStreams) (t *Terminal, done func()) {
+	if t := New(streams); t.Is() {
+		return t, func() {}
+	}
+	if !streams.ErrIsTTY {
+		return nil, func() {}
+	}
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return nil, func() {}
+	}
+	own := *streams
+	own.In, own.InIsTTY = file, true
+	return New(&own), func() { file.Close() }
+}
+
 // Is reports whether standard input is a terminal.
 func (t *Terminal) Is() bool { return t.is }
 
@@ -83,45 +101,6 @@ func (t *Terminal) Size() (width, height int, ok bool) {
 	}
 	width, height, err := term.GetSize(t.fd)
 	return width, height, err == nil && width > 0 && height > 0
-}
-
-// ReadPassword asks a question and reads an answer that is not shown.
-func (t *Terminal) ReadPassword(question string) (string, error) {
-	if !t.is {
-		return "", errors.New("there is no terminal to ask at")
-	}
-	// A program that is ended meanwhile must not leave the echo off.
-	t.mu.Lock()
-	saved, err := term.GetState(t.fd)
-	if err == nil {
-		t.saved = saved
-	}
-	t.mu.Unlock()
-	defer t.Restore()
-	fmt.Fprint(t.streams.ErrOut, question)
-	answer, err := term.ReadPassword(t.fd)
-	fmt.Fprintln(t.streams.ErrOut)
-	return string(answer), err
-}
-
-// ReadLine asks a question and reads a line, which is shown.
-func (t *Terminal) ReadLine(question string) (string, error) {
-	if !t.is {
-		return "", errors.New("there is no terminal to ask at")
-	}
-	fmt.Fprint(t.streams.ErrOut, question)
-	var line []byte
-	for one := make([]byte, 1); ; {
-		n, err := t.streams.In.Read(one)
-		switch {
-		case n == 1 && one[0] == '\n':
-			return string(line), nil
-		case n == 1 && len(line) < 1024:
-			line = append(line, one[0])
-		case err != nil:
-			return string(line), err
-		}
-	}
 }
 
 // Cancellable makes a blocked read of a terminal or a pipe stoppable. Files and /dev/null, which cannot be polled,
