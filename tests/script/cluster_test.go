@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/tests/sshd"
 )
 
 // Tokens by which a request says who it is.
@@ -49,6 +50,8 @@ type cluster struct {
 	watchers map[*watcher]bool
 	changes  []string
 	consoles map[string]*guest
+
+	sshd *sshd.Server // of all guests
 }
 
 type watcher struct {

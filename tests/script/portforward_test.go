@@ -24,7 +24,7 @@ import (
 )
 
 // servePortForward serves ports of running guests: 7 answers with what it got once that has ended, udp 7 each datagram;
-// 13 says who it is and ends. All others are refused.
+// 13 says who it is and ends; 22 is ssh. All others are refused.
 func (c *cluster) servePortForward(mux *http.ServeMux, subresources string) {
 	for _, resource := range []string{resourceVMs, resourceVMIs} {
 		path := "GET " + subresources + "namespaces/{ns}/" + resource + "/{name}/portforward/{port}/{protocol}"
@@ -43,7 +43,7 @@ func (c *cluster) portForward(w http.ResponseWriter, r *http.Request, resource s
 	case !ok || vmi.Status.Phase != v1.Running:
 		refuse(w, apierrors.NewConflict(group(resource), name, errors.New("VM is not running")))
 		return
-	case port != "7/tcp" && port != "7/udp" && port != "13/tcp":
+	case port != "7/tcp" && port != "7/udp" && port != "13/tcp" && port != "22/tcp":
 		stream.WriteStatus(w, metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: stream.ReasonPortRefused,
 			Message: fmt.Sprintf("the guest of %s/%s refused the connection: nothing listens on its port %s", ns, name, port),
@@ -72,6 +72,8 @@ func (c *cluster) portForward(w http.ResponseWriter, r *http.Request, resource s
 			}
 		case "13/tcp":
 			_, _ = fmt.Fprintf(conn, "%s/%s\n", ns, name)
+		case "22/tcp":
+			c.sshd.Serve(conn)
 		}
 	})
 }

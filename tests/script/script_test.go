@@ -57,6 +57,9 @@ func TestCluster(t *testing.T) {
 			if err := c.load(filepath.Join(env.WorkDir, "cluster.yaml")); err != nil {
 				return err
 			}
+			if err := c.addSSH(env.WorkDir); err != nil {
+				return err
+			}
 			env.Defer(c.close)
 			env.Defer(func() { stopForwarding(t, env.WorkDir) })
 			env.Values[clusterKey{}] = c

@@ -55,7 +55,10 @@ func (a *Auth) methods(ctx context.Context) ([]ssh.AuthMethod, io.Closer, error)
 	}
 	agentSigners, closer := a.agent(ctx)
 	signers := merge(named, agentSigners, defaults)
-	methods := []ssh.AuthMethod{ssh.PublicKeysCallback(func() ([]ssh.Signer, error) { return signers, nil })}
+	var methods []ssh.AuthMethod
+	if len(signers) > 0 {
+		methods = append(methods, ssh.PublicKeys(signers...))
+	}
 	if a.Prompt != nil {
 		methods = append(methods,
 			ssh.RetryableAuthMethod(ssh.KeyboardInteractive(a.challenge), passwordTries),
