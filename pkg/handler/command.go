@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -36,6 +37,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/migration"
 	"github.com/virtkit/virtkit/pkg/handler/node"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
+	"github.com/virtkit/virtkit/pkg/host"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -245,6 +247,11 @@ func (h *handler) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	noKVM := node.KVM(h.device, h.modules, runtime.GOARCH)
+	machine, err := host.Read(filepath.Dir(h.modules), "/proc", noKVM).Annotation()
+	if err != nil {
+		return err
+	}
 	ready := make(chan struct{})
 	group.Go(func() error { return loop.run(ctx, ready) })
 	group.Go(func() error { return h.serveHealth(ctx, ready, source.Ready()) })
@@ -258,11 +265,11 @@ func (h *handler) run(ctx context.Context) error {
 			return nil
 		case <-ready:
 		}
-		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now}
+		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine}
 		return beat.Run(ctx)
 	})
-	if reason := node.KVM(h.device, h.modules, runtime.GOARCH); reason != nil {
-		h.log.Info("no hardware virtualization: guests on this node are emulated", "reason", reason)
+	if noKVM != nil {
+		h.log.Info("no hardware virtualization: guests on this node are emulated", "reason", noKVM)
 	} else {
 		plugin := &deviceplugin.Plugin{
 			Resource: names.ResourceKVM, Device: h.device, Count: kvmUnits,

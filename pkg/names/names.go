@@ -47,6 +47,9 @@ const (
 	ValidatingWebhook = "virt-api-validator"
 )
 
+// AnnotationHost is what virt-handler leaves on its node about the machine: JSON of host.Facts.
+const AnnotationHost = "virtkit.io/host"
+
 // Ports, TCP.
 const (
 	// PortAPI serves the aggregated API and the webhooks (TLS).

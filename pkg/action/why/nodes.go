@@ -83,7 +83,7 @@ func (e *explanation) unscheduled(pod *corev1.Pod) {
 		text += ": " + firstLine(message)
 	}
 	mend = append(mend, "kubectl describe "+object+e.flag())
-	if parts != nil && len(parts) > 1 {
+	if len(parts) > 1 {
 		reason = "Unschedulable"
 	}
 	state := Broken

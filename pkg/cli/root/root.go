@@ -21,6 +21,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/completion"
 	"github.com/virtkit/virtkit/pkg/cli/console"
 	"github.com/virtkit/virtkit/pkg/cli/create"
+	"github.com/virtkit/virtkit/pkg/cli/doctor"
 	"github.com/virtkit/virtkit/pkg/cli/exec"
 	"github.com/virtkit/virtkit/pkg/cli/expect"
 	"github.com/virtkit/virtkit/pkg/cli/guest"
@@ -168,6 +169,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 	add(groupCluster,
 		install.NewCmdInstall(f, nil),
 		install.NewCmdUninstall(f, nil),
+		doctor.NewCmdDoctor(f, nil),
 	)
 	add(groupOther,
 		version.NewCmdVersion(f, nil),

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // Period is the time between heartbeats.
@@ -32,6 +34,8 @@ type Heartbeat struct {
 	Name  string
 	Log   *slog.Logger
 	Now   func() time.Time
+	// Host is the annotation names.AnnotationHost.
+	Host string
 	// Tick makes the channel that paces the heartbeat; time.After unless set.
 	Tick func(time.Duration) <-chan time.Time
 }
@@ -63,7 +67,7 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 }
 
 func (h *Heartbeat) patch(ctx context.Context, schedulable bool) error {
-	data, err := Patch(schedulable, h.Now())
+	data, err := Patch(schedulable, h.Now(), h.Host)
 	if err != nil {
 		return err
 	}
@@ -74,14 +78,14 @@ func (h *Heartbeat) patch(ctx context.Context, schedulable bool) error {
 }
 
 // Patch is the merge patch of one heartbeat. The annotation's value is the time in JSON, quotes
-// included, which is how KubeVirt writes it.
-func Patch(schedulable bool, now time.Time) ([]byte, error) {
+// included, which is how KubeVirt writes it. host is what is known of the machine.
+func Patch(schedulable bool, now time.Time, host string) ([]byte, error) {
 	stamp, err := json.Marshal(metav1.NewTime(now))
 	if err != nil {
 		return nil, fmt.Errorf("encode heartbeat: %w", err)
 	}
 	return json.Marshal(map[string]any{"metadata": map[string]any{
 		"labels":      map[string]string{v1.NodeSchedulable: fmt.Sprint(schedulable)},
-		"annotations": map[string]string{v1.VirtHandlerHeartbeat: string(stamp)},
+		"annotations": map[string]string{v1.VirtHandlerHeartbeat: string(stamp), names.AnnotationHost: host},
 	}})
 }
