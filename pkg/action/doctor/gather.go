@@ -131,7 +131,7 @@ func (f *Facts) server(ctx context.Context, c *client.Client, now func() time.Ti
 	f.RoundTrip = end.Sub(start)
 	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
 		// The header has whole seconds, cut off: half a second more is the best guess.
-		f.Behind = (start.Add(f.RoundTrip / 2).Sub(date.Add(500 * time.Millisecond))).Round(time.Second)
+		f.Behind = start.Add(f.RoundTrip / 2).Sub(date.Add(500 * time.Millisecond)).Round(time.Second)
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	switch {
