@@ -24,12 +24,12 @@ var arrows = map[string][]string{
 
 	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/action", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/version", "pkg/names", "manifests"},
+	"pkg/action": {"pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/surface", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
 	"pkg/controller": servers("pkg/controller"),
-	"pkg/handler":    servers("pkg/handler", "pkg/launcher/launcherpb", "pkg/rfb"),
+	"pkg/handler":    servers("pkg/handler", "pkg/launcher/launcherpb", "pkg/host", "pkg/rfb"),
 	"pkg/launcher":   servers("pkg/launcher"),
 	// Contract only.
 	"pkg/launcher/launcherpb": {},
@@ -42,6 +42,7 @@ var arrows = map[string][]string{
 	"pkg/hypervisor":   {"pkg/names"},
 	"pkg/stream":       {},
 	"pkg/rfb":          {},
+	"pkg/host":         {},
 	"pkg/certs":        {"pkg/names"},
 	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs"},
 	"pkg/names":        {},
