@@ -35,6 +35,7 @@ const (
 	resourceVMs        = "virtualmachines"
 	resourceVMIs       = "virtualmachineinstances"
 	resourceMigrations = "virtualmachineinstancemigrations"
+	resourceKubeVirts  = "kubevirts"
 )
 
 // cluster is an API server that knows virtual machines, their subresources and consoles. Starting and stopping
@@ -62,7 +63,7 @@ type watcher struct {
 
 func newCluster() *cluster {
 	c := &cluster{
-		objects:  map[string]map[string]metav1.Object{resourceVMs: {}, resourceVMIs: {}, resourceMigrations: {}},
+		objects:  map[string]map[string]metav1.Object{resourceVMs: {}, resourceVMIs: {}, resourceMigrations: {}, resourceKubeVirts: {}},
 		watchers: map[*watcher]bool{},
 		consoles: map[string]*guest{},
 	}
@@ -118,6 +119,9 @@ func (c *cluster) load(path string) error {
 		resource := resourceVMs
 		if kind.Kind == "VirtualMachineInstance" {
 			o, resource = &v1.VirtualMachineInstance{}, resourceVMIs
+		}
+		if kind.Kind == "KubeVirt" {
+			o, resource = &v1.KubeVirt{}, resourceKubeVirts
 		}
 		if err := yaml.UnmarshalStrict([]byte(document), o); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -244,7 +248,7 @@ func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kind := map[string]string{resourceVMs: "VirtualMachineList", resourceVMIs: "VirtualMachineInstanceList", resourceMigrations: "VirtualMachineInstanceMigrationList"}[resource]
+	kind := map[string]string{resourceVMs: "VirtualMachineList", resourceVMIs: "VirtualMachineInstanceList", resourceMigrations: "VirtualMachineInstanceMigrationList", resourceKubeVirts: "KubeVirtList"}[resource]
 	items := []metav1.Object{}
 	for _, o := range c.objects[resource] {
 		if match(o) {

@@ -26,6 +26,7 @@ func (c *cluster) serveLifecycle(mux *http.ServeMux, kubevirt, subresources stri
 	mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/virtualmachines/{name}/evacuate/cancel", func(w http.ResponseWriter, r *http.Request) {
 		c.putInstance(w, r, "evacuate/cancel")
 	})
+	mux.HandleFunc("PATCH "+kubevirt+"namespaces/{ns}/{resource}/{name}", c.patch)
 	mux.HandleFunc("DELETE "+kubevirt+"namespaces/{ns}/{resource}/{name}", c.delete)
 }
 

@@ -70,9 +70,20 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	requests := make([]*request, len(targets))
 	for i, t := range targets {
-		requests[i] = &request{target: t, done: make(chan struct{})}
+		requests[i] = newRequest(t)
 	}
-	errs := o.ask(ctx, c, requests)
+	return o.carryOut(ctx, c, requests, nil, "")
+}
+
+func newRequest(t lifecycle.Target) *request {
+	return &request{target: t, done: make(chan struct{})}
+}
+
+// carryOut sends the requests and sees them through; errs are failures from before. undoes is the entry of the journal that
+// they take back, if any.
+func (o *Options) carryOut(ctx context.Context, c *client.Client, requests []*request, errs []error, undoes string) error {
+	errs = append(errs, o.ask(ctx, c, requests)...)
+	o.record(requests, undoes)
 	if o.Wait && ctx.Err() == nil {
 		errs = append(errs, o.wait(ctx, c, requests)...)
 	}
@@ -163,6 +174,9 @@ func (o *Options) one(ctx context.Context, c *client.Client, r *request) error {
 // server's to complain about.
 func (o *Options) look(ctx context.Context, c *client.Client, r *request) error {
 	t := r.target
+	if o.DryRun == cli.DryRunNone {
+		remember(ctx, c, o.Verb, t, &r.before)
+	}
 	needsVM := o.Verb == lifecycle.Delete && !t.Instance && o.Output.Given()
 	needsVMI := o.Wait && (o.Verb == lifecycle.Restart || o.Verb == lifecycle.Delete) || o.Verb == lifecycle.Delete && t.Instance && o.Output.Given()
 	if needsVM {

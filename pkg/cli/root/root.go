@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/cli/adm"
 	"github.com/virtkit/virtkit/pkg/cli/completion"
 	"github.com/virtkit/virtkit/pkg/cli/console"
 	"github.com/virtkit/virtkit/pkg/cli/create"
@@ -151,6 +152,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		lifecycle.NewCmdMigrateCancel(f, nil),
 		lifecycle.NewCmdEvacuateCancel(f, nil),
 		lifecycle.NewCmdDelete(f, nil),
+		lifecycle.NewCmdUndo(f, nil),
 		wait.NewCmdWait(f, nil),
 		why.NewCmdWhy(f, nil),
 	)
@@ -167,6 +169,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		ssh.NewCmdSCP(f, nil),
 	)
 	add(groupCluster,
+		adm.NewCmdAdm(f),
 		install.NewCmdInstall(f, nil),
 		install.NewCmdUninstall(f, nil),
 		doctor.NewCmdDoctor(f, nil),
