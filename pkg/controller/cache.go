@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +22,7 @@ func cacheOptions() cache.Options {
 		DefaultTransform: slim,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {
-				Label:     labels.SelectorFromSet(labels.Set{v1.AppLabel: names.VirtLauncher}),
+				Label:     launchersAndAttachments(),
 				Transform: typed(slimPod),
 			},
 			&corev1.PersistentVolumeClaim{}: {Transform: typed(slimClaim)},
@@ -41,6 +42,15 @@ func cacheOptions() cache.Options {
 			&v1.KubeVirt{}: {Namespaces: installation},
 		},
 	}
+}
+
+// launchersAndAttachments selects the pods that virt-controller makes.
+func launchersAndAttachments() labels.Selector {
+	requirement, err := labels.NewRequirement(v1.AppLabel, selection.In, []string{names.VirtLauncher, names.HotplugDisk})
+	if err != nil {
+		panic(err) // a programming error
+	}
+	return labels.NewSelector().Add(*requirement)
 }
 
 // slim drops what nobody reads of any kind.

@@ -20,6 +20,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -42,6 +43,8 @@ type Dirs struct {
 	// ContainerDisks, Claims and BlockDevices have an entry a volume; Secrets one a cloud-init secret;
 	// Credentials one a Secret of spec.accessCredentials.
 	ContainerDisks, Claims, BlockDevices, Secrets, Credentials string
+	// Hotplug is Claims for volumes that are plugged in while the guest runs.
+	Hotplug string
 }
 
 // PodDirs are the directories of a real launcher pod.
@@ -53,6 +56,7 @@ func PodDirs() Dirs {
 		BlockDevices:   names.BlockDevicesDir,
 		Secrets:        names.SecretsDir,
 		Credentials:    names.CredentialsDir,
+		Hotplug:        names.HotplugDir,
 	}
 }
 
@@ -74,6 +78,23 @@ func Prepare(ctx context.Context, vmi *v1.VirtualMachineInstance, dirs Dirs, run
 	return apply(ctx, plan, run)
 }
 
+// PrepareHotplugged makes the image of one volume that is plugged in while the guest runs, and says where it
+// is. It may be called again.
+func PrepareHotplugged(ctx context.Context, vmi *v1.VirtualMachineInstance, volume string, dirs Dirs, run Run) (domain.Source, error) {
+	one := *vmi
+	one.Spec = *hotplug.Only(&vmi.Spec, volume)
+	dirs.Claims = dirs.Hotplug
+	sources, err := Prepare(ctx, &one, dirs, run)
+	if err != nil {
+		return domain.Source{}, err
+	}
+	source, ok := sources[volume]
+	if !ok {
+		return domain.Source{}, invalidf("the VMI has no volume and disk named %q", volume)
+	}
+	return source, nil
+}
+
 // ClaimImage is the file on a filesystem claim that is the disk.
 const ClaimImage = "disk.img"
 
@@ -83,7 +104,9 @@ func (d Dirs) cloudInit(volume string) string { return path.Join(d.Disks, volume
 func (d Dirs) claimImage(volume string) string {
 	return path.Join(d.Claims, volume, ClaimImage)
 }
-func (d Dirs) blockDevice(volume string) string { return path.Join(d.BlockDevices, volume) }
+
+// BlockDevice is where the pod has the device of a volume that is one.
+func (d Dirs) BlockDevice(volume string) string { return path.Join(d.BlockDevices, volume) }
 
 // containerDiskPath is spec.path inside the container disk's image, relative to its root and cleaned.
 func containerDiskPath(src *v1.ContainerDiskSource) string {

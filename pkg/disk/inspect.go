@@ -103,7 +103,7 @@ func onlyFile(root *os.Root, image string) (string, error) {
 
 // lookClaim tells a device from a file system by where the pod has it.
 func lookClaim(v *v1.Volume, dirs Dirs) (Facts, error) {
-	device := dirs.blockDevice(v.Name)
+	device := dirs.BlockDevice(v.Name)
 	if info, err := os.Stat(device); err == nil {
 		if info.Mode()&fs.ModeDevice == 0 {
 			return Facts{}, fmt.Errorf("%s is not a device", device)

@@ -122,7 +122,7 @@ func (p *Plan) containerDisk(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) {
 func (p *Plan) claim(vmi *v1.VirtualMachineInstance, v *v1.Volume, dirs Dirs, f Facts) error {
 	readOnly := v.PersistentVolumeClaim.ReadOnly
 	if f.Block {
-		p.Sources[v.Name] = domain.Source{Path: dirs.blockDevice(v.Name), Block: true, Format: FormatRaw, ReadOnly: readOnly}
+		p.Sources[v.Name] = domain.Source{Path: dirs.BlockDevice(v.Name), Block: true, Format: FormatRaw, ReadOnly: readOnly}
 		return nil
 	}
 	path := dirs.claimImage(v.Name)

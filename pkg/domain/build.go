@@ -5,14 +5,22 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
+
+	"github.com/virtkit/virtkit/pkg/hotplug"
 )
 
 // DefaultMachine is the machine type of a VMI that names none.
 const DefaultMachine = "q35"
 
-// Build gives the domain of vmi. An error means that the VMI and the facts do not fit together, and
+// Build gives the domain of vmi, without the volumes that are plugged in once it runs. An error means that the VMI and the facts do not fit together, and
 // names the field; trying again changes nothing.
 func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, error) {
+	plugged := hotplug.Volumes(&vmi.Spec)
+	if len(plugged) > 0 {
+		boot := *vmi
+		boot.Spec = *hotplug.Without(&vmi.Spec)
+		vmi = &boot
+	}
 	vcpu, topology := processors(&vmi.Spec.Domain)
 	memory, err := memoryBytes(&vmi.Spec.Domain)
 	if err != nil {
@@ -52,7 +60,7 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	if err := peripherals(devices, &vmi.Spec.Domain.Devices, facts); err != nil {
 		return nil, err
 	}
-	devices.Controllers = controllers(devices, &vmi.Spec.Domain)
+	devices.Controllers = controllers(devices, &vmi.Spec.Domain, len(plugged))
 	return d, nil
 }
 

@@ -125,7 +125,8 @@ func inputs(out *libvirtxml.DomainDeviceList, spec *v1.Devices) {
 
 // controllers adds the controllers that libvirt would not choose as we want them: no USB where nothing
 // is on it, virtio-scsi, and on PCIe machines a root port a device plus spare ones.
-func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec) []libvirtxml.DomainController {
+// plugged is how many disks the guest will get for certain once it runs.
+func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, plugged int) []libvirtxml.DomainController {
 	usb, scsi, express := false, false, 0
 	for _, x := range d.Disks {
 		switch x.Target.Bus {
@@ -170,7 +171,7 @@ func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec) []libvirtx
 		return out
 	}
 	out = append(out, libvirtxml.DomainController{Type: "pci", Index: &index, Model: "pcie-root"})
-	for range express + sparePorts {
+	for range express + plugged + sparePorts {
 		out = append(out, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port"})
 	}
 	return out

@@ -15,14 +15,18 @@ func Targets(spec *v1.VirtualMachineInstanceSpec) map[string]string {
 	used := map[string]int{}
 	for i := range spec.Domain.Devices.Disks {
 		d := &spec.Domain.Devices.Disks[i]
-		prefix := "sd"
-		if bus(d) == v1.DiskBusVirtio {
-			prefix = "vd"
-		}
+		prefix := targetPrefix(d)
 		out[d.Name] = prefix + letters(used[prefix])
 		used[prefix]++
 	}
 	return out
+}
+
+func targetPrefix(d *v1.Disk) string {
+	if bus(d) == v1.DiskBusVirtio {
+		return "vd"
+	}
+	return "sd"
 }
 
 // letters counts a, b, … z, aa, ab, … as the kernel names disks.
@@ -72,7 +76,7 @@ func disks(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainDisk
 			return nil, err
 		}
 		x.Target.Dev = targets[d.Name]
-		x.Alias = &libvirtxml.DomainAlias{Name: "ua-" + d.Name}
+		x.Alias = &libvirtxml.DomainAlias{Name: VolumeAlias(d.Name)}
 		if n := order[d.Name]; n > 0 {
 			x.Boot = &libvirtxml.DomainDeviceBoot{Order: n}
 		}

@@ -59,3 +59,13 @@ func EndInLog(log string) (end End, ok bool) {
 	}
 	return End{}, false
 }
+
+// Unplugging reports a message which says that a device is on its way out already.
+func Unplugging(message string) bool {
+	return strings.Contains(message, "already in the process of unplug")
+}
+
+// NoFreePort reports a message which says that the machine has no slot left for another device.
+func NoFreePort(message string) bool {
+	return strings.Contains(message, "No more available PCI slots")
+}

@@ -26,6 +26,11 @@ type Connection interface {
 	Destroy(ctx context.Context) error
 	Suspend(ctx context.Context) error
 	Resume(ctx context.Context) error
+	// Attach plugs a device that xml describes into the running domain. Errors as Create's.
+	Attach(ctx context.Context, xml string) error
+	// Detach asks the guest to let go of the device with the alias. It is gone when Domain does not list it
+	// any more, of which an event tells.
+	Detach(ctx context.Context, alias string) error
 	// Screenshot writes a PNG of the guest's first screen; ErrNoScreen when it has none.
 	Screenshot(ctx context.Context, w io.Writer) error
 	// Agent sends one command (JSON) to the guest agent and gives its reply. The agent has until ctx's
@@ -68,6 +73,10 @@ type Domain struct {
 	MemoryAtBoot, Memory int64
 	// AgentConnected says that the guest agent has opened its channel.
 	AgentConnected bool
+	// Disks are the names (vda, sdb, …) of the disks that have an alias of ours, by the alias.
+	Disks map[string]string
+	// SCSI says that there is a controller for scsi disks.
+	SCSI bool
 }
 
 // Event is one thing that happened to the domain.

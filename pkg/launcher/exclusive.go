@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
@@ -18,12 +19,15 @@ import (
 // pods on one device would not notice each other. An exclusive open (O_EXCL, see open(2)) counts for the
 // device itself; QEMU's own open is an ordinary one and goes beside it.
 type exclusive struct {
+	mu   sync.Mutex
 	held map[string]*os.File
 }
 
 // hold takes the devices that are not held yet, all or none. *hypervisor.LockedError says that one is in
 // use by another process.
 func (e *exclusive) hold(devices []string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	taken := map[string]*os.File{}
 	for _, path := range devices {
 		if e.held[path] != nil {
@@ -52,11 +56,27 @@ func (e *exclusive) hold(devices []string) error {
 
 // release lets all go. The end of the process does the same.
 func (e *exclusive) release() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	var err error
 	for _, f := range e.held {
 		err = errors.Join(err, f.Close())
 	}
 	e.held = nil
+	return err
+}
+
+// drop lets some devices go; those that are not held are no error.
+func (e *exclusive) drop(devices []string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var err error
+	for _, path := range devices {
+		if f := e.held[path]; f != nil {
+			delete(e.held, path)
+			err = errors.Join(err, f.Close())
+		}
+	}
 	return err
 }
 

@@ -272,6 +272,9 @@ func (g *guest) observeLocked(d hypervisor.Domain) {
 		s.Machine = d.Machine
 		s.MemoryAtBoot, s.MemoryCurrent = d.MemoryAtBoot, d.Memory
 		s.AgentConnected = d.AgentConnected
+		if d.Disks != nil {
+			s.VolumeTargets = volumeTargets(d.Disks)
+		}
 		if !d.AgentConnected {
 			s.AgentVersion, s.GuestOsJson, s.InterfacesJson, s.FsfreezeStatus = "", nil, nil, ""
 		}

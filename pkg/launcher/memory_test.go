@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"strings"
 	"sync"
+
+	"libvirt.org/go/libvirtxml"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 )
@@ -25,7 +29,10 @@ type memory struct {
 	// obeys says that the guest reacts to the power button from the n-th press on (0: never).
 	obeys   int
 	presses int
-	agent   func(command string) (string, error)
+	// attachErr makes Attach fail; clings says that the guest does not let go of disks.
+	attachErr error
+	clings    bool
+	agent     func(command string) (string, error)
 	// onMigrate makes a migration, onAbort ends it.
 	onMigrate func(hypervisor.Migration) (hypervisor.Migrated, error)
 	onAbort   func() error
@@ -192,6 +199,43 @@ func (c *memoryConnection) Screenshot(_ context.Context, w io.Writer) error {
 	return c.use(func(*memory) error {
 		_, err := io.WriteString(w, "a picture")
 		return err
+	})
+}
+
+func (c *memoryConnection) Attach(_ context.Context, xml string) error {
+	return c.use(func(m *memory) error {
+		if m.attachErr != nil {
+			return m.attachErr
+		}
+		if strings.HasPrefix(xml, "<controller") {
+			m.domain.SCSI = true
+			return nil
+		}
+		var disk libvirtxml.DomainDisk
+		if err := disk.Unmarshal(xml); err != nil {
+			return err
+		}
+		disks := maps.Clone(m.domain.Disks)
+		if disks == nil {
+			disks = map[string]string{}
+		}
+		disks[disk.Alias.Name] = disk.Target.Dev
+		m.domain.Disks = disks
+		m.tell(hypervisor.Event{})
+		return nil
+	})
+}
+
+func (c *memoryConnection) Detach(_ context.Context, alias string) error {
+	return c.use(func(m *memory) error {
+		if m.clings {
+			return nil
+		}
+		disks := maps.Clone(m.domain.Disks)
+		delete(disks, alias)
+		m.domain.Disks = disks
+		m.tell(hypervisor.Event{})
+		return nil
 	})
 }
 

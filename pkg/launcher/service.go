@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/disk"
 	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/credentials"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
@@ -37,6 +38,8 @@ type service struct {
 	starting sync.Mutex
 	dhcp     []*dhcp.Server
 	devices  exclusive
+	// plugging is held by what changes the guest's disks while it runs.
+	plugging sync.Mutex
 
 	credentials *keeper
 	freezer     *freezer
@@ -84,8 +87,14 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		return status.Error(codes.FailedPrecondition, "the launcher is shutting down")
 	}
 	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
-	targets := domain.Targets(&vmi.Spec)
-	known := func(st *pb.GuestState) { st.VolumeTargets = targets }
+	boot := *vmi
+	boot.Spec = *hotplug.Without(&vmi.Spec)
+	targets := domain.Targets(&boot.Spec)
+	known := func(st *pb.GuestState) {
+		if len(st.VolumeTargets) == 0 { // else the domain itself has told
+			st.VolumeTargets = targets
+		}
+	}
 	if s.guest.exists() {
 		// Also one whose creation seemed to fail, as libvirtd died over it.
 		s.guest.update(known)
@@ -95,7 +104,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		return status.Error(codes.FailedPrecondition, "the guest runs in another launcher, from which it is to come here")
 	}
 	began := time.Now()
-	images, err := disk.Prepare(ctx, vmi, s.options.Disks, s.run)
+	images, err := disk.Prepare(ctx, &boot, s.options.Disks, s.run)
 	if err != nil {
 		return startError(vmi, images, err)
 	}
@@ -107,7 +116,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "write the domain: %v", err)
 	}
-	if err := s.devices.hold(exclusiveDevices(&vmi.Spec, images)); err != nil {
+	if err := s.devices.hold(exclusiveDevices(&boot.Spec, images)); err != nil {
 		return startError(vmi, images, err)
 	}
 	if err := s.serveDHCP(plan); err != nil {

@@ -103,6 +103,10 @@ const (
 	ClaimsDir = "/var/run/kubevirt-private/vmi-disks"
 	// BlockDevicesDir has one device a block PersistentVolumeClaim: <BlockDevicesDir>/<volume name>.
 	BlockDevicesDir = "/dev/virtkit-block"
+	// HotplugDir has one directory a filesystem claim that was plugged in while the guest runs, mounted by
+	// virt-handler: <HotplugDir>/<volume name>/disk.img. It is in /dev, which virt-handler can write and the
+	// launcher cannot. A block claim that was plugged in is in BlockDevicesDir as all others.
+	HotplugDir = "/dev/virtkit-volumes"
 	// SecretsDir has one directory a cloud-init secretRef: <SecretsDir>/<volume name>/{userdata,userData}
 	// for user data and <SecretsDir>/<volume name>-networkdata/{networkdata,networkData} for network data.
 	SecretsDir = "/var/run/kubevirt-private/secret"
@@ -122,6 +126,17 @@ const (
 	// (SIGTERM: deleted, evicted, its node shutting down), and not by itself. The pod of a deleted VMI is
 	// deleted, too; for any other VMI it is a failure, so that its run strategy starts the guest elsewhere.
 	ReasonTerminated = "terminated"
+)
+
+// An attachment pod holds one hotplugged claim on the node of its VMI's launcher pod, which owns it.
+const (
+	// HotplugDisk is the value of LabelComponent of attachment pods, as KubeVirt's.
+	HotplugDisk = "hotplug-disk"
+	// HotplugPodPrefix begins their names.
+	HotplugPodPrefix = "hp-volume-"
+	// AttachmentDir has the directory of a filesystem claim in an attachment pod, by the volume's name; a
+	// device is in BlockDevicesDir.
+	AttachmentDir = "/volumes"
 )
 
 // Resources that virt-handler's device plugin offers.

@@ -34,11 +34,11 @@ var arrows = map[string][]string{
 	// Contract only.
 	"pkg/launcher/launcherpb": {},
 
-	"pkg/domain":       {"pkg/names", "pkg/network", "pkg/surface"},
-	"pkg/surface":      {"pkg/names", "pkg/version"},
+	"pkg/domain":       {"pkg/names", "pkg/network", "pkg/surface", "pkg/hotplug"},
+	"pkg/surface":      {"pkg/names", "pkg/version", "pkg/hotplug"},
 	"pkg/instancetype": {"pkg/surface"},
 	"pkg/network":      {"pkg/names"},
-	"pkg/disk":         {"pkg/names", "pkg/surface", "pkg/domain"},
+	"pkg/disk":         {"pkg/names", "pkg/surface", "pkg/domain", "pkg/hotplug"},
 	"pkg/hypervisor":   {"pkg/names"},
 	"pkg/stream":       {},
 	"pkg/rfb":          {},
@@ -46,6 +46,7 @@ var arrows = map[string][]string{
 	"pkg/certs":        {"pkg/names"},
 	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs"},
 	"pkg/names":        {},
+	"pkg/hotplug":      {},
 	"pkg/version":      {},
 	"manifests":        {},
 	"images":           {"pkg/names", "pkg/version"},
@@ -54,11 +55,11 @@ var arrows = map[string][]string{
 // servers is what every server may import.
 func servers(more ...string) []string {
 	return append(more, "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
-		"pkg/certs", "pkg/config", "pkg/names", "pkg/version")
+		"pkg/certs", "pkg/config", "pkg/names", "pkg/version", "pkg/hotplug")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names"}
+var pure = []string{"pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/hotplug"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

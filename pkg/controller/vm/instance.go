@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/hotplug"
 )
 
 // TemplateHashAnnotation is on a VM's VMI: what the template was when it was made, so that a later
@@ -79,8 +81,9 @@ func RestartRequired(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool
 	return err == nil && hash != made
 }
 
+// templateHash does not count what is plugged in while the guest runs: that needs no restart.
 func templateHash(vm *v1.VirtualMachine) (string, error) {
-	data, err := json.Marshal(vm.Spec.Template.Spec)
+	data, err := json.Marshal(hotplug.Without(&vm.Spec.Template.Spec))
 	if err != nil {
 		return "", fmt.Errorf("encode spec.template.spec: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -42,6 +43,8 @@ type View struct {
 	Pods []*corev1.Pod
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
+	// Attachments are the VMI's attachment pods that exist.
+	Attachments []*corev1.Pod
 	// DeadSince is when the VMI, handed over, was first seen without a pod that is alive; zero
 	// means now or never.
 	DeadSince time.Time
@@ -61,6 +64,10 @@ type Step struct {
 	CreatePod bool
 	// DeletePods are to be deleted gracefully.
 	DeletePods []*corev1.Pod
+	// CreateAttachments are the names of hotplugged volumes that want an attachment pod.
+	CreateAttachments []string
+	// DeleteAttachments are attachment pods to be deleted.
+	DeleteAttachments []*corev1.Pod
 	// Status is what the VMI's status should be.
 	Status v1.VirtualMachineInstanceStatus
 	// NodeLabel is what the label kubevirt.io/nodeName should be; empty leaves it.
@@ -101,6 +108,7 @@ func HandedOver(vmi *v1.VirtualMachineInstance) bool {
 // end lets a deleted VMI go: first its pods, then its finalizer.
 func (s *Step) end(view View) {
 	if len(view.Pods) == 0 {
+		s.DeleteAttachments = notDeleted(view.Attachments)
 		s.RemoveFinalizer = slices.Contains(view.VMI.Finalizers, v1.VirtualMachineInstanceFinalizer)
 		return
 	}
@@ -111,6 +119,7 @@ func (s *Step) end(view View) {
 func (s *Step) tidy(view View) {
 	alive := notDeleted(slices.DeleteFunc(slices.Clone(view.Pods), terminal))
 	if len(alive) == 0 {
+		s.DeleteAttachments = notDeleted(view.Attachments)
 		return
 	}
 	if left := finalGrace - view.Now.Sub(PhaseSince(&view.VMI.Status, view.VMI.Status.Phase)); left > 0 {
@@ -124,6 +133,9 @@ func (s *Step) tidy(view View) {
 func (s *Step) watchOver(view View) {
 	s.NodeLabel = view.VMI.Status.NodeName
 	if slices.ContainsFunc(view.Pods, func(pod *corev1.Pod) bool { return !terminal(pod) }) {
+		if launcher(view) != nil {
+			s.plug(view)
+		}
 		return
 	}
 	s.Dead = true
@@ -176,7 +188,7 @@ func (s *Step) withoutPod(view View) {
 		s.finish(view, v1.Failed, v1.PodNotExistsReason, "the launcher pod was deleted before the guest ran")
 		return
 	}
-	for _, name := range claimNames(view.VMI) {
+	for _, name := range bootClaimNames(view.VMI) {
 		if view.Claims[name] != nil {
 			continue
 		}
@@ -248,25 +260,34 @@ func volumeStatus(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Pers
 	var out []v1.VolumeStatus
 	for i := range vmi.Spec.Volumes {
 		volume := &vmi.Spec.Volumes[i]
+		if hotplug.Is(volume) {
+			continue // said when it is plugged in
+		}
 		status := v1.VolumeStatus{Name: volume.Name}
 		if source := volume.PersistentVolumeClaim; source != nil {
-			if claim := claims[source.ClaimName]; claim != nil {
-				mode := corev1.PersistentVolumeFilesystem
-				if claim.Spec.VolumeMode != nil {
-					mode = *claim.Spec.VolumeMode
-				}
-				status.PersistentVolumeClaimInfo = &v1.PersistentVolumeClaimInfo{
-					ClaimName:   claim.Name,
-					AccessModes: claim.Spec.AccessModes,
-					VolumeMode:  &mode,
-					Capacity:    claim.Status.Capacity,
-					Requests:    claim.Spec.Resources.Requests,
-				}
-			}
+			status.PersistentVolumeClaimInfo = claimInfo(claims[source.ClaimName])
 		}
 		out = append(out, status)
 	}
 	return out
+}
+
+// claimInfo is what virt-handler and the launcher want to know of a claim; nil for one that does not exist.
+func claimInfo(claim *corev1.PersistentVolumeClaim) *v1.PersistentVolumeClaimInfo {
+	if claim == nil {
+		return nil
+	}
+	mode := corev1.PersistentVolumeFilesystem
+	if claim.Spec.VolumeMode != nil {
+		mode = *claim.Spec.VolumeMode
+	}
+	return &v1.PersistentVolumeClaimInfo{
+		ClaimName:   claim.Name,
+		AccessModes: claim.Spec.AccessModes,
+		VolumeMode:  &mode,
+		Capacity:    claim.Status.Capacity,
+		Requests:    claim.Spec.Resources.Requests,
+	}
 }
 
 // endedFromOutside reads in the launcher's termination message whether the guest was ended because its

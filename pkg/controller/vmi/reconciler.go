@@ -24,6 +24,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/written"
+	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -31,6 +32,8 @@ import (
 const (
 	// PodsByVMI has launcher pods by the UID of the VMI that owns them.
 	PodsByVMI = "vmi-uid"
+	// AttachmentsByPod has attachment pods by the UID of the launcher pod that owns them.
+	AttachmentsByPod = "launcher-uid"
 	// VMIsByClaim has VMIs by the names of the claims they use.
 	VMIsByClaim = "claim-name"
 )
@@ -80,16 +83,26 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err != nil {
 		return fmt.Errorf("index VMIs by claim: %w", err)
 	}
+	err = indexer.IndexField(ctx, &corev1.Pod{}, AttachmentsByPod, func(obj client.Object) []string {
+		if owner := launcherOf(obj); owner != nil {
+			return []string{string(owner.UID)}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index attachment pods: %w", err)
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachineinstance").
 		For(&v1.VirtualMachineInstance{}).
 		Owns(&corev1.Pod{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofAttachment)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
 		Complete(r)
 }
 
-// waitingFor returns the VMIs that use a claim and have not been handed over.
+// waitingFor returns the VMIs that use a claim and have not been handed over, or plug claims in.
 func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reconcile.Request {
 	var vmis v1.VirtualMachineInstanceList
 	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()), client.MatchingFields{VMIsByClaim: claim.GetName()})
@@ -99,7 +112,7 @@ func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reco
 	}
 	var out []reconcile.Request
 	for i := range vmis.Items {
-		if !HandedOver(&vmis.Items[i]) {
+		if !HandedOver(&vmis.Items[i]) || len(hotplug.Volumes(&vmis.Items[i].Spec)) > 0 {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])})
 		}
 	}
@@ -160,7 +173,10 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 			}
 		}
 	}
-	if HandedOver(vmi) {
+	if err := r.lookAtAttachments(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if HandedOver(vmi) && len(hotplug.Volumes(&vmi.Spec)) == 0 {
 		return view, nil
 	}
 	if view.Claims, err = Claims(ctx, r.Client, vmi); err != nil {
@@ -225,6 +241,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 			return err
 		}
 	}
+	attachErr := r.applyAttachments(ctx, view, &step)
+	createErr = errors.Join(createErr, attachErr)
 	for _, event := range step.Events {
 		r.Recorder.Event(vmi, event.Type, event.Reason, event.Message)
 	}

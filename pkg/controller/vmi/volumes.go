@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -35,6 +36,7 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 	for i := range vmi.Spec.Volumes {
 		volume := &vmi.Spec.Volumes[i]
 		switch {
+		case hotplug.Is(volume): // an attachment pod's
 		case volume.ContainerDisk != nil:
 			p.containerDisk(volume.Name, volume.ContainerDisk)
 		case volume.PersistentVolumeClaim != nil:
@@ -103,6 +105,13 @@ func (p *podVolumes) add(name string, source corev1.VolumeSource) string {
 
 func isBlock(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+}
+
+// bootClaimNames are those that the VMI needs to start.
+func bootClaimNames(vmi *v1.VirtualMachineInstance) []string {
+	boot := *vmi
+	boot.Spec = *hotplug.Without(&vmi.Spec)
+	return claimNames(&boot)
 }
 
 // claimNames are the PersistentVolumeClaims that the VMI uses, in order, once each.

@@ -80,6 +80,16 @@ func (c *connection) follow() error {
 	}); err != nil {
 		return err
 	}
+	if _, err := c.conn.DomainEventDeviceAddedRegister(nil, func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventDeviceAdded) {
+		changed()
+	}); err != nil {
+		return err
+	}
+	if _, err := c.conn.DomainEventDeviceRemovedRegister(nil, func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventDeviceRemoved) {
+		changed()
+	}); err != nil {
+		return err
+	}
 	if _, err := c.conn.DomainEventJobCompletedRegister(nil, func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventJobCompleted) {
 		c.completed(e.Info)
 	}); err != nil {
@@ -199,6 +209,23 @@ func (c *connection) Suspend(context.Context) error {
 
 func (c *connection) Resume(context.Context) error {
 	return c.with(func(d *libvirt.Domain) error { return d.Resume() })
+}
+
+func (c *connection) Attach(_ context.Context, xml string) error {
+	return c.with(func(d *libvirt.Domain) error {
+		return d.AttachDeviceFlags(xml, libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+	})
+}
+
+func (c *connection) Detach(_ context.Context, alias string) error {
+	return c.with(func(d *libvirt.Domain) error {
+		err := d.DetachDeviceAlias(alias, libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+		var e libvirt.Error
+		if errors.As(err, &e) && (e.Code == libvirt.ERR_DEVICE_MISSING || hypervisor.Unplugging(e.Message)) {
+			return nil // gone, or asked before
+		}
+		return err
+	})
 }
 
 // agentTimeout is how long the guest agent may take when the caller does not say, and maxAgentTimeout the most,

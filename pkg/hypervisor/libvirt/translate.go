@@ -25,6 +25,9 @@ func translate(err error) error {
 	case libvirt.ERR_XML_ERROR, libvirt.ERR_XML_DETAIL, libvirt.ERR_XML_INVALID_SCHEMA, libvirt.ERR_CONFIG_UNSUPPORTED, libvirt.ERR_CPU_INCOMPATIBLE:
 		return fmt.Errorf("%w: %s", hypervisor.ErrInvalid, hypervisor.Message(e.Message))
 	}
+	if hypervisor.NoFreePort(e.Message) {
+		return errors.New("the machine has no free PCIe port left; use bus scsi, or restart the VM")
+	}
 	if d := hypervisor.Diagnose(e.Message); d != nil {
 		return d
 	}
@@ -91,6 +94,17 @@ type description struct {
 			State string `xml:"state,attr"`
 		} `xml:"target"`
 	} `xml:"devices>channel"`
+	Disks []struct {
+		Alias struct {
+			Name string `xml:"name,attr"`
+		} `xml:"alias"`
+		Target struct {
+			Dev string `xml:"dev,attr"`
+		} `xml:"target"`
+	} `xml:"devices>disk"`
+	Controllers []struct {
+		Type string `xml:"type,attr"`
+	} `xml:"devices>controller"`
 }
 
 // quantity is in KiB: libvirt always writes that unit.
@@ -108,6 +122,15 @@ func describe(state libvirt.DomainState, reason int, text string) (hypervisor.Do
 		Machine:      x.OS.Type.Machine,
 		MemoryAtBoot: x.Memory.KiB << 10,
 		Memory:       x.CurrentMemory.KiB << 10,
+	}
+	d.Disks = make(map[string]string, len(x.Disks))
+	for _, disk := range x.Disks {
+		if strings.HasPrefix(disk.Alias.Name, "ua-") {
+			d.Disks[disk.Alias.Name] = disk.Target.Dev
+		}
+	}
+	for _, c := range x.Controllers {
+		d.SCSI = d.SCSI || c.Type == "scsi"
 	}
 	for _, c := range x.Channels {
 		if c.Target.Name == "org.qemu.guest_agent.0" {

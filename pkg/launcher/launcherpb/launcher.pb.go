@@ -1185,6 +1185,185 @@ func (x *ScreenshotPiece) GetPng() []byte {
 	return nil
 }
 
+type AttachVolumeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The VirtualMachineInstance of now, with the volume and its disk: kubevirt.io/v1 JSON.
+	VmiJson []byte `protobuf:"bytes,1,opt,name=vmi_json,json=vmiJson,proto3" json:"vmi_json,omitempty"`
+	// The name of the volume.
+	Volume        string `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachVolumeRequest) Reset() {
+	*x = AttachVolumeRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachVolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachVolumeRequest) ProtoMessage() {}
+
+func (x *AttachVolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachVolumeRequest.ProtoReflect.Descriptor instead.
+func (*AttachVolumeRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *AttachVolumeRequest) GetVmiJson() []byte {
+	if x != nil {
+		return x.VmiJson
+	}
+	return nil
+}
+
+func (x *AttachVolumeRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+type AttachVolumeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The disk's name in the domain: sda, vdb, …
+	Target        string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachVolumeResponse) Reset() {
+	*x = AttachVolumeResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachVolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachVolumeResponse) ProtoMessage() {}
+
+func (x *AttachVolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachVolumeResponse.ProtoReflect.Descriptor instead.
+func (*AttachVolumeResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *AttachVolumeResponse) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+type DetachVolumeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetachVolumeRequest) Reset() {
+	*x = DetachVolumeRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetachVolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetachVolumeRequest) ProtoMessage() {}
+
+func (x *DetachVolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetachVolumeRequest.ProtoReflect.Descriptor instead.
+func (*DetachVolumeRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *DetachVolumeRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+type DetachVolumeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetachVolumeResponse) Reset() {
+	*x = DetachVolumeResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetachVolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetachVolumeResponse) ProtoMessage() {}
+
+func (x *DetachVolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetachVolumeResponse.ProtoReflect.Descriptor instead.
+func (*DetachVolumeResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{27}
+}
+
 type PrepareMigrationTargetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in StartRequest.
@@ -1196,7 +1375,7 @@ type PrepareMigrationTargetRequest struct {
 
 func (x *PrepareMigrationTargetRequest) Reset() {
 	*x = PrepareMigrationTargetRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1387,7 @@ func (x *PrepareMigrationTargetRequest) String() string {
 func (*PrepareMigrationTargetRequest) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1400,7 @@ func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetRequest.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{24}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PrepareMigrationTargetRequest) GetVmiJson() []byte {
@@ -1247,7 +1426,7 @@ type PrepareMigrationTargetResponse struct {
 
 func (x *PrepareMigrationTargetResponse) Reset() {
 	*x = PrepareMigrationTargetResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1438,7 @@ func (x *PrepareMigrationTargetResponse) String() string {
 func (*PrepareMigrationTargetResponse) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1451,7 @@ func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetResponse.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{25}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PrepareMigrationTargetResponse) GetState() *GuestState {
@@ -1292,7 +1471,7 @@ type MigrateRequest struct {
 
 func (x *MigrateRequest) Reset() {
 	*x = MigrateRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1483,7 @@ func (x *MigrateRequest) String() string {
 func (*MigrateRequest) ProtoMessage() {}
 
 func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1496,7 @@ func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateRequest.ProtoReflect.Descriptor instead.
 func (*MigrateRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{26}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MigrateRequest) GetUid() string {
@@ -1335,7 +1514,7 @@ type MigrateResponse struct {
 
 func (x *MigrateResponse) Reset() {
 	*x = MigrateResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1526,7 @@ func (x *MigrateResponse) String() string {
 func (*MigrateResponse) ProtoMessage() {}
 
 func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1539,7 @@ func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateResponse.ProtoReflect.Descriptor instead.
 func (*MigrateResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{27}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
 }
 
 type CancelMigrationRequest struct {
@@ -1372,7 +1551,7 @@ type CancelMigrationRequest struct {
 
 func (x *CancelMigrationRequest) Reset() {
 	*x = CancelMigrationRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1563,7 @@ func (x *CancelMigrationRequest) String() string {
 func (*CancelMigrationRequest) ProtoMessage() {}
 
 func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1576,7 @@ func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationRequest.ProtoReflect.Descriptor instead.
 func (*CancelMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{28}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CancelMigrationRequest) GetUid() string {
@@ -1415,7 +1594,7 @@ type CancelMigrationResponse struct {
 
 func (x *CancelMigrationResponse) Reset() {
 	*x = CancelMigrationResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1606,7 @@ func (x *CancelMigrationResponse) String() string {
 func (*CancelMigrationResponse) ProtoMessage() {}
 
 func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1619,7 @@ func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationResponse.ProtoReflect.Descriptor instead.
 func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{29}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
 }
 
 // Migration is the last one that this launcher was told to make.
@@ -1461,7 +1640,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1652,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1665,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Migration) GetUid() string {
@@ -1573,7 +1752,7 @@ type GuestState struct {
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1764,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1777,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -1716,7 +1895,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1907,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1920,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -1796,7 +1975,15 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\x13\n" +
 	"\x11ScreenshotRequest\"#\n" +
 	"\x0fScreenshotPiece\x12\x10\n" +
-	"\x03png\x18\x01 \x01(\fR\x03png\"f\n" +
+	"\x03png\x18\x01 \x01(\fR\x03png\"H\n" +
+	"\x13AttachVolumeRequest\x12\x19\n" +
+	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\x12\x16\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\".\n" +
+	"\x14AttachVolumeResponse\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\"-\n" +
+	"\x13DetachVolumeRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\"\x16\n" +
+	"\x14DetachVolumeResponse\"f\n" +
 	"\x1dPrepareMigrationTargetRequest\x12\x19\n" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\x12*\n" +
 	"\x11network_plan_json\x18\x02 \x01(\fR\x0fnetworkPlanJson\"W\n" +
@@ -1855,8 +2042,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x1bMIGRATION_PHASE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17MIGRATION_PHASE_RUNNING\x10\x01\x12\x1a\n" +
 	"\x16MIGRATION_PHASE_FAILED\x10\x02\x12\x1d\n" +
-	"\x19MIGRATION_PHASE_COMPLETED\x10\x032\xd1\n" +
-	"\n" +
+	"\x19MIGRATION_PHASE_COMPLETED\x10\x032\x9b\f\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
@@ -1874,7 +2060,9 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"Screenshot\x12&.virtkit.launcher.v1.ScreenshotRequest\x1a$.virtkit.launcher.v1.ScreenshotPiece0\x01\x12\x81\x01\n" +
 	"\x16PrepareMigrationTarget\x122.virtkit.launcher.v1.PrepareMigrationTargetRequest\x1a3.virtkit.launcher.v1.PrepareMigrationTargetResponse\x12T\n" +
 	"\aMigrate\x12#.virtkit.launcher.v1.MigrateRequest\x1a$.virtkit.launcher.v1.MigrateResponse\x12l\n" +
-	"\x0fCancelMigration\x12+.virtkit.launcher.v1.CancelMigrationRequest\x1a,.virtkit.launcher.v1.CancelMigrationResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
+	"\x0fCancelMigration\x12+.virtkit.launcher.v1.CancelMigrationRequest\x1a,.virtkit.launcher.v1.CancelMigrationResponse\x12c\n" +
+	"\fAttachVolume\x12(.virtkit.launcher.v1.AttachVolumeRequest\x1a).virtkit.launcher.v1.AttachVolumeResponse\x12c\n" +
+	"\fDetachVolume\x12(.virtkit.launcher.v1.DetachVolumeRequest\x1a).virtkit.launcher.v1.DetachVolumeResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
 
 var (
 	file_pkg_launcher_launcherpb_launcher_proto_rawDescOnce sync.Once
@@ -1889,7 +2077,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Lifecycle)(0),                         // 0: virtkit.launcher.v1.Lifecycle
 	(MigrationPhase)(0),                    // 1: virtkit.launcher.v1.MigrationPhase
@@ -1917,34 +2105,38 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*ExecResult)(nil),                     // 23: virtkit.launcher.v1.ExecResult
 	(*ScreenshotRequest)(nil),              // 24: virtkit.launcher.v1.ScreenshotRequest
 	(*ScreenshotPiece)(nil),                // 25: virtkit.launcher.v1.ScreenshotPiece
-	(*PrepareMigrationTargetRequest)(nil),  // 26: virtkit.launcher.v1.PrepareMigrationTargetRequest
-	(*PrepareMigrationTargetResponse)(nil), // 27: virtkit.launcher.v1.PrepareMigrationTargetResponse
-	(*MigrateRequest)(nil),                 // 28: virtkit.launcher.v1.MigrateRequest
-	(*MigrateResponse)(nil),                // 29: virtkit.launcher.v1.MigrateResponse
-	(*CancelMigrationRequest)(nil),         // 30: virtkit.launcher.v1.CancelMigrationRequest
-	(*CancelMigrationResponse)(nil),        // 31: virtkit.launcher.v1.CancelMigrationResponse
-	(*Migration)(nil),                      // 32: virtkit.launcher.v1.Migration
-	(*GuestState)(nil),                     // 33: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 34: virtkit.launcher.v1.AgentCredentials
-	nil,                                    // 35: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	(*durationpb.Duration)(nil),            // 36: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 37: google.protobuf.Timestamp
+	(*AttachVolumeRequest)(nil),            // 26: virtkit.launcher.v1.AttachVolumeRequest
+	(*AttachVolumeResponse)(nil),           // 27: virtkit.launcher.v1.AttachVolumeResponse
+	(*DetachVolumeRequest)(nil),            // 28: virtkit.launcher.v1.DetachVolumeRequest
+	(*DetachVolumeResponse)(nil),           // 29: virtkit.launcher.v1.DetachVolumeResponse
+	(*PrepareMigrationTargetRequest)(nil),  // 30: virtkit.launcher.v1.PrepareMigrationTargetRequest
+	(*PrepareMigrationTargetResponse)(nil), // 31: virtkit.launcher.v1.PrepareMigrationTargetResponse
+	(*MigrateRequest)(nil),                 // 32: virtkit.launcher.v1.MigrateRequest
+	(*MigrateResponse)(nil),                // 33: virtkit.launcher.v1.MigrateResponse
+	(*CancelMigrationRequest)(nil),         // 34: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 35: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 36: virtkit.launcher.v1.Migration
+	(*GuestState)(nil),                     // 37: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 38: virtkit.launcher.v1.AgentCredentials
+	nil,                                    // 39: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	(*durationpb.Duration)(nil),            // 40: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 41: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	33, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	36, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	36, // 2: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	37, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	40, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	40, // 2: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
 	23, // 3: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	33, // 4: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	37, // 4: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
 	1,  // 5: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	37, // 6: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	37, // 7: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	36, // 8: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	41, // 6: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	41, // 7: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	40, // 8: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
 	0,  // 9: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	37, // 10: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	35, // 11: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	34, // 12: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	32, // 13: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	41, // 10: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	39, // 11: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	38, // 12: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	36, // 13: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
 	2,  // 14: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
 	4,  // 15: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
 	6,  // 16: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
@@ -1957,26 +2149,30 @@ var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
 	19, // 23: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
 	21, // 24: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
 	24, // 25: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	26, // 26: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	28, // 27: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	30, // 28: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	3,  // 29: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	5,  // 30: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	33, // 31: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	8,  // 32: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	10, // 33: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	12, // 34: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	14, // 35: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	16, // 36: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	18, // 37: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	20, // 38: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	22, // 39: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	25, // 40: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	27, // 41: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	29, // 42: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	31, // 43: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	29, // [29:44] is the sub-list for method output_type
-	14, // [14:29] is the sub-list for method input_type
+	30, // 26: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	32, // 27: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	34, // 28: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	26, // 29: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	28, // 30: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	3,  // 31: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	5,  // 32: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	37, // 33: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	8,  // 34: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	10, // 35: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	12, // 36: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	14, // 37: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	16, // 38: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	18, // 39: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	20, // 40: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	22, // 41: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	25, // 42: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	31, // 43: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	33, // 44: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	35, // 45: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	27, // 46: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	29, // 47: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	31, // [31:48] is the sub-list for method output_type
+	14, // [14:31] is the sub-list for method input_type
 	14, // [14:14] is the sub-list for extension type_name
 	14, // [14:14] is the sub-list for extension extendee
 	0,  // [0:14] is the sub-list for field type_name
@@ -1998,7 +2194,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   34,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,6 +37,8 @@ const (
 	Launcher_PrepareMigrationTarget_FullMethodName = "/virtkit.launcher.v1.Launcher/PrepareMigrationTarget"
 	Launcher_Migrate_FullMethodName                = "/virtkit.launcher.v1.Launcher/Migrate"
 	Launcher_CancelMigration_FullMethodName        = "/virtkit.launcher.v1.Launcher/CancelMigration"
+	Launcher_AttachVolume_FullMethodName           = "/virtkit.launcher.v1.Launcher/AttachVolume"
+	Launcher_DetachVolume_FullMethodName           = "/virtkit.launcher.v1.Launcher/DetachVolume"
 )
 
 // LauncherClient is the client API for Launcher service.
@@ -82,6 +84,13 @@ type LauncherClient interface {
 	Migrate(ctx context.Context, in *MigrateRequest, opts ...grpc.CallOption) (*MigrateResponse, error)
 	// CancelMigration asks for the end of a migration under way, which then fails, unless it is over before.
 	CancelMigration(ctx context.Context, in *CancelMigrationRequest, opts ...grpc.CallOption) (*CancelMigrationResponse, error)
+	// AttachVolume gives the running guest the disk of a hotplugged volume, whose claim virt-handler has put into
+	// the pod. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION
+	// (worth trying again), INTERNAL.
+	AttachVolume(ctx context.Context, in *AttachVolumeRequest, opts ...grpc.CallOption) (*AttachVolumeResponse, error)
+	// DetachVolume takes the disk from the guest and returns once QEMU has let go of the image. It is idempotent.
+	// FAILED_PRECONDITION: the guest has not let go of the disk yet; ask again.
+	DetachVolume(ctx context.Context, in *DetachVolumeRequest, opts ...grpc.CallOption) (*DetachVolumeResponse, error)
 }
 
 type launcherClient struct {
@@ -269,6 +278,26 @@ func (c *launcherClient) CancelMigration(ctx context.Context, in *CancelMigratio
 	return out, nil
 }
 
+func (c *launcherClient) AttachVolume(ctx context.Context, in *AttachVolumeRequest, opts ...grpc.CallOption) (*AttachVolumeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AttachVolumeResponse)
+	err := c.cc.Invoke(ctx, Launcher_AttachVolume_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *launcherClient) DetachVolume(ctx context.Context, in *DetachVolumeRequest, opts ...grpc.CallOption) (*DetachVolumeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DetachVolumeResponse)
+	err := c.cc.Invoke(ctx, Launcher_DetachVolume_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LauncherServer is the server API for Launcher service.
 // All implementations must embed UnimplementedLauncherServer
 // for forward compatibility.
@@ -312,6 +341,13 @@ type LauncherServer interface {
 	Migrate(context.Context, *MigrateRequest) (*MigrateResponse, error)
 	// CancelMigration asks for the end of a migration under way, which then fails, unless it is over before.
 	CancelMigration(context.Context, *CancelMigrationRequest) (*CancelMigrationResponse, error)
+	// AttachVolume gives the running guest the disk of a hotplugged volume, whose claim virt-handler has put into
+	// the pod. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION
+	// (worth trying again), INTERNAL.
+	AttachVolume(context.Context, *AttachVolumeRequest) (*AttachVolumeResponse, error)
+	// DetachVolume takes the disk from the guest and returns once QEMU has let go of the image. It is idempotent.
+	// FAILED_PRECONDITION: the guest has not let go of the disk yet; ask again.
+	DetachVolume(context.Context, *DetachVolumeRequest) (*DetachVolumeResponse, error)
 	mustEmbedUnimplementedLauncherServer()
 }
 
@@ -366,6 +402,12 @@ func (UnimplementedLauncherServer) Migrate(context.Context, *MigrateRequest) (*M
 }
 func (UnimplementedLauncherServer) CancelMigration(context.Context, *CancelMigrationRequest) (*CancelMigrationResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelMigration not implemented")
+}
+func (UnimplementedLauncherServer) AttachVolume(context.Context, *AttachVolumeRequest) (*AttachVolumeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AttachVolume not implemented")
+}
+func (UnimplementedLauncherServer) DetachVolume(context.Context, *DetachVolumeRequest) (*DetachVolumeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DetachVolume not implemented")
 }
 func (UnimplementedLauncherServer) mustEmbedUnimplementedLauncherServer() {}
 func (UnimplementedLauncherServer) testEmbeddedByValue()                  {}
@@ -637,6 +679,42 @@ func _Launcher_CancelMigration_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Launcher_AttachVolume_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AttachVolumeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).AttachVolume(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_AttachVolume_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).AttachVolume(ctx, req.(*AttachVolumeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Launcher_DetachVolume_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DetachVolumeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).DetachVolume(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_DetachVolume_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).DetachVolume(ctx, req.(*DetachVolumeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Launcher_ServiceDesc is the grpc.ServiceDesc for Launcher service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -691,6 +769,14 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelMigration",
 			Handler:    _Launcher_CancelMigration_Handler,
+		},
+		{
+			MethodName: "AttachVolume",
+			Handler:    _Launcher_AttachVolume_Handler,
+		},
+		{
+			MethodName: "DetachVolume",
+			Handler:    _Launcher_DetachVolume_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,207 @@
+package vmi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// attachmentGrace is how long the container of an attachment pod gets to end, seconds. It does at once; zero would
+// have the API server forget the pod before the kubelet has let go of the claim.
+const attachmentGrace = 1
+
+// waitForEnd is what runs in an attachment pod: nothing, until it is told to end.
+const waitForEnd = `trap 'exit 0' TERM; while :; do sleep 86400 & wait $!; done`
+
+// Attachment is the pod that holds the claim of a hotplugged volume on the node of the VMI's launcher pod, so that
+// the kubelet attaches and mounts it there. It passes Pod Security `restricted`. It goes through the
+// scheduler, which is what binds a claim that waits for its first consumer.
+func Attachment(vmi *v1.VirtualMachineInstance, volume string, launcher *corev1.Pod, facts Facts) *corev1.Pod {
+	source := hotplug.Volume(&vmi.Spec, volume).PersistentVolumeClaim.PersistentVolumeClaimVolumeSource
+	const inPod = "hotplug"
+	container := corev1.Container{
+		Name:            names.HotplugDisk,
+		Image:           facts.Image,
+		ImagePullPolicy: facts.ImagePullPolicy,
+		Command:         []string{"/usr/bin/busybox", "sh", "-c", waitForEnd},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("2Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+		},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			ReadOnlyRootFilesystem:   new(true),
+		},
+	}
+	if facts.Config.ImagePullPolicy != "" {
+		container.ImagePullPolicy = facts.Config.ImagePullPolicy
+	}
+	if claim := facts.Claims[source.ClaimName]; claim != nil && isBlock(claim) {
+		container.VolumeDevices = []corev1.VolumeDevice{{Name: inPod, DevicePath: path.Join(names.BlockDevicesDir, volume)}}
+	} else {
+		container.VolumeMounts = []corev1.VolumeMount{{Name: inPod, MountPath: path.Join(names.AttachmentDir, volume), ReadOnly: source.ReadOnly}}
+	}
+	owner := *metav1.NewControllerRef(launcher, corev1.SchemeGroupVersion.WithKind("Pod"))
+	owner.BlockOwnerDeletion = nil // it would take a right on pods/finalizers
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName:    names.HotplugPodPrefix,
+			Namespace:       vmi.Namespace,
+			Labels:          map[string]string{v1.AppLabel: names.HotplugDisk},
+			OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: new(int64(attachmentGrace)),
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsUser:           new(int64(names.User)),
+				RunAsGroup:          new(int64(names.Group)),
+				RunAsNonRoot:        new(true),
+				FSGroup:             new(int64(names.Group)),
+				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+				SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Affinity:          onNode(vmi.Status.NodeName),
+			Tolerations:       copyAll(vmi.Spec.Tolerations),
+			PriorityClassName: vmi.Spec.PriorityClassName,
+			Containers:        []corev1.Container{container},
+			Volumes: []corev1.Volume{{
+				Name: inPod, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &source},
+			}},
+		},
+	}
+}
+
+// onNode pins a pod to a node.
+func onNode(node string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+		}}},
+	}}
+}
+
+// launcherOf is the launcher pod that an attachment pod belongs to, nil for any other object.
+func launcherOf(object client.Object) *metav1.OwnerReference {
+	if object.GetLabels()[v1.AppLabel] != names.HotplugDisk {
+		return nil
+	}
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil || owner.Kind != "Pod" {
+		return nil
+	}
+	return owner
+}
+
+// ofAttachment is the VMI that an attachment pod belongs to.
+func (r *Reconciler) ofAttachment(ctx context.Context, pod client.Object) []reconcile.Request {
+	owner := launcherOf(pod)
+	if owner == nil {
+		return nil
+	}
+	var launcher corev1.Pod
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}, &launcher)
+	if err != nil {
+		if !apierrors.IsNotFound(err) {
+			ctrl.LoggerFrom(ctx).Error(err, "get launcher pod", "pod", owner.Name)
+		}
+		return nil
+	}
+	vmi := metav1.GetControllerOfNoCopy(&launcher)
+	if vmi == nil || vmi.Kind != v1.VirtualMachineInstanceGroupVersionKind.Kind {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: vmi.Name}}}
+}
+
+// lookAtAttachments finds the VMI's attachment pods.
+func (r *Reconciler) lookAtAttachments(ctx context.Context, view *View) error {
+	vmi := view.VMI
+	if !HandedOver(vmi) {
+		return nil
+	}
+	for launcher := range vmi.Status.ActivePods {
+		var pods corev1.PodList
+		err := r.Client.List(ctx, &pods, client.InNamespace(vmi.Namespace), client.MatchingFields{AttachmentsByPod: string(launcher)})
+		if err != nil {
+			return fmt.Errorf("list attachment pods: %w", err)
+		}
+		for i := range pods.Items {
+			view.Attachments = append(view.Attachments, &pods.Items[i])
+		}
+	}
+	// The cache may not have seen yet what was made a moment ago.
+	for i := range vmi.Status.VolumeStatus {
+		status := &vmi.Status.VolumeStatus[i]
+		if status.HotplugVolume == nil || status.HotplugVolume.AttachPodUID == "" || attachment(*view, status) != nil {
+			continue
+		}
+		pod := &corev1.Pod{}
+		err := r.Live.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: status.HotplugVolume.AttachPodName}, pod)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("get attachment pod %s: %w", status.HotplugVolume.AttachPodName, err)
+		case attachedBy(status, pod):
+			view.Attachments = append(view.Attachments, pod)
+		}
+	}
+	return nil
+}
+
+// applyAttachments deletes and makes attachment pods, and puts those made into the step's status.
+func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step) error {
+	var errs []error
+	for _, pod := range step.DeleteAttachments {
+		err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(attachmentGrace), client.Preconditions{UID: &pod.UID})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			errs = append(errs, fmt.Errorf("delete attachment pod %s: %w", pod.Name, err))
+		}
+		if err == nil {
+			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted hotplug attachment pod %s", pod.Name)
+		}
+	}
+	if len(step.CreateAttachments) == 0 {
+		return errors.Join(errs...)
+	}
+	owner := launcher(view)
+	facts := Facts{Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: view.Claims}
+	for _, volume := range step.CreateAttachments {
+		pod := Attachment(view.VMI, volume, owner, facts)
+		status := &step.Status.VolumeStatus[slices.IndexFunc(step.Status.VolumeStatus, func(s v1.VolumeStatus) bool { return s.Name == volume })]
+		if err := r.Client.Create(ctx, pod); err != nil {
+			message := fmt.Sprintf("create attachment pod of volume %s: %v", volume, err)
+			if status.Message != message {
+				step.Events = append(step.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})
+			}
+			if status.Reason == ReasonMissingAttachmentPod {
+				status.Message = message
+			}
+			errs = append(errs, errors.New(message))
+			continue
+		}
+		status.HotplugVolume = &v1.HotplugVolumeStatus{AttachPodName: pod.Name, AttachPodUID: pod.UID}
+		if status.Reason == ReasonMissingAttachmentPod {
+			status.Reason, status.Message = ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForAttachment, pod.Name)
+		}
+		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, attachmentCreated, pod.Name, volume)
+	}
+	return errors.Join(errs...)
+}

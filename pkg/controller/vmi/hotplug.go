@@ -1,0 +1,184 @@
+package vmi
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/hotplug"
+)
+
+// Reasons of hotplugged volumes, in events and in their status; KubeVirt's words.
+const (
+	ReasonPVCNotReady             = "PVCNotReady"
+	ReasonMissingAttachmentPod    = "MissingAttachmentPod"
+	ReasonAttachmentPodNotReady   = "AttachmentPodNotReady"
+	ReasonVolumeUnplugged         = "VolumeUnplugged"
+	attachmentCreated             = "Created hotplug attachment pod %s, for volume %s"
+	volumeUnpluggedMessage        = "Volume %s has been unplugged."
+	messageDetaching              = "Deleting volume from guest"
+	messageWaitingForAttachment   = "Waiting for attachment pod %s to run"
+	messageWaitingForOldAttach    = "Waiting for attachment pod %s to end"
+	messagePVCNotFound            = "PersistentVolumeClaim %q does not exist in namespace %q"
+	messageAttachmentPodIsMissing = "The volume has no attachment pod yet"
+)
+
+// plug brings the hotplugged volumes a step further. A volume's status is written by virt-controller until its
+// attachment pod runs (AttachedToNode), by virt-handler from there on, by virt-controller when it is
+// to go (Detaching), and by virt-handler until the launcher's pod has let go of it (UnMountedFromPod).
+func (s *Step) plug(view View) {
+	spec := &view.VMI.Spec
+	busy := map[string]bool{} // being unplugged
+	var kept []v1.VolumeStatus
+	for _, status := range s.Status.VolumeStatus {
+		if status.HotplugVolume == nil || !leaving(spec, &status) {
+			kept = append(kept, status)
+			continue
+		}
+		busy[status.Name] = true
+		if s.unplug(view, &status) {
+			kept = append(kept, status)
+		}
+	}
+	for _, volume := range hotplug.Volumes(spec) {
+		if busy[volume.Name] {
+			continue
+		}
+		at := slices.IndexFunc(kept, func(status v1.VolumeStatus) bool { return status.Name == volume.Name })
+		if at < 0 {
+			kept = append(kept, v1.VolumeStatus{Name: volume.Name})
+			at = len(kept) - 1
+		}
+		s.plugOne(view, volume, &kept[at])
+	}
+	s.Status.VolumeStatus = kept
+	for _, pod := range notDeleted(view.Attachments) {
+		if !slices.ContainsFunc(kept, func(status v1.VolumeStatus) bool { return attachedBy(&status, pod) }) {
+			s.DeleteAttachments = append(s.DeleteAttachments, pod) // made, but its status could not be written
+		}
+	}
+}
+
+// leaving reports a volume that is on its way out, or must be: gone from the spec, or another's claim now.
+func leaving(spec *v1.VirtualMachineInstanceSpec, status *v1.VolumeStatus) bool {
+	if status.Phase == v1.HotplugVolumeDetaching || status.Phase == v1.HotplugVolumeUnMounted {
+		return true
+	}
+	volume := hotplug.Volume(spec, status.Name)
+	if volume == nil || !hotplug.Is(volume) {
+		return true
+	}
+	info := status.PersistentVolumeClaimInfo
+	return info != nil && info.ClaimName != volume.PersistentVolumeClaim.ClaimName
+}
+
+// attachedBy reports whether a pod is the one that virt-controller made for a volume. Only the UID counts: labels
+// and owners are anybody's to set who may make a pod.
+func attachedBy(status *v1.VolumeStatus, pod *corev1.Pod) bool {
+	return status.HotplugVolume != nil && status.HotplugVolume.AttachPodUID != "" && status.HotplugVolume.AttachPodUID == pod.UID
+}
+
+func attachment(view View, status *v1.VolumeStatus) *corev1.Pod {
+	for _, pod := range view.Attachments {
+		if attachedBy(status, pod) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// unplug takes a volume away: first from the guest and its pod, which virt-handler does, then its
+// attachment pod. It reports whether the status stays.
+func (s *Step) unplug(view View, status *v1.VolumeStatus) bool {
+	pod := attachment(view, status)
+	switch status.Phase {
+	case v1.HotplugVolumeUnMounted, "", v1.VolumePending, v1.VolumeBound: // virt-handler has not got it
+		if pod == nil {
+			s.Events = append(s.Events, Event{corev1.EventTypeNormal, ReasonVolumeUnplugged, fmt.Sprintf(volumeUnpluggedMessage, status.Name)})
+			return false
+		}
+		status.Phase = v1.HotplugVolumeUnMounted
+		if pod.DeletionTimestamp == nil {
+			s.DeleteAttachments = append(s.DeleteAttachments, pod)
+		}
+	case v1.HotplugVolumeDetaching:
+	default:
+		status.Phase, status.Reason, status.Message = v1.HotplugVolumeDetaching, "", messageDetaching
+	}
+	return true
+}
+
+// plugOne gives a volume its attachment pod and says how that fares.
+func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
+	claim := view.Claims[volume.PersistentVolumeClaim.ClaimName]
+	if status.HotplugVolume == nil {
+		status.HotplugVolume = &v1.HotplugVolumeStatus{}
+	}
+	if claim != nil {
+		status.PersistentVolumeClaimInfo = claimInfo(claim)
+	}
+	pod := attachment(view, status)
+	early := status.Phase == "" || status.Phase == v1.VolumePending || status.Phase == v1.VolumeBound
+	waiting := func(reason, message string) {
+		if !early {
+			return // virt-handler's
+		}
+		status.Phase, status.Reason, status.Message = v1.VolumePending, reason, message
+		if claim != nil && claim.Status.Phase == corev1.ClaimBound {
+			status.Phase = v1.VolumeBound
+		}
+	}
+	switch {
+	case pod == nil && claim == nil:
+		message := fmt.Sprintf(messagePVCNotFound, volume.PersistentVolumeClaim.ClaimName, view.VMI.Namespace)
+		if early && status.Message != message {
+			s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonFailedPvcNotFound, message})
+		}
+		waiting(ReasonPVCNotReady, message)
+	case pod == nil:
+		s.CreateAttachments = append(s.CreateAttachments, volume.Name)
+		waiting(ReasonMissingAttachmentPod, messageAttachmentPodIsMissing)
+	case pod.DeletionTimestamp != nil:
+		waiting(ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForOldAttach, pod.Name))
+	case terminal(pod):
+		s.DeleteAttachments = append(s.DeleteAttachments, pod)
+		waiting(ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForOldAttach, pod.Name))
+	case !containerRuns(pod):
+		waiting(ReasonAttachmentPodNotReady, notRunning(pod))
+	case early:
+		status.Phase = v1.HotplugVolumeAttachedToNode
+		status.Reason, status.Message = ReasonSuccessfulCreate, fmt.Sprintf(attachmentCreated, pod.Name, volume.Name)
+	}
+}
+
+// containerRuns reports a pod whose container runs, and so has its volume.
+func containerRuns(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
+}
+
+// notRunning is the pod's own word on why it does not run.
+func notRunning(pod *corev1.Pod) string {
+	if c := podCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Message != "" {
+		return fmt.Sprintf("attachment pod %s cannot be scheduled: %s", pod.Name, c.Message)
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if w := pod.Status.ContainerStatuses[i].State.Waiting; w != nil && w.Message != "" {
+			return fmt.Sprintf("attachment pod %s waits: %s: %s", pod.Name, w.Reason, w.Message)
+		}
+	}
+	return fmt.Sprintf(messageWaitingForAttachment, pod.Name)
+}
+
+// launcher is the pod that the guest runs in, nil when it is not there or on its way out. During a migration
+// there is another one, which is not asked.
+func launcher(view View) *corev1.Pod {
+	for _, pod := range view.Pods {
+		_, active := view.VMI.Status.ActivePods[pod.UID]
+		if active && pod.Spec.NodeName == view.VMI.Status.NodeName && !terminal(pod) && pod.DeletionTimestamp == nil {
+			return pod
+		}
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package domain
+
+import (
+	"slices"
+
+	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/virtkit/virtkit/pkg/hotplug"
+)
+
+// aliasPrefix begins the aliases that users give to devices; libvirt keeps such ones.
+const aliasPrefix = "ua-"
+
+// VolumeAlias is the alias of a volume's disk in the domain.
+func VolumeAlias(volume string) string { return aliasPrefix + volume }
+
+// Hotplugged gives the disk of a volume for a guest that runs. taken are the names that its disks have.
+func Hotplugged(vmi *v1.VirtualMachineInstance, volume string, src Source, taken []string) (*libvirtxml.DomainDisk, error) {
+	path := "volume " + volume
+	d := hotplug.Disk(&vmi.Spec, volume)
+	if d == nil {
+		return nil, field(path, "the VMI has no disk of that name")
+	}
+	if b := bus(d); b != v1.DiskBusSCSI && b != v1.DiskBusVirtio {
+		return nil, field(path, "bus %s cannot be plugged in while the guest runs; use scsi or virtio", b)
+	}
+	x, err := disk(d, src, path)
+	if err != nil {
+		return nil, err
+	}
+	prefix := targetPrefix(d)
+	for n := 0; ; n++ {
+		if name := prefix + letters(n); !slices.Contains(taken, name) {
+			x.Target.Dev = name
+			break
+		}
+	}
+	x.Alias = &libvirtxml.DomainAlias{Name: VolumeAlias(volume)}
+	return x, nil
+}
+
+// SCSIController is the controller of scsi disks, for a guest that was started without.
+func SCSIController() *libvirtxml.DomainController {
+	index := uint(0)
+	return &libvirtxml.DomainController{Type: "scsi", Index: &index, Model: "virtio-scsi"}
+}

@@ -1,0 +1,123 @@
+package hotplug
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// ErrConflict marks requests that the spec as it is does not allow.
+var ErrConflict = errors.New("conflict")
+
+type conflictError struct{ text string }
+
+func (e conflictError) Error() string      { return e.text }
+func (conflictError) Is(target error) bool { return target == ErrConflict }
+
+func conflict(format string, args ...any) error {
+	return conflictError{fmt.Sprintf(format, args...)}
+}
+
+// Check says what is wrong with a request by itself. DataVolumes need CDI, which virtkit does not use.
+func Check(options *v1.AddVolumeOptions) error {
+	source := options.VolumeSource
+	switch {
+	case options.Name == "":
+		return errors.New("AddVolumeOptions requires name to be set")
+	case options.Disk == nil:
+		return errors.New("AddVolumeOptions requires disk to not be nil")
+	case source == nil || source.PersistentVolumeClaim == nil && source.DataVolume == nil:
+		return errors.New("AddVolumeOptions requires VolumeSource to not be nil; set volumeSource.persistentVolumeClaim.claimName")
+	case source.DataVolume != nil:
+		return errors.New("volumeSource.dataVolume: not supported, since virtkit does not use CDI; " +
+			"a DataVolume fills the PersistentVolumeClaim of its name, so set volumeSource.persistentVolumeClaim.claimName to it")
+	case source.PersistentVolumeClaim.ClaimName == "":
+		return errors.New("volumeSource.persistentVolumeClaim.claimName is not set")
+	}
+	return nil
+}
+
+// DefaultBus is that of a hotplugged disk whose request names none; KubeVirt's.
+const DefaultBus = v1.DiskBusSCSI
+
+// entry is the volume and the disk that a request asks for, with all defaults.
+func entry(options *v1.AddVolumeOptions) (v1.Volume, v1.Disk) {
+	disk := *options.Disk.DeepCopy()
+	disk.Name = options.Name
+	if disk.Disk == nil && disk.CDRom == nil && disk.LUN == nil {
+		disk.Disk = &v1.DiskTarget{}
+	}
+	if disk.Disk != nil && disk.Disk.Bus == "" {
+		disk.Disk.Bus = DefaultBus
+	}
+	if cd := disk.CDRom; cd != nil {
+		if cd.Bus == "" {
+			cd.Bus = DefaultBus
+		}
+		if cd.ReadOnly == nil {
+			readOnly := true
+			cd.ReadOnly = &readOnly
+		}
+		if cd.Tray == "" {
+			cd.Tray = v1.TrayStateClosed
+		}
+	}
+	claim := *options.VolumeSource.PersistentVolumeClaim.DeepCopy()
+	claim.Hotpluggable = true
+	return v1.Volume{Name: options.Name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &claim}}, disk
+}
+
+// Add puts a volume and its disk into a spec. What is there already as asked for is left, and changed is
+// false; the errors are ErrConflict, and those of Check.
+func Add(spec *v1.VirtualMachineInstanceSpec, options *v1.AddVolumeOptions) (changed bool, err error) {
+	if err := Check(options); err != nil {
+		return false, err
+	}
+	volume, disk := entry(options)
+	if old := Volume(spec, volume.Name); old != nil {
+		oldDisk := Disk(spec, volume.Name)
+		if oldDisk != nil && reflect.DeepEqual(*old, volume) && reflect.DeepEqual(*oldDisk, disk) {
+			return false, nil
+		}
+		return false, conflict("Unable to add volume [%s] because volume with that name already exists", volume.Name)
+	}
+	if Disk(spec, volume.Name) != nil {
+		return false, conflict("Unable to add disk [%s] because disk with that name already exists", volume.Name)
+	}
+	claim := volume.PersistentVolumeClaim.ClaimName
+	for i := range spec.Volumes {
+		if other := spec.Volumes[i].PersistentVolumeClaim; other != nil && other.ClaimName == claim {
+			return false, conflict("Unable to add volume source [%s] because it already exists", claim)
+		}
+	}
+	spec.Volumes = append(spec.Volumes, volume)
+	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, disk)
+	return true, nil
+}
+
+// Has reports whether a spec has the volume exactly as a request asks for it.
+func Has(spec *v1.VirtualMachineInstanceSpec, options *v1.AddVolumeOptions) bool {
+	if Check(options) != nil {
+		return false
+	}
+	volume, disk := entry(options)
+	old, oldDisk := Volume(spec, volume.Name), Disk(spec, volume.Name)
+	return old != nil && oldDisk != nil && reflect.DeepEqual(*old, volume) && reflect.DeepEqual(*oldDisk, disk)
+}
+
+// Remove takes a hotplugged volume and its disk out of a spec. The error is ErrConflict when there is no such
+// volume, or it is not one that was plugged in.
+func Remove(spec *v1.VirtualMachineInstanceSpec, name string) error {
+	volume := Volume(spec, name)
+	if volume == nil {
+		return conflict("Unable to remove volume [%s] because it does not exist", name)
+	}
+	if !Is(volume) {
+		return conflict("Unable to remove volume [%s] because it is not hotpluggable", name)
+	}
+	left := keep(spec, func(other string) bool { return other != name })
+	spec.Volumes, spec.Domain.Devices.Disks = left.Volumes, left.Domain.Devices.Disks
+	return nil
+}

@@ -1,0 +1,183 @@
+package launcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/disk"
+	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+const (
+	// attachTimeout bounds an attachment: making the image, the guest's machine, waiting for libvirtd.
+	attachTimeout = 30 * time.Second
+	// detachTimeout is how long a guest may take to let go of a disk before the caller is told to ask again.
+	detachTimeout = 10 * time.Second
+)
+
+// AttachVolume implements the contract.
+func (s *service) AttachVolume(ctx context.Context, req *pb.AttachVolumeRequest) (*pb.AttachVolumeResponse, error) {
+	s.plugging.Lock()
+	defer s.plugging.Unlock()
+	// As Start, it goes on when the caller hangs up; what it has done is found by the next.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attachTimeout)
+	defer cancel()
+	target, err := s.attach(ctx, req)
+	if err != nil {
+		s.options.Log.Warn("cannot attach a volume", "volume", req.Volume, "err", err)
+		return nil, err
+	}
+	return &pb.AttachVolumeResponse{Target: target}, nil
+}
+
+func (s *service) attach(ctx context.Context, req *pb.AttachVolumeRequest) (target string, err error) {
+	vmi := &v1.VirtualMachineInstance{}
+	if err := json.Unmarshal(req.VmiJson, vmi); err != nil {
+		return "", status.Errorf(codes.InvalidArgument, "read the VMI: %v", err)
+	}
+	if volume := hotplug.Volume(&vmi.Spec, req.Volume); volume == nil || !hotplug.Is(volume) {
+		return "", status.Errorf(codes.InvalidArgument, "the VMI has no hotplugged volume %q", req.Volume)
+	}
+	conn, now, err := s.domainNow(ctx)
+	if err != nil {
+		return "", err
+	}
+	alias := domain.VolumeAlias(req.Volume)
+	if target, ok := now.Disks[alias]; ok {
+		s.guest.refresh(ctx, conn, false)
+		return target, nil
+	}
+	source, err := disk.PrepareHotplugged(ctx, vmi, req.Volume, s.options.Disks, s.run)
+	images := map[string]domain.Source{req.Volume: source}
+	if err != nil {
+		return "", startError(vmi, images, err)
+	}
+	d, err := domain.Hotplugged(vmi, req.Volume, source, slices.Collect(maps.Values(now.Disks)))
+	if err != nil {
+		return "", status.Error(codes.InvalidArgument, err.Error())
+	}
+	xml, err := d.Marshal()
+	if err != nil {
+		return "", status.Errorf(codes.InvalidArgument, "write the disk: %v", err)
+	}
+	if err := s.ensureController(ctx, conn, now, d.Target.Bus); err != nil {
+		return "", startError(vmi, images, err)
+	}
+	held := exclusiveDevices(hotplug.Only(&vmi.Spec, req.Volume), images)
+	if err := s.devices.hold(held); err != nil {
+		return "", startError(vmi, images, err)
+	}
+	began := time.Now()
+	if err := conn.Attach(ctx, xml); err != nil {
+		return "", errors.Join(startError(vmi, images, err), s.devices.drop(held))
+	}
+	s.options.Log.Info("attached", "volume", req.Volume, "target", d.Target.Dev, "took", time.Since(began))
+	s.guest.refresh(ctx, conn, false)
+	return d.Target.Dev, nil
+}
+
+// ensureController plugs the controller of scsi disks in, if the disk is the first that needs it: guests that
+// never get one are spared the device.
+func (s *service) ensureController(ctx context.Context, conn hypervisor.Connection, now hypervisor.Domain, bus string) error {
+	if bus != string(v1.DiskBusSCSI) || now.SCSI {
+		return nil
+	}
+	xml, err := domain.SCSIController().Marshal()
+	if err != nil {
+		return err
+	}
+	return conn.Attach(ctx, xml)
+}
+
+// DetachVolume implements the contract.
+func (s *service) DetachVolume(ctx context.Context, req *pb.DetachVolumeRequest) (*pb.DetachVolumeResponse, error) {
+	s.plugging.Lock()
+	defer s.plugging.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, detachTimeout)
+	defer cancel()
+	conn, now, err := s.domainNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	alias := domain.VolumeAlias(req.Volume)
+	if _, there := now.Disks[alias]; there {
+		if err := conn.Detach(ctx, alias); err != nil {
+			return nil, startError(&v1.VirtualMachineInstance{}, nil, err)
+		}
+		if err := s.gone(ctx, conn, alias); err != nil {
+			return nil, err
+		}
+		s.options.Log.Info("detached", "volume", req.Volume)
+	}
+	s.guest.refresh(ctx, conn, false)
+	device := s.options.Disks.BlockDevice(req.Volume)
+	if err := s.devices.drop([]string{device}); err != nil {
+		s.options.Log.Warn("cannot let a device go", "device", device, "err", err)
+	}
+	return &pb.DetachVolumeResponse{}, nil
+}
+
+// gone waits until the domain has no disk of the alias. Each change of the guest's state makes it look; libvirt
+// reports the removal as one, and the guest's state changes with it, since it lists the disks.
+func (s *service) gone(ctx context.Context, conn hypervisor.Connection, alias string) error {
+	for {
+		_, changed := s.guest.watch()
+		now, err := conn.Domain(ctx)
+		if errors.Is(err, hypervisor.ErrNoDomain) {
+			return status.Error(codes.FailedPrecondition, "the guest does not run any more")
+		}
+		if err != nil {
+			return status.Error(codes.Unavailable, err.Error())
+		}
+		if _, there := now.Disks[alias]; !there {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return status.Error(codes.FailedPrecondition, "the guest has not let go of the disk yet; unmount it in the guest")
+		}
+	}
+}
+
+// domainNow gives a connection and the domain, which must exist.
+func (s *service) domainNow(ctx context.Context) (hypervisor.Connection, hypervisor.Domain, error) {
+	if !s.guest.exists() {
+		return nil, hypervisor.Domain{}, status.Error(codes.FailedPrecondition, "the guest has not been started")
+	}
+	conn, err := s.guest.connection(ctx)
+	if err != nil {
+		return nil, hypervisor.Domain{}, status.Error(codes.Unavailable, err.Error())
+	}
+	now, err := conn.Domain(ctx)
+	switch {
+	case errors.Is(err, hypervisor.ErrNoDomain):
+		return nil, now, status.Error(codes.FailedPrecondition, "the guest does not run any more")
+	case err != nil:
+		return nil, now, status.Error(codes.Unavailable, err.Error())
+	}
+	return conn, now, nil
+}
+
+// volumeTargets are the names of disks by volume.
+func volumeTargets(disks map[string]string) map[string]string {
+	out := make(map[string]string, len(disks))
+	for alias, target := range disks {
+		if volume, ok := strings.CutPrefix(alias, domain.VolumeAlias("")); ok {
+			out[volume] = target
+		}
+	}
+	return out
+}
