@@ -62,6 +62,8 @@ type observation struct {
 	Prepared bool
 	// Departure is a migration away from here that failed before the launcher knew of it.
 	Departure *status.Departure
+	// Volumes is what was done with hotplugged volumes, by name.
+	Volumes map[string]status.Volume
 	// LostAt is when the launcher stopped answering, zero while it answers or before it first did.
 	LostAt time.Time
 	// Dead says that the process which served the launcher's socket has ended.
@@ -89,6 +91,7 @@ type session struct {
 	process  *podfs.Process            // the launcher's, nil while not connected
 	stopBy   time.Time                 // zero: not asked to stop
 	stopping chan struct{}             // closed and replaced when stopBy changes
+	renewed  chan struct{}             // closed and replaced when vmi changes
 
 	departure departure
 	departing chan struct{} // closed and replaced when departure changes, or the launcher's account of it
@@ -99,7 +102,7 @@ func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMach
 	ctx, cancel := context.WithCancel(ctx)
 	s := &session{
 		node: node, target: t, vmi: vmi, changed: changed, cancel: cancel,
-		done: make(chan struct{}), stopBy: stopBy, stopping: make(chan struct{}),
+		done: make(chan struct{}), stopBy: stopBy, stopping: make(chan struct{}), renewed: make(chan struct{}),
 		departing: make(chan struct{}),
 		log:       node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
 	}
@@ -121,7 +124,12 @@ func (s *session) end() {
 func (s *session) refresh(vmi *v1.VirtualMachineInstance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.vmi != nil && s.vmi.ResourceVersion == vmi.ResourceVersion {
+		return
+	}
 	s.vmi = vmi
+	close(s.renewed)
+	s.renewed = make(chan struct{})
 }
 
 func (s *session) latest() *v1.VirtualMachineInstance {
@@ -300,10 +308,11 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 	if isFinal(first) {
 		return nil
 	}
-	var shutdowns sync.WaitGroup
-	shutdowns.Go(func() { s.passStops(ctx, client) })
-	shutdowns.Go(func() { s.passDepartures(ctx, client, run) })
-	defer shutdowns.Wait()
+	var working sync.WaitGroup
+	working.Go(func() { s.passStops(ctx, client) })
+	working.Go(func() { s.passDepartures(ctx, client, run) })
+	working.Go(func() { s.keepPlugged(ctx, client, process) })
+	defer working.Wait()
 	defer cancel()
 	for {
 		state, err := watch.Recv()

@@ -42,6 +42,7 @@ func Events(old, next v1.VirtualMachineInstanceStatus) []Event {
 		}
 	}
 	out = append(out, migrationEvents(old.MigrationState, next.MigrationState)...)
+	out = append(out, volumeEvents(old.VolumeStatus, next.VolumeStatus)...)
 	if next.Phase == v1.Running {
 		was, is := has(old.Conditions, v1.VirtualMachineInstancePaused), has(next.Conditions, v1.VirtualMachineInstancePaused)
 		switch {

@@ -38,6 +38,8 @@ type Input struct {
 	Plan *network.Plan
 	// Failure is why the guest does not run, nil when nothing is wrong.
 	Failure *Failure
+	// Volumes is what was done with hotplugged volumes, by name.
+	Volumes map[string]Volume
 	// NeverStarted: the VMI was deleted before its guest was started.
 	NeverStarted bool
 	// Gone says, when not empty, that the launcher vanished without a last word, and how that showed.
@@ -234,7 +236,7 @@ func fill(in Input, next *v1.VirtualMachineInstanceStatus) {
 		setQuantity(&next.Memory.GuestCurrent, current)
 		setQuantity(&next.Memory.GuestRequested, boot)
 	}
-	next.VolumeStatus = volumes(in, next.VolumeStatus)
+	next.VolumeStatus = plugged(in.Volumes, volumes(in, next.VolumeStatus))
 	next.Interfaces = interfaces(in)
 	next.GuestOSInfo = v1.VirtualMachineInstanceGuestOSInfo{}
 	if in.Guest.AgentConnected {

@@ -1,0 +1,229 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+const (
+	// plugTimeout bounds one attempt to attach or detach a volume; the launcher's own limits are shorter.
+	plugTimeout = time.Minute
+	// plugRetryMost is the longest wait before a volume that failed is tried again: a guest that holds a disk
+	// lets go of it when somebody unmounts it there.
+	plugRetryMost = 5 * time.Second
+)
+
+// task is what is to be done with one hotplugged volume.
+type task struct {
+	name string
+	// attachPod is the pod that holds the claim on this node.
+	attachPod types.UID
+	detach    bool
+	block     bool
+	readOnly  bool
+	// settled says that the status has nothing more to gain: Ready.
+	settled bool
+}
+
+// tasks reads from a VMI what is to be done. What is not on this node yet is virt-controller's.
+func tasks(vmi *v1.VirtualMachineInstance) []task {
+	var out []task
+	for i := range vmi.Status.VolumeStatus {
+		s := &vmi.Status.VolumeStatus[i]
+		if s.HotplugVolume == nil {
+			continue
+		}
+		t := task{name: s.Name, attachPod: s.HotplugVolume.AttachPodUID}
+		if info := s.PersistentVolumeClaimInfo; info != nil && info.VolumeMode != nil {
+			t.block = *info.VolumeMode == corev1.PersistentVolumeBlock
+		}
+		switch s.Phase {
+		case v1.HotplugVolumeDetaching:
+			t.detach = true
+		case v1.HotplugVolumeAttachedToNode, v1.HotplugVolumeMounted, v1.VolumeReady:
+			volume := hotplug.Volume(&vmi.Spec, s.Name)
+			if volume == nil || !hotplug.Is(volume) || t.attachPod == "" || vmi.DeletionTimestamp != nil {
+				continue
+			}
+			t.readOnly = volume.PersistentVolumeClaim.ReadOnly
+			t.settled = s.Phase == v1.VolumeReady
+		default:
+			continue
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// keepPlugged does with the hotplugged volumes of the VMI what it says, again and again until ctx ends.
+func (s *session) keepPlugged(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process) {
+	wait := retryFirst
+	for {
+		s.mu.Lock()
+		vmi, renewed := s.vmi, s.renewed
+		s.mu.Unlock()
+		var again <-chan time.Time
+		if err := s.plugAll(ctx, client, process, vmi); err != nil && ctx.Err() == nil {
+			s.log.Warn("hotplug", "error", describe(err), "again", wait)
+			again = time.After(wait)
+			wait = min(2*wait, plugRetryMost)
+		} else {
+			wait = retryFirst
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-renewed:
+		case <-again:
+		}
+	}
+}
+
+// plugAll goes over all hotplugged volumes once. One that fails does not hold up the others.
+func (s *session) plugAll(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance) error {
+	list := tasks(vmi)
+	if len(list) == 0 && len(s.observation().Volumes) == 0 {
+		return nil
+	}
+	var errs []error
+	known := map[string]bool{}
+	for _, t := range list {
+		known[t.name] = true
+		v, err := s.plugOne(ctx, client, process, vmi, t)
+		v.AttachPod = t.attachPod
+		if err != nil {
+			v.Failure = describe(err)
+			errs = append(errs, fmt.Errorf("volume %q: %w", t.name, err))
+		}
+		s.sawVolume(t.name, v)
+	}
+	for name := range s.observation().Volumes {
+		if !known[name] {
+			s.publish(false, func(o *observation) {
+				o.Volumes = maps.Clone(o.Volumes)
+				delete(o.Volumes, name)
+			})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sawVolume publishes what was done with a volume.
+func (s *session) sawVolume(name string, v status.Volume) {
+	if old, ok := s.observation().Volumes[name]; ok && old == v {
+		return
+	}
+	s.publish(true, func(o *observation) {
+		next := maps.Clone(o.Volumes)
+		if next == nil {
+			next = map[string]status.Volume{}
+		}
+		next[name] = v
+		o.Volumes = next
+	})
+}
+
+func (s *session) plugOne(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance, t task) (status.Volume, error) {
+	target := s.observation().Guest.GetVolumeTargets()[t.name]
+	switch {
+	case t.detach:
+		return s.unplugVolume(ctx, client, process, t)
+	case t.settled && target != "":
+		return status.Volume{Mounted: true, Attached: true, Target: target}, nil
+	}
+	return s.plugVolume(ctx, client, process, vmi, t)
+}
+
+// plugVolume brings the claim into the launcher's pod and its disk into the guest.
+func (s *session) plugVolume(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance, t task) (status.Volume, error) {
+	var v status.Volume
+	var err error
+	if t.block {
+		err = s.giveDevice(process, t)
+	} else {
+		err = s.giveDirectory(process, t)
+	}
+	if err != nil {
+		return v, err
+	}
+	v.Mounted = true
+	s.sawVolume(t.name, status.Volume{AttachPod: t.attachPod, Mounted: true})
+	encoded, err := json.Marshal(vmi)
+	if err != nil {
+		return v, fmt.Errorf("encode VirtualMachineInstance: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, plugTimeout)
+	defer cancel()
+	response, err := client.AttachVolume(ctx, &launcherpb.AttachVolumeRequest{VmiJson: encoded, Volume: t.name})
+	if err != nil {
+		return v, err
+	}
+	v.Attached, v.Target = true, response.GetTarget()
+	return v, nil
+}
+
+// giveDirectory mounts a filesystem claim in the launcher's pod, from the attachment pod.
+func (s *session) giveDirectory(process *podfs.Process, t task) error {
+	target := path.Join(names.HotplugDir, t.name)
+	if mounted, err := process.Mounted(target); err != nil || mounted {
+		return err
+	}
+	source := path.Join(names.AttachmentDir, t.name)
+	holder, err := podfs.FindMounted(s.node.ProcDir, t.attachPod, source)
+	if err != nil {
+		return err
+	}
+	defer holder.Close()
+	return podfs.Graft(holder, source, process, target, t.readOnly)
+}
+
+// giveDevice makes the device of a block claim in the launcher's pod.
+func (s *session) giveDevice(process *podfs.Process, t task) error {
+	device, err := podfs.KubeletDevice(s.node.PodsDir, s.node.ProcDir, t.attachPod)
+	if err != nil {
+		return err
+	}
+	if err := process.MakeBlock(path.Join(names.BlockDevicesDir, t.name), device); err != nil {
+		return err
+	}
+	return process.AllowBlock(s.node.ProcDir, device, true)
+}
+
+// unplugVolume takes the disk from the guest, then the claim from the launcher's pod.
+func (s *session) unplugVolume(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, t task) (status.Volume, error) {
+	v := status.Volume{Mounted: true}
+	ctx, cancel := context.WithTimeout(ctx, plugTimeout)
+	defer cancel()
+	if _, err := client.DetachVolume(ctx, &launcherpb.DetachVolumeRequest{Volume: t.name}); err != nil {
+		return v, err
+	}
+	device, err := process.RemoveBlock(path.Join(names.BlockDevicesDir, t.name))
+	if err != nil {
+		return v, err
+	}
+	if device != 0 {
+		if err := process.AllowBlock(s.node.ProcDir, device, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return v, err
+		}
+	}
+	if err := podfs.Prune(process, path.Join(names.HotplugDir, t.name)); err != nil {
+		return v, err
+	}
+	return status.Volume{Gone: true}, nil
+}

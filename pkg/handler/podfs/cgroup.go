@@ -1,0 +1,72 @@
+package podfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// AllowBlock lets the process's container use a block device, or not any more. proc is where procfs of the host's
+// PID namespace is mounted. It may be done again.
+func (p *Process) AllowBlock(proc string, device uint64, allow bool) error {
+	text, err := p.read("cgroup", 64<<10)
+	if err != nil {
+		return fmt.Errorf("read the pod's cgroup: %w", err)
+	}
+	group, err := deviceGroup(string(text))
+	if err != nil {
+		return err
+	}
+	// The node's own view: the one in virt-handler's container begins at that container.
+	mounts := filepath.Join(proc, "1/root/sys/fs/cgroup")
+	if !group.v1 {
+		return p.allowUnified(filepath.Join(mounts, group.path))
+	}
+	file := "devices.deny"
+	if allow {
+		file = "devices.allow"
+	}
+	rule := fmt.Sprintf("b %d:%d rwm", unix.Major(device), unix.Minor(device))
+	name := filepath.Join(mounts, "devices", group.path, file)
+	if err := os.WriteFile(name, []byte(rule), 0o200); err != nil {
+		return fmt.Errorf("let the pod use its device: %w", err)
+	}
+	return nil
+}
+
+// group is the control group that decides which devices a process may use.
+type group struct {
+	v1   bool
+	path string
+}
+
+// deviceGroup reads /proc/<pid>/cgroup: the hierarchy of the devices controller where there is one, else
+// the unified one.
+func deviceGroup(text string) (group, error) {
+	found := group{}
+	for line := range strings.Lines(text) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		switch {
+		case slices.Contains(strings.Split(fields[1], ","), "devices"):
+			found = group{v1: true, path: fields[2]}
+		case fields[0] == "0" && !found.v1:
+			found = group{path: fields[2]}
+		}
+	}
+	switch {
+	case found.path == "" || found.path == "/":
+		return group{}, errors.New("the pod's process is in no control group of its own")
+	case path.Clean(found.path) != found.path:
+		return group{}, fmt.Errorf("the control group %q is not below that of the node: virt-handler must run in the node's cgroup namespace", found.path)
+	}
+	return found, nil
+}

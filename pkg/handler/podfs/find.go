@@ -1,0 +1,112 @@
+package podfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// maxMountInfo bounds what is read of a process's mounts, bytes.
+const maxMountInfo = 4 << 20
+
+// FindMounted finds a process of a pod that has something mounted at a path: of a pod whose processes serve no
+// socket, one in the container that has the volume. proc is where procfs of the host's PID namespace is mounted.
+func FindMounted(proc string, pod types.UID, at string) (*Process, error) {
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue // not a process
+		}
+		p, err := openProcess(proc, pid)
+		if err != nil {
+			continue // ended meanwhile
+		}
+		cgroup, err := p.read("cgroup", 64<<10)
+		if err == nil && inPod(cgroup, pod) {
+			if mounted, err := p.Mounted(at); err == nil && mounted {
+				return p, nil
+			}
+		}
+		p.Close()
+	}
+	return nil, fmt.Errorf("no process of pod %s has %s mounted: %w", pod, at, fs.ErrNotExist)
+}
+
+func openProcess(proc string, pid int) (*Process, error) {
+	dir, err := os.OpenFile(path.Join(proc, strconv.Itoa(pid)), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Process{PID: pid, proc: dir}, nil
+}
+
+// Mounted reports whether the process sees something mounted at a path.
+func (p *Process) Mounted(at string) (bool, error) {
+	info, err := p.read("mountinfo", maxMountInfo)
+	if err != nil {
+		return false, fmt.Errorf("read the mounts of process %d: %w", p.PID, err)
+	}
+	for line := range strings.Lines(string(info)) {
+		// ID, parent, device, root, mount point, …; see proc_pid_mountinfo(5)
+		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == at {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// KubeletDevice is the number of the one block device that the kubelet has prepared for a pod's claims. It is
+// asked of the kubelet's own directory and not of the pod, whose device nodes its processes may have made.
+func KubeletDevice(podsDir, proc string, pod types.UID) (uint64, error) {
+	maps, err := filepath.Glob(filepath.Join(podsDir, string(pod), "volumeDevices", "*", "*"))
+	if err != nil {
+		return 0, fmt.Errorf("list the devices of pod %s: %w", pod, err)
+	}
+	if len(maps) != 1 {
+		return 0, fmt.Errorf("the kubelet has %d devices for pod %s, want 1", len(maps), pod)
+	}
+	link, err := os.Readlink(maps[0])
+	if err != nil {
+		if !errors.Is(err, unix.EINVAL) {
+			return 0, fmt.Errorf("find the device of pod %s: %w", pod, err)
+		}
+		return blockNumber(maps[0])
+	}
+	host, err := openProcess(proc, 1)
+	if err != nil {
+		return 0, fmt.Errorf("open the node's file system: %w", err)
+	}
+	defer host.Close()
+	stat, err := host.Stat(link)
+	if err != nil {
+		return 0, fmt.Errorf("find the device of pod %s: %w", pod, err)
+	}
+	return blockOf(link, stat)
+}
+
+func blockNumber(name string) (uint64, error) {
+	var stat unix.Stat_t
+	if err := unix.Lstat(name, &stat); err != nil {
+		return 0, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return blockOf(name, stat)
+}
+
+func blockOf(name string, stat unix.Stat_t) (uint64, error) {
+	if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return 0, fmt.Errorf("%s is not a block device", name)
+	}
+	return stat.Rdev, nil
+}

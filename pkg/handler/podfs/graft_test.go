@@ -1,0 +1,210 @@
+package podfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// inOwnMounts runs a process with mounts of its own, after a script has made some.
+func inOwnMounts(t *testing.T, script string) *Process {
+	t.Helper()
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", script+"\necho ready\nexec sleep 1000")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	if err := cmd.Start(); err != nil {
+		t.Skipf("unshare: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if _, err := fmt.Fscanln(out, new(string)); err != nil {
+		t.Skipf("no mount namespaces here: %v", err)
+	}
+	p, err := openProcess("/proc", cmd.Process.Pid)
+	check(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func TestGraft(t *testing.T) {
+	dir := t.TempDir()
+	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "dev/volumes/data")
+	check(t, os.MkdirAll(source, 0o755))
+	check(t, os.MkdirAll(filepath.Join(dir, "dev"), 0o755))
+	from := inOwnMounts(t, "mount -t tmpfs none "+source+"; echo kept > "+source+"/disk.img; ln -s "+dir+" "+source+"/link")
+	to := inOwnMounts(t, "mount -t tmpfs none "+filepath.Join(dir, "dev"))
+	for range 2 {
+		check(t, Graft(from, source, to, target, false))
+	}
+	inside := func(p *Process, name string) string {
+		return fmt.Sprintf("/proc/%d/root%s", p.PID, name)
+	}
+	data, err := os.ReadFile(inside(to, target+"/disk.img"))
+	if err != nil || string(data) != "kept\n" {
+		t.Fatalf("the file is %q, %v", data, err)
+	}
+	check(t, os.WriteFile(inside(to, target+"/new"), nil, 0o600))
+	if _, err := os.Stat(inside(from, source+"/new")); err != nil {
+		t.Errorf("it is another file system: %v", err)
+	}
+	if _, err := os.Stat(target); err == nil {
+		t.Error("the mount shows outside")
+	}
+	// Somebody uses it.
+	held, err := os.Open(inside(to, target+"/disk.img"))
+	check(t, err)
+	if err := Prune(to, target); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("unmounted while in use: %v", err)
+	}
+	check(t, held.Close())
+	for range 2 {
+		check(t, Prune(to, target))
+	}
+	if mounted, err := to.Mounted(target); err != nil || mounted {
+		t.Errorf("still mounted: %t, %v", mounted, err)
+	}
+	// Links lead nowhere.
+	if err := Graft(from, source+"/link", to, target, false); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("link: %v", err)
+	}
+	// Read-only.
+	check(t, Graft(from, source, to, target, true))
+	if err := os.WriteFile(inside(to, target+"/other"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Errorf("written: %v", err)
+	}
+}
+
+func TestMakeBlock(t *testing.T) {
+	p, root := fakeProcess(t)
+	const name = "/dev/virtkit-block/data"
+	number := unix.Mkdev(7, 250)
+	for range 2 {
+		check(t, p.MakeBlock(name, number))
+	}
+	check(t, p.MakeBlock(name, unix.Mkdev(7, 251)))
+	var stat unix.Stat_t
+	check(t, unix.Stat(filepath.Join(root, name), &stat))
+	if stat.Rdev != unix.Mkdev(7, 251) || stat.Mode != unix.S_IFBLK|0o600 || stat.Uid != 107 {
+		t.Errorf("%+v", stat)
+	}
+	for _, want := range []uint64{unix.Mkdev(7, 251), 0} {
+		if got, err := p.RemoveBlock(name); err != nil || got != want {
+			t.Errorf("removed %x, %v; want %x", got, err, want)
+		}
+	}
+}
+
+func TestKubeletDevice(t *testing.T) {
+	dir := t.TempDir()
+	proc, pods := filepath.Join(dir, "proc"), filepath.Join(dir, "pods")
+	root := filepath.Join(dir, "root")
+	maps := filepath.Join(pods, string(pod), "volumeDevices/kubernetes.io~local-volume")
+	for _, d := range []string{filepath.Join(proc, "1"), filepath.Join(root, "dev"), maps} {
+		check(t, os.MkdirAll(d, 0o755))
+	}
+	check(t, os.Symlink(root, filepath.Join(proc, "1/root")))
+	if _, err := KubeletDevice(pods, proc, pod); err == nil {
+		t.Error("a device where there is none")
+	}
+	check(t, unix.Mknod(filepath.Join(root, "dev/loop9"), unix.S_IFBLK|0o600, int(unix.Mkdev(7, 9))))
+	check(t, os.Symlink("/dev/loop9", filepath.Join(root, "dev/link")))
+	check(t, os.Symlink("/dev/link", filepath.Join(maps, "pv-1")))
+	if got, err := KubeletDevice(pods, proc, pod); err != nil || got != unix.Mkdev(7, 9) {
+		t.Errorf("%x, %v", got, err)
+	}
+	check(t, os.Remove(filepath.Join(maps, "pv-1")))
+	check(t, os.Symlink("/dev/null", filepath.Join(maps, "pv-1")))
+	if _, err := KubeletDevice(pods, proc, pod); err == nil {
+		t.Error("a device that is none of the node's")
+	}
+}
+
+func TestDeviceGroup(t *testing.T) {
+	for text, want := range map[string]group{
+		"5:devices:/kubepods/podX/c\n0::/\n":   {true, "/kubepods/podX/c"},
+		"0::/kubepods.slice/cri-c.scope\n":     {false, "/kubepods.slice/cri-c.scope"},
+		"0::/../../podX/c\n":                   {},
+		"0::/\n":                               {},
+		"3:cpu,devices:/node1/podX/c\n0::/x\n": {true, "/node1/podX/c"},
+	} {
+		got, err := deviceGroup(text)
+		if got != want || (err == nil) != (want.path != "") {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+}
+
+// The filter is tried in the kernel, on a control group of the test's own.
+func TestDeviceFilter(t *testing.T) {
+	mount := unified(t)
+	dir, err := os.MkdirTemp(mount, "virtkit-test-")
+	if err != nil {
+		t.Skipf("cannot make a control group: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	group, err := os.Open(dir)
+	check(t, err)
+	defer group.Close()
+	check(t, replaceFilter(group, nil)) // none to replace: everything stays allowed
+	deny := encode(filter(nil))
+	fd, err := loadFilter(deny)
+	if err != nil {
+		t.Skipf("BPF is not to be had here: %v", err)
+	}
+	check(t, attachFilter(unix.BPF_PROG_ATTACH, group, fd, unix.BPF_F_ALLOW_MULTI))
+	check(t, unix.Close(fd))
+	try := func(device string) error {
+		script := fmt.Sprintf("echo $$ > %s/cgroup.procs; exec 3<%s", dir, device)
+		out, err := exec.Command("sh", "-c", script).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	if err := try("/dev/zero"); err == nil {
+		t.Error("allowed by a program that allows nothing")
+	}
+	check(t, replaceFilter(group, defaultRules()))
+	if err := try("/dev/zero"); err != nil {
+		t.Errorf("zero: %v", err)
+	}
+	node := filepath.Join(t.TempDir(), "kmsg")
+	check(t, unix.Mknod(node, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 11))))
+	if err := try(node); err == nil || !strings.Contains(err.Error(), "not permitted") {
+		t.Errorf("a device that is not listed: %v", err)
+	}
+	check(t, replaceFilter(group, append(defaultRules(), deviceRule{unix.BPF_DEVCG_DEV_CHAR, 1, 11, everyAccess})))
+	if err := try(node); err != nil {
+		t.Errorf("a device that was added: %v", err)
+	}
+	if old, err := attachedFilters(group); err != nil || len(old) != 1 {
+		t.Errorf("attached: %v, %v", old, err)
+	}
+	runtime.KeepAlive(group)
+}
+
+// unified is where the unified hierarchy is mounted.
+func unified(t *testing.T) string {
+	t.Helper()
+	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err == nil {
+			return dir
+		}
+	}
+	t.Skip("no unified control groups here")
+	return ""
+}

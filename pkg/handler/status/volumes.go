@@ -1,0 +1,90 @@
+package status
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Reasons of hotplugged volumes, in their status and in events. The first three are KubeVirt's.
+const (
+	ReasonVolumeReady     = "VolumeReady"
+	ReasonVolumeMounted   = "VolumeMountedToPod"
+	ReasonVolumeUnMounted = "VolumeUnMountedFromPod"
+	ReasonAttachFailed    = "VolumeAttachFailed"
+	ReasonDetachFailed    = "VolumeDetachFailed"
+)
+
+// Volume is what was done with a hotplugged volume.
+type Volume struct {
+	// AttachPod is the attachment pod that it was done for.
+	AttachPod types.UID
+	// Mounted: the launcher's pod has the volume. Attached: the guest has it, too, as Target. Gone: neither has.
+	Mounted, Attached, Gone bool
+	Target                  string
+	// Failure is why it did not get further.
+	Failure string
+}
+
+// plugged brings the status of hotplugged volumes up to what was done with them.
+func plugged(done map[string]Volume, list []v1.VolumeStatus) []v1.VolumeStatus {
+	for i := range list {
+		s := &list[i]
+		volume, known := done[s.Name]
+		if !known || s.HotplugVolume == nil || s.HotplugVolume.AttachPodUID != volume.AttachPod {
+			continue
+		}
+		set := func(phase v1.VolumePhase, reason, message string) {
+			s.Phase, s.Reason, s.Message = phase, reason, message
+		}
+		switch s.Phase {
+		case v1.HotplugVolumeAttachedToNode, v1.HotplugVolumeMounted, v1.VolumeReady:
+			switch {
+			case volume.Attached:
+				set(v1.VolumeReady, ReasonVolumeReady, fmt.Sprintf("Successfully attach hotplugged volume %s to VM", s.Name))
+				s.Target = volume.Target
+			case volume.Mounted:
+				set(v1.HotplugVolumeMounted, ReasonVolumeMounted, fmt.Sprintf("Volume %s has been mounted in virt-launcher pod", s.Name))
+				s.Target = ""
+			}
+			if volume.Failure != "" {
+				s.Reason, s.Message = ReasonAttachFailed, clean(volume.Failure)
+			}
+		case v1.HotplugVolumeDetaching:
+			if volume.Failure != "" {
+				s.Reason, s.Message = ReasonDetachFailed, clean(volume.Failure)
+			}
+			if volume.Gone {
+				set(v1.HotplugVolumeUnMounted, ReasonVolumeUnMounted, fmt.Sprintf("Volume %s has been unmounted from virt-launcher pod", s.Name))
+				s.Target = ""
+			}
+		}
+	}
+	return list
+}
+
+// volumeEvents are what happened to hotplugged volumes between two statuses.
+func volumeEvents(old, next []v1.VolumeStatus) []Event {
+	before := map[string]v1.VolumeStatus{}
+	for _, s := range old {
+		before[s.Name] = s
+	}
+	var out []Event
+	for _, s := range next {
+		was := before[s.Name]
+		if s.HotplugVolume == nil || s.Reason == was.Reason && s.Message == was.Message {
+			continue
+		}
+		switch s.Reason {
+		case ReasonVolumeReady, ReasonVolumeMounted, ReasonVolumeUnMounted:
+			if was.Phase != s.Phase {
+				out = append(out, Event{corev1.EventTypeNormal, s.Reason, s.Message})
+			}
+		case ReasonAttachFailed, ReasonDetachFailed:
+			out = append(out, Event{corev1.EventTypeWarning, s.Reason, fmt.Sprintf("Volume %s: %s", s.Name, s.Message)})
+		}
+	}
+	return out
+}
