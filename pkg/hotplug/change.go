@@ -3,7 +3,6 @@ package hotplug
 import (
 	"errors"
 	"fmt"
-	"reflect"
 
 	v1 "kubevirt.io/api/core/v1"
 )
@@ -69,42 +68,28 @@ func entry(options *v1.AddVolumeOptions) (v1.Volume, v1.Disk) {
 	return v1.Volume{Name: options.Name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &claim}}, disk
 }
 
-// Add puts a volume and its disk into a spec. What is there already as asked for is left, and changed is
-// false; the errors are ErrConflict, and those of Check.
-func Add(spec *v1.VirtualMachineInstanceSpec, options *v1.AddVolumeOptions) (changed bool, err error) {
+// Add puts a volume and its disk into a spec. The errors are those of Check, and ErrConflict when the spec has the
+// name or the claim already.
+func Add(spec *v1.VirtualMachineInstanceSpec, options *v1.AddVolumeOptions) error {
 	if err := Check(options); err != nil {
-		return false, err
+		return err
 	}
 	volume, disk := entry(options)
-	if old := Volume(spec, volume.Name); old != nil {
-		oldDisk := Disk(spec, volume.Name)
-		if oldDisk != nil && reflect.DeepEqual(*old, volume) && reflect.DeepEqual(*oldDisk, disk) {
-			return false, nil
-		}
-		return false, conflict("Unable to add volume [%s] because volume with that name already exists", volume.Name)
+	if Volume(spec, volume.Name) != nil {
+		return conflict("Unable to add volume [%s] because volume with that name already exists", volume.Name)
 	}
 	if Disk(spec, volume.Name) != nil {
-		return false, conflict("Unable to add disk [%s] because disk with that name already exists", volume.Name)
+		return conflict("Unable to add disk [%s] because disk with that name already exists", volume.Name)
 	}
 	claim := volume.PersistentVolumeClaim.ClaimName
 	for i := range spec.Volumes {
 		if other := spec.Volumes[i].PersistentVolumeClaim; other != nil && other.ClaimName == claim {
-			return false, conflict("Unable to add volume source [%s] because it already exists", claim)
+			return conflict("Unable to add volume source [%s] because it already exists", claim)
 		}
 	}
 	spec.Volumes = append(spec.Volumes, volume)
 	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, disk)
-	return true, nil
-}
-
-// Has reports whether a spec has the volume exactly as a request asks for it.
-func Has(spec *v1.VirtualMachineInstanceSpec, options *v1.AddVolumeOptions) bool {
-	if Check(options) != nil {
-		return false
-	}
-	volume, disk := entry(options)
-	old, oldDisk := Volume(spec, volume.Name), Disk(spec, volume.Name)
-	return old != nil && oldDisk != nil && reflect.DeepEqual(*old, volume) && reflect.DeepEqual(*oldDisk, disk)
+	return nil
 }
 
 // Remove takes a hotplugged volume and its disk out of a spec. The error is ErrConflict when there is no such

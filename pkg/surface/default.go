@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/hotplug"
 )
 
 // DefaultTerminationGracePeriodSeconds is how long a guest may take to shut down when its spec does
@@ -101,7 +103,7 @@ func defaultSpec(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 		spec.TerminationGracePeriodSeconds = pointer(int64(DefaultTerminationGracePeriodSeconds))
 	}
 	Attach(spec)
-	defaultDisks(spec.Domain.Devices.Disks)
+	defaultDisks(spec)
 	defaultInterfaces(spec.Domain.Devices.Interfaces)
 	for i := range spec.Domain.Devices.Inputs {
 		input := &spec.Domain.Devices.Inputs[i]
@@ -158,21 +160,26 @@ func defaultMemory(domain *v1.DomainSpec) {
 }
 
 // defaultDisks gives each disk a device and a bus: sata, which every guest has a driver for, as
-// KubeVirt does.
-func defaultDisks(disks []v1.Disk) {
+// KubeVirt does; scsi when it is plugged in while the guest runs.
+func defaultDisks(spec *v1.VirtualMachineInstanceSpec) {
+	disks, plugged := spec.Domain.Devices.Disks, hotplug.Names(spec)
 	for i := range disks {
+		bus := v1.DiskBusSATA
+		if plugged[disks[i].Name] {
+			bus = hotplug.DefaultBus
+		}
 		device := &disks[i].DiskDevice
 		if device.Disk == nil && device.CDRom == nil && device.LUN == nil {
 			device.Disk = &v1.DiskTarget{}
 		}
 		if device.Disk != nil && device.Disk.Bus == "" {
-			device.Disk.Bus = v1.DiskBusSATA
+			device.Disk.Bus = bus
 		}
 		if device.CDRom == nil {
 			continue
 		}
 		if device.CDRom.Bus == "" {
-			device.CDRom.Bus = v1.DiskBusSATA
+			device.CDRom.Bus = bus
 		}
 		if device.CDRom.ReadOnly == nil {
 			device.CDRom.ReadOnly = pointer(true)

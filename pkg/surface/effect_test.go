@@ -135,6 +135,7 @@ var examples = map[string]struct{ before, value string }{
 	"volumes.name":                                             {before: "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: a}]}}", value: "a"},
 	"volumes.persistentVolumeClaim.claimName":                  {before: withClaim, value: "d"},
 	"volumes.persistentVolumeClaim.readOnly":                   {before: withClaim, value: "true"},
+	"volumes.persistentVolumeClaim.hotpluggable":               {before: withClaim, value: "true"},
 	"volumes.cloudInitNoCloud.secretRef.name":                  {before: "volumes: [{name: root, cloudInitNoCloud: {}}]", value: "s"},
 	"volumes.cloudInitNoCloud.userDataBase64":                  {before: "volumes: [{name: root, cloudInitNoCloud: {}}]", value: "eA=="},
 	"volumes.cloudInitNoCloud.userData":                        {before: withSeed, value: "other"},

@@ -113,7 +113,8 @@ func TestUnsupported(t *testing.T) {
 		"empty":                {`{accessCredentials: [], domain: {ioThreadsPolicy: null, devices: {filesystems: []}}, livenessProbe: null}`, nil},
 		"several":              {`{readinessProbe: {tcpSocket: {port: 80}}, livenessProbe: {tcpSocket: {port: 80}}}`, []string{"spec.livenessProbe", "spec.readinessProbe"}},
 		"volume":               {`volumes: [{name: root, dataVolume: {name: x}}]`, []string{"spec.volumes[0].dataVolume"}},
-		"hotpluggable":         {`volumes: [{name: root, persistentVolumeClaim: {claimName: x, hotpluggable: true}}]`, []string{"spec.volumes[0].persistentVolumeClaim.hotpluggable"}},
+		"hotpluggable":         {`volumes: [{name: root, persistentVolumeClaim: {claimName: x, hotpluggable: true}}]`, nil},
+		"hotplug of CDI":       {`volumes: [{name: root, dataVolume: {name: x, hotpluggable: true}}]`, []string{"spec.volumes[0].dataVolume"}},
 		"whole trees":          {`{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}, tolerations: [{key: a, tolerationSeconds: 3}], dnsConfig: {options: [{name: ndots}]}}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

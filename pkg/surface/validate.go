@@ -5,12 +5,14 @@ import (
 	"reflect"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -19,7 +21,7 @@ type Actor struct {
 	// Component is set for virt-controller and virt-handler, which own what users may not touch.
 	Component bool
 	// API is set for virt-api, which may shorten or lengthen an instance's grace period when a user
-	// stops it so.
+	// stops it so, and add and remove hotplugged volumes.
 	API bool
 }
 
@@ -128,11 +130,19 @@ func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, b
 		return nil
 	}
 	errs := validateReservedLabels(vmi.Labels, old.Labels, field.NewPath("metadata", "labels"))
-	before := old.Spec
+	before, after := &old.Spec, &vmi.Spec
 	if by.API {
-		before.TerminationGracePeriodSeconds = vmi.Spec.TerminationGracePeriodSeconds
+		// It may change the grace period, and which volumes are plugged in.
+		same := *old.Spec.DeepCopy()
+		same.TerminationGracePeriodSeconds = vmi.Spec.TerminationGracePeriodSeconds
+		before, after = hotplug.Without(&same), hotplug.Without(&vmi.Spec)
+		if !reflect.DeepEqual(vmi.Spec, same) {
+			spec := field.NewPath("spec")
+			errs = append(errs, unsupported(vmi.Spec, instanceTree(), spec)...)
+			errs = append(errs, validateSpec(&vmi.Spec, spec)...)
+		}
 	}
-	if !reflect.DeepEqual(vmi.Spec, before) {
+	if !equality.Semantic.DeepEqual(after, before) {
 		detail := "cannot be changed while the instance exists; delete it and create another"
 		if owner := ownerOf(vmi); owner != "" {
 			detail = fmt.Sprintf("cannot be changed while the instance exists; change the VirtualMachine %q and restart it", owner)

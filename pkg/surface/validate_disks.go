@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/hotplug"
 )
 
 // MaxInlineCloudInit is the most user data, and network data, that a spec may carry itself, in decoded
@@ -44,6 +46,31 @@ func validateDisks(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.
 		}
 		disks[disk.Name] = true
 		errs = append(errs, validateDisk(disk, volumes[disk.Name], here)...)
+		if volume := volumes[disk.Name]; volume != nil && hotplug.Is(volume) {
+			errs = append(errs, validateHotplugged(disk, &spec.Domain.Devices, here)...)
+		}
+	}
+	return errs
+}
+
+// validateHotplugged checks the disk of a volume that is plugged in while the guest runs.
+func validateHotplugged(disk *v1.Disk, devices *v1.Devices, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if devices.DisableHotplug {
+		errs = append(errs, field.Forbidden(at, "cannot be plugged in: domain.devices.disableHotplug is set; remove it"))
+	}
+	if disk.BootOrder != nil {
+		errs = append(errs, field.Forbidden(at.Child("bootOrder"), "the disk is plugged in once the guest runs, so it cannot boot from it; remove bootOrder"))
+	}
+	kind, bus := "disk", v1.DiskBus("")
+	switch {
+	case disk.CDRom != nil:
+		kind, bus = "cdrom", disk.CDRom.Bus
+	case disk.Disk != nil:
+		bus = disk.Disk.Bus
+	}
+	if bus != "" && bus != v1.DiskBusSCSI && (bus != v1.DiskBusVirtio || kind == "cdrom") {
+		errs = append(errs, field.Invalid(at.Child(kind, "bus"), bus, fmt.Sprintf("%q cannot be plugged in while the guest runs; use scsi or virtio", bus)))
 	}
 	return errs
 }

@@ -36,7 +36,6 @@ var documented = []any{
 	v1.RestartOptions{},
 	v1.PauseOptions{},
 	v1.UnpauseOptions{},
-	v1.FreezeUnfreezeTimeout{},
 	metav1.APIGroup{},
 	metav1.APIGroupList{},
 	metav1.APIResource{},

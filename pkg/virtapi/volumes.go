@@ -1,0 +1,181 @@
+package virtapi
+
+import (
+	"context"
+	"errors"
+
+	"github.com/emicklei/go-restful/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/hotplug"
+)
+
+// volumeChange is a change of the hotplugged volumes of a spec. Its errors are about the request (400), or ErrConflict about what the spec has (409).
+type volumeChange struct {
+	dryRun []string
+	edit   func(*v1.VirtualMachineInstanceSpec) error
+}
+
+// adding reads a request to add a volume.
+func adding(r *restful.Request) (volumeChange, error) {
+	options := &v1.AddVolumeOptions{}
+	if err := decode(r.Request, options); err != nil {
+		return volumeChange{}, err
+	}
+	if err := hotplug.Check(options); err != nil {
+		return volumeChange{}, badRequest(err.Error())
+	}
+	add := func(spec *v1.VirtualMachineInstanceSpec) error { return hotplug.Add(spec, options) }
+	return volumeChange{options.DryRun, add}, checkDryRun(options.DryRun)
+}
+
+// removing reads a request to remove one.
+func removing(r *restful.Request) (volumeChange, error) {
+	options := &v1.RemoveVolumeOptions{}
+	if err := decode(r.Request, options); err != nil {
+		return volumeChange{}, err
+	}
+	if options.Name == "" {
+		return volumeChange{}, badRequest("RemoveVolumeOptions requires name to be set")
+	}
+	remove := func(spec *v1.VirtualMachineInstanceSpec) error { return hotplug.Remove(spec, options.Name) }
+	return volumeChange{options.DryRun, remove}, checkDryRun(options.DryRun)
+}
+
+func (q *requests) addVolumeToMachine(r *restful.Request, namespace, name string) error {
+	c, err := adding(r)
+	if err != nil {
+		return err
+	}
+	return q.changeMachineVolumes(r.Request.Context(), namespace, name, c)
+}
+
+func (q *requests) removeVolumeFromMachine(r *restful.Request, namespace, name string) error {
+	c, err := removing(r)
+	if err != nil {
+		return err
+	}
+	return q.changeMachineVolumes(r.Request.Context(), namespace, name, c)
+}
+
+func (q *requests) addVolumeToInstance(r *restful.Request, namespace, name string) error {
+	c, err := adding(r)
+	if err != nil {
+		return err
+	}
+	return q.changeInstanceVolumes(r.Request.Context(), namespace, name, c)
+}
+
+func (q *requests) removeVolumeFromInstance(r *restful.Request, namespace, name string) error {
+	c, err := removing(r)
+	if err != nil {
+		return err
+	}
+	return q.changeInstanceVolumes(r.Request.Context(), namespace, name, c)
+}
+
+// changeMachineVolumes changes a VM's template, and the instance with it when there is one. The instance comes
+// first: it is what may refuse. What it has already of the change, by an earlier attempt for example, stays.
+func (q *requests) changeMachineVolumes(ctx context.Context, namespace, name string, c volumeChange) error {
+	return retried(func() error {
+		vm, vmi, err := q.machines.machine(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		if vm.Spec.Template == nil {
+			return conflict(vm, "spec.template is not set")
+		}
+		before := vm.Spec.Template.Spec.DeepCopy()
+		if err := c.edit(&vm.Spec.Template.Spec); err != nil {
+			return refused(err, func(text string) error { return conflict(vm, text) })
+		}
+		after := &vm.Spec.Template.Spec
+		if active(vmi) {
+			if carry(&vmi.Spec, before, after) {
+				if err := q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec, c.dryRun); err != nil {
+					return err
+				}
+			}
+		}
+		return q.machines.patchVolumes(ctx, virtualMachines, vm, after, c.dryRun)
+	})
+}
+
+// changeInstanceVolumes changes an instance only: the change ends with it.
+func (q *requests) changeInstanceVolumes(ctx context.Context, namespace, name string, c volumeChange) error {
+	return retried(func() error {
+		vmi, err := q.machines.vmi(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		if !vmi.IsRunning() || vmi.DeletionTimestamp != nil {
+			return notRunning(vmi)
+		}
+		if err := c.edit(&vmi.Spec); err != nil {
+			return refused(err, func(text string) error { return conflictVMI(vmi, ": "+text) })
+		}
+		return q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec, c.dryRun)
+	})
+}
+
+// retried tries again while somebody else changes the object, as the components do to its status.
+func retried(try func() error) error {
+	var err error
+	for range attempts {
+		err = try()
+		var wrote *writeConflict
+		if !errors.As(err, &wrote) {
+			return err
+		}
+	}
+	return err
+}
+
+// writeConflict is a write that met another, as opposed to a conflict that the user is told of at once.
+type writeConflict struct{ error }
+
+func (c *writeConflict) Unwrap() error { return c.error }
+
+func refused(err error, conflict func(text string) error) error {
+	if errors.Is(err, hotplug.ErrConflict) {
+		return conflict(err.Error())
+	}
+	return badRequest(err.Error())
+}
+
+// carry makes of an instance's volumes what was made of those of its template between before and after, and
+// reports whether that is a change.
+func carry(instance, before, after *v1.VirtualMachineInstanceSpec) bool {
+	changed := false
+	for _, volume := range hotplug.Volumes(before) {
+		if hotplug.Volume(after, volume.Name) == nil && hotplug.Remove(instance, volume.Name) == nil {
+			changed = true
+		}
+	}
+	for _, volume := range hotplug.Volumes(after) {
+		if hotplug.Volume(before, volume.Name) == nil && hotplug.Volume(instance, volume.Name) == nil {
+			instance.Volumes = append(instance.Volumes, *volume.DeepCopy())
+			instance.Domain.Devices.Disks = append(instance.Domain.Devices.Disks, *hotplug.Disk(after, volume.Name).DeepCopy())
+			changed = true
+		}
+	}
+	return changed
+}
+
+// patchVolumes writes the volumes and disks of a VM's template or an instance.
+func (m *machines) patchVolumes(ctx context.Context, resource string, object metav1.Object, after *v1.VirtualMachineInstanceSpec, dryRun []string) error {
+	spec := map[string]any{
+		"volumes": after.Volumes,
+		"domain":  map[string]any{"devices": map[string]any{"disks": after.Domain.Devices.Disks}},
+	}
+	if resource == virtualMachines {
+		spec = map[string]any{"template": map[string]any{"spec": spec}}
+	}
+	err := m.patch(ctx, resource, object, "", map[string]any{"spec": spec}, dryRun)
+	if apierrors.IsConflict(err) {
+		return &writeConflict{err}
+	}
+	return err
+}
