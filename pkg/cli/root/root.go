@@ -33,6 +33,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/ssh"
 	"github.com/virtkit/virtkit/pkg/cli/version"
 	"github.com/virtkit/virtkit/pkg/cli/vnc"
+	"github.com/virtkit/virtkit/pkg/cli/volume"
 	"github.com/virtkit/virtkit/pkg/cli/wait"
 	"github.com/virtkit/virtkit/pkg/cli/why"
 )
@@ -155,6 +156,8 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		lifecycle.NewCmdUndo(f, nil),
 		wait.NewCmdWait(f, nil),
 		why.NewCmdWhy(f, nil),
+		volume.NewCmdAddVolume(f, nil),
+		volume.NewCmdRemoveVolume(f, nil),
 	)
 	add(groupAccess,
 		exec.NewCmdExec(f, nil),
