@@ -28,14 +28,9 @@ func definitions(c *genericapiserver.Config) {
 	}
 }
 
-// documented are the types that requests and answers consist of. A VirtualMachine is documented by
-// its CRD and is any object here.
+// documented are the types that answers consist of; those of requests are the endpoints'. A VirtualMachine is
+// documented by its CRD and is any object here.
 var documented = []any{
-	v1.StartOptions{},
-	v1.StopOptions{},
-	v1.RestartOptions{},
-	v1.PauseOptions{},
-	v1.UnpauseOptions{},
 	metav1.APIGroup{},
 	metav1.APIGroupList{},
 	metav1.APIResource{},
@@ -51,12 +46,36 @@ func schemas(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	out := map[string]common.OpenAPIDefinition{
 		modelName(reflect.TypeFor[v1.VirtualMachine]()): {Schema: spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}},
 	}
+	types := map[reflect.Type]bool{}
 	for _, value := range documented {
-		t := reflect.TypeOf(value)
+		structs(reflect.TypeOf(value), types)
+	}
+	for _, e := range (&requests{}).endpoints() {
+		if e.body != nil {
+			structs(reflect.TypeOf(e.body), types)
+		}
+	}
+	for t := range types {
 		schema, needs := object(t, ref)
 		out[modelName(t)] = common.OpenAPIDefinition{Schema: schema, Dependencies: needs}
 	}
 	return out
+}
+
+// structs adds a type to found, and the types that its fields refer to.
+func structs(t reflect.Type, found map[reflect.Type]bool) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		structs(t.Elem(), found)
+	case reflect.Struct:
+		if found[t] || t == reflect.TypeFor[v1.VirtualMachine]() {
+			return
+		}
+		found[t] = true
+		for i := range t.NumField() {
+			structs(t.Field(i).Type, found)
+		}
+	}
 }
 
 // modelName is how kube-openapi knows a type: by its own word, or by its Go name.
@@ -114,7 +133,7 @@ func property(t reflect.Type, ref common.ReferenceCallback) (spec.Schema, []stri
 		return simple("boolean", "")
 	case reflect.Int64:
 		return simple("integer", "int64")
-	case reflect.Int32, reflect.Int:
+	case reflect.Int32, reflect.Int, reflect.Uint32, reflect.Uint:
 		return simple("integer", "int32")
 	default:
 		return simple("string", "")
