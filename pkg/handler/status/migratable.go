@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/hotplug"
 )
 
 // obstacle is something that keeps a VMI on its node.
@@ -16,6 +18,7 @@ type obstacle struct{ reason, message string }
 // were copied along.
 func migratable(vmi *v1.VirtualMachineInstance, c *conditionList) {
 	others := append(networkObstacles(vmi), placementObstacles(vmi)...)
+	others = append(others, hotplugObstacles(vmi)...)
 	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
 		if len(found) == 0 {
 			c.set(kind, corev1.ConditionTrue, "", "")
@@ -54,6 +57,18 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 				fmt.Sprintf("volume %q: PersistentVolumeClaim %s cannot be used on two nodes at once; its access mode would have to be ReadWriteMany", v.Name, name),
 			})
 		}
+	}
+	return found
+}
+
+// hotplugObstacles finds volumes that were plugged in: their attachment pods are on this node.
+func hotplugObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	var found []obstacle
+	for _, volume := range hotplug.Volumes(&vmi.Spec) {
+		found = append(found, obstacle{
+			v1.VirtualMachineInstanceReasonHotplugNotMigratable,
+			fmt.Sprintf("volume %q is plugged in on this node; remove it for the migration (virtctl removevolume)", volume.Name),
+		})
 	}
 	return found
 }
