@@ -5,6 +5,7 @@ package volume
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,7 @@ import (
 // API is what the package needs of a client.
 type API interface {
 	Put(ctx context.Context, resource, namespace, name, subresource string, body any) error
-	ClaimExists(ctx context.Context, namespace, name string) error
+	ReadMetadata(ctx context.Context, path string) (*metav1.PartialObjectMetadata, error)
 }
 
 // Options of a request; removing uses Volume, Persist and DryRun.
@@ -96,7 +97,8 @@ func Request(o Options) *v1.AddVolumeOptions {
 // Add requests that a volume is plugged in. It returns when the request is accepted, not when it is done.
 func Add(ctx context.Context, api API, namespace, name string, o Options) error {
 	// Whoever may add volumes need not be allowed to look at claims.
-	if err := api.ClaimExists(ctx, namespace, o.Volume); err != nil && !apierrors.IsForbidden(err) {
+	claim := path.Join("/api/v1/namespaces", namespace, "persistentvolumeclaims", o.Volume)
+	if _, err := api.ReadMetadata(ctx, claim); err != nil && !apierrors.IsForbidden(err) {
 		return fmt.Errorf("add volume %s to %s/%s: %w", o.Volume, namespace, name, err)
 	}
 	if err := api.Put(ctx, o.resource(), namespace, name, "addvolume", Request(o)); err != nil {

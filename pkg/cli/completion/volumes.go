@@ -19,13 +19,6 @@ func flagNames(f *cli.Factory, list func(ctx context.Context, c *client.Client, 
 	}
 }
 
-// Claims completes a flag with the names of PersistentVolumeClaims.
-func Claims(f *cli.Factory) cobra.CompletionFunc {
-	return flagNames(f, func(ctx context.Context, c *client.Client, namespace string, _ []string) ([]string, error) {
-		return c.Claims(ctx, namespace)
-	})
-}
-
 // Hotplugged completes a flag with the hotplugged volumes of the machine that is the first argument.
 func Hotplugged(f *cli.Factory) cobra.CompletionFunc {
 	return flagNames(f, func(ctx context.Context, c *client.Client, namespace string, args []string) ([]string, error) {

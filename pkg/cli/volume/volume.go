@@ -53,7 +53,7 @@ machine, which need not run.`
 	cli.CompleteFlag(cmd, "cache", volume.Caches...)
 	cli.CompleteFlag(cmd, "disk-type", volume.DiskTypes...)
 	cli.CompleteFlag(cmd, "bus", volume.Buses...)
-	completeFlag(cmd, "volume-name", completion.Claims(f))
+	completion.Flag(cmd, "volume-name", completion.Claims(f))
 	return cmd
 }
 
@@ -63,7 +63,7 @@ func NewCmdRemoveVolume(f *cli.Factory, runF runFunc) *cobra.Command {
 	cmd := o.command(runF, "removevolume NAME", "Unplug a volume from a running virtual machine", `
 		virtctl removevolume demo --volume-name=data
 		virtctl removevolume demo --volume-name=data --persist --wait`)
-	completeFlag(cmd, "volume-name", completion.Hotplugged(f))
+	completion.Flag(cmd, "volume-name", completion.Hotplugged(f))
 	return cmd
 }
 
@@ -100,12 +100,6 @@ func (o *Options) command(runF runFunc, use, short, examples string) *cobra.Comm
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd
-}
-
-func completeFlag(cmd *cobra.Command, name string, f cobra.CompletionFunc) {
-	if err := cmd.RegisterFlagCompletionFunc(name, f); err != nil {
-		panic(err) // no such flag: a programming error
-	}
 }
 
 func (o *Options) validate() error {
