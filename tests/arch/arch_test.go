@@ -23,7 +23,7 @@ var arrows = map[string][]string{
 	"cmd/virt-server": {"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/version"},
 
 	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/version", "pkg/names"},
-	"pkg/tui":    {"pkg/action", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
+	"pkg/tui":    {"pkg/rfb", "pkg/action", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
 	"pkg/action": {"pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/surface", "pkg/names"},
 

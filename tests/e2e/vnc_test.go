@@ -61,7 +61,7 @@ func TestScreen(t *testing.T) {
 	if len(b.said) > 0 {
 		t.Errorf("the page complains: %s", strings.Join(b.said, "\n"))
 	}
-	if again := b.eval(b.page(web.line), `document.body.innerText`); !strings.Contains(again, g.name) {
+	if again := b.eval(page, `fetch('/').then((answer) => answer.status)`); again != "200" {
 		t.Errorf("the browser that has the cookie is refused: %s", again)
 	}
 	other := startBrowser(t)
@@ -72,6 +72,11 @@ func TestScreen(t *testing.T) {
 		}
 		return ""
 	})
+	t.Run("terminal", func(t *testing.T) { testTerminal(t, g) })
+	if said := b.eval(page, `document.getElementById('status').textContent`); !strings.Contains(said, "taken over") {
+		t.Errorf("the page, whose session the terminal took over, says %q", said)
+	}
+
 	response, err := http.Get(strings.SplitAfter(web.line, "token=")[0])
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +97,7 @@ type running struct {
 // startVirtctl runs virtctl until the test ends, and returns when it has printed a line.
 func (g *guest) startVirtctl(t *testing.T, args ...string) *running {
 	t.Helper()
-	r := &running{cmd: exec.Command(filepath.Join(g.Root, "bin", "virtctl"), append([]string{"--kubeconfig", g.Kubeconfig, "--context", g.Name, "-n", g.ns}, args...)...)}
+	r := &running{cmd: exec.Command(g.Bin("virtctl"), append([]string{"--kubeconfig", g.Kubeconfig, "--context", g.Name, "-n", g.ns}, args...)...)}
 	var stderr bytes.Buffer
 	r.cmd.Stderr = &stderr
 	out, err := r.cmd.StdoutPipe()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli"
 	"github.com/virtkit/virtkit/pkg/cli/completion"
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/tui/screen"
 )
 
 // Options of `virtctl vnc`.
@@ -39,6 +41,7 @@ type Options struct {
 	Web       bool
 	NoBrowser bool
 	Terminal  bool
+	Draw      string
 	Timeout   cli.Timeout
 }
 
@@ -53,10 +56,14 @@ func NewCmdVNC(f *cli.Factory, runF func(context.Context, *Options) error) *cobr
 A VNC viewer is started: remote-viewer or TigerVNC, on macOS also Chicken or RealVNC. With --proxy-only
 virtctl prints the local port that any viewer can connect to, and ends when that viewer does.
 
+With --web it is a page in the browser, and with --terminal this terminal: neither needs a viewer. A terminal shows pictures by
+kitty's protocol, sixels, or half blocks, whichever it says it knows.
+
 A screen has one session: this one takes over from another client's, unless --preserve-session is given.`,
 		Example: cli.Examples(f.Program, `
 			virtctl vnc demo
 			virtctl vnc demo --web
+			virtctl vnc demo --terminal
 			virtctl vnc demo --proxy-only --port 5900
 			virtctl vnc screenshot demo -f demo.png`),
 		Args:              cli.Args(1, 1, "the name of one VM"),
@@ -81,10 +88,12 @@ A screen has one session: this one takes over from another client's, unless --pr
 	flags.StringVar(&o.Path, "vnc-path", "", "`FILE` that is the viewer; needs --vnc-type")
 	flags.BoolVar(&o.Web, "web", false, "Show the screen on a page for your browser, which is opened if there is one; the page's address goes to stdout")
 	flags.BoolVar(&o.NoBrowser, "no-browser", false, "With --web: only print the address")
+	flags.BoolVar(&o.Terminal, "terminal", false, "Draw the screen in this terminal, with its keyboard and mouse; Ctrl-] leaves")
+	flags.StringVar(&o.Draw, "draw", "auto", "With --terminal: `HOW` to draw: auto, kitty, sixel, blocks")
 	flags.BoolVar(&o.Preserve, "preserve-session", false, "Fail rather than take over from another client")
 	flags.Var(&o.Timeout, "timeout", "How long to wait for a guest that does not run yet; a bare number is seconds")
 	o.Output.AddFlags(cmd)
-	cmd.MarkFlagsMutuallyExclusive("proxy-only", "web")
+	cli.CompleteFlag(cmd, "draw", "auto", string(screen.Kitty), string(screen.Sixel), string(screen.Blocks))
 	cli.CompleteFlag(cmd, "vnc-type", vnc.Kinds...)
 	cli.CompleteFlag(cmd, "address", "127.0.0.1", "0.0.0.0", "::1")
 	cmd.AddCommand(NewCmdScreenshot(f, nil))
@@ -93,11 +102,17 @@ A screen has one session: this one takes over from another client's, unless --pr
 
 func (o *Options) validate() error {
 	switch {
+	case o.ProxyOnly && o.Web, o.ProxyOnly && o.Terminal, o.Web && o.Terminal:
+		return cli.UsageErrorf("--proxy-only, --web and --terminal exclude each other")
+	case o.Draw != "auto" && !slices.Contains(screen.Kinds, screen.Kind(o.Draw)):
+		return cli.UsageErrorf("--draw %q is not one of auto, kitty, sixel, blocks", o.Draw)
+	case o.Draw != "auto" && !o.Terminal:
+		return cli.UsageErrorf("--draw needs --terminal")
 	case o.Port < 0 || o.Port > 65535:
 		return cli.UsageErrorf("--port %d is not a port, 0 to 65535", o.Port)
 	case o.Path != "" && o.Type == "":
 		return cli.UsageErrorf("--vnc-path needs --vnc-type, which says how the viewer takes its arguments")
-	case o.Type != "" && !known(o.Type):
+	case o.Type != "" && !slices.Contains(vnc.Kinds, o.Type):
 		return cli.UsageErrorf("--vnc-type %q is not one of tiger, chicken, real, remote-viewer", o.Type)
 	case net.ParseIP(o.Address) == nil && o.Address != "localhost":
 		return cli.UsageErrorf("--address %q is not an IP address", o.Address)
@@ -107,15 +122,6 @@ func (o *Options) validate() error {
 		return cli.UsageErrorf("-o needs --proxy-only or --web: a viewer is nothing to print")
 	}
 	return errors.Join(o.validateWeb(), o.Output.Validate())
-}
-
-func known(kind string) bool {
-	for _, k := range vnc.Kinds {
-		if k == kind {
-			return true
-		}
-	}
-	return false
 }
 
 // Run shows the screen until the user, the viewer or the guest ends the session.
@@ -129,6 +135,8 @@ func Run(ctx context.Context, o *Options) error {
 		return s.proxy(ctx)
 	case o.Web:
 		return s.web(ctx)
+	case o.Terminal:
+		return s.terminal(ctx)
 	}
 	return s.viewer(ctx)
 }
