@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -44,5 +46,10 @@ func (s *session) dialGuest(ctx context.Context, protocol string, port uint16) (
 		return nil, err
 	}
 	defer ns.Close()
-	return reach.Guest(ctx, ns, *plan, protocol, port)
+	node, err := os.Open(filepath.Join(s.node.ProcDir, "1/ns/net"))
+	if err != nil {
+		return nil, fmt.Errorf("open the node's network namespace: %w", err)
+	}
+	defer node.Close()
+	return reach.Guest(ctx, ns, node, *plan, protocol, port)
 }

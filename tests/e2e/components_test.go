@@ -4,11 +4,13 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/action/forward"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -22,6 +24,7 @@ func TestKillComponents(t *testing.T) {
 	con.login(t, "root", "tiny")
 	con.run(t, "WITNESS=still-here")
 	uid := g.vmi(t).UID
+	address := g.forwarded(t, 80, forward.TCP)
 
 	check := func(t *testing.T) {
 		t.Helper()
@@ -54,11 +57,28 @@ func TestKillComponents(t *testing.T) {
 	for _, component := range []string{names.VirtController, names.VirtHandler, names.VirtAPI} {
 		t.Run(component, func(t *testing.T) {
 			restarts := map[string]int32{}
+			forwarded, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer forwarded.Close()
+			if _, err := page(address, "/"); err != nil { // the one before it is open by then
+				t.Fatal(err)
+			}
 			for _, pod := range c.componentPods(t, component) {
 				for _, status := range pod.Status.ContainerStatuses {
 					restarts[pod.Name] = status.RestartCount
 				}
 				kill(t, string(pod.UID), "virt-server")
+			}
+			if component != names.VirtController {
+				// What went through it is cut, and the local port stays.
+				if err := broken(forwarded); err != nil {
+					t.Error(err)
+				}
+			}
+			if _, err := page(address, "/"); err != nil {
+				t.Errorf("forwarded port: %v", err)
 			}
 			ready(t, component, restarts)
 			eventually(t, 30*time.Second, "console works again", func() string {

@@ -30,12 +30,12 @@ const (
 // ErrNoAddress is a guest without an interface that could be dialled.
 var ErrNoAddress = errors.New("the guest has no network interface in the pod network")
 
-// Guest connects to a port of the guest behind a plan. ns is the pod's network namespace. Errors are syscall errors, or
-// that of ctx.
+// Guest connects to a port of the guest behind a plan. pod and node are the network namespaces of the guest's pod and of
+// its node. Errors are syscall errors, or that of ctx.
 //
-// With the bridge binding the pod has no address left from which the guest could be reached; the guest has
-// the pod's, and is dialled as any pod is.
-func Guest(ctx context.Context, ns *os.File, plan network.Plan, protocol string, port uint16) (net.Conn, error) {
+// With the bridge binding the pod has no address left from which the guest could be reached; the guest has the pod's,
+// and is dialled from the node, as the kubelet dials any pod.
+func Guest(ctx context.Context, pod, node *os.File, plan network.Plan, protocol string, port uint16) (net.Conn, error) {
 	if protocol != TCP && protocol != UDP {
 		return nil, net.UnknownNetworkError(protocol)
 	}
@@ -45,9 +45,9 @@ func Guest(ctx context.Context, ns *os.File, plan network.Plan, protocol string,
 		}
 		address := netip.AddrPortFrom(nic.Guest, port)
 		if nic.Binding == network.Bridge {
-			return new(net.Dialer).DialContext(ctx, protocol, address.String())
+			return In(ctx, node, protocol, address)
 		}
-		return In(ctx, ns, protocol, address)
+		return In(ctx, pod, protocol, address)
 	}
 	return nil, ErrNoAddress
 }

@@ -47,7 +47,7 @@ func TestGuestByTCP(t *testing.T) {
 	defer l.Close()
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
 	for _, binding := range []network.Binding{network.Masquerade, network.Bridge} {
-		conn, err := Guest(t.Context(), ns, plan(binding), TCP, port)
+		conn, err := Guest(t.Context(), ns, ns, plan(binding), TCP, port)
 		if err != nil {
 			t.Fatalf("%s: %v", binding, err)
 		}
@@ -68,7 +68,7 @@ func TestGuestByTCP(t *testing.T) {
 		peer.Close()
 	}
 	l.Close()
-	if _, err := Guest(t.Context(), ns, plan(network.Masquerade), TCP, port); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := Guest(t.Context(), ns, ns, plan(network.Masquerade), TCP, port); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a port that nobody listens on: %v", err)
 	}
 }
@@ -80,7 +80,7 @@ func TestGuestByUDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	conn, err := Guest(t.Context(), ns, plan(network.Masquerade), UDP, uint16(l.LocalAddr().(*net.UDPAddr).Port))
+	conn, err := Guest(t.Context(), ns, ns, plan(network.Masquerade), UDP, uint16(l.LocalAddr().(*net.UDPAddr).Port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestNoAnswerEndsWithTheContext(t *testing.T) {
 	port := uint16(name.(*unix.SockaddrInet4).Port)
 	for range 4 {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		conn, err := Guest(ctx, ns, plan(network.Masquerade), TCP, port)
+		conn, err := Guest(ctx, ns, ns, plan(network.Masquerade), TCP, port)
 		cancel()
 		if err == nil {
 			defer conn.Close() // one more that the backlog takes
@@ -168,10 +168,10 @@ func TestNoAnswerEndsWithTheContext(t *testing.T) {
 }
 
 func TestNoInterface(t *testing.T) {
-	if _, err := Guest(t.Context(), nil, network.Plan{}, TCP, 1); !errors.Is(err, ErrNoAddress) {
+	if _, err := Guest(t.Context(), nil, nil, network.Plan{}, TCP, 1); !errors.Is(err, ErrNoAddress) {
 		t.Errorf("no interface: %v", err)
 	}
-	if _, err := Guest(t.Context(), nil, network.Plan{}, "sctp", 1); err == nil {
+	if _, err := Guest(t.Context(), nil, nil, network.Plan{}, "sctp", 1); err == nil {
 		t.Error("sctp was taken")
 	}
 }
