@@ -20,6 +20,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
+// cancelPatience is how long a launcher may take to end a migration that was cancelled. Then its connections
+// are cut: the other side may not answer, for which libvirt would wait.
+const cancelPatience = 10 * time.Second
+
+// retryCancel is the pause between two attempts to cancel.
+const retryCancel = time.Second
+
 // departure is a migration away from here that a session is asked to make, or to give up.
 type departure struct {
 	uid types.UID
@@ -125,8 +132,9 @@ func (s *session) departureRequest() (departure, <-chan struct{}) {
 // launcher's account of migrations is known when it begins.
 func (s *session) passDepartures(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run) {
 	var (
-		sockets *migration.Outgoing
-		begun   types.UID
+		sockets   *migration.Outgoing
+		begun     types.UID
+		cancelled time.Time // when it was first asked for
 	)
 	closeSockets := func() {
 		if sockets != nil {
@@ -149,7 +157,7 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 			s.departed(want.uid, "cancelled before it began", true)
 		case !known:
 			closeSockets()
-			begun = want.uid
+			begun, cancelled = want.uid, time.Time{}
 			var err error
 			if sockets, err = s.leave(ctx, client, run, want); err != nil {
 				if grpcstatus.Code(err) == codes.Unavailable {
@@ -162,8 +170,14 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 		case want.cancel && account.GetUid() == string(want.uid):
 			if _, err := client.CancelMigration(ctx, &launcherpb.CancelMigrationRequest{Uid: string(want.uid)}); err != nil && ctx.Err() == nil {
 				s.log.Info("migration not cancelled yet", "error", describe(err))
-				again = time.After(retryFirst)
 			}
+			if cancelled.IsZero() {
+				cancelled = s.node.Now()
+			}
+			if s.node.Now().Sub(cancelled) > cancelPatience {
+				closeSockets()
+			}
+			again = time.After(retryCancel)
 		}
 		select {
 		case <-ctx.Done():

@@ -342,6 +342,9 @@ func (s *session) saw(state *launcherpb.GuestState) {
 	})
 	if old.Guest.GetMigration().GetPhase() != state.Migration.GetPhase() || old.Guest.GetMigration().GetUid() != state.Migration.GetUid() {
 		s.wakeDeparture()
+		if m := state.Migration; m.GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_COMPLETED {
+			s.log.Info("guest left", "migration", m.Uid, "took", m.EndedAt.AsTime().Sub(m.StartedAt.AsTime()), "downtime", m.Downtime.AsDuration())
+		}
 	}
 }
 
