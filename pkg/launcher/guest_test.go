@@ -25,7 +25,7 @@ func withGuest(t *testing.T, test func(t *testing.T, m *memory, g *guest)) {
 		m := newMemory()
 		g := newGuest(m.dial, log, slog.New(slog.DiscardHandler))
 		var running sync.WaitGroup
-		for _, f := range []func(context.Context){g.follow, g.askAgent, g.stop} {
+		for _, f := range []func(context.Context){g.follow, g.askAgent, g.stop, g.move} {
 			running.Go(func() { f(ctx) })
 		}
 		test(t, m, g)

@@ -172,6 +172,7 @@ func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {
 	maps.Copy(labels, vmi.Labels)
 	// They describe the VMI object, not its pod.
 	delete(labels, v1.NodeNameLabel)
+	delete(labels, v1.MigrationTargetNodeNameLabel)
 	labels[v1.AppLabel] = names.VirtLauncher
 	labels[v1.CreatedByLabel] = string(vmi.UID)
 	labels[v1.DeprecatedVirtualMachineNameLabel] = LabelValue(vmi.Name)
