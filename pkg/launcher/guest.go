@@ -225,10 +225,12 @@ func (g *guest) end(end hypervisor.End) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.creating, g.migrating:
+	case g.migrating:
 		g.early = &end
 	case g.created:
 		g.finishLocked(end)
+	case g.creating:
+		g.early = &end
 	}
 }
 

@@ -232,8 +232,9 @@ func (g *guest) stayed(ctx context.Context, cause error) {
 			return // the launcher ends
 		}
 		_, err = conn.Domain(ctx)
-		if err == nil || errors.Is(err, hypervisor.ErrNoDomain) {
-			g.stayedKnown(cause, err != nil)
+		// How a guest that is gone has ended is on its way: as an event, or with the first look of a new connection.
+		if err == nil || errors.Is(err, hypervisor.ErrNoDomain) && g.endKnown() {
+			g.settle(cause)
 			if err == nil {
 				g.refresh(ctx, conn, false)
 			}
@@ -247,15 +248,17 @@ func (g *guest) stayed(ctx context.Context, cause error) {
 	}
 }
 
-// stayedKnown records that the guest did not move, or that it is gone.
-func (g *guest) stayedKnown(cause error, gone bool) {
+func (g *guest) endKnown() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.early != nil
+}
+
+// settle records that the guest did not move, or how it ended.
+func (g *guest) settle(cause error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.migrating = false
-	if gone && g.early == nil {
-		end := g.lastWords()
-		g.early = &end
-	}
 	moved := g.early != nil && g.early.Outcome == hypervisor.Moved
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Migration = proto.CloneOf(s.Migration)

@@ -141,6 +141,7 @@ func TestShutdownWhileLeaving(t *testing.T) {
 		mustCreate(t, g)
 		mustLeave(t, g, "a")
 		g.shutdown(10 * time.Second)
+		time.Sleep(time.Second) // of the bubble
 		expectMigration(t, g, "a", didFail)
 		expect(t, g, shutOff, "shutdown")
 	})

@@ -109,6 +109,7 @@ func TestMutate(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
+	const migrations = "/validate/virtualmachineinstancemigrations"
 	const controller = "system:serviceaccount:kubevirt:virt-controller"
 	defaulted := strings.Replace(goodInstance, "name: root}", "name: root, disk: {bus: virtio}}", 1)
 	defaulted = strings.Replace(defaulted, "domain:\n", "domain:\n    memory: {guest: 1Gi}\n", 1)
@@ -122,6 +123,12 @@ func TestValidate(t *testing.T) {
 		"instance by the controller": {"/validate/virtualmachineinstances", controller, strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), defaulted, ``},
 		"instance changed":           {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "1Gi", "2Gi", 1), defaulted, `spec: cannot be changed while the instance exists`},
 		"KubeVirt":                   {"/validate/kubevirts", "jane", `{metadata: {name: kubevirt, namespace: kubevirt}, spec: {configuration: {machineType: x}}}`, "", `spec.configuration.machineType: "x" is not supported`},
+		"migration":                  {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, addedNodeSelector: {a: b}}}`, "", ``},
+		"migration of nothing":       {migrations, "jane", `{metadata: {name: m}, spec: {}}`, "", `spec.vmiName: is not set`},
+		"migration elsewhere":        {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, sendTo: {migrationID: x, connectURL: there}}}`, "", `spec.sendTo: not supported by virtkit`},
+		"migration, bad selector":    {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, addedNodeSelector: {a: "b c"}}}`, "", `spec.addedNodeSelector`},
+		"migration changed":          {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: other}}`, `{metadata: {name: m}, spec: {vmiName: vm}}`, `spec: cannot be changed`},
+		"migration renamed":          {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm}}`, `{metadata: {name: m, labels: {kubevirt.io/vmi-name: vm}}, spec: {vmiName: vm}}`, `metadata.labels[kubevirt.io/vmi-name]: cannot be changed`},
 		"inert kind":                 {"/validate/inert", "jane", `{metadata: {name: m}, spec: {vmiName: vm}}`, "", `kind: X is not supported by virtkit`},
 		"not readable":               {"/validate/virtualmachines", "jane", `{spec: {runStrategy: 7}}`, "", `the X cannot be read: json: cannot unmarshal number`},
 	} {
