@@ -1,6 +1,7 @@
 package virtapi
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 
@@ -64,6 +65,9 @@ func schemas(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 
 // structs adds a type to found, and the types that its fields refer to.
 func structs(t reflect.Type, found map[reflect.Type]bool) {
+	if writesItself(t) {
+		return
+	}
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:
 		structs(t.Elem(), found)
@@ -113,11 +117,20 @@ func object(t reflect.Type, ref common.ReferenceCallback) (spec.Schema, []string
 	return schema, needs
 }
 
+// writesItself reports a type such as metav1.Duration, whose JSON is not its fields; all there are write a string.
+func writesItself(t reflect.Type) bool {
+	marshaler := reflect.TypeFor[json.Marshaler]()
+	return t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler)
+}
+
 func property(t reflect.Type, ref common.ReferenceCallback) (spec.Schema, []string) {
 	simple := func(kind, format string) (spec.Schema, []string) {
 		return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{kind}, Format: format}}, nil
 	}
 	if t == reflect.TypeFor[metav1.Duration]() {
+		return simple("string", "")
+	}
+	if writesItself(t) {
 		return simple("string", "")
 	}
 	switch t.Kind() {
