@@ -1,6 +1,7 @@
 package script
 
 import (
+	"crypto/ed25519"
 	"encoding/pem"
 	"os"
 	"path/filepath"
@@ -21,13 +22,26 @@ func (c *cluster) addSSH(dir string) error {
 	if err != nil {
 		return err
 	}
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "key"), pem.EncodeToMemory(block), 0o600); err != nil {
+	if err := writeKey(filepath.Join(dir, "key"), key); err != nil {
 		return err
 	}
 	c.sshd = &sshd.Server{HostKey: host, Keys: []ssh.PublicKey{signer.PublicKey()}, Dir: filepath.Join(dir, "guest")}
 	return os.MkdirAll(c.sshd.Dir, 0o700)
+}
+
+// newKeyFile writes a key that nobody knows.
+func newKeyFile(path string) error {
+	key, _, err := sshd.NewKey()
+	if err != nil {
+		return err
+	}
+	return writeKey(path, key)
+}
+
+func writeKey(path string, key ed25519.PrivateKey) error {
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, pem.EncodeToMemory(block), 0o600)
 }

@@ -36,11 +36,33 @@ type Copier struct {
 	sftp *sftp.Client
 }
 
+// servers is where distributions keep sftp's server, for guests whose ssh server does not know it.
+const servers = `for s in /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server /usr/lib/ssh/sftp-server /usr/libexec/sftp-server /usr/lib/sftp-server; do
+	[ -x $s ] && exec $s
+done
+exit 127`
+
 // Open starts sftp in the guest. Close ends it.
 func (c *Copier) Open(client *ssh.Client) (err error) {
-	c.sftp, err = sftp.NewClient(client, sftp.UseConcurrentReads(true), sftp.UseConcurrentWrites(true))
-	if err != nil {
-		return fmt.Errorf("the guest offers no sftp, which its ssh server needs for copies (openssh-sftp-server): %w", err)
+	options := []sftp.ClientOption{sftp.UseConcurrentReads(true), sftp.UseConcurrentWrites(true)}
+	if c.sftp, err = sftp.NewClient(client, options...); err == nil {
+		return nil
+	}
+	session, serr := client.NewSession()
+	if serr != nil {
+		return fmt.Errorf("open a session: %w", serr)
+	}
+	in, inErr := session.StdinPipe()
+	out, outErr := session.StdoutPipe()
+	if serr = errors.Join(inErr, outErr); serr == nil {
+		serr = session.Start(servers)
+	}
+	if serr == nil {
+		c.sftp, serr = sftp.NewClientPipe(out, in, options...)
+	}
+	if serr != nil {
+		session.Close()
+		return fmt.Errorf("the guest offers no sftp, which copies need (package openssh-sftp-server in many of them): %w", err)
 	}
 	return nil
 }

@@ -110,7 +110,10 @@ func (f *Forwarder) Start(ctx context.Context, spec Forward) (net.Addr, error) {
 		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", spec.Listen)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("forward port %s: %w", spec.Listen, err)
+		if op := (*net.OpError)(nil); errors.As(err, &op) {
+			err = op.Err // of this machine, and not of reaching the cluster
+		}
+		return nil, fmt.Errorf("listen on %s: %w", spec.Listen, err)
 	}
 	f.listeners = append(f.listeners, l)
 	f.work.Go(func() { f.accept(ctx, l, spec) })
