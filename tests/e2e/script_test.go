@@ -54,7 +54,7 @@ func TestScript(t *testing.T) {
 				Deadline:      time.Now().Add(deadline),
 				UpdateScripts: *update,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"guest": guestCommand, "exits": exitsCommand, "eventually": eventuallyCommand,
+					"guest": guestCommand, "exits": exitsCommand, "eventually": eventuallyCommand, "sshkey": sshKeyCommand,
 				},
 				Setup: func(env *testscript.Env) error { return c.setup(env, namespace) },
 			})

@@ -29,11 +29,11 @@ func Unescape(text string) ([]byte, error) {
 			out = append(out, b)
 			continue
 		}
-		n, err := 0, error(nil)
-		out, n, err = number(out, text[i:])
+		more, n, err := number(out, text[i:])
 		if err != nil {
 			return nil, err
 		}
+		out = more
 		i += n - 1
 	}
 	return out, nil
@@ -41,7 +41,8 @@ func Unescape(text string) ([]byte, error) {
 
 // number reads an escape that is a number from the beginning of text, and returns its length.
 func number(out []byte, text string) ([]byte, int, error) {
-	digits, base, from := 0, 16, 1
+	var digits int
+	base, from := 16, 1
 	switch c := text[0]; {
 	case c >= '0' && c <= '7':
 		digits, base, from = 3, 8, 0

@@ -54,7 +54,7 @@ func shell(in io.Reader, out io.WriteCloser) {
 		}
 		typed := string(line)
 		line = nil
-		answer := ""
+		var answer string
 		switch {
 		case state == "login":
 			state, answer = "password", "Password: "
@@ -114,7 +114,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("%+v", tr.Steps)
 			}
 		}},
-		{name: "wrong password", script: login, password: "wrong", code: 4, is: &Exit{4}, err: "the script ended with code 4"},
+		{name: "wrong password", script: login, password: "wrong", code: 4, is: &ExitError{4}, err: "the script ended with code 4"},
 		{name: "groups", script: login + `
 send "uname\r"
 expect /kernel (?P<version>[\d.]+)-(\w)/
@@ -138,7 +138,7 @@ send "never"`, check: func(t *testing.T, tr *Transcript) {
 		{name: "on", script: login + `on "--More--" do send " \r"
 send "more\r"
 expect /two/`},
-		{name: "exit", script: `exit 42`, code: 42, is: &Exit{42}, err: "the script ended with code 42"},
+		{name: "exit", script: `exit 42`, code: 42, is: &ExitError{42}, err: "the script ended with code 42"},
 		{name: "guest ends", script: login + "send \"poweroff\\r\"\nexpect /never/", code: 1, err: "line 10: the console ended while waiting for /never/"},
 		{name: "eof", script: login + "send \"poweroff\\r\"\nexpect eof"},
 		{name: "no variable", script: `send "$x"`, code: 1, err: "line 1: variable $x has no value"},
@@ -156,8 +156,8 @@ expect /two/`},
 				case test.err == "" && err != nil, test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
 					t.Errorf("error %v, want %q", err, test.err)
 				}
-				if exit := (*Exit)(nil); errors.As(test.is, &exit) {
-					if got := (*Exit)(nil); !errors.As(err, &got) || got.Code != exit.Code {
+				if exit := (*ExitError)(nil); errors.As(test.is, &exit) {
+					if got := (*ExitError)(nil); !errors.As(err, &got) || got.Code != exit.Code {
 						t.Errorf("error %v", err)
 					}
 				} else if test.is != nil && !errors.Is(err, test.is) {

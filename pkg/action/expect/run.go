@@ -27,10 +27,10 @@ const (
 	chunkSize = 16 << 10
 )
 
-// Exit is a script's own end with a code other than 0.
-type Exit struct{ Code int }
+// ExitError is a script's own end with a code other than 0.
+type ExitError struct{ Code int }
 
-func (e *Exit) Error() string { return fmt.Sprintf("the script ended with code %d", e.Code) }
+func (e *ExitError) Error() string { return fmt.Sprintf("the script ended with code %d", e.Code) }
 
 // errDone is a script's own end with code 0.
 var errDone = errors.New("done")
@@ -47,7 +47,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Run plays the script on an open console and closes it. The transcript is there whatever the error: an *Exit, an
+// Run plays the script on an open console and closes it. The transcript is there whatever the error: an *ExitError, an
 // action.ErrTimeout for a wait that took too long, ctx's own, or what is wrong with the stream.
 func (s *Script) Run(ctx context.Context, conn io.ReadWriteCloser, o Options) (*Transcript, error) {
 	if o.Timeout <= 0 {
@@ -108,7 +108,7 @@ func (r *run) read() {
 func (r *run) finish(err error) (*Transcript, error) {
 	t := r.out
 	t.Seconds = r.since()
-	var exit *Exit
+	var exit *ExitError
 	switch {
 	case err == nil, errors.Is(err, errDone):
 		return t, nil
@@ -145,7 +145,7 @@ func (r *run) play(ctx context.Context, statements []statement) error {
 
 // at says which line an error is of, unless it is the script's own wish.
 func (r *run) at(s *statement, err error) error {
-	var exit *Exit
+	var exit *ExitError
 	if errors.Is(err, errDone) || errors.As(err, &exit) || errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -189,7 +189,7 @@ func (r *run) act(ctx context.Context, s *statement, step *Step) error {
 		if s.code == 0 {
 			return errDone
 		}
-		return &Exit{s.code}
+		return &ExitError{s.code}
 	}
 	text, err := s.argument.expand(r.variables)
 	if err != nil {
@@ -220,13 +220,14 @@ func (r *run) send(ctx context.Context, text string) error {
 		return nil
 	}
 	sent := make(chan error, 1)
-	go func() {
+	var writing sync.WaitGroup
+	writing.Go(func() {
 		_, err := io.WriteString(r.conn, text)
 		sent <- err
-	}()
+	})
 	giveUp := func(err error) error {
 		r.conn.Close()
-		<-sent
+		writing.Wait()
 		return err
 	}
 	deadline := time.NewTimer(r.timeout)

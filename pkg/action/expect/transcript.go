@@ -53,7 +53,7 @@ type Step struct {
 // DeepCopyObject implements runtime.Object.
 func (t *Transcript) DeepCopyObject() runtime.Object {
 	out := *t
-	t.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	t.DeepCopyInto(&out.ObjectMeta)
 	out.Steps = append([]Step(nil), t.Steps...)
 	for i, step := range out.Steps {
 		if step.Groups == nil {

@@ -145,7 +145,7 @@ func TestCopy(t *testing.T) {
 			t.Errorf("%s: %v %v %v", name, info.Mode(), info.ModTime(), err)
 		}
 	}
-	for _, bad := range [][2]string{{"nothing", "nothing in the guest: file does not exist"}, {"noth*", "noth* in the guest: file does not exist"}, {"new", "copy it with --recursive"}} {
+	for _, bad := range [][2]string{{"nothing", "nothing in the guest: file does not exist"}, {"no-*", "no-* in the guest: file does not exist"}, {"new", "copy it with --recursive"}} {
 		if err := plain.Download(ctx, []string{bad[0]}, back); err == nil || !strings.Contains(err.Error(), bad[1]) {
 			t.Errorf("%s: %v, want %q", bad[0], err, bad[1])
 		}

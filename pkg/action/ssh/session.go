@@ -33,15 +33,15 @@ type Session struct {
 	Started func()
 }
 
-// Status is a command's end with a code other than 0. A command that a signal ended has 128 and the signal's number, as
+// StatusError is a command's end with a code other than 0. A command that a signal ended has 128 and the signal's number, as
 // in shells.
-type Status struct {
+type StatusError struct {
 	Code int
 	// Signal is its name, such as KILL, or "".
 	Signal string
 }
 
-func (s *Status) Error() string {
+func (s *StatusError) Error() string {
 	if s.Signal != "" {
 		return "the command was ended by signal " + s.Signal
 	}
@@ -54,7 +54,7 @@ var ErrLost = errors.New("the connection was lost")
 // errEscaped is the user's wish to leave.
 var errEscaped = errors.New("left")
 
-// Run runs it and returns nil, *Status, ErrLost, or ctx's error.
+// Run runs it and returns nil, *StatusError, ErrLost, or ctx's error.
 func (s *Session) Run(ctx context.Context, client *ssh.Client) error {
 	session, err := client.NewSession()
 	if err != nil {
@@ -131,7 +131,6 @@ func (s *Session) wait(ctx context.Context, client *ssh.Client, session *ssh.Ses
 			return result(err)
 		case <-escaped:
 			client.Close()
-			<-ended
 			return nil
 		case signal := <-s.Signals:
 			// Servers that know no signals ignore them.
@@ -141,7 +140,6 @@ func (s *Session) wait(ctx context.Context, client *ssh.Client, session *ssh.Ses
 				_ = session.Signal(ssh.SIGINT)
 			}
 			client.Close()
-			<-ended
 			return ctx.Err()
 		}
 	}
@@ -153,7 +151,7 @@ func result(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &exit):
-		s := &Status{Code: exit.ExitStatus(), Signal: exit.Signal()}
+		s := &StatusError{Code: exit.ExitStatus(), Signal: exit.Signal()}
 		if n, known := numbers[ssh.Signal(s.Signal)]; known {
 			s.Code = 128 + n
 		}

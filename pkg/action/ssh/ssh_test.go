@@ -256,7 +256,7 @@ func TestSession(t *testing.T) {
 		err := s.Run(t.Context(), client)
 		return out.String(), errOut.String(), err
 	}
-	var status *Status
+	var status *StatusError
 	for _, code := range []int{1, 42, 255} {
 		if _, _, err := run(&Session{Command: fmt.Sprint("exit ", code)}); !errors.As(err, &status) || status.Code != code {
 			t.Errorf("code %d: %v", code, err)

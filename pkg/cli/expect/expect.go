@@ -156,7 +156,7 @@ func Run(ctx context.Context, o *Options) error {
 			return perr
 		}
 	}
-	var exit *expect.Exit
+	var exit *expect.ExitError
 	switch {
 	case errors.As(err, &exit):
 		return &cli.ExitError{Code: exit.Code}

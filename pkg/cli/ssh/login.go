@@ -168,7 +168,8 @@ type prompter struct {
 }
 
 func (p prompter) Secret(question string) (string, error) { return p.term.Ask(p.ctx, question, false) }
-func (p prompter) Line(question string) (string, error)   { return p.term.Ask(p.ctx, question, true) }
+
+func (p prompter) Line(question string) (string, error) { return p.term.Ask(p.ctx, question, true) }
 
 // port is a flag that takes a port.
 type port uint16

@@ -169,16 +169,12 @@ func Run(ctx context.Context, o *Options) error {
 
 // idle keeps the connection until either side ends it.
 func (o *Options) idle(ctx context.Context, client *gossh.Client) error {
-	ended := make(chan error, 1)
-	go func() { ended <- client.Wait() }()
-	select {
-	case <-ctx.Done():
-		client.Close()
-		<-ended
+	defer context.AfterFunc(ctx, func() { client.Close() })()
+	err := client.Wait()
+	if ctx.Err() != nil {
 		return ctx.Err()
-	case err := <-ended:
-		return errors.Join(ssh.ErrLost, err)
 	}
+	return errors.Join(ssh.ErrLost, err)
 }
 
 func (o *Options) session(ctx context.Context, client *gossh.Client) error {
@@ -210,7 +206,7 @@ func (o *Options) session(ctx context.Context, client *gossh.Client) error {
 
 // ending is the command's own code as ours.
 func ending(err error) error {
-	var status *ssh.Status
+	var status *ssh.StatusError
 	if errors.As(err, &status) {
 		return &cli.ExitError{Code: status.Code}
 	}
