@@ -124,6 +124,21 @@ func (m *machines) patch(ctx context.Context, resource string, object metav1.Obj
 	return request.Do(ctx).Error()
 }
 
+// podsOf names the pods of an instance: one, or two while it moves.
+func (m *machines) podsOf(ctx context.Context, vmi *v1.VirtualMachineInstance) ([]string, error) {
+	pods, err := m.core.CoreV1().Pods(vmi.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: v1.CreatedByLabel + "=" + string(vmi.UID),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find the pod of VirtualMachineInstance %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	}
+	var names []string
+	for i := range pods.Items {
+		names = append(names, pods.Items[i].Name)
+	}
+	return names, nil
+}
+
 func (m *machines) killPods(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
 	grace := int64(killGrace)
 	pods, err := m.core.CoreV1().Pods(vmi.Namespace).List(ctx, metav1.ListOptions{

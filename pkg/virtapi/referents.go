@@ -54,7 +54,11 @@ func (r referents) Read(ctx context.Context, namespace, name string, into runtim
 	if strings.ContainsAny(name, "/?#%") || name == "." || name == ".." {
 		return fmt.Errorf("%q is no name", name)
 	}
-	data, err := r.rest.Get().AbsPath(append(path, resource, name)...).DoRaw(ctx)
+	result := r.rest.Get().AbsPath(append(path, resource, name)...).Do(ctx)
+	if err := result.Error(); err != nil {
+		return err
+	}
+	data, err := result.Raw()
 	if err != nil {
 		return err
 	}

@@ -58,6 +58,8 @@ func (q *requests) endpoints() []endpoint {
 		onMachine("restart", "restart a VirtualMachine", v1.RestartOptions{}, q.restart),
 		onMachine("migrate", "move the guest of a VirtualMachine to another node", v1.MigrateOptions{}, q.migrate),
 		{http.MethodGet, virtualMachines, "expand-spec", true, vm, nil, q.expand, "get a VirtualMachine with what it refers to written out", get},
+		{http.MethodGet, virtualMachines, "objectgraph", true, vm, nil, q.objectGraph(virtualMachines), "get the objects that a VirtualMachine depends on", get},
+		{http.MethodGet, virtualMachineInstances, "objectgraph", true, vmi, nil, q.objectGraph(virtualMachineInstances), "get the objects that a VirtualMachineInstance depends on", get},
 		streamOf("console", "open a websocket to the serial console of a VirtualMachineInstance", hasSerialConsole),
 		streamOf("vnc", "open a websocket to the VNC server of a VirtualMachineInstance", hasGraphics),
 		{http.MethodGet, virtualMachineInstances, "portforward/{port}", true, vmi, nil, q.portForwardInstance, "open a websocket to a TCP port of a VirtualMachineInstance", get},

@@ -84,6 +84,7 @@ func newCluster() *cluster {
 	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/vnc", c.vnc)
 	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/vnc/screenshot", c.screenshot)
 	c.servePortForward(mux, subresources)
+	c.serveObjects(mux, subresources)
 	c.server = httptest.NewTLSServer(c.authorized(mux))
 	c.bare = httptest.NewTLSServer(http.NotFoundHandler())
 	return c

@@ -7,12 +7,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 )
 
 // Names lists the names of any resource of a group, "/apis/GROUP/VERSION" or "/api/v1", of which nothing else is asked.
 func (c *Client) Names(ctx context.Context, group, namespace, resource string) ([]string, error) {
-	data, err := c.vms.Get().AbsPath(objectPath(group, namespace, resource)...).
-		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").DoRaw(ctx)
+	data, err := raw(c.vms.Get().AbsPath(objectPath(group, namespace, resource)...).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func (c *Client) CreateObject(ctx context.Context, group, namespace, resource st
 	if dryRun {
 		request = request.Param("dryRun", metav1.DryRunAll)
 	}
-	data, err := request.DoRaw(ctx)
+	data, err := raw(request.Do(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -55,4 +56,12 @@ func objectPath(group, namespace, resource string) []string {
 		return []string{group, resource}
 	}
 	return []string{group, "namespaces", namespace, resource}
+}
+
+// raw is a result's body, or the error that the server says in it.
+func raw(result rest.Result) ([]byte, error) {
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	return result.Raw()
 }

@@ -11,6 +11,7 @@ import (
 
 const (
 	instancetypes = "/apis/instancetype.kubevirt.io/v1beta1"
+	kubevirt      = "/apis/kubevirt.io/v1"
 	core          = "/api/v1"
 )
 
@@ -45,6 +46,13 @@ func scoped(kind, clusterResource string) lister {
 func Claims(f *cli.Factory) cobra.CompletionFunc {
 	return names(f, -1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
 		return c.Names(ctx, core, ns, "persistentvolumeclaims")
+	})
+}
+
+// ReplicaSets completes the names of VirtualMachineInstanceReplicaSets.
+func ReplicaSets(f *cli.Factory) cobra.CompletionFunc {
+	return names(f, -1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+		return c.Names(ctx, kubevirt, ns, client.ReplicaSets)
 	})
 }
 

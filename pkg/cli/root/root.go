@@ -24,11 +24,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/create"
 	"github.com/virtkit/virtkit/pkg/cli/doctor"
 	"github.com/virtkit/virtkit/pkg/cli/exec"
+	"github.com/virtkit/virtkit/pkg/cli/expand"
 	"github.com/virtkit/virtkit/pkg/cli/expect"
+	"github.com/virtkit/virtkit/pkg/cli/expose"
 	"github.com/virtkit/virtkit/pkg/cli/guest"
 	"github.com/virtkit/virtkit/pkg/cli/install"
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli/list"
+	"github.com/virtkit/virtkit/pkg/cli/objectgraph"
 	"github.com/virtkit/virtkit/pkg/cli/portforward"
 	"github.com/virtkit/virtkit/pkg/cli/ssh"
 	"github.com/virtkit/virtkit/pkg/cli/version"
@@ -155,6 +158,8 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		lifecycle.NewCmdDelete(f, nil),
 		lifecycle.NewCmdUndo(f, nil),
 		wait.NewCmdWait(f, nil),
+		expand.NewCmdExpand(f, nil),
+		objectgraph.NewCmdObjectGraph(f, nil),
 		why.NewCmdWhy(f, nil),
 		volume.NewCmdAddVolume(f, nil),
 		volume.NewCmdRemoveVolume(f, nil),
@@ -165,6 +170,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		guest.NewCmdUserList(f, nil),
 		guest.NewCmdFSList(f, nil),
 		console.NewCmdConsole(f, nil),
+		expose.NewCmdExpose(f, nil),
 		portforward.NewCmdPortForward(f, nil),
 		vnc.NewCmdVNC(f, nil),
 		expect.NewCmdExpect(f, nil),
