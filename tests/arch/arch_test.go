@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 
 	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/rfb", "pkg/action", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/version", "pkg/names", "manifests"},
+	"pkg/action": {"pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/surface", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
@@ -46,6 +46,7 @@ var arrows = map[string][]string{
 	"pkg/certs":        {"pkg/names"},
 	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs"},
 	"pkg/names":        {},
+	"pkg/rollout":      {},
 	"pkg/hotplug":      {},
 	"pkg/version":      {},
 	"manifests":        {},
@@ -54,12 +55,12 @@ var arrows = map[string][]string{
 
 // servers is what every server may import.
 func servers(more ...string) []string {
-	return append(more, "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
+	return append(more, "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
 		"pkg/certs", "pkg/config", "pkg/names", "pkg/version", "pkg/hotplug")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/hotplug"}
+var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/hotplug"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

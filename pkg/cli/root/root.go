@@ -28,6 +28,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/expect"
 	"github.com/virtkit/virtkit/pkg/cli/expose"
 	"github.com/virtkit/virtkit/pkg/cli/guest"
+	"github.com/virtkit/virtkit/pkg/cli/diff"
 	"github.com/virtkit/virtkit/pkg/cli/install"
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli/list"
@@ -157,6 +158,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		lifecycle.NewCmdEvacuateCancel(f, nil),
 		lifecycle.NewCmdDelete(f, nil),
 		lifecycle.NewCmdUndo(f, nil),
+		diff.NewCmdDiff(f, nil),
 		wait.NewCmdWait(f, nil),
 		expand.NewCmdExpand(f, nil),
 		objectgraph.NewCmdObjectGraph(f, nil),

@@ -94,7 +94,7 @@ func conditions(status *v1.VirtualMachineStatus, view View) {
 	if view.VMI != nil && !view.VMI.IsFinal() && RestartRequired(view.VM, view.VMI) {
 		set(v1.VirtualMachineCondition{
 			Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, Reason: "RestartRequired",
-			Message: "a non-live-updatable field was changed in the template spec",
+			Message: restartMessage(view.VM, view.VMI),
 		})
 	} else {
 		removeCondition(status, v1.VirtualMachineRestartRequired)

@@ -146,6 +146,11 @@ func TestStatus(t *testing.T) {
 		if got.DesiredGeneration != 4 || got.ObservedGeneration != 3 || conditionsOf(got)["RestartRequired"] != "True RestartRequired" {
 			t.Errorf("%+v", got)
 		}
+		for _, c := range got.Conditions {
+			if c.Type == v1.VirtualMachineRestartRequired && c.Message != "a non-live-updatable field was changed in the template spec: spec.template.spec.domain.cpu.cores" {
+				t.Errorf("message %q", c.Message)
+			}
+		}
 		changed.Status, changed.Generation, changed.Spec.Template.Spec.Domain.CPU.Cores = got, 5, 2
 		if got := status(t, View{VM: changed, VMI: made}); conditionsOf(got)["RestartRequired"] != "" {
 			t.Errorf("changed back: %+v", got.Conditions)
@@ -256,5 +261,37 @@ func TestInstance(t *testing.T) {
 	got, err = Instance(vm, false)
 	if err != nil || got.Labels[v1.VirtualMachineLabel] != "mine" || got.Spec.Domain.Firmware.UUID != "given" || got.Spec.StartStrategy != nil {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestRestartMessage(t *testing.T) {
+	const words = "a non-live-updatable field was changed in the template spec"
+	vm := testVM(v1.RunStrategyAlways)
+	made, err := Instance(vm, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		change func(*v1.VirtualMachineInstanceSpec)
+		want   string
+	}{
+		"taken out": {func(s *v1.VirtualMachineInstanceSpec) { s.Domain.CPU = nil }, words},
+		"volume": {
+			func(s *v1.VirtualMachineInstanceSpec) { s.Volumes = append(s.Volumes, v1.Volume{Name: "more"}) },
+			words + ": spec.template.spec.volumes[more]",
+		},
+		"many": {func(s *v1.VirtualMachineInstanceSpec) {
+			for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+				s.Networks = append(s.Networks, v1.Network{Name: name})
+			}
+		}, words + ": spec.template.spec.networks[a], spec.template.spec.networks[b], spec.template.spec.networks[c], " +
+			"spec.template.spec.networks[d], spec.template.spec.networks[e] and 2 more"},
+	} {
+		changed := vm.DeepCopy()
+		changed.Spec.Template.Spec.Volumes, changed.Spec.Template.Spec.Networks = nil, nil
+		test.change(&changed.Spec.Template.Spec)
+		if got := restartMessage(changed, made); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }

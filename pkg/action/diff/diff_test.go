@@ -1,0 +1,152 @@
+package diff
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// world has one VM, and answers a dry run with what it is told to.
+type world struct {
+	live, then map[string]any
+	running    bool
+	patches    []string
+}
+
+func (w *world) Raw(_ context.Context, resource, _, name string) (map[string]any, error) {
+	if w.live == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
+	}
+	return w.live, nil
+}
+
+func (w *world) TryPatch(_ context.Context, _, _, _ string, kind types.PatchType, patch []byte, opts metav1.PatchOptions) (map[string]any, error) {
+	w.patches = append(w.patches, string(kind)+" "+opts.FieldManager+" "+string(patch))
+	return w.then, nil
+}
+
+func (w *world) TryCreate(_ context.Context, resource, namespace string, _ []byte) (map[string]any, error) {
+	w.patches = append(w.patches, "create "+resource+" "+namespace)
+	return map[string]any{}, nil
+}
+
+func (w *world) VMI(_ context.Context, _, name string) (*v1.VirtualMachineInstance, error) {
+	if !w.running {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
+	}
+	return &v1.VirtualMachineInstance{}, nil
+}
+
+func read(t *testing.T, text string) []map[string]any {
+	t.Helper()
+	objects, err := Read(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func TestDiff(t *testing.T) {
+	const manifest = `
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: vm}
+spec: {runStrategy: Always, template: {spec: {domain: {cpu: {cores: 4}}}}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: s}
+`
+	w := &world{running: true}
+	w.live = read(t, "{metadata: {name: vm, resourceVersion: '1'}, spec: {runStrategy: Always, template: {spec: {domain: {cpu: {cores: 2}}}}}, status: {x: 1}}")[0]
+	w.then = read(t, "{metadata: {name: vm, resourceVersion: '2'}, spec: {runStrategy: Always, template: {spec: {domain: {cpu: {cores: 4}}}}}, status: {x: 2}}")[0]
+	report, err := Diff(t.Context(), w, read(t, manifest), Options{Namespace: "ns", FieldManager: "kubectl"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"kind":"DiffReport","apiVersion":"cli.virtkit.io/v1",` +
+		`"objects":[{"kind":"VirtualMachine","namespace":"ns","name":"vm","exists":true,"running":true,` +
+		`"changes":[{"path":"spec.template.spec.domain.cpu.cores","effect":"restart","before":2,"after":4}]}],` +
+		`"skipped":[{"kind":"Secret","namespace":"ns","name":"s","exists":false,"running":false}]}`
+	if string(data) != want || !report.Differs() {
+		t.Errorf("%s", data)
+	}
+	if got := strings.Join(w.patches, "\n"); got != `application/merge-patch+json kubectl {"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","spec":{"template":{"spec":{"domain":{"cpu":{"cores":4}}}}}}` {
+		t.Errorf("%s", got)
+	}
+
+	w.then = w.live
+	report, err = Diff(t.Context(), w, read(t, manifest), Options{Namespace: "ns", ServerSide: true, FieldManager: "me"})
+	if err != nil || report.Differs() || !strings.HasPrefix(w.patches[1], "application/apply-patch+yaml me {") {
+		t.Errorf("%+v, %v, %q", report, err, w.patches)
+	}
+
+	w = &world{}
+	report, err = Diff(t.Context(), w, read(t, manifest), Options{Namespace: "ns"})
+	if err != nil || !report.Differs() || report.Objects[0].Exists || w.patches[0] != "create virtualmachines ns" {
+		t.Errorf("%+v, %v, %q", report, err, w.patches)
+	}
+	if _, err := Diff(t.Context(), w, read(t, "{kind: VirtualMachine}"), Options{}); err == nil {
+		t.Error("an object without a name is taken")
+	}
+}
+
+func TestThreeWay(t *testing.T) {
+	for name, test := range map[string]struct{ original, modified, live, want string }{
+		"nothing":         {"{a: 1}", "{a: 1}", "{a: 1, b: 2}", "{}"},
+		"sets":            {"{}", "{a: {b: 2}}", "{a: {b: 1, c: 3}}", "{a: {b: 2}}"},
+		"adds":            {"{}", "{a: {b: 2}}", "{}", "{a: {b: 2}}"},
+		"removes its own": {"{a: {b: 1}, c: 1}", "{a: {}}", "{a: {b: 1, d: 2}, c: 1}", "{a: {b: null}, c: null}"},
+		"leaves others'":  {"{}", "{a: {}}", "{a: {b: 1}}", "{}"},
+		"replaces lists":  {"{l: [1]}", "{l: [1, 2]}", "{l: [1]}", "{l: [1, 2]}"},
+		"removed already": {"{a: 1}", "{b: 1}", "{b: 1}", "{}"},
+	} {
+		one := func(text string) map[string]any {
+			if text == "{}" {
+				return map[string]any{}
+			}
+			return read(t, text)[0]
+		}
+		if got := threeWay(one(test.original), one(test.modified), one(test.live)); !reflect.DeepEqual(got, one(test.want)) {
+			t.Errorf("%s: %v, want %s", name, got, test.want)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	objects := read(t, "a: 1\n---\n# nothing\n---\n{\"kind\": \"List\", \"items\": [{\"b\": 1}, {\"c\": 1}]}\n")
+	if len(objects) != 3 || objects[2]["c"] != 1.0 {
+		t.Errorf("%v", objects)
+	}
+	for name, text := range map[string]string{"no YAML": "a: [", "a list": "- a", "too large": "a: " + strings.Repeat("x", maxManifest)} {
+		if _, err := Read(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestLastApplied(t *testing.T) {
+	live := read(t, `{metadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"a":1}'}}}`)[0]
+	if got, err := lastApplied(live); err != nil || got["a"] != 1.0 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if len(visible(live)["metadata"].(map[string]any)["annotations"].(map[string]any)) != 0 {
+		t.Error("kubectl's annotation counts")
+	}
+	broken := read(t, `{metadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: '{'}}}`)[0]
+	if _, err := lastApplied(broken); err == nil {
+		t.Error("a broken annotation is taken")
+	}
+}

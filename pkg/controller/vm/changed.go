@@ -1,0 +1,54 @@
+package vm
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/rollout"
+)
+
+// maxChanged is how many fields the condition RestartRequired names.
+const maxChanged = 5
+
+// restartMessage is the message of RestartRequired: KubeVirt's words, and the fields that the guest will have only when
+// it is started again. A field that was taken out of the template is not named: what stands for it in the
+// instance may be a default.
+func restartMessage(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) string {
+	const message = "a non-live-updatable field was changed in the template spec"
+	paths := changedFields(vm, vmi)
+	if len(paths) == 0 {
+		return message
+	}
+	more := ""
+	if left := len(paths) - maxChanged; left > 0 {
+		paths, more = paths[:maxChanged], fmt.Sprintf(" and %d more", left)
+	}
+	for i, path := range paths {
+		paths[i] = "spec.template.spec." + path
+	}
+	return message + ": " + strings.Join(paths, ", ") + more
+}
+
+func changedFields(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []string {
+	template, err := plain(vm.Spec.Template.Spec)
+	if err != nil {
+		return nil // the message goes without
+	}
+	instance, err := plain(vmi.Spec)
+	if err != nil {
+		return nil
+	}
+	return rollout.Beyond(template, instance)
+}
+
+func plain(spec v1.VirtualMachineInstanceSpec) (map[string]any, error) {
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	var out map[string]any
+	return out, json.Unmarshal(data, &out)
+}

@@ -1,0 +1,91 @@
+package rollout
+
+import "strings"
+
+// Effect is when a changed field takes effect.
+type Effect string
+
+// The effects.
+const (
+	// Live is at once.
+	Live Effect = "live"
+	// Hotplug is at once, by plugging a device into the running guest or out of it.
+	Hotplug Effect = "hotplug"
+	// Migration is when the running guest has moved to another node or pod.
+	Migration Effect = "migration"
+	// Restart is when the guest that runs has been stopped and started again.
+	Restart Effect = "restart"
+	// Start is when the guest, which does not run, is started.
+	Start Effect = "start"
+)
+
+// rule is the effect that a field has on a guest that runs.
+type rule struct {
+	// path is the field with all below it.
+	path   string
+	effect Effect
+	note   string
+}
+
+// rules are those of VirtualMachine; the longest path counts. They are what virt-controller does: it makes the instance
+// from the template once, and whatever is changed in the template later is the next one's, but for what is listed here.
+var rules = []rule{
+	{"metadata", Live, ""},
+	{"spec", Live, ""},
+	{"spec.instancetype", Restart, ""},
+	{"spec.preference", Restart, ""},
+	{"spec.template", Restart, ""},
+	{"spec.template.metadata", Restart, "the instance and its pod have it from their next start on"},
+}
+
+// EffectOf says when a change of a VirtualMachine takes effect, and a note on it, which may be empty. running is
+// whether there is a guest.
+func EffectOf(c Change, running bool) (Effect, string) {
+	best := rule{effect: Live}
+	for _, r := range rules {
+		if within(c.Path, r.path) && len(r.path) > len(best.path) {
+			best = r
+		}
+	}
+	if !running && best.effect != Live {
+		return Start, ""
+	}
+	if c.Path == "spec.runStrategy" || c.Path == "spec.running" {
+		return Live, power(c.After, running)
+	}
+	if best.effect == Restart && pluggable(c) {
+		return Restart, "addvolume would plug it in at once"
+	}
+	return best.effect, best.note
+}
+
+// pluggable reports a volume that comes new and may be plugged into a guest that runs; its subresource does so, a change
+// of the template does not.
+func pluggable(c Change) bool {
+	volume, ok := c.After.(map[string]any)
+	if !ok || c.Before != nil || !strings.HasPrefix(c.Path, "spec.template.spec.volumes[") {
+		return false
+	}
+	for _, source := range []string{"persistentVolumeClaim", "dataVolume"} {
+		if fields, ok := volume[source].(map[string]any); ok && fields["hotpluggable"] == true {
+			return true
+		}
+	}
+	return false
+}
+
+// power is what a new run strategy does to the guest.
+func power(after any, running bool) string {
+	switch {
+	case running && (after == "Halted" || after == false):
+		return "stops the guest"
+	case !running && (after == "Always" || after == true || after == "RerunOnFailure" || after == "Once"):
+		return "starts the guest"
+	}
+	return ""
+}
+
+func within(path, of string) bool {
+	rest, ok := strings.CutPrefix(path, of)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
