@@ -155,8 +155,8 @@ func canvas(t *testing.T, data string) image.Image {
 // lit counts the pixels that are not black.
 func lit(picture image.Image) int {
 	n := 0
-	for y := range picture.Bounds().Dy() {
-		for x := range picture.Bounds().Dx() {
+	for y := picture.Bounds().Min.Y; y < picture.Bounds().Max.Y; y++ {
+		for x := picture.Bounds().Min.X; x < picture.Bounds().Max.X; x++ {
 			if r, g, b, _ := picture.At(x, y).RGBA(); r+g+b > 0 {
 				n++
 			}

@@ -9,8 +9,10 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/muesli/cancelreader"
@@ -104,6 +106,10 @@ func (s *session) terminal(ctx context.Context) error {
 	}
 	defer d.restore()
 	defer d.onPanic()
+	// A broken pipe is then an error rather than the end of the program, which would leave the terminal raw.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
+	defer stop()
 	if _, err := io.WriteString(out, enter); err != nil {
 		return errors.Join(err, s.first.Close())
 	}
@@ -153,6 +159,12 @@ type update struct {
 
 func (v *view) run(ctx context.Context, keys cancelreader.CancelReader) error {
 	ctx, cancel := context.WithCancel(ctx)
+	// A write to a guest that does not read ends so, too.
+	closed := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		defer close(closed)
+		_ = v.first.Close()
+	})
 	var readers sync.WaitGroup
 	readers.Go(func() {
 		defer v.display.onPanic()
@@ -165,7 +177,7 @@ func (v *view) run(ctx context.Context, keys cancelreader.CancelReader) error {
 	defer func() {
 		cancel()
 		keys.Cancel()
-		_ = v.first.Close()
+		<-closed
 		readers.Wait()
 		_ = keys.Close()
 	}()

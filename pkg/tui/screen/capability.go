@@ -1,10 +1,12 @@
 package screen
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Questions asks a terminal what it can: kitty's graphics and keyboard, the sizes of its cells and its window, and at last
@@ -22,20 +24,21 @@ type Answers struct {
 	WindowWidth, WindowHeight int
 }
 
-var (
-	graphicsAnswer   = regexp.MustCompile(`\x1b_Gi=31;OK`)
-	keyboardAnswer   = regexp.MustCompile(`\x1b\[\?\d+u`)
-	sizeAnswer       = regexp.MustCompile(`\x1b\[([46]);(\d+);(\d+)t`)
-	attributesAnswer = regexp.MustCompile(`\x1b\[\?([\d;]*)c`)
-)
+// patterns are compiled on first use: virtctl has to start quickly.
+var patterns = sync.OnceValue(func() (p struct{ keyboard, size, attributes *regexp.Regexp }) {
+	p.keyboard = regexp.MustCompile(`\x1b\[\?\d+u`)
+	p.size = regexp.MustCompile(`\x1b\[([46]);(\d+);(\d+)t`)
+	p.attributes = regexp.MustCompile(`\x1b\[\?([\d;]*)c`)
+	return p
+})
 
 // maxSide bounds what a terminal may say of its size, pixels.
 const maxSide = 1 << 15
 
 // ReadAnswers finds the answers in what a terminal has sent so far.
 func ReadAnswers(sent []byte) Answers {
-	a := Answers{Graphics: graphicsAnswer.Match(sent), Keyboard: keyboardAnswer.Match(sent)}
-	for _, m := range sizeAnswer.FindAllSubmatch(sent, -1) {
+	a := Answers{Graphics: bytes.Contains(sent, []byte("\x1b_Gi=31;OK")), Keyboard: patterns().keyboard.Match(sent)}
+	for _, m := range patterns().size.FindAllSubmatch(sent, -1) {
 		height, err1 := strconv.Atoi(string(m[2]))
 		width, err2 := strconv.Atoi(string(m[3]))
 		if err1 != nil || err2 != nil || width > maxSide || height > maxSide {
@@ -47,7 +50,7 @@ func ReadAnswers(sent []byte) Answers {
 			a.WindowWidth, a.WindowHeight = width, height
 		}
 	}
-	if m := attributesAnswer.FindSubmatch(sent); m != nil {
+	if m := patterns().attributes.FindSubmatch(sent); m != nil {
 		a.Complete = true
 		a.Sixels = slices.Contains(strings.Split(string(m[1]), ";"), "4")
 	}
