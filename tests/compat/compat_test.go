@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"image/png"
 	"io"
 	"os"
 	"testing"
@@ -169,6 +170,7 @@ func TestLife(t *testing.T) {
 		}
 	}
 	keyboard.Close()
+	checkScreen(t, client, ns, vm.Name)
 
 	if err := client.VirtualMachine(ns).Stop(t.Context(), vm.Name, &v1.StopOptions{}); err != nil {
 		t.Fatal(err)
@@ -176,6 +178,38 @@ func TestLife(t *testing.T) {
 	await(t, watcher, time.Minute, "deleted", func(e watch.Event, vmi *v1.VirtualMachineInstance) bool { return e.Type == watch.Deleted })
 	if _, err := client.ServerVersion().Get(); err != nil {
 		t.Errorf("version: %v", err)
+	}
+}
+
+// checkScreen takes a screenshot, and opens the VNC server.
+func checkScreen(t *testing.T, client kubecli.KubevirtClient, ns, name string) {
+	t.Helper()
+	shot, err := client.VirtualMachineInstance(ns).Screenshot(t.Context(), name, &v1.ScreenshotOptions{MoveCursor: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := png.DecodeConfig(bytes.NewReader(shot)); err != nil {
+		t.Errorf("screenshot of %d bytes: %v", len(shot), err)
+	}
+	vnc, err := client.VirtualMachineInstance(ns).VNC(name, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, typing := io.Pipe()
+	defer typing.Close()
+	hello := &seen{}
+	ended := make(chan error, 1)
+	go func() { ended <- vnc.Stream(kvcorev1.StreamOptions{In: in, Out: hello}) }()
+	tick, deadline := time.NewTicker(50*time.Millisecond), time.After(20*time.Second)
+	defer tick.Stop()
+	for !hello.matches(`^RFB 003\.008\n`) {
+		select {
+		case <-tick.C:
+		case err := <-ended:
+			t.Fatalf("vnc ended: %v", err)
+		case <-deadline:
+			t.Fatalf("the VNC server says %q", hello)
+		}
 	}
 }
 

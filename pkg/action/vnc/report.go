@@ -3,10 +3,9 @@ package vnc
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-)
 
-// APIVersion is the version of the reports of virtctl.
-const APIVersion = "cli.virtkit.io/v1"
+	"github.com/virtkit/virtkit/pkg/action/report"
+)
 
 // ScreenshotReport is what `vnc screenshot -o json` prints.
 type ScreenshotReport struct {
@@ -32,7 +31,7 @@ func (r *ScreenshotReport) DeepCopyObject() runtime.Object {
 // NewScreenshotReport is the report of one screenshot.
 func NewScreenshotReport(namespace, name, file string, p Picture) *ScreenshotReport {
 	return &ScreenshotReport{
-		TypeMeta:   metav1.TypeMeta{APIVersion: APIVersion, Kind: "Screenshot"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "Screenshot"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		File:       file, Width: p.Width, Height: p.Height, Bytes: p.Bytes,
 	}
@@ -60,7 +59,7 @@ func (r *SessionReport) DeepCopyObject() runtime.Object {
 // NewSessionReport is the report of a screen that can be reached at an address.
 func NewSessionReport(namespace, name, address string, port int, url string) *SessionReport {
 	return &SessionReport{
-		TypeMeta:   metav1.TypeMeta{APIVersion: APIVersion, Kind: "VNCSession"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "VNCSession"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Address:    address, Port: port, URL: url,
 	}

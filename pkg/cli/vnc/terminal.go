@@ -49,7 +49,7 @@ const (
 type display struct {
 	in      *os.File
 	out     io.Writer
-	size    func() (columns, rows int, err error)
+	fd      int
 	answers screen.Answers
 	kind    screen.Kind
 	painter screen.Painter
@@ -96,7 +96,7 @@ func (s *session) terminal(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(s.explain(s.ended(err)), s.first.Close())
 	}
-	d := &display{in: in, out: out, painter: screen.New(screen.Blocks, false), size: func() (int, int, error) { return term.GetSize(int(out.Fd())) }}
+	d := &display{in: in, out: out, painter: screen.New(screen.Blocks, false), fd: int(out.Fd())}
 	keys, err := cancelreader.NewReader(in)
 	if err != nil {
 		return errors.Join(fmt.Errorf("read the terminal: %w", err), s.first.Close())
@@ -329,7 +329,7 @@ func (v *view) typed(events []input.Event) error {
 
 // resized looks whether the terminal has another size, and clears it then.
 func (v *view) resized() (bool, error) {
-	columns, rows, err := v.display.size()
+	columns, rows, err := term.GetSize(v.display.fd)
 	if err != nil {
 		return false, fmt.Errorf("find the terminal's size: %w", err)
 	}
@@ -337,6 +337,9 @@ func (v *view) resized() (bool, error) {
 		return false, nil
 	}
 	v.columns, v.rows = columns, rows
+	if width, height := windowPixels(v.display.fd); width > 0 && height > 0 {
+		v.display.answers.WindowWidth, v.display.answers.WindowHeight = width, height
+	}
 	v.display.painter.Forget()
 	_, err = io.WriteString(v.display.out, "\x1b[2J")
 	return true, err

@@ -76,7 +76,8 @@ func (a Answers) Window(kind Kind, columns, rows int) Window {
 	case kind == Blocks:
 		w.CellWidth, w.CellHeight = 1, 2
 	case w.CellWidth <= 0 || w.CellHeight <= 0:
-		w.CellWidth, w.CellHeight = 8, 16
+		// Small, so that a picture does not reach beyond the window.
+		w.CellWidth, w.CellHeight = 6, 12
 		if a.WindowWidth >= columns && a.WindowHeight >= rows && columns > 0 && rows > 0 {
 			w.CellWidth, w.CellHeight = a.WindowWidth/columns, a.WindowHeight/rows
 		}

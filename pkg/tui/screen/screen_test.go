@@ -209,7 +209,7 @@ func TestAnswers(t *testing.T) {
 	if w := (Answers{CellWidth: 9, CellHeight: 18}).Window(Blocks, 80, 24); w != (Window{80, 24, 1, 2}) {
 		t.Errorf("%+v", w)
 	}
-	if w := (Answers{}).Window(Sixel, 80, 24); w != (Window{80, 24, 8, 16}) {
+	if w := (Answers{}).Window(Sixel, 80, 24); w != (Window{80, 24, 6, 12}) {
 		t.Errorf("%+v", w)
 	}
 }
