@@ -92,7 +92,7 @@ func (s *Session) wait(ctx context.Context, client *ssh.Client, session *ssh.Ses
 	var work sync.WaitGroup
 	escaped := make(chan struct{})
 	if s.In == nil {
-		in.Close()
+		s.endInput(in)
 	} else {
 		work.Go(func() {
 			from := s.In
@@ -104,7 +104,7 @@ func (s *Session) wait(ctx context.Context, client *ssh.Client, session *ssh.Ses
 				close(escaped)
 				return
 			}
-			in.Close()
+			s.endInput(in)
 		})
 	}
 	if s.Terminal && s.Resizes != nil {
@@ -144,6 +144,19 @@ func (s *Session) wait(ctx context.Context, client *ssh.Client, session *ssh.Ses
 		}
 	}
 }
+
+// endInput tells the command that there is no more. Some servers take the end of a terminal's stream as that of the
+// terminal itself and hang up; a user would type Ctrl-D. A command that has ended already hears neither.
+func (s *Session) endInput(in io.WriteCloser) {
+	if s.Terminal {
+		_, _ = in.Write([]byte{endOfInput})
+		return
+	}
+	in.Close()
+}
+
+// endOfInput is Ctrl-D.
+const endOfInput = 0x04
 
 func result(err error) error {
 	var exit *ssh.ExitError
