@@ -188,18 +188,26 @@ func (b *bench) launcherPod(ctx context.Context, vmi *v1.VirtualMachineInstance)
 // serialSocket is the path of the guest's serial port as this machine sees it. The directory is entered through
 // /proc to keep the path short enough for a unix socket.
 func (b *bench) serialSocket(ctx context.Context, vmi *v1.VirtualMachineInstance) (string, error) {
-	pod, err := b.launcherPod(ctx, vmi)
+	pid, err := b.launcherPID(ctx, vmi)
 	if err != nil {
 		return "", err
+	}
+	return filepath.Join(fmt.Sprintf("/proc/%d/root", pid), names.RunDir, names.SocketSerial), nil
+}
+
+func (b *bench) launcherPID(ctx context.Context, vmi *v1.VirtualMachineInstance) (int, error) {
+	pod, err := b.launcherPod(ctx, vmi)
+	if err != nil {
+		return 0, err
 	}
 	processes, err := instance.Processes(string(pod.UID))
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	for _, p := range processes {
 		if p.Command == "virt-launcher" {
-			return filepath.Join(fmt.Sprintf("/proc/%d/root", p.PID), names.RunDir, names.SocketSerial), nil
+			return p.PID, nil
 		}
 	}
-	return "", fmt.Errorf("pod %s has no launcher process: %v", pod.Name, processes)
+	return 0, fmt.Errorf("pod %s has no launcher process: %v", pod.Name, processes)
 }

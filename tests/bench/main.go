@@ -88,6 +88,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		{"api-writes", apiWrites},
 		{"memory", memory},
 		{"console-echo", consoleEcho},
+		{"port-forward", portForward},
 		{"virtctl-version", virtctlVersion},
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)

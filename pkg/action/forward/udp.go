@@ -118,7 +118,7 @@ func (u *udp) copy(ctx context.Context, c *sender, conn stream.Packets) error {
 		select {
 		case <-ctx.Done():
 			_ = conn.Close()
-			_ = <-answers // we have closed it
+			discard(answers)
 			return nil
 		case err := <-answers:
 			_ = conn.Close()
@@ -132,7 +132,7 @@ func (u *udp) copy(ctx context.Context, c *sender, conn stream.Packets) error {
 			left := limit - time.Since(u.last(c))
 			if left <= 0 {
 				_ = conn.Close()
-				_ = <-answers // we have closed it
+				discard(answers)
 				return nil
 			}
 			timer.Reset(left)
@@ -162,5 +162,12 @@ func (u *udp) answer(c *sender, conn stream.Packets) error {
 		u.mu.Unlock()
 		// A client that is gone loses its answer.
 		_, _ = u.pc.WriteTo(buf[:n], c.address)
+	}
+}
+
+// discard waits for the end of a stream that we have closed, which has nothing to say.
+func discard(answers <-chan error) {
+	if err := <-answers; err != nil {
+		return
 	}
 }

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/action/forward"
+	"github.com/virtkit/virtkit/pkg/network/reach"
+)
+
+// forwardSize is how much is fetched through a forwarded port at once, MiB. The guest keeps it in memory.
+const forwardSize = 16
+
+const forwardData = `#!/bin/sh
+dd if=/dev/zero of=/www/zero bs=1M count=16 2>/dev/null
+`
+
+// portForward compares connections through the API server, virt-api and virt-handler with ones made in the guest's pod,
+// beside the guest: the time until a new one is made, and how much it carries.
+func portForward(ctx context.Context, b *bench) (rows []Row, err error) {
+	vmi := b.vmi("ports")
+	vmi.Spec.Domain.Devices.Disks = append(vmi.Spec.Domain.Devices.Disks, v1.Disk{Name: "init", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
+	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "init", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: forwardData}}})
+	if _, err := b.untilRunning(ctx, vmi); err != nil {
+		return nil, err
+	}
+	defer func() {
+		_, gone := b.untilGone(ctx, vmi)
+		err = errors.Join(err, gone)
+	}()
+	conn, err := b.console(ctx, vmi, everything)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(until(conn, "login: "), conn.Close()); err != nil {
+		return nil, err
+	}
+	c, err := client.New(b.Config)
+	if err != nil {
+		return nil, err
+	}
+	ns, err := b.podNetwork(ctx, vmi)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	guest := netip.MustParseAddrPort("10.0.2.2:80")
+	through := func() (net.Conn, error) {
+		return forward.Dial(ctx, c, forward.Target{Namespace: vmi.Namespace, Name: vmi.Name, Instance: true}, guest.Port(), forward.TCP)
+	}
+	direct := func() (net.Conn, error) { return reach.In(ctx, ns, reach.TCP, guest) }
+
+	var dials, bareDials []time.Duration
+	for range 3 * b.rounds {
+		for samples, open := range map[*[]time.Duration]func() (net.Conn, error){&dials: through, &bareDials: direct} {
+			start := time.Now()
+			conn, err := open()
+			if err != nil {
+				return nil, err
+			}
+			*samples = append(*samples, time.Since(start))
+			if err := conn.Close(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var fetches, bareFetches []time.Duration
+	for range b.rounds {
+		for samples, open := range map[*[]time.Duration]func() (net.Conn, error){&fetches: through, &bareFetches: direct} {
+			took, err := fetch(open)
+			if err != nil {
+				return nil, err
+			}
+			*samples = append(*samples, took)
+		}
+	}
+	opening := Row{Name: "port-forward-connect", What: "port-forward, new connection, median", Unit: "ms", Value: percentile(dials, .5) * 1000, Anchor: percentile(bareDials, .5) * 1000, Versus: "TCP from the guest's pod"}
+	opening.Ratio, opening.Goal = opening.Value/opening.Anchor, "≤ anchor + 4 ms"
+	opening.Reached = opening.Value <= opening.Anchor+4
+	carrying := Row{Name: "port-forward-throughput", What: fmt.Sprintf("port-forward, %d MiB from the guest, median", forwardSize), Unit: "MiB/s", Value: forwardSize / percentile(fetches, .5), Anchor: forwardSize / percentile(bareFetches, .5), Versus: "TCP from the guest's pod"}
+	carrying.Ratio, carrying.Goal = carrying.Value/carrying.Anchor, "≥ 0.8×"
+	carrying.Reached = carrying.Ratio >= 0.8
+	return []Row{opening, carrying}, nil
+}
+
+// fetch gets the file over a new connection and returns how long its content took to arrive.
+func fetch(open func() (net.Conn, error)) (time.Duration, error) {
+	conn, err := open()
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if _, err := io.WriteString(conn, "GET /zero HTTP/1.0\r\n\r\n"); err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{conn}) // as a program reads, with no shortcuts
+	if err == nil && n < forwardSize<<20 {
+		err = fmt.Errorf("the guest sent %d bytes of %d MiB", n, forwardSize)
+	}
+	return time.Since(start), err
+}
+
+// podNetwork opens the network namespace of the guest's pod.
+func (b *bench) podNetwork(ctx context.Context, vmi *v1.VirtualMachineInstance) (*os.File, error) {
+	pid, err := b.launcherPID(ctx, vmi)
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+}
