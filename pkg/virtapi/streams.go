@@ -25,6 +25,8 @@ const dialTimeout = 10 * time.Second
 // streams joins users' websockets to virt-handler's, and knows which are open.
 type streams struct {
 	tls *tls.Config
+	// hosts are tls with the sessions of each virt-handler: all have one name, so one cache would mix them up.
+	hosts map[string]*tls.Config
 	// ctx ends all of them.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -36,7 +38,26 @@ type streams struct {
 
 func newStreams(config *tls.Config) *streams {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &streams{tls: config, ctx: ctx, cancel: cancel}
+	return &streams{tls: config, hosts: map[string]*tls.Config{}, ctx: ctx, cancel: cancel}
+}
+
+// maxHosts is how many virt-handlers' TLS sessions are kept.
+const maxHosts = 4096
+
+// tlsOf is the configuration for one virt-handler, with which a stream resumes the session of the one before.
+func (s *streams) tlsOf(host string) *tls.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	config := s.hosts[host]
+	if config == nil {
+		if len(s.hosts) >= maxHosts {
+			clear(s.hosts) // pods come and go, and so do their addresses
+		}
+		config = s.tls.Clone()
+		config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+		s.hosts[host] = config
+	}
+	return config
 }
 
 // splice opens target, upgrades the request and copies until both directions have ended. An error is
@@ -60,7 +81,7 @@ func (s *streams) spliceAs(w http.ResponseWriter, r *http.Request, target *url.U
 	if printable(user) {
 		header.Set("X-Remote-User", user)
 	}
-	backend, err := stream.DialURL(ctx, target, s.tls, header, stream.Options{})
+	backend, err := stream.DialURL(ctx, target, s.tlsOf(target.Host), header, stream.Options{})
 	if err != nil {
 		var status apierrors.APIStatus
 		if errors.As(err, &status) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/version"
 )
 
@@ -42,6 +43,7 @@ type Client struct {
 	config *rest.Config
 	vms    *rest.RESTClient
 	subs   *rest.RESTClient
+	dialer *stream.Dialer
 }
 
 // New makes a client for the cluster that config reaches; it does not dial.
@@ -54,7 +56,7 @@ func New(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{config: config}
+	c := &Client{config: config, dialer: stream.NewDialer(config)}
 	kv, sub := *config, *config
 	kv.GroupVersion = &v1.GroupVersion
 	sub.GroupVersion = &v1.SubresourceStorageGroupVersion

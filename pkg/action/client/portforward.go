@@ -16,5 +16,5 @@ func (c *Client) PortForward(ctx context.Context, resource, namespace, name stri
 	group := v1.SubresourceStorageGroupVersion
 	path := "/apis/" + group.Group + "/" + group.Version + "/namespaces/" + namespace + "/" + resource + "/" + name +
 		"/portforward/" + strconv.Itoa(int(port)) + "/" + protocol
-	return stream.Dial(ctx, c.config, path, nil, stream.Options{})
+	return c.dialer.Dial(ctx, path, nil, stream.Options{})
 }
