@@ -117,7 +117,7 @@ func (s *session) terminal(ctx context.Context) error {
 	err = v.run(ctx, keys)
 	d.restore()
 	switch {
-	case errors.Is(err, errLeft), errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case errors.Is(err, errLeft):
 		return nil
 	case err != nil:
 		return s.explain(err)
@@ -290,6 +290,8 @@ func (v *view) loop(ctx context.Context) error {
 			err = v.typed(v.decoder.Flush())
 		case u := <-v.updates:
 			switch {
+			case u.err != nil && ctx.Err() != nil:
+				return ctx.Err()
 			case u.err != nil:
 				return v.ended(u.err)
 			case u.Bell:
