@@ -43,6 +43,8 @@ func look(v *v1.Volume, dirs Dirs) (Facts, error) {
 		return lookClaim(v, dirs)
 	case v.CloudInitNoCloud != nil:
 		return lookSecrets(v, dirs)
+	case v.Sysprep != nil:
+		return lookSysprep(v, dirs)
 	}
 	return Facts{}, nil
 }

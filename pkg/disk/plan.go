@@ -23,6 +23,8 @@ type Facts struct {
 	UserData, NetworkData []byte
 	// PublicKeys are those of spec.accessCredentials that cloud-init is to authorize.
 	PublicKeys []string
+	// Files are a sysprep volume's.
+	Files map[string][]byte
 }
 
 // Action is how a Step makes its image.
@@ -98,8 +100,10 @@ func (p *Plan) add(vmi *v1.VirtualMachineInstance, v *v1.Volume, d *v1.Disk, dir
 		// QEMU has no read-only sata disks; elsewhere the guest need not write its seed.
 		readOnly := d.Disk == nil || d.Disk.Bus != v1.DiskBusSATA
 		p.Sources[v.Name] = domain.Source{Path: path, Format: FormatRaw, ReadOnly: readOnly}
+	case v.Sysprep != nil:
+		return p.sysprep(v, d, dirs, f)
 	default:
-		return invalidf("this kind of volume is not supported; use containerDisk, persistentVolumeClaim, emptyDisk or cloudInitNoCloud")
+		return invalidf("this kind of volume is not supported; use containerDisk, persistentVolumeClaim, emptyDisk, cloudInitNoCloud or sysprep")
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ const (
 	// virt-handler: <HotplugDir>/<volume name>/disk.img. It is in /dev, which virt-handler can write and the
 	// launcher cannot. A block claim that was plugged in is in BlockDevicesDir as all others.
 	HotplugDir = "/dev/virtkit-volumes"
-	// SecretsDir has one directory a cloud-init secretRef: <SecretsDir>/<volume name>/{userdata,userData}
+	// SecretsDir has one directory a sysprep volume, <SecretsDir>/<volume name>, and one a cloud-init secretRef: <SecretsDir>/<volume name>/{userdata,userData}
 	// for user data and <SecretsDir>/<volume name>-networkdata/{networkdata,networkData} for network data.
 	SecretsDir = "/var/run/kubevirt-private/secret"
 

@@ -142,6 +142,8 @@ var examples = map[string]struct{ before, value string }{
 	"volumes.cloudInitNoCloud.networkDataSecretRef.name":       {before: withSeed, value: "s"},
 	"volumes.cloudInitNoCloud.networkDataBase64":               {before: withSeed, value: "eA=="},
 	"volumes.cloudInitNoCloud.networkData":                     {before: withSeed, value: "other"},
+	"volumes.sysprep.secret.name":                              {before: "volumes: [{name: root, sysprep: {}}]", value: "s"},
+	"volumes.sysprep.configMap.name":                           {before: "volumes: [{name: root, sysprep: {}}]", value: "c"},
 	"volumes.containerDisk.image":                              {value: "other"},
 	"volumes.containerDisk.imagePullSecret":                    {value: "s"},
 	"volumes.containerDisk.path":                               {value: "/disk/b.img"},

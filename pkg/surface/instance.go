@@ -134,6 +134,8 @@ var instanceFields = []Field{
 	{Path: "volumes.cloudInitNoCloud.networkDataSecretRef.name", Effect: Seed},
 	{Path: "volumes.cloudInitNoCloud.networkDataBase64", Effect: Seed, Note: "2048 bytes at most, decoded."},
 	{Path: "volumes.cloudInitNoCloud.networkData", Effect: Seed, Note: "2048 bytes at most."},
+	{Path: "volumes.sysprep.secret.name", Effect: Disk, Note: "Needs the key Autounattend.xml or Unattend.xml."},
+	{Path: "volumes.sysprep.configMap.name", Effect: Disk, Note: "Needs the key Autounattend.xml or Unattend.xml."},
 	{Path: "volumes.containerDisk.image", Effect: Pod},
 	{Path: "volumes.containerDisk.imagePullSecret", Effect: Pod},
 	{Path: "volumes.containerDisk.path", Effect: Disk},

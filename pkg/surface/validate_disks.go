@@ -162,6 +162,8 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 			if volume.EmptyDisk.Capacity.Sign() <= 0 {
 				errs = append(errs, field.Invalid(here.Child("emptyDisk", "capacity"), volume.EmptyDisk.Capacity.String(), "must be more than zero, such as 1Gi"))
 			}
+		case volume.Sysprep != nil:
+			errs = append(errs, validateSysprep(volume.Sysprep, here.Child("sysprep"))...)
 		case volume.CloudInitNoCloud != nil:
 			if seeds++; seeds > 1 {
 				errs = append(errs, field.Forbidden(here.Child("cloudInitNoCloud"), "there is another cloud-init volume; a guest reads only one"))
@@ -170,6 +172,18 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+func validateSysprep(source *v1.SysprepSource, at *field.Path) field.ErrorList {
+	switch {
+	case source.ConfigMap != nil && source.Secret != nil:
+		return field.ErrorList{field.Forbidden(at, "has both configMap and secret; keep one")}
+	case source.ConfigMap != nil:
+		return validateObjectName(source.ConfigMap.Name, at.Child("configMap", "name"))
+	case source.Secret != nil:
+		return validateObjectName(source.Secret.Name, at.Child("secret", "name"))
+	}
+	return field.ErrorList{field.Required(at, "has no source; use configMap or secret")}
 }
 
 // sources counts the sources of a volume, whether they are supported or not.

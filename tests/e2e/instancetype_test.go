@@ -55,6 +55,12 @@ func TestInstancetype(t *testing.T) {
 			}
 		}
 	})
+	_, err = c.Kube.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "answers"}, Data: map[string]string{"Autounattend.xml": "<unattend/>"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	bare := func(vm *v1.VirtualMachine) {
 		vm.Spec.Template.Spec.Domain.Memory = nil
 		vm.Spec.Template.Spec.Domain.Devices.Disks = nil // each volume gets one
@@ -62,6 +68,12 @@ func TestInstancetype(t *testing.T) {
 	inferred := c.create(t, newVM(ns, "inferred", v1.RunStrategyManual, withClaim("data"), bare, func(vm *v1.VirtualMachine) {
 		vm.Spec.Instancetype = &v1.InstancetypeMatcher{InferFromVolume: "data"}
 		vm.Spec.Preference = &v1.PreferenceMatcher{InferFromVolume: "data"}
+		// On scsi, since the tiny guest has no driver for sata, which is the default.
+		spec := &vm.Spec.Template.Spec
+		spec.Domain.Devices.Disks = []v1.Disk{{Name: "answers", DiskDevice: v1.DiskDevice{CDRom: &v1.CDRomTarget{Bus: v1.DiskBusSCSI}}}}
+		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "answers", VolumeSource: v1.VolumeSource{
+			Sysprep: &v1.SysprepSource{ConfigMap: &corev1.LocalObjectReference{Name: "answers"}},
+		}})
 	}))
 	named := c.create(t, newVM(ns, "named", v1.RunStrategyHalted, bare, func(vm *v1.VirtualMachine) {
 		vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: ns}
@@ -90,6 +102,9 @@ func TestInstancetype(t *testing.T) {
 	}
 	if disks := con.run(t, "ls -d /sys/block/vd* | wc -l"); disks != "2" {
 		t.Errorf("the guest has %s virtio disks", disks)
+	}
+	if answers := con.run(t, "mkdir -p /mnt; mount -t iso9660 -o ro /dev/sr0 /mnt; cat /mnt/Autounattend.xml"); answers != "<unattend/>" {
+		t.Errorf("the sysprep CD has %q", answers)
 	}
 	if cpu := inferred.vmi(t).Spec.Domain.CPU; cpu.Cores != 2 || cpu.Sockets != 1 {
 		t.Errorf("the CPU is %+v", cpu)

@@ -45,6 +45,9 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 			source := volume.CloudInitNoCloud
 			p.secret(volume.Name, source.UserDataSecretRef)
 			p.secret(volume.Name+networkDataSuffix, source.NetworkDataSecretRef)
+		case volume.Sysprep != nil:
+			p.secret(volume.Name, volume.Sysprep.Secret)
+			p.configMap(volume.Name, volume.Sysprep.ConfigMap)
 		}
 	}
 	p.credentials(vmi)
@@ -78,6 +81,15 @@ func (p *podVolumes) secret(name string, ref *corev1.LocalObjectReference) {
 	}
 	p.mount(name, path.Join(names.SecretsDir, name), true, corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: ref.Name},
+	})
+}
+
+func (p *podVolumes) configMap(name string, ref *corev1.LocalObjectReference) {
+	if ref == nil {
+		return
+	}
+	p.mount(name, path.Join(names.SecretsDir, name), true, corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: *ref},
 	})
 }
 

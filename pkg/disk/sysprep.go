@@ -1,0 +1,76 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/domain"
+)
+
+const (
+	// sysprepLabel is the image's, as KubeVirt's.
+	sysprepLabel = "unattendCD"
+	// maxSysprepFiles is the most that fits into the image's one directory.
+	maxSysprepFiles = 16
+)
+
+// answerFiles are what Windows looks for; one of them, in any case, must be there.
+var answerFiles = []string{"autounattend.xml", "unattend.xml"}
+
+// lookSysprep reads the ConfigMap or Secret of a sysprep volume.
+func lookSysprep(v *v1.Volume, dirs Dirs) (Facts, error) {
+	dir := path.Join(dirs.Secrets, v.Name)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return Facts{}, fmt.Errorf("read the answer files: %w", err)
+	}
+	files := map[string][]byte{}
+	for _, entry := range entries {
+		name := entry.Name()
+		if strings.HasPrefix(name, "..") {
+			continue // how the kubelet swaps all files at once
+		}
+		if len(files) == maxSysprepFiles {
+			return Facts{}, invalidf("there are more than %d files; the answer files are all that is needed", maxSysprepFiles)
+		}
+		if files[name], err = readBounded(path.Join(dir, name)); err != nil {
+			return Facts{}, fmt.Errorf("read the answer file %s: %w", name, err)
+		}
+	}
+	for name := range files {
+		if slices.Contains(answerFiles, strings.ToLower(name)) {
+			return Facts{Files: files}, nil
+		}
+	}
+	return Facts{}, invalidf("there is no answer file; the ConfigMap or Secret needs the key Autounattend.xml or Unattend.xml")
+}
+
+// readBounded reads a file of at most what a ConfigMap or Secret may hold.
+func readBounded(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSecret))
+	return data, errors.Join(err, f.Close())
+}
+
+// sysprep plans the CD with the answer files.
+func (p *Plan) sysprep(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) error {
+	data, err := Image(sysprepLabel, f.Files)
+	if err != nil {
+		return err
+	}
+	image := dirs.cloudInit(v.Name)
+	p.Steps = append(p.Steps, Step{Volume: v.Name, Action: WriteFile, Path: image, Data: data})
+	readOnly := d.Disk == nil || d.Disk.Bus != v1.DiskBusSATA // QEMU has no read-only sata disks
+	p.Sources[v.Name] = domain.Source{Path: image, Format: FormatRaw, ReadOnly: readOnly}
+	return nil
+}
