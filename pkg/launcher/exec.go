@@ -167,7 +167,9 @@ func (s *service) stageInput(ctx context.Context, input []byte) (dir string, err
 		if err != nil {
 			cleaning, cancel := context.WithTimeout(s.life, cleanUp)
 			defer cancel()
-			err = errors.Join(err, s.succeed(cleaning, "rm", "-r", dir))
+			if left := s.succeed(cleaning, "rm", "-r", dir); left != nil {
+				s.options.Log.Info("a directory stays in the guest", "dir", dir, "err", left)
+			}
 		}
 	}()
 	return dir, agentStatus(s.writeFile(ctx, dir+"/input", input))

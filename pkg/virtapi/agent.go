@@ -33,6 +33,14 @@ func hasAgent(vmi *v1.VirtualMachineInstance) error {
 	return nil
 }
 
+// mayExec refuses what a frozen guest cannot do either: its agent runs no programs.
+func mayExec(vmi *v1.VirtualMachineInstance) error {
+	if vmi.Status.FSFreezeStatus == "frozen" {
+		return conflictVMI(vmi, ": VMI's file systems are frozen; unfreeze them first (subresource unfreeze), or wait until they are unfrozen by themselves")
+	}
+	return hasAgent(vmi)
+}
+
 // agent answers with what the guest agent says now.
 func (q *requests) agent(what string) func(*restful.Request, *restful.Response) error {
 	return func(r *restful.Request, w *restful.Response) error {

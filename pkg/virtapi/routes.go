@@ -78,7 +78,7 @@ func (q *requests) endpoints() []endpoint {
 		{http.MethodGet, virtualMachineInstances, "filesystemlist", true, vmi, nil, q.agent("filesystemlist"), "get the file systems of a VirtualMachineInstance", get},
 		onInstance("freeze", "freeze the file systems of a VirtualMachineInstance", v1.FreezeUnfreezeTimeout{}, q.freeze),
 		onInstance("unfreeze", "unfreeze the file systems of a VirtualMachineInstance", nil, q.unfreeze),
-		streamOf(exec.Subresource, "open a websocket to run a program in a VirtualMachineInstance", hasAgent),
+		streamOf(exec.Subresource, "open a websocket to run a program in a VirtualMachineInstance", mayExec),
 		onMachine("addvolume", "add a volume to a VirtualMachine, and plug it in when it runs", v1.AddVolumeOptions{}, q.addVolumeToMachine),
 		onMachine("removevolume", "remove a hotpluggable volume from a VirtualMachine, and unplug it when it runs", v1.RemoveVolumeOptions{}, q.removeVolumeFromMachine),
 		onInstance("addvolume", "plug a volume into a VirtualMachineInstance", v1.AddVolumeOptions{}, q.addVolumeToInstance),

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -63,7 +64,7 @@ type watcher struct {
 
 func newCluster() *cluster {
 	c := &cluster{
-		objects:  map[string]map[string]metav1.Object{resourceVMs: {}, resourceVMIs: {}, resourceMigrations: {}, resourceKubeVirts: {}},
+		objects:  map[string]map[string]metav1.Object{resourceVMs: {}, resourceVMIs: {}, resourceSecrets: {}, resourceMigrations: {}, resourceKubeVirts: {}},
 		watchers: map[*watcher]bool{},
 		consoles: map[string]*guest{},
 	}
@@ -85,6 +86,7 @@ func newCluster() *cluster {
 	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/vnc/screenshot", c.screenshot)
 	c.servePortForward(mux, subresources)
 	c.serveObjects(mux, subresources)
+	c.agentRoutes(mux)
 	c.server = httptest.NewTLSServer(c.authorized(mux))
 	c.bare = httptest.NewTLSServer(http.NotFoundHandler())
 	return c
@@ -118,10 +120,12 @@ func (c *cluster) load(path string) error {
 		}
 		var o metav1.Object = &v1.VirtualMachine{}
 		resource := resourceVMs
-		if kind.Kind == "VirtualMachineInstance" {
+		switch kind.Kind {
+		case "VirtualMachineInstance":
 			o, resource = &v1.VirtualMachineInstance{}, resourceVMIs
-		}
-		if kind.Kind == "KubeVirt" {
+		case "Secret":
+			o, resource = &corev1.Secret{}, resourceSecrets
+		case "KubeVirt":
 			o, resource = &v1.KubeVirt{}, resourceKubeVirts
 		}
 		if err := yaml.UnmarshalStrict([]byte(document), o); err != nil {

@@ -31,7 +31,7 @@ func (c *Client) GuestFileSystems(ctx context.Context, namespace, name string) (
 }
 
 func (c *Client) subresource(ctx context.Context, namespace, name, subresource string, into any) error {
-	data, err := c.subs.Get().Namespace(namespace).Resource(VMIs).Name(name).SubResource(subresource).DoRaw(ctx)
+	data, err := raw(c.subs.Get().Namespace(namespace).Resource(VMIs).Name(name).SubResource(subresource).Do(ctx))
 	if err != nil {
 		return err
 	}

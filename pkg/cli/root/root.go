@@ -22,13 +22,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/completion"
 	"github.com/virtkit/virtkit/pkg/cli/console"
 	"github.com/virtkit/virtkit/pkg/cli/create"
+	"github.com/virtkit/virtkit/pkg/cli/credentials"
+	"github.com/virtkit/virtkit/pkg/cli/diff"
 	"github.com/virtkit/virtkit/pkg/cli/doctor"
 	"github.com/virtkit/virtkit/pkg/cli/exec"
 	"github.com/virtkit/virtkit/pkg/cli/expand"
 	"github.com/virtkit/virtkit/pkg/cli/expect"
 	"github.com/virtkit/virtkit/pkg/cli/expose"
 	"github.com/virtkit/virtkit/pkg/cli/guest"
-	"github.com/virtkit/virtkit/pkg/cli/diff"
 	"github.com/virtkit/virtkit/pkg/cli/install"
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli/list"
@@ -167,6 +168,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		volume.NewCmdRemoveVolume(f, nil),
 	)
 	add(groupAccess,
+		credentials.NewCmdCredentials(f),
 		exec.NewCmdExec(f, nil),
 		guest.NewCmdGuestOSInfo(f, nil),
 		guest.NewCmdUserList(f, nil),

@@ -79,11 +79,79 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
+func TestAskInfo(t *testing.T) {
+	replies := map[string]string{
+		"guest-info": infoReply, "guest-get-osinfo": osReply, "guest-get-host-name": `{"return":{"host-name":"web\u001b"}}`,
+		"guest-get-timezone": `{"return":{"zone":"CET","offset":3600}}`,
+		"guest-get-users":    `{"return":[{"user":"root","login-time":1.5}` + strings.Repeat(`,{"user":"x"}`, 1000) + `]}`,
+		"guest-get-fsinfo":   `{"return":[{"name":"vda1","mountpoint":"/","type":"ext4","used-bytes":1,"total-bytes":2,"disk":[{"serial":"s","bus-type":"virtio"}]}]}`,
+	}
+	info, err := AskInfo(func(c string) (string, error) {
+		for name, reply := range replies {
+			if strings.Contains(c, `"`+name+`"`) {
+				return reply, nil
+			}
+		}
+		return "", errors.New("unknown")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.GAVersion != "10.0.2" || info.Hostname != "web" || info.Timezone != "CET, 3600" || info.OS.ID != "debian" || len(info.UserList) != maxUsers || info.UserList[0].LoginTime != 1.5 {
+		t.Errorf("%+v", info)
+	}
+	want := []v1.VirtualMachineInstanceFileSystem{{
+		DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", UsedBytes: 1, TotalBytes: 2,
+		Disk: []v1.VirtualMachineInstanceFileSystemDisk{{Serial: "s", BusType: "virtio"}},
+	}}
+	if diff := cmp.Diff(want, info.FSInfo.Filesystems); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := AskInfo(func(string) (string, error) { return "", errors.New("gone") }); err == nil {
+		t.Error("no error from an agent that does not answer")
+	}
+}
+
+func TestCheckExec(t *testing.T) {
+	for name, tc := range map[string]struct {
+		command []string
+		input   int
+		want    string
+	}{
+		"fine":     {[]string{"id", ""}, 1, ""},
+		"nothing":  {nil, 0, "no command"},
+		"unnamed":  {[]string{""}, 0, "no command"},
+		"NUL":      {[]string{"a\x00"}, 0, "NUL"},
+		"many":     {make([]string, maxWords+1), 0, "no command"},
+		"long":     {[]string{"a", strings.Repeat("x", maxWordBytes)}, 0, "bytes; the most"},
+		"input":    {[]string{"a"}, 3 << 20, "standard input"},
+		"manyful":  {append([]string{"a"}, make([]string, maxWords)...), 0, "words"},
+		"just fit": {[]string{"a"}, 2 << 20, ""},
+	} {
+		err := CheckExec(tc.command, make([]byte, tc.input))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func FuzzReplies(f *testing.F) {
-	for _, s := range []string{infoReply, osReply, netReply, freezeReply} {
+	for _, s := range []string{
+		infoReply, osReply, netReply, freezeReply, `{"return":{"pid":1}}`, `{"return":1}`, `{"return":{"count":1}}`,
+		`{"return":{"exited":true,"exitcode":1,"out-data":"b3V0","err-truncated":true}}`, `{"return":[{"user":"a","login-time":1}]}`,
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, reply string) {
+		if info, err := AskInfo(func(string) (string, error) { return reply, nil }); err == nil && len(info.UserList) > maxUsers {
+			t.Error("too many users")
+		}
+		if status, err := ParseExecStatus(reply); err == nil && len(status.Output) > len(reply) {
+			t.Error("more output than reply")
+		}
+		_, _ = ParseExec(reply)
+		_, _ = ParseOpenFile(reply)
+		_, _ = ParseWriteFile(reply)
 		r, err := Ask(func(string) (string, error) { return reply, nil })
 		if err == nil && len(r.Interfaces) > maxInterfaces {
 			t.Error("too many interfaces")
