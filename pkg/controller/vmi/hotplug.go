@@ -137,6 +137,10 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 			s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonFailedPvcNotFound, message})
 		}
 		waiting(ReasonPVCNotReady, message)
+	case pod == nil && status.Phase == "":
+		// Said before it is done: virt-handler writes the status at the same time when a spec changes, and a
+		// pod whose name could not be written is made twice.
+		waiting(ReasonMissingAttachmentPod, messageAttachmentPodIsMissing)
 	case pod == nil:
 		s.CreateAttachments = append(s.CreateAttachments, volume.Name)
 		waiting(ReasonMissingAttachmentPod, messageAttachmentPodIsMissing)

@@ -1,0 +1,112 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// scsiDisk is a shell's way to the scsi disk with a serial number; empty while the guest has none.
+func scsiDisk(serial string) string {
+	return fmt.Sprintf(`$(for d in /sys/block/sd*; do grep -qs %s $d/device/vpd_pg80 && echo /dev/${d##*/}; done)`, serial)
+}
+
+// A volume of each mode is plugged into a running guest, survives virt-handler's restart, holds what the guest
+// wrote when it is plugged in again, and comes back after a restart of the VM when it was persisted. Nothing runs
+// beside it: virt-handler's end breaks consoles.
+func TestHotplug(t *testing.T) {
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	c.claim(t, ns, "files", corev1.PersistentVolumeFilesystem)
+	c.claim(t, ns, "device", corev1.PersistentVolumeBlock)
+	g := c.create(t, newVM(ns, "plug", v1.RunStrategyAlways))
+	g.waitLogin(t)
+	con := g.openConsole(t, "")
+	con.login(t, "root", "tiny")
+
+	add := func(volume string, more ...string) {
+		t.Helper()
+		g.virtctl(t, nil, append([]string{"-n", ns, "addvolume", g.name, "--volume-name=" + volume, "--wait", "--timeout=90s"}, more...)...)
+	}
+	remove := func(volume string, more ...string) {
+		t.Helper()
+		g.virtctl(t, nil, append([]string{"-n", ns, "removevolume", g.name, "--volume-name=" + volume, "--wait", "--timeout=90s"}, more...)...)
+	}
+	see := func(con *console, volume string) {
+		t.Helper()
+		eventually(t, 30*time.Second, "the guest sees "+volume, func() string {
+			if con.run(t, "echo "+scsiDisk(volume)) == "" {
+				return "no such disk"
+			}
+			return ""
+		})
+	}
+	add("files")
+	add("device")
+	for _, volume := range []string{"files", "device"} {
+		see(con, volume)
+		con.run(t, "echo kept-"+volume+" | dd of="+scsiDisk(volume)+" bs=512 count=1 conv=sync 2>/dev/null; sync")
+	}
+	var attachments corev1.PodList
+	inNamespace := []client.ListOption{client.InNamespace(ns), client.MatchingLabels{names.LabelComponent: names.HotplugDisk}}
+	if err := c.Client.List(t.Context(), &attachments, inNamespace...); err != nil || len(attachments.Items) != 2 {
+		t.Fatalf("%d attachment pods, %v", len(attachments.Items), err)
+	}
+
+	// What virt-handler does not remember it finds.
+	handlers := []client.DeleteAllOfOption{client.InNamespace(names.Namespace), client.MatchingLabels{names.LabelComponent: names.VirtHandler}}
+	if err := c.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, handlers...); err != nil {
+		t.Fatal(err)
+	}
+	remove("device")
+	con = g.openConsole(t, "") // whose shell is still logged in
+	if got := con.run(t, "echo "+scsiDisk("device")); got != "" {
+		t.Errorf("the guest still has %s", got)
+	}
+	add("device", "--persist")
+	see(con, "device")
+	if got := con.run(t, "dd if="+scsiDisk("device")+" bs=11 count=1 2>/dev/null"); got != "kept-device" {
+		t.Errorf("plugged in again, the device holds %q", got)
+	}
+
+	first := g.vmi(t).UID
+	g.virtctl(t, nil, "-n", ns, "restart", g.name, "--force", "--grace-period=0")
+	eventually(t, bootTime, "the persisted volume is back", func() string {
+		vmi := g.vmi(t)
+		if vmi == nil || vmi.UID == first {
+			return "no new instance"
+		}
+		for _, s := range vmi.Status.VolumeStatus {
+			if s.Name == "files" {
+				t.Fatal("a volume that was not persisted is back")
+			}
+			if s.Name == "device" && s.Phase == v1.VolumeReady {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%+v", vmi.Status.VolumeStatus)
+	})
+	add("files")
+	g.waitLogin(t)
+	con = g.openConsole(t, "")
+	con.login(t, "root", "tiny")
+	see(con, "files")
+	if got := con.run(t, "dd if="+scsiDisk("files")+" bs=10 count=1 2>/dev/null"); got != "kept-files" {
+		t.Errorf("plugged in again, the file holds %q", got)
+	}
+	remove("device", "--persist")
+	remove("files")
+	pods, err := c.Kube.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + names.HotplugDisk})
+	if err != nil || len(pods.Items) != 0 {
+		t.Errorf("%d attachment pods are left, %v", len(pods.Items), err)
+	}
+}
