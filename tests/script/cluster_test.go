@@ -87,6 +87,7 @@ func newCluster() *cluster {
 	c.servePortForward(mux, subresources)
 	c.serveObjects(mux, subresources)
 	c.agentRoutes(mux)
+	c.serveVolumes(mux, subresources)
 	c.server = httptest.NewTLSServer(c.authorized(mux))
 	c.bare = httptest.NewTLSServer(http.NotFoundHandler())
 	return c

@@ -28,7 +28,11 @@ func (c *Client) read(ctx context.Context, path string, query url.Values, accept
 			request = request.Param(key, value)
 		}
 	}
-	data, err := request.DoRaw(ctx)
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil { // what the server said; DoRaw and Raw forget it
+		return err
+	}
+	data, err := result.Raw()
 	if err != nil {
 		return err
 	}
