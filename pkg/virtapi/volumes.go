@@ -139,7 +139,7 @@ func retried(try func() error) error {
 	var err error
 	for range attempts {
 		err = try()
-		var wrote *writeConflict
+		var wrote *conflictingWriteError
 		if !errors.As(err, &wrote) {
 			return err
 		}
@@ -147,10 +147,10 @@ func retried(try func() error) error {
 	return err
 }
 
-// writeConflict is a write that met another, as opposed to a conflict that the user is told of at once.
-type writeConflict struct{ error }
+// conflictingWriteError is a write that met another, as opposed to a conflict that the user is told of at once.
+type conflictingWriteError struct{ error }
 
-func (c *writeConflict) Unwrap() error { return c.error }
+func (c *conflictingWriteError) Unwrap() error { return c.error }
 
 func refused(err error, conflict func(text string) error) error {
 	if errors.Is(err, hotplug.ErrConflict) {
@@ -189,7 +189,7 @@ func (m *machines) patchVolumes(ctx context.Context, resource string, object met
 	}
 	err := m.patch(ctx, resource, object, "", map[string]any{"spec": spec}, dryRun)
 	if apierrors.IsConflict(err) {
-		return &writeConflict{err}
+		return &conflictingWriteError{err}
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtkit/virtkit/pkg/action"
@@ -110,7 +110,7 @@ func (o *Options) validate() error {
 	if o.Request.Volume == "" {
 		return cli.UsageErrorf("--volume-name is not given; it is the name of the PersistentVolumeClaim")
 	}
-	if len(path.IsValidPathSegmentName(o.Request.Volume)) > 0 {
+	if len(content.IsPathSegmentName(o.Request.Volume)) > 0 {
 		return cli.UsageErrorf("--volume-name: %q is not a name", o.Request.Volume)
 	}
 	for _, flag := range []struct {

@@ -147,7 +147,7 @@ func TestDeviceGroup(t *testing.T) {
 // The filter is tried in the kernel, on a control group of the test's own.
 func TestDeviceFilter(t *testing.T) {
 	mount := unified(t)
-	dir, err := os.MkdirTemp(mount, "virtkit-test-")
+	dir, err := os.MkdirTemp(mount, "virtkit-test-") //nolint:usetesting // a control group
 	if err != nil {
 		t.Skipf("cannot make a control group: %v", err)
 	}
