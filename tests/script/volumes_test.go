@@ -21,13 +21,6 @@ import (
 func (c *cluster) serveVolumes(mux *http.ServeMux, subresources string) {
 	claims := []string{"data", "slow"}
 	const path = "GET /api/v1/namespaces/{ns}/persistentvolumeclaims"
-	mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}
-		for _, name := range claims {
-			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		}
-		answer(w, http.StatusOK, list)
-	})
 	mux.HandleFunc(path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range claims {
 			if name == r.PathValue("name") {
