@@ -79,7 +79,9 @@ func TestMigration(tt *testing.T) {
 	t.waitMigration(second, v1.MigrationPending)
 	t.changeVMI(func(s *v1.VirtualMachineInstanceStatus) { s.MigrationState.TargetNodeAddress = "10.0.0.2" })
 	t.waitMigration(there, v1.MigrationTargetReady)
-	t.changeVMI(func(s *v1.VirtualMachineInstanceStatus) { s.MigrationState.StartTimestamp = &metav1.Time{Time: vmi.CreationTimestamp.Time} })
+	t.changeVMI(func(s *v1.VirtualMachineInstanceStatus) {
+		s.MigrationState.StartTimestamp = &metav1.Time{Time: vmi.CreationTimestamp.Time}
+	})
 	t.waitMigration(there, v1.MigrationRunning)
 	t.waitPrintable(v1.VirtualMachineStatusMigrating)
 	t.changeVMI(func(s *v1.VirtualMachineInstanceStatus) {

@@ -73,6 +73,16 @@ func (r *Reconciler) Leaving(pod types.UID) bool {
 	return false
 }
 
+// Moved is closed when the guest of a VMI has left this node; nil, which never is, when it is not here.
+func (r *Reconciler) Moved(vmi types.NamespacedName) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.sessions[vmi]; s != nil {
+		return s.moved
+	}
+	return nil
+}
+
 // moved says that the guest runs on in another launcher.
 func moved(guest *launcherpb.GuestState) bool {
 	return guest.GetLifecycle() == launcherpb.Lifecycle_LIFECYCLE_MIGRATED

@@ -94,6 +94,7 @@ type session struct {
 	renewed  chan struct{}             // closed and replaced when vmi changes
 
 	departure departure
+	moved     chan struct{} // closed when the guest has left for another node
 	departing chan struct{} // closed and replaced when departure changes, or the launcher's account of it
 }
 
@@ -103,8 +104,8 @@ func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMach
 	s := &session{
 		node: node, target: t, vmi: vmi, changed: changed, cancel: cancel,
 		done: make(chan struct{}), stopBy: stopBy, stopping: make(chan struct{}), renewed: make(chan struct{}),
-		departing: make(chan struct{}),
-		log:       node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
+		departing: make(chan struct{}), moved: make(chan struct{}),
+		log: node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
 	}
 	go func() {
 		defer close(s.done)
@@ -340,6 +341,9 @@ func (s *session) saw(state *launcherpb.GuestState) {
 			o.Failure = nil
 		}
 	})
+	if moved(state) && !moved(old.Guest) {
+		close(s.moved)
+	}
 	if old.Guest.GetMigration().GetPhase() != state.Migration.GetPhase() || old.Guest.GetMigration().GetUid() != state.Migration.GetUid() {
 		s.wakeDeparture()
 		if m := state.Migration; m.GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_COMPLETED {

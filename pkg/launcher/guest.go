@@ -290,7 +290,7 @@ func (g *guest) lifecycleLocked(d hypervisor.Domain) pb.Lifecycle {
 	switch {
 	case d.Run == hypervisor.Stopping, !g.stopAt.IsZero():
 		return pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN
-	case d.Run == hypervisor.Paused && !(g.migrating && d.Moving()):
+	case d.Run == hypervisor.Paused && (!g.migrating || !d.Moving()):
 		return pb.Lifecycle_LIFECYCLE_PAUSED
 	}
 	return pb.Lifecycle_LIFECYCLE_RUNNING

@@ -53,7 +53,9 @@ func situation(changes ...func(*View)) View {
 	return view
 }
 
-func state0(view *View) *v1.VirtualMachineInstanceMigrationState { return view.VMI.Status.MigrationState }
+func state0(view *View) *v1.VirtualMachineInstanceMigrationState {
+	return view.VMI.Status.MigrationState
+}
 
 // Changes of the situation.
 func fresh(view *View) {

@@ -51,6 +51,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	if protocol == "udp" {
 		client, target = stream.Packets{Conn: conn}, &datagrams{Conn: guest}
 	}
+	defer s.untilMoved(name(r), conn)()
 	if err := stream.Splice(s.ctx, client, target); err != nil {
 		s.Log.Debug("forwarded connection ended", "vmi", name(r).String(), "port", port, "error", err)
 	}

@@ -57,7 +57,9 @@ type Server struct {
 	Dial func(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16) (net.Conn, error)
 	// Leaving reports whether the guest of a pod has moved to another node or is about to; nil is never.
 	Leaving func(types.UID) bool
-	Log     *slog.Logger
+	// Moved gives a channel that is closed when the guest of a VMI runs on another node; nil is never.
+	Moved func(types.NamespacedName) <-chan struct{}
+	Log   *slog.Logger
 
 	consoles consoles
 	screens  screens
