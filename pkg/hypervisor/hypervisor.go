@@ -31,6 +31,8 @@ type Connection interface {
 	// Detach asks the guest to let go of the device with the alias. It is gone when Domain does not list it
 	// any more, of which an event tells.
 	Detach(ctx context.Context, alias string) error
+	// Stats tells what the domain has used; ErrNoDomain when there is none.
+	Stats(ctx context.Context) (Stats, error)
 	// Screenshot writes a PNG of the guest's first screen; ErrNoScreen when it has none.
 	Screenshot(ctx context.Context, w io.Writer) error
 	// Agent sends one command (JSON) to the guest agent and gives its reply. The agent has until ctx's
@@ -77,6 +79,28 @@ type Domain struct {
 	Disks map[string]string
 	// SCSI says that there is a controller for scsi disks.
 	SCSI bool
+}
+
+// Stats are counters since the domain started, here. Memory is in bytes, CPUTime in nanoseconds.
+type Stats struct {
+	CPUTime, VCPUs uint64
+	// MemoryUsed is 0 when the guest's balloon driver does not say.
+	MemoryGuest, MemoryUsed, MemoryResident uint64
+	Interfaces                              []InterfaceStats
+	Disks                                   []DiskStats
+}
+
+// InterfaceStats are seen from the guest, bytes. Name is the tap's.
+type InterfaceStats struct {
+	Name           string
+	Received, Sent uint64
+}
+
+// DiskStats are bytes and requests. Name is the target's.
+type DiskStats struct {
+	Name                        string
+	Read, Written               uint64
+	ReadRequests, WriteRequests uint64
 }
 
 // Event is one thing that happened to the domain.

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // bounded is a log on the node's disk that the guest makes longer for as long as it likes.
@@ -15,13 +17,15 @@ type bounded struct {
 	path string
 	// Above this size, bytes, it is cut to the last rest bytes.
 	above, rest int64
+	// marks say how long it was when; nil for a log that nobody shows by time.
+	marks *marks
 }
 
 // boundedLogs are what the guest wrote to its serial port, and QEMU's complaints, which a guest provokes by
 // misusing its devices.
 func boundedLogs(serial, qemu string) []bounded {
 	return []bounded{
-		{path: serial, above: 4 << 20, rest: 1 << 20},
+		{path: serial, above: 4 << 20, rest: 1 << 20, marks: &marks{path: serial + names.MarksSuffix}},
 		{path: qemu, above: 1 << 20, rest: 4 * maxQEMULog},
 	}
 }
@@ -40,37 +44,42 @@ func trimLogs(ctx context.Context, logs []bounded, log *slog.Logger) {
 		case <-tick.C:
 		}
 		for _, l := range logs {
-			if err := cut(l.path, l.above, l.rest); err != nil {
-				log.Warn("cannot cut a log", "log", l.path, "err", err)
+			by, err := cut(l.path, l.above, l.rest)
+			if err == nil && l.marks != nil {
+				err = l.marks.note(l.path, time.Now(), by)
+			}
+			if err != nil {
+				log.Warn("cannot tend a log", "log", l.path, "err", err)
 			}
 		}
 	}
 }
 
 // cut shortens a file longer than above to its last rest bytes, in place. QEMU appends to it (O_APPEND,
-// which libvirt sets for QEMU's log, too) all the while; what it writes between reading and truncating is lost.
-func cut(path string, above, rest int64) error {
+// which libvirt sets for QEMU's log, too) all the while; what it writes between reading and truncating is lost. It
+// returns how many bytes went.
+func cut(path string, above, rest int64) (int64, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return fmt.Errorf("open the log: %w", err)
+		return 0, fmt.Errorf("open the log: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || info.Size() <= above {
-		return err
+		return 0, err
 	}
 	b, err := io.ReadAll(io.NewSectionReader(f, info.Size()-rest, rest))
 	if err != nil {
-		return fmt.Errorf("read the log: %w", err)
+		return 0, fmt.Errorf("read the log: %w", err)
 	}
 	if err := f.Truncate(0); err != nil {
-		return fmt.Errorf("truncate the log: %w", err)
+		return 0, fmt.Errorf("truncate the log: %w", err)
 	}
 	if _, err := f.Write(b); err != nil {
-		return fmt.Errorf("write the log: %w", err)
+		return 0, fmt.Errorf("write the log: %w", err)
 	}
-	return nil
+	return info.Size() - rest, nil
 }

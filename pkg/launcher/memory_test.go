@@ -195,6 +195,14 @@ func (c *memoryConnection) Reboot(context.Context) error {
 	return c.use(func(*memory) error { return nil })
 }
 
+func (c *memoryConnection) Stats(context.Context) (hypervisor.Stats, error) {
+	return hypervisor.Stats{
+		CPUTime: 7, VCPUs: 1, MemoryGuest: 128 << 20, MemoryResident: 200 << 20,
+		Interfaces: []hypervisor.InterfaceStats{{Name: "tap0", Received: 1, Sent: 2}},
+		Disks:      []hypervisor.DiskStats{{Name: "vda", Read: 3, Written: 4, ReadRequests: 5, WriteRequests: 6}},
+	}, nil
+}
+
 func (c *memoryConnection) Screenshot(_ context.Context, w io.Writer) error {
 	return c.use(func(*memory) error {
 		_, err := io.WriteString(w, "a picture")

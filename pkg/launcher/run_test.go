@@ -316,14 +316,14 @@ func TestChildrenOfOthersAreReaped(t *testing.T) {
 
 func TestCut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	if err := cut(path, 10, 4); err != nil {
+	if _, err := cut(path, 10, 4); err != nil {
 		t.Errorf("no log yet: %v", err)
 	}
 	for _, tc := range []struct{ before, after string }{{"0123456789", "0123456789"}, {"0123456789a", "789a"}} {
 		if err := os.WriteFile(path, []byte(tc.before), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := cut(path, 10, 4); err != nil {
+		if _, err := cut(path, 10, 4); err != nil {
 			t.Fatal(err)
 		}
 		if b, err := os.ReadFile(path); err != nil || string(b) != tc.after {

@@ -79,6 +79,10 @@ const (
 	// SocketSerial and LogSerial are the first serial port's chardev and what the guest wrote to it.
 	SocketSerial = "serial0.sock"
 	LogSerial    = "serial0.log"
+	// MarksSuffix is that of the file beside a log that says how long the log was when.
+	MarksSuffix = ".marks"
+	// QEMULogDir has QEMU's own log, named after the domain.
+	QEMULogDir = "cache/libvirt/qemu/log"
 	// SocketVNC is the VNC server.
 	SocketVNC = "vnc.sock"
 	// SocketLibvirt is libvirtd's, relative to RunDir.

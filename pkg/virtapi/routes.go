@@ -83,11 +83,20 @@ func (q *requests) endpoints() []endpoint {
 		onMachine("removevolume", "remove a hotpluggable volume from a VirtualMachine, and unplug it when it runs", v1.RemoveVolumeOptions{}, q.removeVolumeFromMachine),
 		onInstance("addvolume", "plug a volume into a VirtualMachineInstance", v1.AddVolumeOptions{}, q.addVolumeToInstance),
 		onInstance("removevolume", "unplug a volume from a VirtualMachineInstance", v1.RemoveVolumeOptions{}, q.removeVolumeFromInstance),
+		{http.MethodGet, virtualMachineInstances, "log", true, vmi, nil, q.log, "get what the guest of a VirtualMachineInstance wrote to its serial port, or QEMU's own log", get},
+		{http.MethodGet, statistics, "", true, "GuestStatistics", nil, q.stats, "get what the guests of a namespace use", []string{"list"}},
+		{http.MethodGet, statistics, "", false, "GuestStatistics", nil, q.stats, "get what all guests use", []string{"list"}},
 		{http.MethodPut, "expand-vm-spec", "", true, vm, v1.VirtualMachine{}, q.expandBody, "write out what a VirtualMachine refers to", update},
 		{http.MethodGet, "version", "", false, "Info", nil, q.version, "get the version of virtkit", []string{"get", "list"}},
 		{http.MethodGet, "healthz", "", false, "Health", nil, q.health, "check that virt-api reaches the API server", []string{"get", "list"}},
 	}
 }
+
+// statistics is the one resource that is served for a namespace and for all of them.
+const statistics = "stats"
+
+// everywhere reports whether an endpoint repeats a namespaced one for all namespaces.
+func (e endpoint) everywhere() bool { return e.resource == statistics && !e.namespaced }
 
 // accepted answers 202 when the action goes through.
 func accepted(do action) func(*restful.Request, *restful.Response) error {
@@ -201,6 +210,9 @@ func operation(gv schema.GroupVersion, e endpoint) string {
 	path := strings.TrimSuffix(e.resource+"/"+e.subresource, "/")
 	for part := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune("/-{}", r) }) {
 		id += strings.ToUpper(part[:1]) + part[1:]
+	}
+	if e.everywhere() {
+		id += "ForAllNamespaces"
 	}
 	return id
 }

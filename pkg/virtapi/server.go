@@ -42,7 +42,7 @@ func newCodecs() serializer.CodecFactory {
 var open = []string{"/healthz", "/livez", "/readyz", "/mutate/*", "/validate/*"}
 
 // streaming are the subresources whose requests last.
-var streaming = sets.NewString("console", "vnc", "portforward")
+var streaming = sets.NewString("console", "vnc", "portforward", "exec", "log")
 
 // serving is what newServer needs besides the routes.
 type serving struct {

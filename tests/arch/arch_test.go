@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 
 	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/rfb", "pkg/action", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/version", "pkg/names", "manifests"},
+	"pkg/action": {"pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/surface", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
@@ -43,6 +43,7 @@ var arrows = map[string][]string{
 	"pkg/stream":       {},
 	"pkg/rfb":          {},
 	"pkg/host":         {},
+	"pkg/stats":        {},
 	"pkg/certs":        {"pkg/names"},
 	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs"},
 	"pkg/names":        {},
@@ -56,7 +57,7 @@ var arrows = map[string][]string{
 // servers is what every server may import.
 func servers(more ...string) []string {
 	return append(more, "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
-		"pkg/certs", "pkg/config", "pkg/names", "pkg/version", "pkg/hotplug")
+		"pkg/certs", "pkg/config", "pkg/stats", "pkg/names", "pkg/version", "pkg/hotplug")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.

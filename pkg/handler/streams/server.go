@@ -10,6 +10,8 @@
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/{guestosinfo,userlist,filesystemlist}
 //	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{freeze?after=DURATION,unfreeze}
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/exec
+//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/log/{serial,qemu}
+//	GET /v1/stats[?namespace=NS]
 //
 // The websockets speak the protocol of package stream. Errors before the upgrade are metav1.Status.
 package streams
@@ -59,7 +61,9 @@ type Server struct {
 	Leaving func(types.UID) bool
 	// Moved gives a channel that is closed when the guest of a VMI runs on another node; nil is never.
 	Moved func(types.NamespacedName) <-chan struct{}
-	Log   *slog.Logger
+	// Launchers are those of all VMIs that run on this node.
+	Launchers func() map[types.NamespacedName]launcherpb.LauncherClient
+	Log       *slog.Logger
 
 	consoles consoles
 	screens  screens
@@ -89,6 +93,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET "+vmi+"console", s.console)
 	mux.HandleFunc("GET "+vmi+"vnc", s.vnc)
 	s.agentRoutes(mux, vmi)
+	mux.HandleFunc("GET "+vmi+"log/{source}", s.log)
+	mux.HandleFunc("GET /v1/stats", s.stats)
 	mux.HandleFunc("GET "+vmi+"portforward/{port}", s.portForward)
 	mux.HandleFunc("GET "+vmi+"portforward/{port}/{protocol}", s.portForward)
 	mux.HandleFunc("GET "+vmi+"vnc/screenshot", s.screenshot)

@@ -368,6 +368,136 @@ func (*WatchRequest) Descriptor() ([]byte, []int) {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{4}
 }
 
+type StatsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsRequest) Reset() {
+	*x = StatsRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsRequest) ProtoMessage() {}
+
+func (x *StatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
+func (*StatsRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{5}
+}
+
+// StatsResponse has counters; bytes and nanoseconds. Interfaces are named by their tap, disks by their target.
+type StatsResponse struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	CpuTime     uint64                 `protobuf:"varint,1,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	Vcpus       uint64                 `protobuf:"varint,2,opt,name=vcpus,proto3" json:"vcpus,omitempty"`
+	MemoryGuest uint64                 `protobuf:"varint,3,opt,name=memory_guest,json=memoryGuest,proto3" json:"memory_guest,omitempty"`
+	// 0 when the guest's balloon driver does not say.
+	MemoryUsed     uint64                     `protobuf:"varint,4,opt,name=memory_used,json=memoryUsed,proto3" json:"memory_used,omitempty"`
+	MemoryResident uint64                     `protobuf:"varint,5,opt,name=memory_resident,json=memoryResident,proto3" json:"memory_resident,omitempty"`
+	Interfaces     []*StatsResponse_Interface `protobuf:"bytes,6,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
+	Disks          []*StatsResponse_Disk      `protobuf:"bytes,7,rep,name=disks,proto3" json:"disks,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *StatsResponse) Reset() {
+	*x = StatsResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsResponse) ProtoMessage() {}
+
+func (x *StatsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
+func (*StatsResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *StatsResponse) GetCpuTime() uint64 {
+	if x != nil {
+		return x.CpuTime
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetVcpus() uint64 {
+	if x != nil {
+		return x.Vcpus
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetMemoryGuest() uint64 {
+	if x != nil {
+		return x.MemoryGuest
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetMemoryUsed() uint64 {
+	if x != nil {
+		return x.MemoryUsed
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetMemoryResident() uint64 {
+	if x != nil {
+		return x.MemoryResident
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetInterfaces() []*StatsResponse_Interface {
+	if x != nil {
+		return x.Interfaces
+	}
+	return nil
+}
+
+func (x *StatsResponse) GetDisks() []*StatsResponse_Disk {
+	if x != nil {
+		return x.Disks
+	}
+	return nil
+}
+
 type PauseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -376,7 +506,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[5]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -388,7 +518,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[5]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -401,7 +531,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{5}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{7}
 }
 
 type PauseResponse struct {
@@ -412,7 +542,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[6]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +554,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[6]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +567,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{6}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{8}
 }
 
 type UnpauseRequest struct {
@@ -448,7 +578,7 @@ type UnpauseRequest struct {
 
 func (x *UnpauseRequest) Reset() {
 	*x = UnpauseRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[7]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -460,7 +590,7 @@ func (x *UnpauseRequest) String() string {
 func (*UnpauseRequest) ProtoMessage() {}
 
 func (x *UnpauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[7]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -473,7 +603,7 @@ func (x *UnpauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpauseRequest.ProtoReflect.Descriptor instead.
 func (*UnpauseRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{7}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{9}
 }
 
 type UnpauseResponse struct {
@@ -484,7 +614,7 @@ type UnpauseResponse struct {
 
 func (x *UnpauseResponse) Reset() {
 	*x = UnpauseResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[8]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +626,7 @@ func (x *UnpauseResponse) String() string {
 func (*UnpauseResponse) ProtoMessage() {}
 
 func (x *UnpauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[8]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +639,7 @@ func (x *UnpauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpauseResponse.ProtoReflect.Descriptor instead.
 func (*UnpauseResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{8}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{10}
 }
 
 type ResetRequest struct {
@@ -520,7 +650,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[9]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +662,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[9]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +675,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{9}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{11}
 }
 
 type ResetResponse struct {
@@ -556,7 +686,7 @@ type ResetResponse struct {
 
 func (x *ResetResponse) Reset() {
 	*x = ResetResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[10]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +698,7 @@ func (x *ResetResponse) String() string {
 func (*ResetResponse) ProtoMessage() {}
 
 func (x *ResetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[10]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +711,7 @@ func (x *ResetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
 func (*ResetResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{10}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{12}
 }
 
 type SoftRebootRequest struct {
@@ -592,7 +722,7 @@ type SoftRebootRequest struct {
 
 func (x *SoftRebootRequest) Reset() {
 	*x = SoftRebootRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[11]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +734,7 @@ func (x *SoftRebootRequest) String() string {
 func (*SoftRebootRequest) ProtoMessage() {}
 
 func (x *SoftRebootRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[11]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +747,7 @@ func (x *SoftRebootRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoftRebootRequest.ProtoReflect.Descriptor instead.
 func (*SoftRebootRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{11}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{13}
 }
 
 type SoftRebootResponse struct {
@@ -628,7 +758,7 @@ type SoftRebootResponse struct {
 
 func (x *SoftRebootResponse) Reset() {
 	*x = SoftRebootResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[12]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +770,7 @@ func (x *SoftRebootResponse) String() string {
 func (*SoftRebootResponse) ProtoMessage() {}
 
 func (x *SoftRebootResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[12]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +783,7 @@ func (x *SoftRebootResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoftRebootResponse.ProtoReflect.Descriptor instead.
 func (*SoftRebootResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{12}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{14}
 }
 
 type AskAgentRequest struct {
@@ -664,7 +794,7 @@ type AskAgentRequest struct {
 
 func (x *AskAgentRequest) Reset() {
 	*x = AskAgentRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +806,7 @@ func (x *AskAgentRequest) String() string {
 func (*AskAgentRequest) ProtoMessage() {}
 
 func (x *AskAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +819,7 @@ func (x *AskAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAgentRequest.ProtoReflect.Descriptor instead.
 func (*AskAgentRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{13}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{15}
 }
 
 type AskAgentResponse struct {
@@ -702,7 +832,7 @@ type AskAgentResponse struct {
 
 func (x *AskAgentResponse) Reset() {
 	*x = AskAgentResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[14]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +844,7 @@ func (x *AskAgentResponse) String() string {
 func (*AskAgentResponse) ProtoMessage() {}
 
 func (x *AskAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[14]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +857,7 @@ func (x *AskAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAgentResponse.ProtoReflect.Descriptor instead.
 func (*AskAgentResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{14}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AskAgentResponse) GetInfoJson() []byte {
@@ -747,7 +877,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[15]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -759,7 +889,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[15]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -772,7 +902,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{15}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FreezeRequest) GetUnfreezeAfter() *durationpb.Duration {
@@ -790,7 +920,7 @@ type FreezeResponse struct {
 
 func (x *FreezeResponse) Reset() {
 	*x = FreezeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[16]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +932,7 @@ func (x *FreezeResponse) String() string {
 func (*FreezeResponse) ProtoMessage() {}
 
 func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[16]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +945,7 @@ func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
 func (*FreezeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{16}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{18}
 }
 
 type UnfreezeRequest struct {
@@ -826,7 +956,7 @@ type UnfreezeRequest struct {
 
 func (x *UnfreezeRequest) Reset() {
 	*x = UnfreezeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[17]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +968,7 @@ func (x *UnfreezeRequest) String() string {
 func (*UnfreezeRequest) ProtoMessage() {}
 
 func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[17]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +981,7 @@ func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnfreezeRequest.ProtoReflect.Descriptor instead.
 func (*UnfreezeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{17}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{19}
 }
 
 type UnfreezeResponse struct {
@@ -862,7 +992,7 @@ type UnfreezeResponse struct {
 
 func (x *UnfreezeResponse) Reset() {
 	*x = UnfreezeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[18]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +1004,7 @@ func (x *UnfreezeResponse) String() string {
 func (*UnfreezeResponse) ProtoMessage() {}
 
 func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[18]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +1017,7 @@ func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnfreezeResponse.ProtoReflect.Descriptor instead.
 func (*UnfreezeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{18}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{20}
 }
 
 type ExecRequest struct {
@@ -902,7 +1032,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[19]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1044,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[19]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1057,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{19}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExecRequest) GetCommand() []string {
@@ -958,7 +1088,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1100,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1113,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{20}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExecResponse) GetWhat() isExecResponse_What {
@@ -1055,7 +1185,7 @@ type ExecResult struct {
 
 func (x *ExecResult) Reset() {
 	*x = ExecResult{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[21]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1067,7 +1197,7 @@ func (x *ExecResult) String() string {
 func (*ExecResult) ProtoMessage() {}
 
 func (x *ExecResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[21]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1080,7 +1210,7 @@ func (x *ExecResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResult.ProtoReflect.Descriptor instead.
 func (*ExecResult) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{21}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExecResult) GetExitCode() int32 {
@@ -1112,7 +1242,7 @@ type ScreenshotRequest struct {
 
 func (x *ScreenshotRequest) Reset() {
 	*x = ScreenshotRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1254,7 @@ func (x *ScreenshotRequest) String() string {
 func (*ScreenshotRequest) ProtoMessage() {}
 
 func (x *ScreenshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1267,7 @@ func (x *ScreenshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScreenshotRequest.ProtoReflect.Descriptor instead.
 func (*ScreenshotRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{22}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{24}
 }
 
 type ScreenshotPiece struct {
@@ -1150,7 +1280,7 @@ type ScreenshotPiece struct {
 
 func (x *ScreenshotPiece) Reset() {
 	*x = ScreenshotPiece{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1292,7 @@ func (x *ScreenshotPiece) String() string {
 func (*ScreenshotPiece) ProtoMessage() {}
 
 func (x *ScreenshotPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1305,7 @@ func (x *ScreenshotPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScreenshotPiece.ProtoReflect.Descriptor instead.
 func (*ScreenshotPiece) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{23}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ScreenshotPiece) GetPng() []byte {
@@ -1197,7 +1327,7 @@ type AttachVolumeRequest struct {
 
 func (x *AttachVolumeRequest) Reset() {
 	*x = AttachVolumeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1339,7 @@ func (x *AttachVolumeRequest) String() string {
 func (*AttachVolumeRequest) ProtoMessage() {}
 
 func (x *AttachVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1352,7 @@ func (x *AttachVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachVolumeRequest.ProtoReflect.Descriptor instead.
 func (*AttachVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{24}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AttachVolumeRequest) GetVmiJson() []byte {
@@ -1249,7 +1379,7 @@ type AttachVolumeResponse struct {
 
 func (x *AttachVolumeResponse) Reset() {
 	*x = AttachVolumeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1391,7 @@ func (x *AttachVolumeResponse) String() string {
 func (*AttachVolumeResponse) ProtoMessage() {}
 
 func (x *AttachVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1404,7 @@ func (x *AttachVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachVolumeResponse.ProtoReflect.Descriptor instead.
 func (*AttachVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{25}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AttachVolumeResponse) GetTarget() string {
@@ -1293,7 +1423,7 @@ type DetachVolumeRequest struct {
 
 func (x *DetachVolumeRequest) Reset() {
 	*x = DetachVolumeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1435,7 @@ func (x *DetachVolumeRequest) String() string {
 func (*DetachVolumeRequest) ProtoMessage() {}
 
 func (x *DetachVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1448,7 @@ func (x *DetachVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachVolumeRequest.ProtoReflect.Descriptor instead.
 func (*DetachVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{26}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DetachVolumeRequest) GetVolume() string {
@@ -1336,7 +1466,7 @@ type DetachVolumeResponse struct {
 
 func (x *DetachVolumeResponse) Reset() {
 	*x = DetachVolumeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1478,7 @@ func (x *DetachVolumeResponse) String() string {
 func (*DetachVolumeResponse) ProtoMessage() {}
 
 func (x *DetachVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1491,7 @@ func (x *DetachVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachVolumeResponse.ProtoReflect.Descriptor instead.
 func (*DetachVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{27}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{29}
 }
 
 type PrepareMigrationTargetRequest struct {
@@ -1375,7 +1505,7 @@ type PrepareMigrationTargetRequest struct {
 
 func (x *PrepareMigrationTargetRequest) Reset() {
 	*x = PrepareMigrationTargetRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1517,7 @@ func (x *PrepareMigrationTargetRequest) String() string {
 func (*PrepareMigrationTargetRequest) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1530,7 @@ func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetRequest.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{28}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PrepareMigrationTargetRequest) GetVmiJson() []byte {
@@ -1426,7 +1556,7 @@ type PrepareMigrationTargetResponse struct {
 
 func (x *PrepareMigrationTargetResponse) Reset() {
 	*x = PrepareMigrationTargetResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +1568,7 @@ func (x *PrepareMigrationTargetResponse) String() string {
 func (*PrepareMigrationTargetResponse) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +1581,7 @@ func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetResponse.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{29}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PrepareMigrationTargetResponse) GetState() *GuestState {
@@ -1471,7 +1601,7 @@ type MigrateRequest struct {
 
 func (x *MigrateRequest) Reset() {
 	*x = MigrateRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1613,7 @@ func (x *MigrateRequest) String() string {
 func (*MigrateRequest) ProtoMessage() {}
 
 func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1626,7 @@ func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateRequest.ProtoReflect.Descriptor instead.
 func (*MigrateRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MigrateRequest) GetUid() string {
@@ -1514,7 +1644,7 @@ type MigrateResponse struct {
 
 func (x *MigrateResponse) Reset() {
 	*x = MigrateResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1656,7 @@ func (x *MigrateResponse) String() string {
 func (*MigrateResponse) ProtoMessage() {}
 
 func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1669,7 @@ func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateResponse.ProtoReflect.Descriptor instead.
 func (*MigrateResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
 }
 
 type CancelMigrationRequest struct {
@@ -1551,7 +1681,7 @@ type CancelMigrationRequest struct {
 
 func (x *CancelMigrationRequest) Reset() {
 	*x = CancelMigrationRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1693,7 @@ func (x *CancelMigrationRequest) String() string {
 func (*CancelMigrationRequest) ProtoMessage() {}
 
 func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1706,7 @@ func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationRequest.ProtoReflect.Descriptor instead.
 func (*CancelMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelMigrationRequest) GetUid() string {
@@ -1594,7 +1724,7 @@ type CancelMigrationResponse struct {
 
 func (x *CancelMigrationResponse) Reset() {
 	*x = CancelMigrationResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1736,7 @@ func (x *CancelMigrationResponse) String() string {
 func (*CancelMigrationResponse) ProtoMessage() {}
 
 func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1749,7 @@ func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationResponse.ProtoReflect.Descriptor instead.
 func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
 }
 
 // Migration is the last one that this launcher was told to make.
@@ -1640,7 +1770,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1782,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1795,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Migration) GetUid() string {
@@ -1752,7 +1882,7 @@ type GuestState struct {
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +1894,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +1907,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -1895,7 +2025,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2037,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2050,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -1928,6 +2058,142 @@ func (x *AgentCredentials) GetFailure() string {
 		return x.Failure
 	}
 	return ""
+}
+
+type StatsResponse_Interface struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Received      uint64                 `protobuf:"varint,2,opt,name=received,proto3" json:"received,omitempty"`
+	Sent          uint64                 `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsResponse_Interface) Reset() {
+	*x = StatsResponse_Interface{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsResponse_Interface) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsResponse_Interface) ProtoMessage() {}
+
+func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsResponse_Interface.ProtoReflect.Descriptor instead.
+func (*StatsResponse_Interface) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{6, 0}
+}
+
+func (x *StatsResponse_Interface) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StatsResponse_Interface) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *StatsResponse_Interface) GetSent() uint64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+type StatsResponse_Disk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Read          uint64                 `protobuf:"varint,2,opt,name=read,proto3" json:"read,omitempty"`
+	Written       uint64                 `protobuf:"varint,3,opt,name=written,proto3" json:"written,omitempty"`
+	ReadRequests  uint64                 `protobuf:"varint,4,opt,name=read_requests,json=readRequests,proto3" json:"read_requests,omitempty"`
+	WriteRequests uint64                 `protobuf:"varint,5,opt,name=write_requests,json=writeRequests,proto3" json:"write_requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsResponse_Disk) Reset() {
+	*x = StatsResponse_Disk{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsResponse_Disk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsResponse_Disk) ProtoMessage() {}
+
+func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsResponse_Disk.ProtoReflect.Descriptor instead.
+func (*StatsResponse_Disk) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{6, 1}
+}
+
+func (x *StatsResponse_Disk) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StatsResponse_Disk) GetRead() uint64 {
+	if x != nil {
+		return x.Read
+	}
+	return 0
+}
+
+func (x *StatsResponse_Disk) GetWritten() uint64 {
+	if x != nil {
+		return x.Written
+	}
+	return 0
+}
+
+func (x *StatsResponse_Disk) GetReadRequests() uint64 {
+	if x != nil {
+		return x.ReadRequests
+	}
+	return 0
+}
+
+func (x *StatsResponse_Disk) GetWriteRequests() uint64 {
+	if x != nil {
+		return x.WriteRequests
+	}
+	return 0
 }
 
 var File_pkg_launcher_launcherpb_launcher_proto protoreflect.FileDescriptor
@@ -1944,6 +2210,28 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\fgrace_period\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\"\x12\n" +
 	"\x10ShutdownResponse\"\x0e\n" +
 	"\fWatchRequest\"\x0e\n" +
+	"\fStatsRequest\"\xa2\x04\n" +
+	"\rStatsResponse\x12\x19\n" +
+	"\bcpu_time\x18\x01 \x01(\x04R\acpuTime\x12\x14\n" +
+	"\x05vcpus\x18\x02 \x01(\x04R\x05vcpus\x12!\n" +
+	"\fmemory_guest\x18\x03 \x01(\x04R\vmemoryGuest\x12\x1f\n" +
+	"\vmemory_used\x18\x04 \x01(\x04R\n" +
+	"memoryUsed\x12'\n" +
+	"\x0fmemory_resident\x18\x05 \x01(\x04R\x0ememoryResident\x12L\n" +
+	"\n" +
+	"interfaces\x18\x06 \x03(\v2,.virtkit.launcher.v1.StatsResponse.InterfaceR\n" +
+	"interfaces\x12=\n" +
+	"\x05disks\x18\a \x03(\v2'.virtkit.launcher.v1.StatsResponse.DiskR\x05disks\x1aO\n" +
+	"\tInterface\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\breceived\x18\x02 \x01(\x04R\breceived\x12\x12\n" +
+	"\x04sent\x18\x03 \x01(\x04R\x04sent\x1a\x94\x01\n" +
+	"\x04Disk\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04read\x18\x02 \x01(\x04R\x04read\x12\x18\n" +
+	"\awritten\x18\x03 \x01(\x04R\awritten\x12#\n" +
+	"\rread_requests\x18\x04 \x01(\x04R\freadRequests\x12%\n" +
+	"\x0ewrite_requests\x18\x05 \x01(\x04R\rwriteRequests\"\x0e\n" +
 	"\fPauseRequest\"\x0f\n" +
 	"\rPauseResponse\"\x10\n" +
 	"\x0eUnpauseRequest\"\x11\n" +
@@ -2042,11 +2330,12 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x1bMIGRATION_PHASE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17MIGRATION_PHASE_RUNNING\x10\x01\x12\x1a\n" +
 	"\x16MIGRATION_PHASE_FAILED\x10\x02\x12\x1d\n" +
-	"\x19MIGRATION_PHASE_COMPLETED\x10\x032\x9b\f\n" +
+	"\x19MIGRATION_PHASE_COMPLETED\x10\x032\xeb\f\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
 	"\x05Watch\x12!.virtkit.launcher.v1.WatchRequest\x1a\x1f.virtkit.launcher.v1.GuestState0\x01\x12N\n" +
+	"\x05Stats\x12!.virtkit.launcher.v1.StatsRequest\x1a\".virtkit.launcher.v1.StatsResponse\x12N\n" +
 	"\x05Pause\x12!.virtkit.launcher.v1.PauseRequest\x1a\".virtkit.launcher.v1.PauseResponse\x12T\n" +
 	"\aUnpause\x12#.virtkit.launcher.v1.UnpauseRequest\x1a$.virtkit.launcher.v1.UnpauseResponse\x12N\n" +
 	"\x05Reset\x12!.virtkit.launcher.v1.ResetRequest\x1a\".virtkit.launcher.v1.ResetResponse\x12]\n" +
@@ -2077,7 +2366,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Lifecycle)(0),                         // 0: virtkit.launcher.v1.Lifecycle
 	(MigrationPhase)(0),                    // 1: virtkit.launcher.v1.MigrationPhase
@@ -2086,96 +2375,104 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*ShutdownRequest)(nil),                // 4: virtkit.launcher.v1.ShutdownRequest
 	(*ShutdownResponse)(nil),               // 5: virtkit.launcher.v1.ShutdownResponse
 	(*WatchRequest)(nil),                   // 6: virtkit.launcher.v1.WatchRequest
-	(*PauseRequest)(nil),                   // 7: virtkit.launcher.v1.PauseRequest
-	(*PauseResponse)(nil),                  // 8: virtkit.launcher.v1.PauseResponse
-	(*UnpauseRequest)(nil),                 // 9: virtkit.launcher.v1.UnpauseRequest
-	(*UnpauseResponse)(nil),                // 10: virtkit.launcher.v1.UnpauseResponse
-	(*ResetRequest)(nil),                   // 11: virtkit.launcher.v1.ResetRequest
-	(*ResetResponse)(nil),                  // 12: virtkit.launcher.v1.ResetResponse
-	(*SoftRebootRequest)(nil),              // 13: virtkit.launcher.v1.SoftRebootRequest
-	(*SoftRebootResponse)(nil),             // 14: virtkit.launcher.v1.SoftRebootResponse
-	(*AskAgentRequest)(nil),                // 15: virtkit.launcher.v1.AskAgentRequest
-	(*AskAgentResponse)(nil),               // 16: virtkit.launcher.v1.AskAgentResponse
-	(*FreezeRequest)(nil),                  // 17: virtkit.launcher.v1.FreezeRequest
-	(*FreezeResponse)(nil),                 // 18: virtkit.launcher.v1.FreezeResponse
-	(*UnfreezeRequest)(nil),                // 19: virtkit.launcher.v1.UnfreezeRequest
-	(*UnfreezeResponse)(nil),               // 20: virtkit.launcher.v1.UnfreezeResponse
-	(*ExecRequest)(nil),                    // 21: virtkit.launcher.v1.ExecRequest
-	(*ExecResponse)(nil),                   // 22: virtkit.launcher.v1.ExecResponse
-	(*ExecResult)(nil),                     // 23: virtkit.launcher.v1.ExecResult
-	(*ScreenshotRequest)(nil),              // 24: virtkit.launcher.v1.ScreenshotRequest
-	(*ScreenshotPiece)(nil),                // 25: virtkit.launcher.v1.ScreenshotPiece
-	(*AttachVolumeRequest)(nil),            // 26: virtkit.launcher.v1.AttachVolumeRequest
-	(*AttachVolumeResponse)(nil),           // 27: virtkit.launcher.v1.AttachVolumeResponse
-	(*DetachVolumeRequest)(nil),            // 28: virtkit.launcher.v1.DetachVolumeRequest
-	(*DetachVolumeResponse)(nil),           // 29: virtkit.launcher.v1.DetachVolumeResponse
-	(*PrepareMigrationTargetRequest)(nil),  // 30: virtkit.launcher.v1.PrepareMigrationTargetRequest
-	(*PrepareMigrationTargetResponse)(nil), // 31: virtkit.launcher.v1.PrepareMigrationTargetResponse
-	(*MigrateRequest)(nil),                 // 32: virtkit.launcher.v1.MigrateRequest
-	(*MigrateResponse)(nil),                // 33: virtkit.launcher.v1.MigrateResponse
-	(*CancelMigrationRequest)(nil),         // 34: virtkit.launcher.v1.CancelMigrationRequest
-	(*CancelMigrationResponse)(nil),        // 35: virtkit.launcher.v1.CancelMigrationResponse
-	(*Migration)(nil),                      // 36: virtkit.launcher.v1.Migration
-	(*GuestState)(nil),                     // 37: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 38: virtkit.launcher.v1.AgentCredentials
-	nil,                                    // 39: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	(*durationpb.Duration)(nil),            // 40: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 41: google.protobuf.Timestamp
+	(*StatsRequest)(nil),                   // 7: virtkit.launcher.v1.StatsRequest
+	(*StatsResponse)(nil),                  // 8: virtkit.launcher.v1.StatsResponse
+	(*PauseRequest)(nil),                   // 9: virtkit.launcher.v1.PauseRequest
+	(*PauseResponse)(nil),                  // 10: virtkit.launcher.v1.PauseResponse
+	(*UnpauseRequest)(nil),                 // 11: virtkit.launcher.v1.UnpauseRequest
+	(*UnpauseResponse)(nil),                // 12: virtkit.launcher.v1.UnpauseResponse
+	(*ResetRequest)(nil),                   // 13: virtkit.launcher.v1.ResetRequest
+	(*ResetResponse)(nil),                  // 14: virtkit.launcher.v1.ResetResponse
+	(*SoftRebootRequest)(nil),              // 15: virtkit.launcher.v1.SoftRebootRequest
+	(*SoftRebootResponse)(nil),             // 16: virtkit.launcher.v1.SoftRebootResponse
+	(*AskAgentRequest)(nil),                // 17: virtkit.launcher.v1.AskAgentRequest
+	(*AskAgentResponse)(nil),               // 18: virtkit.launcher.v1.AskAgentResponse
+	(*FreezeRequest)(nil),                  // 19: virtkit.launcher.v1.FreezeRequest
+	(*FreezeResponse)(nil),                 // 20: virtkit.launcher.v1.FreezeResponse
+	(*UnfreezeRequest)(nil),                // 21: virtkit.launcher.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),               // 22: virtkit.launcher.v1.UnfreezeResponse
+	(*ExecRequest)(nil),                    // 23: virtkit.launcher.v1.ExecRequest
+	(*ExecResponse)(nil),                   // 24: virtkit.launcher.v1.ExecResponse
+	(*ExecResult)(nil),                     // 25: virtkit.launcher.v1.ExecResult
+	(*ScreenshotRequest)(nil),              // 26: virtkit.launcher.v1.ScreenshotRequest
+	(*ScreenshotPiece)(nil),                // 27: virtkit.launcher.v1.ScreenshotPiece
+	(*AttachVolumeRequest)(nil),            // 28: virtkit.launcher.v1.AttachVolumeRequest
+	(*AttachVolumeResponse)(nil),           // 29: virtkit.launcher.v1.AttachVolumeResponse
+	(*DetachVolumeRequest)(nil),            // 30: virtkit.launcher.v1.DetachVolumeRequest
+	(*DetachVolumeResponse)(nil),           // 31: virtkit.launcher.v1.DetachVolumeResponse
+	(*PrepareMigrationTargetRequest)(nil),  // 32: virtkit.launcher.v1.PrepareMigrationTargetRequest
+	(*PrepareMigrationTargetResponse)(nil), // 33: virtkit.launcher.v1.PrepareMigrationTargetResponse
+	(*MigrateRequest)(nil),                 // 34: virtkit.launcher.v1.MigrateRequest
+	(*MigrateResponse)(nil),                // 35: virtkit.launcher.v1.MigrateResponse
+	(*CancelMigrationRequest)(nil),         // 36: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 37: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 38: virtkit.launcher.v1.Migration
+	(*GuestState)(nil),                     // 39: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 40: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 41: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 42: virtkit.launcher.v1.StatsResponse.Disk
+	nil,                                    // 43: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	(*durationpb.Duration)(nil),            // 44: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 45: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	37, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	40, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	40, // 2: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
-	23, // 3: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	37, // 4: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	1,  // 5: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	41, // 6: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	41, // 7: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	40, // 8: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
-	0,  // 9: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	41, // 10: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	39, // 11: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	38, // 12: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	36, // 13: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	2,  // 14: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	4,  // 15: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	6,  // 16: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	7,  // 17: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	9,  // 18: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	11, // 19: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	13, // 20: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	15, // 21: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
-	17, // 22: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
-	19, // 23: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
-	21, // 24: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	24, // 25: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	30, // 26: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	32, // 27: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	34, // 28: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	26, // 29: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	28, // 30: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	3,  // 31: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	5,  // 32: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	37, // 33: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	8,  // 34: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	10, // 35: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	12, // 36: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	14, // 37: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	16, // 38: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	18, // 39: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	20, // 40: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	22, // 41: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	25, // 42: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	31, // 43: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	33, // 44: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	35, // 45: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	27, // 46: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	29, // 47: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	31, // [31:48] is the sub-list for method output_type
-	14, // [14:31] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	39, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	44, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	41, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	42, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	44, // 4: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	25, // 5: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
+	39, // 6: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	1,  // 7: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
+	45, // 8: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	45, // 9: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	44, // 10: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	0,  // 11: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
+	45, // 12: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	43, // 13: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	40, // 14: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	38, // 15: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	2,  // 16: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	4,  // 17: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	6,  // 18: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	7,  // 19: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
+	9,  // 20: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	11, // 21: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	13, // 22: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	15, // 23: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	17, // 24: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	19, // 25: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	21, // 26: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	23, // 27: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	26, // 28: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	32, // 29: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	34, // 30: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	36, // 31: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	28, // 32: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	30, // 33: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	3,  // 34: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	5,  // 35: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	39, // 36: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	8,  // 37: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	10, // 38: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	12, // 39: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	14, // 40: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	16, // 41: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	18, // 42: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	20, // 43: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	22, // 44: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	24, // 45: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	27, // 46: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	33, // 47: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	35, // 48: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	37, // 49: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	29, // 50: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	31, // 51: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	34, // [34:52] is the sub-list for method output_type
+	16, // [16:34] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -2183,7 +2480,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 	if File_pkg_launcher_launcherpb_launcher_proto != nil {
 		return
 	}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20].OneofWrappers = []any{
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22].OneofWrappers = []any{
 		(*ExecResponse_Output)(nil),
 		(*ExecResponse_ErrorOutput)(nil),
 		(*ExecResponse_Result)(nil),
@@ -2194,7 +2491,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   38,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

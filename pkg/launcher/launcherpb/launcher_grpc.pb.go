@@ -25,6 +25,7 @@ const (
 	Launcher_Start_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Start"
 	Launcher_Shutdown_FullMethodName               = "/virtkit.launcher.v1.Launcher/Shutdown"
 	Launcher_Watch_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Watch"
+	Launcher_Stats_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Stats"
 	Launcher_Pause_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Pause"
 	Launcher_Unpause_FullMethodName                = "/virtkit.launcher.v1.Launcher/Unpause"
 	Launcher_Reset_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Reset"
@@ -56,6 +57,8 @@ type LauncherClient interface {
 	// Watch sends the guest's state at once and then whenever it changes, until the guest is gone:
 	// the last message has a final state, and the launcher exits after it was taken.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GuestState], error)
+	// Stats tells what the guest has used since it started.
+	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
 	// Stop and go: vCPUs off and on, hard reset, and a reboot asked of the guest.
 	Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error)
 	Unpause(ctx context.Context, in *UnpauseRequest, opts ...grpc.CallOption) (*UnpauseResponse, error)
@@ -139,6 +142,16 @@ func (c *launcherClient) Watch(ctx context.Context, in *WatchRequest, opts ...gr
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Launcher_WatchClient = grpc.ServerStreamingClient[GuestState]
+
+func (c *launcherClient) Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StatsResponse)
+	err := c.cc.Invoke(ctx, Launcher_Stats_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *launcherClient) Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -313,6 +326,8 @@ type LauncherServer interface {
 	// Watch sends the guest's state at once and then whenever it changes, until the guest is gone:
 	// the last message has a final state, and the launcher exits after it was taken.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[GuestState]) error
+	// Stats tells what the guest has used since it started.
+	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	// Stop and go: vCPUs off and on, hard reset, and a reboot asked of the guest.
 	Pause(context.Context, *PauseRequest) (*PauseResponse, error)
 	Unpause(context.Context, *UnpauseRequest) (*UnpauseResponse, error)
@@ -366,6 +381,9 @@ func (UnimplementedLauncherServer) Shutdown(context.Context, *ShutdownRequest) (
 }
 func (UnimplementedLauncherServer) Watch(*WatchRequest, grpc.ServerStreamingServer[GuestState]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedLauncherServer) Stats(context.Context, *StatsRequest) (*StatsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
 }
 func (UnimplementedLauncherServer) Pause(context.Context, *PauseRequest) (*PauseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Pause not implemented")
@@ -476,6 +494,24 @@ func _Launcher_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Launcher_WatchServer = grpc.ServerStreamingServer[GuestState]
+
+func _Launcher_Stats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StatsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).Stats(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_Stats_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).Stats(ctx, req.(*StatsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _Launcher_Pause_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PauseRequest)
@@ -729,6 +765,10 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Shutdown",
 			Handler:    _Launcher_Shutdown_Handler,
+		},
+		{
+			MethodName: "Stats",
+			Handler:    _Launcher_Stats_Handler,
 		},
 		{
 			MethodName: "Pause",

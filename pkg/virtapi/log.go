@@ -1,0 +1,69 @@
+package virtapi
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/emicklei/go-restful/v3"
+)
+
+// log sends a log of the guest's as virt-handler does, and as it grows if it is to be followed.
+func (q *requests) log(r *restful.Request, w *restful.Response) error {
+	source := r.QueryParameter("source")
+	switch source {
+	case "":
+		source = "serial"
+	case "serial", "qemu":
+	default:
+		return badRequest(fmt.Sprintf("source: %q is not serial or qemu", source))
+	}
+	vmi, err := q.machines.vmi(r.Request.Context(), r.PathParameter("namespace"), r.PathParameter("name"))
+	if err != nil {
+		return err
+	}
+	query := url.Values{}
+	for _, key := range []string{"tail", "since", "resume", "follow"} {
+		if value := r.QueryParameter(key); value != "" {
+			query.Set(key, value)
+		}
+	}
+	target, err := q.nodes.target(vmi, "log/"+source, query)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(r.Request.Context(), http.MethodGet, target.String(), nil)
+	if err != nil {
+		return err
+	}
+	response, err := q.handlers.Do(request)
+	if err != nil {
+		return unreachable(vmi.Status.NodeName, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+		if err != nil {
+			return unreachable(vmi.Status.NodeName, err)
+		}
+		return passedOn(response.StatusCode, body)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	control := http.NewResponseController(w.ResponseWriter)
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := response.Body.Read(buffer)
+		if n > 0 {
+			if _, err := w.Write(buffer[:n]); err != nil {
+				return nil // the client has gone, and the answer with it
+			}
+			if err := control.Flush(); err != nil {
+				return nil
+			}
+		}
+		if err != nil {
+			return nil // the end, or virt-handler's: a client that follows asks again
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package virtapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/emicklei/go-restful/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/stats"
+)
+
+const (
+	// statsTimeout bounds one node's answer.
+	statsTimeout = 6 * time.Second
+	// maxStats bounds it in bytes: some 10,000 guests.
+	maxStats = 32 << 20
+)
+
+// stats answers with what guests use, those of the path's namespace or all; one question a node.
+func (q *requests) stats(r *restful.Request, w *restful.Response) error {
+	query := url.Values{}
+	if namespace := r.PathParameter("namespace"); namespace != "" {
+		query.Set("namespace", namespace)
+	}
+	list := stats.List{Items: []stats.Guest{}}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for node, host := range q.nodes.all() {
+		group.Go(func() {
+			found, err := q.nodeStats(r.Request.Context(), host, query)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				list.Unreachable = append(list.Unreachable, stats.Unreachable{Node: node, Error: err.Error()})
+				return
+			}
+			for i := range found.Items {
+				found.Items[i].Node = node
+			}
+			list.Items = append(list.Items, found.Items...)
+		})
+	}
+	group.Wait()
+	slices.SortFunc(list.Items, func(a, b stats.Guest) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	slices.SortFunc(list.Unreachable, func(a, b stats.Unreachable) int { return strings.Compare(a.Node, b.Node) })
+	w.Header().Set("Content-Type", restful.MIME_JSON)
+	return json.NewEncoder(w).Encode(list)
+}
+
+func (q *requests) nodeStats(ctx context.Context, host string, query url.Values) (stats.List, error) {
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	target := url.URL{Scheme: "https", Host: host, Path: "/v1/stats", RawQuery: query.Encode()}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return stats.List{}, err
+	}
+	response, err := q.handlers.Do(request)
+	if err != nil {
+		return stats.List{}, fmt.Errorf("virt-handler does not answer: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return stats.List{}, fmt.Errorf("virt-handler answers %s", response.Status)
+	}
+	var list stats.List
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxStats)).Decode(&list); err != nil {
+		return stats.List{}, fmt.Errorf("read virt-handler's answer: %w", err)
+	}
+	return list, nil
+}
+
+// all are the addresses of every virt-handler that works, by node.
+func (n *nodes) all() map[string]string {
+	out := map[string]string{}
+	for _, object := range n.informer.GetIndexer().List() {
+		pod := object.(*corev1.Pod)
+		if pod.Spec.NodeName == "" || out[pod.Spec.NodeName] != "" {
+			continue
+		}
+		if host, err := n.handler(pod.Spec.NodeName); err == nil {
+			out[pod.Spec.NodeName] = host
+		}
+	}
+	return out
+}
