@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,4 +41,15 @@ func (c *Client) read(ctx context.Context, path string, query url.Values, accept
 		return fmt.Errorf("read %s: %w", path, err)
 	}
 	return nil
+}
+
+// Stream opens a path of the API server whose answer goes on, such as a watch.
+func (c *Client) Stream(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	request := c.vms.Get().AbsPath(path).SetHeader("Accept", "application/json")
+	for key, values := range query {
+		for _, value := range values {
+			request = request.Param(key, value)
+		}
+	}
+	return request.Stream(ctx)
 }

@@ -23,8 +23,10 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/console"
 	"github.com/virtkit/virtkit/pkg/cli/create"
 	"github.com/virtkit/virtkit/pkg/cli/credentials"
+	"github.com/virtkit/virtkit/pkg/cli/describe"
 	"github.com/virtkit/virtkit/pkg/cli/diff"
 	"github.com/virtkit/virtkit/pkg/cli/doctor"
+	"github.com/virtkit/virtkit/pkg/cli/events"
 	"github.com/virtkit/virtkit/pkg/cli/exec"
 	"github.com/virtkit/virtkit/pkg/cli/expand"
 	"github.com/virtkit/virtkit/pkg/cli/expect"
@@ -33,9 +35,11 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/install"
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli/list"
+	"github.com/virtkit/virtkit/pkg/cli/logs"
 	"github.com/virtkit/virtkit/pkg/cli/objectgraph"
 	"github.com/virtkit/virtkit/pkg/cli/portforward"
 	"github.com/virtkit/virtkit/pkg/cli/ssh"
+	"github.com/virtkit/virtkit/pkg/cli/top"
 	"github.com/virtkit/virtkit/pkg/cli/version"
 	"github.com/virtkit/virtkit/pkg/cli/vnc"
 	"github.com/virtkit/virtkit/pkg/cli/volume"
@@ -147,6 +151,10 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 	add(groupVM,
 		create.NewCmdCreate(f),
 		list.NewCmdList(f, nil),
+		describe.NewCmdDescribe(f, nil),
+		events.NewCmdEvents(f, nil),
+		logs.NewCmdLogs(f, nil),
+		top.NewCmdTop(f, nil),
 		lifecycle.NewCmdStart(f, nil),
 		lifecycle.NewCmdStop(f, nil),
 		lifecycle.NewCmdRestart(f, nil),

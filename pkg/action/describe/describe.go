@@ -1,0 +1,85 @@
+// Package describe puts together all there is to say about one virtual machine.
+package describe
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/action"
+	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/action/events"
+	"github.com/virtkit/virtkit/pkg/action/report"
+	"github.com/virtkit/virtkit/pkg/action/why"
+	"github.com/virtkit/virtkit/pkg/action/why/gather"
+)
+
+// Kind of a Report.
+const Kind = "DescribeReport"
+
+// Report has the objects of one virtual machine and what they mean.
+type Report struct {
+	metav1.TypeMeta `json:",inline"`
+	// VM is absent for an instance of its own, VMI while the VM does not run.
+	VM  *v1.VirtualMachine         `json:"vm,omitempty"`
+	VMI *v1.VirtualMachineInstance `json:"vmi,omitempty"`
+	// Pods are the names of the instance's pods with their phase and node.
+	Pods []Pod `json:"pods,omitempty"`
+	// Why is the explanation that `virtctl why` gives.
+	Why *why.Report `json:"why"`
+	// Events are about the VM, its instance and its pods, the oldest first.
+	Events []corev1.Event `json:"events,omitempty"`
+}
+
+// Pod is one of the instance's.
+type Pod struct {
+	Name  string `json:"name"`
+	Phase string `json:"phase"`
+	Node  string `json:"node,omitempty"`
+}
+
+// GetObjectKind and DeepCopyObject make a Report printable with -o.
+func (r *Report) GetObjectKind() schema.ObjectKind { return &r.TypeMeta }
+
+// DeepCopyObject copies the report.
+func (r *Report) DeepCopyObject() runtime.Object {
+	out := *r
+	out.VM, out.VMI = r.VM.DeepCopy(), r.VMI.DeepCopy()
+	out.Pods = append([]Pod(nil), r.Pods...)
+	out.Events = append([]corev1.Event(nil), r.Events...)
+	return &out
+}
+
+// Get reads and explains. A machine that does not exist is an action.ErrNotFound that says which may have been meant.
+func Get(ctx context.Context, c *client.Client, namespace, name string, now time.Time) (*Report, error) {
+	facts, err := gather.Facts(ctx, c, namespace, name, now)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{
+		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind},
+		VM:       facts.VM, VMI: facts.VMI, Why: why.Explain(facts),
+	}
+	if facts.NotInstalled {
+		return nil, action.ErrNotInstalled
+	}
+	if r.VM == nil && r.VMI == nil {
+		return nil, fmt.Errorf("%s: %w", r.Why.Summary, action.ErrNotFound)
+	}
+	for _, pod := range facts.Pods {
+		r.Pods = append(r.Pods, Pod{Name: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName})
+	}
+	selection := events.Selection{Namespace: namespace, Name: name}
+	for i := range facts.Events {
+		if selection.Match(&facts.Events[i]) {
+			r.Events = append(r.Events, facts.Events[i])
+		}
+	}
+	return r, nil
+}

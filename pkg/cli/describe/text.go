@@ -1,0 +1,269 @@
+package describe
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/action/describe"
+	"github.com/virtkit/virtkit/pkg/action/events"
+	"github.com/virtkit/virtkit/pkg/cli"
+)
+
+// page is a description being written, in kubectl's style. What a guest or another program said goes through cli.Plain.
+type page struct {
+	table *tabwriter.Writer
+	now   time.Time
+}
+
+func write(w io.Writer, r *describe.Report, now time.Time, more bool) error {
+	var b bytes.Buffer
+	p := &page{table: tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0), now: now}
+	if more {
+		fmt.Fprintln(&b, "\n---")
+	}
+	p.head(r)
+	if r.VMI != nil {
+		p.instance(r.VMI)
+	}
+	for _, pod := range r.Pods {
+		p.line(0, "Pod", strings.TrimSpace(fmt.Sprintf("%s (%s) %s", pod.Name, pod.Phase, pod.Node)))
+	}
+	p.line(0, "Why", r.Why.Summary)
+	p.volumes(r)
+	p.interfaces(r)
+	p.conditions(r)
+	p.events(r.Events)
+	if err := p.table.Flush(); err != nil {
+		return err
+	}
+	_, err := cli.Plain(w).Write(b.Bytes())
+	return err
+}
+
+func (p *page) line(depth int, name, value string) {
+	fmt.Fprintf(p.table, "%s%s:\t%s\n", strings.Repeat("  ", depth), name, cmp.Or(strings.ReplaceAll(value, "\t", " "), "<none>"))
+}
+
+// section is a table of its own.
+func (p *page) section(title string, header []string, rows [][]string) {
+	fmt.Fprintf(p.table, "%s:", title)
+	if len(rows) == 0 {
+		fmt.Fprintf(p.table, "\t<none>\n")
+		return
+	}
+	// A tabwriter ends a table at a line without cells, so that each section has its own widths.
+	fmt.Fprintf(p.table, "\n")
+	fmt.Fprintf(p.table, "  %s\n", strings.Join(header, "\t"))
+	var rules []string
+	for _, h := range header {
+		rules = append(rules, strings.Repeat("-", len(h)))
+	}
+	fmt.Fprintf(p.table, "  %s\n", strings.Join(rules, "\t"))
+	for _, row := range rows {
+		for i := range row {
+			row[i] = strings.Join(strings.Fields(row[i]), " ")
+		}
+		fmt.Fprintf(p.table, "  %s\n", strings.Join(row, "\t"))
+	}
+}
+
+func (p *page) age(at time.Time) string {
+	if at.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(max(0, p.now.Sub(at)))
+}
+
+func (p *page) head(r *describe.Report) {
+	switch {
+	case r.VM != nil:
+		vm := r.VM
+		p.line(0, "Name", vm.Name)
+		p.line(0, "Namespace", vm.Namespace)
+		p.pairs("Labels", vm.Labels)
+		p.pairs("Annotations", vm.Annotations)
+		p.line(0, "Created", fmt.Sprintf("%s (%s ago)", vm.CreationTimestamp.UTC().Format(time.RFC3339), p.age(vm.CreationTimestamp.Time)))
+		strategy, err := vm.RunStrategy()
+		if err != nil {
+			strategy = "<invalid>"
+		}
+		p.line(0, "Run Strategy", string(strategy))
+		p.line(0, "Status", string(vm.Status.PrintableStatus))
+		if m := vm.Spec.Instancetype; m != nil {
+			p.line(0, "Instancetype", strings.TrimPrefix(m.Kind+"/"+m.Name, "/"))
+		}
+		if m := vm.Spec.Preference; m != nil {
+			p.line(0, "Preference", strings.TrimPrefix(m.Kind+"/"+m.Name, "/"))
+		}
+	default:
+		vmi := r.VMI
+		p.line(0, "Name", vmi.Name+" (an instance of its own)")
+		p.line(0, "Namespace", vmi.Namespace)
+		p.pairs("Labels", vmi.Labels)
+		p.pairs("Annotations", vmi.Annotations)
+	}
+}
+
+func (p *page) pairs(title string, pairs map[string]string) {
+	first := true
+	for _, key := range slices.Sorted(maps.Keys(pairs)) {
+		if key == corev1.LastAppliedConfigAnnotation {
+			continue
+		}
+		name := ""
+		if first {
+			name = title + ":"
+		}
+		fmt.Fprintf(p.table, "%s\t%s=%s\n", name, key, strings.Join(strings.Fields(pairs[key]), " "))
+		first = false
+	}
+	if first {
+		p.line(0, title, "")
+	}
+}
+
+func (p *page) instance(vmi *v1.VirtualMachineInstance) {
+	fmt.Fprintf(p.table, "Instance:\t\n")
+	since := ""
+	for _, t := range vmi.Status.PhaseTransitionTimestamps {
+		if t.Phase == vmi.Status.Phase {
+			since = fmt.Sprintf(" (for %s)", p.age(t.PhaseTransitionTimestamp.Time))
+		}
+	}
+	p.line(1, "Phase", string(vmi.Status.Phase)+since)
+	p.line(1, "UID", string(vmi.UID))
+	p.line(1, "Node", vmi.Status.NodeName)
+	var ips []string
+	for _, i := range vmi.Status.Interfaces {
+		ips = append(ips, i.IPs...)
+	}
+	p.line(1, "IPs", strings.Join(ips, ", "))
+	if t := vmi.Status.CurrentCPUTopology; t != nil {
+		p.line(1, "CPU", fmt.Sprintf("%d sockets, %d cores, %d threads", t.Sockets, t.Cores, t.Threads))
+	}
+	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
+		p.line(1, "Memory", m.GuestCurrent.String())
+	}
+	if m := vmi.Status.Machine; m != nil {
+		p.line(1, "Machine", m.Type)
+	}
+	if os := vmi.Status.GuestOSInfo; os.PrettyName != "" || os.Name != "" {
+		p.line(1, "Guest OS", cmp.Or(os.PrettyName, strings.TrimSpace(os.Name+" "+os.Version)))
+		p.line(1, "Kernel", os.KernelRelease)
+	}
+	if s := vmi.Status.MigrationState; s != nil {
+		p.line(1, "Last Migration", fmt.Sprintf("%s to %s, completed %v, failed %v", s.SourceNode, s.TargetNode, s.Completed, s.Failed))
+	}
+}
+
+func (p *page) volumes(r *describe.Report) {
+	spec, targets := (*v1.VirtualMachineInstanceSpec)(nil), map[string]string{}
+	switch {
+	case r.VMI != nil:
+		spec = &r.VMI.Spec
+		for _, s := range r.VMI.Status.VolumeStatus {
+			targets[s.Name] = s.Target
+			if s.Phase != "" {
+				targets[s.Name] = strings.TrimSpace(s.Target + " " + string(s.Phase))
+			}
+		}
+	case r.VM.Spec.Template != nil:
+		spec = &r.VM.Spec.Template.Spec
+	default:
+		return
+	}
+	buses := map[string]string{}
+	for _, d := range spec.Domain.Devices.Disks {
+		switch {
+		case d.Disk != nil:
+			buses[d.Name] = "disk " + string(d.Disk.Bus)
+		case d.CDRom != nil:
+			buses[d.Name] = "cdrom " + string(d.CDRom.Bus)
+		case d.LUN != nil:
+			buses[d.Name] = "lun " + string(d.LUN.Bus)
+		}
+	}
+	var rows [][]string
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		rows = append(rows, []string{v.Name, source(v), cmp.Or(buses[v.Name], "-"), cmp.Or(targets[v.Name], "-")})
+	}
+	p.section("Volumes", []string{"Name", "Source", "Device", "Target"}, rows)
+}
+
+func source(v *v1.Volume) string {
+	switch {
+	case v.ContainerDisk != nil:
+		return "containerDisk " + v.ContainerDisk.Image
+	case v.PersistentVolumeClaim != nil:
+		return "persistentVolumeClaim " + v.PersistentVolumeClaim.ClaimName
+	case v.DataVolume != nil:
+		return "dataVolume " + v.DataVolume.Name
+	case v.EmptyDisk != nil:
+		return "emptyDisk " + v.EmptyDisk.Capacity.String()
+	case v.CloudInitNoCloud != nil:
+		return "cloudInitNoCloud"
+	case v.CloudInitConfigDrive != nil:
+		return "cloudInitConfigDrive"
+	case v.Sysprep != nil:
+		return "sysprep"
+	case v.ConfigMap != nil:
+		return "configMap " + v.ConfigMap.Name
+	case v.Secret != nil:
+		return "secret " + v.Secret.SecretName
+	}
+	return "other"
+}
+
+func (p *page) interfaces(r *describe.Report) {
+	if r.VMI == nil {
+		return
+	}
+	var rows [][]string
+	for _, i := range r.VMI.Status.Interfaces {
+		rows = append(rows, []string{cmp.Or(i.Name, "-"), cmp.Or(i.InterfaceName, "-"), cmp.Or(i.MAC, "-"), cmp.Or(strings.Join(i.IPs, ","), "-"), cmp.Or(i.InfoSource, "-")})
+	}
+	p.section("Interfaces", []string{"Name", "In Guest", "MAC", "IPs", "Known From"}, rows)
+}
+
+func (p *page) conditions(r *describe.Report) {
+	var rows [][]string
+	add := func(object, kind string, status corev1.ConditionStatus, since time.Time, reason, message string) {
+		rows = append(rows, []string{object, kind, string(status), p.age(since), cmp.Or(reason, "-"), message})
+	}
+	if r.VM != nil {
+		for _, c := range r.VM.Status.Conditions {
+			add("vm", string(c.Type), c.Status, c.LastTransitionTime.Time, c.Reason, c.Message)
+		}
+	}
+	if r.VMI != nil {
+		for _, c := range r.VMI.Status.Conditions {
+			add("vmi", string(c.Type), c.Status, c.LastTransitionTime.Time, c.Reason, c.Message)
+		}
+	}
+	p.section("Conditions", []string{"Of", "Type", "Status", "Since", "Reason", "Message"}, rows)
+}
+
+func (p *page) events(list []corev1.Event) {
+	var rows [][]string
+	for i := range list {
+		e := &list[i]
+		seen := p.age(events.When(e))
+		if n := events.Count(e); n > 1 {
+			seen = fmt.Sprintf("%s (x%d)", seen, n)
+		}
+		rows = append(rows, []string{e.Type, e.Reason, seen, strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name, e.Message})
+	}
+	p.section("Events", []string{"Type", "Reason", "Age", "Object", "Message"}, rows)
+}
