@@ -64,7 +64,7 @@ func Copy(ctx context.Context, c *client.Client, namespace, name string, o Optio
 		if err != nil && (!o.Follow || !r.mayCome(err)) || !o.Follow {
 			return err
 		}
-		if err := r.again(ctx); err != nil {
+		if gone, err := r.again(ctx); gone || err != nil {
 			return err
 		}
 	}
@@ -158,20 +158,20 @@ func (r *reading) mayCome(err error) bool {
 	return !apierrors.IsNotFound(err)
 }
 
-// again waits until the guest runs.
-func (r *reading) again(ctx context.Context) error {
+// again waits until the guest runs, or reports that its machine is gone, and so its log has ended.
+func (r *reading) again(ctx context.Context) (gone bool, err error) {
 	timer := time.NewTimer(retry)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	case <-timer.C:
 	}
-	_, err := wait.Until(ctx, r.client, r.namespace, r.name, wait.Running())
-	if errors.Is(err, action.ErrNotFound) {
-		return nil // deleted, and so the end of its log
+	_, err = wait.Until(ctx, r.client, r.namespace, r.name, wait.Running())
+	if errors.Is(err, action.ErrNotFound) || apierrors.IsNotFound(err) {
+		return true, nil
 	}
-	return err
+	return false, err
 }
 
 // launcher reads the log of the youngest launcher pod.
