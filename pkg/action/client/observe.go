@@ -20,7 +20,7 @@ func (c *Client) Stats(ctx context.Context, namespace string) (stats.List, error
 		request = c.subs.Get().AbsPath("/apis", group.Group, group.Version, "namespaces", namespace, "stats")
 	}
 	var list stats.List
-	data, err := request.DoRaw(ctx)
+	data, err := raw(request.Do(ctx))
 	if err != nil {
 		return list, err
 	}
