@@ -101,7 +101,7 @@ func Run(ctx context.Context, o *Options) error {
 	if o.Since.Duration > 0 {
 		reading.Since = o.Factory.Now().Add(-o.Since.Duration)
 	}
-	var out io.Writer = o.Factory.IO.Out
+	out := o.Factory.IO.Out
 	if o.Factory.IO.OutIsTTY && !o.Raw {
 		out = cli.Plain(out)
 	}

@@ -126,7 +126,7 @@ func Run(ctx context.Context, o *Options) error {
 		}
 		return nil
 	})
-	if err == (errDone{}) {
+	if errors.Is(err, (/* complex expression */)) {
 		return nil
 	}
 	return err
