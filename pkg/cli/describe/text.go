@@ -168,7 +168,8 @@ func (p *page) instance(vmi *v1.VirtualMachineInstance) {
 }
 
 func (p *page) volumes(r *describe.Report) {
-	spec, targets := (*v1.VirtualMachineInstanceSpec)(nil), map[string]string{}
+	var spec *v1.VirtualMachineInstanceSpec
+	targets := map[string]string{}
 	switch {
 	case r.VMI != nil:
 		spec = &r.VMI.Spec

@@ -3,6 +3,7 @@ package top
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -87,9 +88,7 @@ func (o *Options) validate() error {
 }
 
 // errDone ends the watch after one pair of readings.
-type errDone struct{}
-
-func (errDone) Error() string { return "done" }
+var errDone = errors.New("done")
 
 // Run measures and prints, once or until interrupted.
 func Run(ctx context.Context, o *Options) error {
@@ -122,7 +121,7 @@ func Run(ctx context.Context, o *Options) error {
 			return err
 		}
 		if !o.Watch {
-			return errDone{}
+			return errDone
 		}
 		return nil
 	})
