@@ -3,7 +3,6 @@ package logs
 
 import (
 	"context"
-	"io"
 	"slices"
 	"strings"
 

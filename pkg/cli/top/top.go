@@ -125,7 +125,7 @@ func Run(ctx context.Context, o *Options) error {
 		}
 		return nil
 	})
-	if errors.Is(err, (/* complex expression */)) {
+	if errors.Is(err, errDone) {
 		return nil
 	}
 	return err
