@@ -17,6 +17,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/action/report"
 	"github.com/virtkit/virtkit/pkg/surface"
 )
 
@@ -76,15 +77,12 @@ func (c *Change) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// APIVersion is the version of the reports of virtctl.
-const APIVersion = "cli.virtkit.io/v1"
-
 func (o *Options) change(secrets ...SecretChange) *Change {
 	if secrets == nil {
 		secrets = []SecretChange{}
 	}
 	return &Change{
-		TypeMeta:   metav1.TypeMeta{APIVersion: APIVersion, Kind: "CredentialChange"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "CredentialChange"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.VM},
 		User:       o.User, Secrets: secrets,
 	}

@@ -16,6 +16,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/action/report"
 	"github.com/virtkit/virtkit/pkg/rollout"
 )
 
@@ -93,22 +94,22 @@ var resources = map[string]string{
 
 // Diff compares the objects of a manifest with the cluster.
 func Diff(ctx context.Context, api API, objects []map[string]any, o Options) (*Report, error) {
-	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: "cli.virtkit.io/v1", Kind: "DiffReport"}, Objects: []Object{}}
+	out := &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "DiffReport"}, Objects: []Object{}}
 	for _, object := range objects {
 		head, err := headOf(object, o.Namespace)
 		if err != nil {
-			return report, err
+			return out, err
 		}
 		if resources[head.Kind] == "" || object["apiVersion"] != v1.GroupVersion.String() {
-			report.Skipped = append(report.Skipped, head)
+			out.Skipped = append(out.Skipped, head)
 			continue
 		}
 		if err := one(ctx, api, object, &head, o); err != nil {
-			return report, fmt.Errorf("%s %s/%s: %w", head.Kind, head.Namespace, head.Name, err)
+			return out, fmt.Errorf("%s %s/%s: %w", head.Kind, head.Namespace, head.Name, err)
 		}
-		report.Objects = append(report.Objects, head)
+		out.Objects = append(out.Objects, head)
 	}
-	return report, nil
+	return out, nil
 }
 
 // headOf reads which object a manifest means.

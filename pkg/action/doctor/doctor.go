@@ -46,21 +46,24 @@ const (
 // Kind of a Report.
 const Kind = "DoctorReport"
 
-// Report is the outcome of all checks.
+// Report is what `doctor -o json` prints: the outcome of all checks.
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
 	// Status is the worst of the checks: ok, warning or failed.
-	Status Status  `json:"status"`
+	Status Status `json:"status"`
+	// Checks are in the order of their areas.
 	Checks []Check `json:"checks"`
 }
 
 // Check is one thing that was looked at.
 type Check struct {
+	// Area is client, cluster, stack or node.
 	Area Area `json:"area"`
 	// Object is the node a check is about; empty elsewhere.
 	Object string `json:"object,omitempty"`
 	// Name is one word for programs; it does not change between versions.
-	Name   string `json:"name"`
+	Name string `json:"name"`
+	// Status is ok, warning, failed, or skipped when the facts could not be read.
 	Status Status `json:"status"`
 	// Message is a sentence for people.
 	Message string `json:"message"`

@@ -12,7 +12,10 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/virtkit/virtkit/pkg/action"
+	"github.com/virtkit/virtkit/pkg/action/report"
 )
 
 // Bounds of what a guest can make us keep.
@@ -56,9 +59,8 @@ func (s *Script) Run(ctx context.Context, conn io.ReadWriteCloser, o Options) (*
 	r := &run{
 		Options: o, conn: conn, variables: map[string]string{}, timeout: o.Timeout, start: o.Now(),
 		chunks: make(chan []byte), quit: make(chan struct{}),
-		out: &Transcript{Steps: []Step{}},
+		out: &Transcript{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Steps: []Step{}},
 	}
-	r.out.APIVersion, r.out.Kind = APIVersion, Kind
 	maps.Copy(r.variables, o.Variables)
 	var reading sync.WaitGroup
 	reading.Go(r.read)

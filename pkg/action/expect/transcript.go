@@ -5,11 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Kind and APIVersion are those of a Transcript.
-const (
-	APIVersion = "cli.virtkit.io/v1"
-	Kind       = "ExpectTranscript"
-)
+// Kind of a Transcript.
+const Kind = "ExpectTranscript"
 
 // Transcript is what happened when a script was run. It is what `virtctl expect -o json` prints.
 type Transcript struct {

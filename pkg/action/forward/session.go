@@ -5,10 +5,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-)
 
-// APIVersion is the version of virtctl's reports.
-const APIVersion = "cli.virtkit.io/v1"
+	"github.com/virtkit/virtkit/pkg/action/report"
+)
 
 // Session is what `port-forward -o json` prints, and `port-forward list` of each that runs in the background. Its kind is
 // PortForward.
@@ -47,7 +46,7 @@ type SessionPort struct {
 // NewSession is the report of a session that listens on locals and, for SOCKS5, on the addresses socks.
 func NewSession(id, namespace, target string, locals []*Local, socks []string) *Session {
 	s := &Session{
-		TypeMeta:   metav1.TypeMeta{APIVersion: APIVersion, Kind: "PortForward"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "PortForward"},
 		ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: namespace},
 		Target:     target, Socks: socks,
 	}
@@ -77,7 +76,7 @@ type SessionList struct {
 
 // NewSessionList is a list of sessions.
 func NewSessionList(sessions []*Session) *SessionList {
-	list := &SessionList{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: "PortForwardList"}, Items: []Session{}}
+	list := &SessionList{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "PortForwardList"}, Items: []Session{}}
 	for _, s := range sessions {
 		list.Items = append(list.Items, *s)
 	}

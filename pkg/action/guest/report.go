@@ -8,11 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/virtkit/virtkit/pkg/action/report"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
-
-// APIVersion is the version of the reports of virtctl.
-const APIVersion = "cli.virtkit.io/v1"
 
 // ExecResult is what `exec -o json` prints.
 type ExecResult struct {
@@ -47,7 +45,7 @@ func (r *ExecResult) DeepCopyObject() runtime.Object {
 // NewExecResult is the report of one program.
 func NewExecResult(namespace, name string, command []string, result exec.Result, stdout, stderr []byte, took time.Duration) *ExecResult {
 	r := &ExecResult{
-		TypeMeta:   metav1.TypeMeta{APIVersion: APIVersion, Kind: "ExecResult"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "ExecResult"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Command:    command, ExitCode: ExitCode(result), Signal: result.Signal, Truncated: result.Truncated,
 		Seconds: took.Round(time.Millisecond).Seconds(),

@@ -19,6 +19,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/action/report"
 )
 
 // The journal is cut to its newest entries when it is larger than maxSize, bytes: to half of that, or to one.
@@ -85,7 +86,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 
 // List is the report of a cluster's entries.
 func List(entries []Entry, server string) *Report {
-	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: "cli.virtkit.io/v1", Kind: "JournalReport"}, Entries: []Listed{}}
+	out := &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "JournalReport"}, Entries: []Listed{}}
 	undone := map[string]bool{}
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
@@ -97,9 +98,9 @@ func List(entries []Entry, server string) *Report {
 		if e.Undoes != "" {
 			why = "it is an undo itself"
 		}
-		report.Entries = append(report.Entries, Listed{Entry: e, Undone: undone[e.ID], Irreversible: why})
+		out.Entries = append(out.Entries, Listed{Entry: e, Undone: undone[e.ID], Irreversible: why})
 	}
-	return report
+	return out
 }
 
 // Last is the entry of a cluster that an undo is about: the newest that is not an undo and has not been undone.

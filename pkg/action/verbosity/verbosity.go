@@ -18,6 +18,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/action"
 	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/action/report"
 )
 
 const (
@@ -75,7 +76,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 
 // NewReport is a report of nothing yet.
 func NewReport() *Report {
-	return &Report{TypeMeta: metav1.TypeMeta{APIVersion: "cli.virtkit.io/v1", Kind: "LogVerbosityReport"}}
+	return &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "LogVerbosityReport"}}
 }
 
 // Of is the level of a component by the KubeVirt resource.

@@ -86,10 +86,11 @@ const (
 // Kind of a Report.
 const Kind = "WhyReport"
 
-// Report says what holds a virtual machine up.
+// Report is what `why -o json` prints: what holds a virtual machine up.
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
-	Metadata        Metadata `json:"metadata"`
+	// Metadata names the virtual machine.
+	Metadata Metadata `json:"metadata"`
 	// Verdict is "ok" when nothing is in the way, "waiting" when time alone may help, "broken" when someone must act, and "off" when
 	// the VM is not meant to run.
 	Verdict State `json:"verdict"`
@@ -107,16 +108,19 @@ type Report struct {
 
 // Metadata names the virtual machine.
 type Metadata struct {
+	// Namespace and Name are the machine's.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 }
 
 // Link is one object of the chain.
 type Link struct {
+	// Layer is vm, vmi, pod, volumes, node or qemu.
 	Layer Layer `json:"layer"`
 	// Object is KIND/NAME, in lower case as kubectl takes it.
 	Object string `json:"object"`
-	State  State  `json:"state"`
+	// State is ok, waiting, broken, off when it is not wanted, unknown when it could not be looked at.
+	State State `json:"state"`
 	// Message is what the object says of itself.
 	Message string `json:"message"`
 	// Since is when that state began, where known.
@@ -125,7 +129,9 @@ type Link struct {
 
 // Cause is one thing in the way.
 type Cause struct {
-	Layer  Layer  `json:"layer"`
+	// Layer is that of a link, or stack for virtkit itself.
+	Layer Layer `json:"layer"`
+	// Object is KIND/NAME, in lower case as kubectl takes it.
 	Object string `json:"object"`
 	// Reason is one word for programs; it does not change between versions.
 	Reason string `json:"reason"`
@@ -143,6 +149,7 @@ type Cause struct {
 
 // Migration is whether the guest could move now.
 type Migration struct {
+	// Possible is whether nothing is in the way.
 	Possible bool `json:"possible"`
 	// Obstacles are all reasons why not.
 	Obstacles []Cause `json:"obstacles"`

@@ -1,5 +1,6 @@
-// Command gen writes what is generated from virtctl's commands: completions/, one script a shell, and
-// docs/cli/ and docs/man/, one page a command. Its argument is the repository's root.
+// Command gen writes what is generated from virtctl's commands: completions/, one script a shell, docs/cli/ and
+// docs/man/, one page a command, and in docs/output.md the reports that commands print. Its argument is the
+// repository's root.
 package main
 
 import (
@@ -27,7 +28,7 @@ func main() {
 var folders = []string{"completions", "docs/cli", "docs/man"}
 
 func write(dir string) error {
-	files, err := generate()
+	files, err := generate(dir)
 	if err != nil {
 		return err
 	}
@@ -47,8 +48,11 @@ func write(dir string) error {
 	return nil
 }
 
-// generate returns all files by their path below the repository's root.
-func generate() (map[string][]byte, error) {
+// outputPage describes the reports beside what people wrote.
+const outputPage = "docs/output.md"
+
+// generate returns all files by their path below the repository's root, which is at dir.
+func generate(dir string) (map[string][]byte, error) {
 	f := cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" })
 	files, err := completions(root.NewCommand(f))
 	if err != nil {
@@ -61,6 +65,17 @@ func generate() (map[string][]byte, error) {
 	maps.Copy(files, pages)
 	for name, text := range reference(root.NewCommand(f)) {
 		files[name] = text
+	}
+	all, err := reports(dir)
+	if err != nil {
+		return nil, err
+	}
+	page, err := os.ReadFile(filepath.Join(dir, outputPage))
+	if err != nil {
+		return nil, err
+	}
+	if files[outputPage], err = withReports(page, all); err != nil {
+		return nil, fmt.Errorf("%s: %w", outputPage, err)
 	}
 	return files, nil
 }

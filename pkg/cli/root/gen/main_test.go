@@ -8,11 +8,11 @@ import (
 )
 
 func TestFilesAreCurrent(t *testing.T) {
-	files, err := generate()
+	repository := filepath.Join("..", "..", "..", "..")
+	files, err := generate(repository)
 	if err != nil {
 		t.Fatal(err)
 	}
-	repository := filepath.Join("..", "..", "..", "..")
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(repository, name))
 		if err != nil {
