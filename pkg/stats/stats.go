@@ -14,6 +14,7 @@ type List struct {
 
 // Unreachable is a node that did not answer.
 type Unreachable struct {
+	// Node is the node's name, and Error why its virt-handler gave no answer.
 	Node  string `json:"node"`
 	Error string `json:"error"`
 }

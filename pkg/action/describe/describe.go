@@ -23,7 +23,7 @@ import (
 // Kind of a Report.
 const Kind = "DescribeReport"
 
-// Report has the objects of one virtual machine and what they mean.
+// Report is what `describe -o json` prints: the objects of one virtual machine and what they mean.
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
 	// VM is absent for an instance of its own, VMI while the VM does not run.
@@ -39,6 +39,7 @@ type Report struct {
 
 // Pod is one of the instance's.
 type Pod struct {
+	// Name is the pod's, Phase its status.phase, and Node where it is, empty before it is scheduled.
 	Name  string `json:"name"`
 	Phase string `json:"phase"`
 	Node  string `json:"node,omitempty"`

@@ -245,6 +245,19 @@ func TestInstallAndUninstall(t *testing.T) {
 		}
 	})
 
+	t.Run("uninstall as a dry run", func(t *testing.T) {
+		before := remaining(t, i)
+		for _, dryRun := range []DryRun{DryRunClient, DryRunServer} {
+			would, err := i.Uninstall(ctx, all, UninstallOptions{DeleteVMs: true, Wait: true, DryRun: dryRun})
+			if err != nil || len(would) != len(before) {
+				t.Errorf("%s: %d of %d objects: %v", dryRun, len(would), len(before), err)
+			}
+		}
+		if left := remaining(t, i); len(left) != len(before) {
+			t.Errorf("of %d objects %d are left", len(before), len(left))
+		}
+	})
+
 	t.Run("uninstall with the VM, and no virt-controller to help", func(t *testing.T) {
 		for _, o := range all {
 			if o.GetName() == names.VirtController && o.GetKind() == "Deployment" {
@@ -290,7 +303,7 @@ func TestInstallAndUninstall(t *testing.T) {
 func deleteAdmission(t *testing.T, i *Installer, all []*unstructured.Unstructured) {
 	t.Helper()
 	ordered := removalOrder(all)
-	if _, err := i.deleteAll(t.Context(), ordered[:admissions(ordered)]); err != nil {
+	if _, err := i.deleteAll(t.Context(), ordered[:admissions(ordered)], ""); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -49,7 +49,18 @@ type UninstallOptions struct {
 	DeleteVMs bool
 	// Wait waits until the namespace and the definitions are gone.
 	Wait bool
+	// DryRun changes nothing: with DryRunServer the server is asked to delete each object and to keep it, with
+	// DryRunClient it is only read.
+	DryRun DryRun
 }
+
+// DryRun is how far a dry run goes; empty is none.
+type DryRun string
+
+const (
+	DryRunClient DryRun = "client"
+	DryRunServer DryRun = "server"
+)
 
 // Installed reports whether there is anything of an installation's objects.
 func (i *Installer) Installed(ctx context.Context, objects []*unstructured.Unstructured) (bool, error) {
@@ -91,9 +102,9 @@ func (i *Installer) Guests(ctx context.Context) ([]string, error) {
 }
 
 // Uninstall removes the objects and everything that was made from them, in reverse order, and returns
-// the names of those that were there. It refuses with a *GuestsError while virtual machines exist. It
+// those that were there, as they were. It refuses with a *GuestsError while virtual machines exist. It
 // may be repeated after a failure.
-func (i *Installer) Uninstall(ctx context.Context, objects []*unstructured.Unstructured, opts UninstallOptions) ([]string, error) {
+func (i *Installer) Uninstall(ctx context.Context, objects []*unstructured.Unstructured, opts UninstallOptions) ([]*unstructured.Unstructured, error) {
 	if err := i.checkOurs(ctx); err != nil {
 		return nil, err
 	}
@@ -106,6 +117,11 @@ func (i *Installer) Uninstall(ctx context.Context, objects []*unstructured.Unstr
 		if !opts.DeleteVMs {
 			return nil, &GuestsError{Names: found}
 		}
+	}
+	if opts.DryRun != "" {
+		return i.deleteAll(ctx, ordered, opts.DryRun)
+	}
+	if len(found) > 0 {
 		if err := i.deleteGuests(ctx, ordered); err != nil {
 			return nil, err
 		}
@@ -113,19 +129,19 @@ func (i *Installer) Uninstall(ctx context.Context, objects []*unstructured.Unstr
 	i.progress("Deleting %d objects", len(objects))
 	// The components keep their rights and their namespace until they have ended.
 	running := slices.IndexFunc(ordered, func(o *unstructured.Unstructured) bool { return rank(o) > rankWorkload })
-	deleted, err := i.deleteAll(ctx, ordered[:running])
+	deleted, err := i.deleteAll(ctx, ordered[:running], "")
 	if err == nil && opts.Wait {
 		err = i.waitEnded(ctx)
 	}
 	if err != nil {
-		return nameAll(deleted), err
+		return deleted, err
 	}
-	rest, err := i.deleteAll(ctx, ordered[running:])
+	rest, err := i.deleteAll(ctx, ordered[running:], "")
 	deleted = append(deleted, rest...)
 	if err == nil && opts.Wait {
 		err = i.waitGone(ctx, deleted)
 	}
-	return nameAll(deleted), errors.Join(err, i.cleanNodes(ctx))
+	return deleted, errors.Join(err, i.cleanNodes(ctx))
 }
 
 // waitEnded waits until no pod of the components is left.
@@ -149,26 +165,18 @@ func (i *Installer) waitEnded(ctx context.Context) error {
 }
 
 // deleteAll deletes the objects that are there and returns those.
-func (i *Installer) deleteAll(ctx context.Context, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (i *Installer) deleteAll(ctx context.Context, objects []*unstructured.Unstructured, dryRun DryRun) ([]*unstructured.Unstructured, error) {
 	var deleted []*unstructured.Unstructured
 	for _, o := range objects {
-		was, err := i.delete(ctx, o)
+		was, err := i.delete(ctx, o, dryRun)
 		if err != nil {
 			return deleted, fmt.Errorf("delete %s: %w", Name(o), err)
 		}
-		if was {
-			deleted = append(deleted, o)
+		if was != nil {
+			deleted = append(deleted, was)
 		}
 	}
 	return deleted, nil
-}
-
-func nameAll(objects []*unstructured.Unstructured) []string {
-	var all []string
-	for _, o := range objects {
-		all = append(all, Name(o))
-	}
-	return all
 }
 
 // removalOrder is the order of installation reversed, but for what ranks first: a webhook or API service whose
@@ -204,32 +212,42 @@ func admissions(ordered []*unstructured.Unstructured) int {
 	return max(n, 0)
 }
 
-// delete deletes an object, if it is there and ours, and reports whether it did.
-func (i *Installer) delete(ctx context.Context, o *unstructured.Unstructured) (bool, error) {
+// delete deletes an object, if it is there and ours, and returns it as it was, or nil.
+func (i *Installer) delete(ctx context.Context, o *unstructured.Unstructured, dryRun DryRun) (*unstructured.Unstructured, error) {
 	client, err := at(i.Client, o)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	now, err := client.Get(ctx, o.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if now.GetLabels()[partOfLabel] != partOf {
-		return false, nil
+		return nil, nil
+	}
+	if dryRun == DryRunClient {
+		return now, nil
 	}
 	background := metav1.DeletePropagationBackground
 	uid := now.GetUID()
-	err = client.Delete(ctx, o.GetName(), metav1.DeleteOptions{
+	options := metav1.DeleteOptions{
 		PropagationPolicy: &background,
 		Preconditions:     &metav1.Preconditions{UID: &uid},
-	})
-	if apierrors.IsNotFound(err) {
-		return false, nil
 	}
-	return err == nil, err
+	if dryRun == DryRunServer {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	err = client.Delete(ctx, o.GetName(), options)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return now, nil
 }
 
 // waitGone waits until nothing of the objects is left; the namespace takes its pods' grace period.
@@ -310,7 +328,7 @@ func (i *Installer) deleteGuests(ctx context.Context, ordered []*unstructured.Un
 			return false, err
 		}
 		if orphaned {
-			if _, err := i.deleteAll(ctx, ordered[:admissions(ordered)]); err != nil {
+			if _, err := i.deleteAll(ctx, ordered[:admissions(ordered)], ""); err != nil {
 				return false, err
 			}
 			if err := i.release(ctx); err != nil {

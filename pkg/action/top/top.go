@@ -21,16 +21,18 @@ import (
 // Kind of a Report.
 const Kind = "TopReport"
 
-// Report is what running guests use.
+// Report is what `top -o json` prints: what running guests use.
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
-	Items           []Row `json:"items"`
+	// Items are the guests.
+	Items []Row `json:"items"`
 	// Unreachable are nodes whose guests are missing.
 	Unreachable []stats.Unreachable `json:"unreachable,omitempty"`
 }
 
 // Row is one guest.
 type Row struct {
+	// Namespace and Name are the machine's, Node where it runs.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Node      string `json:"node"`
@@ -41,7 +43,7 @@ type Row struct {
 	Memory         uint64 `json:"memoryBytes"`
 	MemoryUsed     uint64 `json:"memoryUsedBytes,omitempty"`
 	MemoryResident uint64 `json:"memoryResidentBytes"`
-	// Bytes a second.
+	// NetworkReceived, NetworkSent, DiskRead and DiskWritten are the guest's, in bytes a second.
 	NetworkReceived int64 `json:"networkReceivedBytesPerSecond"`
 	NetworkSent     int64 `json:"networkSentBytesPerSecond"`
 	DiskRead        int64 `json:"diskReadBytesPerSecond"`

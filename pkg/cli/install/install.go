@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -96,7 +97,7 @@ func Run(ctx context.Context, o *Options) error {
 		if !o.Output.Given() {
 			o.Output.Format = "yaml"
 		}
-		return o.print(objects)
+		return printObjects(o.Output, objects, o.Factory.IO.Out)
 	}
 	config, err := o.Factory.RESTConfig()
 	if err != nil {
@@ -120,7 +121,7 @@ func Run(ctx context.Context, o *Options) error {
 		for k, r := range results {
 			after[k] = r.Object
 		}
-		return o.print(after)
+		return printObjects(o.Output, after, o.Factory.IO.Out)
 	}
 	fmt.Fprintln(o.Factory.IO.Out, o.summary(results))
 	return nil
@@ -164,16 +165,15 @@ func (o *Options) summary(results []action.Result) string {
 	return fmt.Sprintf("virtkit %s %s in namespace %s: %s", o.Settings.Tag, done, names.Namespace, strings.Join(parts, ", "))
 }
 
-// print writes the objects one after the other where the format allows, else as one list.
-func (o *Options) print(objects []*unstructured.Unstructured) error {
-	out := o.Factory.IO.Out
-	switch o.Output.Format {
+// printObjects writes the objects one after the other where the format allows, else as one list.
+func printObjects(output *cli.Output, objects []*unstructured.Unstructured, out io.Writer) error {
+	switch output.Format {
 	case "yaml", "name":
 		for k, object := range objects {
-			if k > 0 && o.Output.Format == "yaml" {
+			if k > 0 && output.Format == "yaml" {
 				fmt.Fprintln(out, "---")
 			}
-			if err := o.Output.Print(object, out); err != nil {
+			if err := output.Print(object, out); err != nil {
 				return err
 			}
 		}
@@ -184,5 +184,5 @@ func (o *Options) print(objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		list.Items = append(list.Items, *object)
 	}
-	return o.Output.Print(list, out)
+	return output.Print(list, out)
 }

@@ -20,13 +20,15 @@ type UninstallOptions struct {
 	Factory   *cli.Factory
 	Yes       bool
 	DeleteVMs bool
+	DryRun    cli.DryRun
 	Wait      bool
 	Timeout   time.Duration
+	Output    *cli.Output
 }
 
 // NewCmdUninstall makes the command; runF replaces RunUninstall in tests.
 func NewCmdUninstall(f *cli.Factory, runF func(context.Context, *UninstallOptions) error) *cobra.Command {
-	o := &UninstallOptions{Factory: f}
+	o := &UninstallOptions{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove virtkit from the cluster",
@@ -36,9 +38,13 @@ the resource definitions.
 Refuses while there are virtual machines, unless told to delete them. Their volumes stay.`,
 		Example: cli.Examples(f.Program, `
 			virtctl uninstall
+			virtctl uninstall --dry-run=server -o name
 			virtctl uninstall --yes --delete-vms`),
 		Args: cli.Args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Output.Validate(); err != nil {
+				return err
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
@@ -48,8 +54,10 @@ Refuses while there are virtual machines, unless told to delete them. Their volu
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "Do not ask")
 	flags.BoolVar(&o.DeleteVMs, "delete-vms", false, "Shut down and delete all virtual machines of the cluster first")
+	o.DryRun.AddFlag(cmd)
 	flags.BoolVar(&o.Wait, "wait", true, "Wait until everything is gone")
 	flags.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "The most time to take")
+	o.Output.AddFlags(cmd)
 	return cmd
 }
 
@@ -72,17 +80,23 @@ func RunUninstall(ctx context.Context, o *UninstallOptions) error {
 		return err
 	}
 	if !installed {
+		if o.Output.Given() {
+			return printObjects(o.Output, nil, o.Factory.IO.Out)
+		}
 		fmt.Fprintln(o.Factory.IO.Out, "virtkit is not installed; nothing to do")
 		return nil
 	}
-	if err := o.confirm(ctx, installer); err != nil {
+	options := action.UninstallOptions{DeleteVMs: o.DeleteVMs, Wait: o.Wait}
+	if o.DryRun != cli.DryRunNone {
+		options.DryRun = action.DryRun(o.DryRun)
+	} else if err := o.confirm(ctx, installer); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	progress := newProgress(o.Factory.IO)
 	installer.Progress = progress.step
-	deleted, err := installer.Uninstall(ctx, objects, action.UninstallOptions{DeleteVMs: o.DeleteVMs, Wait: o.Wait})
+	deleted, err := installer.Uninstall(ctx, objects, options)
 	progress.end()
 	var guests *action.GuestsError
 	if errors.As(err, &guests) && !o.DeleteVMs {
@@ -91,11 +105,17 @@ func RunUninstall(ctx context.Context, o *UninstallOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.Output.Given() {
+		return printObjects(o.Output, deleted, o.Factory.IO.Out)
+	}
 	done := "is uninstalled"
-	if !o.Wait {
+	switch {
+	case o.DryRun != cli.DryRunNone:
+		done = "would be uninstalled"
+	case !o.Wait:
 		done = "is being uninstalled"
 	}
-	fmt.Fprintf(o.Factory.IO.Out, "virtkit %s: %d objects deleted\n", done, len(deleted))
+	fmt.Fprintf(o.Factory.IO.Out, "virtkit %s: %d objects deleted%s\n", done, len(deleted), o.DryRun.Suffix())
 	return nil
 }
 

@@ -35,7 +35,9 @@ type field struct {
 
 // source is one package's types and constants.
 type source struct {
-	name    string
+	name, folder string
+	// others are all packages by name.
+	others  map[string]*source
 	types   map[string]*ast.TypeSpec
 	docs    map[string]string
 	strings map[string]string
@@ -44,15 +46,19 @@ type source struct {
 	versions map[string]string
 }
 
-// reports reads the Go code of pkg/action below the repository's root.
+// reports reads the Go code below the repository's root.
 func reports(repository string) ([]report, error) {
-	sources, err := parseSources(filepath.Join(repository, "pkg", "action"))
+	actions := filepath.Join(repository, "pkg", "action") + string(filepath.Separator)
+	sources, err := parseSources(actions, filepath.Join(repository, "pkg", "stats"))
 	if err != nil {
 		return nil, err
 	}
 	var out []report
 	var problems []error
 	for _, s := range sources {
+		if !strings.HasPrefix(s.folder+string(filepath.Separator), actions) {
+			continue
+		}
 		for name, spec := range s.types {
 			structure, ok := spec.Type.(*ast.StructType)
 			if !ok || !isReport(structure) {
@@ -86,11 +92,11 @@ func isReport(s *ast.StructType) bool {
 	})
 }
 
-// parseSources parses each package below a folder.
-func parseSources(root string) ([]*source, error) {
-	packages := map[string]*source{}
-	var order []string
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+// parseSources parses each package below some folders.
+func parseSources(roots ...string) ([]*source, error) {
+	packages, named := map[string]*source{}, map[string]*source{}
+	var out []*source
+	visit := func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -101,19 +107,20 @@ func parseSources(root string) ([]*source, error) {
 		folder := filepath.Dir(path)
 		if packages[folder] == nil {
 			packages[folder] = &source{
-				name: file.Name.Name, types: map[string]*ast.TypeSpec{}, docs: map[string]string{}, strings: map[string]string{},
+				name: file.Name.Name, folder: folder, others: named, types: map[string]*ast.TypeSpec{}, docs: map[string]string{}, strings: map[string]string{},
 				kinds: map[string]string{}, versions: map[string]string{},
 			}
-			order = append(order, folder)
+			named[file.Name.Name] = packages[folder]
+			out = append(out, packages[folder])
 		}
 		packages[folder].read(file)
 		return nil
-	})
-	var out []*source
-	for _, folder := range order {
-		out = append(out, packages[folder])
 	}
-	return out, err
+	var problems []error
+	for _, root := range roots {
+		problems = append(problems, filepath.WalkDir(root, visit))
+	}
+	return out, errors.Join(problems...)
 }
 
 func (s *source) read(file *ast.File) {
@@ -237,7 +244,8 @@ func (s *source) fieldsOf(structure *ast.StructType, prefix string, seen map[str
 		}
 		shown, element, suffix := s.jsonType(f.Type)
 		out = append(out, field{path: prefix + key, kind: shown, text: inKeys(text, keys), optional: optional})
-		if s.types[element] == nil {
+		home, inner := s.lookup(element)
+		if inner == nil {
 			continue
 		}
 		if described, ok := seen[element]; ok {
@@ -245,8 +253,8 @@ func (s *source) fieldsOf(structure *ast.StructType, prefix string, seen map[str
 			continue
 		}
 		seen[element] = prefix + key + suffix
-		if embedded, ok := s.types[element].Type.(*ast.StructType); ok {
-			more, err := s.fieldsOf(embedded, prefix+key+suffix+".", seen)
+		if embedded, ok := inner.Type.(*ast.StructType); ok && !isReport(embedded) {
+			more, err := home.fieldsOf(embedded, prefix+key+suffix+".", seen)
 			out, problems = append(out, more...), append(problems, err)
 		}
 	}
@@ -306,20 +314,33 @@ func (s *source) jsonType(e ast.Expr) (shown, element, suffix string) {
 	case "json.RawMessage":
 		return "any", "", ""
 	}
-	if inner, ok := s.types[name]; ok {
-		if _, isStruct := inner.Type.(*ast.StructType); isStruct {
+	if home, inner := s.lookup(name); inner != nil {
+		structure, isStruct := inner.Type.(*ast.StructType)
+		switch {
+		case isStruct && isReport(structure):
+			return home.kind(inner.Name.Name), "", ""
+		case isStruct:
 			return "object", name, ""
 		}
-		return s.jsonType(inner.Type)
+		return home.jsonType(inner.Type)
 	}
-	if structs[name] {
-		return "object", "", ""
+	// Of the API's types, objects have their own names; the others that reports have are strings.
+	if from, local, ok := strings.Cut(name, "."); ok && (from == "v1" || from == "corev1") && !strings.HasSuffix(local, "Strategy") {
+		return local, "", ""
 	}
 	return "string", "", ""
 }
 
-// structs are types of other packages whose JSON is an object; that of the others is a string.
-var structs = map[string]bool{"v1.VirtualMachine": true, "v1.VirtualMachineInstance": true, "corev1.Event": true}
+// lookup finds a type by its name as this package writes it, and the package that it is from.
+func (s *source) lookup(name string) (*source, *ast.TypeSpec) {
+	if from, local, ok := strings.Cut(name, "."); ok {
+		if s = s.others[from]; s == nil {
+			return nil, nil
+		}
+		name = local
+	}
+	return s, s.types[name]
+}
 
 func typeName(e ast.Expr) string {
 	switch t := e.(type) {
