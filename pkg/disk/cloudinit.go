@@ -10,22 +10,46 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// NoCloud gives the files of cloud-init's NoCloud data source: user-data, meta-data and, if there is
-// any, network-config. Of the facts it takes what the referenced secrets hold, and the public keys for the
-// default user.
-func NoCloud(vmi *v1.VirtualMachineInstance, src *v1.CloudInitNoCloudSource, f Facts) (map[string][]byte, error) {
+// seedSource is a volume's cloud-init data, of either data source, and the field that it is in; nil when the volume
+// is something else.
+func seedSource(v *v1.Volume) (*v1.CloudInitNoCloudSource, string) {
+	switch {
+	case v.CloudInitNoCloud != nil:
+		return v.CloudInitNoCloud, "cloudInitNoCloud"
+	case v.CloudInitConfigDrive != nil:
+		src := v1.CloudInitNoCloudSource(*v.CloudInitConfigDrive)
+		return &src, "cloudInitConfigDrive"
+	}
+	return nil, ""
+}
+
+// seed gives a cloud-init volume's label and files. Of the facts it takes what the referenced secrets hold, and
+// the public keys for the default user.
+func seed(vmi *v1.VirtualMachineInstance, v *v1.Volume, f Facts) (label string, files map[string][]byte, err error) {
+	src, at := seedSource(v)
 	user, err := inlineOr(src.UserData, src.UserDataBase64, f.UserData)
 	if err != nil {
-		return nil, fmt.Errorf("cloudInitNoCloud.userDataBase64: %w", err)
+		return "", nil, fmt.Errorf("%s.userDataBase64: %w", at, err)
 	}
 	network, err := inlineOr(src.NetworkData, src.NetworkDataBase64, f.NetworkData)
 	if err != nil {
-		return nil, fmt.Errorf("cloudInitNoCloud.networkDataBase64: %w", err)
+		return "", nil, fmt.Errorf("%s.networkDataBase64: %w", at, err)
 	}
+	if v.CloudInitConfigDrive != nil {
+		files, err = configDrive(vmi, user, network, f.PublicKeys)
+		return "config-2", files, err
+	}
+	files, err = noCloud(vmi, user, network, f.PublicKeys)
+	return "cidata", files, err
+}
+
+// noCloud gives the files of cloud-init's NoCloud data source: user-data, meta-data and, if there is
+// any, network-config.
+func noCloud(vmi *v1.VirtualMachineInstance, user, network []byte, keys []string) (map[string][]byte, error) {
 	meta, err := json.Marshal(metaData{
 		InstanceID:    vmi.Name + "." + vmi.Namespace,
 		LocalHostname: Hostname(vmi),
-		PublicKeys:    numbered(f.PublicKeys),
+		PublicKeys:    numbered(keys),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cloud-init meta-data: %w", err)

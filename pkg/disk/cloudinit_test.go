@@ -29,9 +29,13 @@ func TestNoCloud(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			files, err := NoCloud(vmi, &tc.src, Facts{UserData: []byte(tc.user), NetworkData: []byte(tc.network), PublicKeys: tc.keys})
+			volume := &v1.Volume{VolumeSource: v1.VolumeSource{CloudInitNoCloud: &tc.src}}
+			label, files, err := seed(vmi, volume, Facts{UserData: []byte(tc.user), NetworkData: []byte(tc.network), PublicKeys: tc.keys})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if label != "cidata" {
+				t.Errorf("label %q", label)
 			}
 			got := map[string]string{}
 			for name, data := range files {
@@ -41,6 +45,55 @@ func TestNoCloud(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestConfigDrive(t *testing.T) {
+	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "web.example", Annotations: map[string]string{v1.InstancetypeAnnotation: "own", v1.ClusterInstancetypeAnnotation: "u1.small"},
+	}}
+	vmi.Spec.Domain.Firmware = &v1.Firmware{UUID: "1f0c"}
+	const (
+		user    = "openstack/latest/user_data"
+		meta    = "openstack/latest/meta_data.json"
+		network = "openstack/latest/network_data.json"
+		begin   = `{"instance_type":"u1.small","instance_id":"web.example.ns","hostname":"web","uuid":"1f0c"`
+	)
+	for _, tc := range []struct {
+		name  string
+		src   v1.CloudInitConfigDriveSource
+		facts Facts
+		want  map[string]string
+	}{
+		{name: "plain", src: v1.CloudInitConfigDriveSource{UserData: "u", NetworkData: "{}"}, want: map[string]string{user: "u", meta: begin + "}", network: "{}"}},
+		{name: "base64", src: v1.CloudInitConfigDriveSource{UserDataBase64: "dXNlcg=="}, want: map[string]string{user: "user", meta: begin + "}"}},
+		{name: "secrets", facts: Facts{UserData: []byte("su"), NetworkData: []byte("sn")}, want: map[string]string{user: "su", meta: begin + "}", network: "sn"}},
+		{
+			name: "keys", facts: Facts{PublicKeys: []string{"ssh-ed25519 AAAA a", "ssh-rsa BBBB"}},
+			want: map[string]string{user: "", meta: begin + `,"public_keys":{"0":"ssh-ed25519 AAAA a","1":"ssh-rsa BBBB"}}`},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			volume := &v1.Volume{VolumeSource: v1.VolumeSource{CloudInitConfigDrive: &tc.src}}
+			label, files, err := seed(vmi, volume, tc.facts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if label != "config-2" {
+				t.Errorf("label %q", label)
+			}
+			got := map[string]string{}
+			for name, data := range files {
+				got[name] = string(data)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	bad := &v1.Volume{VolumeSource: v1.VolumeSource{CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserDataBase64: "%"}}}
+	if _, _, err := seed(vmi, bad, Facts{}); err == nil || !strings.HasPrefix(err.Error(), "cloudInitConfigDrive.userDataBase64: ") {
+		t.Errorf("not base64: %v", err)
 	}
 }
 

@@ -19,12 +19,17 @@ const (
 	maxPublicKey  = 16 << 10
 )
 
-// NoCloudKeySecrets are the Secrets whose public keys cloud-init is to authorize, in order, once each.
-func NoCloudKeySecrets(spec *v1.VirtualMachineInstanceSpec) []string {
+// KeySecrets are the Secrets whose public keys cloud-init is to authorize as volume says, in order, once each: those
+// of propagation method noCloud with cloudInitNoCloud, of configDrive with cloudInitConfigDrive.
+func KeySecrets(spec *v1.VirtualMachineInstanceSpec, volume *v1.Volume) []string {
 	var out []string
 	for i := range spec.AccessCredentials {
 		key := spec.AccessCredentials[i].SSHPublicKey
-		if key == nil || key.PropagationMethod.NoCloud == nil || key.Source.Secret == nil {
+		if key == nil || key.Source.Secret == nil {
+			continue
+		}
+		way := key.PropagationMethod
+		if (volume.CloudInitNoCloud == nil || way.NoCloud == nil) && (volume.CloudInitConfigDrive == nil || way.ConfigDrive == nil) {
 			continue
 		}
 		if name := key.Source.Secret.SecretName; !slices.Contains(out, name) {
@@ -34,9 +39,9 @@ func NoCloudKeySecrets(spec *v1.VirtualMachineInstanceSpec) []string {
 	return out
 }
 
-func noCloudKeys(vmi *v1.VirtualMachineInstance, dirs Dirs) ([]string, error) {
+func lookKeys(vmi *v1.VirtualMachineInstance, volume *v1.Volume, dirs Dirs) ([]string, error) {
 	var out []string
-	for _, secret := range NoCloudKeySecrets(&vmi.Spec) {
+	for _, secret := range KeySecrets(&vmi.Spec, volume) {
 		values, err := ReadSecret(path.Join(dirs.Credentials, secret))
 		if err != nil {
 			return nil, fmt.Errorf("accessCredentials: secret %s: %w", secret, err)

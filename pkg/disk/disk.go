@@ -1,5 +1,5 @@
 // Package disk makes the images that a guest's disks live on, in its launcher pod: overlays over
-// container disks, empty disks, disk.img in an empty claim, and cloud-init's NoCloud image.
+// container disks, empty disks, disk.img in an empty claim, and cloud-init's images, NoCloud and config drive.
 //
 //	VMI ──► inspect (what lies in the pod's volumes) ──► NewPlan (pure) ──► apply (qemu-img, files)
 //	                                                        │

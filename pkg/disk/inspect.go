@@ -24,8 +24,8 @@ func inspect(vmi *v1.VirtualMachineInstance, dirs Dirs) (map[string]Facts, error
 			continue
 		}
 		f, err := look(v, dirs)
-		if err == nil && v.CloudInitNoCloud != nil {
-			f.PublicKeys, err = noCloudKeys(vmi, dirs)
+		if err == nil {
+			f.PublicKeys, err = lookKeys(vmi, v, dirs)
 		}
 		if err != nil {
 			return nil, volumeError(v.Name, err)
@@ -41,7 +41,7 @@ func look(v *v1.Volume, dirs Dirs) (Facts, error) {
 		return lookContainerDisk(path.Join(dirs.ContainerDisks, v.Name), v.ContainerDisk)
 	case v.PersistentVolumeClaim != nil:
 		return lookClaim(v, dirs)
-	case v.CloudInitNoCloud != nil:
+	case v.CloudInitNoCloud != nil, v.CloudInitConfigDrive != nil:
 		return lookSecrets(v, dirs)
 	case v.Sysprep != nil:
 		return lookSysprep(v, dirs)
@@ -137,14 +137,15 @@ func lookClaim(v *v1.Volume, dirs Dirs) (Facts, error) {
 
 // lookSecrets reads cloud-init's secrets, under either of the keys that KubeVirt accepts.
 func lookSecrets(v *v1.Volume, dirs Dirs) (Facts, error) {
+	src, _ := seedSource(v)
 	var f Facts
 	var err error
-	if ref := v.CloudInitNoCloud.UserDataSecretRef; ref != nil {
+	if ref := src.UserDataSecretRef; ref != nil {
 		if f.UserData, err = readSecret(path.Join(dirs.Secrets, v.Name), ref.Name, "userdata", "userData"); err != nil {
 			return Facts{}, err
 		}
 	}
-	if ref := v.CloudInitNoCloud.NetworkDataSecretRef; ref != nil {
+	if ref := src.NetworkDataSecretRef; ref != nil {
 		if f.NetworkData, err = readSecret(path.Join(dirs.Secrets, v.Name+"-networkdata"), ref.Name, "networkdata", "networkData"); err != nil {
 			return Facts{}, err
 		}

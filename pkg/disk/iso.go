@@ -2,13 +2,13 @@ package disk
 
 import (
 	"encoding/binary"
-	"slices"
 	"strings"
 	"unicode/utf16"
 )
 
-// The layout of an image, in sectors of 2 KiB. There is one directory, the root, in two trees: plain
-// ISO 9660 with Rock Ridge names, which Linux and BSD read, and Joliet, which Windows reads.
+// The layout of an image, in sectors of 2 KiB. The directories are there twice, as two trees: plain ISO 9660
+// with Rock Ridge names, which Linux and BSD read, and Joliet, which Windows reads. The other directories of
+// both trees lie between the roots and the files.
 const isoSector = 2048
 
 const (
@@ -21,104 +21,97 @@ const (
 	sectorJolietPathBig
 	sectorRoot
 	sectorJolietRoot
-	sectorData
+	sectorRest
 )
 
 // padding is added at the end, sectors, as mkisofs does: programs that look for other file systems first
 // (busybox's findfs) give up on a disk that ends where those would begin.
 const padding = 150
 
-// Image gives an ISO 9660 image with the files in its root. The same input always gives the same
-// bytes: time stamps are the epoch, and the order is that of the names.
+// Image gives an ISO 9660 image with the files, whose names are paths from its root, parts joined by /. The
+// same input always gives the same bytes: time stamps are the epoch, and the order is that of the names.
 //
 // It is written here because the library at hand (kdomanski/iso9660) knows neither Rock Ridge nor Joliet, and
 // so makes user_data of user-data, which cloud-init does not find.
 func Image(label string, files map[string][]byte) ([]byte, error) {
-	entries, sectors, err := layOut(files)
+	tree, err := newTree(files)
 	if err != nil {
 		return nil, err
 	}
-	img := make([]byte, int(sectors)*isoSector)
-	sector := func(n int) []byte { return img[n*isoSector : (n+1)*isoSector] }
+	img := make([]byte, int(tree.sectors)*isoSector)
+	sector := func(n uint32) []byte { return img[int(n)*isoSector : int(n+1)*isoSector] }
 
-	volumeDescriptor(sector(sectorPrimary), 1, label, sectors, sectorRoot, sectorPathLittle, sectorPathBig)
-	volumeDescriptor(sector(sectorJoliet), 2, label, sectors, sectorJolietRoot, sectorJolietPathLittle, sectorJolietPathBig)
+	for _, kind := range []treeKind{plainTree, jolietTree} {
+		little, err := tree.pathTable(binary.LittleEndian, kind)
+		if err != nil {
+			return nil, err
+		}
+		big, err := tree.pathTable(binary.BigEndian, kind)
+		if err != nil {
+			return nil, err
+		}
+		first := layouts[kind]
+		copy(sector(first.pathLittle), little)
+		copy(sector(first.pathBig), big)
+		volumeDescriptor(sector(first.descriptor), kind, label, tree.sectors, uint32(len(little)))
+		for _, d := range tree.dirs {
+			records := d.records(kind)
+			if len(records) > isoSector {
+				return nil, invalidf("too many files for one directory sector: %d in %q", len(d.children)+len(d.files), d.name)
+			}
+			copy(sector(d.sector[kind]), records)
+		}
+	}
 	copy(sector(sectorTerminator), "\xffCD001\x01")
-	pathTable(sector(sectorPathLittle), binary.LittleEndian, sectorRoot)
-	pathTable(sector(sectorPathBig), binary.BigEndian, sectorRoot)
-	pathTable(sector(sectorJolietPathLittle), binary.LittleEndian, sectorJolietRoot)
-	pathTable(sector(sectorJolietPathBig), binary.BigEndian, sectorJolietRoot)
-
-	root := dirRecord("\x00", sectorRoot, isoSector, true, slices.Concat(suspSP, suspER, suspPX(true)))
-	root = append(root, dirRecord("\x01", sectorRoot, isoSector, true, suspPX(true))...)
-	joliet := dirRecord("\x00", sectorJolietRoot, isoSector, true, nil)
-	joliet = append(joliet, dirRecord("\x01", sectorJolietRoot, isoSector, true, nil)...)
-	for _, e := range entries {
-		root = append(root, dirRecord(e.plain, e.sector, uint32(len(e.data)), false, slices.Concat(suspPX(false), suspNM(e.name)))...)
-		joliet = append(joliet, dirRecord(ucs2(e.name), e.sector, uint32(len(e.data)), false, nil)...)
-		copy(img[int(e.sector)*isoSector:], e.data)
+	for _, d := range tree.dirs {
+		for _, f := range d.files {
+			copy(img[int(f.sector)*isoSector:], f.data)
+		}
 	}
-	if len(root) > isoSector || len(joliet) > isoSector {
-		return nil, invalidf("too many files for one directory sector: %d", len(files))
-	}
-	copy(sector(sectorRoot), root)
-	copy(sector(sectorJolietRoot), joliet)
 	return img, nil
 }
 
-// entry is one file: its name, its name in plain ISO 9660, and its first sector.
-type entry struct {
-	name, plain string
-	sector      uint32
-	data        []byte
+// treeKind is which of the two trees.
+type treeKind int
+
+const (
+	plainTree treeKind = iota
+	jolietTree
+)
+
+// layouts are where each tree begins, sectors.
+var layouts = [...]struct{ descriptor, pathLittle, pathBig, root uint32 }{
+	plainTree:  {sectorPrimary, sectorPathLittle, sectorPathBig, sectorRoot},
+	jolietTree: {sectorJoliet, sectorJolietPathLittle, sectorJolietPathBig, sectorJolietRoot},
 }
 
-// maxImage bounds the files' sum, bytes; cloud-init's data is far below.
-const maxImage = 64 << 20
-
-// layOut sorts the files and gives them sectors.
-func layOut(files map[string][]byte) ([]entry, uint32, error) {
-	var entries []entry
-	total := 0
-	for name, data := range files {
-		if name == "" || len(name) > 30 {
-			return nil, 0, invalidf("file name %q does not fit an ISO image", name)
-		}
-		entries = append(entries, entry{name: name, plain: plainName(name), data: data})
-		if total += len(data); total > maxImage {
-			return nil, 0, invalidf("the files are larger than %d MiB", maxImage>>20)
-		}
-	}
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
-	next := uint32(sectorData)
-	for i := range entries {
-		entries[i].sector = next
-		next += uint32((len(entries[i].data) + isoSector - 1) / isoSector)
-	}
-	return entries, next + padding, nil
-}
-
-// plainName maps a name to ISO 9660's letters, level 2.
+// plainName maps a file's name to ISO 9660's letters, level 2.
 func plainName(name string) string {
-	mapped := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.':
-			return r
-		case r >= 'a' && r <= 'z':
-			return r - 'a' + 'A'
-		}
-		return '_'
-	}, name)
+	mapped := plainLetters(name, true)
 	if !strings.Contains(mapped, ".") {
 		mapped += "."
 	}
 	return mapped + ";1"
 }
 
-// volumeDescriptor writes a primary (1) or Joliet (2) descriptor; offsets are those of ECMA-119, 8.4.
-func volumeDescriptor(b []byte, kind byte, label string, sectors uint32, root, pathLittle, pathBig uint32) {
+// plainLetters maps a name to the letters of ISO 9660; directories have no dots.
+func plainLetters(name string, dots bool) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9', dots && r == '.':
+			return r
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		}
+		return '_'
+	}, name)
+}
+
+// volumeDescriptor writes a tree's descriptor; offsets are those of ECMA-119, 8.4. pathTable is that table's
+// size, bytes.
+func volumeDescriptor(b []byte, kind treeKind, label string, sectors, pathTable uint32) {
 	text := func(from, to int, s string) {
-		if kind == 2 {
+		if kind == jolietTree {
 			s = ucs2(s)
 			for i := from; i+1 < to; i += 2 {
 				b[i], b[i+1] = 0, ' '
@@ -128,21 +121,22 @@ func volumeDescriptor(b []byte, kind byte, label string, sectors uint32, root, p
 		}
 		copy(b[from:to], s)
 	}
-	b[0] = kind
+	b[0] = byte(kind) + 1
 	copy(b[1:], "CD001\x01")
 	text(8, 40, "")
 	text(40, 72, label)
 	both32(b[80:], sectors)
-	if kind == 2 {
+	if kind == jolietTree {
 		copy(b[88:], "%/E") // UCS-2 level 3
 	}
 	both16(b[120:], 1)
 	both16(b[124:], 1)
 	both16(b[128:], isoSector)
-	both32(b[132:], pathTableSize)
-	binary.LittleEndian.PutUint32(b[140:], pathLittle)
-	binary.BigEndian.PutUint32(b[148:], pathBig)
-	copy(b[156:], dirRecord("\x00", root, isoSector, true, nil))
+	both32(b[132:], pathTable)
+	first := layouts[kind]
+	binary.LittleEndian.PutUint32(b[140:], first.pathLittle)
+	binary.BigEndian.PutUint32(b[148:], first.pathBig)
+	copy(b[156:], dirRecord("\x00", first.root, isoSector, true, nil))
 	for _, span := range [][2]int{{190, 318}, {318, 446}, {446, 574}, {574, 702}, {702, 739}, {739, 776}, {776, 813}} {
 		text(span[0], span[1], "")
 	}
@@ -150,15 +144,6 @@ func volumeDescriptor(b []byte, kind byte, label string, sectors uint32, root, p
 		copy(b[at:], strings.Repeat("0", 16))
 	}
 	b[881] = 1
-}
-
-// pathTableSize is that of a table with the root alone.
-const pathTableSize = 10
-
-func pathTable(b []byte, order binary.ByteOrder, root uint32) {
-	b[0] = 1
-	order.PutUint32(b[2:], root)
-	order.PutUint16(b[6:], 1)
 }
 
 // dirRecord is one directory record (ECMA-119, 9.1) with its system use entries.
@@ -189,10 +174,11 @@ var (
 	suspER = append([]byte("ER\x12\x01\x0a\x00\x00\x01"), "RRIP_1991A"...)
 )
 
-func suspPX(dir bool) []byte {
-	mode, links := uint32(0o100444), uint32(1)
-	if dir {
-		mode, links = 0o040555, 2
+// suspPX has the mode: a file's when links is 1, else a directory's with so many links.
+func suspPX(links uint32) []byte {
+	mode := uint32(0o100444)
+	if links > 1 {
+		mode = 0o040555
 	}
 	b := make([]byte, 36)
 	copy(b, "PX\x24\x01")

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,73 +17,105 @@ import (
 	"github.com/kdomanski/iso9660"
 )
 
-var seed = map[string][]byte{
-	"user-data":      []byte("#cloud-config\nhostname: a\n"),
-	"meta-data":      []byte(`{"instance-id":"a.b"}`),
-	"network-config": bytes.Repeat([]byte("x"), 5000),
-	"empty":          {},
+// images are the kinds of trees that there are: one directory, and directories in directories.
+var images = map[string]map[string][]byte{
+	"flat": {
+		"user-data":      []byte("#cloud-config\nhostname: a\n"),
+		"meta-data":      []byte(`{"instance-id":"a.b"}`),
+		"network-config": bytes.Repeat([]byte("x"), 5000),
+		"empty":          {},
+	},
+	"tree": {
+		"openstack/latest/user_data":         bytes.Repeat([]byte("#cloud-config\n"), 300),
+		"openstack/latest/meta_data.json":    []byte(`{"uuid":"a"}`),
+		"openstack/latest/network_data.json": []byte("{}"),
+		"openstack/content/0000":             []byte("content"),
+		"readme":                             []byte("at the top"),
+		"a.dir/b/c/d/e/f/deep":               []byte("deep"),
+	},
 }
 
 func TestImageReadsBack(t *testing.T) {
-	img, err := Image("cidata", seed)
+	for name, files := range images {
+		t.Run(name, func(t *testing.T) {
+			img, err := Image("cidata", files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := iso9660.OpenImage(bytes.NewReader(img))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if label, err := r.Label(); err != nil || label != "cidata" {
+				t.Errorf("label %q, %v", label, err)
+			}
+			root, err := r.RootDir()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string][]byte{}
+			readTree(t, root, "", got)
+			if diff := cmp.Diff(files, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func readTree(t *testing.T, dir *iso9660.File, prefix string, into map[string][]byte) {
+	children, err := dir.GetChildren()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := iso9660.OpenImage(bytes.NewReader(img))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if label, err := r.Label(); err != nil || label != "cidata" {
-		t.Errorf("label %q, %v", label, err)
-	}
-	root, err := r.RootDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	children, err := root.GetChildren()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string][]byte{}
 	for _, c := range children {
+		if c.IsDir() {
+			readTree(t, c, prefix+c.Name()+"/", into)
+			continue
+		}
 		data, err := io.ReadAll(c.Reader())
 		if err != nil {
 			t.Fatal(err)
 		}
-		got[c.Name()] = data
-	}
-	if diff := cmp.Diff(seed, got); diff != "" {
-		t.Error(diff)
+		into[prefix+c.Name()] = data
 	}
 }
 
-// TestImageTrees lets cdrtools' isoinfo, where it is installed, read both trees.
+// TestImageTrees lets cdrtools' isoinfo, where it is installed, read both trees, and their path tables.
 func TestImageTrees(t *testing.T) {
 	isoinfo, err := exec.LookPath("isoinfo")
 	if err != nil {
 		t.Skip("isoinfo is not installed; TestImageReadsBack covers the Rock Ridge tree")
 	}
-	img, err := Image("cidata", seed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "seed.iso")
-	if err := os.WriteFile(file, img, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, tree := range []string{"-R", "-J"} {
-		list, err := exec.Command(isoinfo, "-i", file, tree, "-f").CombinedOutput()
+	for name, files := range images {
+		img, err := Image("cidata", files)
 		if err != nil {
-			t.Fatalf("isoinfo %s: %v\n%s", tree, err, list)
+			t.Fatal(err)
 		}
-		for name := range seed {
-			if !strings.Contains(string(list), "/"+name+"\n") {
-				t.Errorf("isoinfo %s does not list %s:\n%s", tree, name, list)
+		file := filepath.Join(t.TempDir(), "seed.iso")
+		if err := os.WriteFile(file, img, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, tree := range []string{"-R", "-J"} {
+			list, err := exec.Command(isoinfo, "-i", file, tree, "-f").CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s: isoinfo %s: %v\n%s", name, tree, err, list)
+			}
+			for path, want := range files {
+				if !strings.Contains(string(list), "/"+path+"\n") {
+					t.Errorf("%s: isoinfo %s does not list %s:\n%s", name, tree, path, list)
+				}
+				data, err := exec.Command(isoinfo, "-i", file, tree, "-x", "/"+path).Output()
+				if err != nil || !bytes.Equal(data, want) {
+					t.Errorf("%s: isoinfo %s reads %d bytes of %s, %v", name, tree, len(data), path, err)
+				}
 			}
 		}
-		data, err := exec.Command(isoinfo, "-i", file, tree, "-x", "/network-config").Output()
-		if err != nil || !bytes.Equal(data, seed["network-config"]) {
-			t.Errorf("isoinfo %s reads %d bytes, %v", tree, len(data), err)
+		table, err := exec.Command(isoinfo, "-i", file, "-p").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: isoinfo -p: %v\n%s", name, err, table)
+		}
+		if name == "tree" && !regexp.MustCompile(`(?m)^ +3: +1 [0-9a-f]+ OPENSTACK$[^$]+^ +6: +3 [0-9a-f]+ LATEST$`).Match(table) {
+			t.Errorf("the path table:\n%s", table)
 		}
 	}
 }
@@ -99,8 +133,14 @@ func TestImageIsReproducible(t *testing.T) {
 }
 
 func TestImageRefuses(t *testing.T) {
-	if _, err := Image("cidata", map[string][]byte{"": nil}); err == nil {
-		t.Error("a file without a name was accepted")
+	for _, names := range [][]string{{""}, {"/a"}, {"a/"}, {"a//b"}, {"a/../b"}, {"./a"}, {"a", "a/b"}, {"1/2/3/4/5/6/7/8"}, {strings.Repeat("a", 31)}} {
+		files := map[string][]byte{}
+		for _, name := range names {
+			files[name] = nil
+		}
+		if _, err := Image("cidata", files); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v", names, err)
+		}
 	}
 	if _, err := Image("cidata", map[string][]byte{"a": make([]byte, maxImage+1)}); err == nil {
 		t.Error("too much data was accepted")

@@ -86,12 +86,12 @@ func (p *Plan) add(vmi *v1.VirtualMachineInstance, v *v1.Volume, d *v1.Disk, dir
 		p.Sources[v.Name] = domain.Source{Path: path, Format: FormatQcow2}
 	case v.PersistentVolumeClaim != nil:
 		return p.claim(vmi, v, dirs, f)
-	case v.CloudInitNoCloud != nil:
-		seed, err := NoCloud(vmi, v.CloudInitNoCloud, f)
+	case v.CloudInitNoCloud != nil, v.CloudInitConfigDrive != nil:
+		label, files, err := seed(vmi, v, f)
 		if err != nil {
 			return err
 		}
-		data, err := Image("cidata", seed)
+		data, err := Image(label, files)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (p *Plan) add(vmi *v1.VirtualMachineInstance, v *v1.Volume, d *v1.Disk, dir
 	case v.Sysprep != nil:
 		return p.sysprep(v, d, dirs, f)
 	default:
-		return invalidf("this kind of volume is not supported; use containerDisk, persistentVolumeClaim, emptyDisk, cloudInitNoCloud or sysprep")
+		return invalidf("this kind of volume is not supported; use containerDisk, persistentVolumeClaim, emptyDisk, cloudInitNoCloud, cloudInitConfigDrive or sysprep")
 	}
 	return nil
 }

@@ -80,6 +80,7 @@ func TestNewPlan(t *testing.T) {
 			withClaimInfo(vmiWith(asDisk, claimSource(false)), v1.PersistentVolumeClaimInfo{Requests: storage("1Gi")}), Facts{Free: 500 << 30},
 		},
 		"cloud-init":      {vmiWith(asDisk, cloudInit), Facts{}},
+		"config-drive":    {vmiWith(asDisk, v1.VolumeSource{CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserData: "x"}}), Facts{}},
 		"cloud-init-sata": {vmiWith(v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSATA}}, cloudInit), Facts{}},
 	} {
 		t.Run(name, func(t *testing.T) {

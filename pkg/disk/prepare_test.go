@@ -230,11 +230,11 @@ func TestClaimOddities(t *testing.T) {
 
 func TestCloudInitSecrets(t *testing.T) {
 	dirs := podDirs(t)
-	src := v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{
+	src := v1.CloudInitNoCloudSource{
 		UserDataSecretRef:    &corev1.LocalObjectReference{Name: "user"},
 		NetworkDataSecretRef: &corev1.LocalObjectReference{Name: "net"},
-	}}
-	vmi := vmiWith(asDisk, src)
+	}
+	vmi := vmiWith(asDisk, v1.VolumeSource{CloudInitNoCloud: &src})
 	if _, err := inspect(vmi, dirs); err == nil || !strings.Contains(err.Error(), "secret user has no key userdata") {
 		t.Errorf("no key: %v", err)
 	}
@@ -247,6 +247,11 @@ func TestCloudInitSecrets(t *testing.T) {
 	got, err := Prepare(t.Context(), vmi, dirs, nil)
 	if err != nil || got["vol"].Path != dirs.Disks+"/vol.iso" {
 		t.Errorf("%+v, %v", got, err)
+	}
+	drive := v1.CloudInitConfigDriveSource(src)
+	facts, err = inspect(vmiWith(asDisk, v1.VolumeSource{CloudInitConfigDrive: &drive}), dirs)
+	if err != nil || string(facts["vol"].UserData) != "u" || string(facts["vol"].NetworkData) != "n" {
+		t.Errorf("config drive: %+v, %v", facts, err)
 	}
 }
 
@@ -263,6 +268,18 @@ func TestCloudInitKeys(t *testing.T) {
 	facts, err := inspect(vmi, dirs)
 	if err != nil || !slices.Equal(facts["vol"].PublicKeys, []string{"ssh-rsa AAAA", "ssh-ed25519 BBBB"}) {
 		t.Errorf("%q, %v", facts["vol"].PublicKeys, err)
+	}
+	drive := vmiWith(asDisk, v1.VolumeSource{CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserData: "x"}})
+	drive.Spec.AccessCredentials = vmi.Spec.AccessCredentials
+	if facts, err := inspect(drive, dirs); err != nil || len(facts["vol"].PublicKeys) != 0 {
+		t.Errorf("a config drive has NoCloud's keys: %q, %v", facts["vol"].PublicKeys, err)
+	}
+	drive.Spec.AccessCredentials = []v1.AccessCredential{*vmi.Spec.AccessCredentials[0].DeepCopy()}
+	drive.Spec.AccessCredentials[0].SSHPublicKey.PropagationMethod = v1.SSHPublicKeyAccessCredentialPropagationMethod{
+		ConfigDrive: &v1.ConfigDriveSSHPublicKeyAccessCredentialPropagation{},
+	}
+	if facts, err := inspect(drive, dirs); err != nil || len(facts["vol"].PublicKeys) != 2 {
+		t.Errorf("config drive: %q, %v", facts["vol"].PublicKeys, err)
 	}
 	write(t, dirs.Credentials+"/keys/c", []byte(strings.Repeat("x", maxPublicKey+1)))
 	if _, err := inspect(vmi, dirs); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "xxx") {

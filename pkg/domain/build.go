@@ -29,7 +29,7 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	d := &libvirtxml.Domain{
 		Type:       "kvm",
 		Name:       Name(vmi.Namespace, vmi.Name),
-		UUID:       uuid(vmi),
+		UUID:       UUID(vmi),
 		Memory:     &libvirtxml.DomainMemory{Value: memory, Unit: "b"},
 		VCPU:       &libvirtxml.DomainVCPU{Placement: "static", Value: vcpu},
 		CPU:        cpu(vmi.Spec.Domain.CPU, topology, facts.KVM),
@@ -67,9 +67,9 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 // Name is a domain's name in libvirt: NAMESPACE_NAME.
 func Name(namespace, name string) string { return namespace + "_" + name }
 
-// uuid is the firmware UUID that admission filled in, or else the VMI's own UID, which is as stable
+// UUID is the firmware UUID that admission filled in, or else the VMI's own UID, which is as stable
 // for the life of the guest.
-func uuid(vmi *v1.VirtualMachineInstance) string {
+func UUID(vmi *v1.VirtualMachineInstance) string {
 	if f := vmi.Spec.Domain.Firmware; f != nil && f.UUID != "" {
 		return string(f.UUID)
 	}

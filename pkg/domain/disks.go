@@ -193,7 +193,7 @@ func bootOrder(spec *v1.VirtualMachineInstanceSpec, volumes map[string]*v1.Volum
 	}
 	next := uint(1)
 	for _, d := range spec.Domain.Devices.Disks {
-		if v := volumes[d.Name]; v != nil && v.CloudInitNoCloud == nil && v.Sysprep == nil {
+		if v := volumes[d.Name]; v != nil && v.CloudInitNoCloud == nil && v.CloudInitConfigDrive == nil && v.Sysprep == nil {
 			out[d.Name] = next
 			next++
 		}

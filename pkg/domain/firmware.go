@@ -89,7 +89,7 @@ func systemInformation(vmi *v1.VirtualMachineInstance) []libvirtxml.DomainSysInf
 		{Name: "manufacturer", Value: "KubeVirt"},
 		{Name: "product", Value: "None"},
 		{Name: "family", Value: "KubeVirt"},
-		{Name: "uuid", Value: uuid(vmi)},
+		{Name: "uuid", Value: UUID(vmi)},
 	}
 	if f := vmi.Spec.Domain.Firmware; f != nil && f.Serial != "" {
 		system = append(system, libvirtxml.DomainSysInfoEntry{Name: "serial", Value: f.Serial})

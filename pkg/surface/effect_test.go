@@ -37,6 +37,7 @@ const (
 	withCDROM   = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, cdrom: {}}], interfaces: [{name: default, masquerade: {}}]}}"
 	withClaim   = "volumes: [{name: root, persistentVolumeClaim: {claimName: c}}]"
 	withSeed    = "volumes: [{name: root, cloudInitNoCloud: {userData: x}}]"
+	withDrive   = "volumes: [{name: root, cloudInitConfigDrive: {userData: x}}]"
 	withEmpty   = "volumes: [{name: root, emptyDisk: {capacity: 1Gi}}]"
 	withNothing = "{domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}], interfaces: [{name: default}]}}}"
 )
@@ -142,6 +143,12 @@ var examples = map[string]struct{ before, value string }{
 	"volumes.cloudInitNoCloud.networkDataSecretRef.name":       {before: withSeed, value: "s"},
 	"volumes.cloudInitNoCloud.networkDataBase64":               {before: withSeed, value: "eA=="},
 	"volumes.cloudInitNoCloud.networkData":                     {before: withSeed, value: "other"},
+	"volumes.cloudInitConfigDrive.secretRef.name":              {before: "volumes: [{name: root, cloudInitConfigDrive: {}}]", value: "s"},
+	"volumes.cloudInitConfigDrive.userDataBase64":              {before: "volumes: [{name: root, cloudInitConfigDrive: {}}]", value: "eA=="},
+	"volumes.cloudInitConfigDrive.userData":                    {before: withDrive, value: "other"},
+	"volumes.cloudInitConfigDrive.networkDataSecretRef.name":   {before: withDrive, value: "s"},
+	"volumes.cloudInitConfigDrive.networkDataBase64":           {before: withDrive, value: "eA=="},
+	"volumes.cloudInitConfigDrive.networkData":                 {before: withDrive, value: "other"},
 	"volumes.sysprep.secret.name":                              {before: "volumes: [{name: root, sysprep: {}}]", value: "s"},
 	"volumes.sysprep.configMap.name":                           {before: "volumes: [{name: root, sysprep: {}}]", value: "c"},
 	"volumes.containerDisk.image":                              {value: "other"},
@@ -159,6 +166,7 @@ var examples = map[string]struct{ before, value string }{
 
 	"accessCredentials.sshPublicKey.source.secret.secretName":               {before: withKeys("qemuGuestAgent: {users: [a]}"), value: "other"},
 	"accessCredentials.sshPublicKey.propagationMethod.noCloud":              {before: withKeys("") + "\n" + withSeed, value: "{}"},
+	"accessCredentials.sshPublicKey.propagationMethod.configDrive":          {before: withKeys("") + "\n" + withDrive, value: "{}"},
 	"accessCredentials.sshPublicKey.propagationMethod.qemuGuestAgent.users": {before: withKeys("qemuGuestAgent: {users: [a]}"), value: "[b]"},
 	"accessCredentials.userPassword.source.secret.secretName":               {before: withPassword, value: "other"},
 	"accessCredentials.userPassword.propagationMethod.qemuGuestAgent":       {before: "accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {}}}]", value: "{}"},
@@ -303,7 +311,7 @@ func produced(t *testing.T, spec map[string]any) string {
 			f.Path = volume.ContainerDisk.Path
 		}
 		// So it does with the keys in the Secrets.
-		f.PublicKeys = disk.NoCloudKeySecrets(&object.Spec)
+		f.PublicKeys = disk.KeySecrets(&object.Spec, &volume)
 		facts[volume.Name] = f
 	}
 	disks, err := disk.NewPlan(object, disk.Dirs{Disks: "/d", ContainerDisks: "/c", Claims: "/v", BlockDevices: "/b", Secrets: "/s"}, facts)

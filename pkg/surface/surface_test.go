@@ -121,7 +121,7 @@ func TestUnsupported(t *testing.T) {
 			vmi := instance(t, tc.spec)
 			var want []string
 			for _, f := range tc.want {
-				want = append(want, f+tail)
+				want = append(want, f+tail+remedies[f[strings.LastIndex(f, ".")+1:]])
 			}
 			got := Message(unsupported(vmi.Spec, instanceTree(), specPath))
 			if got != strings.Join(want, "; ") {
@@ -132,7 +132,7 @@ func TestUnsupported(t *testing.T) {
 	t.Run("virtual machine", func(t *testing.T) {
 		vm := machine(t, `{runStrategy: Always, instancetype: {name: u1}, dataVolumeTemplates: [{}], template: {metadata: {labels: {a: b}, name: x}, spec: {domain: {memory: {guest: 1Gi}, devices: {gpus: [{name: g}]}}}}}`)
 		got := Message(unsupported(vm.Spec, machineTree(), specPath))
-		want := "spec.template.metadata.name" + tail + "; spec.template.spec.domain.devices.gpus" + tail + "; spec.dataVolumeTemplates" + tail
+		want := "spec.template.metadata.name" + tail + "; spec.template.spec.domain.devices.gpus" + tail + "; spec.dataVolumeTemplates" + tail + withoutCDI
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

@@ -61,11 +61,13 @@ func validateSSHPublicKey(key *v1.SSHPublicKeyAccessCredential, spec *v1.Virtual
 	}
 	switch {
 	case ways == 0:
-		return append(errs, field.Required(where, "is not set; use noCloud or qemuGuestAgent"))
+		return append(errs, field.Required(where, "is not set; use noCloud, configDrive or qemuGuestAgent"))
 	case ways > 1:
 		return append(errs, field.Forbidden(where, "is more than one of noCloud, configDrive and qemuGuestAgent; keep one, and make another credential of the same Secret"))
 	case way.NoCloud != nil && !hasVolume(spec, func(v *v1.Volume) bool { return v.CloudInitNoCloud != nil }):
 		errs = append(errs, field.Forbidden(where.Child("noCloud"), "needs a volume with cloudInitNoCloud; add one to volumes, or use qemuGuestAgent"))
+	case way.ConfigDrive != nil && !hasVolume(spec, func(v *v1.Volume) bool { return v.CloudInitConfigDrive != nil }):
+		errs = append(errs, field.Forbidden(where.Child("configDrive"), "needs a volume with cloudInitConfigDrive; add one to volumes, or use qemuGuestAgent"))
 	case way.QemuGuestAgent != nil:
 		errs = append(errs, validateGuestUsers(way.QemuGuestAgent.Users, where.Child("qemuGuestAgent", "users"))...)
 	}

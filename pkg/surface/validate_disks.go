@@ -143,7 +143,7 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 		seen[volume.Name] = true
 		switch n := sources(&volume.VolumeSource); {
 		case n == 0:
-			errs = append(errs, field.Required(here, "has no source; use containerDisk, persistentVolumeClaim, cloudInitNoCloud or emptyDisk"))
+			errs = append(errs, field.Required(here, "has no source; use containerDisk, persistentVolumeClaim, cloudInitNoCloud, cloudInitConfigDrive or emptyDisk"))
 		case n > 1:
 			errs = append(errs, field.Forbidden(here, "has more than one source; keep one"))
 		}
@@ -169,6 +169,12 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 				errs = append(errs, field.Forbidden(here.Child("cloudInitNoCloud"), "there is another cloud-init volume; a guest reads only one"))
 			}
 			errs = append(errs, validateCloudInit(volume.CloudInitNoCloud, here.Child("cloudInitNoCloud"))...)
+		case volume.CloudInitConfigDrive != nil:
+			if seeds++; seeds > 1 {
+				errs = append(errs, field.Forbidden(here.Child("cloudInitConfigDrive"), "there is another cloud-init volume; a guest reads only one"))
+			}
+			source := v1.CloudInitNoCloudSource(*volume.CloudInitConfigDrive)
+			errs = append(errs, validateCloudInit(&source, here.Child("cloudInitConfigDrive"))...)
 		}
 	}
 	return errs

@@ -19,6 +19,7 @@ func TestValidateInstance(t *testing.T) {
 		return disks("{name: root, disk: {bus: virtio}}", "{name: root, "+source+"}")
 	}
 	seed := func(source string) string { return volume("cloudInitNoCloud: {" + source + "}") }
+	drive := func(source string) string { return volume("cloudInitConfigDrive: {" + source + "}") }
 	domain := func(text string) string {
 		return "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}]}, " + text + "}"
 	}
@@ -76,6 +77,11 @@ func TestValidateInstance(t *testing.T) {
 		"cloud-init nothing":      {seed(""), `spec.volumes[0].cloudInitNoCloud: has no data`},
 		"cloud-init secret":       {seed("secretRef: {name: A}"), `spec.volumes[0].cloudInitNoCloud.secretRef.name: "A" is not`},
 		"cloud-init network 2049": {seed("userData: x, networkData: " + strings.Repeat("x", 2049)), `spec.volumes[0].cloudInitNoCloud.networkData: has 2049 bytes; 2048 is the most in a spec, so put it into a Secret and name it in networkDataSecretRef`},
+		"config drive":            {drive("userData: x"), ``},
+		"config drive 2049":       {drive("userData: " + strings.Repeat("x", 2049)), `spec.volumes[0].cloudInitConfigDrive.userData: has 2049 bytes; 2048 is the most in a spec, so put it into a Secret and name it in secretRef`},
+		"config drive nothing":    {drive(""), `spec.volumes[0].cloudInitConfigDrive: has no data`},
+		"config drive secret":     {drive("networkDataSecretRef: {name: A}"), `spec.volumes[0].cloudInitConfigDrive.networkDataSecretRef.name: "A" is not`},
+		"cloud-init of both":      {disks("{name: root}, {name: b}", "{name: root, cloudInitNoCloud: {userData: x}}, {name: b, cloudInitConfigDrive: {userData: x}}"), `spec.volumes[1].cloudInitConfigDrive: there is another cloud-init volume`},
 		"cloud-init twice":        {disks("{name: root}, {name: b}", "{name: root, cloudInitNoCloud: {userData: x}}, {name: b, cloudInitNoCloud: {userData: x}}"), `spec.volumes[1].cloudInitNoCloud: there is another`},
 
 		"no memory":            {memory("memory: null"), `spec.domain.memory.guest: is not set`},

@@ -129,19 +129,44 @@ func TestBootToLogin(t *testing.T) {
 	}
 }
 
-// UEFI firmware finds the same disk.
+// UEFI firmware finds the same disk; cloud-init finds a config drive, with a Secret's user data and keys.
 func TestBootUEFI(t *testing.T) {
 	t.Parallel()
 	c := theCluster
-	g := c.create(t, newVM(c.namespace(t, "restricted"), "uefi", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
+	ns := c.namespace(t, "restricted")
+	const publicKey = "ssh-ed25519 AAAA harbour"
+	for name, data := range map[string]map[string]string{"init": {"userData": userData}, "keys": {"pilot": publicKey}} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}
+		if _, err := c.Kube.CoreV1().Secrets(ns).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := c.create(t, newVM(ns, "uefi", v1.RunStrategyAlways, withUserData(""), func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
+		spec.Volumes[1].VolumeSource = v1.VolumeSource{CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{
+			UserDataSecretRef: &corev1.LocalObjectReference{Name: "init"},
+			NetworkData:       `{"links": [], "networks": [], "services": []}`,
+		}}
+		spec.AccessCredentials = []v1.AccessCredential{{SSHPublicKey: &v1.SSHPublicKeyAccessCredential{
+			Source:            v1.SSHPublicKeyAccessCredentialSource{Secret: &v1.AccessCredentialSecretSource{SecretName: "keys"}},
+			PropagationMethod: v1.SSHPublicKeyAccessCredentialPropagationMethod{ConfigDrive: &v1.ConfigDriveSSHPublicKeyAccessCredentialPropagation{}},
+		}}}
 		spec.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{EFI: &v1.EFI{SecureBoot: ptr(false)}}}
 		spec.Domain.CPU = &v1.CPU{Cores: 2}
 		spec.Domain.Memory.Guest = ptr(resource.MustParse("256Mi")) // the firmware needs room to unpack the kernel
 	}))
 	g.waitLogin(t)
 	con := g.openConsole(t, "")
-	con.login(t, "root", "tiny")
+	con.login(t, "root", "pilot")
+	for command, want := range map[string]string{
+		"hostname":                       "harbour",
+		"cat /root/.ssh/authorized_keys": publicKey,
+		"ls /run/seed/openstack/latest | tr '\\n' ' '": "meta_data.json network_data.json user_data",
+	} {
+		if got := con.run(t, command); got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
 	if got := con.run(t, "test -d /sys/firmware/efi && echo uefi"); got != "uefi" {
 		t.Errorf("guest did not boot by UEFI: %q", got)
 	}

@@ -253,7 +253,7 @@ func (e *explanation) qemu(text string) {
 	case noModel.MatchString(text):
 		add("CPUModel", "the node's CPU cannot be what the VM asks for: "+text, "spec.template.spec.domain.cpu.model and features; host-model fits every node")
 	case strings.Contains(text, "secret ") || strings.Contains(text, "cloudInit"):
-		add("CloudInit", "the cloud-init data cannot be used: "+text, "the volume's cloudInitNoCloud of the VM, and the Secret it names: keys userdata, networkdata")
+		add("CloudInit", "the cloud-init data cannot be used: "+text, "the volume's cloudInitNoCloud or cloudInitConfigDrive of the VM, and the Secret it names: keys userdata, networkdata")
 	case noFile.MatchString(text):
 		add("DiskMissing", "a disk's image is not where it should be: "+text, "the volume's containerDisk.path or image: a container disk has one image below /disk", logs)
 	case badImage.MatchString(text):

@@ -150,6 +150,7 @@ spec:
   - userPassword: {source: {secret: {secretName: passwords}}, propagationMethod: {qemuGuestAgent: {}}}`},
 	{name: "cloud-init inline", vmi: `spec: {volumes: [{name: seed, cloudInitNoCloud: {userData: "#cloud-config"}}]}`},
 	{name: "cloud-init secrets", vmi: `spec: {volumes: [{name: seed, cloudInitNoCloud: {secretRef: {name: user}, networkDataSecretRef: {name: net}}}]}`},
+	{name: "config drive secrets", vmi: `spec: {volumes: [{name: seed, cloudInitConfigDrive: {secretRef: {name: user}, networkDataSecretRef: {name: net}}}]}`},
 	{name: "empty disk", vmi: `spec: {volumes: [{name: scratch, emptyDisk: {capacity: 1Gi}}]}`},
 	{name: "volume names that are taken", vmi: `
 spec:

@@ -45,6 +45,10 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 			source := volume.CloudInitNoCloud
 			p.secret(volume.Name, source.UserDataSecretRef)
 			p.secret(volume.Name+networkDataSuffix, source.NetworkDataSecretRef)
+		case volume.CloudInitConfigDrive != nil:
+			source := volume.CloudInitConfigDrive
+			p.secret(volume.Name, source.UserDataSecretRef)
+			p.secret(volume.Name+networkDataSuffix, source.NetworkDataSecretRef)
 		case volume.Sysprep != nil:
 			p.secret(volume.Name, volume.Sysprep.Secret)
 			p.configMap(volume.Name, volume.Sysprep.ConfigMap)
