@@ -314,10 +314,10 @@ func TestBackoff(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	for text, want := range map[string]string{
-		"no such machine type":                            "no such machine type",
-		"line\nline\x1b[31m":                              "line line [31m",
-		strings.Repeat("ä", 600):                          strings.Repeat("ä", 512),
-		strings.Repeat("x", maxDescription-1) + "ä" + "y": strings.Repeat("x", maxDescription-1),
+		"no such machine type":                   "no such machine type",
+		"line\nline\x1b[31m":                     "line line [31m",
+		strings.Repeat("ä", 600):                 strings.Repeat("ä", 512),
+		strings.Repeat("x", 1<<10-1) + "ä" + "y": strings.Repeat("x", 1<<10-1),
 	} {
 		if got := describe(grpcstatus.Error(codes.Internal, text)); got != want {
 			t.Errorf("%q gives %q", text, got)

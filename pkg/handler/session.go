@@ -9,11 +9,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
-	"unicode"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -25,6 +23,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network"
@@ -95,6 +94,7 @@ type session struct {
 
 	departure departure
 	moved     chan struct{} // closed when the guest has left for another node
+	leaves    sync.Once     // closes moved: a launcher may say anything, and say it again
 	departing chan struct{} // closed and replaced when departure changes, or the launcher's account of it
 }
 
@@ -341,8 +341,8 @@ func (s *session) saw(state *launcherpb.GuestState) {
 			o.Failure = nil
 		}
 	})
-	if moved(state) && !moved(old.Guest) {
-		close(s.moved)
+	if moved(state) {
+		s.leaves.Do(func() { close(s.moved) })
 	}
 	if old.Guest.GetMigration().GetPhase() != state.Migration.GetPhase() || old.Guest.GetMigration().GetUid() != state.Migration.GetUid() {
 		s.wakeDeparture()
@@ -413,24 +413,8 @@ func dial(conn net.Conn) (*grpc.ClientConn, error) {
 	)
 }
 
-// maxDescription bounds what a launcher can put into a status, events and logs, bytes.
-const maxDescription = 1 << 10
-
-// describe is an error's text for users, without gRPC's decoration. It may be a launcher's, which a guest
-// may have taken over, so it is one printable line of bounded length.
-func describe(err error) string {
-	text := err.Error()
-	if s, ok := grpcstatus.FromError(err); ok {
-		text = s.Message()
-	}
-	text = strings.ToValidUTF8(text[:min(len(text), maxDescription)], "")
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
-}
+// describe is an error's text for users.
+func describe(err error) string { return streams.Words(err) }
 
 // backoff doubles the wait while errors stay of one kind. Their text does not count: it may have a time
 // in it, or be a launcher's invention.

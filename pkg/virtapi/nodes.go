@@ -136,9 +136,12 @@ func call(ctx context.Context, client *http.Client, method string, target *url.U
 		return nil, unreachable(node, err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
 		return nil, unreachable(node, err)
+	}
+	if len(body) > maxAnswer {
+		return nil, apierrors.NewInternalError(fmt.Errorf("virt-handler of node %s answers with more than %d bytes", node, maxAnswer))
 	}
 	if response.StatusCode >= 400 {
 		return nil, passedOn(response.StatusCode, body)

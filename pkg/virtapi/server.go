@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/stream/exec"
 	"github.com/virtkit/virtkit/pkg/surface"
 )
 
@@ -41,8 +42,9 @@ func newCodecs() serializer.CodecFactory {
 // of its own, and they tell nobody anything but what the caller sent.
 var open = []string{"/healthz", "/livez", "/readyz", "/mutate/*", "/validate/*"}
 
-// streaming are the subresources whose requests last.
-var streaming = sets.NewString("console", "vnc", "portforward", "exec", "log")
+// streaming are the subresources whose requests last: they have no deadline, and do not count among the requests that
+// are served at a time.
+var streaming = sets.NewString("console", "vnc", "portforward", exec.Subresource, "log")
 
 // serving is what newServer needs besides the routes.
 type serving struct {

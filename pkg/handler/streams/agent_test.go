@@ -197,6 +197,7 @@ func TestExecFailures(t *testing.T) {
 		"no program": {request, grpcstatus.Error(codes.NotFound, "no id"), string(exec.ReasonNoProgram), "no id"},
 		"no agent":   {request, grpcstatus.Error(codes.FailedPrecondition, "no agent"), "Conflict", "no agent"},
 		"invalid":    {request, grpcstatus.Error(codes.InvalidArgument, "there is no command"), "BadRequest", "there is no command"},
+		"odd words":  {request, grpcstatus.Error(codes.FailedPrecondition, "\x1b[2Jno\nagent"), "Conflict", " [2Jno agent"},
 		"silence":    {request, io.EOF, "Conflict", "how it ended"},
 		"not JSON":   {func(c *stream.Conn) { exec.WriteFrame(c, exec.ChannelRequest, []byte("x")) }, nil, "BadRequest", "read the request"},
 		"not a request": {
@@ -229,5 +230,38 @@ func TestExecLeft(t *testing.T) {
 	case <-l.answers.left:
 	case <-time.After(10 * time.Second):
 		t.Error("the program goes on")
+	}
+}
+
+// What clients make a node hold is bounded, and given back.
+func TestExecInputBounded(t *testing.T) {
+	s := agentSetup(t, &execLauncher{answers: &answers{err: io.EOF}})
+	ask := func() *stream.Conn {
+		conn := s.exec(t)
+		exec.WriteJSON(conn, exec.ChannelRequest, exec.Request{Command: []string{"id"}, Stdin: true})
+		exec.WriteFrame(conn, exec.ChannelStdin, make([]byte, exec.MaxFrame))
+		return conn
+	}
+	for name, full := range map[string]bool{"full": true, "free again": false} {
+		t.Run(name, func(t *testing.T) {
+			if full {
+				if !s.server.inputs.TryAcquire(maxInputs - 1) {
+					t.Fatal("something is held already")
+				}
+				defer s.server.inputs.Release(maxInputs - 1)
+			}
+			conn := ask()
+			exec.WriteFrame(conn, exec.ChannelStdin, nil)
+			_, _, result := all(t, conn)
+			if result.Failure == nil || (result.Failure.Code == http.StatusTooManyRequests) != full {
+				t.Errorf("%+v", result.Failure)
+			}
+		})
+	}
+	conn := ask()
+	conn.Close() // in the middle of it
+	s.server.Close()
+	if !s.server.inputs.TryAcquire(maxInputs) {
+		t.Error("a client that has left still has its share")
 	}
 }

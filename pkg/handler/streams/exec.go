@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,8 +22,33 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
 
-// requestWithin is how long a client may take to say what to run. Its standard input may take longer.
-const requestWithin = 30 * time.Second
+const (
+	// requestWithin is how long a client may take to say what to run. Its standard input may take longer.
+	requestWithin = 30 * time.Second
+	// maxInputs is how much standard input of programs that are about to run a node holds at a time, bytes. Whoever may
+	// run programs in one guest cannot use up the memory of a component that all guests of the node need.
+	maxInputs = 64 << 20
+)
+
+// held is a client's share of maxInputs.
+type held struct {
+	of   *semaphore.Weighted
+	size int64
+}
+
+// take reports whether n more bytes may be held.
+func (h *held) take(n int) bool {
+	if !h.of.TryAcquire(int64(n)) {
+		return false
+	}
+	h.size += int64(n)
+	return true
+}
+
+func (h *held) free() {
+	h.of.Release(h.size)
+	h.size = 0
+}
 
 // exec serves one program in the guest: it takes the request and all of its input, has the launcher run it, and
 // passes on what comes back. The client's leaving ends it.
@@ -54,7 +80,9 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 			_ = conn.CloseWithReason(stream.CodeGoingAway, "virt-handler is restarting; what ran in the guest is ended")
 		}
 	})()
-	request, err := readExec(conn)
+	input := &held{of: s.inputs}
+	defer input.free()
+	request, err := readExec(conn, input)
 	var result exec.Result
 	switch {
 	case errors.Is(err, errLeft):
@@ -67,7 +95,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 			// Nothing more is to come but the end.
 			_, _ = io.Copy(io.Discard, conn)
 		})
-		if result, err = s.run(ctx, vmi, launcher, request, conn); err != nil {
+		if result, err = s.run(ctx, vmi, launcher, request, input, conn); err != nil {
 			return // the client has left
 		}
 	}
@@ -77,8 +105,8 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 // errLeft is the end of a client that has not said all.
 var errLeft = errors.New("the client has left")
 
-// readExec reads the request and the standard input.
-func readExec(conn *stream.Conn) (*launcherpb.ExecRequest, error) {
+// readExec reads the request and the standard input, for which it takes room.
+func readExec(conn *stream.Conn, room *held) (*launcherpb.ExecRequest, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(requestWithin)); err != nil {
 		return nil, errLeft
 	}
@@ -111,15 +139,18 @@ func readExec(conn *stream.Conn) (*launcherpb.ExecRequest, error) {
 			return nil, apierrors.NewBadRequest("a frame that is not standard input; see docs/guest-agent.md")
 		case len(payload) == 0:
 			request.Stdin = false
+		case !room.take(len(payload)):
+			return nil, apierrors.NewTooManyRequests("virt-handler holds as much standard input of other commands as it can; try again", 1)
 		}
 		out.Input = append(out.Input, payload...)
 	}
 	return out, nil
 }
 
-// run has the launcher run it. The error means that the client is gone.
-func (s *Server) run(ctx context.Context, vmi types.NamespacedName, launcher launcherpb.LauncherClient, request *launcherpb.ExecRequest, client io.Writer) (exec.Result, error) {
+// run has the launcher run it, and gives the room of its input free. The error means that the client is gone.
+func (s *Server) run(ctx context.Context, vmi types.NamespacedName, launcher launcherpb.LauncherClient, request *launcherpb.ExecRequest, input *held, client io.Writer) (exec.Result, error) {
 	program, err := launcher.Exec(ctx, request)
+	input.free() // it has been sent
 	if err != nil {
 		return failed(vmi, err), ctx.Err()
 	}
@@ -153,9 +184,9 @@ func failed(vmi types.NamespacedName, err error) exec.Result {
 	switch grpcstatus.Code(err) {
 	case codes.NotFound:
 		status.Reason, status.Code = exec.ReasonNoProgram, http.StatusUnprocessableEntity
-		status.Message = grpcstatus.Convert(err).Message()
+		status.Message = Words(err)
 	case codes.InvalidArgument:
-		status = apierrors.NewBadRequest(grpcstatus.Convert(err).Message()).ErrStatus
+		status = apierrors.NewBadRequest(Words(err)).ErrStatus
 	}
 	status.TypeMeta = metav1.TypeMeta{}
 	return exec.Result{Failure: &status}

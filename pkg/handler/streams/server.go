@@ -24,10 +24,13 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,6 +70,7 @@ type Server struct {
 
 	consoles consoles
 	screens  screens
+	inputs   *semaphore.Weighted // maxInputs
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -82,6 +86,7 @@ func (s *Server) init() {
 		}
 		s.consoles.log, s.consoles.open = s.Log, map[string]*console{}
 		s.screens.open = map[types.UID]*screen{}
+		s.inputs = semaphore.NewWeighted(maxInputs)
 	})
 }
 
@@ -244,12 +249,31 @@ func statusOf(vmi types.NamespacedName, err error) metav1.Status {
 	if !errors.As(err, &status) {
 		switch grpcstatus.Code(err) {
 		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-			status = apierrors.NewServiceUnavailable("the launcher does not answer: " + grpcstatus.Convert(err).Message())
+			status = apierrors.NewServiceUnavailable("the launcher does not answer: " + Words(err))
 		case codes.Internal:
-			status = apierrors.NewInternalError(errors.New(grpcstatus.Convert(err).Message()))
+			status = apierrors.NewInternalError(errors.New(Words(err)))
 		default:
-			status = apierrors.NewConflict(resource, vmi.Name, errors.New(grpcstatus.Convert(err).Message()))
+			status = apierrors.NewConflict(resource, vmi.Name, errors.New(Words(err)))
 		}
 	}
 	return status.Status()
+}
+
+// maxWords bounds what a launcher can put into an answer, a status, events and logs, bytes.
+const maxWords = 1 << 10
+
+// Words is an error's text for users, without gRPC's decoration. It may be a launcher's, which a guest
+// may have taken over, or the guest agent's, so it is one printable line of bounded length.
+func Words(err error) string {
+	text := err.Error()
+	if s, ok := grpcstatus.FromError(err); ok {
+		text = s.Message()
+	}
+	text = strings.ToValidUTF8(text[:min(len(text), maxWords)], "")
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
