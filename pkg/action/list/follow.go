@@ -3,10 +3,12 @@ package list
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -25,6 +27,8 @@ type Selection struct {
 	Kind Kind
 	// Namespace is "" for all.
 	Namespace string
+	// Names are the machines to list; all when there is none.
+	Names []string
 	// LabelSelector and FieldSelector select the objects that make rows: VMs for VMs, instances for
 	// VMIs, both for All.
 	LabelSelector, FieldSelector string
@@ -41,11 +45,32 @@ type Objects struct {
 // options are the selectors for one of the resources. Instances of selected VMs cannot be selected by the VMs'
 // labels, so all of them are read.
 func (s Selection) options(resource string) metav1.ListOptions {
+	if len(s.Names) == 1 {
+		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.Names[0]).String()}
+	}
 	selected := s.Kind == All || (s.Kind == VMs) == (resource == client.VMs)
 	if !selected {
 		return metav1.ListOptions{}
 	}
 	return metav1.ListOptions{LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector}
+}
+
+// has reports whether a name is among those to list. The instance of a VM has its name.
+func (s Selection) has(name string) bool {
+	return len(s.Names) == 0 || slices.Contains(s.Names, name)
+}
+
+// Missing are the names that are to be listed and were not found.
+func (s Selection) Missing(o Objects) []string {
+	var out []string
+	for _, name := range s.Names {
+		vm := slices.ContainsFunc(o.VMs, func(vm v1.VirtualMachine) bool { return vm.Name == name })
+		vmi := slices.ContainsFunc(o.VMIs, func(vmi v1.VirtualMachineInstance) bool { return vmi.Name == name })
+		if found := s.Kind != VMIs && vm || s.Kind != VMs && vmi; !found {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // Get lists the selected objects.
@@ -63,6 +88,8 @@ func Get(ctx context.Context, api API, s Selection) (Objects, error) {
 		return o, err
 	}
 	o.VMIs, o.vmiVersion = list.Items, list.ResourceVersion
+	o.VMs = slices.DeleteFunc(o.VMs, func(vm v1.VirtualMachine) bool { return !s.has(vm.Name) })
+	o.VMIs = slices.DeleteFunc(o.VMIs, func(vmi v1.VirtualMachineInstance) bool { return !s.has(vmi.Name) })
 	return o, nil
 }
 
@@ -178,10 +205,16 @@ func (f *follower) apply(event watch.Event) bool {
 	deleted := event.Type == watch.Deleted
 	switch o := event.Object.(type) {
 	case *v1.VirtualMachine:
+		if !f.selection.has(o.Name) {
+			return false
+		}
 		if f.vms[key(o)] = *o; deleted {
 			delete(f.vms, key(o))
 		}
 	case *v1.VirtualMachineInstance:
+		if !f.selection.has(o.Name) {
+			return false
+		}
 		if f.vmis[key(o)] = *o; deleted {
 			delete(f.vmis, key(o))
 		}

@@ -66,7 +66,7 @@ func (r Row) Cells(now time.Time, namespaces, wide bool) []string {
 	if r.Instance {
 		name = "vmi/" + name
 	}
-	cells := []string{name, r.Status, ready(r.Ready), r.Node, r.ip(wide), duration.HumanDuration(now.Sub(r.Created))}
+	cells := []string{name, r.Status, ready(r.Ready), r.Node, r.ip(wide), r.age(now)}
 	if wide {
 		cells = append(cells, fmt.Sprint(r.CPUs), amount(r.Memory), r.RunStrategy, r.GuestOS)
 	}
@@ -79,6 +79,14 @@ func (r Row) Cells(now time.Time, namespaces, wide bool) []string {
 		}
 	}
 	return cells
+}
+
+// age is as kubectl shows it.
+func (r Row) age(now time.Time) string {
+	if r.Created.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(now.Sub(r.Created))
 }
 
 // ip is the first address, or all of them when there is room.
@@ -107,7 +115,7 @@ func Rows(kind Kind, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance) 
 	if kind != VMIs {
 		for i := range vms {
 			vmi := instances[key(&vms[i])]
-			if vmi != nil && !owned(vmi) {
+			if vmi != nil && !Owned(vmi) {
 				vmi = nil
 			}
 			rows = append(rows, vmRow(&vms[i], vmi))
@@ -115,7 +123,7 @@ func Rows(kind Kind, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance) 
 	}
 	if kind != VMs {
 		for i := range vmis {
-			if kind == All && owned(&vmis[i]) {
+			if kind == All && Owned(&vmis[i]) {
 				continue
 			}
 			row := vmiRow(&vmis[i])
@@ -131,7 +139,8 @@ func Rows(kind Kind, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance) 
 
 func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 
-func owned(vmi *v1.VirtualMachineInstance) bool {
+// Owned reports whether an instance belongs to a VM.
+func Owned(vmi *v1.VirtualMachineInstance) bool {
 	owner := metav1.GetControllerOf(vmi)
 	return owner != nil && owner.Kind == v1.VirtualMachineGroupVersionKind.Kind
 }

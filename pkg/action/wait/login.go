@@ -25,7 +25,20 @@ const overlap = 1024
 // returns.
 var escapes = regexp.MustCompile(`\x1b\[[0-9;?=>]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>78cDEHM]|\r`)
 
-// Login waits until the guest's console shows prompt. dial opens the console beside whoever uses it, beginning
+// ending matches what guests and firmware write when a guest goes down or comes up, so that a prompt before it is of
+// an earlier life: the kernel's last and first lines, systemd's and BusyBox' words, and those of SeaBIOS, UEFI and boot loaders.
+var ending = regexp.MustCompile(`(?m)reboot: |The system is going down|Requesting system |Sent SIGTERM to all|systemd-shutdown|Reached target .*(?i:reboot|power-?off|shutdown)|Linux version \d|Decompressing Linux|SeaBIOS|BdsDxe: |iPXE |GRUB`)
+
+// shows reports whether the guest shows the prompt: it is there, and nothing after it says that the guest began anew.
+func shows(text []byte, prompt *regexp.Regexp) bool {
+	text = escapes.ReplaceAll(text, nil)
+	if marks := ending.FindAllIndex(text, -1); marks != nil {
+		text = text[marks[len(marks)-1][0]:]
+	}
+	return prompt.Match(text)
+}
+
+// Login waits until the guest's console shows prompt; one from before a restart of the guest does not count. dial opens the console beside whoever uses it, beginning
 // with the last ConsoleTail bytes; it is called again when the console ends, since a guest may
 // restart. It returns what the console showed last, up to ConsoleTail bytes.
 func Login(ctx context.Context, api API, dial func(context.Context) (io.ReadCloser, error), namespace, name string, prompt *regexp.Regexp) (State, string, error) {
@@ -77,7 +90,7 @@ func read(ctx context.Context, conn io.ReadCloser, prompt *regexp.Regexp) (strin
 		if over := len(seen) - ConsoleTail; over > 0 {
 			seen = seen[over:]
 		}
-		if prompt.Match(escapes.ReplaceAll(seen[max(0, len(seen)-n-overlap):], nil)) {
+		if shows(seen[max(0, len(seen)-n-overlap):], prompt) {
 			return string(escapes.ReplaceAll(seen, nil)), true
 		}
 		if err != nil {

@@ -3,6 +3,7 @@ package list
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/action"
 	"github.com/virtkit/virtkit/pkg/action/list"
 	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/cli/completion"
 )
 
 // Options of `virtctl list`.
@@ -34,25 +37,22 @@ const formatWide = "wide"
 func NewCmdList(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput(formatWide)}
 	cmd := &cobra.Command{
-		Use:     "list [vm|vmi|all]",
+		Use:     "list [vm|vmi|all] [NAME...]",
 		Aliases: []string{"ls"},
 		Short:   "List virtual machines",
 		Long: `List virtual machines, one row each with what the VM and its running instance say.
 
 "vm", the default, lists VirtualMachines; "vmi" lists VirtualMachineInstances; "all" lists VirtualMachines and the
-instances that belong to none.`,
+instances that belong to none. Names choose some of them; with -o one name alone prints the object, not a list. The exit
+code is 3 when one of them is not there.`,
 		Example: cli.Examples(f.Program, `
 			virtctl list
 			virtctl list -A -o wide
+			virtctl list demo -o jsonpath='{.status.printableStatus}'
 			virtctl list vmi -l app=web --watch
 			virtctl list -o custom-columns=NAME:.metadata.name,STATUS:.status.printableStatus`),
-		Args: cli.Args(0, 1, "one of vm, vmi, all"),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return []string{"vm", "vmi", "all"}, cobra.ShellCompDirectiveNoFileComp
-		},
+		Args:              cli.Args(0, -1, "one of vm, vmi, all, and names"),
+		ValidArgsFunction: completeArgs(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
 				return err
@@ -73,20 +73,71 @@ instances that belong to none.`,
 	return cmd
 }
 
-func (o *Options) complete(args []string) error {
-	kind := "vm"
-	if len(args) > 0 {
-		kind = args[0]
-	}
-	switch strings.ToLower(kind) {
+// kindOf is what a first word chooses, when it is a kind.
+func kindOf(word string) (list.Kind, bool) {
+	switch strings.ToLower(word) {
 	case "vm", "vms", "virtualmachine", "virtualmachines":
-		o.Selection.Kind = list.VMs
+		return list.VMs, true
 	case "vmi", "vmis", "virtualmachineinstance", "virtualmachineinstances":
-		o.Selection.Kind = list.VMIs
+		return list.VMIs, true
 	case "all":
-		o.Selection.Kind = list.All
-	default:
-		return cli.UsageErrorf("%q is not one of vm, vmi, all; one machine is chosen with --field-selector metadata.name=NAME", kind)
+		return list.All, true
+	}
+	return list.VMs, false
+}
+
+// completeArgs completes the kind and the names.
+func completeArgs(f *cli.Factory) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		names := completion.VMs
+		if len(args) > 0 {
+			if kind, _ := kindOf(args[0]); kind == list.VMIs {
+				names = completion.VMIs
+			}
+		}
+		found, directive := names(f, -1)(cmd, args, toComplete)
+		if len(args) == 0 {
+			// The kinds are there without a cluster.
+			found, directive = append([]string{"vm", "vmi", "all"}, found...), cobra.ShellCompDirectiveNoFileComp
+		}
+		return found, directive
+	}
+}
+
+func (o *Options) complete(args []string) error {
+	if len(args) > 0 {
+		kind, ok := kindOf(args[0])
+		if o.Selection.Kind = kind; ok {
+			args = args[1:]
+		}
+	} else {
+		o.Selection.Kind = list.VMs
+	}
+	for _, name := range args {
+		if kind, rest, ok := strings.Cut(name, "/"); ok {
+			chosen, known := kindOf(kind)
+			if !known || chosen == list.All || strings.Contains(rest, "/") {
+				return cli.UsageErrorf("%q is not NAME, vm/NAME or vmi/NAME", name)
+			}
+			if len(o.Selection.Names) > 0 && chosen != o.Selection.Kind {
+				return cli.UsageErrorf("VMs and instances cannot be named together; list all with their names does it")
+			}
+			o.Selection.Kind, name = chosen, rest
+		}
+		if name == "" {
+			return cli.UsageErrorf("a name is empty")
+		}
+		if !slices.Contains(o.Selection.Names, name) {
+			o.Selection.Names = append(o.Selection.Names, name)
+		}
+	}
+	if len(o.Selection.Names) > 0 {
+		switch {
+		case o.AllNamespaces:
+			return cli.UsageErrorf("names are those of one namespace; they cannot be given with --all-namespaces")
+		case o.Selection.LabelSelector != "" || o.Selection.FieldSelector != "":
+			return cli.UsageErrorf("names cannot be given with a selector")
+		}
 	}
 	if o.Watch && o.Output.Given() {
 		return cli.UsageErrorf("--watch shows a table; it cannot be given with -o %s", o.Output.Format)
@@ -113,16 +164,32 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("list %s: %w", o.Selection.Kind, err)
 	}
+	missing := o.missing(objects)
 	if o.Output.Given() {
-		return o.Output.Print(o.object(objects), o.Factory.IO.Out)
+		if missing != nil && len(o.Selection.Names) == 1 {
+			return missing
+		}
+		return errors.Join(o.Output.Print(o.object(objects), o.Factory.IO.Out), missing)
 	}
 	rows := list.Rows(o.Selection.Kind, objects.VMs, objects.VMIs)
 	if len(rows) == 0 {
+		if missing != nil {
+			return missing
+		}
 		o.none()
 		return nil
 	}
 	t := &table{o: o}
-	return t.print(rows)
+	return errors.Join(t.print(rows), missing)
+}
+
+// missing is the error for machines that were named and are not there.
+func (o *Options) missing(objects list.Objects) error {
+	var out []error
+	for _, name := range o.Selection.Missing(objects) {
+		out = append(out, fmt.Errorf("%s %s/%s: %w", o.Selection.Kind, o.Selection.Namespace, name, action.ErrNotFound))
+	}
+	return errors.Join(out...)
 }
 
 // none says on stderr that there is nothing, as kubectl does.
@@ -134,8 +201,14 @@ func (o *Options) none() {
 	fmt.Fprintf(o.Factory.IO.ErrOut, "No virtual machines found in namespace %s.\n", o.Selection.Namespace)
 }
 
-// object is the list to print with -o.
+// object is what to print with -o: a list, or the one object that was named.
 func (o *Options) object(objects list.Objects) runtime.Object {
+	if len(o.Selection.Names) == 1 {
+		if o.Selection.Kind != list.VMIs && len(objects.VMs) == 1 {
+			return &objects.VMs[0]
+		}
+		return &objects.VMIs[0]
+	}
 	switch o.Selection.Kind {
 	case list.VMs:
 		l := &v1.VirtualMachineList{Items: objects.VMs}
@@ -151,7 +224,7 @@ func (o *Options) object(objects list.Objects) runtime.Object {
 		l.Items = append(l.Items, runtime.RawExtension{Object: &objects.VMs[i]})
 	}
 	for i := range objects.VMIs {
-		if metav1.GetControllerOf(&objects.VMIs[i]) == nil {
+		if !list.Owned(&objects.VMIs[i]) {
 			l.Items = append(l.Items, runtime.RawExtension{Object: &objects.VMIs[i]})
 		}
 	}

@@ -3,16 +3,21 @@ package wait
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/virtkit/virtkit/pkg/action"
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/wait"
 	"github.com/virtkit/virtkit/pkg/cli"
@@ -24,9 +29,11 @@ type Options struct {
 	Factory *cli.Factory
 	Output  *cli.Output
 	Names   []string
-	For     string
-	Prompt  string
-	Timeout cli.Timeout
+	// Selector chooses machines by their labels instead of Names.
+	Selector string
+	For      string
+	Prompt   string
+	Timeout  cli.Timeout
 }
 
 // NewCmdWait makes the command; runF replaces Run in tests.
@@ -37,7 +44,7 @@ func NewCmdWait(f *cli.Factory, runF func(context.Context, *Options) error) *cob
 		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second, Signed: true},
 	}
 	cmd := &cobra.Command{
-		Use:   "wait NAME... --for=CONDITION",
+		Use:   "wait (NAME... | -l SELECTOR) --for=CONDITION",
 		Short: "Wait until virtual machines are in a state",
 		Long: `Wait until each of the virtual machines is in a state:
 
@@ -51,15 +58,19 @@ func NewCmdWait(f *cli.Factory, runF func(context.Context, *Options) error) *cob
   condition=TYPE[=STATUS]     a condition of the VM or, when the VM has none of that type, of its instance
   jsonpath=EXPRESSION[=VALUE] a field of the VM, or of the instance with vmi/NAME
 
-login reads the console beside whoever uses it and disturbs nobody. Nothing is printed but for -o. The exit
-code is 0 when all are there, 8 when the time is up, 3 when there is no such machine.`,
+login reads the console beside whoever uses it and disturbs nobody; a prompt from before a restart of the guest
+does not count. Nothing is printed but for -o. The exit code is 0 when all are there, 8 when the time is up, 3 when
+there is no such machine. Several machines are waited for at the same time; -l takes those that match at its
+beginning.`,
 		Example: cli.Examples(f.Program, `
 			virtctl wait demo --for=running
 			virtctl wait demo --for=login --timeout 2m
+			virtctl wait -l app=web --for=ready
+			virtctl wait web1 web2 --for=delete
 			virtctl wait demo --for=condition=AgentConnected
 			virtctl wait demo --for=jsonpath='{.status.printableStatus}'=Paused
 			virtctl wait vmi/demo --for=ip -o jsonpath='{.status.interfaces[0].ipAddress}'`),
-		Args:              cli.Args(1, -1, "the name of a VM"),
+		Args:              cli.Args(0, -1, "the names of VMs"),
 		ValidArgsFunction: completion.VMs(f, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Names = args
@@ -69,6 +80,7 @@ code is 0 when all are there, 8 when the time is up, 3 when there is no such mac
 			return Run(cmd.Context(), o)
 		},
 	}
+	cmd.Flags().StringVarP(&o.Selector, "selector", "l", "", "Label `SELECTOR`, such as app=web, of the VMs to wait for")
 	cmd.Flags().StringVar(&o.For, "for", "", "What to wait for, a `CONDITION`; see above")
 	cmd.Flags().StringVar(&o.Prompt, "prompt", "", "Regular expression (`REGEXP`) that --for=login looks for at the end of a line, instead of a login prompt")
 	cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait; 0 looks once, a negative value is no limit")
@@ -77,7 +89,7 @@ code is 0 when all are there, 8 when the time is up, 3 when there is no such mac
 	return cmd
 }
 
-// Run waits for the machines in turn, all within the same time.
+// Run waits for the machines at the same time.
 func Run(ctx context.Context, o *Options) error {
 	if o.For == "" {
 		return cli.UsageErrorf("--for is missing; it is one of %s", strings.Join(wait.Names(), ", "))
@@ -97,15 +109,16 @@ func Run(ctx context.Context, o *Options) error {
 			return cli.UsageErrorf("--for: %s", err)
 		}
 	}
+	if (len(o.Names) > 0) == (o.Selector != "") {
+		return cli.UsageErrorf("name the VMs to wait for, or choose them with -l")
+	}
 	ns, err := o.Factory.Namespace()
 	if err != nil {
 		return err
 	}
-	targets := make([]cli.Target, len(o.Names))
-	for i, name := range o.Names {
-		if targets[i], err = cli.ParseTarget(name, ns); err != nil {
-			return err
-		}
+	targets, err := cli.ParseTargets(o.Names, ns)
+	if err != nil {
+		return err
 	}
 	c, err := o.Factory.Client()
 	if err != nil {
@@ -116,16 +129,53 @@ func Run(ctx context.Context, o *Options) error {
 		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
 		defer cancel()
 	}
-	for _, t := range targets {
-		state, err := o.one(ctx, c, t, prompt)
-		if err != nil {
-			return err
-		}
-		if err := o.print(t, state); err != nil {
+	if o.Selector != "" {
+		if targets, err = o.selected(ctx, c, ns); err != nil {
 			return err
 		}
 	}
-	return nil
+	return o.all(ctx, c, targets, prompt)
+}
+
+// selected are the VMs that the selector matches now. None at all is an error unless their end is waited for.
+func (o *Options) selected(ctx context.Context, c *client.Client, ns string) ([]cli.Target, error) {
+	list, err := c.VMList(ctx, ns, metav1.ListOptions{LabelSelector: o.Selector})
+	if err != nil {
+		return nil, fmt.Errorf("list VMs: %w", err)
+	}
+	var out []cli.Target
+	for i := range list.Items {
+		out = append(out, cli.Target{Namespace: ns, Name: list.Items[i].Name})
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	if condition, err := wait.Parse(o.For, false); err == nil && condition.Gone {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("VMs of namespace %s with labels %s: %w", ns, o.Selector, action.ErrNotFound)
+}
+
+// all waits for each target at the same time, and prints in their order those that are there.
+func (o *Options) all(ctx context.Context, c *client.Client, targets []cli.Target, prompt *regexp.Regexp) error {
+	states, failures := make([]wait.State, len(targets)), make([]error, len(targets))
+	var waits sync.WaitGroup
+	for i, t := range targets {
+		waits.Go(func() { states[i], failures[i] = o.one(ctx, c, t, prompt) })
+	}
+	waits.Wait()
+	var objects []runtime.Object
+	for i, t := range targets {
+		if object := object(t, states[i]); failures[i] == nil && object != nil {
+			objects = append(objects, object)
+		}
+	}
+	alone := len(targets) == 1 && o.Selector == ""
+	var err error
+	if o.Output.Given() && (len(objects) > 0 || !alone) {
+		err = o.Output.PrintAll(objects, alone, o.Factory.IO.Out)
+	}
+	return errors.Join(errors.Join(failures...), err)
 }
 
 func (o *Options) one(ctx context.Context, c *client.Client, t cli.Target, prompt *regexp.Regexp) (wait.State, error) {
@@ -146,15 +196,13 @@ func (o *Options) one(ctx context.Context, c *client.Client, t cli.Target, promp
 	return wait.Until(ctx, c, t.Namespace, t.Name, condition)
 }
 
-func (o *Options) print(t cli.Target, s wait.State) error {
-	if !o.Output.Given() {
-		return nil
-	}
+// object is what was waited for, nil when it is gone.
+func object(t cli.Target, s wait.State) runtime.Object {
 	switch {
 	case s.VM != nil && !t.Instance:
-		return o.Output.Print(s.VM, o.Factory.IO.Out)
+		return s.VM
 	case s.VMI != nil:
-		return o.Output.Print(s.VMI, o.Factory.IO.Out)
+		return s.VMI
 	}
-	return fmt.Errorf("there is no object of %s/%s left to print", t.Namespace, t.Name)
+	return nil
 }
