@@ -174,7 +174,7 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 			return err
 		}
 		klog.InfoS("serving", "address", listener.Addr().String())
-		stopped := context.AfterFunc(ctx, func() { ready.Store(false) })
+		stopped := context.AfterFunc(ctx, func() { ready.Store(false); q.streams.stop() })
 		defer stopped()
 		err = server.PrepareRun().RunWithContext(ctx)
 		q.streams.drain(drainTime)

@@ -1,10 +1,12 @@
 package virtapi
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/emicklei/go-restful/v3"
 )
@@ -33,7 +35,14 @@ func (q *requests) log(r *restful.Request, w *restful.Response) error {
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(r.Request.Context(), http.MethodGet, target.String(), nil)
+	ctx, cancel := context.WithCancel(r.Request.Context())
+	defer cancel()
+	control := http.NewResponseController(w.ResponseWriter)
+	defer context.AfterFunc(q.streams.serving, func() {
+		cancel()
+		_ = control.SetWriteDeadline(time.Now()) // for a client that does not read
+	})()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return err
 	}
@@ -50,7 +59,6 @@ func (q *requests) log(r *restful.Request, w *restful.Response) error {
 		return passedOn(response.StatusCode, body)
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	control := http.NewResponseController(w.ResponseWriter)
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := response.Body.Read(buffer)

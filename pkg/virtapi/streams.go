@@ -30,6 +30,10 @@ type streams struct {
 	// ctx ends all of them.
 	ctx    context.Context
 	cancel context.CancelFunc
+	// serving ends when the server is told to stop, and with it the answers that have no end of their own: the server
+	// waits for them, and the streams are drained after that.
+	serving context.Context
+	stop    context.CancelFunc
 
 	mu       sync.Mutex
 	draining bool
@@ -38,7 +42,8 @@ type streams struct {
 
 func newStreams(config *tls.Config) *streams {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &streams{tls: config, hosts: map[string]*tls.Config{}, ctx: ctx, cancel: cancel}
+	serving, stop := context.WithCancel(ctx)
+	return &streams{tls: config, hosts: map[string]*tls.Config{}, ctx: ctx, cancel: cancel, serving: serving, stop: stop}
 }
 
 // maxHosts is how many virt-handlers' TLS sessions are kept.

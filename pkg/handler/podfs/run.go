@@ -79,7 +79,7 @@ func (r *Run) Dial(ctx context.Context, name string) (*net.UnixConn, error) {
 
 // Read reads a regular file of at most limit bytes.
 func (r *Run) Read(name string, limit int64) ([]byte, error) {
-	f, size, err := r.openRegular(name)
+	f, size, err := r.OpenRegular(name)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (r *Run) Read(name string, limit int64) ([]byte, error) {
 
 // Tail reads the last n bytes of a regular file, or all of it when it is shorter.
 func (r *Run) Tail(name string, n int64) ([]byte, error) {
-	f, size, err := r.openRegular(name)
+	f, size, err := r.OpenRegular(name)
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +105,9 @@ func (r *Run) Tail(name string, n int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, n))
 }
 
-// openRegular does not hang on a FIFO that lies where a file should.
-func (r *Run) openRegular(name string) (*os.File, int64, error) {
+// OpenRegular opens a regular file for reading, and gives its size in bytes. It does not hang on a FIFO that lies where
+// a file should.
+func (r *Run) OpenRegular(name string) (*os.File, int64, error) {
 	f, err := r.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, 0, err

@@ -2,13 +2,13 @@ package streams
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -146,6 +146,8 @@ func lastLines(text []byte, n int) []byte {
 // followLog sends what is added, until the guest ends or the client goes.
 func (s *Server) followLog(w http.ResponseWriter, r *http.Request, run *podfs.Run, file string, sent []byte) {
 	control := http.NewResponseController(w)
+	// The server waits for us when it ends, and a client that does not read would hold it up.
+	defer context.AfterFunc(s.ctx, func() { _ = control.SetWriteDeadline(time.Now()) })()
 	if err := control.Flush(); err != nil {
 		return
 	}
@@ -154,16 +156,11 @@ func (s *Server) followLog(w http.ResponseWriter, r *http.Request, run *podfs.Ru
 	if err != nil {
 		return
 	}
-	f, err := run.OpenFile(file, os.O_RDONLY, 0)
+	f, offset, err := run.OpenRegular(file)
 	if err != nil {
 		return
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return
-	}
-	offset := info.Size()
 	if at, ok := place(f, offset, last); ok {
 		offset = at
 	}

@@ -1,0 +1,112 @@
+package streams
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+func (s *setup) writeLog(text string) {
+	s.t.Helper()
+	f, err := os.OpenFile(filepath.Join(s.run, names.LogSerial), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestLogFollowed(t *testing.T) {
+	s := newSetup(t)
+	s.writeLog("one\ntwo\n")
+	response, err := http.Get(s.http.URL + guestPath + "log/serial?tail=1&follow=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewReader(response.Body)
+	for _, want := range []string{"two\n", "three\n"} {
+		if got, err := lines.ReadString('\n'); err != nil || got != want {
+			t.Fatalf("%q, %v; want %q", got, err, want)
+		}
+		if want == "two\n" {
+			s.writeLog("three\n")
+		}
+	}
+	s.server.Close()
+	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
+		t.Errorf("after the end: %q, %v", rest, err)
+	}
+}
+
+// What lies in the run directory is the launcher's to change, after the first look, too.
+func TestLogThatBecomesAPipe(t *testing.T) {
+	s := newSetup(t)
+	if err := unix.Mkfifo(filepath.Join(s.run, names.LogSerial), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run, err := podfs.OpenRun(s.server.PodsDir, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.SetPathValue("namespace", "default")
+		r.SetPathValue("name", "demo")
+		s.server.followLog(httptest.NewRecorder(), r, run, names.LogSerial, nil)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Fatal("virt-handler waits for somebody to write into a pipe")
+	}
+}
+
+// A client that does not read does not hold up the server's end.
+func TestLogNotRead(t *testing.T) {
+	s := newSetup(t)
+	s.writeLog("x")
+	target, err := url.Parse(s.http.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", target.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET "+guestPath+"log/serial?follow=true HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil { // it has begun
+		t.Fatal(err)
+	}
+	s.writeLog(strings.Repeat("x", 16<<20))
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.server.Close() }()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Fatal("virt-handler cannot end")
+	}
+}
