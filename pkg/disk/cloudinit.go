@@ -47,6 +47,7 @@ func seed(vmi *v1.VirtualMachineInstance, v *v1.Volume, f Facts) (label string, 
 // any, network-config.
 func noCloud(vmi *v1.VirtualMachineInstance, user, network []byte, keys []string) (map[string][]byte, error) {
 	meta, err := json.Marshal(metaData{
+		InstanceType:  instanceType(vmi),
 		InstanceID:    vmi.Name + "." + vmi.Namespace,
 		LocalHostname: Hostname(vmi),
 		PublicKeys:    numbered(keys),
@@ -64,6 +65,7 @@ func noCloud(vmi *v1.VirtualMachineInstance, user, network []byte, keys []string
 // metaData is written as JSON, which is YAML too. The instance ID is KubeVirt's, so that a disk moved
 // between the two does not run its first-boot steps again.
 type metaData struct {
+	InstanceType  string `json:"instance-type,omitempty"`
 	InstanceID    string `json:"instance-id"`
 	LocalHostname string `json:"local-hostname"`
 	// PublicKeys are by number, which is how KubeVirt has them and every cloud-init reads them.

@@ -48,6 +48,15 @@ func TestNoCloud(t *testing.T) {
 	}
 }
 
+func TestNoCloudInstanceType(t *testing.T) {
+	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", Annotations: map[string]string{v1.InstancetypeAnnotation: "own"}}}
+	volume := &v1.Volume{VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "u"}}}
+	_, files, err := seed(vmi, volume, Facts{})
+	if got := string(files["meta-data"]); err != nil || got != `{"instance-type":"own","instance-id":"web.ns","local-hostname":"web"}` {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
 func TestConfigDrive(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "web.example", Annotations: map[string]string{v1.InstancetypeAnnotation: "own", v1.ClusterInstancetypeAnnotation: "u1.small"},
