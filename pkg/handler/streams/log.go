@@ -28,6 +28,8 @@ const (
 	maxMarks = 64 << 10
 	// follow is how often a log that is followed is looked at.
 	follow = 200 * time.Millisecond
+	// lastWrite is what a client that does not read gets when the server ends.
+	lastWrite = time.Second
 	// overlap is how much of what was sent is remembered, to find the place again in a log that was cut.
 	overlap = 256
 )
@@ -147,7 +149,7 @@ func lastLines(text []byte, n int) []byte {
 func (s *Server) followLog(w http.ResponseWriter, r *http.Request, run *podfs.Run, file string, sent []byte) {
 	control := http.NewResponseController(w)
 	// The server waits for us when it ends, and a client that does not read would hold it up.
-	defer context.AfterFunc(s.ctx, func() { _ = control.SetWriteDeadline(time.Now()) })()
+	defer context.AfterFunc(s.ctx, func() { _ = control.SetWriteDeadline(time.Now().Add(lastWrite)) })()
 	if err := control.Flush(); err != nil {
 		return
 	}
