@@ -157,7 +157,7 @@ func (s *session) plugVolume(ctx context.Context, client launcherpb.LauncherClie
 	if t.block {
 		err = s.giveDevice(process, t)
 	} else {
-		err = s.giveDirectory(process, t)
+		err = s.giveDirectory(ctx, process, t)
 	}
 	if err != nil {
 		return v, err
@@ -179,7 +179,7 @@ func (s *session) plugVolume(ctx context.Context, client launcherpb.LauncherClie
 }
 
 // giveDirectory mounts a filesystem claim in the launcher's pod, from the attachment pod.
-func (s *session) giveDirectory(process *podfs.Process, t task) error {
+func (s *session) giveDirectory(ctx context.Context, process *podfs.Process, t task) error {
 	target := path.Join(names.HotplugDir, t.name)
 	if mounted, err := process.Mounted(target); err != nil || mounted {
 		return err
@@ -190,7 +190,7 @@ func (s *session) giveDirectory(process *podfs.Process, t task) error {
 		return err
 	}
 	defer holder.Close()
-	return podfs.Graft(holder, source, process, target, t.readOnly)
+	return podfs.Graft(ctx, holder, source, process, target, t.readOnly)
 }
 
 // giveDevice makes the device of a block claim in the launcher's pod.
@@ -208,9 +208,9 @@ func (s *session) giveDevice(process *podfs.Process, t task) error {
 // unplugVolume takes the disk from the guest, then the claim from the launcher's pod.
 func (s *session) unplugVolume(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, t task) (status.Volume, error) {
 	v := status.Volume{Mounted: true}
-	ctx, cancel := context.WithTimeout(ctx, plugTimeout)
+	within, cancel := context.WithTimeout(ctx, plugTimeout)
 	defer cancel()
-	if _, err := client.DetachVolume(ctx, &launcherpb.DetachVolumeRequest{Volume: t.name}); err != nil {
+	if _, err := client.DetachVolume(within, &launcherpb.DetachVolumeRequest{Volume: t.name}); err != nil {
 		return v, err
 	}
 	device, err := process.RemoveBlock(path.Join(names.BlockDevicesDir, t.name))
@@ -222,7 +222,7 @@ func (s *session) unplugVolume(ctx context.Context, client launcherpb.LauncherCl
 			return v, err
 		}
 	}
-	if err := podfs.Prune(process, path.Join(names.HotplugDir, t.name)); err != nil {
+	if err := podfs.Prune(ctx, process, path.Join(names.HotplugDir, t.name)); err != nil {
 		return v, err
 	}
 	return status.Volume{Gone: true}, nil

@@ -1,6 +1,7 @@
 package podfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,12 +19,15 @@ import (
 //
 // No symbolic link is followed on either side. What is mounted brings no devices, no set-user-ID files, and nothing
 // that can be executed.
-func Graft(from *Process, source string, to *Process, target string, readOnly bool) error {
+//
+// A file system whose server does not answer may hold it up for ever; the end of ctx ends the wait, and what was begun
+// goes on.
+func Graft(ctx context.Context, from *Process, source string, to *Process, target string, readOnly bool) error {
 	if mounted, err := to.Mounted(target); err != nil || mounted {
 		return err
 	}
-	return inNamespaces(func(enter func(*Process) error) error {
-		if err := enter(from); err != nil {
+	return inNamespaces(ctx, []*Process{from, to}, func(enter func(int) error) error {
+		if err := enter(0); err != nil {
 			return err
 		}
 		tree, err := copyMount(source, readOnly)
@@ -31,7 +35,7 @@ func Graft(from *Process, source string, to *Process, target string, readOnly bo
 			return err
 		}
 		defer unix.Close(tree)
-		if err := enter(to); err != nil {
+		if err := enter(1); err != nil {
 			return err
 		}
 		for _, dir := range []string{path.Dir(target), target} {
@@ -86,14 +90,15 @@ func openDirectory(name string) (int, error) {
 	return fd, nil
 }
 
-// Prune undoes Graft. It fails with EBUSY while somebody uses a file below; what is not mounted is no error.
-func Prune(to *Process, target string) error {
+// Prune undoes Graft. It fails with EBUSY while somebody uses a file below; what is not mounted is no error. As for ctx,
+// it is like Graft.
+func Prune(ctx context.Context, to *Process, target string) error {
 	mounted, err := to.Mounted(target)
 	if err != nil {
 		return err
 	}
-	return inNamespaces(func(enter func(*Process) error) error {
-		if err := enter(to); err != nil {
+	return inNamespaces(ctx, []*Process{to}, func(enter func(int) error) error {
+		if err := enter(0); err != nil {
 			return err
 		}
 		if mounted {
@@ -108,34 +113,49 @@ func Prune(to *Process, target string) error {
 	})
 }
 
-// inNamespaces runs f on a thread of its own, which may enter mount namespaces and ends with f. f must do
-// nothing but system calls: its root is that of the namespace.
-func inNamespaces(f func(enter func(*Process) error) error) error {
-	done := make(chan error)
+// inNamespaces runs f on a thread of its own, which may enter the processes' mount namespaces and ends with f. f must do
+// nothing but system calls: its root is that of the namespace. It goes on when ctx ends, so it must not touch the
+// processes, which their owner may close then.
+func inNamespaces(ctx context.Context, of []*Process, f func(enter func(int) error) error) error {
+	var namespaces []*os.File
+	closeAll := func() {
+		for _, ns := range namespaces {
+			ns.Close()
+		}
+	}
+	for _, p := range of {
+		ns, err := p.open("ns/mnt", unix.O_RDONLY)
+		if err != nil {
+			closeAll()
+			return fmt.Errorf("open the pod's mount namespace: %w", err)
+		}
+		namespaces = append(namespaces, ns)
+	}
+	enter := func(i int) error {
+		if err := unix.Setns(int(namespaces[i].Fd()), unix.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("enter the pod's mount namespace: %w", err)
+		}
+		return nil
+	}
+	done := make(chan error, 1)
 	go func() {
+		defer closeAll()
 		runtime.LockOSThread() // and never unlock: the runtime ends the thread with the goroutine
 		// A thread that shares its root and working directory with others may not enter a mount namespace.
 		err := unix.Unshare(unix.CLONE_FS)
 		if err != nil {
 			err = fmt.Errorf("make a thread for the pod's mounts: %w", err)
 		} else {
-			err = f(enterMounts)
+			err = f(enter)
 		}
 		done <- err
 	}()
-	return <-done
-}
-
-func enterMounts(p *Process) error {
-	ns, err := p.open("ns/mnt", unix.O_RDONLY)
-	if err != nil {
-		return fmt.Errorf("open the pod's mount namespace: %w", err)
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the volume's file system does not answer: %w", ctx.Err())
 	}
-	defer ns.Close()
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("enter the pod's mount namespace: %w", err)
-	}
-	return nil
 }
 
 // MakeBlock makes a device node for the launcher's user in the pod's /dev/DIR, which is made too. It may be

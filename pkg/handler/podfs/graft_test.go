@@ -1,6 +1,7 @@
 package podfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -44,7 +45,7 @@ func TestGraft(t *testing.T) {
 	from := inOwnMounts(t, "mount -t tmpfs none "+source+"; echo kept > "+source+"/disk.img; ln -s "+dir+" "+source+"/link")
 	to := inOwnMounts(t, "mount -t tmpfs none "+filepath.Join(dir, "dev"))
 	for range 2 {
-		check(t, Graft(from, source, to, target, false))
+		check(t, Graft(t.Context(), from, source, to, target, false))
 	}
 	inside := func(p *Process, name string) string {
 		return fmt.Sprintf("/proc/%d/root%s", p.PID, name)
@@ -63,25 +64,45 @@ func TestGraft(t *testing.T) {
 	// Somebody uses it.
 	held, err := os.Open(inside(to, target+"/disk.img"))
 	check(t, err)
-	if err := Prune(to, target); !errors.Is(err, unix.EBUSY) {
+	if err := Prune(t.Context(), to, target); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("unmounted while in use: %v", err)
 	}
 	check(t, held.Close())
 	for range 2 {
-		check(t, Prune(to, target))
+		check(t, Prune(t.Context(), to, target))
 	}
 	if mounted, err := to.Mounted(target); err != nil || mounted {
 		t.Errorf("still mounted: %t, %v", mounted, err)
 	}
 	// Links lead nowhere.
-	if err := Graft(from, source+"/link", to, target, false); !errors.Is(err, unix.ELOOP) {
+	if err := Graft(t.Context(), from, source+"/link", to, target, false); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("link: %v", err)
 	}
 	// Read-only.
-	check(t, Graft(from, source, to, target, true))
+	check(t, Graft(t.Context(), from, source, to, target, true))
 	if err := os.WriteFile(inside(to, target+"/other"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 		t.Errorf("written: %v", err)
 	}
+}
+
+// A file system that does not answer holds up nobody for longer than they want to wait.
+func TestNamespaceThreadIsAbandoned(t *testing.T) {
+	self, err := openProcess("/proc", os.Getpid())
+	check(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	hung, ended := make(chan struct{}), make(chan struct{})
+	err = inNamespaces(ctx, []*Process{self}, func(func(int) error) error {
+		defer close(ended)
+		cancel()
+		<-hung
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	self.Close()
+	close(hung)
+	<-ended
 }
 
 func TestMakeBlock(t *testing.T) {
