@@ -176,6 +176,7 @@ func (r *Reconciler) write(ctx context.Context, vmi *v1.VirtualMachineInstance, 
 		r.patched[key] = old.ResourceVersion
 		r.mu.Unlock()
 	}
+	r.Node.Log.Debug("status written", "vmi", key.String(), "phase", next.Phase, "version", changed.ResourceVersion)
 	for _, e := range status.Events(old.Status, next) {
 		r.Events.Event(changed, e.Type, e.Reason, e.Message)
 	}

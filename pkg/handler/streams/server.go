@@ -123,7 +123,17 @@ func (s *Server) Handler() http.Handler {
 	} {
 		mux.HandleFunc("PUT "+vmi+verb, func(w http.ResponseWriter, r *http.Request) { s.request(w, r, call) })
 	}
-	return mux
+	return s.logged(mux)
+}
+
+// logged tells of each request and how long it took, for who debugs. The query is left out: it may have what a user typed.
+func (s *Server) logged(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		s.Log.Debug("request", "method", r.Method, "path", r.URL.Path, "user", r.Header.Get("X-Remote-User"))
+		next.ServeHTTP(w, r)
+		s.Log.Debug("request done", "method", r.Method, "path", r.URL.Path, "took", time.Since(start))
+	})
 }
 
 // Close ends all streams, which http.Server.Shutdown does not, and waits for them.
