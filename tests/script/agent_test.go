@@ -1,6 +1,7 @@
 package script
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -207,7 +208,19 @@ func (c *cluster) patchSecret(w http.ResponseWriter, r *http.Request) {
 	c.store(w, r, secret)
 }
 
+// mergeVM patches a VM. Of access credentials, which have a random name, it notes whose they are.
 func (c *cluster) mergeVM(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		refuse(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if !bytes.Contains(body, []byte(`"accessCredentials"`)) {
+		r.SetPathValue("resource", resourceVMs)
+		c.patch(w, r)
+		return
+	}
 	c.mu.Lock()
 	vm, ok := c.objects[resourceVMs][r.PathValue("ns")+"/"+r.PathValue("name")].(*v1.VirtualMachine)
 	c.mu.Unlock()
