@@ -156,7 +156,8 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if pod.Labels[v1.MigrationJobLabel] == string(migration.UID) {
+		// Not the label, which is anybody's to set who may make a pod: memory of the guest is sent there.
+		if pod.Name == PodName(migration, &instance) {
 			view.Pod = pod
 		} else if _, active := instance.Status.ActivePods[pod.UID]; active && pod.Spec.NodeName == instance.Status.NodeName && !over(pod) {
 			view.SourcePod = pod.Name

@@ -39,7 +39,7 @@ const (
 // View is all that Next looks at.
 type View struct {
 	VMI *v1.VirtualMachineInstance
-	// Pods are the VMI's launcher pods that exist.
+	// Pods are the pods that exist and say that they are the VMI's; see own.
 	Pods []*corev1.Pod
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
@@ -105,6 +105,17 @@ func HandedOver(vmi *v1.VirtualMachineInstance) bool {
 	return true
 }
 
+// own are the pods that virt-controller made for the VMI. That a pod says so, in its owner references, does not count:
+// whoever may make pods can write there what they like, and have a VMI handed over to a pod of theirs, or keep one from
+// ending.
+func own(vmi *v1.VirtualMachineInstance, pods []*corev1.Pod) []*corev1.Pod {
+	known := podNames(vmi)
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
+		_, active := vmi.Status.ActivePods[pod.UID]
+		return !active && !slices.Contains(known, pod.Name)
+	})
+}
+
 // end lets a deleted VMI go: first its pods, then its finalizer.
 func (s *Step) end(view View) {
 	if len(view.Pods) == 0 {
@@ -132,7 +143,8 @@ func (s *Step) tidy(view View) {
 // watchOver keeps the node label, and ends a VMI whose pod is over when virt-handler does not.
 func (s *Step) watchOver(view View) {
 	s.NodeLabel = view.VMI.Status.NodeName
-	if slices.ContainsFunc(view.Pods, func(pod *corev1.Pod) bool { return !terminal(pod) }) {
+	pods := own(view.VMI, view.Pods)
+	if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return !terminal(pod) }) {
 		if launcher(view) != nil {
 			s.plug(view)
 		}
@@ -149,9 +161,9 @@ func (s *Step) watchOver(view View) {
 	}
 	reason, message := v1.PodNotExistsReason, "the launcher pod is gone"
 	phase := v1.Failed
-	if len(view.Pods) > 0 {
+	if len(pods) > 0 {
 		// A guest that has moved leaves the pods where it was before behind.
-		last := slices.MaxFunc(view.Pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+		last := slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 		reason, message = podOver(last)
 		if last.Status.Phase == corev1.PodSucceeded && !endedFromOutside(last) {
 			phase = v1.Succeeded
@@ -165,11 +177,12 @@ func (s *Step) bringUp(view View) {
 	if !slices.Contains(view.VMI.Finalizers, v1.VirtualMachineInstanceFinalizer) {
 		s.AddFinalizer = true
 	}
-	if len(view.Pods) == 0 {
+	pods := own(view.VMI, view.Pods)
+	if len(pods) == 0 {
 		s.withoutPod(view)
 		return
 	}
-	pod := view.Pods[0]
+	pod := pods[0]
 	switch {
 	case terminal(pod):
 		reason, message := podOver(pod)

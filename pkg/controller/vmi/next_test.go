@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -44,15 +45,20 @@ func since(phase v1.VirtualMachineInstancePhase, ago time.Duration) func(*v1.Vir
 
 func testPod(change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "pod-uid", CreationTimestamp: at(100 * time.Millisecond)},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Image: "launcher:1"}}},
-		Status:     corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBurstable},
+		ObjectMeta: metav1.ObjectMeta{Name: PodName(&v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
+			Name: "demo", UID: "8f2c5d0e-0a5b-4a57-9f0b-6f7d8c1e2a3b", // as parseVMI has it
+		}}), UID: "pod-uid", CreationTimestamp: at(100 * time.Millisecond)},
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Image: "launcher:1"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBurstable},
 	}
 	for _, change := range change {
 		change(pod)
 	}
 	return pod
 }
+
+// stranger is a pod that somebody has made the VMI's by its owner references.
+func stranger(pod *corev1.Pod) { pod.Name, pod.UID = "stranger", "stranger" }
 
 func bound(pod *corev1.Pod)   { pod.Spec.NodeName = "node01" }
 func running(pod *corev1.Pod) { bound(pod); pod.Status.Phase = corev1.PodRunning }
@@ -181,6 +187,19 @@ func TestNext(t *testing.T) {
 			outcome{Phase: v1.Failed, Reason: "Error", Conditions: []string{"Ready=False Error"}, Moments: []string{"Failed"}},
 		},
 
+		{"a stranger before its pod", View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod(running, stranger)}}, outcome{Create: true}},
+		{
+			"a stranger stays when its pod is over",
+			View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(running, stranger), testPod(ended(corev1.PodFailed, ""))}},
+			outcome{Phase: v1.Running, NodeLabel: "node01", Dead: true, Again: handlerGrace},
+		},
+		{
+			"in a pod that it has moved to",
+			View{VMI: testVMI(t, v1.Running, func(vmi *v1.VirtualMachineInstance) {
+				vmi.Status.ActivePods = map[types.UID]string{"stranger": "node01"}
+			}), Pods: []*corev1.Pod{testPod(running, stranger), testPod(ended(corev1.PodFailed, ""))}},
+			outcome{Phase: v1.Running, NodeLabel: "node01"},
+		},
 		{"running", View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(running)}}, outcome{Phase: v1.Running, NodeLabel: "node01"}},
 		{"node unknown", View{VMI: testVMI(t, v1.Unknown), Pods: []*corev1.Pod{testPod(running)}}, outcome{Phase: v1.Unknown, NodeLabel: "node01"}},
 		{"pod over just now", View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(ended(corev1.PodFailed, ""))}}, outcome{Phase: v1.Running, NodeLabel: "node01", Dead: true, Again: handlerGrace}},

@@ -161,7 +161,7 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 		view.Pods = append(view.Pods, &pods.Items[i])
 	}
 	// That there is no pod (any more) is grave: do not believe the cache, which may be behind.
-	if len(view.Pods) == 0 && (vmi.DeletionTimestamp != nil || vmi.Status.Phase == v1.Scheduling || HandedOver(vmi)) && !vmi.IsFinal() {
+	if len(own(vmi, view.Pods)) == 0 && (vmi.DeletionTimestamp != nil || vmi.Status.Phase == v1.Scheduling || HandedOver(vmi)) && !vmi.IsFinal() {
 		for _, name := range podNames(vmi) {
 			var pod corev1.Pod
 			err := r.Live.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: name}, &pod)
