@@ -11,8 +11,8 @@ type Target struct {
 	Instance bool
 }
 
-// kindOf reads a word for the kind: whether it is one, and that of the instance.
-func kindOf(word string) (instance, ok bool) {
+// KindOf reads a word for the kind: whether it is one, and that of the instance.
+func KindOf(word string) (instance, ok bool) {
 	switch strings.ToLower(word) {
 	case "vm", "vms", "virtualmachine", "virtualmachines", "virtualmachine.kubevirt.io", "virtualmachines.kubevirt.io":
 		return false, true
@@ -27,7 +27,7 @@ func kindOf(word string) (instance, ok bool) {
 func ParseTarget(arg, namespace string) (Target, error) {
 	t := Target{Namespace: namespace, Name: arg}
 	if kind, rest, ok := strings.Cut(arg, "/"); ok {
-		instance, known := kindOf(kind)
+		instance, known := KindOf(kind)
 		if !known {
 			return t, UsageErrorf("%q: the kind must be vm or vmi", arg)
 		}
@@ -49,7 +49,7 @@ func ParseTarget(arg, namespace string) (Target, error) {
 func ParseTargets(args []string, namespace string) ([]Target, error) {
 	instance := false
 	if len(args) > 1 {
-		if found, ok := kindOf(args[0]); ok {
+		if found, ok := KindOf(args[0]); ok {
 			instance, args = found, args[1:]
 		}
 	}

@@ -68,4 +68,5 @@ func (c *cluster) serveObjects(mux *http.ServeMux, subresources string) {
 	mux.HandleFunc("GET "+instancetypes+"{resource}", names("wide"))
 	mux.HandleFunc("GET "+instancetypes+"namespaces/{ns}/{resource}", names("own"))
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/persistentvolumeclaims", names("disk"))
+	mux.HandleFunc("GET /api/v1/nodes", names("node1"))
 }

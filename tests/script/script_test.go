@@ -64,6 +64,11 @@ func TestCluster(t *testing.T) {
 			env.Defer(func() { stopForwarding(t, env.WorkDir) })
 			env.Values[clusterKey{}] = c
 			env.Setenv("NO_COLOR", "1")
+			plugins, err := filepath.Abs("../../plugins")
+			if err != nil {
+				return err
+			}
+			env.Setenv("PLUGINS", plugins)
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "kubeconfig"))
 			return c.writeKubeconfig(env.WorkDir)

@@ -21,7 +21,7 @@ func (o *Options) targets(ctx context.Context) ([]lifecycle.Target, error) {
 		return nil, err
 	}
 	if !o.Selection.Given() {
-		if o.Verb == lifecycle.EvacuateCancel && len(o.Names) > 1 && slices.Contains([]string{"node", "nodes"}, strings.ToLower(o.Names[0])) {
+		if len(o.Names) > 1 && o.byNode(o.Names) {
 			return o.evacuating(ctx, o.Names[1:])
 		}
 		return o.named(ns)
@@ -45,6 +45,11 @@ func (o *Options) targets(ctx context.Context) ([]lifecycle.Target, error) {
 		return nil, nil
 	}
 	return choice.Targets, o.confirm(ctx, choice.Targets)
+}
+
+// byNode reports whether arguments name nodes, and not machines.
+func (o *Options) byNode(args []string) bool {
+	return o.Verb == lifecycle.EvacuateCancel && len(args) > 0 && slices.Contains([]string{"node", "nodes"}, strings.ToLower(args[0]))
 }
 
 func (o *Options) rule() string {

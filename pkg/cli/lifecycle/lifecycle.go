@@ -110,6 +110,7 @@ func NewCmdMigrate(f *cli.Factory, runF runFunc) *cobra.Command {
 		virtctl migrate demo --wait --timeout 10m
 		virtctl migrate demo --addedNodeSelector kubernetes.io/hostname=node2`)
 	cmd.Flags().StringToStringVar(&o.NodeSelector, "addedNodeSelector", nil, "Labels (`KEY=VALUE,…`) that the new node must have, besides what the VM's spec asks for; for this migration only")
+	completion.Flag(cmd, "addedNodeSelector", completion.NodeLabels(f))
 	return cmd
 }
 
@@ -123,11 +124,18 @@ func NewCmdMigrateCancel(f *cli.Factory, runF runFunc) *cobra.Command {
 
 // NewCmdEvacuateCancel makes `virtctl evacuate-cancel`; runF replaces Run in tests.
 func NewCmdEvacuateCancel(f *cli.Factory, runF runFunc) *cobra.Command {
-	_, cmd := newVerb(f, lifecycle.EvacuateCancel, runF, "Take back the evacuation of virtual machines",
+	o, cmd := newVerb(f, lifecycle.EvacuateCancel, runF, "Take back the evacuation of virtual machines",
 		"Take back that virtual machines are to leave their node, as a drain asks of them. What is migrating already goes\non: see migrate-cancel. With `node`, all machines that are to leave the nodes.", `
 		virtctl evacuate-cancel vm demo
 		virtctl evacuate-cancel vmi demo
 		virtctl evacuate-cancel node node1`)
+	machines, nodes := cmd.ValidArgsFunction, completion.Nodes(f)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		if o.byNode(args) {
+			return nodes(cmd, args, toComplete)
+		}
+		return machines(cmd, args, toComplete)
+	}
 	return cmd
 }
 
@@ -156,7 +164,7 @@ func newVerb(f *cli.Factory, verb lifecycle.Verb, runF runFunc, short, long, exa
 		Long:              long,
 		Example:           cli.Examples(f.Program, examples),
 		Args:              func(cmd *cobra.Command, args []string) error { return o.Selection.Validate(cmd, args) },
-		ValidArgsFunction: completion.VMs(f, -1),
+		ValidArgsFunction: completion.Machines(f, completion.VMs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Names = args
 			if err := o.validate(); err != nil {
@@ -169,7 +177,7 @@ func newVerb(f *cli.Factory, verb lifecycle.Verb, runF runFunc, short, long, exa
 		},
 	}
 	if verb.OnInstance() || verb == lifecycle.EvacuateCancel || verb == lifecycle.Migrate || verb == lifecycle.MigrateCancel {
-		cmd.ValidArgsFunction = completion.VMIs(f, -1)
+		cmd.ValidArgsFunction = completion.Machines(f, completion.VMIs)
 	}
 	o.Selection.AddFlags(cmd)
 	if _, ok := lifecycle.Until(verb, "", false); ok || verb == lifecycle.Migrate {

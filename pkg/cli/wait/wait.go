@@ -71,7 +71,7 @@ beginning.`,
 			virtctl wait demo --for=jsonpath='{.status.printableStatus}'=Paused
 			virtctl wait vmi/demo --for=ip -o jsonpath='{.status.interfaces[0].ipAddress}'`),
 		Args:              cli.Args(0, -1, "the names of VMs"),
-		ValidArgsFunction: completion.VMs(f, -1),
+		ValidArgsFunction: completion.Machines(f, completion.VMs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Names = args
 			if runF != nil {
