@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -325,28 +324,5 @@ func memory(ctx context.Context, b *bench) (rows []Row, err error) {
 	return []Row{
 		Row{Name: "pod-pss", What: "PSS in the VM's pod beyond QEMU", Unit: "MiB", Value: mebibytes(beside)}.limit(40),
 		Row{Name: "pod-request", What: "memory requested beyond the guest's", Unit: "MiB", Value: mebibytes(requested - vmi.Spec.Domain.Memory.Guest.Value())}.limit(100),
-	}, nil
-}
-
-// virtctlVersion weighs the client's start.
-func virtctlVersion(ctx context.Context, b *bench) ([]Row, error) {
-	var times []time.Duration
-	peak := int64(0)
-	for range 2 * b.rounds {
-		cmd := exec.CommandContext(ctx, b.Bin("virtctl"), "version", "--client")
-		start := time.Now()
-		if err := cmd.Run(); err != nil {
-			return nil, err
-		}
-		times = append(times, time.Since(start))
-		memory, err := peakMemory(b.Bin("virtctl"), "version", "--client")
-		if err != nil {
-			return nil, err
-		}
-		peak = max(peak, memory)
-	}
-	return []Row{
-		Row{Name: "virtctl-version", What: "virtctl version --client, median", Unit: "ms", Value: percentile(times, .5) * 1000}.limit(11),
-		Row{Name: "virtctl-rss", What: "virtctl version --client, peak RSS", Unit: "MiB", Value: mebibytes(peak)}.limit(37),
 	}, nil
 }
