@@ -11,7 +11,7 @@ import (
 func NewCmdCreate(f *cli.Factory) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use:   "create",
-		Short: "Create a virtual machine from flags: print its manifest, or apply it",
+		Short: "Create a virtual machine, an instance type or a preference from flags",
 	})
 	cmd.AddCommand(NewCmdVM(f, nil), NewCmdInstancetype(f, nil), NewCmdPreference(f, nil))
 	return cmd

@@ -13,7 +13,7 @@ import (
 // The help is written by code rather than by cobra's templates: global flags stay out of it, as in kubectl, and
 // the binary starts without the template engine's work.
 
-func help(cmd *cobra.Command, _ []string) {
+func help(cmd *cobra.Command, width int) {
 	text := cmd.Long
 	if text == "" {
 		text = cmd.Short
@@ -22,34 +22,42 @@ func help(cmd *cobra.Command, _ []string) {
 	if text = strings.TrimSpace(text); text != "" {
 		fmt.Fprintf(out, "%s\n\n", text)
 	}
-	writeUsage(out, cmd)
+	writeUsage(out, cmd, width)
 }
 
-func usage(cmd *cobra.Command) error {
-	writeUsage(cmd.OutOrStderr(), cmd)
-	return nil
-}
-
-func writeUsage(w io.Writer, cmd *cobra.Command) {
+func writeUsage(w io.Writer, cmd *cobra.Command, width int) {
 	if cmd.HasExample() {
 		fmt.Fprintf(w, "Examples:\n%s\n\n", strings.TrimRight(cmd.Example, " \n"))
 	}
 	writeCommands(w, cmd)
+	if flag := cmd.Flags().Lookup("help"); flag != nil {
+		flag.Usage = "Show this help"
+	}
 	if flags := cmd.LocalNonPersistentFlags(); flags.HasAvailableFlags() {
 		flags.SortFlags = cmd.Flags().SortFlags
-		fmt.Fprintf(w, "Options:\n%s\n", flags.FlagUsages())
+		fmt.Fprintf(w, "Options:\n")
+		writeFlags(w, flags, width)
+		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "Usage:\n")
 	if cmd.HasAvailableSubCommands() {
 		if strings.Contains(cmd.Use, " ") { // it does something itself
-			fmt.Fprintf(w, "  %s [options]\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+			fmt.Fprintf(w, "  %s\n", UsageLine(cmd))
 		}
 		fmt.Fprintf(w, "  %s COMMAND [options]\n\n", cmd.CommandPath())
 		fmt.Fprintf(w, "Use \"%s COMMAND --help\" for more about a command.\n", cmd.CommandPath())
 	} else {
-		fmt.Fprintf(w, "  %s [options]\n\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+		fmt.Fprintf(w, "  %s\n\n", UsageLine(cmd))
 	}
 	fmt.Fprintf(w, "Use \"%s options\" for the options that all commands take.\n", cmd.Root().CommandPath())
+}
+
+// helpWidth is the terminal's width, as far as lines stay readable, or a usual one where there is no terminal.
+func helpWidth(streams *cli.IOStreams) int {
+	if width := streams.Width(); width > 0 {
+		return min(width, 120)
+	}
+	return 100
 }
 
 func writeCommands(w io.Writer, cmd *cobra.Command) {
@@ -74,14 +82,14 @@ func writeCommands(w io.Writer, cmd *cobra.Command) {
 }
 
 // newCmdOptions lists the global flags, as `kubectl options` does.
-func newCmdOptions() *cobra.Command {
+func newCmdOptions(f *cli.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the options that all commands take",
 		Args:  cli.Args(0, 0, "no arguments"),
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "These options can be given to any command:\n\n%s",
-				cmd.Root().PersistentFlags().FlagUsages())
+			fmt.Fprint(cmd.OutOrStdout(), "These options can be given to any command:\n\n")
+			writeFlags(cmd.OutOrStdout(), cmd.Root().PersistentFlags(), helpWidth(f.IO))
 		},
 	}
 }

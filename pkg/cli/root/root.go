@@ -121,9 +121,14 @@ them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 fai
 	root.SetIn(f.IO.In)
 	root.SetOut(f.IO.Out)
 	root.SetErr(f.IO.ErrOut)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageErrorf("%s", err) })
-	root.SetUsageFunc(usage)
-	root.SetHelpFunc(help)
+	root.SetFlagErrorFunc(flagError)
+	root.PersistentPreRunE = checkFlags
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		writeUsage(cmd.OutOrStderr(), cmd, helpWidth(f.IO))
+		return nil
+	})
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { help(cmd, helpWidth(f.IO)) })
+	root.SetHelpCommand(newCmdHelp())
 
 	f.Flags.AddFlags(root.PersistentFlags())
 	addVerbosity(root.PersistentFlags(), f)
@@ -198,7 +203,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 	add(groupOther,
 		version.NewCmdVersion(f, nil),
 		completion.NewCmdCompletion(f),
-		newCmdOptions(),
+		newCmdOptions(f),
 	)
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/virtkit/virtkit/pkg/cli/root"
 )
 
 const folder = "docs/cli/"
@@ -42,8 +44,8 @@ func pageName(cmd *cobra.Command) string {
 func page(cmd *cobra.Command) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n%s\n\n", cmd.CommandPath(), cmd.Short)
-	if !cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "```\n%s [options]\n```\n\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+	if !cmd.HasAvailableSubCommands() || strings.Contains(cmd.Use, " ") {
+		fmt.Fprintf(&b, "```\n%s\n```\n\n", root.UsageLine(cmd))
 	}
 	if long := strings.TrimSpace(cmd.Long); long != "" {
 		fmt.Fprintf(&b, "```text\n%s\n```\n\n", long)
