@@ -10,8 +10,8 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
-// frozen is the agent's word for file systems that are held.
-const frozen = "frozen"
+// frozen is the agent's word for file systems that are held, thawed that for those that are not.
+const frozen, thawed = "frozen", "thawed"
 
 // wakeAgent makes askAgent ask now.
 func (g *guest) wakeAgent() {

@@ -253,6 +253,10 @@ func TestFreeze(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 	}
+	// The launcher that it would go to knows nothing of the hour.
+	if _, err := l.client.Migrate(t.Context(), &pb.MigrateRequest{Uid: "a"}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "frozen") {
+		t.Errorf("a frozen guest leaves: %v", err)
+	}
 	if _, err := l.client.Unfreeze(t.Context(), &pb.UnfreezeRequest{}); err != nil || isFrozen() {
 		t.Fatalf("%v", err)
 	}

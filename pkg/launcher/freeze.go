@@ -5,6 +5,9 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/virtkit/virtkit/pkg/launcher/agent"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
@@ -63,6 +66,9 @@ func (f *freezer) thaw(ctx context.Context) error {
 		return err
 	}
 	_, err = conn.Agent(ctx, agent.Command("guest-fsfreeze-thaw", nil))
+	if err == nil {
+		f.guest.update(func(state *pb.GuestState) { state.FsfreezeStatus = thawed })
+	}
 	f.guest.wakeAgent()
 	return err
 }
@@ -75,14 +81,20 @@ func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.Freeze
 	if err != nil {
 		return nil, err
 	}
+	if s.guest.isMoving() {
+		return nil, status.Error(codes.FailedPrecondition, "the guest is moving to another node; try again when it is there")
+	}
 	// The agent refuses to freeze twice.
-	status := ""
+	was := ""
 	reply, err := ask(agent.Command("guest-fsfreeze-status", nil))
 	if err == nil {
-		status, err = agent.ParseFreezeStatus(reply)
+		was, err = agent.ParseFreezeStatus(reply)
 	}
-	if err == nil && status != frozen {
+	if err == nil && was != frozen {
 		_, err = ask(agent.Command("guest-fsfreeze-freeze", nil))
+	}
+	if err == nil {
+		s.guest.update(func(state *pb.GuestState) { state.FsfreezeStatus = frozen })
 	}
 	// Also after an error: the agent may have frozen some of them, or its answer may have come too late.
 	s.freezer.arm(s.life, req.UnfreezeAfter.AsDuration())

@@ -157,6 +157,9 @@ func (g *guest) leave(m move) error {
 		return status.Error(codes.FailedPrecondition, "the guest is shutting down")
 	case g.migrating:
 		return status.Error(codes.FailedPrecondition, "another migration of the guest is under way")
+	case g.state.FsfreezeStatus == frozen:
+		// The launcher that it goes to would not know when to let it go.
+		return status.Error(codes.FailedPrecondition, "the guest's file systems are frozen; unfreeze them first, or wait until they are unfrozen by themselves")
 	}
 	g.migrating, g.cancelled, g.early = true, false, nil
 	g.moves <- m // taken or empty, since no other is under way
