@@ -50,7 +50,7 @@ func NewRegistry(getenv func(string) string, home func() (string, error)) (Regis
 		}
 		base = filepath.Join(dir, ".local", "state")
 	}
-	return Registry{filepath.Join(base, "virtctl", "port-forward")}, nil
+	return Registry{filepath.Join(base, "virtkit", "port-forward")}, nil
 }
 
 func (r Registry) socket(id string) string { return filepath.Join(r.Dir, id+".sock") }
