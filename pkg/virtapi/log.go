@@ -3,7 +3,6 @@ package virtapi
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -42,22 +41,11 @@ func (q *requests) log(r *restful.Request, w *restful.Response) error {
 		cancel()
 		_ = control.SetWriteDeadline(time.Now()) // for a client that does not read
 	})()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	response, err := q.answer(ctx, target, vmi.Status.NodeName)
 	if err != nil {
 		return err
 	}
-	response, err := q.handlers.Do(request)
-	if err != nil {
-		return unreachable(vmi.Status.NodeName, err)
-	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-		if err != nil {
-			return unreachable(vmi.Status.NodeName, err)
-		}
-		return passedOn(response.StatusCode, body)
-	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	buffer := make([]byte, 32<<10)
 	for {

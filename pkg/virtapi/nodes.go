@@ -2,6 +2,7 @@ package virtapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -147,6 +148,26 @@ func call(ctx context.Context, client *http.Client, method string, target *url.U
 		return nil, passedOn(response.StatusCode, body)
 	}
 	return body, nil
+}
+
+// answer opens what virt-handler answers to a GET with 200. Its errors are the user's; the caller closes the body.
+func (q *requests) answer(ctx context.Context, target *url.URL, node string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := q.handlers.Do(request)
+	if err != nil {
+		return nil, unreachable(node, err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return response, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		return nil, unreachable(node, err)
+	}
+	return nil, passedOn(response.StatusCode, body)
 }
 
 func unreachable(node string, err error) error {

@@ -32,22 +32,11 @@ func (q *requests) screenshot(r *restful.Request, w *restful.Response) error {
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	response, err := q.answer(ctx, target, vmi.Status.NodeName)
 	if err != nil {
 		return err
 	}
-	response, err := q.handlers.Do(request)
-	if err != nil {
-		return unreachable(vmi.Status.NodeName, err)
-	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-		if err != nil {
-			return unreachable(vmi.Status.NodeName, err)
-		}
-		return passedOn(response.StatusCode, body)
-	}
 	w.Header().Set("Content-Type", "image/png")
 	if _, err := io.Copy(w, response.Body); err != nil {
 		panic(http.ErrAbortHandler) // so that the client does not take a half for the whole

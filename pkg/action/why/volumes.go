@@ -14,27 +14,27 @@ import (
 // isDefault marks the default StorageClass.
 const isDefault = "storageclass.kubernetes.io/is-default-class"
 
-// spec is what the guest is made from: the instance's, or what it would be.
-func (e *explanation) spec() *v1.VirtualMachineInstanceSpec {
+// Spec is what the guest is made from: the instance's, or what it would be; nil without either.
+func (f *Facts) Spec() *v1.VirtualMachineInstanceSpec {
 	switch {
-	case e.VMI != nil:
-		return &e.VMI.Spec
-	case e.VM != nil && e.VM.Spec.Template != nil:
-		return &e.VM.Spec.Template.Spec
+	case f.VMI != nil:
+		return &f.VMI.Spec
+	case f.VM != nil && f.VM.Spec.Template != nil:
+		return &f.VM.Spec.Template.Spec
 	}
 	return nil
 }
 
 // volumes looks at the claims, and at Secrets and ConfigMaps that volumes name.
 func (e *explanation) volumes() {
-	spec := e.spec()
+	spec := e.Spec()
 	if spec == nil || e.VMI != nil && e.VMI.IsFinal() {
 		return
 	}
 	found := len(e.causes)
 	claims := 0
 	for i := range spec.Volumes {
-		if name := claimName(&spec.Volumes[i]); name != "" {
+		if name := ClaimName(&spec.Volumes[i]); name != "" {
 			claims++
 			e.claim(spec.Volumes[i].Name, name, spec.Volumes[i].DataVolume != nil)
 		}
@@ -59,7 +59,8 @@ func (e *explanation) volumes() {
 	e.link(LayerVolumes, fmt.Sprintf("claims of %s", e.Name), state, message, time.Time{})
 }
 
-func claimName(v *v1.Volume) string {
+// ClaimName is the claim that a volume uses; empty for none.
+func ClaimName(v *v1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:
 		return v.PersistentVolumeClaim.ClaimName

@@ -136,12 +136,12 @@ func (g *gathering) second(ctx context.Context) {
 // volumes adds a read for each object that a volume names.
 func (g *gathering) volumes(reads map[string]func(context.Context) error, in string) {
 	f, c := &g.facts, g.client
-	spec := specOf(f)
+	spec := f.Spec()
 	if spec == nil {
 		return
 	}
 	for i := range spec.Volumes {
-		if name := claimName(&spec.Volumes[i]); name != "" {
+		if name := why.ClaimName(&spec.Volumes[i]); name != "" {
 			reads["persistentvolumeclaims "+name] = func(ctx context.Context) error {
 				claim := &corev1.PersistentVolumeClaim{}
 				err := c.Read(ctx, in+"persistentvolumeclaims/"+name, nil, claim)
@@ -279,28 +279,6 @@ func when(event *corev1.Event) time.Time {
 		return event.EventTime.Time
 	}
 	return event.CreationTimestamp.Time
-}
-
-func specOf(f *why.Facts) *v1.VirtualMachineInstanceSpec {
-	switch {
-	case f.VMI != nil:
-		return &f.VMI.Spec
-	case f.VM != nil && f.VM.Spec.Template != nil:
-		return &f.VM.Spec.Template.Spec
-	}
-	return nil
-}
-
-func claimName(v *v1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.DataVolume != nil:
-		return v.DataVolume.Name
-	case v.Ephemeral != nil && v.Ephemeral.PersistentVolumeClaim != nil:
-		return v.Ephemeral.PersistentVolumeClaim.ClaimName
-	}
-	return ""
 }
 
 // references are the Secrets and ConfigMaps that a volume cannot do without, as Kind/name.
