@@ -32,7 +32,6 @@ func TestBadInput(t *testing.T) {
 		{"two disks of one name", func(vm *v1.VirtualMachine) {
 			spec(vm).Domain.Devices.Disks = append(spec(vm).Domain.Devices.Disks, spec(vm).Domain.Devices.Disks[0])
 		}, "spec.template.spec.domain.devices.disks[1].name"},
-		{"volume without disk", func(vm *v1.VirtualMachine) { spec(vm).Domain.Devices.Disks = nil }, "spec.template.spec.volumes[0]"},
 		{"disk without volume", func(vm *v1.VirtualMachine) { spec(vm).Volumes = nil }, "spec.template.spec.domain.devices.disks[0]"},
 		{"no memory", func(vm *v1.VirtualMachine) { spec(vm).Domain.Memory.Guest = ptr(resource.MustParse("0")) }, "spec.template.spec.domain.memory.guest"},
 		{"cloud-init over 2048 bytes", withUserData("#cloud-config\n#" + strings.Repeat("x", 2048)), "spec.template.spec.volumes[1].cloudInitNoCloud.userData"},

@@ -120,9 +120,14 @@ func (d *datagrams) Read(p []byte) (int, error) {
 	}
 }
 
-// Write sends one datagram, which may be lost.
+// Write sends one datagram, which may be lost. What the guest said to an earlier one (nobody listens) comes as the
+// error of this one, which then has not been sent: it is sent again.
 func (d *datagrams) Write(p []byte) (int, error) {
-	if n, err := d.Conn.Write(p); err != nil && !passing(err) {
+	n, err := d.Conn.Write(p)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		n, err = d.Conn.Write(p)
+	}
+	if err != nil && !passing(err) {
 		return n, err
 	}
 	return len(p), nil
