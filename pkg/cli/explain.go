@@ -57,7 +57,7 @@ func Explain(err error, c Connection) string {
 	case clientcmd.IsEmptyConfig(err):
 		return "no cluster is configured: give --kubeconfig, set $KUBECONFIG, or put one at ~/.kube/config"
 	case clientcmd.IsContextNotFound(err):
-		return err.Error() + "; `kubectl config get-contexts` lists those there are"
+		return fmt.Sprintf("there is no context %q in the kubeconfig; `kubectl config get-contexts` lists those there are", missingContext(err))
 	case errors.Is(err, action.ErrNotInstalled), isNotInstalled(err):
 		return fmt.Sprintf("virtkit is not installed in this cluster%s; install it with `%s install`", c.where(), c.program())
 	case apierrors.IsUnauthorized(err):
@@ -66,6 +66,8 @@ func Explain(err error, c Connection) string {
 		return denial(err)
 	case apierrors.IsForbidden(err):
 		return forbidden(err)
+	case apierrors.IsConflict(err):
+		return unfulfilled.ReplaceAllString(strings.TrimRight(err.Error(), "\n"), "$1: ")
 	case apierrors.IsServiceUnavailable(err):
 		return fmt.Sprintf("%s; if this persists look at the pods in namespace kubevirt", oneLine(err))
 	}
@@ -156,11 +158,24 @@ func rootCause(err error) string {
 	}
 }
 
-// isNetwork reports whether err comes from reaching the server rather than from its answer.
+// isNetwork reports whether err comes from reaching the server rather than from its answer, or from this machine: a
+// port that cannot be listened on, a socket of its own.
 func isNetwork(err error) bool {
 	var ue *url.Error
+	if errors.As(err, &ue) {
+		return true
+	}
 	var oe *net.OpError
-	return errors.As(err, &ue) || errors.As(err, &oe)
+	return errors.As(err, &oe) && oe.Op != "listen" && oe.Net != "unix"
+}
+
+// unfulfilled is how the API machinery begins what an object's state does not allow.
+var unfulfilled = regexp.MustCompile(`Operation cannot be fulfilled on \S+ "([^"]+)": `)
+
+// missingContext is the name in clientcmd's error.
+func missingContext(err error) string {
+	_, name, _ := strings.Cut(oneLine(err), "specified context: ")
+	return name
 }
 
 // isNotInstalled recognises the API server's own 404 for a path nobody serves.

@@ -123,7 +123,7 @@ func (o *Output) printer() (printers.ResourcePrinter, error) {
 	case "yaml":
 		return o.withoutManagedFields(&printers.YAMLPrinter{}), nil
 	case "name":
-		return &printers.NamePrinter{ShortOutput: true}, nil
+		return printers.ResourcePrinterFunc(printName), nil
 	case "jsonpath", "jsonpath-as-json", "jsonpath-file", "go-template", "template", "go-template-file", "templatefile", "custom-columns", "custom-columns-file":
 		text, err := o.argument(format, argument)
 		if err != nil {
@@ -132,6 +132,16 @@ func (o *Output) printer() (printers.ResourcePrinter, error) {
 		return o.templatePrinter(format, text)
 	}
 	return nil, UsageErrorf("unknown output format %q; use one of %s", o.Format, strings.Join(o.formats(), ", "))
+}
+
+// printName writes KIND.GROUP/NAME, as kubectl does, or KIND.GROUP of a report that has no name.
+func printName(obj runtime.Object, w io.Writer) error {
+	if m, err := meta.Accessor(obj); err == nil && m.GetName() != "" || obj.GetObjectKind().GroupVersionKind().Kind == "" {
+		return (&printers.NamePrinter{ShortOutput: true}).PrintObj(obj, w)
+	}
+	kind := obj.GetObjectKind().GroupVersionKind().GroupKind()
+	_, err := fmt.Fprintln(w, strings.ToLower(kind.String()))
+	return err
 }
 
 func (o *Output) withoutManagedFields(p printers.ResourcePrinter) printers.ResourcePrinter {

@@ -114,3 +114,13 @@ func TestOutputRefuses(t *testing.T) {
 		t.Error("a format of the command's own counts as one for objects")
 	}
 }
+
+func TestNameOfWhatHasNone(t *testing.T) {
+	o := NewOutput()
+	o.Format = "name"
+	var b bytes.Buffer
+	report := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "cli.virtkit.io/v1", Kind: "SomeReport"}}
+	if err := o.Print(report, &b); err != nil || b.String() != "somereport.cli.virtkit.io\n" {
+		t.Errorf("got %q and error %v", b.String(), err)
+	}
+}

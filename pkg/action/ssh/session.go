@@ -170,6 +170,10 @@ func result(err error) error {
 		}
 		return s
 	}
+	var cut *ssh.ExitMissingError
+	if errors.As(err, &cut) {
+		return fmt.Errorf("%w before the command ended", ErrLost)
+	}
 	return fmt.Errorf("%w before the command ended: %s", ErrLost, err)
 }
 

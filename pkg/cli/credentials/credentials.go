@@ -136,7 +136,7 @@ func (o *Options) keyFlags(cmd *cobra.Command) {
 func (o *Options) validate() error {
 	switch {
 	case o.User == "":
-		return cli.UsageErrorf("--user says whose it is")
+		return cli.UsageErrorf("--user is missing; it names the user in the guest")
 	case o.Create && o.Update:
 		return cli.UsageErrorf("--create-secret and --update-secret contradict each other; give one")
 	case o.File != "" && o.Value != "":
@@ -144,9 +144,9 @@ func (o *Options) validate() error {
 	case o.Password != "" && o.PasswordFile != "":
 		return cli.UsageErrorf("--password and --password-file cannot both be given")
 	case o.Verb != SetPassword && o.File == "" && o.Value == "":
-		return cli.UsageErrorf("one of --file, or --value must be specified")
+		return cli.UsageErrorf("the key is missing; give it with --file or --value")
 	case o.Verb == SetPassword && o.Password == "" && o.PasswordFile == "":
-		return cli.UsageErrorf("one of --password, or --password-file must be specified")
+		return cli.UsageErrorf("the password is missing; give it with --password or --password-file")
 	case o.DryRun == cli.DryRunClient:
 		return cli.UsageErrorf("--dry-run=client cannot know what the Secrets have; use --dry-run=server")
 	}

@@ -117,7 +117,7 @@ func Run(ctx context.Context, o *Options) error {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return err
+		return o.Factory.NotRunning(ctx, c, target, err)
 	}
 	if o.Output.Given() {
 		report := guest.NewExecResult(target.Namespace, target.Name, o.Command, result, stdout.Bytes(), stderr.Bytes(), o.Factory.Now().Sub(began))

@@ -100,7 +100,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	found, err := o.ask(ctx, c, target.Namespace, target.Name)
 	if err != nil {
-		return err
+		return o.Factory.NotRunning(ctx, c, target, err)
 	}
 	switch {
 	case o.Output.Format == "name":

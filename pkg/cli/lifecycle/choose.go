@@ -138,21 +138,21 @@ func (o *Options) confirm(ctx context.Context, targets []lifecycle.Target) error
 	if o.Selection.Yes || o.DryRun != cli.DryRunNone || !o.Factory.IO.CanAsk() {
 		return nil
 	}
-	machines := "virtual machines"
+	machines := fmt.Sprintf("these %d virtual machines", len(targets))
 	if len(targets) == 1 {
-		machines = "virtual machine"
+		machines = "this virtual machine"
 	}
 	where := ""
 	if c := o.Factory.Connection().Context; c != "" {
 		where = fmt.Sprintf(" of context %q", c)
 	}
-	question := fmt.Sprintf("%s\nAsk these %d %s%s to %s?", o.nameAll(targets), len(targets), machines, where, o.Verb)
+	question := fmt.Sprintf("%s\n%s %s%s?", o.nameAll(targets), strings.ToUpper(string(o.Verb[:1]))+string(o.Verb[1:]), machines, where)
 	yes, err := cli.Confirm(ctx, o.Factory.IO, question)
 	if err != nil {
 		return err
 	}
 	if !yes {
-		return &cli.ExitError{Code: cli.ExitFailure, Err: errors.New("nothing was asked of any machine")}
+		return &cli.ExitError{Code: cli.ExitFailure, Err: errors.New("not confirmed; nothing was done")}
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ const (
 	// defaultAddress is where ports are opened.
 	defaultAddress = "127.0.0.1"
 	// defaultSocks is what --socks alone means.
-	defaultSocks = "127.0.0.1:1080"
+	defaultSocks     = "127.0.0.1:" + defaultSocksPort
+	defaultSocksPort = "1080"
 )
 
 // Options of `virtctl port-forward`.
@@ -80,7 +81,7 @@ With --stdio standard input and output are the connection, as ssh's ProxyCommand
 	flags.StringSliceVar(&o.Addresses, "address", []string{defaultAddress}, "Local `ADDRESS` to listen on, an IP address or localhost (can be repeated)")
 	flags.BoolVar(&o.Stdio, "stdio", false, "Use standard input and output as the one connection, and open no local port")
 	flags.StringVar(&o.Socks, "socks", "", "Open a SOCKS5 port at `ADDRESS`:PORT, or at a port of --address, that reaches machines by name")
-	flags.Lookup("socks").NoOptDefVal = defaultSocks
+	flags.Lookup("socks").NoOptDefVal = defaultSocksPort
 	flags.BoolVar(&o.Background, "background", false, "Return once the ports are open, and go on forwarding")
 	flags.Var(&o.Wait, "wait", "How long a new connection waits for a guest that restarts or moves; a bare number is seconds")
 	o.Output.AddFlags(cmd)
@@ -96,6 +97,8 @@ func (o *Options) parse(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0 && !socks:
 		return cli.UsageErrorf("%s needs the name of one VM and a port, as in `%[1]s demo 8080:80`", cmd.CommandPath())
+	case len(args) == 1 && socks && strings.Contains(args[0], ":"):
+		return cli.UsageErrorf("give the address with =, as in --socks=%s", args[0])
 	case len(args) == 1:
 		return cli.UsageErrorf("%s needs a port too, as in `%[1]s %s 8080:80`", cmd.CommandPath(), args[0])
 	case o.Stdio && len(args) != 2:

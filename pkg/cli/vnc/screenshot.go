@@ -93,6 +93,7 @@ func RunScreenshot(ctx context.Context, o *ScreenshotOptions) error {
 		defer cancel()
 	}
 	picture, err := c.Screenshot(ctx, target.Namespace, target.Name, o.MoveCursor)
+	err = o.Factory.NotRunning(ctx, c, target, err)
 	if err != nil {
 		return o.explain(ctx, target, err)
 	}

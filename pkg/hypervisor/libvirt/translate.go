@@ -52,7 +52,7 @@ func agentError(err error) error {
 	case libvirt.ERR_AGENT_COMMAND_FAILED:
 		return &hypervisor.AgentError{Message: hypervisor.Message(e.Message)}
 	case libvirt.ERR_AGENT_UNRESPONSIVE, libvirt.ERR_AGENT_UNSYNCED, libvirt.ERR_AGENT_COMMAND_TIMEOUT, libvirt.ERR_ARGUMENT_UNSUPPORTED:
-		return fmt.Errorf("%w: %s", hypervisor.ErrNoAgent, hypervisor.Message(e.Message))
+		return fmt.Errorf("%w: %s", hypervisor.ErrNoAgent, strings.TrimPrefix(hypervisor.Message(e.Message), "Guest agent is not responding: "))
 	case libvirt.ERR_RPC:
 		return fmt.Errorf("%w: %s", hypervisor.ErrTooLarge, hypervisor.Message(e.Message))
 	}

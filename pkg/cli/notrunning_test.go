@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// oneVM answers with a VM of this status, or with that there is none.
+type oneVM v1.VirtualMachinePrintableStatus
+
+func (status oneVM) VM(_ context.Context, _, name string) (*v1.VirtualMachine, error) {
+	if status == "" {
+		return nil, apierrors.NewNotFound(vms, name)
+	}
+	vm := &v1.VirtualMachine{}
+	vm.Status.PrintableStatus = v1.VirtualMachinePrintableStatus(status)
+	return vm, nil
+}
+
+func TestNotRunning(t *testing.T) {
+	f := NewFactory("kubectl virt", NoStreams(), func(string) string { return "" })
+	f.Flags.Overrides.Context.Namespace = "default"
+	f.Flags.Overrides.ClusterInfo.Server = "https://127.0.0.1:1"
+	absent := apierrors.NewNotFound(schema.GroupResource{Group: "kubevirt.io", Resource: "virtualmachineinstances"}, "demo")
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		what   string
+		vm     oneVM
+		target Target
+		err    error
+		want   string
+	}{
+		{"stopped", "Stopped", Target{Namespace: "default", Name: "demo"}, absent, "VM default/demo: it is stopped; start it with `kubectl virt start demo`"},
+		{"elsewhere", "Stopped", Target{Namespace: "shop", Name: "demo"}, absent, "start it with `kubectl virt start demo -n shop`"},
+		{"held up", "Provisioning", Target{Namespace: "default", Name: "demo"}, absent, "its status is Provisioning; `kubectl virt why demo` says"},
+		{"no VM", "", Target{Namespace: "default", Name: "demo"}, absent, absent.Error()},
+		{"instance asked for", "Stopped", Target{Namespace: "default", Name: "demo", Instance: true}, absent, absent.Error()},
+		{"another error", "Stopped", Target{Namespace: "default", Name: "demo"}, broken, "broken"},
+	} {
+		err := f.NotRunning(t.Context(), tt.vm, tt.target, tt.err)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %q in it", tt.what, err, tt.want)
+		}
+		if code := ExitCode(err); tt.vm == "Stopped" && !tt.target.Instance && code != ExitFailure {
+			t.Errorf("%s: exit code %d", tt.what, code)
+		}
+	}
+}
