@@ -39,7 +39,8 @@ func newCodecs() serializer.CodecFactory {
 }
 
 // open are the paths that need no authorization: the API server calls webhooks without credentials
-// of its own, and they tell nobody anything but what the caller sent.
+// of its own. They change nothing. Besides what the caller sent they tell whether the instance type and the preference
+// that a VM names exist and what they set, and which ones the labels of a claim name.
 var open = []string{"/healthz", "/livez", "/readyz", "/mutate/*", "/validate/*"}
 
 // streaming are the subresources whose requests last: they have no deadline, and do not count among the requests that

@@ -245,10 +245,10 @@ func TestExecInputBounded(t *testing.T) {
 	for name, full := range map[string]bool{"full": true, "free again": false} {
 		t.Run(name, func(t *testing.T) {
 			if full {
-				if !s.server.inputs.TryAcquire(maxInputs - 1) {
+				if !s.server.room.TryAcquire(maxHeld - 1) {
 					t.Fatal("something is held already")
 				}
-				defer s.server.inputs.Release(maxInputs - 1)
+				defer s.server.room.Release(maxHeld - 1)
 			}
 			conn := ask()
 			exec.WriteFrame(conn, exec.ChannelStdin, nil)
@@ -261,7 +261,7 @@ func TestExecInputBounded(t *testing.T) {
 	conn := ask()
 	conn.Close() // in the middle of it
 	s.server.Close()
-	if !s.server.inputs.TryAcquire(maxInputs) {
+	if !s.server.room.TryAcquire(maxHeld) {
 		t.Error("a client that has left still has its share")
 	}
 }

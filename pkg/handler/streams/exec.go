@@ -25,12 +25,16 @@ import (
 const (
 	// requestWithin is how long a client may take to say what to run. Its standard input may take longer.
 	requestWithin = 30 * time.Second
-	// maxInputs is how much standard input of programs that are about to run a node holds at a time, bytes. Whoever may
-	// run programs in one guest cannot use up the memory of a component that all guests of the node need.
-	maxInputs = 64 << 20
+	// maxHeld is how much a node holds for clients at a time, bytes: standard input of programs that are about to run, and
+	// logs on their way. Whoever may ask for them of one guest cannot use up the memory of a component that all guests of
+	// the node need.
+	maxHeld = 64 << 20
 )
 
-// held is a client's share of maxInputs.
+// errBusy is for a client for whom there is no room.
+var errBusy = apierrors.NewTooManyRequests("virt-handler holds as much for other clients as it can; try again", 1)
+
+// held is a client's share of maxHeld.
 type held struct {
 	of   *semaphore.Weighted
 	size int64
@@ -80,7 +84,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 			_ = conn.CloseWithReason(stream.CodeGoingAway, "virt-handler is restarting; what ran in the guest is ended")
 		}
 	})()
-	input := &held{of: s.inputs}
+	input := &held{of: s.room}
 	defer input.free()
 	request, err := readExec(conn, input)
 	var result exec.Result
@@ -140,7 +144,7 @@ func readExec(conn *stream.Conn, room *held) (*launcherpb.ExecRequest, error) {
 		case len(payload) == 0:
 			request.Stdin = false
 		case !room.take(len(payload)):
-			return nil, apierrors.NewTooManyRequests("virt-handler holds as much standard input of other commands as it can; try again", 1)
+			return nil, errBusy
 		}
 		out.Input = append(out.Input, payload...)
 	}

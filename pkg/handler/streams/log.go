@@ -58,7 +58,9 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 		refuse(w, name(r), apierrors.NewBadRequest(fmt.Sprintf("log %q is not serial or qemu", source)))
 		return
 	}
-	text, err := past(run, file, r)
+	room := &held{of: s.room}
+	defer room.free()
+	text, err := past(run, file, r, room)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = apierrors.NewConflict(resource, name(r).Name, fmt.Errorf("the guest has no %s log; spec.domain.devices.autoattachSerialConsole may be false", r.PathValue("source")))
 	}
@@ -70,14 +72,25 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	if _, err := w.Write(text); err != nil || r.URL.Query().Get("follow") != "true" {
 		return
 	}
+	room.free()
 	s.active.Add(1)
 	defer s.active.Done()
 	s.followLog(w, r, run, file, text)
 }
 
-// past is what a log has so far, as far as the request wants it.
-func past(run *podfs.Run, file string, r *http.Request) ([]byte, error) {
+// past is what a log has so far, as far as the request wants it; it takes room for it.
+func past(run *podfs.Run, file string, r *http.Request, room *held) ([]byte, error) {
 	query := r.URL.Query()
+	f, size, err := run.OpenRegular(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	if !room.take(int(min(size, maxLog))) {
+		return nil, errBusy
+	}
 	text, err := run.Tail(file, maxLog)
 	if err != nil {
 		return nil, err

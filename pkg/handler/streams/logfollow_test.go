@@ -110,3 +110,35 @@ func TestLogNotRead(t *testing.T) {
 		t.Fatal("virt-handler cannot end")
 	}
 }
+
+// The logs on their way are bounded together, and one that is followed is on its way no more.
+func TestLogsBounded(t *testing.T) {
+	s := newSetup(t)
+	s.writeLog("one\ntwo\n")
+	get := func(query string) (int, io.Reader) {
+		response, err := http.Get(s.http.URL + guestPath + "log/serial" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { response.Body.Close() })
+		return response.StatusCode, response.Body
+	}
+	_, followed := get("?follow=true")
+	lines := bufio.NewReader(followed)
+	s.writeLog("three\n")
+	for _, want := range []string{"one\n", "two\n", "three\n"} {
+		if got, err := lines.ReadString('\n'); err != nil || got != want {
+			t.Fatalf("%q, %v; want %q", got, err, want)
+		}
+	}
+	if !s.server.room.TryAcquire(maxHeld) {
+		t.Fatal("something is held")
+	}
+	if got, _ := get(""); got != http.StatusTooManyRequests {
+		t.Errorf("without room: %d", got)
+	}
+	s.server.room.Release(maxHeld)
+	if got, _ := get(""); got != http.StatusOK {
+		t.Errorf("with room: %d", got)
+	}
+}

@@ -70,7 +70,7 @@ type Server struct {
 
 	consoles consoles
 	screens  screens
-	inputs   *semaphore.Weighted // maxInputs
+	room     *semaphore.Weighted // of maxHeld
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -86,7 +86,7 @@ func (s *Server) init() {
 		}
 		s.consoles.log, s.consoles.open = s.Log, map[string]*console{}
 		s.screens.open = map[types.UID]*screen{}
-		s.inputs = semaphore.NewWeighted(maxInputs)
+		s.room = semaphore.NewWeighted(maxHeld)
 	})
 }
 
