@@ -165,7 +165,8 @@ func exchange(address, text string) error {
 	if _, err := io.WriteString(conn, text); err != nil {
 		return err
 	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+	// A connection that was reset meanwhile cannot be shut down any more; reading says why.
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil && !errors.Is(err, syscall.ENOTCONN) {
 		return err
 	}
 	got, err := io.ReadAll(conn)
