@@ -238,13 +238,16 @@ func (g *guest) end(end hypervisor.End) {
 // known yet is ours, having been created as the last connection was lost; and one that is missing has
 // ended unseen. A domain that arrives is ours once it runs here.
 func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first bool) {
+	g.mu.Lock()
+	created := g.created // one that is created after the question is not missing
+	g.mu.Unlock()
 	d, err := conn.Domain(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case errors.Is(err, hypervisor.ErrNoDomain):
 		switch {
-		case !g.created || !first:
+		case !created || !first:
 		case g.migrating:
 			if end := g.lastWords(); g.early == nil {
 				g.early = &end

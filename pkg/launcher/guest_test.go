@@ -289,3 +289,22 @@ func TestAgent(t *testing.T) {
 		}
 	})
 }
+
+// lookBefore asks the daemon, and something happens before the answer is there.
+type lookBefore struct {
+	hypervisor.Connection
+	happens func()
+}
+
+func (l lookBefore) Domain(context.Context) (hypervisor.Domain, error) {
+	l.happens()
+	return hypervisor.Domain{}, hypervisor.ErrNoDomain
+}
+
+// A new connection's first look may be answered when the guest has just been made.
+func TestGuestMadeDuringTheFirstLook(t *testing.T) {
+	withGuest(t, func(t *testing.T, _ *memory, g *guest) {
+		g.refresh(t.Context(), lookBefore{happens: func() { mustCreate(t, g) }}, true)
+		expect(t, g, runs, "booted")
+	})
+}
