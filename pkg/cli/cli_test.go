@@ -17,10 +17,14 @@ func TestExamples(t *testing.T) {
 	const text = `
 		# virtctl stays in words
 		virtctl start demo && virtctl wait demo
-		echo x | virtctl console demo`
+		echo x | virtctl console demo
+		ssh -o 'ProxyCommand=virtctl port-forward --stdio vmi/demo 22' root@demo
+		PASSWORD=x virtctl expect demo f`
 	const want = `  # virtctl stays in words
   kubectl virt start demo && kubectl virt wait demo
-  echo x | kubectl virt console demo`
+  echo x | kubectl virt console demo
+  ssh -o 'ProxyCommand=kubectl virt port-forward --stdio vmi/demo 22' root@demo
+  PASSWORD=x kubectl virt expect demo f`
 	if got := Examples("kubectl virt", text); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,18 +41,17 @@ func Group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// called is where an example calls the program: at the start of a line or of a word's value, or as a word of its own.
+var called = regexp.MustCompile(`(^|[ =])virtctl `)
+
 // Examples indents a command's examples and says the program's name as the user knows it: every
-// `virtctl` at the start of a line, or after a pipe, becomes program.
+// `virtctl` that is called becomes program. Comments stay.
 func Examples(program, text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i, line := range lines {
 		line = strings.TrimLeft(line, "\t")
-		if program != "virtctl" {
-			if rest, ok := strings.CutPrefix(line, "virtctl "); ok {
-				line = program + " " + rest
-			}
-			line = strings.ReplaceAll(line, "| virtctl ", "| "+program+" ")
-			line = strings.ReplaceAll(line, "&& virtctl ", "&& "+program+" ")
+		if program != "virtctl" && !strings.HasPrefix(line, "#") {
+			line = called.ReplaceAllString(line, "${1}"+program+" ")
 		}
 		if line != "" {
 			line = "  " + line

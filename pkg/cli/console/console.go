@@ -183,7 +183,12 @@ func (o *Options) ending(term *screen, t cli.Target, err error) error {
 	case errors.Is(err, console.ErrStopped):
 		return fmt.Errorf("%w; start it with `%s start %s`", err, o.Factory.Program, t.Name)
 	case errors.As(err, &closed):
-		return fmt.Errorf("console of %s/%s: %w", t.Namespace, t.Name, err)
+		term.say("\n") // the cursor is where the guest left it
+		hint := ""
+		if !o.Reconnect && (closed.Code == stream.CodeGoingAway || closed.Code == stream.CodeAbnormal) {
+			hint = "; --reconnect connects again by itself"
+		}
+		return fmt.Errorf("console of %s/%s: %w%s", t.Namespace, t.Name, err, hint)
 	case err != nil:
 		return err
 	}

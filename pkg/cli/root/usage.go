@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -96,18 +95,18 @@ func newCmdHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "Show the help of a command",
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 			target, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			var names []string
 			for _, sub := range target.Commands() {
-				if sub.IsAvailableCommand() {
+				if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), begun) {
 					names = append(names, sub.Name()+"\t"+sub.Short)
 				}
 			}
-			return slices.Clip(names), cobra.ShellCompDirectiveNoFileComp
+			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)

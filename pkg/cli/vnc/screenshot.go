@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/action"
 	"github.com/virtkit/virtkit/pkg/action/vnc"
@@ -93,7 +94,11 @@ func RunScreenshot(ctx context.Context, o *ScreenshotOptions) error {
 		defer cancel()
 	}
 	picture, err := c.Screenshot(ctx, target.Namespace, target.Name, o.MoveCursor)
-	err = o.Factory.NotRunning(ctx, c, target, err)
+	if apierrors.IsNotFound(err) {
+		if err = o.Factory.NotRunning(ctx, c, target, err); !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
 	if err != nil {
 		return o.explain(ctx, target, err)
 	}

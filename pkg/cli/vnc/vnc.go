@@ -178,7 +178,12 @@ func (o *Options) open(ctx context.Context) (*session, error) {
 
 func (s *session) dial(ctx context.Context) (*stream.Conn, error) {
 	conn, err := s.client.VNC(ctx, s.target.Namespace, s.target.Name, s.Preserve)
-	return conn, s.explain(s.Factory.NotRunning(ctx, s.client, s.target, err))
+	if apierrors.IsNotFound(err) {
+		if err = s.Factory.NotRunning(ctx, s.client, s.target, err); !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+	}
+	return conn, s.explain(err)
 }
 
 // explain says what an error is about, and what mends it.
