@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Resizes calls changed whenever the terminal has got a new size, until ctx ends.
+// Resizes calls changed whenever the terminal has got another size than Size told last, until ctx ends.
 func (t *Terminal) Resizes(ctx context.Context, changed func(width, height int)) {
 	if !t.is {
 		return
@@ -18,13 +18,11 @@ func (t *Terminal) Resizes(ctx context.Context, changed func(width, height int))
 	signal.Notify(signals, syscall.SIGWINCH)
 	defer signal.Stop(signals)
 	for {
+		t.resized(changed) // at first, for what changed before there was anybody to hear of it
 		select {
 		case <-ctx.Done():
 			return
 		case <-signals:
-			if width, height, ok := t.Size(); ok {
-				changed(width, height)
-			}
 		}
 	}
 }

@@ -25,7 +25,10 @@ type Terminal struct {
 
 	mu    sync.Mutex
 	saved *term.State
+	told  size
 }
+
+type size struct{ width, height int }
 
 // New is the terminal behind standard input.
 func New(streams *cli.IOStreams) *Terminal {
@@ -100,7 +103,23 @@ func (t *Terminal) Size() (width, height int, ok bool) {
 		return 0, 0, false
 	}
 	width, height, err := term.GetSize(t.fd)
-	return width, height, err == nil && width > 0 && height > 0
+	if err != nil || width <= 0 || height <= 0 {
+		return width, height, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.told = size{width, height}
+	return width, height, true
+}
+
+// resized gives the size if it is not what Size has told last.
+func (t *Terminal) resized(changed func(width, height int)) {
+	t.mu.Lock()
+	told := t.told
+	t.mu.Unlock()
+	if width, height, ok := t.Size(); ok && told != (size{width, height}) {
+		changed(width, height)
+	}
 }
 
 // Cancellable makes a blocked read of a terminal or a pipe stoppable. Files and /dev/null, which cannot be polled,
