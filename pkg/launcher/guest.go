@@ -37,7 +37,10 @@ type guest struct {
 	// created says that the domain exists or existed; creating, that it is being made, and early
 	// is its end if that came before its beginning was known.
 	created, creating bool
-	early             *hypervisor.End
+	// inherited says that the connection of now found the guest created: how one ends that is created later is an
+	// event of this connection.
+	inherited bool
+	early     *hypervisor.End
 	// incoming says that the domain arrives by a migration instead of being created here. migrating, that it
 	// is on its way to another launcher; early is then its end here, until it is known where it runs.
 	incoming, migrating bool
@@ -187,7 +190,7 @@ func (g *guest) follow(ctx context.Context) {
 func (g *guest) use(conn hypervisor.Connection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.conn = conn
+	g.conn, g.inherited = conn, g.created
 	close(g.linked)
 }
 
@@ -238,16 +241,13 @@ func (g *guest) end(end hypervisor.End) {
 // known yet is ours, having been created as the last connection was lost; and one that is missing has
 // ended unseen. A domain that arrives is ours once it runs here.
 func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first bool) {
-	g.mu.Lock()
-	created := g.created // one that is created after the question is not missing
-	g.mu.Unlock()
 	d, err := conn.Domain(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case errors.Is(err, hypervisor.ErrNoDomain):
 		switch {
-		case !created || !first:
+		case !g.inherited || !first:
 		case g.migrating:
 			if end := g.lastWords(); g.early == nil {
 				g.early = &end
