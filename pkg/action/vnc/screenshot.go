@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image/png"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -23,7 +24,11 @@ type Picture struct {
 func Save(path string, picture io.Reader) (p Picture, err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), ".screenshot-*")
 	if err != nil {
-		return p, fmt.Errorf("write the screenshot: %w", err)
+		var where *fs.PathError
+		if errors.As(err, &where) {
+			err = where.Err // the path is our own
+		}
+		return p, fmt.Errorf("write the screenshot to %s: %w", path, err)
 	}
 	defer func() {
 		if err != nil {

@@ -99,6 +99,10 @@ input instead.`, `
 
 func (o *Options) command(runF runFunc, short, long, examples string) *cobra.Command {
 	o.Output = cli.NewOutput()
+	force := "Change a Secret that is not the VM's own"
+	if o.Verb != RemoveSSHKey {
+		force += "; name a new one in a VM that runs"
+	}
 	cmd := &cobra.Command{
 		Use:               string(o.Verb) + " NAME",
 		Short:             short,
@@ -119,7 +123,7 @@ func (o *Options) command(runF runFunc, short, long, examples string) *cobra.Com
 	}
 	cmd.Flags().StringVarP(&o.User, "user", "u", "", "Name of the guest's `USER`")
 	cmd.Flags().StringVar(&o.Secret, "secret", "", "Name of the `SECRET` to change, where the VM names several for the user")
-	cmd.Flags().BoolVar(&o.Force, "force", false, "Change a Secret that is not the VM's own; name a new one in a VM that runs")
+	cmd.Flags().BoolVar(&o.Force, "force", false, force)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd

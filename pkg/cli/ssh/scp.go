@@ -74,7 +74,7 @@ own scp does the work.`,
 	flags.BoolVarP(&o.Recursive, "recursive", "r", false, "Copy directories and all that is in them")
 	flags.BoolVar(&o.Preserve, "preserve", false, "Keep times and modes")
 	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "Show no progress")
-	flags.StringArrayVarP(&o.LocalOpts, "local-ssh-opts", "t", nil, "An `OPTION` for this machine's scp, such as \"-o Compression=yes\"; may be given several times")
+	flags.StringArrayVarP(&o.LocalOpts, "local-ssh-opts", "t", nil, "An `OPTION` for this machine's scp, such as \"-o Compression=yes\" (can be repeated)")
 	return cmd
 }
 

@@ -71,7 +71,7 @@ for the command.`,
 	o.addFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.Command, "command", "c", "", "The `COMMAND` to run, as after --")
-	flags.VarP(&localOpts{o: o, cmd: cmd}, "local-ssh-opts", "t", "An `OPTION` for this machine's ssh, such as \"-o ForwardAgent=yes\"; may be given several times")
+	flags.VarP(&localOpts{o: o, cmd: cmd}, "local-ssh-opts", "t", "An `OPTION` for this machine's ssh, such as \"-o ForwardAgent=yes\" (can be repeated)")
 	flags.BoolVar(&o.Terminal, "tty", false, "Give the command a terminal, also when standard input is none")
 	flags.BoolVarP(&o.NoCommand, "no-command", "N", false, "Run no command: forward ports only")
 	flags.StringArrayVarP(&o.here, "local-forward", "L", nil, "Listen here and connect from the guest: `[BIND:]PORT:HOST:HOSTPORT`")

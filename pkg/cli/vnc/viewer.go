@@ -44,7 +44,10 @@ func (s *session) viewer(ctx context.Context) error {
 	program := exec.CommandContext(ctx, v.Path, v.Args(l.Addr(), klog.V(4).Enabled())...)
 	program.Stdout, program.Stderr = &output, &output
 	if err := program.Start(); err != nil {
-		return errors.Join(fmt.Errorf("start the viewer: %w", err), l.Close(), s.first.Close())
+		if cause := errors.Unwrap(err); cause != nil {
+			err = cause // the path is said already
+		}
+		return errors.Join(fmt.Errorf("start the viewer %s: %w; --vnc-path names another", v.Path, err), l.Close(), s.first.Close())
 	}
 	s.say("Showing %s with %s.\n", s.target.Name, v.Path)
 	var ended sync.WaitGroup
