@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/emicklei/go-restful/v3"
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/virtkit/virtkit/pkg/stats"
 )
 
@@ -34,9 +32,13 @@ func (q *requests) stats(r *restful.Request, w *restful.Response) error {
 	list := stats.List{Items: []stats.Guest{}}
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	for node, host := range q.nodes.all() {
+	for _, node := range q.nodes.all() {
 		group.Go(func() {
-			found, err := q.nodeStats(r.Request.Context(), host, query)
+			host, err := q.nodes.handler(node)
+			var found stats.List
+			if err == nil {
+				found, err = q.nodeStats(r.Request.Context(), host, query)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -81,17 +83,7 @@ func (q *requests) nodeStats(ctx context.Context, host string, query url.Values)
 	return list, nil
 }
 
-// all are the addresses of every virt-handler that works, by node.
-func (n *nodes) all() map[string]string {
-	out := map[string]string{}
-	for _, object := range n.informer.GetIndexer().List() {
-		pod := object.(*corev1.Pod)
-		if pod.Spec.NodeName == "" || out[pod.Spec.NodeName] != "" {
-			continue
-		}
-		if host, err := n.handler(pod.Spec.NodeName); err == nil {
-			out[pod.Spec.NodeName] = host
-		}
-	}
-	return out
+// all are the nodes that have, or should have, a virt-handler.
+func (n *nodes) all() []string {
+	return n.informer.GetIndexer().ListIndexFuncValues(byNode)
 }
