@@ -133,6 +133,13 @@ func (g *guest) write(text string) {
 	}
 }
 
+// clients is how many are at the console.
+func (g *guest) clients() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.conns)
+}
+
 func (g *guest) powerOff() { g.end(stream.CodeNormal, "") }
 
 func (g *guest) end(code int, reason string) {

@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -81,6 +82,7 @@ type clusterKey struct{}
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"exits":    exits,
 	"requests": requests,
+	"attached": attached,
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {
@@ -114,4 +116,19 @@ func requests(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	_, err := ts.Stdout().Write([]byte(strings.Join(lines, "\n") + "\n"))
 	ts.Check(err)
+}
+
+func attached(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: attached NAMESPACE/NAME")
+	}
+	g := ts.Value(clusterKey{}).(*cluster).guestOf(args[0])
+	deadline := time.After(time.Minute)
+	for g.clients() == 0 {
+		select {
+		case <-deadline:
+			ts.Fatalf("nobody is at the console of %s", args[0])
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
