@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -134,6 +135,21 @@ func (o *Options) validate() error {
 	return nil
 }
 
+// withoutInstance says of a change that there is no guest to make it to, and what can be done. Any other error is
+// returned as it is.
+func (o *Options) withoutInstance(ctx context.Context, c *client.Client, t cli.Target, err error) error {
+	var status apierrors.APIStatus
+	if o.Request.Persist || !apierrors.IsNotFound(err) || !errors.As(err, &status) ||
+		status.Status().Details == nil || status.Status().Details.Kind != client.VMIs {
+		return err
+	}
+	stopped := o.Factory.NotRunning(ctx, c, t, err)
+	if apierrors.IsNotFound(stopped) {
+		return err
+	}
+	return fmt.Errorf("%w; or give --persist to change the VM for its next start", stopped)
+}
+
 // Run requests the change, and with Wait waits until it is made.
 func Run(ctx context.Context, o *Options) error {
 	ns, err := o.Factory.Namespace()
@@ -160,7 +176,7 @@ func Run(ctx context.Context, o *Options) error {
 		request, condition = volume.Remove, volume.Unplugged(o.Request.Volume)
 	}
 	if err := request(ctx, c, t.Namespace, t.Name, o.Request); err != nil {
-		return err
+		return o.withoutInstance(ctx, c, t, err)
 	}
 	if !o.Output.Given() {
 		if err := o.report(t); err != nil {
