@@ -101,3 +101,17 @@ func (f *Factory) Connection() Connection {
 	}
 	return c
 }
+
+// Machine is the client, and the machine that an argument names: NAME, vm/NAME or vmi/NAME.
+func (f *Factory) Machine(arg string) (*client.Client, Target, error) {
+	namespace, err := f.Namespace()
+	if err != nil {
+		return nil, Target{}, err
+	}
+	target, err := ParseTarget(arg, namespace)
+	if err != nil {
+		return nil, target, err
+	}
+	c, err := f.Client()
+	return c, target, err
+}

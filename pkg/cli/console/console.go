@@ -99,15 +99,7 @@ times, each text but the first waits until the guest has been silent for --idle.
 
 // Run connects, and returns when the stream has ended or the user has left.
 func Run(ctx context.Context, o *Options) (err error) {
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	target, err := cli.ParseTarget(o.Name, ns)
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, target, err := o.Factory.Machine(o.Name)
 	if err != nil {
 		return err
 	}

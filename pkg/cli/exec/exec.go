@@ -81,15 +81,7 @@ func (o *Options) parse(cmd *cobra.Command, args []string) error {
 
 // Run runs the command and ends with its exit code.
 func Run(ctx context.Context, o *Options) error {
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	target, err := cli.ParseTarget(o.Name, ns)
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, target, err := o.Factory.Machine(o.Name)
 	if err != nil {
 		return err
 	}

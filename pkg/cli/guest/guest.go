@@ -86,15 +86,7 @@ The guest needs qemu-guest-agent: "virtctl wait NAME --for=agent" waits for it.`
 
 // Run asks and prints.
 func Run(ctx context.Context, o *Options) error {
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	target, err := cli.ParseTarget(o.Name, ns)
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, target, err := o.Factory.Machine(o.Name)
 	if err != nil {
 		return err
 	}

@@ -83,15 +83,7 @@ func (o *Options) validate(sources []string) error {
 
 // Run copies the log to standard output.
 func Run(ctx context.Context, o *Options) error {
-	namespace, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	target, err := cli.ParseTarget(o.Name, namespace)
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, target, err := o.Factory.Machine(o.Name)
 	if err != nil {
 		return err
 	}

@@ -76,15 +76,7 @@ func (o *ScreenshotOptions) validate() error {
 
 // RunScreenshot takes the picture.
 func RunScreenshot(ctx context.Context, o *ScreenshotOptions) error {
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	target, err := cli.ParseTarget(o.Name, ns)
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, target, err := o.Factory.Machine(o.Name)
 	if err != nil {
 		return err
 	}

@@ -61,15 +61,7 @@ when somebody must act, and with 3 when there is no such VM.`,
 
 // Run gathers, explains and prints.
 func Run(ctx context.Context, o *Options) error {
-	namespace, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	target, err := cli.ParseTarget(o.Name, namespace)
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, target, err := o.Factory.Machine(o.Name)
 	if err != nil {
 		return err
 	}
