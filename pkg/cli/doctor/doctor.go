@@ -60,11 +60,15 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	connection := f.Connection()
-	facts := doctor.Gather(ctx, f.Client, doctor.Program{
-		Version: version.Get(), Name: f.Program, Context: connection.Context, Server: connection.Server, CertNotAfter: connection.CertNotAfter,
-	}, namespace, f.Now)
-	if ctx.Err() != nil {
+	var facts doctor.Facts
+	err = f.IO.While("examining", func() error {
+		facts = doctor.Gather(ctx, f.Client, doctor.Program{
+			Version: version.Get(), Name: f.Program, Context: connection.Context, Server: connection.Server, CertNotAfter: connection.CertNotAfter,
+		}, namespace, f.Now)
 		return ctx.Err()
+	})
+	if err != nil {
+		return err
 	}
 	report := doctor.Examine(facts)
 	if o.Output.Given() {

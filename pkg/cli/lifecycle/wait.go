@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -24,12 +25,21 @@ func (o *Options) wait(ctx context.Context, c *client.Client, requests []*reques
 	failures := make([]error, len(requests))
 	progress := newProgress(o.Factory.IO)
 	var group sync.WaitGroup
+	var names []string
 	for i, r := range requests {
 		if r.accepted && r.err == nil {
+			names = append(names, o.name(r.target))
 			group.Go(func() { failures[i] = o.waitOne(ctx, c, r, progress) })
 		}
 	}
-	group.Wait()
+	if o.Verb == lifecycle.Migrate { // tells of its steps
+		group.Wait()
+	} else {
+		_ = o.Factory.IO.While(fmt.Sprintf("%s: waiting for %s", o.Verb, strings.Join(names, ", ")), func() error {
+			group.Wait()
+			return nil
+		})
+	}
 	var errs []error
 	for _, err := range failures {
 		if err != nil && !errors.Is(err, context.Canceled) {

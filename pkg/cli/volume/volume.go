@@ -225,7 +225,11 @@ func (o *Options) wait(ctx context.Context, c *client.Client, t cli.Target, cond
 		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
 		defer cancel()
 	}
-	state, err := wait.Until(ctx, c, t.Namespace, t.Name, condition)
+	var state wait.State
+	err := o.Factory.IO.While("waiting for volume "+o.Request.Volume, func() (err error) {
+		state, err = wait.Until(ctx, c, t.Namespace, t.Name, condition)
+		return err
+	})
 	if status := volume.Status(state, o.Request.Volume); errors.Is(err, action.ErrTimeout) && status != nil {
 		return fmt.Errorf("%w; volume %s is %s: %s", err, status.Name, status.Phase, status.Message)
 	}

@@ -163,7 +163,14 @@ func (o *Options) all(ctx context.Context, c *client.Client, targets []cli.Targe
 	for i, t := range targets {
 		waits.Go(func() { states[i], failures[i] = o.one(ctx, c, t, prompt) })
 	}
-	waits.Wait()
+	var names []string
+	for _, t := range targets {
+		names = append(names, t.Name)
+	}
+	_ = o.Factory.IO.While(fmt.Sprintf("waiting for %s: %s", strings.Join(names, ", "), o.For), func() error {
+		waits.Wait()
+		return nil
+	})
 	var objects []runtime.Object
 	for i, t := range targets {
 		if object := object(t, states[i]); failures[i] == nil && object != nil {

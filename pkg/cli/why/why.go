@@ -65,7 +65,11 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	facts, err := gather.Facts(ctx, c, target.Namespace, target.Name, o.Factory.Now())
+	var facts why.Facts
+	err = o.Factory.IO.While("looking at "+target.Name, func() (err error) {
+		facts, err = gather.Facts(ctx, c, target.Namespace, target.Name, o.Factory.Now())
+		return err
+	})
 	if err != nil {
 		return err
 	}
