@@ -40,15 +40,15 @@ if [ "$(one .spec.runStrategy)" = Always ]; then
 	# A console without input is followed until the guest ends; a look is enough here.
 	timeout 1 bin/virtctl --context "$name" -n default console demo --join --tail 400 </dev/null | tail -n 8 || true
 	echo
-	address=$(virtctl list vmi --field-selector metadata.name=demo -o jsonpath='{.items[*].status.interfaces[0].ipAddress}')
 fi
 
 # say COMMAND WHAT prints one line of what to do next.
 say() { printf '  %-32s %s\n' "$1" "$2"; }
 echo
 say "bin/virtctl console demo" "its serial console: root, password tiny; Ctrl-] leaves"
-[ -z "${address:-}" ] || say "ssh root@$address" "from this machine"
-say "bin/virtctl list" "all VMs"
+say "bin/virtctl ssh root@demo" "log in over the API server; scp and port-forward likewise"
+say "bin/virtctl vnc demo --terminal" "its screen"
+say "bin/virtctl list" "all VMs; top, logs, events, why say more"
 say "bin/virtctl stop demo" "and start, restart, wait"
 say "bin/virtctl create vm --help" "another one"
 down="make down"
