@@ -10,6 +10,7 @@
 package why
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -204,13 +205,7 @@ func Explain(f Facts) *Report {
 	e.nodes()
 	e.guest()
 	slices.SortStableFunc(e.causes, func(a, b Cause) int {
-		if (a.State == Broken) != (b.State == Broken) && (a.rank >= rankSymptom || b.rank >= rankSymptom) {
-			if a.State == Broken {
-				return -1
-			}
-			return 1
-		}
-		return int(a.rank - b.rank)
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(urgency(a), urgency(b)))
 	})
 	r := &Report{
 		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind},
@@ -228,6 +223,14 @@ func Explain(f Facts) *Report {
 	}
 	r.Verdict, r.Summary = verdict(f, r.Causes)
 	return r
+}
+
+// urgency puts what is broken before the rest of its rank.
+func urgency(c Cause) int {
+	if c.State == Broken {
+		return 0
+	}
+	return 1
 }
 
 func verdict(f Facts, causes []Cause) (State, string) {

@@ -370,6 +370,7 @@ func TestSituations(t *testing.T) {
 		{"node is drained", func(f *Facts) { f.VMI.Status.EvacuationNodeName = "one" }, "EvictionRequested", Waiting, LayerVMI, "leave node one", "virtctl why demo"},
 
 		{"the claim counts before the scheduler's verdict on it", all(unschedulable(noNodes+`persistentvolumeclaim "data" not found.`), withClaim(nil)), "ClaimMissing", Broken, LayerVolumes, "does not exist", "create it"},
+		{"the claim's wait counts before the scheduler's verdict on it", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claim(corev1.ClaimPending, nil, time.Second))), "Provisioning", Waiting, LayerVolumes, "is being provisioned", "kubectl describe pvc data"},
 		{"nodes may not be read", func(f *Facts) { f.Nodes, f.Stack, f.Unreadable = nil, nil, []string{"nodes", "pods of virtkit"} }, "", OK, "", "nothing holds it up", ""},
 	}
 	seen := map[string]bool{}
