@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,17 +138,30 @@ func describe(a Answer) string {
 	return strings.Join(out, ", ")
 }
 
+// listen opens a UDP and a TCP socket of one number. Another program may have the TCP port of a free UDP port.
+func listen(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for range 50 {
+		udp, err := net.ListenPacket("udp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tcp, err := net.Listen("tcp4", udp.LocalAddr().String())
+		if err == nil {
+			return udp, tcp
+		}
+		if closeErr := udp.Close(); !errors.Is(err, syscall.EADDRINUSE) || closeErr != nil {
+			t.Fatal(errors.Join(err, closeErr))
+		}
+	}
+	t.Fatal("no port is free for UDP and TCP alike")
+	return nil, nil
+}
+
 // serve serves the fake cluster on loopback, with an upstream that knows only example.org, over TCP only.
 func serve(t *testing.T) string {
 	t.Helper()
-	udp, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tcp, err := net.Listen("tcp4", udp.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	udp, tcp := listen(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() {
