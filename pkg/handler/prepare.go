@@ -106,7 +106,12 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 		if pod.Search, err = process.Search(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("read the pod's resolv.conf: %w", err)
 		}
+		pod.Multus = s.target.Multus
 		made, err := network.NewPlan(vmi, pod)
+		if missing := (*network.MissingError)(nil); errors.As(err, &missing) {
+			// The pod gets no other links; another pod may.
+			return nil, grpcstatus.Errorf(codes.InvalidArgument, "the pod's network: %v", missing)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("plan the pod's network: %w", err)
 		}

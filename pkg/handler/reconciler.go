@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/status"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/network"
 )
 
 const (
@@ -262,6 +263,7 @@ func (r *Reconciler) session(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, st
 		return nil, false
 	}
 	t := target{VMI: key, UID: vmi.UID, Pod: pod.UID}
+	_, t.Multus = network.Attachments(pod.Annotations)
 	for _, c := range pod.Spec.Containers {
 		if c.Name == names.ContainerCompute {
 			t.Image = c.Image

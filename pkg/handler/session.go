@@ -49,6 +49,8 @@ type target struct {
 	// Image and KVM are the launcher container's image and whether it asked for /dev/kvm.
 	Image string
 	KVM   bool
+	// Multus: it has left its status in the pod.
+	Multus bool
 }
 
 // observation is what a session knows. A published one is never changed.

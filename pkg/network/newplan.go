@@ -1,30 +1,42 @@
 package network
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
 )
 
-const (
-	// podLink is the pod network's link, as every CNI runtime names it.
-	podLink = "eth0"
-	// defaultCIDR is KubeVirt's guest network behind masquerade.
-	defaultCIDR = "10.0.2.0/24"
-	// nameLimit is IFNAMSIZ less the terminating zero.
-	nameLimit = 15
-)
+// defaultCIDR is KubeVirt's guest network behind masquerade.
+const defaultCIDR = "10.0.2.0/24"
 
 // Pod is what NewPlan must know of a launcher pod; pkg/network/apply reads it.
 type Pod struct {
 	Links []Link
 	// Search are the domains in the pod's resolv.conf.
 	Search []string
+	// Multus says that Multus runs on the node: it has left its status in the pod.
+	Multus bool
+}
+
+// A MissingError is a network whose link is not in the pod, and never will be in this one.
+type MissingError struct {
+	Network, Definition string
+	// Multus runs on the node, so that its absence is not the reason.
+	Multus bool
+}
+
+func (e *MissingError) Error() string {
+	if e.Multus {
+		return fmt.Sprintf("network %q: Multus has not connected the pod to NetworkAttachmentDefinition %s", e.Network, e.Definition)
+	}
+	return fmt.Sprintf("network %q needs Multus, which does not run on this node: the pod has no annotation %s; install Multus, or remove the network from spec.networks", e.Network, AnnotationStatus)
 }
 
 // Link is one link of a pod with its IPv4 and IPv6 configuration.
@@ -53,18 +65,19 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 		if !ok {
 			return Plan{}, fmt.Errorf("spec.domain.devices.interfaces[%d]: no network is named %q in spec.networks", i, spec.Name)
 		}
-		if nw.Pod == nil {
-			return Plan{}, fmt.Errorf("spec.networks: network %q is not the pod network, which is the only kind supported", nw.Name)
+		if spec.State == v1.InterfaceStateAbsent {
+			continue
 		}
-		link, err := pod.link(podLink)
+		link, err := pod.link(vmi, nw)
 		if err != nil {
 			return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, err)
 		}
+		bridge, tap := linkNames(nw)
 		nic := Interface{
 			Name:       spec.Name,
 			PodLink:    link.Name,
-			BridgeLink: limitName("k6t-" + link.Name),
-			Tap:        fmt.Sprintf("tap%d", i),
+			BridgeLink: bridge,
+			Tap:        tap,
 			MTU:        link.MTU,
 			Hostname:   hostname(vmi),
 			Search:     search(vmi, pod.Search),
@@ -80,10 +93,12 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 			nic.Ports = append(nic.Ports, port)
 		}
 		switch {
+		case spec.Masquerade != nil && nw.Pod == nil:
+			err = errors.New("masquerade is for the pod network; set bridge: {}")
 		case spec.Masquerade != nil:
 			err = nic.masquerade(vmi, spec, nw.Pod, link)
 		case spec.Bridge != nil:
-			err = nic.bridge(spec, link)
+			err = nic.bridge(vmi, spec, link)
 		default:
 			err = errors.New("no supported binding: set masquerade: {} or bridge: {}")
 		}
@@ -111,28 +126,45 @@ func (nic *Interface) masquerade(vmi *v1.VirtualMachineInstance, spec v1.Interfa
 	prefix = prefix.Masked()
 	gateway := prefix.Addr().Next()
 	nic.Gateway = netip.PrefixFrom(gateway, prefix.Bits())
-	nic.Guest = gateway.Next()
+	nic.Guest, nic.Bits = gateway.Next(), prefix.Bits()
 	nic.MAC, err = macAddress(spec.MacAddress, StableMAC(string(vmi.UID), spec.Name))
 	return err
 }
 
-func (nic *Interface) bridge(spec v1.Interface, link Link) error {
+func (nic *Interface) bridge(vmi *v1.VirtualMachineInstance, spec v1.Interface, link Link) error {
 	nic.Binding = Bridge
+	var err error
+	// A guest that has come from another node keeps its MAC, whatever the pod's link here was given.
+	nic.MAC, err = macAddress(spec.MacAddress, knownMAC(vmi, spec.Name, link.MAC))
+	if err != nil {
+		return err
+	}
 	address, ok := link.ipv4()
-	if !ok {
+	switch {
+	case ok:
+		return nic.takeOver(address, link)
+	case link.Name == PodLink:
 		return fmt.Errorf("the pod's %s has no IPv4 address for the guest to take", link.Name)
 	}
+	return nil // a network without address management: a link, and nothing else
+}
+
+// takeOver gives the guest the IPv4 configuration that the pod's link has.
+func (nic *Interface) takeOver(address netip.Prefix, link Link) error {
 	nic.Guest = address.Addr()
 	onLink := address.Masked()
+	bits := address.Addr().BitLen()
+	var gateway netip.Addr
 	for _, r := range link.Routes {
 		if !r.Destination.Addr().Is4() {
 			continue
 		}
 		switch {
 		case r.Destination.Bits() == 0 && r.Via.Is4():
-			nic.Gateway = netip.PrefixFrom(r.Via, address.Bits())
+			gateway = r.Via
 		case r.Destination == onLink && !r.Via.IsValid():
 			// The guest has this one by its netmask.
+			bits = address.Bits()
 		default:
 			via := r.Via
 			if !via.IsValid() {
@@ -141,12 +173,48 @@ func (nic *Interface) bridge(spec v1.Interface, link Link) error {
 			nic.Routes = append(nic.Routes, Route{Destination: r.Destination, Via: via})
 		}
 	}
-	if !nic.Gateway.IsValid() {
-		return fmt.Errorf("the pod's %s has no default route for the guest to take", link.Name)
+	// Where the pod does not reach its subnet on the link (CNI plugin ptp, Calico), nor does the guest: its address is
+	// alone in its subnet, and all else has a route.
+	nic.Bits = bits
+	if !gateway.IsValid() {
+		if link.Name == PodLink {
+			return fmt.Errorf("the pod's %s has no default route for the guest to take", link.Name)
+		}
+		return nil
 	}
-	var err error
-	nic.MAC, err = macAddress(spec.MacAddress, link.MAC)
-	return err
+	nic.Gateway = netip.PrefixFrom(gateway, bits)
+	if !nic.reachesOnLink(gateway) {
+		nic.Routes = append(nic.Routes, Route{Destination: netip.PrefixFrom(gateway, gateway.BitLen()), Via: netip.IPv4Unspecified()})
+	}
+	// A route through a router comes after that to the router.
+	slices.SortStableFunc(nic.Routes, func(a, b Route) int {
+		return cmp.Compare(hops(a), hops(b))
+	})
+	return nil
+}
+
+func hops(r Route) int {
+	if r.Via.IsUnspecified() {
+		return 0
+	}
+	return 1
+}
+
+func (nic *Interface) reachesOnLink(a netip.Addr) bool {
+	if netip.PrefixFrom(nic.Guest, nic.Bits).Masked().Contains(a) {
+		return true
+	}
+	return slices.ContainsFunc(nic.Routes, func(r Route) bool { return r.Via.IsUnspecified() && r.Destination.Contains(a) })
+}
+
+// knownMAC is the MAC that an interface of the guest has, once it runs.
+func knownMAC(vmi *v1.VirtualMachineInstance, name, otherwise string) string {
+	for _, s := range vmi.Status.Interfaces {
+		if s.Name == name && s.MAC != "" {
+			return s.MAC
+		}
+	}
+	return otherwise
 }
 
 // StableMAC is the address of an interface whose spec gives none: the same for a VMI's whole life,
@@ -190,11 +258,16 @@ func search(vmi *v1.VirtualMachineInstance, domains []string) []string {
 	return nil
 }
 
-func (p Pod) link(name string) (Link, error) {
+func (p Pod) link(vmi *v1.VirtualMachineInstance, n v1.Network) (Link, error) {
+	name := LinkOf(n)
 	for _, l := range p.Links {
 		if l.Name == name {
 			return l, nil
 		}
+	}
+	if n.Multus != nil && !n.Multus.Default {
+		namespace, definition := definition(vmi.Namespace, n.Multus.NetworkName)
+		return Link{}, &MissingError{Network: n.Name, Definition: namespace + "/" + definition, Multus: p.Multus}
 	}
 	return Link{}, fmt.Errorf("the pod has no link %s; does it run in the host's network?", name)
 }
@@ -208,10 +281,11 @@ func (l Link) ipv4() (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-func limitName(name string) string {
-	if len(name) <= nameLimit {
-		return name
+// linkNames are the names of the bridge and the tap for a network. Both pods of a guest that migrates have the
+// same, by which QEMU finds its tap.
+func linkNames(n v1.Network) (bridge, tap string) {
+	if primary(n) {
+		return "k6t-" + PodLink, "tap0"
 	}
-	sum := sha256.Sum256([]byte(name))
-	return fmt.Sprintf("k6t-%x", sum[:5])
+	return "k6t-" + hash(n.Name), "tap" + hash(n.Name)
 }

@@ -48,6 +48,36 @@ func calicoPod() Pod {
 	}}}
 }
 
+// ptpPod is as the CNI plugin ptp makes it: the pod's own subnet is behind its gateway.
+func ptpPod() Pod {
+	return Pod{Links: []Link{{
+		Name: "eth0", MAC: "0a:58:0a:80:01:05", MTU: 1500,
+		Addresses: []netip.Prefix{netip.MustParsePrefix("10.128.1.5/24")},
+		Routes: []Route{
+			{Destination: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.128.1.1")},
+			{Destination: netip.MustParsePrefix("10.128.1.0/24"), Via: netip.MustParseAddr("10.128.1.1")},
+			{Destination: netip.MustParsePrefix("10.128.1.1/32")},
+		},
+	}}}
+}
+
+// multusPod has two networks more, of which the second has no address management.
+func multusPod() Pod {
+	pod := ptpPod()
+	pod.Multus = true
+	pod.Links = append(pod.Links, Link{
+		Name: "podb1f51a511f1", MAC: "5a:00:00:00:00:01", MTU: 1400,
+		Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")},
+		Routes:    []Route{{Destination: netip.MustParsePrefix("192.0.2.0/24")}},
+	}, Link{Name: "pod16477688c0e", MAC: "5a:00:00:00:00:02", MTU: 1500, Addresses: []netip.Prefix{netip.MustParsePrefix("2001:db8::7/64")}})
+	return pod
+}
+
+const multusSpec = `
+domain: {devices: {interfaces: [{name: blue, bridge: {}, state: down}, {name: default, masquerade: {}}, {name: red, bridge: {}}, {name: gone, bridge: {}, state: absent}]}}
+networks: [{name: default, pod: {}}, {name: red, multus: {networkName: other/red-net}}, {name: blue, multus: {networkName: blue-net}}, {name: gone, multus: {networkName: x}}]
+`
+
 // vmiOf has the spec given as YAML.
 func vmiOf(t *testing.T, spec string) *v1.VirtualMachineInstance {
 	t.Helper()
@@ -90,6 +120,15 @@ networks: [{name: default, pod: {}}]
 domain: {devices: {interfaces: [{name: default, bridge: {}, macAddress: "02:00:00:00:00:07"}]}}
 networks: [{name: default, pod: {}}]
 `, calicoPod()},
+		{"bridge-ptp", `
+domain: {devices: {interfaces: [{name: default, bridge: {}}]}}
+networks: [{name: default, pod: {}}]
+`, ptpPod()},
+		{"multus", multusSpec, multusPod()},
+		{"multus-default", `
+domain: {devices: {interfaces: [{name: red, bridge: {}}]}}
+networks: [{name: red, multus: {networkName: red-net, default: true}}]
+`, ptpPod()},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			plan, err := NewPlan(vmiOf(t, test.spec), test.pod)
@@ -133,9 +172,9 @@ func TestNewPlanErrors(t *testing.T) {
 		pod              Pod
 	}{
 		{"no network", `domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}`, `no network is named "a"`, flannelPod()},
-		{"multus", `
-domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}
-networks: [{name: a, multus: {networkName: x}}]`, "not the pod network", flannelPod()},
+		{"no multus", strings.ReplaceAll(multusSpec, "red", "green"), "install Multus", flannelPod()},
+		{"not by multus", strings.ReplaceAll(multusSpec, "red", "green"), "NetworkAttachmentDefinition other/green-net", multusPod()},
+		{"masquerade elsewhere", strings.Replace(multusSpec, "name: red, bridge", "name: red, masquerade", 1), "is for the pod network", multusPod()},
 		{"no binding", `
 domain: {devices: {interfaces: [{name: a}]}}
 networks: [{name: a, pod: {}}]`, "set masquerade", flannelPod()},
@@ -156,6 +195,47 @@ networks: [{name: a, pod: {}}]`, "macAddress", flannelPod()},
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}
 		})
+	}
+}
+
+// A guest that has come from another node has the MAC that it was given there.
+func TestNewPlanKeepsMAC(t *testing.T) {
+	vmi := vmiOf(t, multusSpec)
+	vmi.Status.Interfaces = []v1.VirtualMachineInstanceNetworkInterface{{Name: "red", MAC: "5a:00:00:00:00:99"}}
+	plan, err := NewPlan(vmi, multusPod())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := plan.Interfaces[2]; got.Name != "red" || got.MAC != "5a:00:00:00:00:99" {
+		t.Errorf("%s has %s", got.Name, got.MAC)
+	}
+}
+
+func TestAnnotations(t *testing.T) {
+	got := Annotations(vmiOf(t, strings.Replace(multusSpec, "name: red, bridge: {}", "name: red, bridge: {}, macAddress: '02:00:00:00:00:09'", 1)))
+	want := map[string]string{AnnotationNetworks: `[{"name":"red-net","namespace":"other","mac":"02:00:00:00:00:09","interface":"podb1f51a511f1"},` +
+		`{"name":"blue-net","namespace":"ns1","interface":"pod16477688c0e"}]`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	got = Annotations(vmiOf(t, `networks: [{name: red, multus: {networkName: red-net, default: true}}]`))
+	if diff := cmp.Diff(map[string]string{AnnotationDefaultNetwork: "ns1/red-net"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := Annotations(vmiOf(t, masqueradeSpec)); len(got) != 0 {
+		t.Errorf("the pod network alone has %v", got)
+	}
+}
+
+func TestAttachments(t *testing.T) {
+	list, known := Attachments(map[string]string{AnnotationStatus: `[{"name":"virt-local","interface":"eth0","default":true},{"name":"ns1/red-net","interface":"podb1f51a511f1","mac":"5a:00:00:00:00:01","dns":{}}]`})
+	if !known || len(list) != 2 || list[1].Interface != "podb1f51a511f1" {
+		t.Errorf("%v %v", list, known)
+	}
+	for _, bad := range []map[string]string{nil, {AnnotationStatus: "x"}, {AnnotationStatus: "[" + strings.Repeat(" ", maxStatus) + "]"}} {
+		if list, known := Attachments(bad); known || len(list) > 0 {
+			t.Errorf("%v %v", list, known)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ type Interface struct {
 	// Name is the interface's and network's name in the VMI spec.
 	Name    string  `json:"name"`
 	Binding Binding `json:"binding"`
-	// PodLink is the link in the pod: eth0 for the pod network.
+	// PodLink is the link in the pod: eth0 for the pod network, else as LinkOf names it.
 	PodLink string `json:"podLink"`
 	// BridgeLink and Tap are the links to make; 15 bytes at most (IFNAMSIZ).
 	BridgeLink string `json:"bridgeLink"`
@@ -36,12 +36,13 @@ type Interface struct {
 	MTU int    `json:"mtu"`
 	// PodIPs are the addresses of PodLink.
 	PodIPs []netip.Addr `json:"podIPs,omitempty"`
-	// Gateway is the guest's router with the guest's prefix length, and Guest what DHCP offers. For
-	// masquerade the router is the bridge itself: 10.0.2.1/24 and 10.0.2.2 unless the network's
-	// vmNetworkCIDR says otherwise. For bridge both are what the pod had, and the bridge has
-	// BridgeAddress.
+	// Guest is the address that DHCP offers, Bits the length of its prefix, and Gateway the guest's router with
+	// the same length, if there is one. For masquerade the router is the bridge itself: 10.0.2.1/24 and 10.0.2.2 unless the network's
+	// vmNetworkCIDR says otherwise. For bridge all are what the pod had, and the bridge has
+	// BridgeAddress; without a Guest (a network without address management) it has none, and nobody answers DHCP.
 	Gateway netip.Prefix `json:"gateway"`
 	Guest   netip.Addr   `json:"guest"`
+	Bits    int          `json:"bits,omitempty"`
 	// Ports limits what is forwarded to the guest; none means all.
 	Ports []Port `json:"ports,omitempty"`
 	// Routes are offered by DHCP besides the default route (bridge binding). An unspecified Via
@@ -50,6 +51,14 @@ type Interface struct {
 	// Hostname and Search go into DHCP; name servers are read from the pod's resolv.conf.
 	Hostname string   `json:"hostname,omitempty"`
 	Search   []string `json:"search,omitempty"`
+}
+
+// Prefix is the guest's address with its subnet's length; invalid without an address.
+func (i Interface) Prefix() netip.Prefix {
+	if i.Bits == 0 { // of a virt-handler that did not write it
+		return netip.PrefixFrom(i.Guest, i.Gateway.Bits())
+	}
+	return netip.PrefixFrom(i.Guest, i.Bits)
 }
 
 // BridgeAddress is the address of the bridge link under the bridge binding: what DHCP answers from,

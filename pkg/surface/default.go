@@ -104,7 +104,7 @@ func defaultSpec(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 	}
 	Attach(spec)
 	defaultDisks(spec)
-	defaultInterfaces(spec.Domain.Devices.Interfaces)
+	defaultInterfaces(spec)
 	for i := range spec.Domain.Devices.Inputs {
 		input := &spec.Domain.Devices.Inputs[i]
 		if input.Bus == "" {
@@ -215,12 +215,22 @@ func Attach(spec *v1.VirtualMachineInstanceSpec) {
 	}
 }
 
-// defaultInterfaces gives each interface a binding, a model, and its ports a protocol.
-func defaultInterfaces(interfaces []v1.Interface) {
+// defaultInterfaces gives each interface a binding (masquerade on the pod network, bridge on others), a model, and
+// its ports a protocol.
+func defaultInterfaces(spec *v1.VirtualMachineInstanceSpec) {
+	multus := map[string]bool{}
+	for i := range spec.Networks {
+		multus[spec.Networks[i].Name] = spec.Networks[i].Multus != nil
+	}
+	interfaces := spec.Domain.Devices.Interfaces
 	for i := range interfaces {
 		nic := &interfaces[i]
 		if nic.InterfaceBindingMethod == (v1.InterfaceBindingMethod{}) && nic.Binding == nil {
-			nic.Masquerade = &v1.InterfaceMasquerade{}
+			if multus[nic.Name] {
+				nic.Bridge = &v1.InterfaceBridge{}
+			} else {
+				nic.Masquerade = &v1.InterfaceMasquerade{}
+			}
 		}
 		if nic.Model == "" {
 			nic.Model = v1.VirtIO

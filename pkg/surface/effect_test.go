@@ -161,6 +161,8 @@ var examples = map[string]struct{ before, value string }{
 	"networks.name":                                            {before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: a, masquerade: {}}]}}", value: "a"},
 	"networks.pod":                                             {before: "networks: [{name: default}]", value: "{}"},
 	"networks.pod.vmNetworkCIDR":                               {value: "10.9.0.0/24"},
+	"networks.multus.networkName":                              {before: withMultus, value: "other/blue"},
+	"networks.multus.default":                                  {before: withMultus, value: "true"},
 	"dnsPolicy":                                                {value: "Default"},
 	"dnsConfig":                                                {value: "{nameservers: [1.1.1.1]}"},
 
@@ -171,6 +173,8 @@ var examples = map[string]struct{ before, value string }{
 	"accessCredentials.userPassword.source.secret.secretName":               {before: withPassword, value: "other"},
 	"accessCredentials.userPassword.propagationMethod.qemuGuestAgent":       {before: "accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {}}}]", value: "{}"},
 }
+
+const withMultus = "{domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, bridge: {}}]}}, networks: [{name: default, multus: {networkName: red}}]}"
 
 const withPassword = "accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {qemuGuestAgent: {}}}}]"
 

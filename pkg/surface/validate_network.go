@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -33,7 +34,7 @@ func validateInterfaces(spec *v1.VirtualMachineInstanceSpec, root *field.Path) f
 			errs = append(errs, err)
 		}
 		seen[nic.Name] = true
-		errs = append(errs, validateBinding(nic, here)...)
+		errs = append(errs, validateBinding(nic, network, here)...)
 		errs = append(errs, validateMAC(nic, macs, here.Child("macAddress"))...)
 		errs = append(errs, validatePorts(nic, here.Child("ports"))...)
 		if nic.Bridge != nil && network != nil && network.Pod != nil && network.Pod.VMNetworkCIDR != "" {
@@ -53,7 +54,7 @@ func validateInterfaces(spec *v1.VirtualMachineInstanceSpec, root *field.Path) f
 
 func validateNetworks(networks []v1.Network, byName map[string]*v1.Network, at *field.Path) field.ErrorList {
 	errs := tooMany(len(networks), at)
-	pod := ""
+	first := "" // what is behind the pod's first link
 	for i := range networks {
 		network := &networks[i]
 		here := at.Index(i)
@@ -62,30 +63,65 @@ func validateNetworks(networks []v1.Network, byName map[string]*v1.Network, at *
 			errs = append(errs, duplicate(here.Child("name"), network.Name, "network"))
 		}
 		byName[network.Name] = network
-		if network.Pod == nil {
-			if network.Multus == nil { // else it is reported as not supported
-				errs = append(errs, field.Required(here.Child("pod"), "is not set; the pod network is the one kind there is"))
-			}
+		switch {
+		case network.Pod != nil && network.Multus != nil:
+			errs = append(errs, field.Forbidden(here, "has both pod and multus; keep one"))
 			continue
+		case network.Pod == nil && network.Multus == nil:
+			errs = append(errs, field.Required(here, "says not which network it is; set pod: {} or multus.networkName"))
+			continue
+		case network.Multus != nil:
+			errs = append(errs, validateDefinition(network.Multus.NetworkName, here.Child("multus", "networkName"))...)
 		}
-		if pod != "" {
-			errs = append(errs, field.Forbidden(here.Child("pod"), fmt.Sprintf("network %q is the pod network already; a guest has it once", pod)))
-		}
-		pod = network.Name
-		if cidr := network.Pod.VMNetworkCIDR; cidr != "" {
-			prefix, err := netip.ParsePrefix(cidr)
-			if err != nil || !prefix.Addr().Is4() || prefix.Bits() > 30 || prefix.Bits() < 8 {
-				errs = append(errs, field.Invalid(here.Child("pod", "vmNetworkCIDR"), cidr,
-					fmt.Sprintf("%q is not an IPv4 network from /8 to /30, such as 10.0.2.0/24", cidr)))
+		if network.Pod != nil || network.Multus.Default {
+			kind := here.Child("pod")
+			if network.Multus != nil {
+				kind = here.Child("multus", "default")
 			}
+			if first != "" {
+				errs = append(errs, field.Forbidden(kind, fmt.Sprintf("network %q is the pod network already, or in its place; a guest has one", first)))
+			}
+			first = network.Name
+		}
+		if network.Pod != nil {
+			errs = append(errs, validateGuestNetwork(network.Pod.VMNetworkCIDR, here.Child("pod", "vmNetworkCIDR"))...)
 		}
 	}
 	return errs
 }
 
-func validateBinding(nic *v1.Interface, at *field.Path) field.ErrorList {
-	if nic.Masquerade != nil && nic.Bridge != nil {
+func validateGuestNetwork(cidr string, at *field.Path) field.ErrorList {
+	if cidr == "" {
+		return nil
+	}
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil || !prefix.Addr().Is4() || prefix.Bits() > 30 || prefix.Bits() < 8 {
+		return field.ErrorList{field.Invalid(at, cidr, fmt.Sprintf("%q is not an IPv4 network from /8 to /30, such as 10.0.2.0/24", cidr))}
+	}
+	return nil
+}
+
+// validateDefinition checks [NAMESPACE/]NAME of a NetworkAttachmentDefinition.
+func validateDefinition(text string, at *field.Path) field.ErrorList {
+	if text == "" {
+		return field.ErrorList{field.Required(at, "is not set; it names a NetworkAttachmentDefinition, as NAME or NAMESPACE/NAME")}
+	}
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok {
+		namespace, name = "default", text
+	}
+	if problems := append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Subdomain(name)...); len(problems) > 0 {
+		return field.ErrorList{field.Invalid(at, text, fmt.Sprintf("%q is not NAME or NAMESPACE/NAME of a NetworkAttachmentDefinition: %s", text, problems[0]))}
+	}
+	return nil
+}
+
+func validateBinding(nic *v1.Interface, network *v1.Network, at *field.Path) field.ErrorList {
+	switch {
+	case nic.Masquerade != nil && nic.Bridge != nil:
 		return field.ErrorList{field.Forbidden(at, "has both masquerade and bridge; keep one")}
+	case nic.Masquerade != nil && network != nil && network.Multus != nil:
+		return field.ErrorList{field.Forbidden(at.Child("masquerade"), fmt.Sprintf("is for the pod network, and %q is a network of Multus'; use bridge: {}", nic.Name))}
 	}
 	return nil
 }

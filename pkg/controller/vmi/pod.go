@@ -20,6 +20,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/network"
 )
 
 // graceSlack is how many seconds longer than the guest the launcher gets to end: what it needs to
@@ -187,6 +188,8 @@ func podAnnotations(vmi *v1.VirtualMachineInstance) map[string]string {
 	delete(annotations, v1.VirtualMachineGenerationAnnotation)
 	delete(annotations, v1.ControllerAPILatestVersionObservedAnnotation)
 	delete(annotations, v1.ControllerAPIStorageVersionObservedAnnotation)
+	delete(annotations, network.AnnotationStatus) // is Multus' to say
+	maps.Copy(annotations, network.Annotations(vmi))
 	annotations[v1.DomainAnnotation] = vmi.Name
 	annotations["kubectl.kubernetes.io/default-container"] = names.ContainerCompute
 	return annotations

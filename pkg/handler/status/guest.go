@@ -3,7 +3,6 @@ package status
 import (
 	"encoding/json"
 	"net/netip"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -11,7 +10,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/network"
 )
 
 // What a guest says is limited, so that it can fill neither the API server nor a terminal: bytes of
@@ -77,54 +75,6 @@ func agentInterfaces(data []byte) []v1.VirtualMachineInstanceNetworkInterface {
 		out = append(out, v1.VirtualMachineInstanceNetworkInterface{
 			InterfaceName: i.InterfaceName, MAC: i.MAC, IPs: ips,
 		})
-	}
-	return out
-}
-
-// Sources of what is known of an interface, as KubeVirt names them.
-const (
-	sourceDomain = "domain"
-	sourceAgent  = "guest-agent"
-)
-
-// interfaces merges the plan with what the agent says. The first address is the one by which others
-// reach the guest: the pod's.
-func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
-	if in.Plan == nil {
-		return in.VMI.Status.Interfaces
-	}
-	var agent []v1.VirtualMachineInstanceNetworkInterface
-	if in.Guest.AgentConnected {
-		agent = agentInterfaces(in.Guest.InterfacesJson)
-	}
-	var out []v1.VirtualMachineInstanceNetworkInterface
-	for _, nic := range in.Plan.Interfaces {
-		s := v1.VirtualMachineInstanceNetworkInterface{
-			Name: nic.Name, MAC: nic.MAC, PodInterfaceName: nic.PodLink,
-			InfoSource: sourceDomain, LinkState: "up", QueueCount: 1,
-		}
-		for _, ip := range nic.PodIPs {
-			s.IPs = append(s.IPs, ip.String())
-		}
-		if i := slices.IndexFunc(agent, func(a v1.VirtualMachineInstanceNetworkInterface) bool { return a.MAC == nic.MAC }); i >= 0 {
-			s.InfoSource += ", " + sourceAgent
-			s.InterfaceName = agent[i].InterfaceName
-			if nic.Binding == network.Bridge && len(agent[i].IPs) > 0 {
-				s.IPs = agent[i].IPs
-			}
-			agent = slices.Delete(agent, i, i+1)
-		}
-		if len(s.IPs) > 0 {
-			s.IP = s.IPs[0]
-		}
-		out = append(out, s)
-	}
-	for _, a := range agent {
-		a.InfoSource = sourceAgent
-		if len(a.IPs) > 0 {
-			a.IP = a.IPs[0]
-		}
-		out = append(out, a)
 	}
 	return out
 }

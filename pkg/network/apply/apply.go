@@ -124,12 +124,18 @@ func applyInterface(nic network.Interface) error {
 	address := nic.Gateway
 	if nic.Binding == network.Bridge {
 		address = network.BridgeAddress
+		// The pod has addresses that are not this network's business.
+		if err := sysctl("ipv4/conf/"+nic.BridgeLink+"/arp_ignore", "1"); err != nil {
+			return err
+		}
 		if err := movePodLink(nic, bridge); err != nil {
 			return err
 		}
 	}
-	if err := ensureAddress(bridge, address); err != nil {
-		return err
+	if nic.Guest.IsValid() {
+		if err := ensureAddress(bridge, address); err != nil {
+			return err
+		}
 	}
 	if err := ensureTap(nic, bridge); err != nil {
 		return err
@@ -196,6 +202,10 @@ func movePodLink(nic network.Interface, bridge netlink.Link) error {
 		if err := netlink.LinkSetMaster(link, bridge); err != nil {
 			return fmt.Errorf("put %s into %s: %w", nic.PodLink, nic.BridgeLink, err)
 		}
+	}
+	// It would speak for itself with a link-local address.
+	if err := sysctl("ipv6/conf/"+nic.PodLink+"/disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -26,6 +27,7 @@ var loopback = netip.MustParseAddr("127.0.0.1")
 //	postrouting: ip saddr GUEST oifname eth0 masquerade
 //	             ip saddr 127.0.0.1 oifname BRIDGE snat to GATEWAY
 //	forward:     iifname BRIDGE ip saddr != GUEST drop
+//	             iifname BRIDGE oifname != BRIDGE drop          (bridge binding)
 //	raw:         iifname BRIDGE ip daddr 127.0.0.0/8 drop
 type chains struct {
 	prerouting, output, postrouting, forward, raw *nftables.Chain
@@ -57,7 +59,11 @@ func applyRules(ns *os.File, plan network.Plan) error {
 		}),
 	}
 	for _, nic := range plan.Interfaces {
-		if nic.Binding != network.Masquerade {
+		if nic.Binding == network.Bridge {
+			// The pod may forward for masquerade; it does not join the guest's networks.
+			conn.AddRule(&nftables.Rule{Table: t, Chain: c.forward, Exprs: slices.Concat(
+				iif(nic.BridgeLink), link(expr.MetaKeyOIFNAME, expr.CmpOpNeq, nic.BridgeLink), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}},
+			)})
 			continue
 		}
 		for _, r := range rules(c, nic) {
@@ -105,15 +111,15 @@ func rules(c chains, nic network.Interface) []*nftables.Rule {
 
 // The matches and statements below load into register 1, compare, or act on it.
 
-func iif(name string) []expr.Any { return link(expr.MetaKeyIIFNAME, name) }
-func oif(name string) []expr.Any { return link(expr.MetaKeyOIFNAME, name) }
+func iif(name string) []expr.Any { return link(expr.MetaKeyIIFNAME, expr.CmpOpEq, name) }
+func oif(name string) []expr.Any { return link(expr.MetaKeyOIFNAME, expr.CmpOpEq, name) }
 
-func link(key expr.MetaKey, name string) []expr.Any {
+func link(key expr.MetaKey, op expr.CmpOp, name string) []expr.Any {
 	data := make([]byte, unix.IFNAMSIZ)
 	copy(data, name)
 	return []expr.Any{
 		&expr.Meta{Key: key, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data},
+		&expr.Cmp{Op: op, Register: 1, Data: data},
 	}
 }
 

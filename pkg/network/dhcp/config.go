@@ -45,7 +45,7 @@ func NewConfig(plan network.Interface, resolv Resolv) (c Config, ok bool, err er
 	c = Config{
 		Link:     plan.BridgeLink,
 		MAC:      mac,
-		Client:   netip.PrefixFrom(plan.Guest, plan.Gateway.Bits()),
+		Client:   plan.Prefix(),
 		Server:   plan.Gateway.Addr(),
 		Router:   plan.Gateway.Addr(),
 		Routes:   plan.Routes,

@@ -40,7 +40,7 @@ func Guest(ctx context.Context, pod, node *os.File, plan network.Plan, protocol 
 		return nil, net.UnknownNetworkError(protocol)
 	}
 	for _, nic := range plan.Interfaces {
-		if !nic.Guest.Is4() {
+		if !nic.Guest.Is4() || nic.PodLink != network.PodLink { // other networks may be out of the node's reach
 			continue
 		}
 		address := netip.AddrPortFrom(nic.Guest, port)

@@ -35,7 +35,7 @@ func ownNamespace(t *testing.T) *os.File {
 }
 
 func plan(binding network.Binding) network.Plan {
-	return network.Plan{Interfaces: []network.Interface{{Binding: binding, Guest: netip.MustParseAddr("127.0.0.1")}}}
+	return network.Plan{Interfaces: []network.Interface{{PodLink: network.PodLink, Binding: binding, Guest: netip.MustParseAddr("127.0.0.1")}}}
 }
 
 func TestGuestByTCP(t *testing.T) {

@@ -1,0 +1,112 @@
+package network
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// What Multus and the components agree on by annotations of a pod: the de-facto standard of the Network Plumbing
+// Working Group, and Multus' own way to replace the pod network.
+const (
+	// AnnotationNetworks asks for networks besides the pod's own: JSON, a list of selections.
+	AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
+	// AnnotationDefaultNetwork asks for another network in place of the cluster's: NAMESPACE/NAME.
+	AnnotationDefaultNetwork = "v1.multus-cni.io/default-network"
+	// AnnotationStatus is what Multus did: JSON, a list of Attachment.
+	AnnotationStatus = "k8s.v1.cni.cncf.io/network-status"
+)
+
+// PodLink is the link of every pod on its first network, as every CNI runtime names it.
+const PodLink = "eth0"
+
+// nameHash is as much of a network's hash as leaves room for the kinds of links in IFNAMSIZ.
+const nameHash = 11
+
+// LinkOf names a network's link in the pod. Networks besides the first are named by their name's hash, so that
+// another order, or one network more, renames none; KubeVirt's scheme.
+func LinkOf(n v1.Network) string {
+	if primary(n) {
+		return PodLink
+	}
+	return "pod" + hash(n.Name)
+}
+
+func primary(n v1.Network) bool { return n.Multus == nil || n.Multus.Default }
+
+func hash(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:])[:nameHash]
+}
+
+// selection is one network that a pod asks for.
+type selection struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	MAC       string `json:"mac,omitempty"`
+	Interface string `json:"interface"`
+}
+
+// Annotations are those by which a VMI's pod asks Multus for its networks; none where the pod network is enough.
+func Annotations(vmi *v1.VirtualMachineInstance) map[string]string {
+	macs, absent := map[string]string{}, map[string]bool{}
+	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
+		macs[nic.Name] = nic.MacAddress
+		absent[nic.Name] = nic.State == v1.InterfaceStateAbsent
+	}
+	out := map[string]string{}
+	var wanted []selection
+	for _, n := range vmi.Spec.Networks {
+		if n.Multus == nil || absent[n.Name] {
+			continue
+		}
+		namespace, name := definition(vmi.Namespace, n.Multus.NetworkName)
+		if n.Multus.Default {
+			out[AnnotationDefaultNetwork] = namespace + "/" + name
+			continue
+		}
+		wanted = append(wanted, selection{Name: name, Namespace: namespace, MAC: macs[n.Name], Interface: LinkOf(n)})
+	}
+	if len(wanted) > 0 {
+		text, err := json.Marshal(wanted)
+		if err != nil {
+			panic(err) // strings only
+		}
+		out[AnnotationNetworks] = string(text)
+	}
+	return out
+}
+
+// definition is where a NetworkAttachmentDefinition is, which is in the VMI's namespace unless its name says otherwise.
+func definition(namespace, name string) (string, string) {
+	if other, rest, ok := strings.Cut(name, "/"); ok {
+		return other, rest
+	}
+	return namespace, name
+}
+
+// Attachment is what Multus says of one link of a pod.
+type Attachment struct {
+	// Network is NAMESPACE/NAME of the NetworkAttachmentDefinition, or the cluster network's own name.
+	Network   string   `json:"name"`
+	Interface string   `json:"interface"`
+	IPs       []string `json:"ips,omitempty"`
+	MAC       string   `json:"mac,omitempty"`
+	Default   bool     `json:"default,omitempty"`
+}
+
+// maxStatus bounds what is read of a pod's annotation, bytes.
+const maxStatus = 256 << 10
+
+// Attachments reads AnnotationStatus of a pod. known is false when Multus has left none: it does not run on the
+// pod's node.
+func Attachments(annotations map[string]string) (list []Attachment, known bool) {
+	text, ok := annotations[AnnotationStatus]
+	if !ok || len(text) > maxStatus || json.Unmarshal([]byte(text), &list) != nil {
+		return nil, false
+	}
+	return list, true
+}
