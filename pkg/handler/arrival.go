@@ -37,6 +37,9 @@ func (r *Reconciler) arrive(ctx context.Context, vmi *v1.VirtualMachineInstance)
 		return reconcile.Result{}, nil
 	}
 	seen := s.observation()
+	if waits(seen.Guest) {
+		return r.takeOver(ctx, vmi, s)
+	}
 	return reconcile.Result{}, r.write(ctx, vmi, status.Arrive(status.Input{
 		VMI: vmi, Pod: pod, Guest: seen.Guest, Plan: seen.Plan, Failure: seen.Failure, Now: r.Node.Now(),
 	}, status.Target{Node: r.Node.Name, Address: r.Node.Address, Port: r.Node.MigrationPort, Prepared: seen.Prepared}))

@@ -160,7 +160,7 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 			begun, cancelled = want.uid, time.Time{}
 			var err error
 			if sockets, err = s.leave(ctx, client, run, want); err != nil {
-				if grpcstatus.Code(err) == codes.Unavailable {
+				if grpcstatus.Code(err) == codes.Unavailable || ctx.Err() != nil {
 					return // the launcher is lost, and with it this session's connection
 				}
 				s.departed(want.uid, describe(err), false)

@@ -111,11 +111,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if s != nil {
 		s.depart(departureOf(vmi, r.Node.Name))
-		if moved(s.observation().Guest) {
-			return reconcile.Result{}, nil // the other node writes that the guest is there
-		}
 	}
 	in, result := r.input(vmi, pod, s)
+	if moved(in.Guest) || in.Guest == nil && pod != nil && status.Moved(pod) {
+		return r.awaitHandover(ctx, vmi, in)
+	}
 	return result, r.write(ctx, vmi, status.Next(in))
 }
 

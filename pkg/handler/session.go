@@ -61,6 +61,8 @@ type observation struct {
 	NeverStarted bool
 	// Prepared: the launcher waits for a guest that comes by a migration.
 	Prepared bool
+	// ArrivedAt is when a guest that comes by a migration was first seen here, whole.
+	ArrivedAt time.Time
 	// Departure is a migration away from here that failed before the launcher knew of it.
 	Departure *status.Departure
 	// Volumes is what was done with hotplugged volumes, by name.
@@ -98,6 +100,8 @@ type session struct {
 	moved     chan struct{} // closed when the guest has left for another node
 	leaves    sync.Once     // closes moved: a launcher may say anything, and say it again
 	departing chan struct{} // closed and replaced when departure changes, or the launcher's account of it
+
+	taking chan bool // asks to start a guest that has arrived; true leaves it paused
 }
 
 // startSession follows a launcher until ctx ends. With stopBy set the guest is not started any more.
@@ -106,7 +110,7 @@ func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMach
 	s := &session{
 		node: node, target: t, vmi: vmi, changed: changed, cancel: cancel,
 		done: make(chan struct{}), stopBy: stopBy, stopping: make(chan struct{}), renewed: make(chan struct{}),
-		departing: make(chan struct{}), moved: make(chan struct{}),
+		departing: make(chan struct{}), moved: make(chan struct{}), taking: make(chan bool, 1),
 		log: node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
 	}
 	go func() {
@@ -314,6 +318,7 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 	var working sync.WaitGroup
 	working.Go(func() { s.passStops(ctx, client) })
 	working.Go(func() { s.passDepartures(ctx, client, run) })
+	working.Go(func() { s.passArrivals(ctx, client) })
 	working.Go(func() { s.keepPlugged(ctx, client, process) })
 	defer working.Wait()
 	defer cancel()
@@ -336,9 +341,12 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 func (s *session) saw(state *launcherpb.GuestState) {
 	old := s.observation()
 	urgent := old.Guest == nil || !old.LostAt.IsZero() || old.Guest.Lifecycle != state.Lifecycle ||
-		old.Guest.Migration.GetPhase() != state.Migration.GetPhase()
+		old.Guest.Migration.GetPhase() != state.Migration.GetPhase() || old.Guest.Arrived != state.Arrived
 	s.publish(urgent, func(o *observation) {
 		o.Guest, o.LostAt, o.Dead = state, time.Time{}, false
+		if state.Arrived && o.ArrivedAt.IsZero() {
+			o.ArrivedAt = s.node.Now()
+		}
 		if state.Lifecycle != launcherpb.Lifecycle_LIFECYCLE_NONE {
 			o.Failure = nil
 		}

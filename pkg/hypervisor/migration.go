@@ -15,6 +15,9 @@ type Migration struct {
 	// CopyBelow is a directory: images in it that the guest can write are copied. All others must be the
 	// same on both sides.
 	CopyBelow string
+	// Held: the domain does not run at the other side before it is resumed there. (Not with post-copy, where it
+	// has to run before all of it is there.)
+	Held bool
 }
 
 // Migrated is how a migration went.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -44,8 +45,19 @@ type guest struct {
 	// incoming says that the domain arrives by a migration instead of being created here. migrating, that it
 	// is on its way to another launcher; early is then its end here, until it is known where it runs.
 	incoming, migrating bool
-	// cancelled says that the migration under way was asked to end.
-	cancelled bool
+	// cancelled says that the migration under way was asked to end; committed, that the guest was given up for the
+	// other launcher's; leftAsPaused, that it was paused when the migration began.
+	cancelled, committed, leftAsPaused bool
+	// arrived says that an incoming domain is here, whole; here is closed then. released says that the
+	// launcher it comes from has let it go: not before does it run here.
+	arrived, released bool
+	here              chan struct{}
+	// deciding is held by who decides whether the guest stays or is given up.
+	deciding sync.Mutex
+	// qemu finds the domain's process.
+	qemu func() (process, error)
+	// call connects to a unix socket.
+	call func(ctx context.Context, path string) (net.Conn, error)
 	// moves has the migration to make.
 	moves chan move
 	// terminated says that the pod is being ended, and the guest with it.
@@ -69,6 +81,9 @@ func newGuest(dial func(context.Context) (hypervisor.Connection, error), qemuLog
 		stopping: make(chan struct{}, 1),
 		asked:    make(chan struct{}, 1),
 		moves:    make(chan move, 1),
+		here:     make(chan struct{}),
+		call:     dialUnix,
+		qemu:     func() (process, error) { return nil, errors.New("find QEMU: not known where") },
 	}
 }
 
@@ -232,8 +247,11 @@ func (g *guest) end(end hypervisor.End) {
 		g.early = &end
 	case g.created:
 		g.finishLocked(end)
-	case g.creating:
+	case g.creating, g.arrived:
 		g.early = &end
+		if g.released {
+			g.finishLocked(end)
+		}
 	}
 }
 
@@ -247,6 +265,12 @@ func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first b
 	switch {
 	case errors.Is(err, hypervisor.ErrNoDomain):
 		switch {
+		case g.arrived && !g.created && g.early == nil && first:
+			end := g.lastWords()
+			g.early = &end
+			if g.released {
+				g.finishLocked(end)
+			}
 		case !g.inherited || !first:
 		case g.migrating:
 			if end := g.lastWords(); g.early == nil {
@@ -259,6 +283,8 @@ func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first b
 		g.log.Warn("cannot ask libvirtd for the guest's state", "err", err)
 	case g.incoming && !g.created && d.Moving():
 		// It is still arriving.
+	case g.incoming && !g.created && !g.released && d.Run == hypervisor.Paused:
+		g.arriveLocked()
 	case g.created || g.incoming || first:
 		g.created = true
 		g.observeLocked(d)

@@ -2,7 +2,9 @@ package launcher
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +27,11 @@ func withGuest(t *testing.T, test func(t *testing.T, m *memory, g *guest)) {
 		m := newMemory()
 		g := newGuest(m.dial, log, slog.New(slog.DiscardHandler))
 		var running sync.WaitGroup
+		g.call = func(context.Context, string) (net.Conn, error) {
+			here, there := net.Pipe()
+			running.Go(func() { _, _ = io.Copy(io.Discard, there) })
+			return here, nil
+		}
 		for _, f := range []func(context.Context){g.follow, g.askAgent, g.stop, g.move} {
 			running.Go(func() { f(ctx) })
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -25,6 +26,8 @@ import (
 type move struct {
 	uid string
 	to  hypervisor.Migration
+	// handover is the socket behind which the other launcher says that the guest is there.
+	handover string
 }
 
 // PrepareMigrationTarget implements the contract. What it made once is not made again: the guest may be
@@ -63,7 +66,11 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
-	s.arriving <- exclusiveDevices(&vmi.Spec, images)
+	listener, err := s.listenForArrival()
+	if err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	s.arriving <- arrival{devices: exclusiveDevices(&vmi.Spec, images), listener: listener}
 	s.guest.expect(domain.Targets(&vmi.Spec))
 	return nil
 }
@@ -74,11 +81,12 @@ func (s *service) Migrate(ctx context.Context, req *pb.MigrateRequest) (*pb.Migr
 		return nil, status.Error(codes.InvalidArgument, "uid: is empty")
 	}
 	in := func(name string) string { return filepath.Join(s.options.RunDir, name) }
-	return &pb.MigrateResponse{}, s.guest.leave(move{uid: req.Uid, to: hypervisor.Migration{
+	return &pb.MigrateResponse{}, s.guest.leave(move{uid: req.Uid, handover: in(names.SocketMigrationHandover), to: hypervisor.Migration{
 		Peer:      in(names.SocketMigrationPeer),
 		Memory:    in(names.SocketMigrationMemory),
 		Disks:     in(names.SocketMigrationDisks),
 		CopyBelow: s.options.Disks.Disks,
+		Held:      true,
 	}})
 }
 
@@ -95,12 +103,26 @@ func (s *service) CancelMigration(ctx context.Context, req *pb.CancelMigrationRe
 // holdPause is the pause between attempts to take the devices of a guest that has arrived.
 const holdPause = 500 * time.Millisecond
 
+// arrival is a guest that is to come.
+type arrival struct {
+	// devices are its block devices.
+	devices  []string
+	listener net.Listener
+}
+
 // holdArrived takes the block devices of a guest that arrives, as Start does, once it runs here and the
-// launcher that it left has let them go.
+// launcher that it left has let them go. Until then it answers that launcher.
 func (s *service) holdArrived(ctx context.Context) {
 	var devices []string
 	select {
-	case devices = <-s.arriving:
+	case a := <-s.arriving:
+		devices = a.devices
+		answering := make(chan struct{})
+		go func() {
+			defer close(answering)
+			s.serveArrival(ctx, a.listener)
+		}()
+		defer func() { <-answering }()
 	case <-ctx.Done():
 		return
 	}
@@ -161,7 +183,8 @@ func (g *guest) leave(m move) error {
 		// The launcher that it goes to would not know when to let it go.
 		return status.Error(codes.FailedPrecondition, "the guest's file systems are frozen; unfreeze them first, or wait until they are unfrozen by themselves")
 	}
-	g.migrating, g.cancelled, g.early = true, false, nil
+	g.migrating, g.cancelled, g.committed, g.early = true, false, false, nil
+	g.leftAsPaused = g.state.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED
 	g.moves <- m // taken or empty, since no other is under way
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Migration = &pb.Migration{Uid: m.uid, Phase: pb.MigrationPhase_MIGRATION_PHASE_RUNNING, StartedAt: timestamppb.Now()}
@@ -205,14 +228,37 @@ func (g *guest) move(ctx context.Context) {
 func (g *guest) moveTo(ctx context.Context, m move) {
 	conn, err := g.connection(ctx)
 	var result hypervisor.Migrated
+	var l *link
+	if err == nil {
+		l, err = g.reach(ctx, m)
+	}
 	if err == nil {
 		result, err = conn.Migrate(ctx, m.to)
 	}
-	if err != nil {
+	if err != nil && !g.gone() {
 		g.log.Warn("migration failed", "uid", m.uid, "err", err)
-		g.stayed(ctx, err)
-		return
+		err = g.stayed(ctx, err)
+	} else {
+		err = nil
 	}
+	if l != nil {
+		// Before the guest's end is known, since the launcher ends with it.
+		l.close(err == nil)
+	}
+	if err == nil {
+		g.left(result)
+	}
+}
+
+// gone says that the guest was given up here.
+func (g *guest) gone() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.committed
+}
+
+// left records that the guest has moved.
+func (g *guest) left(result hypervisor.Migrated) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.migrating = false
@@ -226,28 +272,58 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 	g.finishLocked(hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"})
 }
 
-// stayed finds out what became of the guest after its migration seemed to fail. With the connection to the
-// daemon its answer may have been lost, so the daemon has the last word.
-func (g *guest) stayed(ctx context.Context, cause error) {
+// stayed finds out what became of the guest after its migration seemed to fail: nil when it has moved after all. With the
+// connection to the daemon its answer may have been lost, so the daemon has the last word.
+func (g *guest) stayed(ctx context.Context, cause error) error {
 	for {
 		conn, err := g.connection(ctx)
 		if err != nil {
-			return // the launcher ends
+			return cause // the launcher ends
 		}
-		_, err = conn.Domain(ctx)
+		d, err := conn.Domain(ctx)
 		// How a guest that is gone has ended is on its way: as an event, or with the first look of a new connection.
-		if err == nil || errors.Is(err, hypervisor.ErrNoDomain) && g.endKnown() {
-			g.settle(cause)
-			if err == nil {
-				g.refresh(ctx, conn, false)
+		if err == nil || g.gone() || errors.Is(err, hypervisor.ErrNoDomain) && g.endKnown() {
+			if g.settle(cause) {
+				return nil
 			}
+			if err == nil {
+				g.goOn(ctx, d)
+			}
+			return cause
+		}
+		select {
+		case <-time.After(redial):
+		case <-ctx.Done():
+			return cause
+		}
+	}
+}
+
+// goOn lets a guest go on that a daemon has left standing still: one that was restarted in the middle of the hand-over
+// does not know whether it may, but we do, having given it up to nobody.
+func (g *guest) goOn(ctx context.Context, d hypervisor.Domain) {
+	for d.Run == hypervisor.Paused && d.Moving() {
+		conn, err := g.connection(ctx)
+		if err != nil {
 			return
 		}
+		if err = conn.Resume(ctx); err == nil {
+			break
+		}
+		g.log.Warn("the guest stays, but cannot go on yet", "err", err)
 		select {
 		case <-time.After(redial):
 		case <-ctx.Done():
 			return
 		}
+		if next, err := conn.Domain(ctx); err == nil {
+			d = next
+		} else if errors.Is(err, hypervisor.ErrNoDomain) {
+			return
+		}
+	}
+	if conn, err := g.connection(ctx); err == nil {
+		g.refresh(ctx, conn, false)
 	}
 }
 
@@ -257,23 +333,25 @@ func (g *guest) endKnown() bool {
 	return g.early != nil
 }
 
-// settle records that the guest did not move, or how it ended.
-func (g *guest) settle(cause error) {
+// settle decides that the guest has not moved, and records that, or how it ended. It has moved when it was given up
+// meanwhile, or when libvirt has seen it go.
+func (g *guest) settle(cause error) (moved bool) {
+	g.deciding.Lock()
+	defer g.deciding.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.committed || g.early != nil && g.early.Outcome == hypervisor.Moved {
+		return true
+	}
 	g.migrating = false
-	moved := g.early != nil && g.early.Outcome == hypervisor.Moved
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Migration = proto.CloneOf(s.Migration)
 		s.Migration.EndedAt = timestamppb.Now()
-		if moved {
-			s.Migration.Phase = pb.MigrationPhase_MIGRATION_PHASE_COMPLETED
-			return
-		}
 		s.Migration.Phase = pb.MigrationPhase_MIGRATION_PHASE_FAILED
 		s.Migration.Error, s.Migration.Cancelled = cause.Error(), g.cancelled
 	})
 	if g.early != nil {
 		g.finishLocked(*g.early)
 	}
+	return false
 }

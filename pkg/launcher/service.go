@@ -46,15 +46,15 @@ type service struct {
 	// running are the programs in the guest that somebody waits for.
 	running chan struct{}
 
-	// arriving has the block devices of a guest that is to arrive, once.
-	arriving chan []string
+	// arriving has a guest that is to arrive, once.
+	arriving chan arrival
 }
 
 func newService(life context.Context, o Options, g *guest, run disk.Run) *service {
 	return &service{
 		options: o, guest: g, run: run, life: life,
 		credentials: newKeeper(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), running: make(chan struct{}, maxPrograms),
-		arriving: make(chan []string, 1),
+		arriving: make(chan arrival, 1),
 	}
 }
 

@@ -93,6 +93,9 @@ const (
 	SocketMigrationPeer   = "migration-peer.sock"
 	SocketMigrationMemory = "migration-memory.sock"
 	SocketMigrationDisks  = "migration-disks.sock"
+	// SocketMigrationHandover leads to the other launcher itself, which listens at SocketMigrationArrival.
+	SocketMigrationHandover = "migration-handover.sock"
+	SocketMigrationArrival  = "migration-arrival.sock"
 	// CapabilityCacheDir is libvirt's cache of QEMU capabilities, relative to RunDir; virt-handler
 	// fills it before Start: libvirt reads it when the first domain is made, not before.
 	CapabilityCacheDir = "cache/libvirt/qemu/cache/capabilities"

@@ -5,7 +5,8 @@
 //	the guest's old node                                             its new node
 //	launcher ─► migration-peer.sock   ─┐                          ┌─► libvirtd's socket   ─► launcher
 //	            migration-memory.sock ─┼─► Outgoing ══TLS══► Server ─► migration-memory.sock
-//	            migration-disks.sock  ─┘                          └─► migration-disks.sock
+//	            migration-disks.sock  ─┤                          ├─► migration-disks.sock
+//	          migration-handover.sock ─┘                          └─► migration-arrival.sock ─► launcher
 //
 // Each connection to a socket is a connection of its own all the way. It begins with an HTTP request that
 // names the migration and the channel, and is answered with 101.
@@ -39,6 +40,8 @@ const (
 	Peer   Channel = "peer"
 	Memory Channel = "memory"
 	Disks  Channel = "disks"
+	// Handover is between the two launchers.
+	Handover Channel = "handover"
 )
 
 // sockets are a channel's two ends, as names in the launchers' run directories.
@@ -46,6 +49,8 @@ var sockets = map[Channel]struct{ from, to string }{
 	Peer:   {names.SocketMigrationPeer, names.SocketLibvirt},
 	Memory: {names.SocketMigrationMemory, names.SocketMigrationMemory},
 	Disks:  {names.SocketMigrationDisks, names.SocketMigrationDisks},
+
+	Handover: {names.SocketMigrationHandover, names.SocketMigrationArrival},
 }
 
 const (

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,6 +37,18 @@ type Target struct {
 // MigrationOver reports whether a migration has ended, well or not.
 func MigrationOver(ms *v1.VirtualMachineInstanceMigrationState) bool {
 	return ms.EndTimestamp != nil || ms.Completed || ms.Failed
+}
+
+// Moved reports whether a launcher's last words are that it has let its guest go to another one.
+func Moved(pod *corev1.Pod) bool {
+	return lastWord(pod).Lifecycle == launcherpb.Lifecycle_LIFECYCLE_MIGRATED
+}
+
+// Paused reports whether a VMI's guest was paused by its user when it was last looked at.
+func Paused(vmi *v1.VirtualMachineInstance) bool {
+	return slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool {
+		return c.Type == v1.VirtualMachineInstancePaused && c.Status == corev1.ConditionTrue
+	})
 }
 
 // EndMigration notes that a migration failed.

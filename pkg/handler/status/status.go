@@ -44,6 +44,8 @@ type Input struct {
 	NeverStarted bool
 	// Gone says, when not empty, that the launcher vanished without a last word, and how that showed.
 	Gone string
+	// Lost says, when not empty, that the guest had left for another node and is nowhere now.
+	Lost string
 	// Departure is the migration of the guest to another node, nil when there is none.
 	Departure *Departure
 	Now       time.Time
@@ -111,6 +113,9 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 			message += ": " + r
 		}
 		return v1.Failed, ReasonGuestCrashed, message + "."
+	}
+	if in.Lost != "" {
+		return v1.Failed, ReasonLauncherGone, in.Lost
 	}
 	if in.NeverStarted {
 		return v1.Succeeded, "", "The VirtualMachineInstance was deleted before its guest was started."

@@ -36,6 +36,9 @@ func (c *connection) Migrate(_ context.Context, m hypervisor.Migration) (hypervi
 		}
 		flags := libvirt.MIGRATE_LIVE | libvirt.MIGRATE_PEER2PEER
 		parameters := &libvirt.DomainMigrateParameters{URISet: true, URI: "unix://" + m.Memory}
+		if m.Held {
+			flags |= libvirt.MIGRATE_PAUSED
+		}
 		if len(disks) > 0 {
 			// Both sides have the image below the overlays; only these are copied.
 			flags |= libvirt.MIGRATE_NON_SHARED_INC

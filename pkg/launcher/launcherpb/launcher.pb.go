@@ -1672,6 +1672,87 @@ func (*MigrateResponse) Descriptor() ([]byte, []int) {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
 }
 
+type TakeOverRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The guest was paused and is to stay so.
+	Paused        bool `protobuf:"varint,1,opt,name=paused,proto3" json:"paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeOverRequest) Reset() {
+	*x = TakeOverRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeOverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeOverRequest) ProtoMessage() {}
+
+func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeOverRequest.ProtoReflect.Descriptor instead.
+func (*TakeOverRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *TakeOverRequest) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+type TakeOverResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeOverResponse) Reset() {
+	*x = TakeOverResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeOverResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeOverResponse) ProtoMessage() {}
+
+func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeOverResponse.ProtoReflect.Descriptor instead.
+func (*TakeOverResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
+}
+
 type CancelMigrationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1681,7 +1762,7 @@ type CancelMigrationRequest struct {
 
 func (x *CancelMigrationRequest) Reset() {
 	*x = CancelMigrationRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1774,7 @@ func (x *CancelMigrationRequest) String() string {
 func (*CancelMigrationRequest) ProtoMessage() {}
 
 func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1787,7 @@ func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationRequest.ProtoReflect.Descriptor instead.
 func (*CancelMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CancelMigrationRequest) GetUid() string {
@@ -1724,7 +1805,7 @@ type CancelMigrationResponse struct {
 
 func (x *CancelMigrationResponse) Reset() {
 	*x = CancelMigrationResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1817,7 @@ func (x *CancelMigrationResponse) String() string {
 func (*CancelMigrationResponse) ProtoMessage() {}
 
 func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1830,7 @@ func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationResponse.ProtoReflect.Descriptor instead.
 func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
 }
 
 // Migration is the last one that this launcher was told to make.
@@ -1770,7 +1851,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1863,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1876,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Migration) GetUid() string {
@@ -1875,14 +1956,17 @@ type GuestState struct {
 	// How spec.accessCredentials went that the agent applies; absent when there are none, or no agent yet.
 	AgentCredentials *AgentCredentials `protobuf:"bytes,40,opt,name=agent_credentials,json=agentCredentials,proto3" json:"agent_credentials,omitempty"`
 	// The migration away from this launcher, if there was one.
-	Migration     *Migration `protobuf:"bytes,41,opt,name=migration,proto3" json:"migration,omitempty"`
+	Migration *Migration `protobuf:"bytes,41,opt,name=migration,proto3" json:"migration,omitempty"`
+	// A guest that comes by migration is here, whole, and stands still until the launcher that it comes from has let
+	// it go. It stays true then.
+	Arrived       bool `protobuf:"varint,42,opt,name=arrived,proto3" json:"arrived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +1978,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +1991,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -2015,6 +2099,13 @@ func (x *GuestState) GetMigration() *Migration {
 	return nil
 }
 
+func (x *GuestState) GetArrived() bool {
+	if x != nil {
+		return x.Arrived
+	}
+	return false
+}
+
 type AgentCredentials struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What went wrong last; empty when the guest has what it shall have. It never holds a secret.
@@ -2025,7 +2116,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2128,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2141,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -2071,7 +2162,7 @@ type StatsResponse_Interface struct {
 
 func (x *StatsResponse_Interface) Reset() {
 	*x = StatsResponse_Interface{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2174,7 @@ func (x *StatsResponse_Interface) String() string {
 func (*StatsResponse_Interface) ProtoMessage() {}
 
 func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2224,7 @@ type StatsResponse_Disk struct {
 
 func (x *StatsResponse_Disk) Reset() {
 	*x = StatsResponse_Disk{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2236,7 @@ func (x *StatsResponse_Disk) String() string {
 func (*StatsResponse_Disk) ProtoMessage() {}
 
 func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2370,10 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x05state\x18\x01 \x01(\v2\x1f.virtkit.launcher.v1.GuestStateR\x05state\"\"\n" +
 	"\x0eMigrateRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x11\n" +
-	"\x0fMigrateResponse\"*\n" +
+	"\x0fMigrateResponse\")\n" +
+	"\x0fTakeOverRequest\x12\x16\n" +
+	"\x06paused\x18\x01 \x01(\bR\x06paused\"\x12\n" +
+	"\x10TakeOverResponse\"*\n" +
 	"\x16CancelMigrationRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x19\n" +
 	"\x17CancelMigrationResponse\"\xb5\x02\n" +
@@ -2291,7 +2385,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x125\n" +
-	"\bdowntime\x18\a \x01(\v2\x19.google.protobuf.DurationR\bdowntime\"\x95\x06\n" +
+	"\bdowntime\x18\a \x01(\v2\x19.google.protobuf.DurationR\bdowntime\"\xaf\x06\n" +
 	"\n" +
 	"GuestState\x12<\n" +
 	"\tlifecycle\x18\x01 \x01(\x0e2\x1e.virtkit.launcher.v1.LifecycleR\tlifecycle\x12\x16\n" +
@@ -2310,7 +2404,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x0ememory_current\x18\f \x01(\x03R\rmemoryCurrent\x12Y\n" +
 	"\x0evolume_targets\x18\r \x03(\v22.virtkit.launcher.v1.GuestState.VolumeTargetsEntryR\rvolumeTargets\x12R\n" +
 	"\x11agent_credentials\x18( \x01(\v2%.virtkit.launcher.v1.AgentCredentialsR\x10agentCredentials\x12<\n" +
-	"\tmigration\x18) \x01(\v2\x1e.virtkit.launcher.v1.MigrationR\tmigration\x1a@\n" +
+	"\tmigration\x18) \x01(\v2\x1e.virtkit.launcher.v1.MigrationR\tmigration\x12\x18\n" +
+	"\aarrived\x18* \x01(\bR\aarrived\x1a@\n" +
 	"\x12VolumeTargetsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\",\n" +
@@ -2330,7 +2425,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x1bMIGRATION_PHASE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17MIGRATION_PHASE_RUNNING\x10\x01\x12\x1a\n" +
 	"\x16MIGRATION_PHASE_FAILED\x10\x02\x12\x1d\n" +
-	"\x19MIGRATION_PHASE_COMPLETED\x10\x032\xeb\f\n" +
+	"\x19MIGRATION_PHASE_COMPLETED\x10\x032\xc4\r\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
@@ -2349,7 +2444,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"Screenshot\x12&.virtkit.launcher.v1.ScreenshotRequest\x1a$.virtkit.launcher.v1.ScreenshotPiece0\x01\x12\x81\x01\n" +
 	"\x16PrepareMigrationTarget\x122.virtkit.launcher.v1.PrepareMigrationTargetRequest\x1a3.virtkit.launcher.v1.PrepareMigrationTargetResponse\x12T\n" +
 	"\aMigrate\x12#.virtkit.launcher.v1.MigrateRequest\x1a$.virtkit.launcher.v1.MigrateResponse\x12l\n" +
-	"\x0fCancelMigration\x12+.virtkit.launcher.v1.CancelMigrationRequest\x1a,.virtkit.launcher.v1.CancelMigrationResponse\x12c\n" +
+	"\x0fCancelMigration\x12+.virtkit.launcher.v1.CancelMigrationRequest\x1a,.virtkit.launcher.v1.CancelMigrationResponse\x12W\n" +
+	"\bTakeOver\x12$.virtkit.launcher.v1.TakeOverRequest\x1a%.virtkit.launcher.v1.TakeOverResponse\x12c\n" +
 	"\fAttachVolume\x12(.virtkit.launcher.v1.AttachVolumeRequest\x1a).virtkit.launcher.v1.AttachVolumeResponse\x12c\n" +
 	"\fDetachVolume\x12(.virtkit.launcher.v1.DetachVolumeRequest\x1a).virtkit.launcher.v1.DetachVolumeResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
 
@@ -2366,7 +2462,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Lifecycle)(0),                         // 0: virtkit.launcher.v1.Lifecycle
 	(MigrationPhase)(0),                    // 1: virtkit.launcher.v1.MigrationPhase
@@ -2404,34 +2500,36 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*PrepareMigrationTargetResponse)(nil), // 33: virtkit.launcher.v1.PrepareMigrationTargetResponse
 	(*MigrateRequest)(nil),                 // 34: virtkit.launcher.v1.MigrateRequest
 	(*MigrateResponse)(nil),                // 35: virtkit.launcher.v1.MigrateResponse
-	(*CancelMigrationRequest)(nil),         // 36: virtkit.launcher.v1.CancelMigrationRequest
-	(*CancelMigrationResponse)(nil),        // 37: virtkit.launcher.v1.CancelMigrationResponse
-	(*Migration)(nil),                      // 38: virtkit.launcher.v1.Migration
-	(*GuestState)(nil),                     // 39: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 40: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 41: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 42: virtkit.launcher.v1.StatsResponse.Disk
-	nil,                                    // 43: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	(*durationpb.Duration)(nil),            // 44: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 45: google.protobuf.Timestamp
+	(*TakeOverRequest)(nil),                // 36: virtkit.launcher.v1.TakeOverRequest
+	(*TakeOverResponse)(nil),               // 37: virtkit.launcher.v1.TakeOverResponse
+	(*CancelMigrationRequest)(nil),         // 38: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 39: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 40: virtkit.launcher.v1.Migration
+	(*GuestState)(nil),                     // 41: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 42: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 43: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 44: virtkit.launcher.v1.StatsResponse.Disk
+	nil,                                    // 45: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	(*durationpb.Duration)(nil),            // 46: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 47: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	39, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	44, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	41, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	42, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	44, // 4: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	41, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	46, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	43, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	44, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	46, // 4: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
 	25, // 5: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	39, // 6: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	41, // 6: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
 	1,  // 7: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	45, // 8: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	45, // 9: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	44, // 10: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	47, // 8: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	47, // 9: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	46, // 10: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
 	0,  // 11: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	45, // 12: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	43, // 13: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	40, // 14: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	38, // 15: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	47, // 12: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	45, // 13: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	42, // 14: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	40, // 15: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
 	2,  // 16: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
 	4,  // 17: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
 	6,  // 18: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
@@ -2447,29 +2545,31 @@ var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
 	26, // 28: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
 	32, // 29: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
 	34, // 30: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	36, // 31: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	28, // 32: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	30, // 33: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	3,  // 34: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	5,  // 35: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	39, // 36: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	8,  // 37: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	10, // 38: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	12, // 39: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	14, // 40: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	16, // 41: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	18, // 42: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	20, // 43: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	22, // 44: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	24, // 45: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	27, // 46: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	33, // 47: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	35, // 48: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	37, // 49: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	29, // 50: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	31, // 51: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	34, // [34:52] is the sub-list for method output_type
-	16, // [16:34] is the sub-list for method input_type
+	38, // 31: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	36, // 32: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
+	28, // 33: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	30, // 34: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	3,  // 35: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	5,  // 36: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	41, // 37: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	8,  // 38: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	10, // 39: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	12, // 40: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	14, // 41: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	16, // 42: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	18, // 43: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	20, // 44: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	22, // 45: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	24, // 46: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	27, // 47: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	33, // 48: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	35, // 49: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	39, // 50: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	37, // 51: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	29, // 52: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	31, // 53: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	35, // [35:54] is the sub-list for method output_type
+	16, // [16:35] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
 	16, // [16:16] is the sub-list for extension extendee
 	0,  // [0:16] is the sub-list for field type_name
@@ -2491,7 +2591,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   42,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

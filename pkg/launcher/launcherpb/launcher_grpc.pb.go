@@ -38,6 +38,7 @@ const (
 	Launcher_PrepareMigrationTarget_FullMethodName = "/virtkit.launcher.v1.Launcher/PrepareMigrationTarget"
 	Launcher_Migrate_FullMethodName                = "/virtkit.launcher.v1.Launcher/Migrate"
 	Launcher_CancelMigration_FullMethodName        = "/virtkit.launcher.v1.Launcher/CancelMigration"
+	Launcher_TakeOver_FullMethodName               = "/virtkit.launcher.v1.Launcher/TakeOver"
 	Launcher_AttachVolume_FullMethodName           = "/virtkit.launcher.v1.Launcher/AttachVolume"
 	Launcher_DetachVolume_FullMethodName           = "/virtkit.launcher.v1.Launcher/DetachVolume"
 )
@@ -79,7 +80,8 @@ type LauncherClient interface {
 	// run or has no screen.
 	Screenshot(ctx context.Context, in *ScreenshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScreenshotPiece], error)
 	// PrepareMigrationTarget makes all that Start makes but the guest, which arrives through libvirt's
-	// socket: images, addresses. It is idempotent. Once the guest runs here, Watch says so. Errors: as Start.
+	// socket: images, addresses. It is idempotent. Watch says that the guest has arrived, and then that it runs here.
+	// Errors: as Start.
 	PrepareMigrationTarget(ctx context.Context, in *PrepareMigrationTargetRequest, opts ...grpc.CallOption) (*PrepareMigrationTargetResponse, error)
 	// Migrate begins to move the guest to the launcher that answers at names.SocketMigrationPeer, and returns
 	// at once; GuestState.migration tells how it goes. It is idempotent by uid. Errors:
@@ -87,6 +89,10 @@ type LauncherClient interface {
 	Migrate(ctx context.Context, in *MigrateRequest, opts ...grpc.CallOption) (*MigrateResponse, error)
 	// CancelMigration asks for the end of a migration under way, which then fails, unless it is over before.
 	CancelMigration(ctx context.Context, in *CancelMigrationRequest, opts ...grpc.CallOption) (*CancelMigrationResponse, error)
+	// TakeOver starts a guest that has arrived (GuestState.arrived), because the launcher that it came from has let
+	// it go. The launchers tell each other; this is for when that went wrong. It is idempotent. Errors:
+	// FAILED_PRECONDITION (no guest has arrived), UNAVAILABLE (worth trying again).
+	TakeOver(ctx context.Context, in *TakeOverRequest, opts ...grpc.CallOption) (*TakeOverResponse, error)
 	// AttachVolume gives the running guest the disk of a hotplugged volume, whose claim virt-handler has put into
 	// the pod. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION
 	// (worth trying again), INTERNAL.
@@ -291,6 +297,16 @@ func (c *launcherClient) CancelMigration(ctx context.Context, in *CancelMigratio
 	return out, nil
 }
 
+func (c *launcherClient) TakeOver(ctx context.Context, in *TakeOverRequest, opts ...grpc.CallOption) (*TakeOverResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TakeOverResponse)
+	err := c.cc.Invoke(ctx, Launcher_TakeOver_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *launcherClient) AttachVolume(ctx context.Context, in *AttachVolumeRequest, opts ...grpc.CallOption) (*AttachVolumeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AttachVolumeResponse)
@@ -348,7 +364,8 @@ type LauncherServer interface {
 	// run or has no screen.
 	Screenshot(*ScreenshotRequest, grpc.ServerStreamingServer[ScreenshotPiece]) error
 	// PrepareMigrationTarget makes all that Start makes but the guest, which arrives through libvirt's
-	// socket: images, addresses. It is idempotent. Once the guest runs here, Watch says so. Errors: as Start.
+	// socket: images, addresses. It is idempotent. Watch says that the guest has arrived, and then that it runs here.
+	// Errors: as Start.
 	PrepareMigrationTarget(context.Context, *PrepareMigrationTargetRequest) (*PrepareMigrationTargetResponse, error)
 	// Migrate begins to move the guest to the launcher that answers at names.SocketMigrationPeer, and returns
 	// at once; GuestState.migration tells how it goes. It is idempotent by uid. Errors:
@@ -356,6 +373,10 @@ type LauncherServer interface {
 	Migrate(context.Context, *MigrateRequest) (*MigrateResponse, error)
 	// CancelMigration asks for the end of a migration under way, which then fails, unless it is over before.
 	CancelMigration(context.Context, *CancelMigrationRequest) (*CancelMigrationResponse, error)
+	// TakeOver starts a guest that has arrived (GuestState.arrived), because the launcher that it came from has let
+	// it go. The launchers tell each other; this is for when that went wrong. It is idempotent. Errors:
+	// FAILED_PRECONDITION (no guest has arrived), UNAVAILABLE (worth trying again).
+	TakeOver(context.Context, *TakeOverRequest) (*TakeOverResponse, error)
 	// AttachVolume gives the running guest the disk of a hotplugged volume, whose claim virt-handler has put into
 	// the pod. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION
 	// (worth trying again), INTERNAL.
@@ -420,6 +441,9 @@ func (UnimplementedLauncherServer) Migrate(context.Context, *MigrateRequest) (*M
 }
 func (UnimplementedLauncherServer) CancelMigration(context.Context, *CancelMigrationRequest) (*CancelMigrationResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelMigration not implemented")
+}
+func (UnimplementedLauncherServer) TakeOver(context.Context, *TakeOverRequest) (*TakeOverResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TakeOver not implemented")
 }
 func (UnimplementedLauncherServer) AttachVolume(context.Context, *AttachVolumeRequest) (*AttachVolumeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AttachVolume not implemented")
@@ -715,6 +739,24 @@ func _Launcher_CancelMigration_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Launcher_TakeOver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TakeOverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).TakeOver(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_TakeOver_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).TakeOver(ctx, req.(*TakeOverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Launcher_AttachVolume_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AttachVolumeRequest)
 	if err := dec(in); err != nil {
@@ -809,6 +851,10 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelMigration",
 			Handler:    _Launcher_CancelMigration_Handler,
+		},
+		{
+			MethodName: "TakeOver",
+			Handler:    _Launcher_TakeOver_Handler,
 		},
 		{
 			MethodName: "AttachVolume",

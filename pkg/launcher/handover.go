@@ -1,0 +1,316 @@
+package launcher
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// The hand-over of a guest that moves. libvirt by itself starts the guest at the target and then tells the source; when
+// that word is lost the source lets its own guest go on, and there are two. So the guest arrives held: complete, but
+// stopped. The two launchers agree over a connection of their own:
+//
+//	target   the guest is here, whole                    "arrived"
+//	source   stops its QEMU, makes sure that libvirt has
+//	         not let the guest go on, kills it           "run", or "stay" for a guest that was paused
+//	target   starts the guest
+//
+// What the source has once said it never takes back, and before it has said it the target never starts. When the word
+// is lost, the source's last words (its termination message) say the same, and virt-handler passes them on: TakeOver.
+const (
+	wordArrived = "arrived"
+	wordRun     = "run"
+	wordStay    = "stay"
+	// maxWord bounds a line of it, bytes.
+	maxWord = 32
+)
+
+// handoverPause is the pause between attempts to go on with a hand-over.
+const handoverPause = 50 * time.Millisecond
+
+// readWord reads one line.
+func readWord(r io.Reader) (string, error) {
+	line, err := bufio.NewReader(io.LimitReader(r, maxWord)).ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err
+}
+
+// process is a process to which signals can be sent.
+type process interface {
+	Signal(sig os.Signal) error
+	Release() error
+}
+
+// findQEMU finds the domain's QEMU by the file in which libvirt keeps its number. The number may be another process's by
+// now, so its name is looked at, too, once nobody else can get the number.
+func findQEMU(pidFile, emulator string) (process, error) {
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		return nil, fmt.Errorf("find QEMU: %w", err)
+	}
+	var pid int
+	if _, err := fmt.Sscan(string(text), &pid); err != nil || pid <= 1 {
+		return nil, fmt.Errorf("find QEMU: %s holds %q", pidFile, text)
+	}
+	found, err := os.FindProcess(pid) // holds on to it (pidfd)
+	if err != nil {
+		return nil, fmt.Errorf("find QEMU: %w", err)
+	}
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if name := strings.TrimSuffix(string(comm), "\n"); err == nil && (name == "" || !strings.HasPrefix(filepath.Base(emulator), name)) {
+		err = fmt.Errorf("process %d is %s", pid, name)
+	}
+	if err == nil {
+		err = found.Signal(syscall.Signal(0)) // it lives, so the name was its own
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("find QEMU: %w", err), found.Release())
+	}
+	return found, nil
+}
+
+// link is the source's end of a hand-over.
+type link struct {
+	conn net.Conn
+	// verdict has what became of the migration, once.
+	verdict chan bool
+	done    chan struct{}
+}
+
+// reach connects to the other launcher and lets the guest go when it has arrived there.
+func (g *guest) reach(ctx context.Context, m move) (*link, error) {
+	conn, err := g.call(ctx, m.handover)
+	if err != nil {
+		return nil, fmt.Errorf("reach the other launcher: %w", err)
+	}
+	l := &link{conn: conn, verdict: make(chan bool, 1), done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		defer conn.Close()
+		g.letGo(ctx, l, m.uid)
+	}()
+	return l, nil
+}
+
+// close tells the other side that the guest has moved, or nothing, and ends the link.
+func (l *link) close(moved bool) {
+	l.verdict <- moved
+	// Whoever waits for a word that will not come stops; one that has come is answered within the deadline.
+	_ = l.conn.SetReadDeadline(time.Now())
+	_ = l.conn.SetWriteDeadline(time.Now().Add(steerTimeout))
+	<-l.done
+}
+
+func dialUnix(ctx context.Context, path string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "unix", path)
+}
+
+// letGo answers the other launcher: at once if the guest can be given up as soon as it is there, or else when it is known
+// what became of it.
+func (g *guest) letGo(ctx context.Context, l *link, uid string) {
+	word, err := readWord(l.conn)
+	if err == nil && word != wordArrived {
+		g.log.Warn("the other launcher says what nobody expects", "uid", uid)
+		return
+	}
+	gone, paused := false, false
+	if err == nil {
+		if gone, paused, err = g.commit(ctx, uid); err != nil {
+			g.log.Info("the guest has arrived, and libvirt is to end it here", "uid", uid, "err", err)
+		}
+	}
+	if !gone {
+		gone = <-l.verdict
+		paused = g.leftPaused()
+	}
+	if !gone {
+		return
+	}
+	answer := wordRun
+	if paused {
+		answer = wordStay
+	}
+	if _, err := io.WriteString(l.conn, answer+"\n"); err != nil {
+		g.log.Warn("the other launcher was not told that it may start the guest; virt-handler will", "uid", uid, "err", err)
+	}
+}
+
+func (g *guest) leftPaused() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.leftAsPaused
+}
+
+// commit gives the guest up for good: it is elsewhere. It does so only as long as this guest stands still for its
+// migration; otherwise libvirt has decided already, and Migrate will say how.
+func (g *guest) commit(ctx context.Context, uid string) (gone, paused bool, _ error) {
+	g.deciding.Lock()
+	defer g.deciding.Unlock()
+	g.mu.Lock()
+	underWay, conn, paused := g.migrating && g.early == nil && g.state.Migration.GetUid() == uid, g.conn, g.leftAsPaused
+	g.mu.Unlock()
+	switch {
+	case !underWay:
+		return false, false, errors.New("the migration is over")
+	case conn == nil:
+		return false, false, errors.New("libvirtd does not answer")
+	}
+	qemu, err := g.qemu()
+	if err != nil {
+		return false, false, err
+	}
+	defer func() { _ = qemu.Release() }()
+	// Stopped, it cannot be let go on between the look and the end.
+	if err := qemu.Signal(syscall.SIGSTOP); err != nil {
+		return false, false, fmt.Errorf("stop QEMU: %w", err)
+	}
+	d, err := conn.Domain(ctx)
+	if err == nil && (d.Run != hypervisor.Paused || !d.Moving() && !paused) {
+		err = errors.New("the guest runs here")
+	}
+	if err == nil {
+		err = qemu.Signal(syscall.SIGKILL)
+	}
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return false, false, errors.Join(err, qemu.Signal(syscall.SIGCONT))
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.committed = true
+	return true, paused, nil
+}
+
+// serveArrival answers those who want to know when the guest is here, until it runs here or ctx ends.
+func (s *service) serveArrival(ctx context.Context, listener net.Listener) {
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	defer listener.Close()
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		err = s.askToTakeOver(ctx, conn)
+		conn.Close()
+		if err == nil {
+			return
+		}
+		s.options.Log.Info("the launcher that the guest leaves does not say that it has let it go", "err", err)
+	}
+}
+
+// askToTakeOver waits for the guest to arrive, and has it started once the other side has let it go.
+func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	// The other side says nothing before it is asked, so what is read is the answer or its end.
+	answer := make(chan error, 1)
+	var word string
+	go func() {
+		var err error
+		word, err = readWord(conn)
+		answer <- err
+	}()
+	select {
+	case <-s.guest.here:
+		if _, err := io.WriteString(conn, wordArrived+"\n"); err != nil {
+			return errors.Join(err, conn.Close(), <-answer)
+		}
+		if err := <-answer; err != nil {
+			return err
+		}
+	case err := <-answer:
+		if err != nil {
+			return err
+		}
+		// libvirt there was faster; libvirt here has yet to tell us.
+		select {
+		case <-s.guest.here:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if word != wordRun && word != wordStay {
+		return errors.New("it says what nobody expects")
+	}
+	return s.guest.takeOver(ctx, word == wordStay)
+}
+
+// TakeOver implements the contract.
+func (s *service) TakeOver(ctx context.Context, req *pb.TakeOverRequest) (*pb.TakeOverResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, steerTimeout)
+	defer cancel()
+	return &pb.TakeOverResponse{}, s.guest.takeOver(ctx, req.Paused)
+}
+
+// arriveLocked notes that the guest is here, whole, and stands still.
+func (g *guest) arriveLocked() {
+	if g.arrived {
+		return
+	}
+	g.arrived = true
+	close(g.here)
+	g.updateLocked(func(s *pb.GuestState) { s.Arrived = true })
+}
+
+// takeOver starts a guest that has arrived, whose source has let it go; or with paused leaves it as it is.
+func (g *guest) takeOver(ctx context.Context, paused bool) error {
+	g.mu.Lock()
+	if !g.arrived {
+		g.mu.Unlock()
+		return status.Error(codes.FailedPrecondition, "no guest has arrived")
+	}
+	if !g.released {
+		g.released = true
+		if g.early != nil { // it has ended meanwhile
+			g.created = true
+			g.finishLocked(*g.early)
+		}
+	}
+	over := g.created
+	g.mu.Unlock()
+	for !over {
+		conn, err := g.connection(ctx)
+		if err != nil {
+			return status.Error(codes.Unavailable, err.Error())
+		}
+		if !paused {
+			err = conn.Resume(ctx)
+		}
+		if err == nil || errors.Is(err, hypervisor.ErrNoDomain) {
+			g.refresh(ctx, conn, false)
+			return nil
+		}
+		if d, look := conn.Domain(ctx); look == nil && d.Run == hypervisor.Running {
+			g.refresh(ctx, conn, false)
+			return nil
+		}
+		g.log.Warn("the guest is here and cannot be started yet", "err", err)
+		select {
+		case <-time.After(handoverPause):
+		case <-ctx.Done():
+			return status.Error(codes.Unavailable, err.Error())
+		}
+	}
+	return nil
+}
+
+// listenForArrival makes the socket on which the launcher that the guest leaves reaches this one.
+func (s *service) listenForArrival() (net.Listener, error) {
+	return listen(filepath.Join(s.options.RunDir, names.SocketMigrationArrival))
+}
