@@ -48,6 +48,9 @@ type Config struct {
 	NodeSelectors map[string]string
 	// RuntimeClass is the runtime class of launcher pods; empty means the node's default.
 	RuntimeClass string
+	// VMStateStorageClass is the class of the claims for persistent TPMs and EFI variables; empty means the
+	// cluster's default.
+	VMStateStorageClass string
 	// LogVerbosity is how much the components say.
 	LogVerbosity LogVerbosity
 	// Certificates says how long certificates live.
@@ -82,6 +85,7 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	config.CPURequest = spec.CPURequest
 	setIf(&config.ImagePullPolicy, spec.ImagePullPolicy)
 	setIf(&config.RuntimeClass, spec.DefaultRuntimeClass)
+	setIf(&config.VMStateStorageClass, spec.VMStateStorageClass)
 	if developer := spec.DeveloperConfiguration; developer != nil {
 		config.UseEmulation = developer.UseEmulation
 		setIf(&config.CPUAllocationRatio, developer.CPUAllocationRatio)

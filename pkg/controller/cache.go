@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vmstate"
 )
 
 // cacheOptions says what is kept of the cluster: thousands of VMs must fit in little memory, so of
@@ -98,7 +99,7 @@ func slimPod(pod *corev1.Pod) {
 
 // slimClaim keeps what decides how a claim is mounted and whether it is bound.
 func slimClaim(claim *corev1.PersistentVolumeClaim) {
-	claim.Labels, claim.Annotations = nil, nil
+	claim.Labels, claim.Annotations = keep(claim.Labels, vmstate.Prefix), nil
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
 		AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
 		Resources: claim.Spec.Resources, StorageClassName: claim.Spec.StorageClassName,

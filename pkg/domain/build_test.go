@@ -172,6 +172,9 @@ var cases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		vmi.Spec.Domain.Devices.Watchdog = &v1.Watchdog{Name: "dog", WatchdogDevice: v1.WatchdogDevice{I6300ESB: &v1.I6300ESBWatchdog{Action: v1.WatchdogActionPoweroff}}}
 	},
 	"tpm": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{} },
+	"tpm-persistent": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
+		vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: ptr(true)}
+	},
 	"panic": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Devices.PanicDevices = []v1.PanicDevice{{Model: ptr(v1.Isa)}}
 	},
@@ -320,9 +323,6 @@ func TestBuildRefuses(t *testing.T) {
 		{"s390 watchdog", func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 			vmi.Spec.Domain.Devices.Watchdog = &v1.Watchdog{WatchdogDevice: v1.WatchdogDevice{Diag288: &v1.Diag288Watchdog{}}}
 		}, "only i6300esb exists"},
-		{"persistent tpm", func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-			vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: ptr(true)}
-		}, "tpm.persistent: not supported"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			vmi, facts := baseline()

@@ -49,13 +49,11 @@ func peripherals(out *libvirtxml.DomainDeviceList, spec *v1.Devices, facts Facts
 		out.Watchdogs = append(out.Watchdogs, libvirtxml.DomainWatchdog{Model: "i6300esb", Action: action, Alias: &libvirtxml.DomainAlias{Name: "ua-" + w.Name}})
 	}
 	if t := spec.TPM; t != nil && enabled(t.Enabled, true) {
+		emulator := &libvirtxml.DomainTPMBackendEmulator{Version: "2.0"}
 		if enabled(t.Persistent, false) {
-			return field("spec.domain.devices.tpm.persistent", "not supported; the TPM's state lives as long as the guest")
+			emulator.PersistentState = "yes" // else libvirt removes it before the launcher has its last copy
 		}
-		out.TPMs = append(out.TPMs, libvirtxml.DomainTPM{
-			Model:   "tpm-crb",
-			Backend: &libvirtxml.DomainTPMBackend{Emulator: &libvirtxml.DomainTPMBackendEmulator{Version: "2.0"}},
-		})
+		out.TPMs = append(out.TPMs, libvirtxml.DomainTPM{Model: "tpm-crb", Backend: &libvirtxml.DomainTPMBackend{Emulator: emulator}})
 	}
 	for _, p := range spec.PanicDevices {
 		model := v1.Pvpanic

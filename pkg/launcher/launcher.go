@@ -42,6 +42,8 @@ type Options struct {
 	// RunDir and Disks are where the pod's volumes are.
 	RunDir string
 	Disks  disk.Dirs
+	// VMState is the claim of what outlives the guest beside its disks.
+	VMState string
 	// TerminationLog is the file that the kubelet reads when the container has ended.
 	TerminationLog string
 	// ResolvConf is the pod's resolv.conf.
@@ -63,6 +65,7 @@ func PodOptions() Options {
 		GracePeriod:    30 * time.Second,
 		RunDir:         names.RunDir,
 		Disks:          disk.PodDirs(),
+		VMState:        names.VMStateDir,
 		TerminationLog: "/dev/termination-log",
 		ResolvConf:     "/etc/resolv.conf",
 		Emulator:       "/usr/bin/qemu-system-x86_64",
@@ -129,6 +132,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { s.credentials.run(background) })
 	running.Go(func() { s.freezer.run(background) })
 	running.Go(func() { s.holdArrived(background) })
+	running.Go(func() { s.tpm.run(background) })
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
 		grpc.UnaryInterceptor(logCalls(o.Log)))
 	pb.RegisterLauncherServer(server, s)

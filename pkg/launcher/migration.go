@@ -65,6 +65,12 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	if _, err := s.guest.connection(ctx); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
+	if _, err := s.nvram(vmi); err != nil { // its directory
+		return startError(vmi, images, err)
+	}
+	if err := s.tpm.expect(vmi); err != nil {
+		return startError(vmi, images, err)
+	}
 	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
 	listener, err := s.listenForArrival()
 	if err != nil {

@@ -43,6 +43,7 @@ type service struct {
 
 	credentials *keeper
 	freezer     *freezer
+	tpm         *tpmKeeper
 	// running are the programs in the guest that somebody waits for.
 	running chan struct{}
 
@@ -54,7 +55,7 @@ func newService(life context.Context, o Options, g *guest, run disk.Run) *servic
 	return &service{
 		options: o, guest: g, run: run, life: life,
 		credentials: newKeeper(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), running: make(chan struct{}, maxPrograms),
-		arriving: make(chan arrival, 1),
+		arriving: make(chan arrival, 1), tpm: newTPMKeeper(o, g),
 	}
 }
 
@@ -108,7 +109,14 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	if err != nil {
 		return startError(vmi, images, err)
 	}
-	d, err := domain.Build(vmi, s.facts(images, plan))
+	nvram, err := s.nvram(vmi)
+	if err == nil {
+		err = s.tpm.restore(ctx, vmi)
+	}
+	if err != nil {
+		return startError(vmi, images, err)
+	}
+	d, err := domain.Build(vmi, s.facts(images, plan, nvram))
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -159,13 +167,13 @@ func (s *service) read(req *pb.StartRequest) (*v1.VirtualMachineInstance, networ
 }
 
 // facts are what the domain depends on besides the VMI.
-func (s *service) facts(images map[string]domain.Source, plan network.Plan) domain.Facts {
+func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvram string) domain.Facts {
 	in := func(name string) string { return filepath.Join(s.options.RunDir, name) }
 	return domain.Facts{
 		KVM:          hardwareKVM(s.options.KVMDevice),
 		Emulator:     s.options.Emulator,
 		Firmware:     s.options.Firmware,
-		NVRAM:        in("nvram.fd"),
+		NVRAM:        nvram,
 		Disks:        images,
 		Network:      plan,
 		SerialSocket: in(names.SocketSerial),

@@ -108,6 +108,9 @@ const (
 	ContainerDisksDir = "/var/run/kubevirt/container-disks"
 	// ClaimsDir has one directory a filesystem PersistentVolumeClaim, <ClaimsDir>/<volume name>/disk.img.
 	ClaimsDir = "/var/run/kubevirt-private/vmi-disks"
+	// VMStateDir is the claim of what outlives the guest beside its disks: EFI variables, the TPM's state
+	// (pkg/vmstate has its layout).
+	VMStateDir = "/var/run/kubevirt-private/vm-state"
 	// BlockDevicesDir has one device a block PersistentVolumeClaim: <BlockDevicesDir>/<volume name>.
 	BlockDevicesDir = "/dev/virtkit-block"
 	// HotplugDir has one directory a filesystem claim that was plugged in while the guest runs, mounted by

@@ -119,6 +119,8 @@ var examples = map[string]struct{ before, value string }{
 	"domain.devices.autoattachInputDevice":                     {value: "true"},
 	"domain.devices.rng":                                       {value: "{}"},
 	"domain.devices.panicDevices.model":                        {value: "isa"},
+	"domain.devices.tpm.persistent":                            {value: "true"},
+	"domain.firmware.bootloader.efi.persistent":                {before: "domain: {firmware: {bootloader: {efi: {}}}, memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}", value: "true"},
 	"domain.devices.tpm.enabled":                               {value: "true"},
 	"domain.devices.video.type":                                {value: "virtio"},
 	"domain.chassis.manufacturer":                              {value: "a"},

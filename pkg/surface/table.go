@@ -58,6 +58,7 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.cpuRequest", Effect: Pod},
 	{Path: "configuration.imagePullPolicy", Effect: Pod, Only: pullPolicies},
 	{Path: "configuration.defaultRuntimeClass", Effect: Pod},
+	{Path: "configuration.vmStateStorageClass", Effect: Pod, Note: "Of the claims for persistent TPMs and EFI variables, which are then ReadWriteMany; the default class and ReadWriteOnce unless set."},
 	{Path: "configuration.additionalGuestMemoryOverheadRatio", Effect: Pod},
 	{Path: "configuration.developerConfiguration.useEmulation", Effect: Domain},
 	{Path: "configuration.developerConfiguration.cpuAllocationRatio", Effect: Pod},

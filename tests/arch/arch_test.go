@@ -35,7 +35,7 @@ var arrows = map[string][]string{
 	"pkg/launcher/launcherpb": {},
 
 	"pkg/domain":       {"pkg/names", "pkg/network", "pkg/surface", "pkg/hotplug"},
-	"pkg/surface":      {"pkg/names", "pkg/version", "pkg/hotplug"},
+	"pkg/surface":      {"pkg/names", "pkg/version", "pkg/hotplug", "pkg/vmstate"},
 	"pkg/instancetype": {"pkg/surface"},
 	"pkg/network":      {"pkg/names"},
 	"pkg/disk":         {"pkg/names", "pkg/surface", "pkg/domain", "pkg/hotplug"},
@@ -49,6 +49,7 @@ var arrows = map[string][]string{
 	"pkg/names":        {},
 	"pkg/rollout":      {},
 	"pkg/hotplug":      {},
+	"pkg/vmstate":      {},
 	"pkg/version":      {},
 	"manifests":        {},
 	"images":           {"pkg/names", "pkg/version"},
@@ -57,11 +58,11 @@ var arrows = map[string][]string{
 // servers is what every server may import.
 func servers(more ...string) []string {
 	return append(more, "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
-		"pkg/certs", "pkg/config", "pkg/stats", "pkg/names", "pkg/version", "pkg/hotplug")
+		"pkg/certs", "pkg/config", "pkg/stats", "pkg/names", "pkg/version", "pkg/hotplug", "pkg/vmstate")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/hotplug"}
+var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/hotplug", "pkg/vmstate"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

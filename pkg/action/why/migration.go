@@ -69,7 +69,7 @@ func (e *explanation) migrationUnderWay(add func(layer Layer, object, reason, me
 func obstacles(message string) []string {
 	var out []string
 	for part := range strings.SplitSeq(message, "; ") {
-		begins := strings.HasPrefix(part, "volume ") || strings.HasPrefix(part, "interface ") || strings.HasPrefix(part, "spec.")
+		begins := strings.HasPrefix(part, "volume ") || strings.HasPrefix(part, "interface ") || strings.HasPrefix(part, "the persistent state ") || strings.HasPrefix(part, "spec.")
 		if begins || len(out) == 0 {
 			out = append(out, part)
 			continue
@@ -81,7 +81,7 @@ func obstacles(message string) []string {
 
 func obstacleReason(message, first string) string {
 	switch {
-	case strings.HasPrefix(message, "volume "):
+	case strings.HasPrefix(message, "volume "), strings.HasPrefix(message, "the persistent state "):
 		return v1.VirtualMachineInstanceReasonDisksNotMigratable
 	case strings.HasPrefix(message, "interface "):
 		return v1.VirtualMachineInstanceReasonInterfaceNotMigratable
@@ -93,6 +93,8 @@ func obstacleReason(message, first string) string {
 
 func obstacleMend(message string) []string {
 	switch {
+	case strings.HasPrefix(message, "the persistent state "):
+		return []string{"set spec.configuration.vmStateStorageClass of the KubeVirt resource to storage that has ReadWriteMany; claims that are there stay as they are"}
 	case strings.Contains(message, "ReadWriteMany"):
 		return []string{"give the claim accessModes: [ReadWriteMany], on storage that has it"}
 	case strings.HasPrefix(message, "interface "):

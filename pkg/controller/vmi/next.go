@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vmstate"
 )
 
 // Reasons of events and conditions; KubeVirt's words, which people and programs look for.
@@ -60,6 +61,8 @@ type Event struct {
 type Step struct {
 	// AddFinalizer and RemoveFinalizer are about the VMI's own finalizer.
 	AddFinalizer, RemoveFinalizer bool
+	// CreateState asks for the claim of StateClaim().
+	CreateState bool
 	// CreatePod asks for the pod of Pod().
 	CreatePod bool
 	// DeletePods are to be deleted gracefully.
@@ -214,6 +217,11 @@ func (s *Step) withoutPod(view View) {
 		setCondition(&s.Status, notSynchronized(ReasonFailedPvcNotFound, message), view.Now)
 		return
 	}
+	if vmstate.Needed(&view.VMI.Spec) && stateClaimIn(view.VMI, view.Claims) == nil {
+		s.CreateState = true
+		s.RequeueAfter = catchUp // its event comes first, unless the cache had not seen one that exists
+		return
+	}
 	s.CreatePod = true
 }
 
@@ -282,7 +290,24 @@ func volumeStatus(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Pers
 		}
 		out = append(out, status)
 	}
+	if vmstate.Needed(&vmi.Spec) {
+		if claim := stateClaimIn(vmi, claims); claim != nil {
+			out = append(out, v1.VolumeStatus{Name: claim.Name, PersistentVolumeClaimInfo: claimInfo(claim)})
+		}
+	}
 	return out
+}
+
+// cannotCreate says in the status of a VMI that has no pod yet what cannot be made for it.
+func (s *Step) cannotCreate(view View, what string, err error) error {
+	message := fmt.Sprintf("%s: %v", what, err)
+	if old := Condition(&s.Status, v1.VirtualMachineInstanceSynchronized); old == nil || old.Message != message {
+		s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})
+	}
+	setPhase(&s.Status, v1.Pending, view.Now)
+	setCondition(&s.Status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
+	setCondition(&s.Status, notSynchronized(ReasonFailedCreate, message), view.Now)
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // claimInfo is what virt-handler and the launcher want to know of a claim; nil for one that does not exist.

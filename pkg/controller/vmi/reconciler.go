@@ -26,6 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/written"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vmstate"
 )
 
 // Indexes of the cache.
@@ -111,6 +112,9 @@ func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reco
 		return nil
 	}
 	var out []reconcile.Request
+	if name := claim.GetLabels()[vmstate.Prefix]; name != "" {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: claim.GetNamespace(), Name: name}})
+	}
 	for i := range vmis.Items {
 		if !HandedOver(&vmis.Items[i]) || len(hotplug.Volumes(&vmis.Items[i].Spec)) > 0 {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])})
@@ -198,7 +202,7 @@ func Claims(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInsta
 			claims[name] = &claim
 		}
 	}
-	return claims, nil
+	return claims, lookAtState(ctx, from, vmi, claims)
 }
 
 // podNames are those that the VMI's pod may have: that of its first, and those of its last migration.
@@ -233,6 +237,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 		})
 	}
 	var createErr error
+	if step.CreateState {
+		createErr = r.createState(ctx, view, &step)
+	}
 	if step.CreatePod {
 		createErr = r.createPod(ctx, view, &step)
 	}
@@ -303,14 +310,7 @@ func (r *Reconciler) createPod(ctx context.Context, view View, step *Step) error
 	case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // The namespace is going, and the VMI with it.
 	}
-	message := fmt.Sprintf("create pod: %v", err)
-	if old := Condition(&step.Status, v1.VirtualMachineInstanceSynchronized); old == nil || old.Message != message {
-		step.Events = append(step.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})
-	}
-	setPhase(&step.Status, v1.Pending, view.Now)
-	setCondition(&step.Status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
-	setCondition(&step.Status, notSynchronized(ReasonFailedCreate, message), view.Now)
-	return fmt.Errorf("create pod %s: %w", pod.Name, err)
+	return step.cannotCreate(view, "create pod", err)
 }
 
 // offersKVM reports whether some node has hardware KVM.

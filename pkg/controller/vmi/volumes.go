@@ -55,6 +55,7 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 		}
 	}
 	p.credentials(vmi)
+	p.mountState(vmi, claims)
 	return p
 }
 

@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/vmstate"
 )
 
 // obstacle is something that keeps a VMI on its node.
@@ -30,7 +31,7 @@ func migratable(vmi *v1.VirtualMachineInstance, c *conditionList) {
 		}
 		c.set(kind, corev1.ConditionFalse, found[0].reason, strings.Join(messages, "; "))
 	}
-	set(v1.VirtualMachineInstanceIsMigratable, append(diskObstacles(vmi), others...))
+	set(v1.VirtualMachineInstanceIsMigratable, slices.Concat(diskObstacles(vmi), stateObstacles(vmi), others))
 	set(v1.VirtualMachineInstanceIsStorageLiveMigratable, others)
 }
 
@@ -51,7 +52,8 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 			continue
 		}
 		info := claims[v.Name]
-		if info == nil || !slices.Contains(info.AccessModes, corev1.ReadWriteMany) {
+		readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
+		if !onBothNodes(info, readOnly) {
 			found = append(found, obstacle{
 				v1.VirtualMachineInstanceReasonDisksNotMigratable,
 				fmt.Sprintf("volume %q: PersistentVolumeClaim %s cannot be used on two nodes at once; its access mode would have to be ReadWriteMany", v.Name, name),
@@ -59,6 +61,30 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		}
 	}
 	return found
+}
+
+// onBothNodes reports whether two nodes can use a claim at once.
+func onBothNodes(info *v1.PersistentVolumeClaimInfo, readOnly bool) bool {
+	return info != nil && (slices.Contains(info.AccessModes, corev1.ReadWriteMany) || readOnly && slices.Contains(info.AccessModes, corev1.ReadOnlyMany))
+}
+
+// stateObstacles finds persistent state whose claim stays behind. The claim is no volume of the VMI's; the status
+// names it.
+func stateObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	if !vmstate.Needed(&vmi.Spec) {
+		return nil
+	}
+	for _, s := range vmi.Status.VolumeStatus {
+		info := s.PersistentVolumeClaimInfo
+		if s.HotplugVolume != nil || info == nil || hotplug.Volume(&vmi.Spec, s.Name) != nil || onBothNodes(info, false) {
+			continue
+		}
+		return []obstacle{{
+			v1.VirtualMachineInstanceReasonDisksNotMigratable,
+			fmt.Sprintf("the persistent state of TPM or EFI is on PersistentVolumeClaim %s, which cannot be used on two nodes at once; its access mode would have to be ReadWriteMany", info.ClaimName),
+		}}
+	}
+	return nil
 }
 
 // hotplugObstacles finds volumes that were plugged in: their attachment pods are on this node.

@@ -1,0 +1,47 @@
+// Package vmstate says what of a VirtualMachineInstance's own state, beside its disks, outlives it: the
+// state of a persistent TPM and the variables of a persistent EFI. It is kept on a PersistentVolumeClaim
+// that virt-controller makes and the launcher writes. The package is pure; every component asks it.
+//
+//	<claim>/nvram/<vmi>_VARS.fd                the EFI variables; QEMU's pflash writes them
+//	<claim>/swtpm/<firmware uuid>/tpm2/…       the TPM's state, a copy that the launcher keeps current
+//
+// The layout and the claim's name and label are KubeVirt's, so that a VM brings its state along.
+package vmstate
+
+import (
+	"path"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+const (
+	// Prefix begins the claim's name, persistent-state-for-<vmi>-xxxxx, and is the label that has the VMI's name.
+	Prefix = "persistent-state-for"
+	// Size is what the claim asks for.
+	Size = "10Mi"
+)
+
+// Needed reports whether a VMI has state to keep.
+func Needed(spec *v1.VirtualMachineInstanceSpec) bool { return TPM(spec) || EFI(spec) }
+
+// TPM reports whether the TPM's state is kept.
+func TPM(spec *v1.VirtualMachineInstanceSpec) bool {
+	tpm := spec.Domain.Devices.TPM
+	return tpm != nil && (tpm.Enabled == nil || *tpm.Enabled) && tpm.Persistent != nil && *tpm.Persistent
+}
+
+// EFI reports whether the EFI variables are kept.
+func EFI(spec *v1.VirtualMachineInstanceSpec) bool {
+	firmware := spec.Domain.Firmware
+	if firmware == nil || firmware.Bootloader == nil || firmware.Bootloader.EFI == nil {
+		return false
+	}
+	persistent := firmware.Bootloader.EFI.Persistent
+	return persistent != nil && *persistent
+}
+
+// NVRAM is the file of the EFI variables, below the claim's directory.
+func NVRAM(dir, vmi string) string { return path.Join(dir, "nvram", vmi+"_VARS.fd") }
+
+// TPMDir is the directory of the TPM's state, below the claim's directory. libvirt has the same below its own.
+func TPMDir(dir, firmwareUUID string) string { return path.Join(dir, "swtpm", firmwareUUID, "tpm2") }
