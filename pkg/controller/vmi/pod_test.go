@@ -130,6 +130,7 @@ spec:
 	{name: "memory limit", vmi: `spec: {domain: {resources: {limits: {memory: 256Mi}}}}`},
 	{name: "no graphics", vmi: `spec: {domain: {devices: {autoattachGraphicsDevice: false}}}`},
 	{name: "tpm", vmi: `spec: {domain: {devices: {tpm: {}}}}`},
+	{name: "tpm persistent", vmi: persistentTPM},
 	{name: "kvm", facts: func(f *Facts) { f.KVM = true }},
 	{name: "kvm but emulation", facts: func(f *Facts) { f.KVM, f.Config.UseEmulation = true, true }},
 

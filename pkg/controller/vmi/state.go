@@ -120,9 +120,10 @@ func (r *Reconciler) createState(ctx context.Context, view View, step *Step) err
 		return nil // The namespace is going, and the VMI with it.
 	case apierrors.IsAlreadyExists(err):
 		var existing corev1.PersistentVolumeClaim
-		if err := r.Client.Get(ctx, client.ObjectKeyFromObject(claim), &existing); client.IgnoreNotFound(err) != nil {
+		if err := client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKeyFromObject(claim), &existing)); err != nil {
 			return fmt.Errorf("get claim %s: %w", claim.Name, err)
-		} else if err != nil || stateClaim(view.VMI, []*corev1.PersistentVolumeClaim{&existing}) != nil {
+		}
+		if existing.UID == "" || stateClaim(view.VMI, []*corev1.PersistentVolumeClaim{&existing}) != nil {
 			return nil // The cache had not seen it; its event makes another pass.
 		}
 		err = fmt.Errorf("PersistentVolumeClaim %s exists already and is not for this VMI's state: it is being deleted, or lacks the label %s", claim.Name, vmstate.Prefix)

@@ -1,0 +1,42 @@
+package status
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Persistent state that is on a claim of one node keeps the guest there.
+func TestStateObstacles(t *testing.T) {
+	on := true
+	for name, test := range map[string]struct {
+		persistent *bool
+		access     corev1.PersistentVolumeAccessMode
+		want       int
+	}{
+		"shared":         {&on, corev1.ReadWriteMany, 0},
+		"of one node":    {&on, corev1.ReadWriteOnce, 1},
+		"not persistent": {nil, corev1.ReadWriteOnce, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vmi := &v1.VirtualMachineInstance{}
+			vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: test.persistent}
+			vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "persistent-state-for-demo-abcde", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+				ClaimName: "persistent-state-for-demo-abcde", AccessModes: []corev1.PersistentVolumeAccessMode{test.access},
+			}}}
+			found := stateObstacles(vmi)
+			if len(found) != test.want || test.want > 0 && found[0].reason != v1.VirtualMachineInstanceReasonDisksNotMigratable {
+				t.Errorf("obstacles %+v", found)
+			}
+		})
+	}
+}
+
+// A claim that is only read may be one that many nodes can read.
+func TestReadOnlyClaimMoves(t *testing.T) {
+	info := &v1.PersistentVolumeClaimInfo{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}}
+	if onBothNodes(info, false) || !onBothNodes(info, true) || onBothNodes(nil, true) {
+		t.Error("ReadOnlyMany is for claims that are only read")
+	}
+}

@@ -1,0 +1,131 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vmstate"
+)
+
+// tpm talks to the guest's TPM in its own words (TCG's "TPM 2.0 Library", part 3): nv define, nv write TEXT of 8 bytes,
+// nv read.
+const tpm = `nv() {
+auth='\x40\x00\x00\x09\x00\x00\x00\x00\x00'; owner='\x40\x00\x00\x01'; index='\x01\x50\x00\x01'; a="\x00\x00\x00\x09$auth"
+case $1 in
+define) c="\x80\x02\x00\x00\x00\x2d\x00\x00\x01\x2a$owner$a\x00\x00\x00\x0e$index\x00\x0b\x02\x02\x00\x02\x00\x00\x00\x08";;
+write) c="\x80\x02\x00\x00\x00\x2b\x00\x00\x01\x37$owner$index$a\x00\x08$2\x00\x00";;
+read) c="\x80\x02\x00\x00\x00\x23\x00\x00\x01\x4e$owner$index$a\x00\x08\x00\x00";;
+esac
+exec 3<>/dev/tpm0; printf "$c" >&3; dd bs=4096 count=1 <&3 2>/dev/null >/tmp/answer; exec 3>&-
+if [ $1 = read ]; then dd if=/tmp/answer bs=1 skip=16 count=8 2>/dev/null; else dd if=/tmp/answer bs=1 skip=6 count=4 2>/dev/null | hexdump -v -e '/1 "%02x"'; fi
+}
+variable=/sys/firmware/efi/efivars/VirtkitTest-7d1c1f3e-6b0a-4f0d-9d65-3b6f0f2c9a11
+modprobe efivarfs 2>/dev/null; mount -t efivarfs none /sys/firmware/efi/efivars
+`
+
+// withFirmware gives a VM UEFI and a TPM, and the memory that takes.
+func withFirmware(secureBoot, persistent bool) func(*v1.VirtualMachine) {
+	return func(vm *v1.VirtualMachine) {
+		spec := &vm.Spec.Template.Spec
+		spec.Domain.Memory.Guest = ptr(resource.MustParse("256Mi"))
+		spec.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{EFI: &v1.EFI{SecureBoot: &secureBoot, Persistent: &persistent}}}
+		if secureBoot {
+			spec.Domain.Features = &v1.Features{SMM: &v1.FeatureState{Enabled: ptr(true)}}
+		}
+		spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: &persistent}
+	}
+}
+
+// shell logs in and runs the lines of a script in the guest.
+func (g *guest) shell(t *testing.T, script string) *console {
+	t.Helper()
+	con := g.openConsole(t, "")
+	con.login(t, "root", "tiny")
+	for line := range strings.Lines(script) {
+		con.send(t, strings.TrimSuffix(line, "\n")+"\r")
+	}
+	return con
+}
+
+// again is a console on the node that the guest is on now; its shell is still logged in.
+func (g *guest) again(t *testing.T) *console {
+	t.Helper()
+	con := g.openConsole(t, "")
+	con.send(t, "\r")
+	con.expect(t, bootTime, shellPrompt)
+	return con
+}
+
+// stateStorage names the class of claims for persistent state, so that VMs which have it can move. It stays: others do
+// not mind.
+func (c *cluster) stateStorage(t *testing.T) {
+	t.Helper()
+	kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.KubeVirt}}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"configuration":{"vmStateStorageClass":"local"}}}`))
+	if err := c.Client.Patch(t.Context(), kv, patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expectText(t *testing.T, con *console, command, want string) {
+	t.Helper()
+	if got := con.run(t, command); got != want {
+		t.Errorf("%s: %q, want %q", command, got, want)
+	}
+}
+
+// The TPM and the EFI variables of a guest go with it when it moves; persistent ones are there after a restart, too, and
+// their claim goes with the VM.
+func TestPersistentState(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	c.stateStorage(t)
+	ns := c.namespace(t, "restricted")
+	g := c.create(t, newVM(ns, "sealed", v1.RunStrategyAlways, withFirmware(true, true), withUserData("#cloud-config\nuser: root\npassword: tiny\n")))
+	g.waitLogin(t)
+	con := g.shell(t, tpm)
+	expectText(t, con, "nv define", "00000000")
+	expectText(t, con, "nv write sealed-1", "00000000")
+	con.run(t, `printf '\7\0\0\0kept-1' > $variable`)
+	first := g.vmi(t)
+
+	g.waitMigration(t, g.migrate(t, "there"), v1.MigrationSucceeded)
+	con = g.again(t)
+	expectText(t, con, "nv read", "sealed-1")
+	expectText(t, con, "tail -c6 $variable", "kept-1")
+	expectText(t, con, "nv write sealed-2", "00000000")
+
+	g.virtctl(t, nil, "-n", ns, "restart", g.name, "--wait", "--timeout=120s")
+	if vmi := g.vmi(t); vmi == nil || vmi.UID == first.UID {
+		t.Fatal("no new instance")
+	}
+	g.waitLogin(t)
+	con = g.shell(t, tpm)
+	expectText(t, con, "nv read", "sealed-2")
+	expectText(t, con, "tail -c6 $variable", "kept-1")
+
+	claims := &corev1.PersistentVolumeClaimList{}
+	mine := []client.ListOption{client.InNamespace(ns), client.MatchingLabels{vmstate.Prefix: g.name}}
+	if err := c.Client.List(t.Context(), claims, mine...); err != nil || len(claims.Items) != 1 {
+		t.Fatalf("%d claims of persistent state, %v", len(claims.Items), err)
+	}
+	c.virtctl(t, nil, "-n", ns, "delete", "vm", g.name)
+	eventually(t, bootTime, "the claim goes with the VM", func() string {
+		if err := c.Client.List(t.Context(), claims, mine...); err != nil {
+			return err.Error()
+		}
+		if len(claims.Items) > 0 {
+			return "it is there"
+		}
+		return ""
+	})
+}
