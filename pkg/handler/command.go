@@ -289,7 +289,7 @@ func (h *handler) serveStreams(ctx context.Context, r *Reconciler, config *tls.C
 	if err != nil {
 		return fmt.Errorf("listen for virt-api: %w", err)
 	}
-	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Launchers: r.Launchers, Dial: r.DialGuest, Leaving: r.Leaving, Moved: r.Moved, Log: h.log}
+	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Launchers: r.Launchers, Dial: r.DialGuest, Runs: r.Runs, Leaving: r.Leaving, Moved: r.Moved, Log: h.log}
 	return serve(ctx, &http.Server{
 		Handler: guests.Handler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),

@@ -25,6 +25,17 @@ func (r *Reconciler) DialGuest(ctx context.Context, vmi types.NamespacedName, pr
 	return s.dialGuest(ctx, protocol, port)
 }
 
+// Runs is the UID of the VMI of that name whose guest is on this node and has not moved away; empty when there is none.
+func (r *Reconciler) Runs(vmi types.NamespacedName) types.UID {
+	r.mu.Lock()
+	s := r.sessions[vmi]
+	r.mu.Unlock()
+	if s == nil || moved(s.observation().Guest) {
+		return ""
+	}
+	return s.target.UID
+}
+
 func (s *session) dialGuest(ctx context.Context, protocol string, port uint16) (net.Conn, error) {
 	plan := s.observation().Plan
 	if plan == nil {

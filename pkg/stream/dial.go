@@ -96,6 +96,17 @@ func DialURL(ctx context.Context, target *url.URL, tlsConfig *tls.Config, header
 	return u.open(ctx, u, target, header)
 }
 
+// DialOver opens a stream over a connection to the server that is there already, with TLS if the URL's scheme is https. It
+// owns the connection from then on, also when it fails.
+func DialOver(ctx context.Context, conn net.Conn, target *url.URL, header http.Header, opts Options) (*Conn, error) {
+	u := &upgradeRoundTripper{over: true, opts: opts, dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
+	opened, err := u.open(ctx, u, target, header)
+	if err != nil {
+		_ = conn.Close() // err says more
+	}
+	return opened, err
+}
+
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // upgradeRoundTripper opens a websocket for each request that reaches it, so that client-go's wrappers
@@ -104,6 +115,7 @@ type upgradeRoundTripper struct {
 	tls   *tls.Config
 	proxy func(*http.Request) (*url.URL, error)
 	dial  dialFunc
+	over  bool // dial gives connections that have TLS already
 	opts  Options
 
 	conn *Conn // the outcome
@@ -155,6 +167,9 @@ func (u *upgradeRoundTripper) RoundTrip(req *http.Request) (*http.Response, erro
 			}
 			return conn, err
 		},
+	}
+	if u.over {
+		dialer.NetDialTLSContext = dialer.NetDialContext
 	}
 	ws, resp, err := dialer.DialContext(ctx, target.String(), req.Header)
 	for _, stop := range stops {

@@ -39,6 +39,7 @@ type cluster struct {
 	objects   map[string]any // by path below the namespace: "virtualmachines/vm"
 	writes    []string       // "PATCH virtualmachines/vm {…}"
 	conflicts int            // how many patches to refuse
+	reads     int
 	node      http.HandlerFunc
 }
 
@@ -85,6 +86,7 @@ func newCluster(t testing.TB, objects map[string]any, node http.HandlerFunc) *cl
 
 	c.q = newRequests(machines, nodes, source(t, apiCert).ClientConfig(names.DNSNameHandler), func() (string, error) { return "v1.37.1", nil })
 	t.Cleanup(c.q.handlers.CloseIdleConnections)
+	t.Cleanup(func() { c.q.streams.drain(0) })
 	container := restful.NewContainer()
 	for _, gv := range groupVersions {
 		container.Add(c.q.webService(gv))
@@ -174,6 +176,9 @@ func (c *cluster) serveAPI(w http.ResponseWriter, r *http.Request) {
 			write += " dryRun=" + run
 		}
 		c.writes = append(c.writes, write)
+	}
+	if r.Method == http.MethodGet {
+		c.reads++
 	}
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	if err := json.NewEncoder(w).Encode(object); err != nil {

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -103,7 +104,12 @@ func (n *nodes) target(vmi *v1.VirtualMachineInstance, verb string, query url.Va
 	if vmi.Status.Phase != v1.Running || vmi.Status.NodeName == "" {
 		return nil, notRunning(vmi)
 	}
-	host, err := n.handler(vmi.Status.NodeName)
+	return n.guest(vmi.Status.NodeName, types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}, verb, query)
+}
+
+// guest is the URL for an instance at the virt-handler of a node.
+func (n *nodes) guest(node string, vmi types.NamespacedName, verb string, query url.Values) (*url.URL, error) {
+	host, err := n.handler(node)
 	if err != nil {
 		return nil, err
 	}

@@ -3,27 +3,29 @@ package virtapi
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/emicklei/go-restful/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	v1 "kubevirt.io/api/core/v1"
 )
 
 // portForwardInstance joins the user to a port of an instance's guest.
 func (q *requests) portForwardInstance(r *restful.Request, w *restful.Response) error {
-	return q.portForward(r, w, q.machines.vmi)
+	return q.portForward(r, w, virtualMachineInstances, q.machines.vmi)
 }
 
 // portForwardMachine joins the user to a port of the guest of a VM's instance.
 func (q *requests) portForwardMachine(r *restful.Request, w *restful.Response) error {
-	return q.portForward(r, w, q.machines.instance)
+	return q.portForward(r, w, virtualMachines, q.machines.instance)
 }
 
-func (q *requests) portForward(r *restful.Request, w *restful.Response, find func(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)) error {
+func (q *requests) portForward(r *restful.Request, w *restful.Response, resource string, find func(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)) error {
 	port, err := strconv.ParseUint(r.PathParameter("port"), 10, 16)
 	if err != nil || port == 0 {
 		return badRequest(fmt.Sprintf("port %q is not a number from 1 to 65535", r.PathParameter("port")))
@@ -39,18 +41,31 @@ func (q *requests) portForward(r *restful.Request, w *restful.Response, find fun
 		return badRequest(fmt.Sprintf("protocol %q is not tcp or udp", protocol))
 	}
 	ctx := r.Request.Context()
-	vmi, err := find(ctx, r.PathParameter("namespace"), r.PathParameter("name"))
-	if err != nil {
-		return err
-	}
-	target, err := q.nodes.target(vmi, fmt.Sprintf("portforward/%d/%s", port, protocol), nil)
-	if err != nil {
-		return err
-	}
 	user := ""
 	if info, ok := apirequest.UserFrom(ctx); ok {
 		user = info.GetName()
 	}
+	verb := fmt.Sprintf("portforward/%d/%s", port, protocol)
+	key := placeKey{resource, types.NamespacedName{Namespace: r.PathParameter("namespace"), Name: r.PathParameter("name")}}
+	if known, ok := q.places.of(key); ok {
+		target, err := q.nodes.guest(known.node, key.NamespacedName, verb, url.Values{"uid": {string(known.uid)}})
+		if err == nil {
+			err = join(w.ResponseWriter, r.Request, target, known.node, user)
+		}
+		if err == nil || ofGuest(err) {
+			return err
+		}
+		q.places.forget(key) // and look where it is now
+	}
+	vmi, err := find(ctx, key.Namespace, key.Name)
+	if err != nil {
+		return err
+	}
+	target, err := q.nodes.target(vmi, verb, nil)
+	if err != nil {
+		return err
+	}
+	q.places.note(key, vmi)
 	return join(w.ResponseWriter, r.Request, target, vmi.Status.NodeName, user)
 }
 

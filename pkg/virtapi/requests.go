@@ -32,6 +32,7 @@ type requests struct {
 	machines *machines
 	nodes    *nodes
 	streams  *streams
+	places   *places
 	handlers *http.Client // to virt-handler
 	// serverVersion asks the API server, for healthz.
 	serverVersion func() (string, error)
@@ -39,7 +40,7 @@ type requests struct {
 
 func newRequests(machines *machines, nodes *nodes, config *tls.Config, serverVersion func() (string, error)) *requests {
 	return &requests{
-		machines: machines, nodes: nodes, streams: newStreams(config), serverVersion: serverVersion,
+		machines: machines, nodes: nodes, streams: newStreams(config), places: newPlaces(time.Now), serverVersion: serverVersion,
 		handlers: &http.Client{Transport: &http.Transport{
 			TLSClientConfig: config, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: false,
 		}},

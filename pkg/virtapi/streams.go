@@ -24,9 +24,8 @@ const dialTimeout = 10 * time.Second
 
 // streams joins users' websockets to virt-handler's, and knows which are open.
 type streams struct {
-	tls *tls.Config
-	// hosts are tls with the sessions of each virt-handler: all have one name, so one cache would mix them up.
-	hosts map[string]*tls.Config
+	tls       *tls.Config
+	spareLife time.Duration
 	// ctx ends all of them.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -36,6 +35,7 @@ type streams struct {
 	stop    context.CancelFunc
 
 	mu       sync.Mutex
+	hosts    map[string]*host // by address
 	draining bool
 	open     sync.WaitGroup
 }
@@ -43,26 +43,7 @@ type streams struct {
 func newStreams(config *tls.Config) *streams {
 	ctx, cancel := context.WithCancel(context.Background())
 	serving, stop := context.WithCancel(ctx)
-	return &streams{tls: config, hosts: map[string]*tls.Config{}, ctx: ctx, cancel: cancel, serving: serving, stop: stop}
-}
-
-// maxHosts is how many virt-handlers' TLS sessions are kept.
-const maxHosts = 4096
-
-// tlsOf is the configuration for one virt-handler, with which a stream resumes the session of the one before.
-func (s *streams) tlsOf(host string) *tls.Config {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	config := s.hosts[host]
-	if config == nil {
-		if len(s.hosts) >= maxHosts {
-			clear(s.hosts) // pods come and go, and so do their addresses
-		}
-		config = s.tls.Clone()
-		config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
-		s.hosts[host] = config
-	}
-	return config
+	return &streams{tls: config, spareLife: spareLife, hosts: map[string]*host{}, ctx: ctx, cancel: cancel, serving: serving, stop: stop}
 }
 
 // splice opens target, upgrades the request and copies until both directions have ended. An error is
@@ -86,10 +67,9 @@ func (s *streams) spliceAs(w http.ResponseWriter, r *http.Request, target *url.U
 	if printable(user) {
 		header.Set("X-Remote-User", user)
 	}
-	backend, err := stream.DialURL(ctx, target, s.tlsOf(target.Host), header, stream.Options{})
+	backend, err := s.dial(ctx, target, header)
 	if err != nil {
-		var status apierrors.APIStatus
-		if errors.As(err, &status) {
+		if answered(err) {
 			return err
 		}
 		return unreachable(node, err)
@@ -104,6 +84,7 @@ func (s *streams) spliceAs(w http.ResponseWriter, r *http.Request, target *url.U
 		_ = backend.Close() // Accept has answered
 		return nil
 	}
+	s.prepare(target.Host)
 	// How a stream ends is told to both sides by its close frame, and to nobody else.
 	_ = stream.Splice(s.ctx, as(client), as(backend))
 	return nil
@@ -113,6 +94,10 @@ func (s *streams) spliceAs(w http.ResponseWriter, r *http.Request, target *url.U
 func (s *streams) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.beginLocked()
+}
+
+func (s *streams) beginLocked() bool {
 	if !s.draining {
 		s.open.Add(1)
 	}
@@ -123,6 +108,7 @@ func (s *streams) begin() bool {
 func (s *streams) drain(limit time.Duration) {
 	s.mu.Lock()
 	s.draining = true
+	s.dropHosts()
 	s.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
@@ -137,6 +123,12 @@ func (s *streams) drain(limit time.Duration) {
 	}
 	s.cancel()
 	<-done
+}
+
+// answered reports whether an error is virt-handler's answer, and not that there was none.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
 }
 
 // printable reports whether text can be the value of a header.

@@ -33,6 +33,11 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		refuse(w, name(r), err)
 		return
 	}
+	if uid := types.UID(r.URL.Query().Get("uid")); uid != "" && s.Runs(name(r)) != uid {
+		// virt-api remembers where it was, and looks again.
+		refuse(w, name(r), apierrors.NewNotFound(resource, name(r).Name))
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), guestTimeout)
 	defer cancel()
 	guest, err := s.Dial(ctx, name(r), protocol, port)

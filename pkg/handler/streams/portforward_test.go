@@ -163,3 +163,22 @@ func TestGuestThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestPortForwardOfAnother: who means another instance than the one that runs here is told so before anything is dialled.
+func TestPortForwardOfAnother(t *testing.T) {
+	s := newSetup(t)
+	s.loopback()
+	s.server.Runs = func(types.NamespacedName) types.UID { return "new" }
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	path := fmt.Sprintf("portforward/%d?uid=", l.Addr().(*net.TCPAddr).Port)
+	if _, err := s.dialName("demo/", path+"old"); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v", err)
+	}
+	if err := s.dial(path + "new").Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -4,7 +4,7 @@
 //
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/console[?join=true][&tail=BYTES]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc[?preserveSession=true]
-//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/portforward/PORT[/{tcp,udp}]
+//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/portforward/PORT[/{tcp,udp}][?uid=UID]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc/screenshot[?moveCursor=true]
 //	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{pause,unpause,reset,softreboot}
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/{guestosinfo,userlist,filesystemlist}
@@ -60,6 +60,8 @@ type Server struct {
 	Launcher func(types.NamespacedName) (launcherpb.LauncherClient, types.UID, error)
 	// Dial connects to a port of a guest on this node; protocol is tcp or udp.
 	Dial func(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16) (net.Conn, error)
+	// Runs is the UID of the VMI of that name whose guest is on this node and has not moved away; empty when there is none.
+	Runs func(types.NamespacedName) types.UID
 	// Leaving reports whether the guest of a pod has moved to another node or is about to; nil is never.
 	Leaving func(types.UID) bool
 	// Moved gives a channel that is closed when the guest of a VMI runs on another node; nil is never.
