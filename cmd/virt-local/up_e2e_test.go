@@ -209,6 +209,7 @@ func TestCluster(t *testing.T) {
 	m.second(up)
 	m.pods()
 	m.loseNode(up)
+	m.cutNode()
 	m.loseControlPlane()
 
 	if t.Failed() {
@@ -426,6 +427,33 @@ func (m *machine) loseNode(up cluster.Status) {
 		pid := pidOf(m.status(), "kubelet", "node1")
 		return pid != 0 && pid != old
 	})
+}
+
+// cutNode cuts a node off, whose pod runs on, and then kills it and starts it again.
+func (m *machine) cutNode() {
+	before := m.status()
+	m.must("node", "cut", "node2")
+	m.await("node2 is not Ready after it was cut off", time.Minute, func(ctx context.Context) bool {
+		return m.nodeReady(ctx, "node2") == corev1.ConditionUnknown
+	})
+	s := m.status()
+	if s.Ready || !s.Nodes[1].Cut || s.Nodes[0].Cut || pidOf(s, "kubelet", "node2") != pidOf(before, "kubelet", "node2") {
+		m.Errorf("status with a node that is cut off: %+v", s)
+	}
+	m.must("node", "heal", "node2")
+	m.await("node2 is Ready again", time.Minute, func(ctx context.Context) bool { return m.nodeReady(ctx, "node2") == corev1.ConditionTrue })
+	m.await("the pods are Ready again", time.Minute, func(ctx context.Context) bool { return m.podsReady(ctx) == 2 })
+	m.must("node", "stop", "node2")
+	if s := m.status(); pidOf(s, "init", "node2") != 0 || pidOf(s, "init", "node1") != pidOf(before, "init", "node1") {
+		m.Errorf("status with a stopped node: %+v", s.Components)
+	}
+	if _, err := m.run("node", "cut", "node2"); err == nil || !strings.Contains(err.Error(), "node start node2") {
+		m.Errorf("a node that is off is cut: %v", err)
+	}
+	m.must("node", "start", "node2")
+	if s := m.status(); !s.Ready {
+		m.Errorf("status after the node was started: %+v", s)
+	}
 }
 
 // loseControlPlane kills the control plane and mends it: objects are there again, and pods have run on.

@@ -219,3 +219,13 @@ func TestRemoveRemains(t *testing.T) {
 		t.Errorf("somebody's directory was removed: %v", err)
 	}
 }
+
+func TestFindNodes(t *testing.T) {
+	in := &instance.Instance{Name: "test", Nodes: 2}
+	if found, err := findNodes(in, []string{"node2", "node1"}); err != nil || len(found) != 2 || found[0].Number != 2 {
+		t.Errorf("found %v, %v", found, err)
+	}
+	if _, err := findNodes(in, []string{"node1", "node3"}); err == nil || !strings.Contains(err.Error(), "there are node1, node2") {
+		t.Errorf("a node that is not there: %v", err)
+	}
+}

@@ -1,5 +1,5 @@
-// Package cli is the command line of virt-local: what users type (up, status, logs, load-image, down,
-// control-plane), and the hidden commands as which virt-local starts itself again: the control plane of an
+// Package cli is the command line of virt-local: what users type (up, status, logs, load-image, node,
+// down, control-plane), and the hidden commands as which virt-local starts itself again: the control plane of an
 // instance, a node's init, containerd, kubelet and kube-proxy.
 package cli
 
@@ -66,8 +66,8 @@ namespaces of its own with containerd, kubelet and kube-proxy.`,
 	root.PersistentFlags().StringVar(&w.name, "name", instance.DefaultName, "name of the instance; several can run side by side")
 	root.PersistentFlags().StringVar(&w.stateDir, "state-dir", "", "directory for everything of the instance (default /var/lib/virt-local/<name>)")
 	root.AddCommand(
-		newUpCommand(w), newStatusCommand(w), newLogsCommand(w), newLoadImageCommand(w), newDownCommand(w),
-		newControlPlaneCommand(), newClusterControlPlaneCommand(w), newNodeCommand(w),
+		newUpCommand(w), newStatusCommand(w), newLogsCommand(w), newLoadImageCommand(w), newNodeCommand(w), newDownCommand(w),
+		newControlPlaneCommand(), newClusterControlPlaneCommand(w), newNodeInitCommand(w),
 	)
 	return root
 }

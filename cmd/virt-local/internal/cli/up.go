@@ -55,8 +55,7 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to merge the context into (default $KUBECONFIG, else ~/.kube/config)")
 	f.StringArrayVar(&o.images, "image", nil, "image archive to load into all nodes, see load-image; may be repeated")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "give up after this time")
-	f.DurationVar(&o.grace, "node-monitor-grace-period", 0, "how long a silent node stays Ready")
-	cobra.CheckErr(f.MarkHidden("node-monitor-grace-period"))
+	f.DurationVar(&o.grace, "node-monitor-grace-period", 0, "how long a silent node stays Ready (default Kubernetes', 50 s)")
 	return c
 }
 
@@ -186,10 +185,10 @@ func printNext(in *instance.Instance, w *which) {
 	fmt.Fprintf(os.Stderr, "  sudo virt-local down%s\n", w.flags())
 }
 
-func newNodeCommand(w *which) *cobra.Command {
+func newNodeInitCommand(w *which) *cobra.Command {
 	var number int
 	c := &cobra.Command{
-		Use: "node", Hidden: true, Args: cobra.NoArgs,
+		Use: "node-init", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in, err := w.load()
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/controlplane"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/hostnet"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/node"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/process"
@@ -28,10 +29,12 @@ type Status struct {
 
 // NodeStatus is a node, and whether Kubernetes has it as Ready.
 type NodeStatus struct {
-	Name    string `json:"name"`
-	IP      string `json:"ip"`
-	PodNet  string `json:"podNetwork"`
-	Ready   bool   `json:"ready"`
+	Name   string `json:"name"`
+	IP     string `json:"ip"`
+	PodNet string `json:"podNetwork"`
+	Ready  bool   `json:"ready"`
+	// Cut says that `virt-local node cut` has taken it off the network.
+	Cut     bool   `json:"cut,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
@@ -71,8 +74,13 @@ func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
 	check := nodeReady(in)
 	for _, n := range in.NodeList() {
 		ns := NodeStatus{Name: n.NodeName(), IP: n.IP(), PodNet: n.Slot.NodePodNet(n.Number).String()}
+		if ns.Cut, err = hostnet.IsCut(n); err != nil {
+			return s, err
+		}
 		if err := check(ctx, ns.Name, time.Time{}); err != nil {
 			ns.Message = err.Error()
+		} else if ns.Cut {
+			ns.Message = "it is cut off, which Kubernetes has not noticed yet"
 		} else {
 			ns.Ready = true
 		}

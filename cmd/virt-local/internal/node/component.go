@@ -67,10 +67,13 @@ func (c *Component) alive() (bool, error) {
 	return id.Alive(), err
 }
 
-// Start starts the node's init and lays its network.
+// Start starts the node's init and lays its network. A node that runs and was cut off is connected again.
 func (c *Component) Start(context.Context) error {
-	if alive, err := c.alive(); err != nil || alive {
+	switch alive, err := c.alive(); {
+	case err != nil:
 		return err
+	case alive:
+		return hostnet.Heal(c.Node)
 	}
 	c.started = time.Now()
 	r, w, err := os.Pipe()
@@ -100,7 +103,7 @@ func (c *Component) Start(context.Context) error {
 
 // Args are the arguments of a node's init, by which it is also found.
 func Args(n instance.Node) []string {
-	return []string{"node", "--state-dir", n.StateDir, "--number", fmt.Sprint(n.Number)}
+	return []string{"node-init", "--state-dir", n.StateDir, "--number", fmt.Sprint(n.Number)}
 }
 
 // Ready waits until the node is Ready in the API and its kube-proxy has written its rules.
