@@ -43,6 +43,8 @@ type View struct {
 	// is none.
 	Pod       *corev1.Pod
 	SourcePod string
+	// TargetLost says why the node to which the guest is to move counts as lost; empty is not.
+	TargetLost string
 	// Wait says what this migration must wait for; empty is nothing.
 	Wait string
 	Now  time.Time
@@ -217,6 +219,13 @@ func (s *Step) follow(view View) {
 		}
 	}
 	if view.Migration.DeletionTimestamp == nil {
+		switch {
+		case view.TargetLost == "":
+		case ms.TargetNodeAddress == "":
+			s.giveUp(view, view.TargetLost, false)
+		default:
+			s.abort(view)
+		}
 		return
 	}
 	s.abortRequested(view)
@@ -225,11 +234,7 @@ func (s *Step) follow(view View) {
 		s.giveUp(view, "cancelled before it began", true)
 		return
 	}
-	if !ms.AbortRequested {
-		s.VMIStatus = view.VMI.Status.DeepCopy()
-		s.VMIStatus.MigrationState.AbortRequested = true
-		s.VMIStatus.MigrationState.AbortStatus = v1.MigrationAbortInProgress
-	}
+	s.abort(view)
 }
 
 // hopeless says why a target that is being prepared will not be ready.

@@ -73,6 +73,8 @@ func scheduling(view *View) {
 
 func withoutNode(view *View) { view.Pod.Spec.NodeName, view.Pod.Status.Phase = "", corev1.PodPending }
 
+func lostTarget(view *View) { view.TargetLost = silence(nil, "node02") }
+
 func preparing(view *View) {
 	view.Migration.Status.Phase = v1.MigrationPreparingTarget
 	state0(view).TargetNodeAddress, state0(view).StartTimestamp = "", nil
@@ -128,18 +130,21 @@ func TestNext(t *testing.T) {
 		"preparing, cancelled":      {[]func(*View){preparing, deleted}, v1.MigrationFailed, "cancelled before it began", "vmi show"},
 		"ready":                     {[]func(*View){ready}, v1.MigrationTargetReady, "", "show"},
 		// From here on the source's node decides: it may have begun.
-		"ready, the pod failed":     {[]func(*View){ready, podDone}, v1.MigrationTargetReady, "", "show"},
-		"ready, cancelled":          {[]func(*View){ready, deleted}, v1.MigrationTargetReady, "", "vmi show"},
-		"running":                   {nil, v1.MigrationRunning, "", "show"},
-		"running, the pod vanished": {[]func(*View){podGone}, v1.MigrationRunning, "", "show"},
-		"running, cancelled":        {[]func(*View){deleted}, v1.MigrationRunning, "", "vmi show"},
-		"running, cancelled twice":  {[]func(*View){deleted, func(v *View) { state0(v).AbortRequested = true }}, v1.MigrationRunning, "", "show"},
-		"running, the guest ended":  {[]func(*View){func(v *View) { v.VMI.Status.Phase = v1.Succeeded }}, v1.MigrationFailed, "the guest has ended", ""},
-		"succeeded":                 {[]func(*View){succeeded}, v1.MigrationSucceeded, "", "show release"},
-		"failed":                    {[]func(*View){failed}, v1.MigrationFailed, "the network is down", "show"},
-		"after success":             {[]func(*View){succeeded, final(v1.MigrationSucceeded)}, v1.MigrationSucceeded, "", "release"},
-		"after failure":             {[]func(*View){failed, final(v1.MigrationFailed)}, v1.MigrationFailed, "", "vmi hide delete release"},
-		"after failure, pod gone":   {[]func(*View){failed, final(v1.MigrationFailed), podGone}, v1.MigrationFailed, "", "hide release"},
+		"ready, the pod failed":       {[]func(*View){ready, podDone}, v1.MigrationTargetReady, "", "show"},
+		"ready, cancelled":            {[]func(*View){ready, deleted}, v1.MigrationTargetReady, "", "vmi show"},
+		"running":                     {nil, v1.MigrationRunning, "", "show"},
+		"running, the pod vanished":   {[]func(*View){podGone}, v1.MigrationRunning, "", "show"},
+		"running, cancelled":          {[]func(*View){deleted}, v1.MigrationRunning, "", "vmi show"},
+		"running, target lost":        {[]func(*View){lostTarget}, v1.MigrationRunning, "", "vmi show"},
+		"running, target lost, known": {[]func(*View){lostTarget, func(v *View) { state0(v).AbortRequested = true }}, v1.MigrationRunning, "", "show"},
+		"preparing, target lost":      {[]func(*View){preparing, lostTarget}, v1.MigrationFailed, "does not exist", "vmi show"},
+		"running, cancelled twice":    {[]func(*View){deleted, func(v *View) { state0(v).AbortRequested = true }}, v1.MigrationRunning, "", "show"},
+		"running, the guest ended":    {[]func(*View){func(v *View) { v.VMI.Status.Phase = v1.Succeeded }}, v1.MigrationFailed, "the guest has ended", ""},
+		"succeeded":                   {[]func(*View){succeeded}, v1.MigrationSucceeded, "", "show release"},
+		"failed":                      {[]func(*View){failed}, v1.MigrationFailed, "the network is down", "show"},
+		"after success":               {[]func(*View){succeeded, final(v1.MigrationSucceeded)}, v1.MigrationSucceeded, "", "release"},
+		"after failure":               {[]func(*View){failed, final(v1.MigrationFailed)}, v1.MigrationFailed, "", "vmi hide delete release"},
+		"after failure, pod gone":     {[]func(*View){failed, final(v1.MigrationFailed), podGone}, v1.MigrationFailed, "", "hide release"},
 		// Whatever was thought, the pod with the guest in it is not touched.
 		"after failure, but moved": {[]func(*View){failed, succeeded, final(v1.MigrationFailed)}, v1.MigrationFailed, "", "release"},
 	} {

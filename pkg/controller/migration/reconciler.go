@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -36,7 +37,7 @@ const (
 // catchUp is how long to wait for a cache that is behind; its event mostly comes first.
 const catchUp = 500 * time.Millisecond
 
-// Reconciler reads migrations, VMIs, pods and claims from Client's cache. It writes migrations, their pods,
+// Reconciler reads migrations, VMIs, pods, nodes and claims from Client's cache. It writes migrations, their pods,
 // and of VMIs status.migrationState, status.activePods and the label kubevirt.io/migrationTargetNodeName.
 type Reconciler struct {
 	Client client.Client
@@ -69,6 +70,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			return r.migrationsOf(ctx, o.GetNamespace(), o.GetName())
 		})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.migrationOf)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.towards), builder.WithPredicates(answers)).
 		// One at a time, so that the limits hold.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(r)
@@ -173,6 +175,9 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 		if err == nil && vmi.OwnedBy(&pod, instance.UID) {
 			view.Pod = &pod
 		}
+	}
+	if err := r.lookAtTarget(ctx, &view); err != nil {
+		return view, false, err
 	}
 	if !Active(migration) && !Final(migration) {
 		view.Wait, err = r.wait(ctx, migration, &instance)

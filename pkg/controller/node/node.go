@@ -2,9 +2,9 @@
 // virt-handler leaves on them, and the VMIs on them; its outputs are phase Unknown for VMIs whose node
 // does not answer, and the node's label kubevirt.io/schedulable=false when its virt-handler does not.
 //
-// Nothing is ended here. A VMI of a lost node fails when its pod is gone (package vmi), and a pod of
-// a lost node goes when Kubernetes knows that it cannot run any more: the Node object was deleted, or
-// tainted out-of-service. When virt-handler is back, it writes the true phase.
+// Nothing is ended here. A VMI of a lost node fails when the node is fenced or its pod is gone (package vmi), and a
+// pod of a lost node goes when Kubernetes knows that it cannot run any more: the Node object was deleted, or
+// tainted out-of-service. When virt-handler is back, it writes the true phase. docs/node-loss.md has the whole.
 package node
 
 import (
@@ -20,36 +20,42 @@ type health struct {
 	// lost says that nothing can be known of the guests on it, and why.
 	lost   bool
 	reason string
-	// stale says that virt-handler is silent though the node may be well.
-	stale bool
+	// silent says that virt-handler is, so that the node must not be given VMs.
+	silent bool
 	// again is when to look next without an event; zero is never.
 	again time.Duration
 }
 
 // examine judges a node; nil means that there is none. A node without a heartbeat never had a
-// virt-handler and is no concern.
+// virt-handler and is no concern. One whose kubelet is silent but whose virt-handler has left a heartbeat since
+// is not lost: its guests are looked after.
 func examine(node *corev1.Node, timeout time.Duration, now time.Time) health {
 	if node == nil {
 		return health{lost: true, reason: "the node does not exist any more"}
 	}
 	var h health
-	if text := node.Annotations[v1.VirtHandlerHeartbeat]; text != "" {
-		beat, err := parseHeartbeat(text)
-		silent := now.Sub(beat)
+	text := node.Annotations[v1.VirtHandlerHeartbeat]
+	beat, err := parseHeartbeat(text)
+	if text != "" {
+		quiet := now.Sub(beat)
 		switch {
 		case err != nil:
-			h.stale, h.reason = true, err.Error()
-		case silent > timeout:
-			h.stale = true
+			h.silent, h.reason = true, err.Error()
+		case quiet > timeout:
+			h.silent = true
 			h.reason = fmt.Sprintf("virt-handler has been silent since %s", beat.UTC().Format(time.RFC3339))
 		default:
-			h.again = timeout - silent + time.Second
+			h.again = timeout - quiet + time.Second
 		}
-		h.lost = h.stale
+		h.lost = h.silent
 	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionUnknown {
-			h.lost, h.reason = true, "the node does not answer: "+condition.Message
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		if c.Type != corev1.NodeReady || c.Status != corev1.ConditionUnknown {
+			continue
+		}
+		if text == "" || err != nil || !beat.After(c.LastTransitionTime.Time) {
+			h.lost, h.silent, h.reason = true, text != "", "the node does not answer: "+c.Message
 		}
 	}
 	return h

@@ -79,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		node = nil
 	}
 	health := examine(node, r.Timeout, r.Now())
-	if health.stale && node.Labels[v1.NodeSchedulable] == "true" {
+	if health.silent && node.Labels[v1.NodeSchedulable] == "true" {
 		if err := r.unschedulable(ctx, node, health); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -149,10 +149,12 @@ func markUnknown(status *v1.VirtualMachineInstanceStatus, now time.Time) {
 	status.Reason = vmi.ReasonNodeUnresponsive
 	status.PhaseTransitionTimestamps = append(recent(status.PhaseTransitionTimestamps),
 		v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: v1.Unknown, PhaseTransitionTimestamp: metav1.NewTime(now)})
-	if ready := vmi.Condition(status, v1.VirtualMachineInstanceReady); ready != nil && ready.Status != corev1.ConditionUnknown {
-		ready.Status = corev1.ConditionUnknown
+	if ready := vmi.Condition(status, v1.VirtualMachineInstanceReady); ready != nil && ready.Reason != vmi.ReasonNodeUnresponsive {
+		if ready.Status != corev1.ConditionFalse {
+			ready.LastTransitionTime = metav1.NewTime(now)
+		}
+		ready.Status = corev1.ConditionFalse
 		ready.Reason = vmi.ReasonNodeUnresponsive
 		ready.Message = "the node does not answer"
-		ready.LastTransitionTime = metav1.NewTime(now)
 	}
 }

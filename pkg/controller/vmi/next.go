@@ -1,7 +1,6 @@
 package vmi
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,6 +45,8 @@ type View struct {
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Attachments are the VMI's attachment pods that exist.
 	Attachments []*corev1.Pod
+	// Node is that of a VMI in phase Unknown; nil otherwise, and when it does not exist any more.
+	Node *corev1.Node
 	// DeadSince is when the VMI, handed over, was first seen without a pod that is alive; zero
 	// means now or never.
 	DeadSince time.Time
@@ -141,38 +142,6 @@ func (s *Step) tidy(view View) {
 		return
 	}
 	s.DeletePods = alive
-}
-
-// watchOver keeps the node label, and ends a VMI whose pod is over when virt-handler does not.
-func (s *Step) watchOver(view View) {
-	s.NodeLabel = view.VMI.Status.NodeName
-	pods := own(view.VMI, view.Pods)
-	if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return !terminal(pod) }) {
-		if launcher(view) != nil {
-			s.plug(view)
-		}
-		return
-	}
-	s.Dead = true
-	if view.DeadSince.IsZero() {
-		s.RequeueAfter = handlerGrace
-		return
-	}
-	if left := handlerGrace - view.Now.Sub(view.DeadSince); left > 0 {
-		s.RequeueAfter = left
-		return
-	}
-	reason, message := v1.PodNotExistsReason, "the launcher pod is gone"
-	phase := v1.Failed
-	if len(pods) > 0 {
-		// A guest that has moved leaves the pods where it was before behind.
-		last := slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-		reason, message = podOver(last)
-		if last.Status.Phase == corev1.PodSucceeded && !endedFromOutside(last) {
-			phase = v1.Succeeded
-		}
-	}
-	s.finish(view, phase, reason, message)
 }
 
 // bringUp takes the VMI from its creation to the hand-over.
@@ -326,16 +295,6 @@ func claimInfo(claim *corev1.PersistentVolumeClaim) *v1.PersistentVolumeClaimInf
 		Capacity:    claim.Status.Capacity,
 		Requests:    claim.Spec.Resources.Requests,
 	}
-}
-
-// endedFromOutside reads in the launcher's termination message whether the guest was ended because its
-// pod was, which is a failure of a VMI that nobody has deleted.
-func endedFromOutside(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
-		var last struct{ Reason string }
-		return status.State.Terminated != nil &&
-			json.Unmarshal([]byte(status.State.Terminated.Message), &last) == nil && last.Reason == names.ReasonTerminated
-	})
 }
 
 // podOver says why a pod that is over is.

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -69,7 +71,7 @@ func ended(phase corev1.PodPhase, message string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		bound(pod)
 		pod.Status.Phase = phase
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: names.ContainerCompute, State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: message},
 		}}}
 	}

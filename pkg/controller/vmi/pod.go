@@ -78,7 +78,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		DNSConfig:                 vmi.Spec.DNSConfig.DeepCopy(),
 		NodeSelector:              nodeSelector(vmi, facts.Config),
 		Affinity:                  vmi.Spec.Affinity.DeepCopy(),
-		Tolerations:               copyAll(vmi.Spec.Tolerations),
+		Tolerations:               tolerations(vmi.Spec.Tolerations),
 		TopologySpreadConstraints: copyAll(vmi.Spec.TopologySpreadConstraints),
 		PriorityClassName:         vmi.Spec.PriorityClassName,
 		SchedulerName:             vmi.Spec.SchedulerName,

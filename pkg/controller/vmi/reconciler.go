@@ -177,6 +177,16 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 			}
 		}
 	}
+	if vmi.Status.Phase == v1.Unknown {
+		var node corev1.Node
+		err := r.Client.Get(ctx, types.NamespacedName{Name: vmi.Status.NodeName}, &node)
+		if client.IgnoreNotFound(err) != nil {
+			return View{}, fmt.Errorf("get node %s: %w", vmi.Status.NodeName, err)
+		}
+		if err == nil {
+			view.Node = &node
+		}
+	}
 	if err := r.lookAtAttachments(ctx, &view); err != nil {
 		return View{}, err
 	}
