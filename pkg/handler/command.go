@@ -22,9 +22,11 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/connrotation"
 	"k8s.io/klog/v2"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -44,6 +46,10 @@ import (
 const (
 	// kvmUnits is how many guests with KVM a node offers to hold; the device has no limit of its own.
 	kvmUnits = 1000
+	// dialTimeout and keepAlive let a connection to an API server that is not there any more end.
+	dialTimeout, keepAlive = 10 * time.Second, 10 * time.Second
+	// minFenceAfter is the least --fence-after that can be meant.
+	minFenceAfter = 10 * time.Second
 	// collectAt trades processor time for memory, of which every node pays.
 	collectAt = 50
 )
@@ -59,6 +65,7 @@ type options struct {
 	verbosity                   uint
 	apiQPS                      float32
 	apiBurst                    int
+	fenceAfter                  time.Duration
 }
 
 // NewCommand is `virt-server handler`.
@@ -71,6 +78,9 @@ func NewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.node == "" {
 				return errors.New("the node's name is not known: set --node-name or NODE_NAME")
+			}
+			if o.fenceAfter != 0 && o.fenceAfter < minFenceAfter {
+				return fmt.Errorf("--fence-after: %s is less than %s, in which the API server may well be silent; 0 is never", o.fenceAfter, minFenceAfter)
 			}
 			return o.run(cmd.Context())
 		},
@@ -87,6 +97,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.address, "address", os.Getenv("POD_IP"), "address at which the other nodes' virt-handlers reach this one (also $POD_IP)")
 	f.IntVar(&o.migrationPort, "migration-port", names.PortMigration, "port for the other nodes' virt-handlers (mutual TLS)")
 	f.IntVar(&o.healthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
+	f.DurationVar(&o.fenceAfter, "fence-after", 0, "end all guests of this node when the API server has not answered for so long; 0 is never")
 	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	return cmd
 }
@@ -124,6 +135,12 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.QPS, restConfig.Burst = o.apiQPS, o.apiBurst
 	restConfig.UserAgent = names.VirtHandler
+	pods, err := podLister(restConfig, o.node)
+	if err != nil {
+		return err
+	}
+	connections := connrotation.NewDialer((&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext)
+	restConfig.Dial = connections.DialContext
 	clients, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
@@ -143,7 +160,10 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	if err := n.forgetOldPods(); err != nil {
 		log.Warn("old state not removed", "error", err)
 	}
-	h := &handler{options: o, log: log, node: n, clients: clients, store: store, coming: coming, live: live, follower: follower}
+	h := &handler{
+		options: o, log: log, node: n, clients: clients, store: store, coming: coming, live: live, follower: follower,
+		connections: connections, listPods: pods, beat: newSignal(), removed: newSignal(),
+	}
 	return h.run(ctx)
 }
 
@@ -229,6 +249,11 @@ type handler struct {
 	live    client.WithWatch
 	// follower knows the KubeVirt resource.
 	follower *config.Follower
+	// connections are those to the API server, but for the sentinel's, which are in listPods.
+	connections *connrotation.Dialer
+	listPods    func(ctx context.Context, fresh bool) ([]types.UID, error)
+	// beat asks for a heartbeat, removed says that a launcher's pod was.
+	beat, removed signal
 }
 
 func (h *handler) run(ctx context.Context) error {
@@ -247,6 +272,7 @@ func (h *handler) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	group.Go(func() error { return h.sentinel(loop.reconciler.Events).run(ctx) })
 	noKVM := node.KVM(h.device, h.modules, runtime.GOARCH)
 	machine, err := host.Read(filepath.Dir(h.modules), "/proc", noKVM).Annotation()
 	if err != nil {
@@ -265,7 +291,7 @@ func (h *handler) run(ctx context.Context) error {
 			return nil
 		case <-ready:
 		}
-		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine}
+		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat}
 		return beat.Run(ctx)
 	})
 	if noKVM != nil {

@@ -42,7 +42,7 @@ func newLoop(ctx context.Context, h *handler) (*loop, error) {
 		events: record.NewBroadcaster(record.WithContext(ctx)),
 	}
 	l.reconciler = &Reconciler{
-		Cached: h.store, Coming: h.coming, Live: h.live, Node: h.node, Sessions: ctx,
+		Cached: h.store, Coming: h.coming, Live: h.live, Node: h.node, Sessions: ctx, Lost: h.beat.call,
 		Events: l.events.NewRecorder(newScheme(), corev1.EventSource{Component: names.VirtHandler, Host: h.node.Name}),
 		Enqueue: func(key types.NamespacedName, after time.Duration) {
 			if after <= 0 {
@@ -76,8 +76,15 @@ func newLoop(ctx context.Context, h *handler) (*loop, error) {
 				}
 			}
 		}
+		_, pods := watched.object.(*corev1.Pod)
 		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: add, UpdateFunc: func(_, object any) { add(object) }, DeleteFunc: add,
+			AddFunc: add, UpdateFunc: func(_, object any) { add(object) },
+			DeleteFunc: func(object any) {
+				add(object)
+				if pods {
+					h.removed.call()
+				}
+			},
 		})
 		if err != nil {
 			return nil, fmt.Errorf("watch: %w", err)

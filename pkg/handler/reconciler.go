@@ -48,6 +48,8 @@ type Reconciler struct {
 	Enqueue func(vmi types.NamespacedName, after time.Duration)
 	// Sessions ends all sessions.
 	Sessions context.Context
+	// Lost is called when this node is thought lost, which it is not; nil for nobody. It must not block.
+	Lost func()
 
 	mu       sync.Mutex
 	sessions map[types.NamespacedName]*session
@@ -88,7 +90,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	switch vmi.Status.Phase {
-	case v1.Scheduled, v1.Running, v1.Unknown:
+	case v1.Unknown:
+		if r.Lost != nil {
+			r.Lost()
+		}
+	case v1.Scheduled, v1.Running:
 	default:
 		return reconcile.Result{}, nil // not handed over yet
 	}

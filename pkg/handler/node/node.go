@@ -24,7 +24,8 @@ const Period = time.Minute
 const (
 	// retry is the time after which a heartbeat that failed is tried again.
 	retry = 5 * time.Second
-	// farewell bounds the last patch when virt-handler ends.
+	// patience bounds a patch, farewell the last one when virt-handler ends.
+	patience = 10 * time.Second
 	farewell = 3 * time.Second
 )
 
@@ -36,6 +37,8 @@ type Heartbeat struct {
 	Now   func() time.Time
 	// Host is the annotation names.AnnotationHost.
 	Host string
+	// Wake asks for a heartbeat now; nil never does.
+	Wake <-chan struct{}
 	// Tick makes the channel that paces the heartbeat; time.After unless set.
 	Tick func(time.Duration) <-chan time.Time
 }
@@ -61,6 +64,7 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 				h.Log.Warn("node not taken out of scheduling", "error", err)
 			}
 			return nil
+		case <-h.Wake:
 		case <-tick(wait):
 		}
 	}
@@ -71,6 +75,8 @@ func (h *Heartbeat) patch(ctx context.Context, schedulable bool) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if _, err := h.Nodes.Patch(ctx, h.Name, types.MergePatchType, data, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("patch node %s: %w", h.Name, err)
 	}
