@@ -85,6 +85,13 @@ func (f *Factory) Client() (*client.Client, error) {
 	return f.client, f.onceErr
 }
 
+// InContext is a factory like f for another context of the kubeconfig.
+func (f *Factory) InContext(name string) *Factory {
+	flags := &ConnectionFlags{Kubeconfig: f.Flags.Kubeconfig, Overrides: f.Flags.Overrides, getenv: f.Flags.getenv}
+	flags.Overrides.CurrentContext = name
+	return &Factory{Program: f.Program, IO: f.IO, Flags: flags, Now: f.Now, RandomName: f.RandomName, Getenv: f.Getenv}
+}
+
 // Connection describes the cluster in use, for messages. What cannot be read stays empty.
 func (f *Factory) Connection() Connection {
 	c := Connection{Program: f.Program, Now: f.Now()}

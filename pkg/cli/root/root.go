@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/console"
 	"github.com/virtkit/virtkit/pkg/cli/create"
 	"github.com/virtkit/virtkit/pkg/cli/credentials"
+	"github.com/virtkit/virtkit/pkg/cli/dashboard"
 	"github.com/virtkit/virtkit/pkg/cli/describe"
 	"github.com/virtkit/virtkit/pkg/cli/diff"
 	"github.com/virtkit/virtkit/pkg/cli/doctor"
@@ -196,6 +197,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 	)
 	add(groupCluster,
 		adm.NewCmdAdm(f),
+		dashboard.NewCmdDashboard(f, nil),
 		install.NewCmdInstall(f, nil),
 		install.NewCmdUninstall(f, nil),
 		doctor.NewCmdDoctor(f, nil),

@@ -11,31 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/virtkit/virtkit/pkg/action/ssh"
 	"github.com/virtkit/virtkit/pkg/cli"
 )
-
-// connectionFlags are the global flags that the user gave, each as one word: they choose the cluster, the user and
-// the namespace, and a virtctl that ours starts must choose the same.
-func connectionFlags(cmd *cobra.Command) []string {
-	var out []string
-	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) {
-		if !f.Changed {
-			return
-		}
-		values := []string{f.Value.String()}
-		if slice, ok := f.Value.(pflag.SliceValue); ok {
-			values = slice.GetSlice()
-		}
-		for _, value := range values {
-			out = append(out, "--"+f.Name+"="+value)
-		}
-	})
-	return out
-}
 
 // proxyCommand is the ProxyCommand for ssh_config(5): this program, as a pipe to the guest's port.
 func (l *login) proxyCommand(program string, m machine) string {

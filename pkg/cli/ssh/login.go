@@ -57,7 +57,7 @@ func (l *login) addFlags(cmd *cobra.Command) {
 // complete fills in what depends on the command line and the environment.
 func (l *login) complete(cmd *cobra.Command) error {
 	l.knownHostsGiven, l.localGiven = cmd.Flags().Changed("known-hosts"), cmd.Flags().Changed("local-ssh")
-	l.connection = connectionFlags(cmd)
+	l.connection = cli.ConnectionWords(cmd)
 	if len(l.LocalOpts) > 0 && !l.localGiven {
 		l.LocalSSH = true
 	}

@@ -1,0 +1,141 @@
+package dashboard
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/action/doctor"
+	"github.com/virtkit/virtkit/pkg/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/action/why"
+	"github.com/virtkit/virtkit/pkg/action/why/gather"
+	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/stats"
+	"github.com/virtkit/virtkit/pkg/version"
+)
+
+// actions do what pages ask for, with the user's credentials.
+type actions struct {
+	factory *cli.Factory
+	client  *client.Client
+	// ctx ends with the dashboard; changed says that an answer of Forbidden is another now.
+	ctx     context.Context
+	changed func()
+
+	mu    sync.Mutex
+	rules map[string]*authorizationv1.SubjectRulesReviewStatus // of namespaces; nil while they are read
+}
+
+func (a *actions) Do(ctx context.Context, verb lifecycle.Verb, t lifecycle.Target) error {
+	return lifecycle.Do(ctx, a.client, verb, t, lifecycle.Options{})
+}
+
+func (a *actions) Why(ctx context.Context, namespace, name string) (*why.Report, error) {
+	facts, err := gather.Facts(ctx, a.client, namespace, name, a.factory.Now())
+	if err != nil {
+		return nil, err
+	}
+	return why.Explain(facts), nil
+}
+
+func (a *actions) Doctor(ctx context.Context) *doctor.Report {
+	f := a.factory
+	connection := f.Connection()
+	namespace, err := f.Namespace()
+	if err != nil {
+		namespace = ""
+	}
+	return doctor.Examine(doctor.Gather(ctx, func() (*client.Client, error) { return a.client, nil }, doctor.Program{
+		Version: version.Get(), Name: f.Program, Context: connection.Context, Server: connection.Server, CertNotAfter: connection.CertNotAfter,
+	}, namespace, f.Now))
+}
+
+func (a *actions) Stats(ctx context.Context, namespace string) (stats.List, error) {
+	return a.client.Stats(ctx, namespace)
+}
+
+func (a *actions) Object(ctx context.Context, resource, namespace, name string) (string, error) {
+	object, err := a.client.Raw(ctx, resource, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	if meta, ok := object["metadata"].(map[string]any); ok {
+		delete(meta, "managedFields")
+	}
+	out, err := yaml.Marshal(object)
+	return string(out), err
+}
+
+func (a *actions) Cordon(ctx context.Context, node string, on bool) error {
+	return a.client.Cordon(ctx, node, on)
+}
+
+// rulesLimit is how long reading what is allowed may take; until then everything seems so.
+const rulesLimit = 10 * time.Second
+
+// Forbidden knows what the server says is allowed; the first question about a namespace has it asked.
+func (a *actions) Forbidden(namespace string, verb lifecycle.Verb) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	status, asked := a.rules[namespace]
+	if !asked {
+		a.rules[namespace] = nil
+		go a.read(namespace)
+	}
+	if status == nil || status.Incomplete {
+		return ""
+	}
+	group, resource, name := needed(verb)
+	if allowed(status.ResourceRules, group, resource, name) {
+		return ""
+	}
+	return "you may not " + name + " " + resource + " in " + namespace
+}
+
+func (a *actions) read(namespace string) {
+	ctx, cancel := context.WithTimeout(a.ctx, rulesLimit)
+	defer cancel()
+	status, err := a.client.Rules(ctx, namespace)
+	a.mu.Lock()
+	if err != nil {
+		delete(a.rules, namespace) // asked again with the next question
+	} else {
+		a.rules[namespace] = status
+	}
+	a.mu.Unlock()
+	if err == nil {
+		a.changed()
+	}
+}
+
+// needed is what the API asks for before it does a verb.
+func needed(verb lifecycle.Verb) (group, resource, name string) {
+	subresources := v1.SubresourceStorageGroupVersion.Group
+	switch verb {
+	case lifecycle.Delete:
+		return v1.GroupVersion.Group, client.VMs, "delete"
+	case lifecycle.MigrateCancel:
+		return v1.GroupVersion.Group, client.Migrations, "delete"
+	case lifecycle.SoftReboot:
+		return subresources, client.VMIs + "/softreboot", "update"
+	}
+	if verb.OnInstance() {
+		return subresources, client.VMIs + "/" + string(verb), "update"
+	}
+	return subresources, client.VMs + "/" + string(verb), "update"
+}
+
+func allowed(rules []authorizationv1.ResourceRule, group, resource, verb string) bool {
+	has := func(list []string, word string) bool {
+		return slices.Contains(list, word) || slices.Contains(list, "*")
+	}
+	return slices.ContainsFunc(rules, func(r authorizationv1.ResourceRule) bool {
+		return len(r.ResourceNames) == 0 && has(r.Verbs, verb) && has(r.APIGroups, group) && has(r.Resources, resource)
+	})
+}

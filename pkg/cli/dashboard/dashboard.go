@@ -1,0 +1,144 @@
+// Package dashboard is `virtctl dashboard`: it connects pkg/tui to a cluster and a terminal.
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/tui/app"
+	"github.com/virtkit/virtkit/pkg/tui/page"
+	"github.com/virtkit/virtkit/pkg/tui/theme"
+)
+
+// Options of `virtctl dashboard`.
+type Options struct {
+	Factory *cli.Factory
+
+	AllNamespaces bool
+	ReadOnly      bool
+	ASCII         bool
+	Theme         string
+
+	// connection are the flags that choose the cluster, for programs that we start.
+	connection []string
+}
+
+// NewCmdDashboard makes the command; runF replaces Run in tests.
+func NewCmdDashboard(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f}
+	cmd := &cobra.Command{
+		Use:     "dashboard",
+		Aliases: []string{"ui"},
+		Short:   "Watch and operate virtual machines in the terminal",
+		Long: `Watch and operate virtual machines in the terminal.
+
+The keys that do something are shown at the bottom, and all of them with ?. What is done is written to a log (L) as the
+command that does the same. What the server does not let you do is dim.`,
+		Example: cli.Examples(f.Program, `
+			virtctl dashboard
+			virtctl dashboard --namespace prod
+			virtctl dashboard --all-namespaces --read-only`),
+		Args: cli.Args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			o.connection = cli.ConnectionWords(cmd)
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&o.AllNamespaces, "all-namespaces", "A", false, "Show the machines of all namespaces")
+	flags.BoolVar(&o.ReadOnly, "read-only", false, "Show everything and change nothing")
+	flags.BoolVar(&o.ASCII, "ascii", false, "Draw with ASCII alone")
+	flags.StringVar(&o.Theme, "theme", "auto", "Colours for a `BACKGROUND`: auto, dark, light or none")
+	cli.CompleteFlag(cmd, "theme", "auto", "dark", "light", "none")
+	return cmd
+}
+
+func (o *Options) validate() error {
+	switch o.Theme {
+	case "auto", "dark", "light", "none":
+	default:
+		return cli.UsageErrorf("--theme: %q is not one of auto, dark, light, none", o.Theme)
+	}
+	if io := o.Factory.IO; !io.InIsTTY || !io.OutIsTTY {
+		return cli.UsageErrorf("a dashboard needs a terminal; `%s list --watch` is for scripts", o.Factory.Program)
+	}
+	return nil
+}
+
+// Run shows the dashboard until the user leaves it.
+func Run(ctx context.Context, o *Options) error {
+	f := o.Factory
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := newSession(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	world, err := s.open(page.Scope{Context: f.Connection().Context, Namespace: s.namespace})
+	if err != nil {
+		return err
+	}
+	model := app.New(world)
+	if model.Self, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program's file: %w", err)
+	}
+	model.Namespaces, model.Contexts, model.Switch = s.namespaces, s.contexts, s.open
+	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.Out), tea.WithFPS(60))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.pump(ctx, program)
+	}()
+	_, err = program.Run()
+	cancel()
+	<-done
+	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// frame is the shortest time between two drawings of what the cluster changes.
+const frame = 33 * time.Millisecond
+
+// pump tells the program of changes, many at once.
+func (s *session) pump(ctx context.Context, program *tea.Program) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.changes:
+		}
+		program.Send(app.Changed{})
+		timer := time.NewTimer(frame)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+func (o *Options) theme() *theme.Theme {
+	env := o.Factory.Getenv
+	return theme.New(theme.Options{
+		Light:    o.Theme == "light" || o.Theme == "auto" && lightBackground(env("COLORFGBG")),
+		NoColour: o.Theme == "none" || !o.Factory.IO.ColourOut(),
+		ASCII:    o.ASCII || ascii(env),
+	})
+}

@@ -1,0 +1,149 @@
+package dashboard
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/store"
+	"github.com/virtkit/virtkit/pkg/tui/page"
+)
+
+// session follows the cluster for the dashboard, one scope at a time.
+type session struct {
+	options   *Options
+	ctx       context.Context
+	namespace string
+	changes   chan struct{}
+
+	stop  context.CancelFunc // ends the feeds of the scope
+	feeds sync.WaitGroup
+}
+
+func newSession(ctx context.Context, o *Options) (*session, error) {
+	s := &session{options: o, ctx: ctx, changes: make(chan struct{}, 1), stop: func() {}}
+	var err error
+	if !o.AllNamespaces {
+		s.namespace, err = o.Factory.Namespace()
+	}
+	return s, err
+}
+
+// changed never blocks: one token in the channel stands for all changes since it was taken.
+func (s *session) changed() {
+	select {
+	case s.changes <- struct{}{}:
+	default:
+	}
+}
+
+func (s *session) close() {
+	s.stop()
+	s.feeds.Wait()
+}
+
+// open follows another scope, and no more the one before.
+func (s *session) open(scope page.Scope) (*page.World, error) {
+	f := s.options.Factory
+	if scope.Context != f.Connection().Context {
+		f = f.InContext(scope.Context)
+	}
+	c, err := f.Client()
+	if err != nil {
+		return nil, err
+	}
+	sources := map[string]store.Source{}
+	for resource, gv := range map[string]struct {
+		group     string
+		namespace string
+	}{client.VMs: {"kubevirt", scope.Namespace}, client.VMIs: {"kubevirt", scope.Namespace}, client.Migrations: {"kubevirt", scope.Namespace}, client.Events: {"", scope.Namespace}, client.Nodes: {"", ""}} {
+		group := corev1.SchemeGroupVersion
+		if gv.group != "" {
+			group = v1.GroupVersion
+		}
+		if sources[resource], err = c.Source(group, resource, gv.namespace); err != nil {
+			return nil, err
+		}
+	}
+	s.close()
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.stop = cancel
+	s.options.Factory = f
+	w := &page.World{
+		Scope: scope, Program: f.Program, Flags: s.options.flags(scope), ReadOnly: s.options.ReadOnly, Theme: s.options.theme(), Now: f.Now,
+		Machines: store.NewMachines(s.changed), Nodes: store.NewTable[store.Node](s.changed),
+		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed), Usage: page.NewUsage(),
+		Actions: &actions{factory: f, client: c, ctx: ctx, changed: s.changed, rules: map[string]*authorizationv1.SubjectRulesReviewStatus{}},
+	}
+	s.feeds.Go(func() { w.Machines.Feed(ctx, sources[client.VMs], sources[client.VMIs]) })
+	s.feeds.Go(func() { store.Feed(ctx, w.Nodes, client.Nodes, sources[client.Nodes], store.OfNode) })
+	s.feeds.Go(func() {
+		store.Feed(ctx, w.Migrations, client.Migrations, sources[client.Migrations], store.OfMigration)
+	})
+	s.feeds.Go(func() { store.Feed(ctx, w.Events, client.Events, sources[client.Events], store.OfEvent) })
+	return w, nil
+}
+
+// flags reach the same cluster from a command line.
+func (o *Options) flags(scope page.Scope) []string {
+	var out []string
+	for _, word := range o.connection {
+		name, _, _ := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+		if name != "namespace" && name != "context" {
+			out = append(out, word)
+		}
+	}
+	if scope.Context != "" {
+		out = append(out, "--context="+scope.Context)
+	}
+	return out
+}
+
+// namespaces are those that can be shown, and "all".
+func (s *session) namespaces(ctx context.Context) []string {
+	c, err := s.options.Factory.Client()
+	if err != nil {
+		return nil
+	}
+	names, err := c.Namespaces(ctx)
+	if err != nil {
+		return []string{"all"}
+	}
+	return append([]string{"all"}, names...)
+}
+
+// contexts are those of the kubeconfig.
+func (s *session) contexts(context.Context) []string {
+	raw, err := s.options.Factory.Flags.Loader().RawConfig()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(raw.Contexts))
+}
+
+// lightBackground reads what some terminals say of their colours: "foreground;background", by number.
+func lightBackground(colorfgbg string) bool {
+	parts := strings.Split(colorfgbg, ";")
+	switch parts[len(parts)-1] {
+	case "7", "9", "10", "11", "12", "13", "14", "15":
+		return true
+	}
+	return false
+}
+
+// ascii reports whether the locale has no characters beyond ASCII.
+func ascii(env func(string) string) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := env(name); v != "" {
+			return v == "C" || v == "POSIX"
+		}
+	}
+	return false
+}

@@ -1,0 +1,181 @@
+package store
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Machine is one virtual machine: a VirtualMachine with its instance, if it has one, or an instance that belongs to no
+// VirtualMachine. Strings are as shown; empty means unknown or not there.
+type Machine struct {
+	Namespace, Name string
+	// Instance is whether there is no VirtualMachine.
+	Instance bool
+	// Status is the VM's printableStatus or the instance's phase.
+	Status string
+	Ready  bool
+	// RunStrategy is empty for an instance.
+	RunStrategy string
+	Created     time.Time
+	Labels      map[string]string
+	// Deleting is whether it is on its way out.
+	Deleting bool
+
+	// Phase is the instance's, empty without one; UID too. What follows is of the instance.
+	Phase v1.VirtualMachineInstancePhase
+	UID   types.UID
+	Node  string
+	IPs   []string
+	// CPUs is the number of virtual CPUs.
+	CPUs uint32
+	// Memory is what the guest sees.
+	Memory  resource.Quantity
+	GuestOS string
+
+	Paused, Agent, Migratable, Migrating, Evacuating bool
+	// Trouble is the message of the condition that says best why it is not ready; empty when nothing is wrong.
+	Trouble string
+}
+
+// Key is the machine's namespace and name.
+func (m *Machine) Key() Key { return Key{Namespace: m.Namespace, Name: m.Name} }
+
+// Alive reports whether a guest is there or about to be.
+func (m *Machine) Alive() bool {
+	return m.Phase != "" && m.Phase != v1.Succeeded && m.Phase != v1.Failed
+}
+
+// IP is the first address.
+func (m *Machine) IP() string {
+	if len(m.IPs) == 0 {
+		return ""
+	}
+	return m.IPs[0]
+}
+
+// Compare orders machines by namespace and name.
+func Compare(a, b *Machine) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// part is what one of the two objects knows of a machine.
+type part struct {
+	Machine
+	// owned is whether the instance belongs to a VM.
+	owned bool
+}
+
+// join makes the machine of its parts, either of which may be nil; nil if neither is there. The instance counts only when
+// it belongs to the VM.
+func join(vm, vmi *part) *Machine {
+	switch {
+	case vm == nil && vmi == nil:
+		return nil
+	case vm == nil:
+		m := vmi.Machine
+		m.Instance = true
+		return &m
+	case vmi == nil || !vmi.owned:
+		m := vm.Machine
+		return &m
+	}
+	m := vmi.Machine
+	m.Status, m.Ready, m.RunStrategy, m.Created, m.Labels = vm.Status, vm.Ready, vm.RunStrategy, vm.Created, vm.Labels
+	m.Deleting = vm.Deleting
+	m.Trouble = cmp.Or(vm.Trouble, vmi.Trouble)
+	return &m
+}
+
+func ofVM(vm *v1.VirtualMachine) *part {
+	p := &part{Machine: Machine{
+		Namespace: vm.Namespace, Name: vm.Name, Status: string(vm.Status.PrintableStatus), Ready: vm.Status.Ready,
+		Created: vm.CreationTimestamp.Time, Labels: vm.Labels, Deleting: vm.DeletionTimestamp != nil,
+	}}
+	if vm.Spec.Template != nil {
+		p.CPUs, p.Memory = size(&vm.Spec.Template.Spec.Domain)
+	}
+	if strategy, err := vm.RunStrategy(); err == nil {
+		p.RunStrategy = string(strategy)
+	}
+	for _, c := range vm.Status.Conditions {
+		if c.Type == v1.VirtualMachineFailure && c.Status == corev1.ConditionTrue {
+			p.Trouble = c.Message
+		}
+	}
+	return p
+}
+
+func ofVMI(vmi *v1.VirtualMachineInstance) *part {
+	p := &part{owned: Owned(vmi), Machine: Machine{
+		Namespace: vmi.Namespace, Name: vmi.Name, Status: string(vmi.Status.Phase), Phase: vmi.Status.Phase, UID: vmi.UID,
+		Node: vmi.Status.NodeName, Created: vmi.CreationTimestamp.Time, Labels: vmi.Labels, Deleting: vmi.DeletionTimestamp != nil,
+		GuestOS: guestOS(vmi.Status.GuestOSInfo), Evacuating: vmi.Status.EvacuationNodeName != "",
+	}}
+	p.CPUs, p.Memory = size(&vmi.Spec.Domain)
+	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
+		p.Memory = *m.GuestCurrent
+	}
+	if s := vmi.Status.MigrationState; s != nil {
+		p.Migrating = !s.Completed && !s.Failed && s.EndTimestamp == nil
+	}
+	for _, c := range vmi.Status.Conditions {
+		is := c.Status == corev1.ConditionTrue
+		switch c.Type {
+		case v1.VirtualMachineInstanceReady:
+			p.Ready = is
+		case v1.VirtualMachineInstancePaused:
+			p.Paused = is
+		case v1.VirtualMachineInstanceAgentConnected:
+			p.Agent = is
+		case v1.VirtualMachineInstanceIsMigratable:
+			p.Migratable = is
+		case v1.VirtualMachineInstanceSynchronized:
+			if c.Status == corev1.ConditionFalse {
+				p.Trouble = c.Message
+			}
+		}
+	}
+	for _, i := range vmi.Status.Interfaces {
+		switch {
+		case len(i.IPs) > 0:
+			p.IPs = append(p.IPs, i.IPs...)
+		case i.IP != "":
+			p.IPs = append(p.IPs, i.IP)
+		}
+	}
+	return p
+}
+
+// Owned reports whether an instance belongs to a VM.
+func Owned(vmi *v1.VirtualMachineInstance) bool {
+	owner := metav1.GetControllerOf(vmi)
+	return owner != nil && owner.Kind == v1.VirtualMachineGroupVersionKind.Kind
+}
+
+func guestOS(info v1.VirtualMachineInstanceGuestOSInfo) string {
+	if info.PrettyName != "" {
+		return info.PrettyName
+	}
+	return strings.TrimSpace(info.Name + " " + info.VersionID)
+}
+
+// size is the number of CPUs, one where nothing is said, and the memory that a domain's guest sees.
+func size(d *v1.DomainSpec) (uint32, resource.Quantity) {
+	cpus := uint32(1)
+	if d.CPU != nil {
+		cpus = max(d.CPU.Cores, 1) * max(d.CPU.Sockets, 1) * max(d.CPU.Threads, 1)
+	} else if q, ok := d.Resources.Requests[corev1.ResourceCPU]; ok {
+		cpus = uint32(q.Value())
+	}
+	if d.Memory != nil && d.Memory.Guest != nil {
+		return cpus, *d.Memory.Guest
+	}
+	return cpus, d.Resources.Requests[corev1.ResourceMemory]
+}

@@ -1,0 +1,373 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/action/doctor"
+	"github.com/virtkit/virtkit/pkg/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/action/why"
+	"github.com/virtkit/virtkit/pkg/stats"
+	"github.com/virtkit/virtkit/pkg/store"
+	"github.com/virtkit/virtkit/pkg/tui/page"
+	"github.com/virtkit/virtkit/pkg/tui/theme"
+)
+
+var update = flag.Bool("update", false, "write the golden frames anew")
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// fake does what pages ask for, and remembers it.
+type fake struct {
+	done      []string
+	err       error
+	forbidden string
+	doctor    *doctor.Report
+}
+
+func (f *fake) Do(_ context.Context, verb lifecycle.Verb, t lifecycle.Target) error {
+	f.done = append(f.done, string(verb)+" "+t.Namespace+"/"+t.Name)
+	return f.err
+}
+
+func (f *fake) Why(context.Context, string, string) (*why.Report, error) {
+	return &why.Report{
+		Verdict: "broken", Summary: "the node has no room",
+		Chain:  []why.Link{{Layer: "vm", Object: "vm/web", State: "ok", Message: "run strategy Always"}, {Layer: "pod", Object: "pod/virt-launcher-web-x", State: "broken", Message: "unschedulable"}},
+		Causes: []why.Cause{{Object: "pod/virt-launcher-web-x", State: "broken", Message: "no node has 64Gi of memory free", Mend: []string{"spec.template.spec.domain.memory.guest"}}},
+	}, f.err
+}
+
+func (f *fake) Doctor(context.Context) *doctor.Report { return f.doctor }
+
+func (f *fake) Stats(context.Context, string) (stats.List, error) { return stats.List{}, f.err }
+
+func (f *fake) Object(context.Context, string, string, string) (string, error) {
+	return "kind: VirtualMachine\nspec:\n  running: true\nstatus:\n  ready: true\n", f.err
+}
+
+func (f *fake) Cordon(_ context.Context, node string, on bool) error {
+	f.done = append(f.done, fmt.Sprintf("cordon %s %t", node, on))
+	return f.err
+}
+
+func (f *fake) Forbidden(string, lifecycle.Verb) string { return f.forbidden }
+
+// world has four machines, two nodes, a migration and some events.
+func world(f *fake) *page.World {
+	ready := v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue}
+	movable := v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}
+	agent := v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue}
+	guest := resource.MustParse("1Gi")
+	vm := func(namespace, name string, status v1.VirtualMachinePrintableStatus) v1.VirtualMachine {
+		strategy := v1.RunStrategyAlways
+		return v1.VirtualMachine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)), Labels: map[string]string{"app": name}},
+			Spec: v1.VirtualMachineSpec{RunStrategy: &strategy, Template: &v1.VirtualMachineInstanceTemplateSpec{
+				Spec: v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, CPU: &v1.CPU{Cores: 2}}},
+			}},
+			Status: v1.VirtualMachineStatus{PrintableStatus: status, Ready: status == v1.VirtualMachineStatusRunning},
+		}
+	}
+	vmi := func(of v1.VirtualMachine, node, ip, os string, conditions ...v1.VirtualMachineInstanceCondition) v1.VirtualMachineInstance {
+		return v1.VirtualMachineInstance{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: of.Namespace, Name: of.Name, CreationTimestamp: metav1.NewTime(now.Add(-time.Minute)),
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&of, v1.VirtualMachineGroupVersionKind)},
+			},
+			Spec: of.Spec.Template.Spec,
+			Status: v1.VirtualMachineInstanceStatus{
+				Phase: v1.Running, NodeName: node, Conditions: conditions, GuestOSInfo: v1.VirtualMachineInstanceGuestOSInfo{PrettyName: os},
+				Interfaces: []v1.VirtualMachineInstanceNetworkInterface{{IP: ip, IPs: []string{ip}}},
+			},
+		}
+	}
+	web, db, off := vm("prod", "web", v1.VirtualMachineStatusRunning), vm("prod", "db", v1.VirtualMachineStatusRunning), vm("test", "off", v1.VirtualMachineStatusStopped)
+	cjk := vm("test", "名前-a-very-long-name-of-a-machine-that-somebody-once-made", v1.VirtualMachineStatusUnschedulable)
+	w := &page.World{
+		Scope: page.Scope{Context: "kind"}, Program: "virtctl", Theme: theme.New(theme.Options{NoColour: true}), Now: func() time.Time { return now },
+		Machines: store.NewMachines(func() {}), Nodes: store.NewTable[store.Node](func() {}), Migrations: store.NewTable[store.Migration](func() {}),
+		Events: store.NewTable[store.Event](func() {}), Usage: page.NewUsage(), Actions: f,
+	}
+	w.Machines.Load([]v1.VirtualMachine{web, db, off, cjk}, []v1.VirtualMachineInstance{
+		vmi(web, "node1", "10.0.0.1", "Debian GNU/Linux 13", ready, movable, agent),
+		// A guest may call itself anything.
+		vmi(db, "node2", "10.0.0.2", "\x1b[31mRed\x1b[0m \u202eHat\a", ready),
+	})
+	w.Nodes.Load(map[store.Key]*store.Node{
+		{Name: "node1"}: {Name: "node1", Created: now.Add(-24 * time.Hour), Ready: true, Schedulable: true, Heartbeat: now.Add(-20 * time.Second), CPU: resource.MustParse("4"), Memory: resource.MustParse("16Gi"), Kubelet: "v1.37.1", Devices: 1000},
+		{Name: "node2"}: {Name: "node2", Created: now.Add(-24 * time.Hour), Ready: false, Schedulable: true, Cordoned: true, Heartbeat: now.Add(-time.Hour), CPU: resource.MustParse("4"), Memory: resource.MustParse("16Gi"), Kubelet: "v1.37.1", Taints: []string{"a=b:NoSchedule"}},
+	})
+	w.Migrations.Load(map[store.Key]*store.Migration{
+		{Namespace: "prod", Name: "m1"}: {Namespace: "prod", Name: "m1", Machine: "web", Phase: v1.MigrationRunning, From: "node1", To: "node2", Created: now.Add(-time.Minute), Started: now.Add(-30 * time.Second)},
+		{Namespace: "prod", Name: "m0"}: {Namespace: "prod", Name: "m0", Machine: "db", Phase: v1.MigrationFailed, From: "node2", To: "node1", Created: now.Add(-time.Hour), Failure: "the target's launcher ended"},
+	})
+	w.Events.Load(map[store.Key]*store.Event{
+		{Namespace: "prod", Name: "e1"}: {Namespace: "prod", Name: "e1", Kind: "VirtualMachineInstance", Object: "web", Type: "Normal", Reason: "Started", Message: "VirtualMachineInstance started.", Last: now.Add(-time.Minute), Count: 1},
+		{Namespace: "test", Name: "e2"}: {Namespace: "test", Name: "e2", Kind: "Pod", Object: "virt-launcher-x-abcde", Type: "Warning", Reason: "FailedScheduling", Message: "0/2 nodes are available:\n2 Insufficient memory.", Last: now.Add(-time.Second), Count: 12},
+	})
+	return w
+}
+
+// drive sends messages and does what they ask for, as the program would; clocks do not run.
+func drive(t *testing.T, a *App, msgs ...tea.Msg) {
+	t.Helper()
+	for _, msg := range msgs {
+		_, cmd := a.Update(msg)
+		run(t, a, cmd, 0)
+	}
+}
+
+func run(t *testing.T, a *App, cmd tea.Cmd, depth int) {
+	t.Helper()
+	if cmd == nil || depth > 9 {
+		return
+	}
+	answer := make(chan tea.Msg, 1)
+	go func() { answer <- cmd() }()
+	select {
+	case msg := <-answer:
+		switch m := msg.(type) {
+		case nil, tea.QuitMsg:
+		case tea.BatchMsg:
+			for _, c := range m {
+				run(t, a, c, depth+1)
+			}
+		default:
+			_, next := a.Update(m)
+			run(t, a, next, depth+1)
+		}
+	case <-time.After(200 * time.Millisecond): // a clock, or a cursor that blinks
+	}
+}
+
+// press sends keys: names such as "enter", or the letters of a word after a quote.
+func press(t *testing.T, a *App, keys ...string) {
+	t.Helper()
+	codes := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "up": tea.KeyUp, "space": ' ', "backspace": tea.KeyBackspace, "tab": tea.KeyTab}
+	for _, k := range keys {
+		if word, ok := strings.CutPrefix(k, "'"); ok {
+			for _, r := range word {
+				drive(t, a, tea.KeyPressMsg{Code: r, Text: string(r)})
+			}
+			continue
+		}
+		code, special := codes[k]
+		msg := tea.KeyPressMsg{Code: code}
+		switch rest, ctrl := strings.CutPrefix(k, "ctrl+"); {
+		case ctrl:
+			msg = tea.KeyPressMsg{Code: rune(rest[0]), Mod: tea.ModCtrl}
+		case k == "space":
+			msg.Text = " "
+		case !special:
+			msg = tea.KeyPressMsg{Code: []rune(k)[0], Text: k}
+		}
+		drive(t, a, msg)
+	}
+}
+
+func golden(t *testing.T, name string, a *App) {
+	t.Helper()
+	frame := a.screen()
+	for i, line := range strings.Split(frame, "\n") {
+		if w := ansi.StringWidth(line); w != a.width {
+			t.Errorf("%s: line %d is %d cells wide, not %d: %q", name, i, w, a.width, line)
+		}
+	}
+	if n := strings.Count(frame, "\n") + 1; n != a.height {
+		t.Errorf("%s has %d lines, not %d", name, n, a.height)
+	}
+	var lines []string
+	for line := range strings.SplitSeq(ansi.Strip(frame), "\n") {
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	got := strings.Join(lines, "\n") + "\n"
+	file := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s, -want +got\n%s", name, diff)
+	}
+}
+
+var sizes = []tea.WindowSizeMsg{{Width: 80, Height: 24}, {Width: 120, Height: 40}, {Width: 200, Height: 60}}
+
+// TestFrames draws each page at each size.
+func TestFrames(t *testing.T) {
+	f := &fake{doctor: &doctor.Report{Checks: []doctor.Check{
+		{Area: "client", Name: "version", Status: "ok", Message: "virtctl v1, linux/amd64"},
+		{Area: "node", Object: "node1", Name: "kvm", Status: "warning", Message: "no KVM: guests are emulated", Mend: []string{"enable virtualisation in the firmware"}},
+	}}}
+	for name, keys := range map[string][]string{
+		"machines":   nil,
+		"machine":    {"down", "enter"},
+		"nodes":      {"2"},
+		"node":       {"2", "enter"},
+		"migrations": {"3"},
+		"events":     {"4"},
+		"health":     {"5"},
+		"why":        {"w"},
+		"yaml":       {"y"},
+		"help":       {"?"},
+		"filtered":   {"/", "'prod", "enter"},
+		"nothing":    {"/", "'nosuch", "enter"},
+		"marked":     {"*", "X"},
+		"delete":     {"down", "ctrl+d", "'we"},
+		"log":        {"down", "p", "L"},
+	} {
+		for _, size := range sizes {
+			a := New(world(f))
+			drive(t, a, size)
+			press(t, a, keys...)
+			golden(t, fmt.Sprintf("%s-%dx%d", name, size.Width, size.Height), a)
+		}
+	}
+}
+
+func TestStates(t *testing.T) {
+	empty := func() *page.World {
+		w := world(&fake{})
+		w.Machines = store.NewMachines(func() {})
+		return w
+	}
+	loading := New(empty())
+	golden(t, "state-loading", loading)
+	w := empty()
+	w.Machines.Load(nil, nil)
+	golden(t, "state-empty", New(w))
+	tiny := New(world(&fake{}))
+	drive(t, tiny, tea.WindowSizeMsg{Width: 12, Height: 3})
+	golden(t, "state-too-small", tiny)
+}
+
+func TestKeysDoWhatTheySay(t *testing.T) {
+	for name, c := range map[string]struct {
+		keys []string
+		want string
+	}{
+		"pause at once":           {[]string{"down", "p"}, "pause prod/web"},
+		"stop asks":               {[]string{"down", "X"}, ""},
+		"stop agreed":             {[]string{"down", "X", "y"}, "stop prod/web"},
+		"stop not agreed":         {[]string{"down", "X", "enter"}, ""},
+		"delete wants the name":   {[]string{"down", "ctrl+d", "y", "enter"}, ""},
+		"delete with the name":    {[]string{"down", "ctrl+d", "'web", "enter"}, "delete prod/web"},
+		"start what is off":       {[]string{"/", "'off", "enter", "S"}, "start test/off"},
+		"start what runs":         {[]string{"S"}, ""},
+		"bulk only what it fits":  {[]string{"*", "X", "y"}, "stop prod/db, stop prod/web, stop test/off, stop test/名前-a-very-long-name-of-a-machine-that-somebody-once-made"},
+		"marks choose":            {[]string{"space", "space", "R", "y"}, "restart prod/db, restart prod/web"},
+		"migrate what cannot":     {[]string{"m"}, ""},
+		"migrate what can":        {[]string{"down", "m"}, "migrate prod/web"},
+		"the palette knows verbs": {[]string{"down", ":", "'pause", "enter"}, "pause prod/web"},
+		"cordon":                  {[]string{"2", "C"}, "cordon node1 true"},
+		"uncordon":                {[]string{"2", "down", "C"}, "cordon node2 false"},
+	} {
+		f := &fake{}
+		a := New(world(f))
+		press(t, a, c.keys...)
+		if got := strings.Join(f.done, ", "); got != c.want {
+			t.Errorf("%s: did %q, not %q", name, got, c.want)
+		}
+	}
+}
+
+func TestReadOnlyAndForbidden(t *testing.T) {
+	for name, prepare := range map[string]func(*page.World, *fake){
+		"read-only": func(w *page.World, _ *fake) { w.ReadOnly = true },
+		"forbidden": func(_ *page.World, f *fake) { f.forbidden = "you may not" },
+	} {
+		f := &fake{}
+		w := world(f)
+		prepare(w, f)
+		a := New(w)
+		press(t, a, "down", "p", "X", "y", "ctrl+d", "'web", "enter")
+		if len(f.done) > 0 {
+			t.Errorf("%s: did %v", name, f.done)
+		}
+		a = New(w)
+		press(t, a, "down", "p")
+		if a.notice == "" {
+			t.Errorf("%s: the key does nothing, and nothing says why", name)
+		}
+	}
+}
+
+func TestErrorsStayUntilRead(t *testing.T) {
+	f := &fake{err: errors.New("the server says no")}
+	a := New(world(f))
+	press(t, a, "down", "p", "down", "up")
+	if !strings.Contains(a.screen(), "the server says no") {
+		t.Errorf("the error is gone:\n%s", a.screen())
+	}
+	press(t, a, "esc")
+	if strings.Contains(a.screen(), "the server says no") {
+		t.Error("the error stays after it was read")
+	}
+	if a.log[0].err == nil || a.log[0].line != "virtctl pause web --namespace prod" {
+		t.Errorf("log %+v", a.log)
+	}
+}
+
+func TestCursorStaysOnItsRow(t *testing.T) {
+	w := world(&fake{})
+	a := New(w)
+	press(t, a, "down") // prod/web
+	vm := v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "aaa", Name: "first"}}
+	web := v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}}
+	w.Machines.Load([]v1.VirtualMachine{vm, web}, nil)
+	drive(t, a, Changed{})
+	press(t, a, "enter")
+	if got := a.top().Title(); got != "prod/web" {
+		t.Errorf("the cursor is on %s", got)
+	}
+}
+
+func TestTheGuestCannotDraw(t *testing.T) {
+	a := New(world(&fake{}))
+	drive(t, a, tea.WindowSizeMsg{Width: 200, Height: 20})
+	if s := a.screen(); strings.Contains(s, "\x1b[31mRed") || strings.ContainsAny(s, "\a\u202e") || !strings.Contains(s, "Red Hat") {
+		t.Errorf("%q", s)
+	}
+}
+
+func TestNamespaceIsSwitchedInPlace(t *testing.T) {
+	f := &fake{}
+	a := New(world(f))
+	a.Namespaces = func(context.Context) []string { return []string{"all", "prod"} }
+	a.Contexts = func(context.Context) []string { return []string{"kind"} }
+	var asked []page.Scope
+	a.Switch = func(s page.Scope) (*page.World, error) {
+		asked = append(asked, s)
+		w := world(f)
+		w.Scope = s
+		return w, nil
+	}
+	press(t, a, ":", "'namespace prod", "enter")
+	if diff := cmp.Diff([]page.Scope{{Context: "kind", Namespace: "prod"}}, asked); diff != "" {
+		t.Error(diff)
+	}
+	if !strings.Contains(a.header(), "kind / prod") {
+		t.Error(a.header())
+	}
+}

@@ -1,0 +1,85 @@
+// Package filter decides which rows a user wants to see, from one line of text:
+//
+//	web         letters in this order, anywhere in what is shown
+//	^web-\d     a regular expression, when there is anything in it that makes it one
+//	-l app=web  a label selector
+//	!web        the opposite of the rest
+package filter
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Filter matches rows. The zero value matches all.
+type Filter struct {
+	text     string
+	inverse  bool
+	fuzzy    []rune
+	pattern  *regexp.Regexp
+	selector labels.Selector
+}
+
+// Parse reads a filter; its error says what is wrong with it, in a line.
+func Parse(text string) (Filter, error) {
+	f := Filter{text: text}
+	rest := strings.TrimSpace(text)
+	if after, ok := strings.CutPrefix(rest, "!"); ok {
+		f.inverse, rest = true, strings.TrimSpace(after)
+	}
+	switch after, ok := strings.CutPrefix(rest, "-l"); {
+	case rest == "":
+		f.inverse = false
+	case ok && (after == "" || after[0] == ' ' || after[0] == '='):
+		selector, err := labels.Parse(strings.TrimLeft(after, " ="))
+		if err != nil {
+			return Filter{}, fmt.Errorf("not a label selector: %w", err)
+		}
+		f.selector = selector
+	case strings.ContainsAny(rest, `^$.*+?()[]{}|\`):
+		pattern, err := regexp.Compile("(?i)" + rest)
+		if err != nil {
+			return Filter{}, fmt.Errorf("not a regular expression: %w", err)
+		}
+		f.pattern = pattern
+	default:
+		f.fuzzy = []rune(strings.ToLower(strings.ReplaceAll(rest, " ", "")))
+	}
+	return f, nil
+}
+
+// String is the text that made the filter.
+func (f Filter) String() string { return f.text }
+
+// Empty reports whether everything matches.
+func (f Filter) Empty() bool { return f.fuzzy == nil && f.pattern == nil && f.selector == nil }
+
+// Match reports whether a row is wanted: text is what is shown of it, lower case or not.
+func (f Filter) Match(text string, set map[string]string) bool {
+	switch {
+	case f.selector != nil:
+		return f.selector.Matches(labels.Set(set)) != f.inverse
+	case f.pattern != nil:
+		return f.pattern.MatchString(text) != f.inverse
+	case f.fuzzy != nil:
+		return subsequence(f.fuzzy, text) != f.inverse
+	}
+	return true
+}
+
+// subsequence reports whether all letters are in text in their order.
+func subsequence(letters []rune, text string) bool {
+	for _, r := range text {
+		if len(letters) == 0 {
+			return true
+		}
+		if unicode.ToLower(r) == letters[0] {
+			letters = letters[1:]
+		}
+	}
+	return len(letters) == 0
+}

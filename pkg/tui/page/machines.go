@@ -1,0 +1,207 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/virtkit/virtkit/pkg/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/store"
+	"github.com/virtkit/virtkit/pkg/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/tui/theme"
+	"github.com/virtkit/virtkit/pkg/tui/widget"
+)
+
+func humanDuration(d time.Duration) string { return duration.HumanDuration(max(0, d)) }
+
+// Machines is the page of all virtual machines.
+type Machines struct {
+	rows[*store.Machine]
+	keys keymap.Map[*Machines]
+	// only restricts the page to some, the guests of a node say; nil to none.
+	only  func(*store.Machine) bool
+	title string
+}
+
+// NewMachines makes the page.
+func NewMachines(w *World) *Machines {
+	p := &Machines{title: "VMs"}
+	p.rows = rows[*store.Machine]{world: w, what: "virtual machines", state: func() store.State { return w.Machines.State() }}
+	p.double = p.open
+	p.table = widget.Table[*store.Machine]{
+		Columns: machineColumns(w),
+		Key:     (*store.Machine).Key,
+		Labels:  func(m *store.Machine) map[string]string { return m.Labels },
+		Now:     w.Now,
+		Theme:   w.Theme,
+	}
+	p.keys = machineKeys()
+	p.Refresh()
+	return p
+}
+
+// sparkWidth is the width of a sparkline in a table.
+const sparkWidth = 8
+
+func machineColumns(w *World) []widget.Column[*store.Machine] {
+	type column = widget.Column[*store.Machine]
+	text := func(s string) widget.Cell { return widget.Cell{Text: s} }
+	columns := []column{
+		{Title: "NAME", Max: 48, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+			if m.Instance {
+				return text("vmi/" + m.Name)
+			}
+			return text(m.Name)
+		}, Compare: func(a, b *store.Machine) int { return strings.Compare(a.Name, b.Name) }},
+		{Title: "STATUS", Max: 24, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+			return widget.Cell{Text: m.Status, Role: statusRole(m)}
+		}},
+		{Title: "NODE", Max: 24, Priority: 3, Cell: func(m *store.Machine, _ time.Time) widget.Cell { return text(m.Node) }},
+		{Title: "IP", Max: 39, Priority: 4, Cell: func(m *store.Machine, _ time.Time) widget.Cell { return text(m.IP()) }},
+		{Title: "CPU", Priority: 2, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+			s := w.Usage.Of(m.Key())
+			if s == nil || !m.Alive() {
+				return text(fmt.Sprintf("%*s %4d", sparkWidth, "", m.CPUs))
+			}
+			full := float64(max(1, m.CPUs)) * 1000
+			return text(widget.Sparkline(w.Theme, s.CPU, full, sparkWidth) + fmt.Sprintf(" %3.0f%%", float64(s.Now.CPU)/full*100))
+		}, Compare: func(a, b *store.Machine) int { return cmp.Compare(cpu(w, b), cpu(w, a)) }},
+		{Title: "MEMORY", Priority: 3, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+			s := w.Usage.Of(m.Key())
+			if s == nil || !m.Alive() {
+				return text(fmt.Sprintf("%*s %6s", sparkWidth, "", m.Memory.String()))
+			}
+			return text(widget.Sparkline(w.Theme, s.Memory, float64(s.Now.Memory), sparkWidth) + " " + fmt.Sprintf("%6s", widget.Bytes(s.Memory[len(s.Memory)-1])))
+		}, Compare: func(a, b *store.Machine) int { return b.Memory.Cmp(a.Memory) }},
+		{Title: "AGE", Priority: 1, Right: true, Volatile: true, Cell: func(m *store.Machine, now time.Time) widget.Cell {
+			return widget.Cell{Text: age(m.Created, now), Role: theme.Dim}
+		}, Compare: func(a, b *store.Machine) int { return b.Created.Compare(a.Created) }},
+		{Title: "GUEST OS", Max: 30, Priority: 6, Cell: func(m *store.Machine, _ time.Time) widget.Cell { return text(m.GuestOS) }},
+		{Title: "CONDITIONS", Priority: 5, Flex: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+			return widget.Cell{Text: conditions(m), Role: theme.Dim}
+		}},
+	}
+	if w.Namespace == "" {
+		columns = append([]column{{Title: "NAMESPACE", Max: 24, Priority: 1, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+			return text(m.Namespace)
+		}}}, columns...)
+	}
+	return columns
+}
+
+func cpu(w *World, m *store.Machine) int64 {
+	if s := w.Usage.Of(m.Key()); s != nil {
+		return s.Now.CPU
+	}
+	return -1
+}
+
+// statusRole is the colour of a status.
+func statusRole(m *store.Machine) theme.Role {
+	switch m.Status {
+	case "Running":
+		if !m.Ready {
+			return theme.Busy
+		}
+		return theme.Good
+	case "Stopped", "Succeeded", "Halted":
+		return theme.Dim
+	case "Paused":
+		return theme.Warn
+	case "Failed", "CrashLoopBackOff", "ErrorUnschedulable", "ErrImagePull", "ImagePullBackOff", "ErrorPvcNotFound", "DataVolumeError", "Unknown":
+		return theme.Bad
+	}
+	return theme.Busy
+}
+
+// conditions are those that differ from what one expects.
+func conditions(m *store.Machine) string {
+	var out []string
+	add := func(is bool, word string) {
+		if is {
+			out = append(out, word)
+		}
+	}
+	add(m.Deleting, "deleting")
+	add(m.Migrating, "migrating")
+	add(m.Evacuating, "evacuating")
+	add(m.Agent, "agent")
+	add(m.Alive() && !m.Migratable, "not migratable")
+	add(m.Trouble != "", m.Trouble)
+	return strings.Join(out, ", ")
+}
+
+// Title is the page's name and how many machines it shows.
+func (p *Machines) Title() string {
+	shown, all := p.table.Len()
+	return counted(p.title, shown, all)
+}
+
+func counted(what string, shown, all int) string {
+	if shown != all {
+		return fmt.Sprintf("%s %d/%d", what, shown, all)
+	}
+	return fmt.Sprintf("%s %d", what, all)
+}
+
+// Refresh reads the machines anew.
+func (p *Machines) Refresh() {
+	all := p.world.Machines.Rows()
+	if p.only != nil {
+		kept := all[:0]
+		for _, m := range all {
+			if p.only(m) {
+				kept = append(kept, m)
+			}
+		}
+		all = kept
+	}
+	p.table.SetRows(all)
+}
+
+// Key does what a key is bound to.
+func (p *Machines) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
+
+// Hints are the page's keys.
+func (p *Machines) Hints() []keymap.Hint { return p.keys.Hints(p) }
+
+func (p *Machines) open() tea.Cmd {
+	m, ok := p.table.Current()
+	if !ok {
+		return nil
+	}
+	return Send(Open{NewMachine(p.world, m.Key())})
+}
+
+func (p *Machines) selected() []*store.Machine { return p.table.Marked() }
+
+func machineKeys() keymap.Map[*Machines] {
+	current := func(p *Machines) *store.Machine { m, _ := p.table.Current(); return m }
+	keys := keymap.Map[*Machines]{
+		{Keys: []string{"enter"}, Name: "details", Help: "everything about the machine", Allowed: func(p *Machines) string { return needs(current(p)) }, Do: (*Machines).open},
+	}
+	for _, b := range machineBindings() {
+		keys = append(keys, keymap.Binding[*Machines]{
+			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
+			Allowed: func(p *Machines) string { return b.Allowed(subject{p.world, p.selected()}) },
+			Do:      func(p *Machines) tea.Cmd { return b.Do(subject{p.world, p.selected()}) },
+		})
+	}
+	return append(keys, moves[*Machines]()...)
+}
+
+func needs(m *store.Machine) string {
+	if m == nil {
+		return "there is no machine here"
+	}
+	return ""
+}
+
+// target names a machine for an action.
+func target(m *store.Machine) lifecycle.Target {
+	return lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance}
+}

@@ -1,0 +1,154 @@
+package page
+
+import (
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/store"
+	"github.com/virtkit/virtkit/pkg/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/tui/theme"
+	"github.com/virtkit/virtkit/pkg/tui/widget"
+)
+
+// Migrations is the page of moves between nodes.
+type Migrations struct {
+	rows[*store.Migration]
+	keys keymap.Map[*Migrations]
+}
+
+// steps are the phases in their order, each a part of the way.
+var steps = []v1.VirtualMachineInstanceMigrationPhase{
+	v1.MigrationPending, v1.MigrationScheduling, v1.MigrationScheduled, v1.MigrationPreparingTarget, v1.MigrationTargetReady, v1.MigrationRunning, v1.MigrationSucceeded,
+}
+
+// NewMigrations makes the page.
+func NewMigrations(w *World) *Migrations {
+	p := &Migrations{}
+	p.rows = rows[*store.Migration]{world: w, what: "migrations", state: func() store.State { return w.Migrations.State() }}
+	type column = widget.Column[*store.Migration]
+	text := func(of func(*store.Migration) string) func(*store.Migration, time.Time) widget.Cell {
+		return func(m *store.Migration, _ time.Time) widget.Cell { return widget.Cell{Text: of(m)} }
+	}
+	p.table = widget.Table[*store.Migration]{
+		Columns: []column{
+			{Title: "AGE", Right: true, Volatile: true, Cell: func(m *store.Migration, now time.Time) widget.Cell {
+				return widget.Cell{Text: age(m.Created, now), Role: theme.Dim}
+			}, Compare: func(a, b *store.Migration) int { return b.Created.Compare(a.Created) }},
+			{Title: "NAMESPACE", Max: 20, Priority: 3, Cell: text(func(m *store.Migration) string { return m.Namespace })},
+			{Title: "VM", Max: 40, Cell: text(func(m *store.Migration) string { return m.Machine })},
+			{Title: "PHASE", Cell: func(m *store.Migration, _ time.Time) widget.Cell {
+				return widget.Cell{Text: string(m.Phase), Role: migrationRole(m)}
+			}},
+			{Title: "PROGRESS", Volatile: true, Priority: 1, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
+				return widget.Cell{Text: widget.Bar(w.Theme, share(m), 12), Role: migrationRole(m)}
+			}},
+			{Title: "FROM", Max: 24, Priority: 2, Cell: text(func(m *store.Migration) string { return m.From })},
+			{Title: "TO", Max: 24, Priority: 2, Cell: text(func(m *store.Migration) string { return m.To })},
+			{Title: "TOOK", Right: true, Volatile: true, Priority: 4, Cell: func(m *store.Migration, now time.Time) widget.Cell {
+				return widget.Cell{Text: took(m, now)}
+			}},
+			{Title: "FAILURE", Priority: 5, Flex: true, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
+				return widget.Cell{Text: m.Failure, Role: theme.Bad}
+			}},
+		},
+		Key: (*store.Migration).Key, Now: w.Now, Theme: w.Theme,
+	}
+	p.double = p.open
+	p.keys = append(keymap.Map[*Migrations]{
+		{Keys: []string{"enter"}, Name: "machine", Help: "the machine that moves", Allowed: (*Migrations).none, Do: (*Migrations).open},
+		{Keys: []string{"M"}, Name: "cancel", Help: "take the migration back; the guest stays", Allowed: (*Migrations).cancellable, Do: (*Migrations).cancel},
+	}, moves[*Migrations]()...)
+	p.Refresh()
+	return p
+}
+
+func (p *Migrations) none() string {
+	if _, ok := p.table.Current(); !ok {
+		return "there is no migration here"
+	}
+	return ""
+}
+
+func (p *Migrations) cancellable() string {
+	m, ok := p.table.Current()
+	switch {
+	case !ok:
+		return p.none()
+	case p.world.ReadOnly:
+		return "the dashboard was started with --read-only"
+	case !m.Active():
+		return "it has ended"
+	case m.Deleting:
+		return "it is being cancelled"
+	}
+	return p.world.Actions.Forbidden(m.Namespace, lifecycle.MigrateCancel)
+}
+
+func (p *Migrations) open() tea.Cmd {
+	m, ok := p.table.Current()
+	if !ok {
+		return nil
+	}
+	return Send(Open{NewMachine(p.world, store.Key{Namespace: m.Namespace, Name: m.Machine})})
+}
+
+func (p *Migrations) cancel() tea.Cmd {
+	m, ok := p.table.Current()
+	if !ok {
+		return nil
+	}
+	machine := p.world.Machines.Get(store.Key{Namespace: m.Namespace, Name: m.Machine})
+	if machine == nil {
+		return nil
+	}
+	s := subject{p.world, []*store.Machine{machine}}
+	return Send(s.task(lifecycle.MigrateCancel, s.machines))
+}
+
+// share is how much of the way is behind a migration, as far as its phase says.
+func share(m *store.Migration) float64 {
+	for i, phase := range steps {
+		if phase == m.Phase {
+			return float64(i) / float64(len(steps)-1)
+		}
+	}
+	return 0
+}
+
+func took(m *store.Migration, now time.Time) string {
+	switch {
+	case m.Started.IsZero():
+		return ""
+	case m.Ended.IsZero():
+		return now.Sub(m.Started).Round(time.Second).String()
+	}
+	return m.Ended.Sub(m.Started).Round(100 * time.Millisecond).String()
+}
+
+func migrationRole(m *store.Migration) theme.Role {
+	switch m.Phase {
+	case v1.MigrationSucceeded:
+		return theme.Good
+	case v1.MigrationFailed:
+		return theme.Bad
+	}
+	return theme.Busy
+}
+
+// Title is the page's name and how many migrations there are.
+func (p *Migrations) Title() string {
+	shown, all := p.table.Len()
+	return counted("Migrations", shown, all)
+}
+
+// Refresh reads the migrations anew.
+func (p *Migrations) Refresh() { p.table.SetRows(p.world.Migrations.Rows()) }
+
+// Key does what a key is bound to.
+func (p *Migrations) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
+
+// Hints are the page's keys.
+func (p *Migrations) Hints() []keymap.Hint { return p.keys.Hints(p) }

@@ -1,0 +1,124 @@
+// Package page has the dashboard's pages: small models over rows of pkg/store and what pkg/action can do. A page draws
+// itself, says which keys do what, and asks for everything else by messages to the app.
+package page
+
+import (
+	"context"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/virtkit/virtkit/pkg/action/doctor"
+	"github.com/virtkit/virtkit/pkg/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/action/why"
+	"github.com/virtkit/virtkit/pkg/stats"
+	"github.com/virtkit/virtkit/pkg/store"
+	"github.com/virtkit/virtkit/pkg/tui/filter"
+	"github.com/virtkit/virtkit/pkg/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/tui/theme"
+)
+
+// Page is one of the dashboard's pages. Its methods are called by one goroutine.
+type Page interface {
+	// Title stands at the top, with what of the cluster is shown.
+	Title() string
+	// Refresh reads the rows anew: something has changed, or a second has passed.
+	Refresh()
+	// Update hears of messages that are not keys.
+	Update(tea.Msg) tea.Cmd
+	// Key does what a key is bound to; see keymap.Map.Handle.
+	Key(key string) (cmd tea.Cmd, known bool, why string)
+	// Hints are the page's keys.
+	Hints() []keymap.Hint
+	// View draws the page: at most height lines of at most width cells.
+	View(width, height int) string
+	// State says how much what is shown can be believed.
+	State() store.State
+}
+
+// Filterable pages have rows to choose among.
+type Filterable interface {
+	SetFilter(filter.Filter)
+	Filter() filter.Filter
+}
+
+// Clickable pages do something where the mouse clicks; twice is whether it was a double click.
+type Clickable interface {
+	Click(x, y int, twice bool) tea.Cmd
+}
+
+// Scope is the namespace that is shown; "" is all.
+type Scope struct {
+	Context, Namespace string
+}
+
+// World is what pages read and what they can do.
+type World struct {
+	Scope
+	// Program is how the user calls us, for command lines.
+	Program string
+	// Flags are those of the command line that reach the cluster.
+	Flags    []string
+	ReadOnly bool
+	Theme    *theme.Theme
+	Now      func() time.Time
+
+	Machines   *store.Machines
+	Nodes      *store.Table[store.Node]
+	Migrations *store.Table[store.Migration]
+	Events     *store.Table[store.Event]
+	Usage      *Usage
+
+	Actions Actions
+}
+
+// Actions are what pages have done. They may take long, so they are called outside of Update.
+type Actions interface {
+	Do(context.Context, lifecycle.Verb, lifecycle.Target) error
+	Why(ctx context.Context, namespace, name string) (*why.Report, error)
+	Doctor(ctx context.Context) *doctor.Report
+	Stats(ctx context.Context, namespace string) (stats.List, error)
+	// Object is an object as YAML; resource is the API's plural.
+	Object(ctx context.Context, resource, namespace, name string) (string, error)
+	// Cordon keeps a node from being given new guests, or lets it.
+	Cordon(ctx context.Context, node string, on bool) error
+	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not known.
+	Forbidden(namespace string, verb lifecycle.Verb) string
+}
+
+// Messages to the app.
+type (
+	// Open shows a page above this one.
+	Open struct{ Page Page }
+	// Back goes to the page below.
+	Back struct{}
+	// Run hands the terminal to a command of ours, such as console; its arguments are those of the program.
+	Run struct{ Args []string }
+	// Ask asks before a task is done.
+	Ask struct {
+		Question string
+		// Typed is what has to be typed to agree; with "" a y will do.
+		Typed string
+		Task  Task
+	}
+	// Copy puts text on the clipboard.
+	Copy struct{ Text, What string }
+	// Notice is a line for the footer.
+	Notice struct {
+		Text string
+		Bad  bool
+	}
+	// Tick comes each second.
+	Tick time.Time
+)
+
+// Task is something to do that may take long.
+type Task struct {
+	// Line is the command line that does the same.
+	Line string
+	// Do does it.
+	Do func(context.Context) error
+}
+
+// Send makes a command of a message.
+func Send(msg tea.Msg) tea.Cmd { return func() tea.Msg { return msg } }

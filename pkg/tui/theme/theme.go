@@ -1,0 +1,131 @@
+// Package theme is how the dashboard looks: a style for each role that text can have, and the glyphs that not every
+// terminal has. Pages name roles, never colours.
+package theme
+
+import (
+	"image/color"
+
+	"charm.land/lipgloss/v2"
+)
+
+// Role is what a piece of text is.
+type Role int
+
+// The roles. Text is all that has no other.
+const (
+	Text Role = iota
+	Dim
+	Good
+	Busy
+	Warn
+	Bad
+	Accent
+	Title
+	Header
+	Key
+	Cursor
+	Mark
+	Border
+	roles
+)
+
+var names = map[string]Role{
+	"text": Text, "dim": Dim, "good": Good, "busy": Busy, "warn": Warn, "bad": Bad, "accent": Accent, "title": Title,
+	"header": Header, "key": Key, "cursor": Cursor, "mark": Mark, "border": Border,
+}
+
+// Glyphs are the characters that ASCII has no like of.
+type Glyphs struct {
+	Bars           []string // from nothing to full
+	Full, Empty    string   // of a progress bar
+	Up, Down       string   // the order a column is sorted in
+	Mark, Ellipsis string
+	Horizontal     string
+	Arrow          string
+}
+
+var unicodeGlyphs = Glyphs{
+	Bars: []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, Full: "█", Empty: "░",
+	Up: "↑", Down: "↓", Mark: "●", Ellipsis: "…", Horizontal: "─", Arrow: "→",
+}
+
+var asciiGlyphs = Glyphs{
+	Bars: []string{" ", ".", ":", "-", "=", "+", "*", "%", "#"}, Full: "#", Empty: ".",
+	Up: "^", Down: "v", Mark: "*", Ellipsis: "~", Horizontal: "-", Arrow: "->",
+}
+
+// Theme is made once and then read only.
+type Theme struct {
+	Glyphs
+	styles [roles]lipgloss.Style
+	// Plain is whether there is no colour: the cursor and marks are then shown in reverse and bold.
+	Plain bool
+}
+
+// Options choose a theme.
+type Options struct {
+	// Light is whether the terminal's background is.
+	Light bool
+	// NoColour uses bold, faint and reverse alone; ASCII no character beyond ASCII.
+	NoColour, ASCII bool
+	// Colours replace those of roles: names such as "good", values such as "2", "#00ff00".
+	Colours map[string]string
+}
+
+// The terminal's own sixteen colours follow its scheme, so they are used wherever they can be read on both
+// backgrounds.
+var dark = map[Role]string{Dim: "8", Good: "2", Busy: "6", Warn: "3", Bad: "1", Accent: "14", Title: "15", Header: "8", Key: "14", Mark: "11", Border: "8"}
+
+var light = map[Role]string{Dim: "8", Good: "2", Busy: "4", Warn: "3", Bad: "1", Accent: "4", Title: "0", Header: "8", Key: "4", Mark: "5", Border: "7"}
+
+// New makes a theme.
+func New(o Options) *Theme {
+	t := &Theme{Glyphs: unicodeGlyphs, Plain: o.NoColour}
+	if o.ASCII {
+		t.Glyphs = asciiGlyphs
+	}
+	colours := dark
+	if o.Light {
+		colours = light
+	}
+	for role := range roles {
+		style := lipgloss.NewStyle()
+		if c, ok := colours[role]; ok && !o.NoColour {
+			style = style.Foreground(colour(c))
+		}
+		switch role {
+		case Title, Key:
+			style = style.Bold(true)
+		case Header:
+			style = style.Bold(true)
+		case Cursor:
+			style = style.Reverse(true)
+		case Mark, Bad:
+			style = style.Bold(true)
+		case Dim, Border:
+			if o.NoColour {
+				style = style.Faint(true)
+			}
+		}
+		t.styles[role] = style
+	}
+	for name, c := range o.Colours {
+		if role, ok := names[name]; ok && !o.NoColour {
+			t.styles[role] = t.styles[role].Foreground(colour(c))
+		}
+	}
+	return t
+}
+
+func colour(s string) color.Color { return lipgloss.Color(s) }
+
+// Style is a role's style.
+func (t *Theme) Style(r Role) lipgloss.Style { return t.styles[r] }
+
+// Paint gives text the look of a role.
+func (t *Theme) Paint(r Role, text string) string {
+	if r == Text || text == "" {
+		return text
+	}
+	return t.styles[r].Render(text)
+}

@@ -1,0 +1,120 @@
+package widget
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/virtkit/virtkit/pkg/tui/theme"
+)
+
+// Harmless takes out of text what a terminal would obey: guests and objects may say anything.
+func Harmless(text string) string {
+	clean := strings.IndexFunc(text, hostile) < 0
+	if clean {
+		return text
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\n':
+			return ' '
+		case hostile(r):
+			return -1
+		}
+		return r
+	}, ansi.Strip(text))
+}
+
+// hostile are control characters, and those that turn the order of what follows round.
+func hostile(r rune) bool {
+	return unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+}
+
+// pad makes text as wide as asked, cut with an ellipsis where it is longer.
+func pad(text string, width int, right bool, ellipsis string) string {
+	w := ansi.StringWidth(text)
+	switch {
+	case w > width:
+		return ansi.Truncate(text, width, ellipsis)
+	case right:
+		return strings.Repeat(" ", width-w) + text
+	}
+	return text + strings.Repeat(" ", width-w)
+}
+
+// Pad makes text as wide as asked, cut with an ellipsis where it is longer.
+func Pad(t *theme.Theme, text string, width int) string {
+	return pad(text, max(0, width), false, t.Ellipsis)
+}
+
+// Fill makes text exactly so many lines of exactly so many cells.
+func Fill(text string, width, height int) string {
+	lines := strings.Split(text, "\n")
+	out := make([]string, height)
+	for i := range out {
+		line := ""
+		if i < len(lines) {
+			line = lines[i]
+		}
+		out[i] = pad(line, width, false, "")
+	}
+	return strings.Join(out, "\n")
+}
+
+// Sparkline draws values, the newest at the right, in as many cells; full is the value of a full bar.
+func Sparkline(t *theme.Theme, values []float64, full float64, width int) string {
+	if len(values) > width {
+		values = values[len(values)-width:]
+	}
+	var b strings.Builder
+	b.WriteString(strings.Repeat(" ", width-len(values)))
+	top := len(t.Bars) - 1
+	for _, v := range values {
+		step := 0
+		if full > 0 {
+			step = int(v/full*float64(top) + 0.5)
+		}
+		if v > 0 {
+			step = max(1, step)
+		}
+		b.WriteString(t.Bars[max(0, min(step, top))])
+	}
+	return b.String()
+}
+
+// Bar draws a share between 0 and 1.
+func Bar(t *theme.Theme, share float64, width int) string {
+	full := max(0, min(width, int(share*float64(width)+0.5)))
+	return strings.Repeat(t.Full, full) + strings.Repeat(t.Empty, width-full)
+}
+
+// Bytes is an amount of bytes in three digits or so, with the binary unit's letter.
+func Bytes(v float64) string {
+	units := []string{"", "K", "M", "G", "T", "P"}
+	i := 0
+	for v >= 1000 && i < len(units)-1 {
+		v /= 1024
+		i++
+	}
+	if v < 10 && i > 0 {
+		return fmt.Sprintf("%.1f%s", v, units[i])
+	}
+	return fmt.Sprintf("%.0f%s", v, units[i])
+}
+
+// Line is a line of text and what it is.
+type Line struct {
+	Text string
+	Role theme.Role
+}
+
+// Lines makes lines of text that has no role.
+func Lines(text string) []Line {
+	var out []Line
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		out = append(out, Line{Text: line})
+	}
+	return out
+}
