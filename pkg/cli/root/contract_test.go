@@ -55,7 +55,7 @@ func TestEveryVerbHasOutput(t *testing.T) {
 		text   = "it prints text for a shell or a reader"
 	)
 	check(t, "output", map[string]string{
-		"console": stream, "ssh": stream, "scp": "it copies files; their contents are its result", "logs": stream,
+		"console": stream, "dashboard": "it is a screen", "ssh": stream, "scp": "it copies files; their contents are its result", "logs": stream,
 		"completion": text, "options": text,
 	})
 }
@@ -66,7 +66,7 @@ func TestEveryVerbThatChangesTheClusterHasDryRun(t *testing.T) {
 		guest = "what it does is the guest's to undo, and cannot be tried without doing it"
 	)
 	check(t, "dry-run", map[string]string{
-		"completion": reads, "console": guest, "describe": reads, "diff": "it is a dry run", "doctor": reads, "events": reads, "exec": guest,
+		"completion": reads, "console": guest, "dashboard": "it asks before each action that disrupts", "describe": reads, "diff": "it is a dry run", "doctor": reads, "events": reads, "exec": guest,
 		"expand": reads, "expect": guest, "fslist": reads, "guestosinfo": reads, "list": reads, "logs": reads, "objectgraph": reads, "options": reads,
 		"port-forward": reads, "port-forward list": reads, "port-forward stop": "it ends a process of this machine",
 		"scp": guest, "ssh": guest, "top": reads, "userlist": reads, "version": reads, "vnc": guest, "vnc screenshot": reads,
