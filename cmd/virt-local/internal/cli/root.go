@@ -22,6 +22,10 @@ import (
 
 // Main runs the command line and returns the exit code.
 func Main(args []string) int {
+	if plugin := plugins[filepath.Base(os.Args[0])]; plugin != nil {
+		plugin()
+		return 0
+	}
 	// These have flags of their own.
 	if len(args) > 0 {
 		if program := programs[args[0]]; program != nil {

@@ -29,6 +29,7 @@ type upOptions struct {
 	kubeconfig string
 	hints      bool
 	images     []string
+	multus     bool
 	grace      time.Duration
 	timeout    time.Duration
 }
@@ -54,6 +55,7 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 	f.BoolVar(&o.hints, "hints", true, "say what to do next")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to merge the context into (default $KUBECONFIG, else ~/.kube/config)")
 	f.StringArrayVar(&o.images, "image", nil, "image archive to load into all nodes, see load-image; may be repeated")
+	f.BoolVar(&o.multus, "multus", false, "several networks for pods: Multus as CNI plugin, and two Ethernets between the nodes (bridges lan1, lan2); for a new cluster")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "give up after this time")
 	f.DurationVar(&o.grace, "node-monitor-grace-period", 0, "how long a silent node stays Ready (default Kubernetes', 50 s)")
 	return c
@@ -119,12 +121,14 @@ func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fres
 	in, err = instance.Load(dir)
 	switch {
 	case errors.Is(err, instance.ErrNotFound):
-		in = &instance.Instance{Name: o.name, StateDir: dir, Nodes: o.nodes, Created: now.UTC()}
+		in = &instance.Instance{Name: o.name, StateDir: dir, Nodes: o.nodes, Multus: o.multus, Created: now.UTC()}
 		fresh = true
 	case err != nil:
 		return nil, false, err
 	case in.Name != o.name:
 		return nil, false, fmt.Errorf("%s belongs to the instance %q: give --name %s, or another --state-dir", dir, in.Name, in.Name)
+	case o.multus && !in.Multus:
+		return nil, false, fmt.Errorf("instance %q was made without --multus, which its nodes would have to be made anew for: virt-local down%s first", in.Name, o.flags())
 	case o.nodesGiven && o.nodes < in.Nodes:
 		return nil, false, fmt.Errorf("instance %q has %d nodes, and a cluster cannot shrink: virt-local down%s first", in.Name, in.Nodes, o.flags())
 	case o.nodesGiven:

@@ -140,7 +140,11 @@ func (c *controlPlane) Ready(ctx context.Context) error {
 		return err
 	}
 	// In the order in which they come to be.
-	for _, path := range []string{"/readyz", "/api/v1/namespaces/default/serviceaccounts/default", "/apis/storage.k8s.io/v1/storageclasses/" + provision.Class} {
+	paths := []string{"/readyz", "/api/v1/namespaces/default/serviceaccounts/default", "/apis/storage.k8s.io/v1/storageclasses/" + provision.Class}
+	if c.in.Multus {
+		paths = append(paths, multusPaths...)
+	}
+	for _, path := range paths {
 		check := controlplane.HealthCheck(admin, path)
 		err := component.Poll(ctx, 50*time.Millisecond, func(ctx context.Context) error {
 			if alive, err := c.alive(); err != nil || !alive {

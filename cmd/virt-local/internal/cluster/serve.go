@@ -20,6 +20,13 @@ import (
 
 // ServeControlPlane is the control plane's process of an instance. It runs until ctx is done.
 func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
+	extras := []controlplane.Extra{
+		{Name: "local-provisioner", Run: func(ctx context.Context, admin kubeconfig.Credentials) error { return serveVolumes(ctx, in, admin) }},
+		{Name: "cluster-dns", Run: func(ctx context.Context, admin kubeconfig.Credentials) error { return serveDNS(ctx, in, admin) }},
+	}
+	if in.Multus {
+		extras = append(extras, controlplane.Extra{Name: "multus", Run: serveMultus})
+	}
 	return controlplane.Run(ctx, controlplane.Config{
 		Dir:              in.StateDir,
 		Address:          net.JoinHostPort(in.Slot.HostIP().String(), "6443"),
@@ -28,19 +35,21 @@ func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
 		Scheduler:        true,
 		NodeMonitorGrace: in.NodeMonitorGrace,
 		Durable:          true,
-		Extras: []controlplane.Extra{
-			{Name: "local-provisioner", Run: func(ctx context.Context, admin kubeconfig.Credentials) error { return serveVolumes(ctx, in, admin) }},
-			{Name: "cluster-dns", Run: func(ctx context.Context, admin kubeconfig.Credentials) error { return serveDNS(ctx, in, admin) }},
-		},
+		Extras:           extras,
 	}, func(kubeconfig.Credentials) error { return nil })
+}
+
+// configFor is what a client needs to speak as c.
+func configFor(c kubeconfig.Credentials, agent string) *rest.Config {
+	return &rest.Config{
+		Host: c.Server, UserAgent: agent, QPS: 100, Burst: 200,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.CA, CertData: c.Certificate, KeyData: c.CertificateKey},
+	}
 }
 
 // clientFor makes a client that is not held back by client-side rate limits.
 func clientFor(c kubeconfig.Credentials, agent string) (kubernetes.Interface, error) {
-	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host: c.Server, UserAgent: agent, QPS: 100, Burst: 200,
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.CA, CertData: c.Certificate, KeyData: c.CertificateKey},
-	})
+	client, err := kubernetes.NewForConfig(configFor(c, agent))
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}

@@ -87,6 +87,11 @@ func Up(in *instance.Instance) error {
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set bridge %s up: %w", name, err)
 	}
+	if in.Multus {
+		if err := upLANs(in); err != nil {
+			return err
+		}
+	}
 	return ensureTable(in)
 }
 
@@ -102,6 +107,9 @@ func Down(in *instance.Instance) error {
 		return fmt.Errorf("list links: %w", err)
 	}
 	ours := map[string]bool{in.Slot.Bridge(): true}
+	for _, name := range lanLinks(in.Slot) {
+		ours[name] = true
+	}
 	for k := 1; k <= instance.MaxNodes; k++ {
 		ours[in.Slot.Port(k)] = true
 	}
@@ -150,20 +158,34 @@ func Connect(n instance.Node, pid int) error {
 	if err := netlink.RouteReplace(route); err != nil {
 		return fmt.Errorf("add route to the pods of %s: %w", n.NodeName(), err)
 	}
+	if n.Multus {
+		if err := connectLANs(n, pid); err != nil {
+			return err
+		}
+	}
 	return inside(n, pid)
 }
 
-// Disconnect removes what a dead node left: the kernel removes a cable when one end's namespace
+// Disconnect removes what a dead node left: the kernel removes cables when one end's namespace
 // goes, but only some time after the last process there.
 func Disconnect(n instance.Node) error {
-	link, err := netlink.LinkByName(n.Slot.Port(n.Number))
-	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		return nil
+	names := []string{n.Slot.Port(n.Number)}
+	for j := 1; j <= instance.LANs; j++ {
+		names = append(names, n.Slot.LANPort(j, n.Number))
 	}
-	if err != nil {
-		return fmt.Errorf("find link %s: %w", n.Slot.Port(n.Number), err)
+	for _, name := range names {
+		link, err := netlink.LinkByName(name)
+		if errors.As(err, new(netlink.LinkNotFoundError)) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("find link %s: %w", name, err)
+		}
+		if err := deleteLink(link); err != nil {
+			return err
+		}
 	}
-	return deleteLink(link)
+	return nil
 }
 
 // inside sets up the node's end of the cable. The routes to other nodes' pods are for all nodes that

@@ -10,7 +10,7 @@
 //	  volumes/                   what the StorageClass local hands out
 //	  logs/                      one file a component; logs/<node>/ for a node's
 //	  run/                       pid files
-//	  bin/                       the container shim
+//	  bin/                       the container shim, Multus
 //	  nodes/<node>/etc           a node's configuration
 //	  nodes/<node>/var           a node's /var: images, pods, whatever its pods put there
 package instance
@@ -37,6 +37,8 @@ type Instance struct {
 	Nodes    int    `json:"nodes"`
 	// NodeMonitorGrace is how long a silent node stays Ready; zero is Kubernetes' default (50 s).
 	NodeMonitorGrace time.Duration `json:"nodeMonitorGrace,omitempty"`
+	// Multus runs as the nodes' CNI plugin, and LANs join the nodes.
+	Multus bool `json:"multus,omitempty"`
 	// Kubeconfig is the file that `up` merged the context into, so that `down` can take it out again.
 	Kubeconfig string    `json:"kubeconfig,omitempty"`
 	Created    time.Time `json:"created"`

@@ -18,6 +18,7 @@ const (
 //	pods      10.(128+S).0.0/16   node k has 10.(128+S).k.0/24
 //	services  10.(192+S).0.0/16   .0.1 is kubernetes.default, .0.10 the cluster's DNS
 //	bridge    vlocalS             on the machine, with one port vlocalS-nK a node
+//	LANs      vlocalS-lanJ        with --multus, on the machine, with one port vlocalS-lJ-K a node
 type Slot int
 
 // NodeNet is the network of the nodes and the machine.
@@ -61,6 +62,15 @@ func (s Slot) Bridge() string { return fmt.Sprintf("vlocal%d", int(s)) }
 
 // Port is the name of the machine's end of the cable to node k. At most 12 bytes (the kernel allows 15).
 func (s Slot) Port(k int) string { return fmt.Sprintf("vlocal%d-n%d", int(s), k) }
+
+// LANs is how many Ethernets join the nodes of an instance with Multus, for pods' further networks.
+const LANs = 2
+
+// LAN is the name of the bridge of LAN j, counted from 1, and LANPort that of its port to node k.
+func (s Slot) LAN(j int) string { return fmt.Sprintf("vlocal%d-lan%d", int(s), j) }
+
+// LANPort is at most 14 bytes.
+func (s Slot) LANPort(j, k int) string { return fmt.Sprintf("vlocal%d-l%d-%d", int(s), j, k) }
 
 // Networks are all prefixes of the slot.
 func (s Slot) Networks() []netip.Prefix {

@@ -19,6 +19,9 @@ func TestSlotsNeverOverlap(t *testing.T) {
 		if len(s.Port(MaxNodes)) > 15 {
 			t.Errorf("link name %q is longer than the kernel allows", s.Port(MaxNodes))
 		}
+		if len(s.LANPort(LANs, MaxNodes)) > 15 || len(s.LAN(LANs)) > 15 {
+			t.Errorf("link name %q or %q is longer than the kernel allows", s.LANPort(LANs, MaxNodes), s.LAN(LANs))
+		}
 		if ip := s.NodeIP(MaxNodes); !s.NodeNet().Contains(ip) || !s.PodNet().Contains(s.NodePodNet(MaxNodes).Addr()) {
 			t.Errorf("slot %d: the last node's addresses are outside of its networks", s)
 		}

@@ -51,7 +51,7 @@ func Files(n instance.Node, tools Tools, pki string, resolvConf []byte) (map[str
 	if err != nil {
 		return nil, fmt.Errorf("write kube-proxy configuration: %w", err)
 	}
-	cni, err := cniConfig(n)
+	cni, err := cniConfig(n, pki)
 	if err != nil {
 		return nil, fmt.Errorf("write CNI configuration: %w", err)
 	}
@@ -83,7 +83,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 [plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
   [plugins."io.containerd.cri.v1.runtime".cni]
-    bin_dirs = [%q]
+    bin_dirs = [%s]
     conf_dir = %q
   [plugins."io.containerd.cri.v1.runtime".containerd]
     default_runtime_name = "runc"
@@ -92,7 +92,15 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
       [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
         BinaryName = %q
         SystemdCgroup = false
-`, ContainerdSocket, PauseImage, tools.CNI, n.Dir("etc", "net.d"), tools.Runc)
+`, ContainerdSocket, PauseImage, pluginDirs(n, tools), n.Dir("etc", "net.d"), tools.Runc)
+}
+
+// pluginDirs are the directories of CNI plugins, as containerd wants them.
+func pluginDirs(n instance.Node, tools Tools) string {
+	if n.Multus {
+		return fmt.Sprintf("%q, %q", tools.CNI, n.Path("bin"))
+	}
+	return fmt.Sprintf("%q", tools.CNI)
 }
 
 func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfiguration {
@@ -163,9 +171,11 @@ func proxyConfig(n instance.Node, pki string) *proxyconfig.KubeProxyConfiguratio
 
 // cniConfig uses ptp, not bridge: pods of one node then talk through the node's routing, so Services work
 // between them without br_netfilter.
-func cniConfig(n instance.Node) ([]byte, error) {
+//
+// With Multus it is what Multus delegates a pod's first link to.
+func cniConfig(n instance.Node, pki string) ([]byte, error) {
 	type object = map[string]any
-	b, err := json.MarshalIndent(object{
+	config := object{
 		"cniVersion": "1.0.0",
 		"name":       "virt-local",
 		"plugins": []object{
@@ -180,7 +190,21 @@ func cniConfig(n instance.Node) ([]byte, error) {
 			},
 			{"type": "portmap", "capabilities": object{"portMappings": true}},
 		},
-	}, "", "  ")
+	}
+	if n.Multus {
+		config = object{
+			"cniVersion": "1.0.0",
+			"name":       "multus",
+			"plugins": []object{{
+				"type":         "multus",
+				"kubeconfig":   pki + "/multus.kubeconfig",
+				"cniDir":       "/run/cni-multus",
+				"capabilities": object{"portMappings": true},
+				"delegates":    []object{config},
+			}},
+		}
+	}
+	b, err := json.MarshalIndent(config, "", "  ")
 	return append(b, '\n'), err
 }
 

@@ -21,6 +21,14 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	in.Multus = true
+	withMultus, err := Files(in.NodeList()[1], Tools{Runc: "/usr/sbin/runc", CNI: "/usr/lib/cni"}, "/state/pki", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"net.d/10-virt-local.conflist", "containerd.toml"} {
+		files["multus/"+name] = withMultus[name]
+	}
 	for name, got := range files {
 		golden := filepath.Join("testdata", strings.ReplaceAll(name, "/", "_"))
 		if *update {

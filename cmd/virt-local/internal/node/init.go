@@ -104,7 +104,7 @@ func Certificates(n instance.Node) error {
 	if err := dir.Ensure(pki.Node(n.NodeName(), n.IP())); err != nil {
 		return err
 	}
-	for _, name := range []string{n.NodeName(), pki.Proxy} {
+	for _, name := range []string{n.NodeName(), pki.Proxy, pki.Multus} {
 		c, err := kubeconfig.Load(n.Server(), dir.Path, name)
 		if err == nil {
 			err = c.WriteFile(filepath.Join(dir.Path, name+".kubeconfig"), name)

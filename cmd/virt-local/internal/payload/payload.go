@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
@@ -18,6 +19,13 @@ var files embed.FS
 
 // Shim is the name under which containerd looks for its shim.
 const Shim = "containerd-shim-runc-v2"
+
+// Multus is the name under which containerd looks for the CNI plugin Multus: virt-local itself, which starts in
+// a few hundredths of a second. In a node it is the init's program, wherever that is.
+const (
+	Multus    = "multus"
+	virtLocal = "/proc/1/exe"
+)
 
 // ErrIncomplete says that virt-local was compiled without its payload.
 var ErrIncomplete = errors.New("this virt-local was built without its container shim: build it with cmd/virt-local/build (make build)")
@@ -38,6 +46,9 @@ func Unpack(dir string) error {
 	}
 	if err := instance.WriteFile(filepath.Join(dir, Shim), b, 0o755); err != nil {
 		return fmt.Errorf("unpack %s: %w", Shim, err)
+	}
+	if err := os.Symlink(virtLocal, filepath.Join(dir, Multus)); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("unpack %s: %w", Multus, err)
 	}
 	return nil
 }

@@ -41,9 +41,13 @@ const (
 	Controllers    = "kube-controller-manager"
 	Scheduler      = "kube-scheduler"
 	Proxy          = "kube-proxy"
+	Multus         = "multus"
 	Provisioner    = "local-provisioner"
 	ServiceAccount = "service-account"
 )
+
+// MultusUser is who Multus is to the API server, on all nodes.
+const MultusUser = "virt-local:multus"
 
 // Certificate says who is to be certified for what.
 type Certificate struct {
@@ -70,6 +74,7 @@ func ControlPlane(serverIPs ...string) []Certificate {
 		{Name: Controllers, Authority: CA, CommonName: "system:kube-controller-manager"},
 		{Name: Scheduler, Authority: CA, CommonName: "system:kube-scheduler"},
 		{Name: Proxy, Authority: CA, CommonName: "system:kube-proxy"},
+		{Name: Multus, Authority: CA, CommonName: MultusUser},
 		{Name: Provisioner, Authority: CA, CommonName: "virt-local:provisioner", Organization: []string{"system:masters"}},
 		{Name: FrontProxy, Authority: FrontProxyCA, CommonName: "front-proxy-client"},
 	}

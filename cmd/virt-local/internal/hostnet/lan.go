@@ -1,0 +1,137 @@
+package hostnet
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+)
+
+// LANs are Ethernets for pods' networks besides the first, each a bridge on every node, which the CNI plugin bridge
+// connects pods to, and a cable behind it:
+//
+//	machine            vlocalS-lan1
+//	              ┌─────────┴─────────┐
+//	        vlocalS-l1-1        vlocalS-l1-2
+//	              │ eth1              │ eth1
+//	node1       lan1      node2     lan1
+//	           ┌──┴──┐             ┌──┴──┐
+//
+// They have no addresses and lead nowhere else. (One LAN with VLANs would do, but not every kernel's bridges know them.)
+
+// lanBridge is LAN j's bridge in a node, and lanCable the node's end of the cable to it.
+func lanBridge(j int) string { return fmt.Sprintf("lan%d", j) }
+func lanCable(j int) string  { return fmt.Sprintf("eth%d", j) }
+
+// lanLinks are the machine's links of all LANs.
+func lanLinks(s instance.Slot) []string {
+	var names []string
+	for j := 1; j <= instance.LANs; j++ {
+		names = append(names, s.LAN(j))
+		for k := 1; k <= instance.MaxNodes; k++ {
+			names = append(names, s.LANPort(j, k))
+		}
+	}
+	return names
+}
+
+// upLANs makes the machine's bridges.
+func upLANs(in *instance.Instance) error {
+	for j := 1; j <= instance.LANs; j++ {
+		name := in.Slot.LAN(j)
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = name
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("add bridge %s: %w", name, err)
+		}
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("find bridge %s: %w", name, err)
+		}
+		// The machine is not on the LAN.
+		err = os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", name, "disable_ipv6"), []byte("1"), 0)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("take bridge %s out of IPv6: %w", name, err)
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			return fmt.Errorf("set bridge %s up: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// connectLANs lays a node's cables to the LANs. Older ones have been removed.
+func connectLANs(n instance.Node, pid int) error {
+	ns, err := netns.GetFromPid(pid)
+	if err != nil {
+		return fmt.Errorf("open network namespace of %s: %w", n.NodeName(), err)
+	}
+	defer ns.Close()
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open network namespace of %s: %w", n.NodeName(), err)
+	}
+	defer h.Close()
+	for j := 1; j <= instance.LANs; j++ {
+		if err := connectLAN(n, j, pid); err != nil {
+			return err
+		}
+		if err := insideLAN(h, j); err != nil {
+			return fmt.Errorf("make LAN %d of %s: %w", j, n.NodeName(), err)
+		}
+	}
+	return nil
+}
+
+func connectLAN(n instance.Node, j, pid int) error {
+	bridge, err := netlink.LinkByName(n.Slot.LAN(j))
+	if err != nil {
+		return fmt.Errorf("find bridge %s: %w", n.Slot.LAN(j), err)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MasterIndex = n.Slot.LANPort(j, n.Number), bridge.Attrs().Index
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: lanCable(j), PeerNamespace: netlink.NsPid(pid)}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return fmt.Errorf("connect %s to LAN %d: %w", n.NodeName(), j, err)
+	}
+	link, err := netlink.LinkByName(attrs.Name)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", attrs.Name, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set link %s up: %w", attrs.Name, err)
+	}
+	return nil
+}
+
+// insideLAN makes the node's bridge.
+func insideLAN(h *netlink.Handle, j int) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = lanBridge(j)
+	if err := h.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+		return fmt.Errorf("add bridge %s: %w", attrs.Name, err)
+	}
+	bridge, err := h.LinkByName(attrs.Name)
+	if err != nil {
+		return fmt.Errorf("find bridge %s: %w", attrs.Name, err)
+	}
+	cable, err := h.LinkByName(lanCable(j))
+	if err != nil {
+		return fmt.Errorf("find %s: %w", lanCable(j), err)
+	}
+	if err := h.LinkSetMaster(cable, bridge); err != nil {
+		return fmt.Errorf("put %s into %s: %w", lanCable(j), attrs.Name, err)
+	}
+	for _, link := range []netlink.Link{cable, bridge} {
+		if err := h.LinkSetUp(link); err != nil {
+			return fmt.Errorf("set %s up: %w", link.Attrs().Name, err)
+		}
+	}
+	return nil
+}
