@@ -41,6 +41,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/host"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/network"
 )
 
 const (
@@ -225,7 +226,11 @@ func stripPod(object any) (any, error) {
 		return object, nil
 	}
 	pod.ManagedFields = nil
+	status, attached := pod.Annotations[network.AnnotationStatus]
 	pod.Annotations = nil
+	if attached {
+		pod.Annotations = map[string]string{network.AnnotationStatus: status}
+	}
 	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	for _, c := range pod.Spec.Containers {
 		if c.Name == names.ContainerCompute {

@@ -25,9 +25,11 @@ import (
 //
 // They have no addresses and lead nowhere else. (One LAN with VLANs would do, but not every kernel's bridges know them.)
 
-// lanBridge is LAN j's bridge in a node, and lanCable the node's end of the cable to it.
-func lanBridge(j int) string { return fmt.Sprintf("lan%d", j) }
-func lanCable(j int) string  { return fmt.Sprintf("eth%d", j) }
+// LANBridge is LAN j's bridge in a node.
+func LANBridge(j int) string { return fmt.Sprintf("lan%d", j) }
+
+// lanCable is the node's end of the cable to it.
+func lanCable(j int) string { return fmt.Sprintf("eth%d", j) }
 
 // lanLinks are the machine's links of all LANs.
 func lanLinks(s instance.Slot) []string {
@@ -54,13 +56,23 @@ func upLANs(in *instance.Instance) error {
 		if err != nil {
 			return fmt.Errorf("find bridge %s: %w", name, err)
 		}
-		// The machine is not on the LAN.
-		err = os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", name, "disable_ipv6"), []byte("1"), 0)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("take bridge %s out of IPv6: %w", name, err)
+		if err := Mute(name); err != nil {
+			return err
 		}
 		if err := netlink.LinkSetUp(link); err != nil {
 			return fmt.Errorf("set bridge %s up: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Mute keeps this side of a LAN's bridge out of the LAN: it has no address, and answers for none that is somewhere
+// else on the machine.
+func Mute(bridge string) error {
+	for key, value := range map[string]string{"ipv6/conf/" + bridge + "/disable_ipv6": "1", "ipv4/conf/" + bridge + "/arp_ignore": "8"} {
+		err := os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("set net/%s: %w", key, err)
 		}
 	}
 	return nil
@@ -113,7 +125,7 @@ func connectLAN(n instance.Node, j, pid int) error {
 // insideLAN makes the node's bridge.
 func insideLAN(h *netlink.Handle, j int) error {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = lanBridge(j)
+	attrs.Name = LANBridge(j)
 	if err := h.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
 		return fmt.Errorf("add bridge %s: %w", attrs.Name, err)
 	}

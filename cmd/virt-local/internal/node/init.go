@@ -18,6 +18,7 @@ import (
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/component"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/controlplane"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/hostnet"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/pki"
@@ -41,6 +42,13 @@ func Run(ctx context.Context, n instance.Node, connected io.Reader) error {
 	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return fmt.Errorf("set the node to forward: %w", err)
+	}
+	if n.Multus {
+		for j := 1; j <= instance.LANs; j++ {
+			if err := hostnet.Mute(hostnet.LANBridge(j)); err != nil {
+				return err
+			}
+		}
 	}
 	if err := os.Setenv("PATH", n.Path("bin")+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
 		return fmt.Errorf("set PATH: %w", err)
