@@ -46,7 +46,7 @@ func runTests(m *testing.M) (code int, err error) {
 	if name := os.Getenv("VIRTKIT_E2E_CLUSTER"); name != "" {
 		i, err = instance.Attach(name)
 	} else {
-		i, err = instance.Start(ctx, "e2e")
+		i, err = instance.Start(ctx, "e2e", "--multus")
 	}
 	if err != nil {
 		return 1, err

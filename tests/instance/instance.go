@@ -50,8 +50,8 @@ type Instance struct {
 }
 
 // Start brings up a new instance named prefix-<random>, without virtkit on it. On an error it has already
-// taken down what it had made.
-func Start(ctx context.Context, prefix string) (*Instance, error) {
+// taken down what it had made. flags are more of virt-local up's.
+func Start(ctx context.Context, prefix string, flags ...string) (*Instance, error) {
 	root, err := repository()
 	if err != nil {
 		return nil, err
@@ -62,6 +62,7 @@ func Start(ctx context.Context, prefix string) (*Instance, error) {
 	}
 	i := &Instance{Name: prefix + "-" + rand.String(5), Root: root, Kubeconfig: filepath.Join(dir, "kubeconfig"), dir: dir}
 	args := []string{"up", "--name", i.Name, "--nodes", "2", "--hints=false", "--kubeconfig", i.Kubeconfig}
+	args = append(args, flags...)
 	for _, image := range []string{"virt-server", "virt-launcher", "tiny-disk"} {
 		args = append(args, "--image", filepath.Join(root, "bin", "images", image+".tar"))
 	}
