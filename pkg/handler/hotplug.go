@@ -97,6 +97,9 @@ func (s *session) keepPlugged(ctx context.Context, client launcherpb.LauncherCli
 
 // plugAll goes over all hotplugged volumes once. One that fails does not hold up the others.
 func (s *session) plugAll(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance) error {
+	if vmi.Status.NodeName != s.node.Name {
+		return nil // the guest is not here yet, or any more
+	}
 	list := tasks(vmi)
 	if len(list) == 0 && len(s.observation().Volumes) == 0 {
 		return nil
@@ -195,7 +198,7 @@ func (s *session) giveDirectory(ctx context.Context, process *podfs.Process, t t
 
 // giveDevice makes the device of a block claim in the launcher's pod.
 func (s *session) giveDevice(process *podfs.Process, t task) error {
-	device, err := podfs.KubeletDevice(s.node.PodsDir, s.node.ProcDir, t.attachPod)
+	device, err := podfs.KubeletDevice(s.node.PodsDir, s.node.ProcDir, t.attachPod, path.Join(names.BlockDevicesDir, t.name))
 	if err != nil {
 		return err
 	}
@@ -203,6 +206,38 @@ func (s *session) giveDevice(process *podfs.Process, t task) error {
 		return err
 	}
 	return process.AllowBlock(s.node.ProcDir, device, true)
+}
+
+// giveArriving brings the hotplugged volumes of a guest that is to come into its launcher's pod.
+func (s *session) giveArriving(ctx context.Context, process *podfs.Process, vmi *v1.VirtualMachineInstance) error {
+	ms := vmi.Status.MigrationState
+	volumes, _ := hotplug.Moving(vmi)
+	if ms == nil || vmi.Status.NodeName == s.node.Name || len(volumes) == 0 {
+		return nil
+	}
+	modes := map[string]*v1.PersistentVolumeClaimInfo{}
+	for _, status := range vmi.Status.VolumeStatus {
+		modes[status.Name] = status.PersistentVolumeClaimInfo
+	}
+	for _, name := range volumes {
+		t := task{name: name, attachPod: ms.TargetAttachmentPodUID}
+		if info := modes[name]; info != nil && info.VolumeMode != nil {
+			t.block = *info.VolumeMode == corev1.PersistentVolumeBlock
+		}
+		if volume := hotplug.Volume(&vmi.Spec, name); volume != nil && volume.PersistentVolumeClaim != nil {
+			t.readOnly = volume.PersistentVolumeClaim.ReadOnly
+		}
+		var err error
+		if t.block {
+			err = s.giveDevice(process, t)
+		} else {
+			err = s.giveDirectory(ctx, process, t)
+		}
+		if err != nil {
+			return fmt.Errorf("volume %q: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // unplugVolume takes the disk from the guest, then the claim from the launcher's pod.

@@ -42,6 +42,9 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	if err := s.handOverDevices(vmi, process); err != nil {
 		return err
 	}
+	if err := s.giveArriving(ctx, process, vmi); err != nil {
+		return err
+	}
 	vmiJSON, err := json.Marshal(vmi)
 	if err != nil {
 		return fmt.Errorf("encode VirtualMachineInstance: %w", err)

@@ -65,8 +65,9 @@ dump_guest_core = 0
 `
 
 // sharedConf names the claims: one that a guest may take along to another node is the same there, whatever its file
-// system looks like from here.
-const sharedConf = `shared_filesystems = [ %q ]
+// system looks like from here. Of those that are plugged in it names the directory above theirs: libvirt passes over what
+// does not exist when it starts.
+const sharedConf = `shared_filesystems = [ %q, %q ]
 `
 
 // emulatedConf is for pods without a KVM device. After QEMU has started, libvirt asks it for each property of its
@@ -84,7 +85,7 @@ func (d *daemon) configure() error {
 			return fmt.Errorf("configure libvirtd: %w", err)
 		}
 	}
-	qemu := qemuConf + fmt.Sprintf(sharedConf, d.options.Disks.Claims)
+	qemu := qemuConf + fmt.Sprintf(sharedConf, d.options.Disks.Claims, filepath.Dir(d.options.Disks.Hotplug))
 	// virt-handler has yet to let us open the device, but it is there.
 	if _, err := os.Stat(d.options.KVMDevice); errors.Is(err, os.ErrNotExist) {
 		qemu += emulatedConf

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/disk"
 	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/credentials"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
@@ -55,9 +56,20 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	if s.guest.exists() || s.guest.expected() {
 		return s.serveDHCP(plan)
 	}
-	images, err := disk.Prepare(ctx, vmi, s.options.Disks, s.run)
+	boot := *vmi
+	boot.Spec = *hotplug.Without(&vmi.Spec)
+	images, err := disk.Prepare(ctx, &boot, s.options.Disks, s.run)
 	if err != nil {
 		return startError(vmi, images, err)
+	}
+	volumes, _ := hotplug.Moving(vmi)
+	for _, name := range volumes {
+		if hotplug.Volume(&vmi.Spec, name) == nil {
+			continue // asked to be taken away once the guest is here
+		}
+		if images[name], err = disk.PrepareHotplugged(ctx, vmi, name, s.options.Disks, s.run); err != nil {
+			return startError(vmi, images, err)
+		}
 	}
 	if err := s.serveDHCP(plan); err != nil {
 		return err
@@ -77,7 +89,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 		return status.Error(codes.Internal, err.Error())
 	}
 	s.arriving <- arrival{devices: exclusiveDevices(&vmi.Spec, images), listener: listener}
-	s.guest.expect(domain.Targets(&vmi.Spec))
+	s.guest.expect(domain.Targets(&boot.Spec))
 	return nil
 }
 

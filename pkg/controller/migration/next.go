@@ -45,6 +45,8 @@ type View struct {
 	SourcePod string
 	// TargetLost says why the node to which the guest is to move counts as lost; empty is not.
 	TargetLost string
+	// Attachments are the pods that hold hotplugged claims for Pod.
+	Attachments []*corev1.Pod
 	// Wait says what this migration must wait for; empty is nothing.
 	Wait string
 	Now  time.Time
@@ -55,6 +57,10 @@ type Step struct {
 	// AddFinalizer also labels the migration with its VMI.
 	AddFinalizer, RemoveFinalizer bool
 	CreatePod, DeletePod          bool
+	// Attach are the hotplugged volumes whose claims a pod is to hold beside the migration's; DeleteAttachments are such
+	// pods that nobody needs.
+	Attach            []string
+	DeleteAttachments []*corev1.Pod
 	// Status is what the migration's status should be.
 	Status v1.VirtualMachineInstanceMigrationStatus
 	// VMIStatus is what the VMI's status should be; nil leaves it.
@@ -138,7 +144,7 @@ func (s *Step) findPlace(view View) {
 		}
 		s.RequeueAfter = left
 	default:
-		s.schedule(view)
+		s.attach(view)
 	}
 }
 
@@ -172,8 +178,9 @@ func NotMigratable(instance *v1.VirtualMachineInstance) string {
 	return fmt.Sprintf("Cannot migrate VMI, Reason: %s, Message: %s", condition.Reason, condition.Message)
 }
 
-// schedule tells the VMI's nodes of the migration, whose pod has a node.
-func (s *Step) schedule(view View) {
+// schedule tells the VMI's nodes of the migration, whose pod has a node. attachment holds the hotplugged claims there; nil
+// when there are none.
+func (s *Step) schedule(view View, attachment *corev1.Pod) {
 	status := view.VMI.Status.DeepCopy()
 	status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
 		MigrationUID: view.Migration.UID,
@@ -183,6 +190,9 @@ func (s *Step) schedule(view View) {
 		TargetPod:    view.Pod.Name,
 
 		MigrationNetworkType: v1.Pod,
+	}
+	if attachment != nil {
+		status.MigrationState.TargetAttachmentPodUID = attachment.UID
 	}
 	status.ActivePods = maps.Clone(status.ActivePods)
 	if status.ActivePods == nil {
@@ -288,6 +298,7 @@ func (s *Step) tidy(view View) {
 	if view.Migration.Status.Phase == v1.MigrationFailed {
 		if view.Pod != nil && !arrived(view) {
 			s.DeletePod = view.Pod.DeletionTimestamp == nil
+			s.DeleteAttachments = view.Attachments
 			s.forget(view)
 		}
 		ms := state(view)

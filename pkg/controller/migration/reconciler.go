@@ -96,6 +96,13 @@ func (r *Reconciler) migrationsOf(ctx context.Context, namespace, name string) [
 func (r *Reconciler) migrationOf(ctx context.Context, pod client.Object) []reconcile.Request {
 	uid := pod.GetLabels()[v1.MigrationJobLabel]
 	owner := metav1.GetControllerOfNoCopy(pod)
+	if uid != "" && owner != nil && owner.Kind == "Pod" { // an attachment pod
+		var launcher corev1.Pod
+		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}, &launcher); err != nil {
+			return nil // gone, and the migration hears of that
+		}
+		owner = metav1.GetControllerOfNoCopy(&launcher)
+	}
 	if uid == "" || owner == nil {
 		return nil
 	}
@@ -179,6 +186,11 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 	if err := r.lookAtTarget(ctx, &view); err != nil {
 		return view, false, err
 	}
+	if view.Pod != nil {
+		if view.Attachments, err = vmi.Attachments(ctx, r.Client, migration.Namespace, view.Pod.UID); err != nil {
+			return view, false, err
+		}
+	}
 	if !Active(migration) && !Final(migration) {
 		view.Wait, err = r.wait(ctx, migration, &instance)
 	}
@@ -250,6 +262,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 		if err := r.createPod(ctx, view); err != nil {
 			return err
 		}
+	}
+	if err := r.applyAttachments(ctx, view, step); err != nil {
+		return err
 	}
 	if err := r.show(ctx, view, step); err != nil {
 		return err

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,12 +30,10 @@ const attachmentGrace = 1
 // waitForEnd is what runs in an attachment pod: nothing, until it is told to end.
 const waitForEnd = `trap 'exit 0' TERM; while :; do sleep 86400 & wait $!; done`
 
-// Attachment is the pod that holds the claim of a hotplugged volume on the node of the VMI's launcher pod, so that
-// the kubelet attaches and mounts it there. It passes Pod Security `restricted`. It goes through the
+// Attachment is the pod that holds the claims of hotplugged volumes on the node of a launcher pod, so that
+// the kubelet attaches and mounts them there. It passes Pod Security `restricted`. It goes through the
 // scheduler, which is what binds a claim that waits for its first consumer.
-func Attachment(vmi *v1.VirtualMachineInstance, volume string, launcher *corev1.Pod, facts Facts) *corev1.Pod {
-	source := hotplug.Volume(&vmi.Spec, volume).PersistentVolumeClaim.PersistentVolumeClaimVolumeSource
-	const inPod = "hotplug"
+func Attachment(vmi *v1.VirtualMachineInstance, volumes []string, launcher *corev1.Pod, facts Facts) *corev1.Pod {
 	container := corev1.Container{
 		Name:            names.HotplugDisk,
 		Image:           facts.Image,
@@ -52,10 +52,18 @@ func Attachment(vmi *v1.VirtualMachineInstance, volume string, launcher *corev1.
 	if facts.Config.ImagePullPolicy != "" {
 		container.ImagePullPolicy = facts.Config.ImagePullPolicy
 	}
-	if claim := facts.Claims[source.ClaimName]; claim != nil && isBlock(claim) {
-		container.VolumeDevices = []corev1.VolumeDevice{{Name: inPod, DevicePath: path.Join(names.BlockDevicesDir, volume)}}
-	} else {
-		container.VolumeMounts = []corev1.VolumeMount{{Name: inPod, MountPath: path.Join(names.AttachmentDir, volume), ReadOnly: source.ReadOnly}}
+	var inPod []corev1.Volume
+	for i, volume := range volumes {
+		source, name := hotplug.Volume(&vmi.Spec, volume).PersistentVolumeClaim.PersistentVolumeClaimVolumeSource, "hotplug"
+		if i > 0 {
+			name += "-" + strconv.Itoa(i)
+		}
+		inPod = append(inPod, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &source}})
+		if claim := facts.Claims[source.ClaimName]; claim != nil && isBlock(claim) {
+			container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: path.Join(names.BlockDevicesDir, volume)})
+		} else {
+			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Join(names.AttachmentDir, volume), ReadOnly: source.ReadOnly})
+		}
 	}
 	owner := *metav1.NewControllerRef(launcher, corev1.SchemeGroupVersion.WithKind("Pod"))
 	owner.BlockOwnerDeletion = nil // it would take a right on pods/finalizers
@@ -78,13 +86,11 @@ func Attachment(vmi *v1.VirtualMachineInstance, volume string, launcher *corev1.
 				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
 				SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
-			Affinity:          onNode(vmi.Status.NodeName),
+			Affinity:          onNode(launcher.Spec.NodeName),
 			Tolerations:       copyAll(vmi.Spec.Tolerations),
 			PriorityClassName: vmi.Spec.PriorityClassName,
 			Containers:        []corev1.Container{container},
-			Volumes: []corev1.Volume{{
-				Name: inPod, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &source},
-			}},
+			Volumes:           inPod,
 		},
 	}
 }
@@ -131,21 +137,38 @@ func (r *Reconciler) ofAttachment(ctx context.Context, pod client.Object) []reco
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: vmi.Name}}}
 }
 
+// Attachments are the attachment pods that a launcher pod owns.
+func Attachments(ctx context.Context, from client.Reader, namespace string, launcher types.UID) ([]*corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := from.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{AttachmentsByPod: string(launcher)}); err != nil {
+		return nil, fmt.Errorf("list attachment pods: %w", err)
+	}
+	out := make([]*corev1.Pod, len(pods.Items))
+	for i := range pods.Items {
+		out[i] = &pods.Items[i]
+	}
+	return out, nil
+}
+
 // lookAtAttachments finds the VMI's attachment pods.
 func (r *Reconciler) lookAtAttachments(ctx context.Context, view *View) error {
 	vmi := view.VMI
 	if !HandedOver(vmi) {
 		return nil
 	}
-	for launcher := range vmi.Status.ActivePods {
-		var pods corev1.PodList
-		err := r.Client.List(ctx, &pods, client.InNamespace(vmi.Namespace), client.MatchingFields{AttachmentsByPod: string(launcher)})
+	launchers := maps.Clone(vmi.Status.ActivePods)
+	if launchers == nil {
+		launchers = map[types.UID]string{}
+	}
+	for _, pod := range own(vmi, view.Pods) {
+		launchers[pod.UID] = pod.Spec.NodeName // also one that the guest has left
+	}
+	for launcher := range launchers {
+		pods, err := Attachments(ctx, r.Client, vmi.Namespace, launcher)
 		if err != nil {
-			return fmt.Errorf("list attachment pods: %w", err)
+			return err
 		}
-		for i := range pods.Items {
-			view.Attachments = append(view.Attachments, &pods.Items[i])
-		}
+		view.Attachments = append(view.Attachments, pods...)
 	}
 	// The cache may not have seen yet what was made a moment ago.
 	for i := range vmi.Status.VolumeStatus {
@@ -184,7 +207,7 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 	owner := launcher(view)
 	facts := Facts{Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: view.Claims}
 	for _, volume := range step.CreateAttachments {
-		pod := Attachment(view.VMI, volume, owner, facts)
+		pod := Attachment(view.VMI, []string{volume}, owner, facts)
 		status := &step.Status.VolumeStatus[slices.IndexFunc(step.Status.VolumeStatus, func(s v1.VolumeStatus) bool { return s.Name == volume })]
 		if err := r.Client.Create(ctx, pod); err != nil {
 			message := fmt.Sprintf("create attachment pod of volume %s: %v", volume, err)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
@@ -28,7 +29,11 @@ const (
 // plug brings the hotplugged volumes a step further. A volume's status is written by virt-controller until its
 // attachment pod runs (AttachedToNode), by virt-handler from there on, by virt-controller when it is
 // to go (Detaching), and by virt-handler until the launcher's pod has let go of it (UnMountedFromPod).
+// While the guest moves all waits: what it has is being given to its next launcher.
 func (s *Step) plug(view View) {
+	if moving(view.VMI) {
+		return
+	}
 	spec := &view.VMI.Spec
 	busy := map[string]bool{} // being unplugged
 	var kept []v1.VolumeStatus
@@ -55,10 +60,61 @@ func (s *Step) plug(view View) {
 	}
 	s.Status.VolumeStatus = kept
 	for _, pod := range notDeleted(view.Attachments) {
-		if !slices.ContainsFunc(kept, func(status v1.VolumeStatus) bool { return attachedBy(&status, pod) }) {
-			s.DeleteAttachments = append(s.DeleteAttachments, pod) // made, but its status could not be written
+		if !slices.ContainsFunc(kept, func(status v1.VolumeStatus) bool { return attachedBy(&status, pod) }) && spare(view, pod) {
+			s.DeleteAttachments = append(s.DeleteAttachments, pod)
 		}
 	}
+}
+
+// moving reports a guest of which two nodes know that it moves.
+func moving(vmi *v1.VirtualMachineInstance) bool {
+	ms := vmi.Status.MigrationState
+	return ms != nil && ms.TargetPod != "" && ms.EndTimestamp == nil && !ms.Completed && !ms.Failed
+}
+
+// spare reports whether an attachment pod to which no volume refers serves nobody: it was made, but its status could not
+// be written; or the guest has left its launcher. One of a launcher to which the guest may yet move stays.
+func spare(view View, attachment *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(attachment)
+	if owner == nil {
+		return true
+	}
+	if current := launcher(view); current != nil && current.UID == owner.UID {
+		return true
+	}
+	return !slices.ContainsFunc(view.Pods, func(pod *corev1.Pod) bool {
+		return pod.UID == owner.UID && !terminal(pod) && pod.DeletionTimestamp == nil
+	})
+}
+
+// sharers are the other volumes that are in a volume's attachment pod, as all are that came with a migration.
+func sharers(list []v1.VolumeStatus, status *v1.VolumeStatus) []*v1.VolumeStatus {
+	var out []*v1.VolumeStatus
+	if status.HotplugVolume == nil || status.HotplugVolume.AttachPodUID == "" {
+		return nil
+	}
+	for i := range list {
+		if other := &list[i]; other.Name != status.Name && other.HotplugVolume != nil && other.HotplugVolume.AttachPodUID == status.HotplugVolume.AttachPodUID {
+			out = append(out, other)
+		}
+	}
+	return out
+}
+
+// held reports whether an attachment pod holds claims that are needed still, or whose own pods do not run yet.
+func (s *Step) held(view View, status *v1.VolumeStatus) bool {
+	for _, other := range s.Status.VolumeStatus {
+		if other.Name == status.Name || other.HotplugVolume == nil || other.Phase == v1.HotplugVolumeUnMounted {
+			continue
+		}
+		if attachedBy(&other, attachment(view, status)) {
+			return true
+		}
+		if pod := attachment(view, &other); other.Phase == v1.VolumeReady && (pod == nil || !ContainerRuns(pod)) {
+			return true
+		}
+	}
+	return false
 }
 
 // leaving reports a volume that is on its way out, or must be: gone from the spec, or another's claim now.
@@ -100,7 +156,7 @@ func (s *Step) unplug(view View, status *v1.VolumeStatus) bool {
 			return false
 		}
 		status.Phase = v1.HotplugVolumeUnMounted
-		if pod.DeletionTimestamp == nil {
+		if pod.DeletionTimestamp == nil && !s.held(view, status) {
 			s.DeleteAttachments = append(s.DeleteAttachments, pod)
 		}
 	case v1.HotplugVolumeDetaching:
@@ -149,21 +205,23 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 	case terminal(pod):
 		s.DeleteAttachments = append(s.DeleteAttachments, pod)
 		waiting(ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForOldAttach, pod.Name))
-	case !containerRuns(pod):
-		waiting(ReasonAttachmentPodNotReady, notRunning(pod))
+	case !ContainerRuns(pod):
+		waiting(ReasonAttachmentPodNotReady, NotRunning(pod))
+	case slices.ContainsFunc(sharers(s.Status.VolumeStatus, status), func(other *v1.VolumeStatus) bool { return other.Phase == v1.HotplugVolumeUnMounted }):
+		s.CreateAttachments = append(s.CreateAttachments, volume.Name) // of its own, so that the other's claim is let go
 	case early:
 		status.Phase = v1.HotplugVolumeAttachedToNode
 		status.Reason, status.Message = ReasonSuccessfulCreate, fmt.Sprintf(attachmentCreated, pod.Name, volume.Name)
 	}
 }
 
-// containerRuns reports a pod whose container runs, and so has its volume.
-func containerRuns(pod *corev1.Pod) bool {
+// ContainerRuns reports a pod whose container runs, and so has its volume.
+func ContainerRuns(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
 }
 
-// notRunning is the pod's own word on why it does not run.
-func notRunning(pod *corev1.Pod) string {
+// NotRunning is the pod's own word on why it does not run.
+func NotRunning(pod *corev1.Pod) string {
 	if c := podCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Message != "" {
 		return fmt.Sprintf("attachment pod %s cannot be scheduled: %s", pod.Name, c.Message)
 	}

@@ -120,7 +120,7 @@ func TestPlug(t *testing.T) {
 // An attachment pod holds one claim, on the launcher's node, as Pod Security `restricted` wants it.
 func TestAttachment(t *testing.T) {
 	view := plugged(nil)
-	pod := Attachment(view.VMI, "data", view.Pods[0], Facts{Image: "launcher", Claims: view.Claims})
+	pod := Attachment(view.VMI, []string{"data"}, view.Pods[0], Facts{Image: "launcher", Claims: view.Claims})
 	container := pod.Spec.Containers[0]
 	if len(container.VolumeMounts) != 1 || container.VolumeMounts[0].MountPath != "/volumes/data" || len(container.VolumeDevices) != 0 {
 		t.Errorf("filesystem: %+v, %+v", container.VolumeMounts, container.VolumeDevices)
@@ -134,7 +134,7 @@ func TestAttachment(t *testing.T) {
 	}
 	block := corev1.PersistentVolumeBlock
 	view.Claims["c"].Spec.VolumeMode = &block
-	container = Attachment(view.VMI, "data", view.Pods[0], Facts{Claims: view.Claims}).Spec.Containers[0]
+	container = Attachment(view.VMI, []string{"data"}, view.Pods[0], Facts{Claims: view.Claims}).Spec.Containers[0]
 	if len(container.VolumeDevices) != 1 || container.VolumeDevices[0].DevicePath != "/dev/virtkit-block/data" || len(container.VolumeMounts) != 0 {
 		t.Errorf("block: %+v, %+v", container.VolumeMounts, container.VolumeDevices)
 	}

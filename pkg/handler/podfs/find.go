@@ -67,22 +67,67 @@ func (p *Process) Mounted(at string) (bool, error) {
 	return false, nil
 }
 
-// KubeletDevice is the number of the one block device that the kubelet has prepared for a pod's claims. It is
-// asked of the kubelet's own directory and not of the pod, whose device nodes its processes may have made.
-func KubeletDevice(podsDir, proc string, pod types.UID) (uint64, error) {
+// KubeletDevice is the number of a block device that the kubelet has prepared for a pod's claims. It is
+// asked of the kubelet's own directory and not of the pod, whose device nodes its processes may have made. Of several
+// devices it is the one that the pod has at a path.
+func KubeletDevice(podsDir, proc string, pod types.UID, at string) (uint64, error) {
 	maps, err := filepath.Glob(filepath.Join(podsDir, string(pod), "volumeDevices", "*", "*"))
 	if err != nil {
 		return 0, fmt.Errorf("list the devices of pod %s: %w", pod, err)
 	}
-	if len(maps) != 1 {
-		return 0, fmt.Errorf("the kubelet has %d devices for pod %s, want 1", len(maps), pod)
+	switch len(maps) {
+	case 0:
+		return 0, fmt.Errorf("the kubelet has no devices for pod %s: %w", pod, fs.ErrNotExist)
+	case 1:
+		return mappedDevice(proc, pod, maps[0])
 	}
-	link, err := os.Readlink(maps[0])
+	shown, err := deviceIn(proc, pod, at)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range maps {
+		if device, err := mappedDevice(proc, pod, name); err != nil || device == shown {
+			return device, err
+		}
+	}
+	return 0, fmt.Errorf("pod %s has a device at %s that the kubelet did not put there", pod, at)
+}
+
+// deviceIn is the number of the block device that a pod has at a path.
+func deviceIn(proc string, pod types.UID, at string) (uint64, error) {
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return 0, fmt.Errorf("list processes: %w", err)
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue // not a process
+		}
+		p, err := openProcess(proc, pid)
+		if err != nil {
+			continue // ended meanwhile
+		}
+		cgroup, err := p.read("cgroup", 64<<10)
+		if err == nil && inPod(cgroup, pod) {
+			if stat, err := p.Stat(at); err == nil {
+				p.Close()
+				return blockOf(at, stat)
+			}
+		}
+		p.Close()
+	}
+	return 0, fmt.Errorf("no process of pod %s has %s: %w", pod, at, fs.ErrNotExist)
+}
+
+// mappedDevice is the number of the device that one of the kubelet's names is for.
+func mappedDevice(proc string, pod types.UID, name string) (uint64, error) {
+	link, err := os.Readlink(name)
 	if err != nil {
 		if !errors.Is(err, unix.EINVAL) {
 			return 0, fmt.Errorf("find the device of pod %s: %w", pod, err)
 		}
-		return blockNumber(maps[0])
+		return blockNumber(name)
 	}
 	host, err := openProcess(proc, 1)
 	if err != nil {

@@ -134,18 +134,18 @@ func TestKubeletDevice(t *testing.T) {
 		check(t, os.MkdirAll(d, 0o755))
 	}
 	check(t, os.Symlink(root, filepath.Join(proc, "1/root")))
-	if _, err := KubeletDevice(pods, proc, pod); err == nil {
+	if _, err := KubeletDevice(pods, proc, pod, "/dev/x"); err == nil {
 		t.Error("a device where there is none")
 	}
 	check(t, unix.Mknod(filepath.Join(root, "dev/loop9"), unix.S_IFBLK|0o600, int(unix.Mkdev(7, 9))))
 	check(t, os.Symlink("/dev/loop9", filepath.Join(root, "dev/link")))
 	check(t, os.Symlink("/dev/link", filepath.Join(maps, "pv-1")))
-	if got, err := KubeletDevice(pods, proc, pod); err != nil || got != unix.Mkdev(7, 9) {
+	if got, err := KubeletDevice(pods, proc, pod, "/dev/x"); err != nil || got != unix.Mkdev(7, 9) {
 		t.Errorf("%x, %v", got, err)
 	}
 	check(t, os.Remove(filepath.Join(maps, "pv-1")))
 	check(t, os.Symlink("/dev/null", filepath.Join(maps, "pv-1")))
-	if _, err := KubeletDevice(pods, proc, pod); err == nil {
+	if _, err := KubeletDevice(pods, proc, pod, "/dev/x"); err == nil {
 		t.Error("a device that is none of the node's")
 	}
 }

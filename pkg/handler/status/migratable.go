@@ -19,7 +19,6 @@ type obstacle struct{ reason, message string }
 // were copied along.
 func migratable(vmi *v1.VirtualMachineInstance, c *conditionList) {
 	others := append(networkObstacles(vmi), placementObstacles(vmi)...)
-	others = append(others, hotplugObstacles(vmi)...)
 	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
 		if len(found) == 0 {
 			c.set(kind, corev1.ConditionTrue, "", "")
@@ -85,18 +84,6 @@ func stateObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		}}
 	}
 	return nil
-}
-
-// hotplugObstacles finds volumes that were plugged in: their attachment pods are on this node.
-func hotplugObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
-	var found []obstacle
-	for _, volume := range hotplug.Volumes(&vmi.Spec) {
-		found = append(found, obstacle{
-			v1.VirtualMachineInstanceReasonHotplugNotMigratable,
-			fmt.Sprintf("volume %q is plugged in on this node; remove it for the migration (virtctl removevolume)", volume.Name),
-		})
-	}
-	return found
 }
 
 func networkObstacles(vmi *v1.VirtualMachineInstance) []obstacle {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
@@ -113,6 +114,7 @@ func handedOver(in Input, next v1.VirtualMachineInstanceStatus, target Target) v
 	ms.Completed, ms.TargetNodeDomainDetected = true, true
 	next.NodeName = target.Node
 	next.ActivePods = map[types.UID]string{in.Pod.UID: target.Node}
+	hotplug.HandOver(in.VMI, next.VolumeStatus)
 	in.VMI = in.VMI.DeepCopy()
 	in.VMI.Status = next
 	return Next(in)

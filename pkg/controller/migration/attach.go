@@ -1,0 +1,87 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/hotplug"
+)
+
+// attach has the claims of the VMI's hotplugged volumes brought to the node of the migration's pod, by one pod that
+// holds them all, before the VMI's nodes hear of the migration. From then on no volume comes or goes.
+func (s *Step) attach(view View) {
+	volumes, busy := hotplug.Moving(view.VMI)
+	if len(volumes) == 0 && busy == "" {
+		s.schedule(view, nil)
+		return
+	}
+	s.phase(v1.MigrationScheduling, view.Now)
+	left := scheduleTimeout - view.Now.Sub(view.Pod.CreationTimestamp.Time)
+	s.RequeueAfter = min(max(left, 0), waitAgain)
+	attachment := attachmentOf(view, volumes)
+	switch {
+	case busy != "":
+		if left <= 0 {
+			s.fail(view, busy+"; wait for it, or end it, before the guest moves")
+		}
+	case attachment == nil:
+		s.Attach = volumes
+	case over(attachment):
+		s.fail(view, "the attachment pod "+attachment.Name+" has ended: "+ended(attachment))
+	case vmi.ContainerRuns(attachment):
+		s.schedule(view, attachment)
+	case left <= 0:
+		s.fail(view, "the hotplugged volumes do not get to node "+view.Pod.Spec.NodeName+": "+vmi.NotRunning(attachment))
+	}
+}
+
+// attachmentOf is the pod that holds exactly these volumes, nil when there is none.
+func attachmentOf(view View, volumes []string) *corev1.Pod {
+	name := hotplug.TargetAttachment(view.Migration.UID, volumes)
+	at := slices.IndexFunc(view.Attachments, func(pod *corev1.Pod) bool { return pod.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return view.Attachments[at]
+}
+
+// applyAttachments deletes and makes attachment pods.
+func (r *Reconciler) applyAttachments(ctx context.Context, view View, step Step) error {
+	for _, pod := range step.DeleteAttachments {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(1), client.Preconditions{UID: &pod.UID})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete attachment pod %s: %w", pod.Name, err)
+		}
+	}
+	if len(step.Attach) == 0 {
+		return nil
+	}
+	claims, err := vmi.Claims(ctx, r.Client, view.VMI)
+	if err != nil {
+		return err
+	}
+	pod := vmi.Attachment(view.VMI, step.Attach, view.Pod, vmi.Facts{
+		Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
+	})
+	pod.GenerateName, pod.Name = "", hotplug.TargetAttachment(view.Migration.UID, step.Attach)
+	pod.Labels[v1.MigrationJobLabel] = string(view.Migration.UID)
+	err = r.Client.Create(ctx, pod)
+	switch {
+	case err == nil:
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created hotplug attachment pod %s for the migration's pod", pod.Name)
+	case !apierrors.IsAlreadyExists(err): // else the cache has not seen it
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating hotplug attachment pod: %v", err)
+		return fmt.Errorf("create the migration's attachment pod: %w", err)
+	}
+	return nil
+}
