@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -44,7 +45,8 @@ func Moving(vmi *v1.VirtualMachineInstance) (volumes []string, busy string) {
 // TargetAttachment is the name of the pod that holds the claims of volumes on the node to which a guest moves. It depends
 // on the migration and the volumes alone, so that all agree on it.
 func TargetAttachment(migration types.UID, volumes []string) string {
-	sum := sha256.Sum256([]byte(string(migration) + "\x00" + strings.Join(volumes, "\x00")))
+	sorted := slices.Sorted(slices.Values(volumes))
+	sum := sha256.Sum256([]byte(string(migration) + "\x00" + strings.Join(sorted, "\x00")))
 	return "hp-volume-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
 }
 

@@ -93,9 +93,6 @@ func (q *requests) changeMachineVolumes(ctx context.Context, namespace, name str
 		}
 		after := &vm.Spec.Template.Spec
 		if active(vmi) {
-			if err := mayChangeVolumes(vmi); err != nil {
-				return err
-			}
 			if carry(&vmi.Spec, before, after) {
 				if err := q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec, c.dryRun); err != nil {
 					return err
@@ -116,22 +113,11 @@ func (q *requests) changeInstanceVolumes(ctx context.Context, namespace, name st
 		if !vmi.IsRunning() || vmi.DeletionTimestamp != nil {
 			return notRunning(vmi)
 		}
-		if err := mayChangeVolumes(vmi); err != nil {
-			return err
-		}
 		if err := c.edit(&vmi.Spec); err != nil {
 			return refused(err, func(text string) error { return conflictVMI(vmi, ": "+text) })
 		}
 		return q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec, c.dryRun)
 	})
-}
-
-// mayChangeVolumes refuses while the guest is on its way to another node, where its volumes would have to be.
-func mayChangeVolumes(vmi *v1.VirtualMachineInstance) error {
-	if m := vmi.Status.MigrationState; m != nil && !m.Completed {
-		return conflictVMI(vmi, ": a migration is under way; try again when it is over")
-	}
-	return nil
 }
 
 // retried tries again while somebody else changes the object, as the components do to its status.
