@@ -23,7 +23,7 @@ IMAGES := virt-server virt-launcher tiny-disk
 NOVNC  := pkg/action/vnc/novnc/files/novnc.zip
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build images up down generate lint test test-unit test-generated test-integration test-e2e bench release-check clean
+.PHONY: help deps build images up down generate lint test test-unit test-generated test-integration test-e2e bench scale release-check clean
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -80,6 +80,10 @@ test-e2e: ## Run the tests against a cluster of their own
 bench: deps images ## Measure what DESIGN promises, as a table (`go run ./tests/bench -h` for more)
 	@dev/step.sh "Measuring"
 	@go run ./tests/bench
+
+scale: build ## Soak tests that bound memory, processor time and latency (minutes; CI does not run them)
+	@dev/step.sh "Soaking"
+	@go test -tags scale -count=1 -v -timeout 30m ./tests/scale
 
 release-check: deps ## Check .goreleaser.yaml and build every virtctl, archive and package from it into dist; the first time compiles goreleaser
 	@dev/release-check.sh

@@ -65,6 +65,10 @@ func Compare(a, b *Machine) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
+func compareKey(m *Machine, key Key) int {
+	return cmp.Or(strings.Compare(m.Namespace, key.Namespace), strings.Compare(m.Name, key.Name))
+}
+
 // part is what one of the two objects knows of a machine.
 type part struct {
 	Machine

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -12,7 +13,7 @@ type Machines struct {
 	vms, vmis *Table[part]
 
 	reading sync.Mutex // one joins at a time
-	joined  map[Key]*Machine
+	joined  []*Machine // in the order of Compare
 
 	mu      sync.Mutex
 	pending map[Key]bool
@@ -21,7 +22,7 @@ type Machines struct {
 
 // NewMachines makes an empty table; changed, which must not block, is called after each change.
 func NewMachines(changed func()) *Machines {
-	m := &Machines{joined: map[Key]*Machine{}, pending: map[Key]bool{}}
+	m := &Machines{pending: map[Key]bool{}}
 	m.vms, m.vmis = NewTable[part](changed), NewTable[part](changed)
 	m.vms.touched, m.vmis.touched = m.touch, m.touch
 	return m
@@ -62,7 +63,7 @@ func (m *Machines) touch(keys []Key) {
 	}
 }
 
-// Rows are all machines, in no order. The slice is the caller's; the machines are not to be changed.
+// Rows are all machines, in the order of Compare. The slice is the caller's; the machines are not to be changed.
 func (m *Machines) Rows() []*Machine {
 	m.reading.Lock()
 	defer m.reading.Unlock()
@@ -73,26 +74,34 @@ func (m *Machines) Rows() []*Machine {
 	m.mu.Unlock()
 
 	if all {
-		clear(m.joined)
 		for _, p := range m.vms.Rows() {
 			pending[p.Key()] = true
 		}
 		for _, p := range m.vmis.Rows() {
 			pending[p.Key()] = true
 		}
+		m.joined = make([]*Machine, 0, len(pending))
+		for key := range pending {
+			if row := join(m.vms.Get(key), m.vmis.Get(key)); row != nil {
+				m.joined = append(m.joined, row)
+			}
+		}
+		slices.SortFunc(m.joined, Compare)
+		return slices.Clone(m.joined)
 	}
 	for key := range pending {
-		if row := join(m.vms.Get(key), m.vmis.Get(key)); row != nil {
-			m.joined[key] = row
-		} else {
-			delete(m.joined, key)
+		row := join(m.vms.Get(key), m.vmis.Get(key))
+		at, found := slices.BinarySearchFunc(m.joined, key, compareKey)
+		switch {
+		case found && row == nil:
+			m.joined = slices.Delete(m.joined, at, at+1)
+		case found:
+			m.joined[at] = row
+		case row != nil:
+			m.joined = slices.Insert(m.joined, at, row)
 		}
 	}
-	rows := make([]*Machine, 0, len(m.joined))
-	for _, row := range m.joined {
-		rows = append(rows, row)
-	}
-	return rows
+	return slices.Clone(m.joined)
 }
 
 // Get is one machine, or nil.

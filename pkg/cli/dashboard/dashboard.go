@@ -112,8 +112,8 @@ func Run(ctx context.Context, o *Options) error {
 	return err
 }
 
-// frame is the shortest time between two drawings of what the cluster changes.
-const frame = 33 * time.Millisecond
+// frame is the shortest time between two drawings of what the cluster changes: half of what a change may take to the screen.
+const frame = 50 * time.Millisecond
 
 // pump tells the program of changes, many at once.
 func (s *session) pump(ctx context.Context, program *tea.Program) {

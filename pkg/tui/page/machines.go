@@ -50,6 +50,12 @@ const sparkWidth = 8
 func machineColumns(w *World) []widget.Column[*store.Machine] {
 	type column = widget.Column[*store.Machine]
 	text := func(s string) widget.Cell { return widget.Cell{Text: s} }
+	word := func(title string, limit, priority int, of func(*store.Machine) string) column {
+		return column{
+			Title: title, Max: limit, Priority: priority, Cell: func(m *store.Machine, _ time.Time) widget.Cell { return text(of(m)) },
+			Compare: func(a, b *store.Machine) int { return strings.Compare(of(a), of(b)) },
+		}
+	}
 	columns := []column{
 		{Title: "NAME", Max: 48, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			if m.Instance {
@@ -59,9 +65,9 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 		}, Compare: func(a, b *store.Machine) int { return strings.Compare(a.Name, b.Name) }},
 		{Title: "STATUS", Max: 24, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			return widget.Cell{Text: m.Status, Role: statusRole(m)}
-		}},
-		{Title: "NODE", Max: 24, Priority: 3, Cell: func(m *store.Machine, _ time.Time) widget.Cell { return text(m.Node) }},
-		{Title: "IP", Max: 39, Priority: 4, Cell: func(m *store.Machine, _ time.Time) widget.Cell { return text(m.IP()) }},
+		}, Compare: func(a, b *store.Machine) int { return strings.Compare(a.Status, b.Status) }},
+		word("NODE", 24, 3, func(m *store.Machine) string { return m.Node }),
+		word("IP", 39, 4, (*store.Machine).IP),
 		{Title: "CPU", Priority: 2, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			s := w.Usage.Of(m.Key())
 			if s == nil || !m.Alive() {
@@ -80,15 +86,13 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 		{Title: "AGE", Priority: 1, Right: true, Volatile: true, Cell: func(m *store.Machine, now time.Time) widget.Cell {
 			return widget.Cell{Text: age(m.Created, now), Role: theme.Dim}
 		}, Compare: func(a, b *store.Machine) int { return b.Created.Compare(a.Created) }},
-		{Title: "GUEST OS", Max: 30, Priority: 6, Cell: func(m *store.Machine, _ time.Time) widget.Cell { return text(m.GuestOS) }},
+		word("GUEST OS", 30, 6, func(m *store.Machine) string { return m.GuestOS }),
 		{Title: "CONDITIONS", Priority: 5, Flex: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			return widget.Cell{Text: conditions(m), Role: theme.Dim}
 		}},
 	}
 	if w.Namespace == "" {
-		columns = append([]column{{Title: "NAMESPACE", Max: 24, Priority: 1, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
-			return text(m.Namespace)
-		}}}, columns...)
+		columns = append([]column{word("NAMESPACE", 24, 1, func(m *store.Machine) string { return m.Namespace })}, columns...)
 	}
 	return columns
 }

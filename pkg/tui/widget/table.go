@@ -106,9 +106,11 @@ func (t *Table[R]) Current() (row R, ok bool) {
 // Marked are the marked rows that are shown; without any, the row under the cursor.
 func (t *Table[R]) Marked() []R {
 	var out []R
-	for _, r := range t.rows {
-		if t.marks[t.Key(r)] {
-			out = append(out, r)
+	if len(t.marks) > 0 {
+		for _, r := range t.rows {
+			if t.marks[t.Key(r)] {
+				out = append(out, r)
+			}
 		}
 	}
 	if current, ok := t.Current(); ok && len(out) == 0 {
