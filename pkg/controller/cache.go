@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,11 +109,13 @@ func slimClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase, Capacity: claim.Status.Capacity}
 }
 
-// slimNode keeps virt-handler's marks, whether the node answers, and whether it has KVM.
+// slimNode keeps virt-handler's marks, whether the node answers and is out of service, and whether it has KVM.
 func slimNode(node *corev1.Node) {
 	node.Labels = keep(node.Labels, v1.NodeSchedulable)
 	node.Annotations = keep(node.Annotations, v1.VirtHandlerHeartbeat)
-	node.Spec = corev1.NodeSpec{}
+	node.Spec = corev1.NodeSpec{Taints: slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key != corev1.TaintNodeOutOfService
+	})}
 	status := corev1.NodeStatus{}
 	if quantity, ok := node.Status.Allocatable[names.ResourceKVM]; ok {
 		status.Allocatable = corev1.ResourceList{names.ResourceKVM: quantity}

@@ -106,6 +106,11 @@ func (i *Instance) Install(ctx context.Context) error {
 	return i.run(ctx, "virtctl", "--kubeconfig", i.Kubeconfig, "--context", i.Name, "install", "--wait", "--timeout", "3m")
 }
 
+// Node does something to a node as `virt-local node` does: stop, start, cut, heal.
+func (i *Instance) Node(ctx context.Context, verb, node string) error {
+	return i.run(ctx, "virt-local", "node", verb, node, "--name", i.Name)
+}
+
 // Virtctl runs virtctl against the instance.
 func (i *Instance) Virtctl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
 	var out, errOut bytes.Buffer

@@ -62,7 +62,11 @@ func (e *examination) kubelet(node *corev1.Node) {
 			if strings.Contains(c.Message, "cni") || strings.Contains(c.Message, "NetworkPluginNotReady") {
 				message = "the node has no pod network (CNI): " + c.Message
 			}
-			e.add(Node, "ready", Failed, message, describe)
+			mend := []string{describe}
+			if c.Status == corev1.ConditionUnknown && !outOfService(node) {
+				mend = append(mend, "when the machine is off for certain, so that its VMs start elsewhere: kubectl taint node "+node.Name+" "+corev1.TaintNodeOutOfService+"=nodeshutdown:NoExecute")
+			}
+			e.add(Node, "ready", Failed, message, mend...)
 			return
 		case c.Type != corev1.NodeReady && c.Status == corev1.ConditionTrue && strings.HasSuffix(string(c.Type), "Pressure"):
 			e.add(Node, "pressure", Warning, fmt.Sprintf("%s: the kubelet may evict VMs", c.Type), describe)
@@ -79,9 +83,17 @@ func (e *examination) kubelet(node *corev1.Node) {
 		}
 	}
 	e.add(Node, "ready", OK, fmt.Sprintf("kubelet %s, %s, kernel %s, %s", info.KubeletVersion, info.ContainerRuntimeVersion, info.KernelVersion, info.Architecture))
+	if outOfService(node) {
+		e.add(Node, "out-of-service", Warning, "the node answers, but is marked as out of service: it takes no VMs", "kubectl taint node "+node.Name+" "+corev1.TaintNodeOutOfService+"-")
+	}
 	if node.Spec.Unschedulable {
 		e.add(Node, "cordoned", Warning, "the node is cordoned: no VM starts on it", "kubectl uncordon "+node.Name)
 	}
+}
+
+// outOfService reports whether somebody has said that nothing runs on the node any more.
+func outOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 func (e *examination) handler(node *corev1.Node) {

@@ -335,6 +335,11 @@ func TestSituations(t *testing.T) {
 			f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown
 			f.Nodes[0].Status.Conditions[0].LastTransitionTime = ago(4 * time.Minute)
 		}), "NodeLost", Broken, LayerNode, "has not answered for 4m", "kubectl describe node one"},
+		{"node fenced", all(func(f *Facts) {
+			f.VMI.Status.Phase = v1.Unknown
+			f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown
+			f.Nodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+		}), "NodeFenced", Waiting, LayerNode, "out of service", "virtctl events demo"},
 		{"node gone", func(f *Facts) { f.Nodes = f.Nodes[1:] }, "NodeGone", Broken, LayerNode, "does not exist any more", "kubectl delete pod"},
 		{"no virt-handler on the node", all(phase(v1.Scheduled, time.Minute, running), func(f *Facts) { f.Stack = append(f.Stack[:2:2], f.Stack[3]) }), "HandlerMissing", Broken, LayerNode, "no virt-handler runs on node one", "describe daemonset"},
 		{"virt-handler is not ready", all(phase(v1.Scheduled, time.Minute, running), func(f *Facts) { f.Stack[2].Status.Conditions[0].Status = corev1.ConditionFalse }), "HandlerNotReady", Broken, LayerNode, "virt-handler of node one is not ready", "logs"},

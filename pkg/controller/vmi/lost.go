@@ -106,6 +106,24 @@ func (s *Step) fenced(view View, pod *corev1.Pod) bool {
 	return true
 }
 
+// removeFenced removes the pods of a deleted VMI that wait for a node which is fenced. Kubernetes does it, too, for the
+// same reason, but looks only every 20 seconds.
+func (s *Step) removeFenced(view View) {
+	if !Fenced(view.Node) {
+		return
+	}
+	for _, pod := range view.Pods {
+		if pod.DeletionTimestamp != nil && pod.Spec.NodeName == view.Node.Name {
+			s.RemovePods = append(s.RemovePods, pod)
+		}
+	}
+}
+
+// lostNode reports whether what is to be done with a VMI depends on what became of its node.
+func lostNode(instance *v1.VirtualMachineInstance) bool {
+	return instance.Status.NodeName != "" && (instance.Status.Phase == v1.Unknown || instance.Status.Reason == ReasonNodeUnresponsive)
+}
+
 // handlerMayReport is how much longer virt-handler has to report the end of a guest whose pod is over. The one of
 // a lost node does not; but the guest may have just moved away from there.
 func (s *Step) handlerMayReport(view View, pods []*corev1.Pod) time.Duration {

@@ -79,6 +79,33 @@ func TestNodeLoss(t *testing.T) {
 	}
 }
 
+// The pods of a deleted VMI are removed from a node that is fenced, and from no other.
+func TestRemoveFenced(t *testing.T) {
+	node := func(name string, ready corev1.ConditionStatus, taints ...corev1.Taint) *corev1.Node {
+		n := &corev1.Node{Spec: corev1.NodeSpec{Taints: taints}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
+		n.Name = name
+		return n
+	}
+	out := corev1.Taint{Key: corev1.TaintNodeOutOfService}
+	for name, c := range map[string]struct {
+		node *corev1.Node
+		pod  *corev1.Pod
+		want int
+	}{
+		"fenced":           {node("node01", corev1.ConditionUnknown, out), testPod(running, going), 1},
+		"not deleted yet":  {node("node01", corev1.ConditionUnknown, out), testPod(running), 0},
+		"only silent":      {node("node01", corev1.ConditionUnknown), testPod(running, going), 0},
+		"it answers":       {node("node01", corev1.ConditionTrue, out), testPod(running, going), 0},
+		"on another node":  {node("node02", corev1.ConditionUnknown, out), testPod(running, going), 0},
+		"the node is gone": {nil, testPod(running, going), 0},
+	} {
+		step := Next(View{VMI: testVMI(t, v1.Unknown, deleted), Pods: []*corev1.Pod{c.pod}, Node: c.node, Now: now})
+		if len(step.RemovePods) != c.want || step.RemoveFinalizer {
+			t.Errorf("%s: %+v", name, step)
+		}
+	}
+}
+
 func TestTolerations(t *testing.T) {
 	seconds := int64(30)
 	for name, c := range map[string]struct {

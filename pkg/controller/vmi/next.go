@@ -45,7 +45,8 @@ type View struct {
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Attachments are the VMI's attachment pods that exist.
 	Attachments []*corev1.Pod
-	// Node is that of a VMI in phase Unknown; nil otherwise, and when it does not exist any more.
+	// Node is that of a VMI in phase Unknown, or which was when it ended; nil otherwise, and when it does not
+	// exist any more.
 	Node *corev1.Node
 	// DeadSince is when the VMI, handed over, was first seen without a pod that is alive; zero
 	// means now or never.
@@ -68,6 +69,9 @@ type Step struct {
 	CreatePod bool
 	// DeletePods are to be deleted gracefully.
 	DeletePods []*corev1.Pod
+	// RemovePods are on their way out on a node that cannot confirm it and is known not to run them: they are to be
+	// removed now.
+	RemovePods []*corev1.Pod
 	// CreateAttachments are the names of hotplugged volumes that want an attachment pod.
 	CreateAttachments []string
 	// DeleteAttachments are attachment pods to be deleted.
@@ -128,6 +132,7 @@ func (s *Step) end(view View) {
 		return
 	}
 	s.DeletePods = notDeleted(view.Pods)
+	s.removeFenced(view)
 }
 
 // tidy ends launchers that outlive their finished guest; a completed pod stays for its log.

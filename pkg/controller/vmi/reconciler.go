@@ -177,7 +177,7 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 			}
 		}
 	}
-	if vmi.Status.Phase == v1.Unknown {
+	if lostNode(vmi) {
 		var node corev1.Node
 		err := r.Client.Get(ctx, types.NamespacedName{Name: vmi.Status.NodeName}, &node)
 		if client.IgnoreNotFound(err) != nil {
@@ -256,6 +256,12 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 	for _, pod := range step.DeletePods {
 		if err := r.deletePod(ctx, vmi, pod); err != nil {
 			return err
+		}
+	}
+	for _, pod := range step.RemovePods {
+		err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove pod %s: %w", pod.Name, err)
 		}
 	}
 	attachErr := r.applyAttachments(ctx, view, &step)
