@@ -10,6 +10,8 @@ var (
 	ErrTimeout = errors.New("timed out")
 	// ErrNotFound is an object that does not exist where no API error says so.
 	ErrNotFound = errors.New("not found")
+	// ErrLost is a connection to a guest that ended before what ran over it did; how that ended nobody knows.
+	ErrLost = errors.New("the connection was lost")
 	// ErrNotInstalled is a cluster that does not know KubeVirt's resources.
 	ErrNotInstalled = errors.New("virtkit is not installed in this cluster")
 )

@@ -20,6 +20,8 @@ const (
 	ExitNotAllowed  = 4
 	ExitTimeout     = 8
 	ExitInterrupted = 130
+	// ExitLost is OpenSSH's for the same: no program in a guest should end with it.
+	ExitLost = 255
 )
 
 // UsageError is a command line that cannot be meant: a flag or argument is unknown, missing or
@@ -69,6 +71,8 @@ func ExitCode(err error) int {
 		return ExitTimeout
 	case errors.Is(err, context.Canceled):
 		return ExitInterrupted
+	case errors.Is(err, action.ErrLost):
+		return ExitLost
 	case errors.Is(err, action.ErrNotInstalled), isNotInstalled(err):
 		return ExitFailure
 	case apierrors.IsNotFound(err), errors.Is(err, action.ErrNotFound):

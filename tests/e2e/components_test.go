@@ -90,6 +90,7 @@ func TestKillComponents(t *testing.T) {
 			check(t)
 		})
 	}
+	t.Run("sessions", func(t *testing.T) { g.loseSessions(t, ready) })
 	t.Run("libvirtd", func(t *testing.T) {
 		kill(t, string(g.pod(t).UID), "libvirtd")
 		eventually(t, 30*time.Second, "libvirtd is back", func() string {

@@ -104,6 +104,9 @@ func TestPortForward(t *testing.T) {
 	g.waitLogin(t)
 	address := g.forwarded(t, 80, forward.TCP)
 
+	bridged.waitLogin(t)
+	idle := bridged.startIdle(t)
+
 	t.Run("tcp", func(t *testing.T) {
 		random, err := page(address, "/random")
 		if err != nil {
@@ -177,7 +180,6 @@ func TestPortForward(t *testing.T) {
 		})
 	})
 	t.Run("bridge", func(t *testing.T) {
-		bridged.waitLogin(t)
 		if body, err := page(bridged.forwarded(t, 80, forward.TCP), "/"); err != nil || len(body) == 0 {
 			t.Errorf("got %q, %v", body, err)
 		}
@@ -202,6 +204,11 @@ func TestPortForward(t *testing.T) {
 			}
 			return ""
 		})
+	})
+	t.Run("idle console", func(t *testing.T) {
+		if err := <-idle; err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/virtkit/virtkit/pkg/action"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
@@ -29,7 +30,7 @@ type Program struct {
 }
 
 // Run runs it over a stream to the guest, which open opens, and gives how it ended. When ctx ends, the program is
-// ended too. Errors: ErrNoProgram, API errors, *stream.CloseError.
+// ended too. Errors: ErrNoProgram, API errors, action.ErrLost, *stream.CloseError.
 func Run(ctx context.Context, open func(context.Context) (*stream.Conn, error), p Program) (exec.Result, error) {
 	conn, err := open(ctx)
 	if err != nil {
@@ -90,7 +91,7 @@ func receive(r io.Reader, p Program) (exec.Result, error) {
 		channel, payload, err := exec.ReadFrame(r)
 		switch {
 		case errors.Is(err, io.EOF):
-			return exec.Result{}, errors.New("the server has ended the stream without saying how the program ended")
+			return exec.Result{}, fmt.Errorf("%w before the command ended: the server closed it", action.ErrLost)
 		case err != nil:
 			return exec.Result{}, err
 		}
@@ -129,6 +130,10 @@ func finish(ctx context.Context, result exec.Result, err error) (exec.Result, er
 func because(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	var closed *stream.CloseError
+	if errors.As(err, &closed) && (closed.Code == stream.CodeAbnormal || closed.Code == stream.CodeGoingAway) {
+		return fmt.Errorf("%w before the command ended (%w); virt-handler ends the command, unless it has failed itself: look into the guest before you run it again", action.ErrLost, err)
 	}
 	return err
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/virtkit/virtkit/pkg/action"
 )
 
 // Session is one command, or a shell, in a guest. Run uses it up.
@@ -49,7 +51,7 @@ func (s *StatusError) Error() string {
 }
 
 // ErrLost is a connection that ended before the command did.
-var ErrLost = errors.New("the connection was lost")
+var ErrLost = action.ErrLost
 
 // errEscaped is the user's wish to leave.
 var errEscaped = errors.New("left")

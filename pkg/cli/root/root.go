@@ -111,7 +111,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 
 It takes kubectl's own flags to choose the cluster, the context and the namespace; "%[1]s options" lists
 them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 failure, 2 usage,
-3 not found, 4 not allowed, 8 timed out, 130 interrupted.`, f.Program),
+3 not found, 4 not allowed, 8 timed out, 130 interrupted, 255 lost the connection to a guest.`, f.Program),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
