@@ -132,7 +132,13 @@ func because(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	var closed *stream.CloseError
-	if errors.As(err, &closed) && (closed.Code == stream.CodeAbnormal || closed.Code == stream.CodeGoingAway) {
+	if !errors.As(err, &closed) {
+		return err
+	}
+	switch closed.Code {
+	case stream.CodeGoingAway:
+		return fmt.Errorf("%w before the command ended: %w", action.ErrLost, err)
+	case stream.CodeAbnormal:
 		return fmt.Errorf("%w before the command ended (%w); virt-handler ends the command, unless it has failed itself: look into the guest before you run it again", action.ErrLost, err)
 	}
 	return err
