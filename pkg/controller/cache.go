@@ -6,12 +6,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vmstate"
 )
@@ -25,7 +28,7 @@ func cacheOptions() cache.Options {
 		DefaultTransform: slim,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {
-				Label:     launchersAndAttachments(),
+				Label:     ours(),
 				Transform: typed(slimPod),
 			},
 			&corev1.PersistentVolumeClaim{}: {Transform: typed(slimClaim)},
@@ -43,13 +46,15 @@ func cacheOptions() cache.Options {
 				}),
 			},
 			&v1.KubeVirt{}: {Namespaces: installation},
+			// Is CDI there? Its own kinds are not here, since they may not be; see slim.
+			cdi.Definition(): {Field: fields.OneTermEqualSelector("metadata.name", cdi.CRDName)},
 		},
 	}
 }
 
-// launchersAndAttachments selects the pods that virt-controller makes.
-func launchersAndAttachments() labels.Selector {
-	requirement, err := labels.NewRequirement(v1.AppLabel, selection.In, []string{names.VirtLauncher, names.HotplugDisk})
+// ours selects the pods that virt-controller makes.
+func ours() labels.Selector {
+	requirement, err := labels.NewRequirement(v1.AppLabel, selection.In, []string{names.VirtLauncher, names.HotplugDisk, names.ProvisioningPod})
 	if err != nil {
 		panic(err) // a programming error
 	}
@@ -61,6 +66,9 @@ func slim(obj any) (any, error) {
 	if object, ok := obj.(metav1.Object); ok { // Else a tombstone, which has nothing to drop.
 		object.SetManagedFields(nil)
 		delete(object.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+	}
+	if dv, ok := obj.(*cdiv1.DataVolume); ok {
+		dv.Spec = cdiv1.DataVolumeSpec{} // what fills it is CDI's
 	}
 	return obj, nil
 }

@@ -5,6 +5,7 @@
 //
 //	VirtualMachine ──vm──► VirtualMachineInstance ──vmi──► Pod
 //	VirtualMachineInstanceMigration ──migration──► a second Pod, status.migrationState
+//	VirtualMachine dataVolumeTemplates ──vm, cdi──► DataVolume
 //	Node, heartbeat ──node──► phase Unknown, kubevirt.io/schedulable
 //	certificates ──► Secrets, ConfigMap, caBundle of webhooks and APIServices
 //	Deployments, DaemonSet ──kubevirt──► status of the KubeVirt resource

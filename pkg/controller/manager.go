@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -25,6 +27,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/certificates"
 	"github.com/virtkit/virtkit/pkg/controller/kubevirt"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
@@ -47,10 +50,10 @@ const (
 // eventSource is what events say they come from.
 const eventSource = "virtualmachine-controller"
 
-// newScheme knows Kubernetes' kinds, kubevirt.io/v1's and instancetype.kubevirt.io's.
+// newScheme knows Kubernetes' kinds, kubevirt.io/v1's, instancetype.kubevirt.io's and CDI's.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), v1beta1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	return scheme, nil
@@ -160,21 +163,27 @@ func (o *Options) newManager(ctx context.Context, rest *rest.Config, client kube
 
 func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder record.EventRecorder, current func() config.Config) error {
 	client, live := mgr.GetClient(), mgr.GetAPIReader()
+	api, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	dataVolumes := &cdi.Access{Client: client, Cache: mgr.GetCache(), Discovery: api}
 	vmis := &vmi.Reconciler{
-		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
+		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now, CDI: dataVolumes,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
 	migrations := &migration.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
-	vms := &vm.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now}
+	vms := &vm.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes}
 	nodes := &node.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	installation := &kubevirt.Reconciler{Client: client, Config: current, Version: version.Get().GitVersion, Now: time.Now}
-	err := errors.Join(
+	err = errors.Join(
+		dataVolumes.SetupWithManager(mgr),
 		vmis.SetupWithManager(ctx, mgr),
 		migrations.SetupWithManager(ctx, mgr),
-		vms.SetupWithManager(mgr),
+		vms.SetupWithManager(ctx, mgr),
 		nodes.SetupWithManager(ctx, mgr),
 		installation.SetupWithManager(mgr),
 	)

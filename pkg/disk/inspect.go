@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/claim"
 )
 
 // maxSecret bounds what is read from a cloud-init secret, bytes; Kubernetes keeps no larger ones.
@@ -39,7 +41,7 @@ func look(v *v1.Volume, dirs Dirs) (Facts, error) {
 	switch {
 	case v.ContainerDisk != nil:
 		return lookContainerDisk(path.Join(dirs.ContainerDisks, v.Name), v.ContainerDisk)
-	case v.PersistentVolumeClaim != nil:
+	case v.PersistentVolumeClaim != nil, v.DataVolume != nil:
 		return lookClaim(v, dirs)
 	case v.CloudInitNoCloud != nil, v.CloudInitConfigDrive != nil:
 		return lookSecrets(v, dirs)
@@ -112,25 +114,25 @@ func lookClaim(v *v1.Volume, dirs Dirs) (Facts, error) {
 		}
 		return Facts{Block: true}, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return Facts{}, fmt.Errorf("claim %s: %w", v.PersistentVolumeClaim.ClaimName, err)
+		return Facts{}, fmt.Errorf("claim %s: %w", claim.Name(v), err)
 	}
 	image := dirs.claimImage(v.Name)
 	info, err := os.Lstat(image)
 	if err == nil {
 		if !info.Mode().IsRegular() {
-			return Facts{}, invalidf("claim %s: %s is not a regular file", v.PersistentVolumeClaim.ClaimName, ClaimImage)
+			return Facts{}, invalidf("claim %s: %s is not a regular file", claim.Name(v), ClaimImage)
 		}
 		if info.Size() == 0 {
-			return Facts{}, invalidf("claim %s: %s is empty; delete it to have one made", v.PersistentVolumeClaim.ClaimName, ClaimImage)
+			return Facts{}, invalidf("claim %s: %s is empty; delete it to have one made", claim.Name(v), ClaimImage)
 		}
 		return Facts{Exists: true}, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return Facts{}, fmt.Errorf("claim %s: %w", v.PersistentVolumeClaim.ClaimName, err)
+		return Facts{}, fmt.Errorf("claim %s: %w", claim.Name(v), err)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(path.Dir(image), &st); err != nil {
-		return Facts{}, fmt.Errorf("claim %s is not mounted: %w", v.PersistentVolumeClaim.ClaimName, err)
+		return Facts{}, fmt.Errorf("claim %s is not mounted: %w", claim.Name(v), err)
 	}
 	return Facts{Free: int64(st.Bavail) * st.Bsize}, nil
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/domain"
 )
 
@@ -84,7 +85,7 @@ func (p *Plan) add(vmi *v1.VirtualMachineInstance, v *v1.Volume, d *v1.Disk, dir
 		path := dirs.overlay(v.Name)
 		p.Steps = append(p.Steps, Step{Volume: v.Name, Action: CreateQcow2, Path: path, Size: size})
 		p.Sources[v.Name] = domain.Source{Path: path, Format: FormatQcow2}
-	case v.PersistentVolumeClaim != nil:
+	case v.PersistentVolumeClaim != nil, v.DataVolume != nil:
 		return p.claim(vmi, v, dirs, f)
 	case v.CloudInitNoCloud != nil, v.CloudInitConfigDrive != nil:
 		label, files, err := seed(vmi, v, f)
@@ -103,7 +104,7 @@ func (p *Plan) add(vmi *v1.VirtualMachineInstance, v *v1.Volume, d *v1.Disk, dir
 	case v.Sysprep != nil:
 		return p.sysprep(v, d, dirs, f)
 	default:
-		return invalidf("this kind of volume is not supported; use containerDisk, persistentVolumeClaim, emptyDisk, cloudInitNoCloud, cloudInitConfigDrive or sysprep")
+		return invalidf("this kind of volume is not supported; use containerDisk, persistentVolumeClaim, dataVolume, emptyDisk, cloudInitNoCloud, cloudInitConfigDrive or sysprep")
 	}
 	return nil
 }
@@ -124,7 +125,7 @@ func (p *Plan) containerDisk(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) {
 // claim uses the claim's device, or its disk.img, made when it is not there. The guest wrote it, so it
 // is raw whatever it looks like.
 func (p *Plan) claim(vmi *v1.VirtualMachineInstance, v *v1.Volume, dirs Dirs, f Facts) error {
-	readOnly := v.PersistentVolumeClaim.ReadOnly
+	readOnly := claim.Of(v).ReadOnly
 	if f.Block {
 		p.Sources[v.Name] = domain.Source{Path: dirs.BlockDevice(v.Name), Block: true, Format: FormatRaw, ReadOnly: readOnly}
 		return nil
@@ -135,11 +136,11 @@ func (p *Plan) claim(vmi *v1.VirtualMachineInstance, v *v1.Volume, dirs Dirs, f 
 		return nil
 	}
 	if readOnly {
-		return invalidf("claim %s has no %s, and is used read-only", v.PersistentVolumeClaim.ClaimName, ClaimImage)
+		return invalidf("claim %s has no %s, and is used read-only", claim.Name(v), ClaimImage)
 	}
 	size := claimSize(vmi, v.Name, f.Free)
 	if size < minClaimImage {
-		return invalidf("claim %s has no room for a disk: %d bytes", v.PersistentVolumeClaim.ClaimName, size)
+		return invalidf("claim %s has no room for a disk: %d bytes", claim.Name(v), size)
 	}
 	p.Steps = append(p.Steps, Step{Volume: v.Name, Action: CreateRaw, Path: path, Size: size})
 	return nil

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/handler/status"
 	"github.com/virtkit/virtkit/pkg/hotplug"
@@ -61,7 +62,7 @@ func tasks(vmi *v1.VirtualMachineInstance) []task {
 			if volume == nil || !hotplug.Is(volume) || t.attachPod == "" || vmi.DeletionTimestamp != nil {
 				continue
 			}
-			t.readOnly = volume.PersistentVolumeClaim.ReadOnly
+			t.readOnly = claim.Of(volume).ReadOnly
 			t.settled = s.Phase == v1.VolumeReady
 		default:
 			continue
@@ -225,7 +226,7 @@ func (s *session) giveArriving(ctx context.Context, process *podfs.Process, vmi 
 			t.block = *info.VolumeMode == corev1.PersistentVolumeBlock
 		}
 		if volume := hotplug.Volume(&vmi.Spec, name); volume != nil && volume.PersistentVolumeClaim != nil {
-			t.readOnly = volume.PersistentVolumeClaim.ReadOnly
+			t.readOnly = claim.Of(volume).ReadOnly
 		}
 		var err error
 		if t.block {

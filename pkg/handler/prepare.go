@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
@@ -160,7 +161,7 @@ func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
 	}
 	var volumes []string
 	for _, v := range vmi.Spec.Volumes {
-		if (v.PersistentVolumeClaim != nil || v.DataVolume != nil) && !filesystem[v.Name] {
+		if claim.Of(&v) != nil && !filesystem[v.Name] {
 			volumes = append(volumes, v.Name)
 		}
 	}

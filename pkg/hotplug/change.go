@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/claim"
 )
 
 // ErrConflict marks requests that the spec as it is does not allow.
@@ -19,7 +21,7 @@ func conflict(format string, args ...any) error {
 	return conflictError{fmt.Sprintf(format, args...)}
 }
 
-// Check says what is wrong with a request by itself. DataVolumes need CDI, which virtkit does not use.
+// Check says what is wrong with a request by itself.
 func Check(options *v1.AddVolumeOptions) error {
 	source := options.VolumeSource
 	switch {
@@ -28,11 +30,12 @@ func Check(options *v1.AddVolumeOptions) error {
 	case options.Disk == nil:
 		return errors.New("AddVolumeOptions requires disk to not be nil")
 	case source == nil || source.PersistentVolumeClaim == nil && source.DataVolume == nil:
-		return errors.New("AddVolumeOptions requires VolumeSource to not be nil; set volumeSource.persistentVolumeClaim.claimName")
-	case source.DataVolume != nil:
-		return errors.New("volumeSource.dataVolume: not supported, since virtkit does not use CDI; " +
-			"a DataVolume fills the PersistentVolumeClaim of its name, so set volumeSource.persistentVolumeClaim.claimName to it")
-	case source.PersistentVolumeClaim.ClaimName == "":
+		return errors.New("AddVolumeOptions requires VolumeSource to not be nil; set volumeSource.persistentVolumeClaim.claimName or volumeSource.dataVolume.name")
+	case source.PersistentVolumeClaim != nil && source.DataVolume != nil:
+		return errors.New("volumeSource has both persistentVolumeClaim and dataVolume; keep one")
+	case source.DataVolume != nil && source.DataVolume.Name == "":
+		return errors.New("volumeSource.dataVolume.name is not set")
+	case source.PersistentVolumeClaim != nil && source.PersistentVolumeClaim.ClaimName == "":
 		return errors.New("volumeSource.persistentVolumeClaim.claimName is not set")
 	}
 	return nil
@@ -63,9 +66,15 @@ func entry(options *v1.AddVolumeOptions) (v1.Volume, v1.Disk) {
 			cd.Tray = v1.TrayStateClosed
 		}
 	}
-	claim := *options.VolumeSource.PersistentVolumeClaim.DeepCopy()
-	claim.Hotpluggable = true
-	return v1.Volume{Name: options.Name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &claim}}, disk
+	volume := v1.Volume{Name: options.Name}
+	if source := options.VolumeSource.DataVolume; source != nil {
+		volume.DataVolume = source.DeepCopy()
+		volume.DataVolume.Hotpluggable = true
+	} else {
+		volume.PersistentVolumeClaim = options.VolumeSource.PersistentVolumeClaim.DeepCopy()
+		volume.PersistentVolumeClaim.Hotpluggable = true
+	}
+	return volume, disk
 }
 
 // Add puts a volume and its disk into a spec. The errors are those of Check, and ErrConflict when the spec has the
@@ -81,10 +90,10 @@ func Add(spec *v1.VirtualMachineInstanceSpec, options *v1.AddVolumeOptions) erro
 	if Disk(spec, volume.Name) != nil {
 		return conflict("Unable to add disk [%s] because disk with that name already exists", volume.Name)
 	}
-	claim := volume.PersistentVolumeClaim.ClaimName
+	name := claim.Name(&volume)
 	for i := range spec.Volumes {
-		if other := spec.Volumes[i].PersistentVolumeClaim; other != nil && other.ClaimName == claim {
-			return conflict("Unable to add volume source [%s] because it already exists", claim)
+		if claim.Name(&spec.Volumes[i]) == name {
+			return conflict("Unable to add volume source [%s] because it already exists", name)
 		}
 	}
 	spec.Volumes = append(spec.Volumes, volume)

@@ -11,11 +11,14 @@ package hotplug
 
 import (
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/claim"
 )
 
 // Is reports whether a volume is plugged in while the guest runs rather than before it starts.
 func Is(volume *v1.Volume) bool {
-	return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.Hotpluggable
+	source := claim.Of(volume)
+	return source != nil && source.Hotpluggable
 }
 
 // Volumes are the volumes of a spec that are hotplugged, in its order.
@@ -73,8 +76,11 @@ func Only(spec *v1.VirtualMachineInstanceSpec, volume string) *v1.VirtualMachine
 	out := keep(spec, func(name string) bool { return name == volume })
 	for i := range out.Volumes {
 		out.Volumes[i] = *out.Volumes[i].DeepCopy()
-		if claim := out.Volumes[i].PersistentVolumeClaim; claim != nil {
-			claim.Hotpluggable = false
+		if source := out.Volumes[i].PersistentVolumeClaim; source != nil {
+			source.Hotpluggable = false
+		}
+		if source := out.Volumes[i].DataVolume; source != nil {
+			source.Hotpluggable = false
 		}
 	}
 	return out

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/claim"
 )
 
 // Moving are the names of the hotplugged volumes that the guest has, and takes along when it moves to another node.
@@ -21,7 +23,7 @@ func Moving(vmi *v1.VirtualMachineInstance) (volumes []string, busy string) {
 			continue
 		}
 		volume := Volume(&vmi.Spec, s.Name)
-		leaves := volume == nil || !Is(volume) || s.PersistentVolumeClaimInfo != nil && s.PersistentVolumeClaimInfo.ClaimName != volume.PersistentVolumeClaim.ClaimName
+		leaves := volume == nil || !Is(volume) || s.PersistentVolumeClaimInfo != nil && s.PersistentVolumeClaimInfo.ClaimName != claim.Name(volume)
 		switch s.Phase {
 		case "", v1.VolumePending, v1.VolumeBound, v1.HotplugVolumeUnMounted:
 			continue

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/disk"
 	"github.com/virtkit/virtkit/pkg/domain"
 	"github.com/virtkit/virtkit/pkg/hotplug"
@@ -206,7 +207,7 @@ func lockedMessage(vmi *v1.VirtualMachineInstance, images map[string]domain.Sour
 		if images[v.Name].Path != locked.Path {
 			continue
 		}
-		if pvc := v.PersistentVolumeClaim; pvc != nil {
+		if pvc := claim.Of(v); pvc != nil {
 			return fmt.Sprintf("volume %q: PersistentVolumeClaim %s is in use by another virtual machine; stop that one, or make the disk shareable in both", v.Name, pvc.ClaimName)
 		}
 		return fmt.Sprintf("volume %q: its image is in use by another process", v.Name)

@@ -149,6 +149,10 @@ const (
 	AttachmentDir = "/volumes"
 )
 
+// ProvisioningPod is the value of LabelComponent of the pod that a VMI has before its own where CDI fills a claim
+// only once a pod is to use it.
+const ProvisioningPod = "virt-provisioning"
+
 // Resources that virt-handler's device plugin offers.
 const (
 	// ResourceKVM is offered on nodes with hardware KVM only.

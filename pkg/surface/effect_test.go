@@ -36,6 +36,7 @@ volumes: [{name: root, containerDisk: {image: x}}]
 const (
 	withCDROM   = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, cdrom: {}}], interfaces: [{name: default, masquerade: {}}]}}"
 	withClaim   = "volumes: [{name: root, persistentVolumeClaim: {claimName: c}}]"
+	withData    = "volumes: [{name: root, dataVolume: {name: d}}]"
 	withSeed    = "volumes: [{name: root, cloudInitNoCloud: {userData: x}}]"
 	withDrive   = "volumes: [{name: root, cloudInitConfigDrive: {userData: x}}]"
 	withEmpty   = "volumes: [{name: root, emptyDisk: {capacity: 1Gi}}]"
@@ -139,6 +140,8 @@ var examples = map[string]struct{ before, value string }{
 	"volumes.persistentVolumeClaim.claimName":                  {before: withClaim, value: "d"},
 	"volumes.persistentVolumeClaim.readOnly":                   {before: withClaim, value: "true"},
 	"volumes.persistentVolumeClaim.hotpluggable":               {before: withClaim, value: "true"},
+	"volumes.dataVolume.name":                                  {before: withData, value: "e"},
+	"volumes.dataVolume.hotpluggable":                          {before: withData, value: "true"},
 	"volumes.cloudInitNoCloud.secretRef.name":                  {before: "volumes: [{name: root, cloudInitNoCloud: {}}]", value: "s"},
 	"volumes.cloudInitNoCloud.userDataBase64":                  {before: "volumes: [{name: root, cloudInitNoCloud: {}}]", value: "eA=="},
 	"volumes.cloudInitNoCloud.userData":                        {before: withSeed, value: "other"},

@@ -35,6 +35,7 @@ var machineFields = []Field{
 	{Path: "preference.revisionName", Effect: Domain, Note: "The revision in use is in status.preferenceRef."},
 	{Path: "preference.inferFromVolume", Effect: Domain, Note: "From the labels of a PersistentVolumeClaim, when the VM is admitted."},
 	{Path: "preference.inferFromVolumeFailurePolicy", Effect: Domain, Only: inferPolicies},
+	{Path: "dataVolumeTemplates", Effect: Life, Note: "Needs CDI in the cluster; docs/datavolumes.md."},
 	{Path: "template.metadata.labels", Effect: Pod, Note: "On the instance and its pod."},
 	{Path: "template.metadata.annotations", Effect: Pod, Note: "On the instance and its pod."},
 }

@@ -45,14 +45,6 @@ var (
 // falseMatters are switches outside the table whose "off" differs from what happens without them.
 var falseMatters = []string{"logSerialConsole"}
 
-// remedies are what to do instead, for fields outside the table that many manifests have.
-var remedies = map[string]string{
-	"dataVolumeTemplates": withoutCDI,
-	"dataVolume":          withoutCDI,
-}
-
-const withoutCDI = " (nothing here fills volumes as CDI does; put the disk into a PersistentVolumeClaim and use volumes.persistentVolumeClaim, or use volumes.containerDisk)"
-
 // unsupported reports each field of a spec that is set and not in the table, and each value that is
 // not among those the table allows.
 func unsupported(spec any, table *node, path *field.Path) field.ErrorList {
@@ -65,7 +57,7 @@ func walk(v reflect.Value, at *node, path *field.Path, errs *field.ErrorList) {
 	switch {
 	case at == nil:
 		if says(v, lastName(path)) {
-			*errs = append(*errs, field.Forbidden(path, unsupportedDetail()+remedies[lastName(path)]))
+			*errs = append(*errs, field.Forbidden(path, unsupportedDetail()))
 		}
 		return
 	case len(at.children) == 0:

@@ -77,6 +77,7 @@ func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstance
 	if vm.Spec.Instancetype != nil || vm.Spec.Preference != nil {
 		errs = append(errs, foreign(vm, expanded, template.Child("spec"))...)
 	}
+	errs = append(errs, validateDataVolumeTemplates(vm, expanded.Volumes, spec.Child("dataVolumeTemplates"))...)
 	instance := expanded.DeepCopy()
 	defaultSpec(instance, d)
 	return append(errs, validateSpec(instance, template.Child("spec"))...)

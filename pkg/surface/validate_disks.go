@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 )
 
@@ -141,23 +142,26 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 			errs = append(errs, duplicate(here.Child("name"), volume.Name, "volume"))
 		}
 		seen[volume.Name] = true
-		switch n := sources(&volume.VolumeSource); {
+		switch n := pointers(volume.VolumeSource); {
 		case n == 0:
-			errs = append(errs, field.Required(here, "has no source; use containerDisk, persistentVolumeClaim, cloudInitNoCloud, cloudInitConfigDrive or emptyDisk"))
+			errs = append(errs, field.Required(here, "has no source; use containerDisk, persistentVolumeClaim, dataVolume, cloudInitNoCloud, cloudInitConfigDrive or emptyDisk"))
 		case n > 1:
 			errs = append(errs, field.Forbidden(here, "has more than one source; keep one"))
 		}
 		switch {
 		case volume.ContainerDisk != nil:
 			errs = append(errs, validateContainerDisk(volume.ContainerDisk, here.Child("containerDisk"))...)
-		case volume.PersistentVolumeClaim != nil:
-			claim := volume.PersistentVolumeClaim.ClaimName
+		case volume.PersistentVolumeClaim != nil, volume.DataVolume != nil:
+			name := claim.Name(volume)
 			where := here.Child("persistentVolumeClaim", "claimName")
-			errs = append(errs, validateObjectName(claim, where)...)
-			if other := claims[claim]; other != "" {
-				errs = append(errs, field.Invalid(where, claim, fmt.Sprintf("claim %q is the disk %q already; a claim can be one disk only", claim, other)))
+			if volume.DataVolume != nil {
+				where = here.Child("dataVolume", "name")
 			}
-			claims[claim] = volume.Name
+			errs = append(errs, validateObjectName(name, where)...)
+			if other := claims[name]; other != "" {
+				errs = append(errs, field.Invalid(where, name, fmt.Sprintf("claim %q is the disk %q already; a claim can be one disk only", name, other)))
+			}
+			claims[name] = volume.Name
 		case volume.EmptyDisk != nil:
 			if volume.EmptyDisk.Capacity.Sign() <= 0 {
 				errs = append(errs, field.Invalid(here.Child("emptyDisk", "capacity"), volume.EmptyDisk.Capacity.String(), "must be more than zero, such as 1Gi"))
@@ -192,9 +196,10 @@ func validateSysprep(source *v1.SysprepSource, at *field.Path) field.ErrorList {
 	return field.ErrorList{field.Required(at, "has no source; use configMap or secret")}
 }
 
-// sources counts the sources of a volume, whether they are supported or not.
-func sources(source *v1.VolumeSource) int {
-	v, n := reflect.ValueOf(*source), 0
+// pointers counts the pointers of a struct that are set: the sources of a volume for example, whether they are supported
+// or not.
+func pointers(of any) int {
+	v, n := reflect.ValueOf(of), 0
 	for i := range v.NumField() {
 		if v.Field(i).Kind() == reflect.Pointer && !v.Field(i).IsNil() {
 			n++

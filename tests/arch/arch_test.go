@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 
 	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/rfb", "pkg/action", "pkg/stats", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/version", "pkg/names", "manifests"},
+	"pkg/action": {"pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/surface", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
@@ -34,11 +34,11 @@ var arrows = map[string][]string{
 	// Contract only.
 	"pkg/launcher/launcherpb": {},
 
-	"pkg/domain":       {"pkg/names", "pkg/network", "pkg/surface", "pkg/hotplug"},
-	"pkg/surface":      {"pkg/names", "pkg/version", "pkg/hotplug", "pkg/vmstate"},
+	"pkg/domain":       {"pkg/names", "pkg/network", "pkg/surface", "pkg/claim", "pkg/hotplug"},
+	"pkg/surface":      {"pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate"},
 	"pkg/instancetype": {"pkg/surface"},
 	"pkg/network":      {"pkg/names"},
-	"pkg/disk":         {"pkg/names", "pkg/surface", "pkg/domain", "pkg/hotplug"},
+	"pkg/disk":         {"pkg/names", "pkg/surface", "pkg/domain", "pkg/claim", "pkg/hotplug"},
 	"pkg/hypervisor":   {"pkg/names"},
 	"pkg/stream":       {},
 	"pkg/rfb":          {},
@@ -48,7 +48,8 @@ var arrows = map[string][]string{
 	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs"},
 	"pkg/names":        {},
 	"pkg/rollout":      {},
-	"pkg/hotplug":      {},
+	"pkg/hotplug":      {"pkg/claim"},
+	"pkg/claim":        {},
 	"pkg/vmstate":      {},
 	"pkg/version":      {},
 	"manifests":        {},
@@ -58,11 +59,11 @@ var arrows = map[string][]string{
 // servers is what every server may import.
 func servers(more ...string) []string {
 	return append(more, "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
-		"pkg/certs", "pkg/config", "pkg/stats", "pkg/names", "pkg/version", "pkg/hotplug", "pkg/vmstate")
+		"pkg/certs", "pkg/config", "pkg/stats", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/hotplug", "pkg/vmstate"}
+var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/vmstate"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

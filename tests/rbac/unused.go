@@ -15,6 +15,8 @@ var unused = map[Right]string{
 
 	{names.VirtController, "", "nodes", "patch", false}: "a node that is lost for minutes is marked as taking no VMs",
 
+	{names.VirtController, "cdi.kubevirt.io", "datavolumes/source", "create", false}: "CDI asks the API server whether virt-controller has it before it clones for a VM",
+
 	{names.VirtController, "", "events", "patch", false}: repeatedEvent,
 	{names.VirtHandler, "", "events", "patch", false}:    repeatedEvent,
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/wait"
+	"github.com/virtkit/virtkit/pkg/claim"
 )
 
 // API is what the package needs of a client.
@@ -155,7 +156,7 @@ func has(volumes []v1.Volume, name string) bool {
 func Names(spec *v1.VirtualMachineInstanceSpec) []string {
 	var out []string
 	for i := range spec.Volumes {
-		if claim := spec.Volumes[i].PersistentVolumeClaim; claim != nil && claim.Hotpluggable {
+		if source := claim.Of(&spec.Volumes[i]); source != nil && source.Hotpluggable {
 			out = append(out, spec.Volumes[i].Name)
 		}
 	}

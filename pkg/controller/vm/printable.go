@@ -5,7 +5,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
 
@@ -16,7 +18,6 @@ const (
 )
 
 // printables is every printable status with what makes it hold, in the order in which they are tried.
-// DataVolumeError has no entry, because there are no DataVolumes to fail.
 var printables = []struct {
 	status v1.VirtualMachinePrintableStatus
 	holds  func(View, Decision) bool
@@ -36,16 +37,20 @@ var printables = []struct {
 		return active(view.VMI) &&
 			conditionIs(view.VMI, v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, vmi.ReasonFailedPvcNotFound)
 	}},
+	{v1.VirtualMachineStatusDataVolumeError, func(view View, _ Decision) bool {
+		return anyDataVolume(view, func(dv *cdiv1.DataVolume) bool { return cdi.Trouble(dv) != "" })
+	}},
 	{v1.VirtualMachineStatusUnschedulable, func(view View, _ Decision) bool {
 		// A claim without a volume makes a pod unschedulable as well; that is another entry's.
 		return active(view.VMI) && !claimPending(view) &&
 			conditionIs(view.VMI, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled), corev1.ConditionFalse, corev1.PodReasonUnschedulable)
 	}},
 	{v1.VirtualMachineStatusProvisioning, func(view View, _ Decision) bool {
-		return active(view.VMI) && conditionIs(view.VMI, v1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, "")
+		return active(view.VMI) && conditionIs(view.VMI, v1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, "") ||
+			anyDataVolume(view, cdi.Provisioning)
 	}},
 	{v1.VirtualMachineStatusWaitingForVolumeBinding, func(view View, _ Decision) bool {
-		return active(view.VMI) && claimPending(view)
+		return active(view.VMI) && claimPending(view) || anyDataVolume(view, unbound)
 	}},
 	{v1.VirtualMachineStatusErrImagePull, func(view View, _ Decision) bool {
 		return active(view.VMI) && waiting(view.Pods, waitingErrImagePull)

@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/claim"
+	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/controller/written"
 )
@@ -35,14 +37,16 @@ const concurrency = 16
 // catchUp is how long to wait for a cache that is behind; its event mostly comes first.
 const catchUp = time.Second
 
-// Reconciler reads VMs, VMIs, pods and claims from Client's cache, and writes VMIs (create, delete,
-// adopt), and the status and finalizer of VMs. It needs the indexes of package vmi.
+// Reconciler reads VMs, VMIs, pods, claims and DataVolumes from Client's cache, and writes VMIs (create, delete,
+// adopt), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of package vmi.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, where a create has just told that the cache is behind.
 	Live     client.Reader
 	Recorder record.EventRecorder
 	Now      func() time.Time
+	// CDI is how to DataVolumes, if the cluster has them.
+	CDI *cdi.Access
 
 	written  written.Log
 	deleted  written.Deletions
@@ -50,8 +54,14 @@ type Reconciler struct {
 }
 
 // SetupWithManager registers the reconciler.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachine{}, vmsByDataVolume, func(obj client.Object) []string {
+		return dataVolumeNames(obj.(*v1.VirtualMachine))
+	})
+	if err != nil {
+		return fmt.Errorf("index VMs by DataVolume: %w", err)
+	}
+	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachine").
 		For(&v1.VirtualMachine{}).
 		// Not Owns: a VMI that is not owned yet, or is another's, concerns the VM of its name too.
@@ -59,7 +69,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerName), builder.WithPredicates(imagePullChanged)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(claimPhaseChanged)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Complete(r)
+		Build(r)
+	if err != nil {
+		return err
+	}
+	r.CDI.Follow(built, r.usersOfDataVolume)
+	return nil
 }
 
 func sameName(_ context.Context, obj client.Object) []reconcile.Request {
@@ -155,8 +170,11 @@ func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile
 	if decision.Strategy != "" {
 		return reconcile.Result{}, r.setStrategy(ctx, vm, decision.Strategy) // Its event brings the next step.
 	}
-	if view.Failure != "" && decision.Action == Create {
-		decision.Action = Keep // The name is taken, or what the VM refers to is not there.
+	if err := r.provide(ctx, &view, decision); err != nil {
+		return reconcile.Result{}, err
+	}
+	if (view.Failure != "" || !view.Filled) && decision.Action == Create {
+		decision.Action = Keep // The name is taken, what the VM refers to is not there, or its volumes are not.
 	}
 
 	var actErr error
@@ -187,7 +205,8 @@ func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile
 			return reconcile.Result{}, r.letGo(ctx, vm)
 		}
 	}
-	if view.FailureReason == reasonFailedFind || view.FailureReason == reasonNotApplied {
+	switch view.FailureReason {
+	case reasonFailedFind, reasonNotApplied, reasonNoCDI, reasonUnauthorized, reasonFailedDataVolume:
 		decision.RequeueAfter = retryMissing
 	}
 	return reconcile.Result{RequeueAfter: decision.RequeueAfter}, actErr
@@ -217,17 +236,17 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 		view.Pods = append(view.Pods, &pods.Items[i])
 	}
 	for i := range instance.Spec.Volumes {
-		source := instance.Spec.Volumes[i].PersistentVolumeClaim
-		if source == nil || vmi.HandedOver(&instance) {
+		name := claim.Name(&instance.Spec.Volumes[i])
+		if name == "" || vmi.HandedOver(&instance) {
 			continue
 		}
-		var claim corev1.PersistentVolumeClaim
-		err := r.Client.Get(ctx, types.NamespacedName{Namespace: vm.Namespace, Name: source.ClaimName}, &claim)
+		var found corev1.PersistentVolumeClaim
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: vm.Namespace, Name: name}, &found)
 		if client.IgnoreNotFound(err) != nil {
-			return View{}, fmt.Errorf("get claim %s: %w", source.ClaimName, err)
+			return View{}, fmt.Errorf("get claim %s: %w", name, err)
 		}
 		if err == nil {
-			view.Claims = append(view.Claims, &claim)
+			view.Claims = append(view.Claims, &found)
 		}
 	}
 	return view, nil

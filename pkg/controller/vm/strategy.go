@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
 // View is all that is looked at.
@@ -30,6 +31,10 @@ type View struct {
 	Failure string
 	// FailureReason goes with Failure.
 	FailureReason string
+	// DataVolumes are those of the template's volumes and of spec.dataVolumeTemplates that exist, by name; Filled says
+	// that none of the latter keeps the VMI from starting.
+	DataVolumes map[string]*cdiv1.DataVolume
+	Filled      bool
 	// Referred says that InstancetypeRef and PreferenceRef are what the status is to record from now on.
 	Referred                       bool
 	InstancetypeRef, PreferenceRef *v1.InstancetypeStatusRef

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -54,12 +55,12 @@ func Attachment(vmi *v1.VirtualMachineInstance, volumes []string, launcher *core
 	}
 	var inPod []corev1.Volume
 	for i, volume := range volumes {
-		source, name := hotplug.Volume(&vmi.Spec, volume).PersistentVolumeClaim.PersistentVolumeClaimVolumeSource, "hotplug"
+		source, name := claim.Of(hotplug.Volume(&vmi.Spec, volume)).PersistentVolumeClaimVolumeSource, "hotplug"
 		if i > 0 {
 			name += "-" + strconv.Itoa(i)
 		}
 		inPod = append(inPod, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &source}})
-		if claim := facts.Claims[source.ClaimName]; claim != nil && isBlock(claim) {
+		if bound := facts.Claims[source.ClaimName]; bound != nil && isBlock(bound) {
 			container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: path.Join(names.BlockDevicesDir, volume)})
 		} else {
 			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Join(names.AttachmentDir, volume), ReadOnly: source.ReadOnly})

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 )
 
@@ -22,7 +23,6 @@ const (
 	messageDetaching              = "Deleting volume from guest"
 	messageWaitingForAttachment   = "Waiting for attachment pod %s to run"
 	messageWaitingForOldAttach    = "Waiting for attachment pod %s to end"
-	messagePVCNotFound            = "PersistentVolumeClaim %q does not exist in namespace %q"
 	messageAttachmentPodIsMissing = "The volume has no attachment pod yet"
 )
 
@@ -127,7 +127,7 @@ func leaving(spec *v1.VirtualMachineInstanceSpec, status *v1.VolumeStatus) bool 
 		return true
 	}
 	info := status.PersistentVolumeClaimInfo
-	return info != nil && info.ClaimName != volume.PersistentVolumeClaim.ClaimName
+	return info != nil && info.ClaimName != claim.Name(volume)
 }
 
 // attachedBy reports whether a pod is the one that virt-controller made for a volume. Only the UID counts: labels
@@ -168,12 +168,13 @@ func (s *Step) unplug(view View, status *v1.VolumeStatus) bool {
 
 // plugOne gives a volume its attachment pod and says how that fares.
 func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
-	claim := view.Claims[volume.PersistentVolumeClaim.ClaimName]
+	name := claim.Name(volume)
+	bound := view.Claims[name]
 	if status.HotplugVolume == nil {
 		status.HotplugVolume = &v1.HotplugVolumeStatus{}
 	}
-	if claim != nil {
-		status.PersistentVolumeClaimInfo = claimInfo(claim)
+	if bound != nil {
+		status.PersistentVolumeClaimInfo = claimInfo(bound)
 	}
 	pod := attachment(view, status)
 	early := status.Phase == "" || status.Phase == v1.VolumePending || status.Phase == v1.VolumeBound
@@ -182,17 +183,21 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 			return // virt-handler's
 		}
 		status.Phase, status.Reason, status.Message = v1.VolumePending, reason, message
-		if claim != nil && claim.Status.Phase == corev1.ClaimBound {
+		if bound != nil && bound.Status.Phase == corev1.ClaimBound {
 			status.Phase = v1.VolumeBound
 		}
 	}
 	switch {
-	case pod == nil && claim == nil:
-		message := fmt.Sprintf(messagePVCNotFound, volume.PersistentVolumeClaim.ClaimName, view.VMI.Namespace)
+	case pod == nil && bound == nil && view.DataVolumes[name] != nil:
+		waiting(ReasonPVCNotReady, unfilled(view, name))
+	case pod == nil && bound == nil:
+		message := missingClaim(view, name)
 		if early && status.Message != message {
 			s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonFailedPvcNotFound, message})
 		}
 		waiting(ReasonPVCNotReady, message)
+	case pod == nil && unfilled(view, name) != "" && !wantsPod(view, name):
+		waiting(ReasonPVCNotReady, unfilled(view, name))
 	case pod == nil && status.Phase == "":
 		// Said before it is done: virt-handler writes the status at the same time when a spec changes, and a
 		// pod whose name could not be written is made twice.
@@ -209,6 +214,8 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 		waiting(ReasonAttachmentPodNotReady, NotRunning(pod))
 	case slices.ContainsFunc(sharers(s.Status.VolumeStatus, status), func(other *v1.VolumeStatus) bool { return other.Phase == v1.HotplugVolumeUnMounted }):
 		s.CreateAttachments = append(s.CreateAttachments, volume.Name) // of its own, so that the other's claim is let go
+	case early && unfilled(view, name) != "":
+		waiting(ReasonPVCNotReady, unfilled(view, name)) // The attachment pod is the one that CDI waited for.
 	case early:
 		status.Phase = v1.HotplugVolumeAttachedToNode
 		status.Reason, status.Message = ReasonSuccessfulCreate, fmt.Sprintf(attachmentCreated, pod.Name, volume.Name)

@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vmstate"
@@ -43,6 +45,9 @@ type View struct {
 	Pods []*corev1.Pod
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
+	// DataVolumes are those of the claims' names that exist; CDI says whether the cluster has any.
+	DataVolumes map[string]*cdiv1.DataVolume
+	CDI         bool
 	// Attachments are the VMI's attachment pods that exist.
 	Attachments []*corev1.Pod
 	// Node is that of a VMI in phase Unknown, or which was when it ended; nil otherwise, and when it does not
@@ -67,6 +72,8 @@ type Step struct {
 	CreateState bool
 	// CreatePod asks for the pod of Pod().
 	CreatePod bool
+	// CreateProvisioning asks for the pod of Provisioning().
+	CreateProvisioning bool
 	// DeletePods are to be deleted gracefully.
 	DeletePods []*corev1.Pod
 	// RemovePods are on their way out on a node that cannot confirm it and is known not to run them: they are to be
@@ -179,24 +186,31 @@ func (s *Step) withoutPod(view View) {
 		return
 	}
 	for _, name := range bootClaimNames(view.VMI) {
-		if view.Claims[name] != nil {
-			continue
+		if message := missingClaim(view, name); message != "" {
+			s.wait(view, ReasonFailedPvcNotFound, message)
+			return
 		}
-		message := fmt.Sprintf("PersistentVolumeClaim %q does not exist in namespace %q", name, view.VMI.Namespace)
-		if old := Condition(&s.Status, v1.VirtualMachineInstanceSynchronized); old == nil || old.Message != message {
-			s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonFailedPvcNotFound, message})
-		}
-		setPhase(&s.Status, v1.Pending, view.Now)
-		setCondition(&s.Status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
-		setCondition(&s.Status, notSynchronized(ReasonFailedPvcNotFound, message), view.Now)
-		return
 	}
 	if vmstate.Needed(&view.VMI.Spec) && stateClaimIn(view.VMI, view.Claims) == nil {
 		s.CreateState = true
 		s.RequeueAfter = catchUp // its event comes first, unless the cache had not seen one that exists
 		return
 	}
-	s.CreatePod = true
+	s.fill(view)
+}
+
+// wait keeps the VMI Pending and says why.
+func (s *Step) wait(view View, reason, message string) {
+	if old := Condition(&s.Status, v1.VirtualMachineInstanceSynchronized); old == nil || old.Message != message {
+		s.Events = append(s.Events, Event{corev1.EventTypeWarning, reason, message})
+	}
+	s.pending(view)
+	setCondition(&s.Status, notSynchronized(reason, message), view.Now)
+}
+
+func (s *Step) pending(view View) {
+	setPhase(&s.Status, v1.Pending, view.Now)
+	setCondition(&s.Status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
 }
 
 // waitForNode is phase Scheduling. The pod's own word on why it has no node goes along.
@@ -237,6 +251,7 @@ func (s *Step) handOver(view View, pod *corev1.Pod) {
 		status.LauncherContainerImageVersion = pod.Spec.Containers[0].Image
 	}
 	status.VolumeStatus = volumeStatus(view.VMI, view.Claims)
+	filled(status, view)
 	removeCondition(status, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled))
 	removeCondition(status, v1.VirtualMachineInstanceSynchronized)
 	setCondition(status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
@@ -259,8 +274,8 @@ func volumeStatus(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Pers
 			continue // said when it is plugged in
 		}
 		status := v1.VolumeStatus{Name: volume.Name}
-		if source := volume.PersistentVolumeClaim; source != nil {
-			status.PersistentVolumeClaimInfo = claimInfo(claims[source.ClaimName])
+		if name := claim.Name(volume); name != "" {
+			status.PersistentVolumeClaimInfo = claimInfo(claims[name])
 		}
 		out = append(out, status)
 	}

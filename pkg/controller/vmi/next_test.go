@@ -147,7 +147,7 @@ func TestNext(t *testing.T) {
 		},
 		{
 			"claim there",
-			View{VMI: testVMI(t, v1.Pending, withClaim, reported), Claims: map[string]*corev1.PersistentVolumeClaim{"data": claim("data", "Block")}},
+			View{VMI: testVMI(t, v1.Pending, withClaim, reported), Claims: map[string]*corev1.PersistentVolumeClaim{"data": claimOf("data", "Block")}},
 			outcome{Phase: v1.Pending, Create: true, Conditions: []string{"Synchronized=False FailedPvcNotFound"}},
 		},
 		{"pod fresh", View{VMI: testVMI(t, ""), Pods: []*corev1.Pod{testPod()}}, outcome{Again: 900 * time.Millisecond}},
@@ -261,7 +261,7 @@ func TestHandOver(t *testing.T) {
 	})
 	got := Next(View{
 		VMI: vmi, Pods: []*corev1.Pod{testPod(bound)}, Now: now,
-		Claims: map[string]*corev1.PersistentVolumeClaim{"data": claim("data", corev1.PersistentVolumeBlock)},
+		Claims: map[string]*corev1.PersistentVolumeClaim{"data": claimOf("data", corev1.PersistentVolumeBlock)},
 	}).Status
 	if got.NodeName != "node01" || got.ActivePods["pod-uid"] != "node01" || got.RuntimeUser != 107 ||
 		got.LauncherContainerImageVersion != "launcher:1" || *got.QOSClass != corev1.PodQOSBurstable {

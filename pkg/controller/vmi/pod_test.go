@@ -76,7 +76,7 @@ func lay(onto, layer map[string]any) {
 	}
 }
 
-func claim(name string, mode corev1.PersistentVolumeMode) *corev1.PersistentVolumeClaim {
+func claimOf(name string, mode corev1.PersistentVolumeMode) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -196,7 +196,7 @@ func plan(t *testing.T, overlay string, facts func(*Facts)) *corev1.Pod {
 	t.Helper()
 	f := baseFacts()
 	f.Claims = map[string]*corev1.PersistentVolumeClaim{
-		"fs": claim("fs", corev1.PersistentVolumeFilesystem), "block": claim("block", corev1.PersistentVolumeBlock),
+		"fs": claimOf("fs", corev1.PersistentVolumeFilesystem), "block": claimOf("block", corev1.PersistentVolumeBlock),
 	}
 	if facts != nil {
 		facts(&f)

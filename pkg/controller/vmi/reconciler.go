@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/written"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -45,7 +46,7 @@ const concurrency = 16
 // catchUp is how long to wait for a cache that is behind; its event mostly comes first.
 const catchUp = time.Second
 
-// Reconciler reads VMIs, pods, claims and nodes from Client's cache, and writes pods, and the status,
+// Reconciler reads VMIs, pods, claims, DataVolumes and nodes from Client's cache, and writes pods, and the status,
 // finalizer and node label of VMIs. It watches all of these.
 type Reconciler struct {
 	Client client.Client
@@ -57,6 +58,8 @@ type Reconciler struct {
 	Image           string
 	ImagePullPolicy corev1.PullPolicy
 	Now             func() time.Time
+	// CDI is how to DataVolumes, if the cluster has them.
+	CDI *cdi.Access
 
 	// deadSince remembers by UID since when a VMI is seen without a pod alive (View.DeadSince). A
 	// new leader starts to count anew, which only makes it more patient.
@@ -93,14 +96,19 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err != nil {
 		return fmt.Errorf("index attachment pods: %w", err)
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachineinstance").
 		For(&v1.VirtualMachineInstance{}).
 		Owns(&corev1.Pod{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofAttachment)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Complete(r)
+		Build(r)
+	if err != nil {
+		return err
+	}
+	r.CDI.Follow(built, r.waitingFor) // a DataVolume has its claim's name
+	return nil
 }
 
 // waitingFor returns the VMIs that use a claim and have not been handed over, or plug claims in.
@@ -196,7 +204,7 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	if view.Claims, err = Claims(ctx, r.Client, vmi); err != nil {
 		return View{}, err
 	}
-	return view, nil
+	return view, r.lookAtDataVolumes(ctx, &view)
 }
 
 // Claims are the VMI's PersistentVolumeClaims that exist, by name.
@@ -251,7 +259,10 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 		createErr = r.createState(ctx, view, &step)
 	}
 	if step.CreatePod {
-		createErr = r.createPod(ctx, view, &step)
+		createErr = r.createPod(ctx, view, &step, Pod)
+	}
+	if step.CreateProvisioning {
+		createErr = r.createPod(ctx, view, &step, Provisioning)
 	}
 	for _, pod := range step.DeletePods {
 		if err := r.deletePod(ctx, vmi, pod); err != nil {
@@ -296,13 +307,13 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 	return createErr
 }
 
-// createPod makes the VMI's pod. That it cannot be made is said in the VMI's status.
-func (r *Reconciler) createPod(ctx context.Context, view View, step *Step) error {
+// createPod makes the VMI's pod, or the one before it. That it cannot be made is said in the VMI's status.
+func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, plan func(*v1.VirtualMachineInstance, Facts) *corev1.Pod) error {
 	kvm, err := r.offersKVM(ctx)
 	if err != nil {
 		return err
 	}
-	pod := Pod(view.VMI, Facts{
+	pod := plan(view.VMI, Facts{
 		Config:          r.Config(),
 		Image:           r.Image,
 		ImagePullPolicy: r.ImagePullPolicy,

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -39,8 +40,8 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 		case hotplug.Is(volume): // an attachment pod's
 		case volume.ContainerDisk != nil:
 			p.containerDisk(volume.Name, volume.ContainerDisk)
-		case volume.PersistentVolumeClaim != nil:
-			p.claim(volume.Name, volume.PersistentVolumeClaim.PersistentVolumeClaimVolumeSource, claims)
+		case volume.PersistentVolumeClaim != nil, volume.DataVolume != nil:
+			p.claim(volume.Name, claim.Of(volume).PersistentVolumeClaimVolumeSource, claims)
 		case volume.CloudInitNoCloud != nil:
 			source := volume.CloudInitNoCloud
 			p.secret(volume.Name, source.UserDataSecretRef)
@@ -70,7 +71,7 @@ func (p *podVolumes) containerDisk(name string, source *v1.ContainerDiskSource) 
 }
 
 func (p *podVolumes) claim(name string, source corev1.PersistentVolumeClaimVolumeSource, claims map[string]*corev1.PersistentVolumeClaim) {
-	if claim := claims[source.ClaimName]; claim != nil && isBlock(claim) {
+	if known := claims[source.ClaimName]; known != nil && isBlock(known) {
 		p.devices = append(p.devices, corev1.VolumeDevice{
 			Name:       p.add(name, corev1.VolumeSource{PersistentVolumeClaim: &source}),
 			DevicePath: path.Join(names.BlockDevicesDir, name),
@@ -135,8 +136,8 @@ func bootClaimNames(vmi *v1.VirtualMachineInstance) []string {
 func claimNames(vmi *v1.VirtualMachineInstance) []string {
 	var out []string
 	for i := range vmi.Spec.Volumes {
-		if source := vmi.Spec.Volumes[i].PersistentVolumeClaim; source != nil && !slices.Contains(out, source.ClaimName) {
-			out = append(out, source.ClaimName)
+		if name := claim.Name(&vmi.Spec.Volumes[i]); name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/vmstate"
 )
@@ -41,13 +42,8 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	}
 	var found []obstacle
 	for _, v := range vmi.Spec.Volumes {
-		var name string
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			name = v.PersistentVolumeClaim.ClaimName
-		case v.DataVolume != nil:
-			name = v.DataVolume.Name
-		default:
+		name := claim.Name(&v)
+		if name == "" {
 			continue
 		}
 		info := claims[v.Name]
@@ -142,7 +138,7 @@ func placementObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 // the pod have to.
 func migrationMethod(vmi *v1.VirtualMachineInstance) v1.VirtualMachineInstanceMigrationMethod {
 	for _, v := range vmi.Spec.Volumes {
-		if v.PersistentVolumeClaim == nil && v.DataVolume == nil {
+		if claim.Of(&v) == nil {
 			return v1.BlockMigration
 		}
 	}
