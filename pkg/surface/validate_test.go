@@ -66,6 +66,8 @@ func TestValidateInstance(t *testing.T) {
 		"pull policy":             {volume("containerDisk: {image: x, imagePullPolicy: Sometimes}"), `spec.volumes[0].containerDisk.imagePullPolicy: "Sometimes" is not supported; use Always, IfNotPresent or Never`},
 		"pull secret":             {volume("containerDisk: {image: x, imagePullSecret: A}"), `spec.volumes[0].containerDisk.imagePullSecret: "A" is not the name`},
 		"no claim":                {volume("persistentVolumeClaim: {claimName: ''}"), `spec.volumes[0].persistentVolumeClaim.claimName: is not set`},
+		"no DataVolume":           {volume("dataVolume: {name: ''}"), `spec.volumes[0].dataVolume.name: is not set`},
+		"a claim and DataVolume":  {disks("{name: root}, {name: b}", "{name: root, persistentVolumeClaim: {claimName: c}}, {name: b, dataVolume: {name: c}}"), `spec.volumes[1].dataVolume.name: claim "c" is the disk "root" already`},
 		"one claim twice":         {disks("{name: root}, {name: b}", "{name: root, persistentVolumeClaim: {claimName: c}}, {name: b, persistentVolumeClaim: {claimName: c}}"), `spec.volumes[1].persistentVolumeClaim.claimName: claim "c" is the disk "root" already`},
 		"empty disk of nothing":   {volume("emptyDisk: {capacity: 0}"), `spec.volumes[0].emptyDisk.capacity: must be more than zero`},
 		"cloud-init 2048":         {seed("userData: " + strings.Repeat("x", 2048)), ``},
@@ -191,27 +193,45 @@ func TestValidateInstance(t *testing.T) {
 	})
 }
 
+// imports is the spec of a VM whose one volume is DataVolume d, with a template.
+func imports(template string) string {
+	return "{runStrategy: Always, dataVolumeTemplates: [{" + template + "}], template: {spec: {domain: {memory: {guest: 1Gi}}, volumes: [{name: root, dataVolume: {name: d}}]}}}"
+}
+
 func TestValidateVirtualMachine(t *testing.T) {
 	for name, tc := range map[string]struct{ name, spec, want string }{
-		"good":                 {"vm", `{runStrategy: Always, template: {}}`, ``},
-		"running":              {"vm", `{running: true, template: {}}`, ``},
-		"unknown run strategy": {"vm", `{runStrategy: Sometimes, template: {}}`, `spec.runStrategy: "Sometimes" is not supported; use Always, RerunOnFailure, Manual, Halted or Once`},
-		"empty run strategy":   {"vm", `{runStrategy: "", template: {}}`, `spec.runStrategy: is empty`},
-		"no run strategy":      {"vm", `{template: {}}`, `spec.runStrategy: is not set; use Always`},
-		"both":                 {"vm", `{running: true, runStrategy: Always, template: {}}`, `spec.running: cannot be set together with spec.runStrategy`},
-		"no template":          {"vm", `{runStrategy: Always}`, `spec.template: is not set`},
-		"63 characters":        {strings.Repeat("x", 63), `{runStrategy: Always, template: {}}`, ``},
-		"64 characters":        {strings.Repeat("x", 64), `{runStrategy: Always, template: {}}`, `metadata.name: has 64 characters; 63 is the most`},
-		"name":                 {"A", `{runStrategy: Always, template: {}}`, `metadata.name: "A" is not a name`},
-		"no name":              {"", `{runStrategy: Always, template: {}}`, `metadata.name: is not set`},
-		"in the template":      {"vm", `{runStrategy: Always, template: {spec: {hostname: A, domain: {memory: {guest: 1Gi}, devices: {}}}}}`, `spec.template.spec.hostname: "A"`},
-		"reserved label":       {"vm", `{runStrategy: Always, template: {metadata: {labels: {kubevirt.io/nodeName: x}}}}`, `spec.template.metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself`},
-		"ordinary label":       {"vm", `{runStrategy: Always, template: {metadata: {labels: {kubevirt.io/size: small}}}}`, ``},
-		"malformed label":      {"vm", `{runStrategy: Always, template: {metadata: {labels: {a: "b c"}}}}`, `spec.template.metadata.labels`},
+		"good":                  {"vm", `{runStrategy: Always, template: {}}`, ``},
+		"running":               {"vm", `{running: true, template: {}}`, ``},
+		"unknown run strategy":  {"vm", `{runStrategy: Sometimes, template: {}}`, `spec.runStrategy: "Sometimes" is not supported; use Always, RerunOnFailure, Manual, Halted or Once`},
+		"empty run strategy":    {"vm", `{runStrategy: "", template: {}}`, `spec.runStrategy: is empty`},
+		"no run strategy":       {"vm", `{template: {}}`, `spec.runStrategy: is not set; use Always`},
+		"both":                  {"vm", `{running: true, runStrategy: Always, template: {}}`, `spec.running: cannot be set together with spec.runStrategy`},
+		"no template":           {"vm", `{runStrategy: Always}`, `spec.template: is not set`},
+		"63 characters":         {strings.Repeat("x", 63), `{runStrategy: Always, template: {}}`, ``},
+		"64 characters":         {strings.Repeat("x", 64), `{runStrategy: Always, template: {}}`, `metadata.name: has 64 characters; 63 is the most`},
+		"name":                  {"A", `{runStrategy: Always, template: {}}`, `metadata.name: "A" is not a name`},
+		"no name":               {"", `{runStrategy: Always, template: {}}`, `metadata.name: is not set`},
+		"in the template":       {"vm", `{runStrategy: Always, template: {spec: {hostname: A, domain: {memory: {guest: 1Gi}, devices: {}}}}}`, `spec.template.spec.hostname: "A"`},
+		"reserved label":        {"vm", `{runStrategy: Always, template: {metadata: {labels: {kubevirt.io/nodeName: x}}}}`, `spec.template.metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself`},
+		"ordinary label":        {"vm", `{runStrategy: Always, template: {metadata: {labels: {kubevirt.io/size: small}}}}`, ``},
+		"malformed label":       {"vm", `{runStrategy: Always, template: {metadata: {labels: {a: "b c"}}}}`, `spec.template.metadata.labels`},
+		"DataVolume":            {"vm", imports(`metadata: {name: d}, spec: {source: {blank: {}}, storage: {}}`), ``},
+		"no name of it":         {"vm", imports(`spec: {source: {blank: {}}, storage: {}}`), `spec.dataVolumeTemplates[0].metadata.name: is not set`},
+		"unused DataVolume":     {"vm", imports(`metadata: {name: e}, spec: {source: {blank: {}}, storage: {}}`), `spec.dataVolumeTemplates[0].metadata.name: no volume uses DataVolume "e"; add {`},
+		"in another namespace":  {"vm", imports(`metadata: {name: d, namespace: other}, spec: {source: {blank: {}}, storage: {}}`), `spec.dataVolumeTemplates[0].metadata.namespace: the DataVolume is made in the VM's namespace, "default"`},
+		"one twice":             {"vm", imports(`metadata: {name: d}, spec: {source: {blank: {}}, storage: {}}}, {metadata: {name: d}, spec: {source: {blank: {}}, storage: {}}`), `spec.dataVolumeTemplates[1].metadata.name: "d" is the name of another DataVolume too`},
+		"of no size":            {"vm", imports(`metadata: {name: d}, spec: {source: {blank: {}}}`), `spec.dataVolumeTemplates[0].spec.storage: is not set`},
+		"pvc and storage":       {"vm", imports(`metadata: {name: d}, spec: {source: {blank: {}}, storage: {}, pvc: {}}`), `spec.dataVolumeTemplates[0].spec.pvc: cannot be set together with storage`},
+		"filled by nothing":     {"vm", imports(`metadata: {name: d}, spec: {storage: {}}`), `spec.dataVolumeTemplates[0].spec.source: is not set`},
+		"filled by two":         {"vm", imports(`metadata: {name: d}, spec: {source: {blank: {}, http: {url: x}}, storage: {}}`), `spec.dataVolumeTemplates[0].spec.source: has more than one source`},
+		"an empty source":       {"vm", imports(`metadata: {name: d}, spec: {source: {}, storage: {}}`), `spec.dataVolumeTemplates[0].spec.source: is empty; use one of blank`},
+		"source and reference":  {"vm", imports(`metadata: {name: d}, spec: {source: {blank: {}}, sourceRef: {kind: DataSource, name: x}, storage: {}}`), `spec.dataVolumeTemplates[0].spec.sourceRef: cannot be set together with source`},
+		"unknown reference":     {"vm", imports(`metadata: {name: d}, spec: {sourceRef: {kind: Other, name: x}, storage: {}}`), `spec.dataVolumeTemplates[0].spec.sourceRef.kind: "Other" is not supported; use DataSource`},
+		"filled by a populator": {"vm", imports(`metadata: {name: d}, spec: {storage: {dataSourceRef: {kind: X, name: x}}}`), ``},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := machine(t, tc.spec)
-			vm.Name = tc.name
+			vm.Name, vm.Namespace = tc.name, "default"
 			DefaultVirtualMachine(vm, nil, testDefaults)
 			errs := ValidateVirtualMachine(vm, testDefaults)
 			got := Message(errs)

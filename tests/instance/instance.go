@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -36,6 +38,9 @@ func ImageTag() string {
 
 // TinyDisk is the tiny guest's container disk.
 func TinyDisk() string { return "ghcr.io/virtkit/tiny-disk:" + ImageTag() }
+
+// Launcher is the launcher's image, which has busybox and qemu-img besides.
+func Launcher() string { return "ghcr.io/virtkit/virt-launcher:" + ImageTag() }
 
 // Instance is one virt-local with its clients.
 type Instance struct {
@@ -147,7 +152,8 @@ func (i *Instance) connect() error {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), instancetypev1beta1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), instancetypev1beta1.AddToScheme(scheme),
+		apiextensionsv1.AddToScheme(scheme), cdiv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	i.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})

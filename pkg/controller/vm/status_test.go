@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
@@ -55,6 +56,13 @@ func TestPrintable(t *testing.T) {
 		},
 		{"no node", View{VM: testVM(always), VMI: testVMI(v1.Scheduling, unschedulable)}, "ErrorUnschedulable"},
 		{"provisioning", View{VM: testVM(always), VMI: testVMI(v1.Pending, with(v1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, ""))}, "Provisioning"},
+		{"DataVolume filled by now", imported(cdiv1.Succeeded, false), "Starting"},
+		{"DataVolume being filled", imported(cdiv1.ImportInProgress, true), "Provisioning"},
+		{"DataVolume not begun", imported("", false), "Provisioning"},
+		{"DataVolume waits for a pod", imported(cdiv1.WaitForFirstConsumer, false), "WaitingForVolumeBinding"},
+		{"DataVolume waits for a pod, bound", imported(cdiv1.WaitForFirstConsumer, true), "Provisioning"},
+		{"DataVolume to be filled with its pod", imported(cdiv1.PendingPopulation, false), "WaitingForVolumeBinding"},
+		{"DataVolume failed", imported(cdiv1.Failed, true), "DataVolumeError"},
 		{"claim not bound", View{VM: testVM(always), VMI: testVMI(v1.Scheduling), Claims: claims(corev1.ClaimPending)}, "WaitingForVolumeBinding"},
 		{"claim not bound, so no node", View{VM: testVM(always), VMI: testVMI(v1.Scheduling, unschedulable), Claims: claims(corev1.ClaimPending)}, "WaitingForVolumeBinding"},
 		{"image", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: pods("ErrImagePull")}, "ErrImagePull"},
