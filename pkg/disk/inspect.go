@@ -87,7 +87,11 @@ func lookContainerDisk(dir string, src *v1.ContainerDiskSource) (Facts, error) {
 	if err != nil {
 		return Facts{}, fmt.Errorf("container disk %s: %w", src.Image, err)
 	}
-	return Facts{Path: path.Join(dir, name), Header: h}, nil
+	sum, err := Checksum(f, info.Size())
+	if err != nil {
+		return Facts{}, fmt.Errorf("container disk %s: %w", src.Image, err)
+	}
+	return Facts{Path: path.Join(dir, name), Header: h, Checksum: sum}, nil
 }
 
 // onlyFile finds the image in disk/, where exactly one file must be.

@@ -16,6 +16,8 @@ type Facts struct {
 	// Path and Header are the container disk's image.
 	Path   string
 	Header Header
+	// Checksum is the container disk's.
+	Checksum uint32
 	// Block says that a claim is a device, Exists that a file system claim has its disk.img.
 	Block, Exists bool
 	// Free is the space that a claim's file system has left for us, bytes.
@@ -112,7 +114,7 @@ func (p *Plan) add(vmi *v1.VirtualMachineInstance, v *v1.Volume, d *v1.Disk, dir
 // containerDisk gives a disk that is written an overlay, which dies with the pod; one that is only read
 // (a CD-ROM) uses the image as it is.
 func (p *Plan) containerDisk(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) {
-	image := domain.Source{Path: f.Path, Format: f.Header.Format, ReadOnly: true}
+	image := domain.Source{Path: f.Path, Format: f.Header.Format, ReadOnly: true, Checksum: f.Checksum}
 	if d.CDRom != nil || (d.Disk != nil && d.Disk.ReadOnly) {
 		p.Sources[v.Name] = image
 		return

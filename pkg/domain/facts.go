@@ -51,6 +51,8 @@ type Source struct {
 	Backing *Source
 	// ReadOnly says that the image cannot be written, whatever the VMI's disk says.
 	ReadOnly bool
+	// Checksum is a container disk's (disk.Checksum); zero for other images.
+	Checksum uint32 `json:",omitempty"`
 	// DirectIO says that the image (and what backs it) opens with O_DIRECT.
 	DirectIO bool
 }

@@ -133,6 +133,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { s.freezer.run(background) })
 	running.Go(func() { s.holdArrived(background) })
 	running.Go(func() { s.tpm.run(background) })
+	running.Go(func() { s.serveSeeds(background) })
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
 		grpc.UnaryInterceptor(logCalls(o.Log)))
 	pb.RegisterLauncherServer(server, s)

@@ -29,6 +29,8 @@ type move struct {
 	to  hypervisor.Migration
 	// handover is the socket behind which the other launcher says that the guest is there.
 	handover string
+	// seeds is the socket behind which it takes images.
+	seeds string
 }
 
 // PrepareMigrationTarget implements the contract. What it made once is not made again: the guest may be
@@ -57,10 +59,13 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 		return s.serveDHCP(plan)
 	}
 	boot := *vmi
-	boot.Spec = *hotplug.Without(&vmi.Spec)
+	boot.Spec = *disk.WithoutSeeds(hotplug.Without(&vmi.Spec)) // those come
 	images, err := disk.Prepare(ctx, &boot, s.options.Disks, s.run)
 	if err != nil {
 		return startError(vmi, images, err)
+	}
+	if err := sameImages(vmi, images); err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	volumes, _ := hotplug.Moving(vmi)
 	for _, name := range volumes {
@@ -88,8 +93,11 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	if err != nil {
 		return status.Error(codes.Internal, err.Error())
 	}
+	if err := s.expectSeeds(vmi); err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
 	s.arriving <- arrival{devices: exclusiveDevices(&vmi.Spec, images), listener: listener}
-	s.guest.expect(domain.Targets(&boot.Spec))
+	s.guest.expect(domain.Targets(hotplug.Without(&vmi.Spec)), checksums(images))
 	return nil
 }
 
@@ -99,7 +107,7 @@ func (s *service) Migrate(ctx context.Context, req *pb.MigrateRequest) (*pb.Migr
 		return nil, status.Error(codes.InvalidArgument, "uid: is empty")
 	}
 	in := func(name string) string { return filepath.Join(s.options.RunDir, name) }
-	return &pb.MigrateResponse{}, s.guest.leave(move{uid: req.Uid, handover: in(names.SocketMigrationHandover), to: hypervisor.Migration{
+	return &pb.MigrateResponse{}, s.guest.leave(move{uid: req.Uid, handover: in(names.SocketMigrationHandover), seeds: in(names.SocketMigrationSeeds), to: hypervisor.Migration{
 		Peer:      in(names.SocketMigrationPeer),
 		Memory:    in(names.SocketMigrationMemory),
 		Disks:     in(names.SocketMigrationDisks),
@@ -170,12 +178,12 @@ func (s *service) holdArrived(ctx context.Context) {
 	}
 }
 
-// expect says that the guest will arrive here; targets are its disks' names.
-func (g *guest) expect(targets map[string]string) {
+// expect says that the guest will arrive here; targets are its disks' names, images its container disks' checksums.
+func (g *guest) expect(targets map[string]string, images map[string]uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.incoming = true
-	g.updateLocked(func(s *pb.GuestState) { s.VolumeTargets = targets })
+	g.updateLocked(func(s *pb.GuestState) { s.VolumeTargets, s.ImageChecksums = targets, images })
 }
 
 func (g *guest) expected() bool {
@@ -249,6 +257,9 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 	var l *link
 	if err == nil {
 		l, err = g.reach(ctx, m)
+	}
+	if err == nil {
+		err = g.giveSeeds(ctx, m)
 	}
 	if err == nil {
 		result, err = conn.Migrate(ctx, m.to)

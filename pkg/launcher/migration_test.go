@@ -189,7 +189,7 @@ func TestDaemonDiesWhileLeaving(t *testing.T) {
 
 func TestArrive(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
-		g.expect(map[string]string{"a": "vda"})
+		g.expect(map[string]string{"a": "vda"}, nil)
 		// It comes, but does not run here before the other side has let it go.
 		m.mu.Lock()
 		m.domain = &hypervisor.Domain{Run: hypervisor.Paused, Reason: "migration"}
@@ -207,7 +207,7 @@ func TestArrive(t *testing.T) {
 // A guest that does not arrive after all leaves the launcher as it was.
 func TestArrivalFails(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
-		g.expect(nil)
+		g.expect(nil, nil)
 		m.mu.Lock()
 		m.domain = &hypervisor.Domain{Run: hypervisor.Paused, Reason: "migration"}
 		m.tell(hypervisor.Event{})

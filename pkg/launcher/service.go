@@ -45,6 +45,8 @@ type service struct {
 	credentials *keeper
 	freezer     *freezer
 	tpm         *tpmKeeper
+	// seeds has the images that are to come with a guest, once.
+	seeds chan incomingSeeds
 	// running are the programs in the guest that somebody waits for.
 	running chan struct{}
 
@@ -56,7 +58,7 @@ func newService(life context.Context, o Options, g *guest, run disk.Run) *servic
 	return &service{
 		options: o, guest: g, run: run, life: life,
 		credentials: newKeeper(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), running: make(chan struct{}, maxPrograms),
-		arriving: make(chan arrival, 1), tpm: newTPMKeeper(o, g),
+		arriving: make(chan arrival, 1), tpm: newTPMKeeper(o, g), seeds: make(chan incomingSeeds, 1),
 	}
 }
 
@@ -92,7 +94,11 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	boot := *vmi
 	boot.Spec = *hotplug.Without(&vmi.Spec)
 	targets := domain.Targets(&boot.Spec)
+	var images map[string]domain.Source
 	known := func(st *pb.GuestState) {
+		if len(st.ImageChecksums) == 0 {
+			st.ImageChecksums = checksums(images)
+		}
 		if len(st.VolumeTargets) == 0 { // else the domain itself has told
 			st.VolumeTargets = targets
 		}
@@ -106,7 +112,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		return status.Error(codes.FailedPrecondition, "the guest runs in another launcher, from which it is to come here")
 	}
 	began := time.Now()
-	images, err := disk.Prepare(ctx, &boot, s.options.Disks, s.run)
+	images, err = disk.Prepare(ctx, &boot, s.options.Disks, s.run)
 	if err != nil {
 		return startError(vmi, images, err)
 	}

@@ -96,6 +96,10 @@ const (
 	// SocketMigrationHandover leads to the other launcher itself, which listens at SocketMigrationArrival.
 	SocketMigrationHandover = "migration-handover.sock"
 	SocketMigrationArrival  = "migration-arrival.sock"
+	// SocketMigrationSeeds is virt-handler's for the launcher that the guest leaves to give images along, and
+	// SocketMigrationSeedsIn where the other launcher takes them.
+	SocketMigrationSeeds   = "migration-seeds.sock"
+	SocketMigrationSeedsIn = "migration-seeds-in.sock"
 	// CapabilityCacheDir is libvirt's cache of QEMU capabilities, relative to RunDir; virt-handler
 	// fills it before Start: libvirt reads it when the first domain is made, not before.
 	CapabilityCacheDir = "cache/libvirt/qemu/cache/capabilities"

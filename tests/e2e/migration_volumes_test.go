@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -128,4 +129,70 @@ func TestMigrationHotplug(t *testing.T) {
 	}
 	g.virtctl(t, nil, "-n", ns, "removevolume", g.name, "--volume-name=device", "--wait", "--timeout=90s")
 	g.waitAttachments(t, 0)
+}
+
+// A guest keeps the cloud-init image that it has, although the Secret that it was made of is another by now, or gone; a
+// block claim that two nodes share, one that the host caches, and one that is only read go along.
+func TestMigrationDisks(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	c.claim(t, ns, "data", corev1.PersistentVolumeBlock)
+	c.claim(t, ns, "cached", corev1.PersistentVolumeFilesystem)
+	c.claim(t, ns, "shared", corev1.PersistentVolumeFilesystem)
+	secrets := c.Kube.CoreV1().Secrets(ns)
+	secret, err := secrets.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "seed"},
+		StringData: map[string]string{"userdata": "#cloud-config\nuser: root\npassword: tiny\n"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := c.create(t, newVM(ns, "disks", v1.RunStrategyAlways, withClaim("data"), func(vm *v1.VirtualMachine) {
+		spec := &vm.Spec.Template.Spec
+		for _, name := range []string{"cached", "shared"} {
+			d := v1.Disk{Name: name, Serial: strings.ToUpper(name), DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}
+			if name == "cached" {
+				d.Cache = v1.CacheWriteThrough
+			} else {
+				d.Shareable = ptr(true)
+			}
+			spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, d)
+			spec.Volumes = append(spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+			}}})
+		}
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "seed", Serial: "SEED", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
+		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "seed", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{
+			UserDataSecretRef: &corev1.LocalObjectReference{Name: "seed"},
+		}}})
+	}))
+	g.waitLogin(t)
+	home := g.vmi(t)
+	for _, s := range home.Status.VolumeStatus {
+		if s.Name == "root" && (s.ContainerDiskVolume == nil || s.ContainerDiskVolume.Checksum == 0) {
+			t.Errorf("the container disk has no checksum: %+v", s)
+		}
+	}
+	con := g.shell(t, strings.NewReplacer("EMPTY", "CACHED").Replace(counter))
+	const whole = `echo 3 > /proc/sys/vm/drop_caches; S=$(for d in /sys/block/vd*; do [ "$(cat $d/serial)" = SEED ] && echo /dev/${d##*/}; done); md5sum < $S`
+	before := con.run(t, whole)
+	con.run(t, "while [ ! -e /tmp/i ]; do sleep 0.1; done")
+
+	secret.StringData = map[string]string{"userdata": "#cloud-config\n#" + strings.Repeat("x", 10000)}
+	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g.waitMigration(t, g.migrate(t, "there"), v1.MigrationSucceeded)
+	con = g.again(t)
+	expectText(t, con, whole, before)
+
+	if err := secrets.Delete(t.Context(), "seed", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g.waitMigration(t, g.migrate(t, "back"), v1.MigrationSucceeded)
+	g.onlyOn(t, home.Status.NodeName)
+	con = g.again(t)
+	expectText(t, con, whole, before)
+	expectText(t, con, check, "bad 0")
 }

@@ -85,6 +85,8 @@ func obstacleReason(message, first string) string {
 		return v1.VirtualMachineInstanceReasonDisksNotMigratable
 	case strings.HasPrefix(message, "interface "):
 		return v1.VirtualMachineInstanceReasonInterfaceNotMigratable
+	case strings.HasPrefix(message, "spec.domain.cpu.model "):
+		return v1.VirtualMachineInstanceReasonCPUModeNotMigratable
 	case strings.Contains(message, " ties the "):
 		return "TiedToNode"
 	}
@@ -99,6 +101,8 @@ func obstacleMend(message string) []string {
 		return []string{"give the claim accessModes: [ReadWriteMany], on storage that has it"}
 	case strings.HasPrefix(message, "interface "):
 		return []string{"use masquerade instead of bridge, or set annotation " + v1.AllowPodBridgeNetworkLiveMigrationAnnotation + " if the network can move addresses"}
+	case strings.HasPrefix(message, "spec.domain.cpu.model "):
+		return []string{"set spec.template.spec.domain.cpu.model to host-model or a named model"}
 	case strings.Contains(message, "nodeSelector"):
 		return []string{"remove kubernetes.io/hostname from spec.template.spec.nodeSelector"}
 	case strings.Contains(message, "nodeAffinity"):

@@ -442,9 +442,9 @@ func TestMigration(t *testing.T) {
 		{"not running", phase(v1.Scheduling, time.Second), []string{"NotRunning"}, ""},
 		{"all at once", all(
 			condition(v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse, v1.VirtualMachineInstanceReasonDisksNotMigratable,
-				`volume "data": PersistentVolumeClaim data cannot be used on two nodes at once; its access mode would have to be ReadWriteMany; interface "default" has the pod's own address (bridge), which another node cannot have; masquerade can migrate; spec.nodeSelector ties the VirtualMachineInstance to node one`),
+				`volume "data": PersistentVolumeClaim data cannot be used on two nodes at once; its access mode would have to be ReadWriteMany; interface "default" has the pod's own address (bridge), which another node cannot have; masquerade can migrate; the persistent state of TPM or EFI is on PersistentVolumeClaim p, which cannot be used on two nodes at once; its access mode would have to be ReadWriteMany; spec.domain.cpu.model host-passthrough is the CPU of this very node; host-model or a named model can migrate; spec.nodeSelector ties the VirtualMachineInstance to node one`),
 			func(f *Facts) { f.Nodes = f.Nodes[:1] },
-		), []string{v1.VirtualMachineInstanceReasonDisksNotMigratable, v1.VirtualMachineInstanceReasonInterfaceNotMigratable, "TiedToNode", "NoOtherNode"}, ""},
+		), []string{v1.VirtualMachineInstanceReasonDisksNotMigratable, v1.VirtualMachineInstanceReasonInterfaceNotMigratable, v1.VirtualMachineInstanceReasonDisksNotMigratable, v1.VirtualMachineInstanceReasonCPUModeNotMigratable, "TiedToNode", "NoOtherNode"}, ""},
 		{"cordoned", func(f *Facts) { f.Nodes[1].Spec.Unschedulable = true }, []string{"Cordoned"}, "cordoned (1)"},
 		{"under way", func(f *Facts) {
 			f.Migrations = []v1.VirtualMachineInstanceMigration{{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Status: v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationRunning}}}

@@ -48,8 +48,22 @@ func Pod(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMach
 	}
 	maps.Copy(selector, pod.Spec.NodeSelector) // it may restrict but not replace what the VMI says
 	pod.Spec.NodeSelector = selector
+	withoutSecrets(pod)
 	pod.Spec.Affinity = elsewhere(pod.Spec.Affinity, instance.Status.NodeName)
 	return pod
+}
+
+// withoutSecrets lets the pod start although a Secret or ConfigMap is gone: what was made of it comes with the guest.
+func withoutSecrets(pod *corev1.Pod) {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.Secret != nil {
+			v.Secret.Optional = new(true)
+		}
+		if v.ConfigMap != nil {
+			v.ConfigMap.Optional = new(true)
+		}
+	}
 }
 
 // elsewhere adds to an affinity that the pod must not run on a node.

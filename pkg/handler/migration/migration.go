@@ -42,6 +42,8 @@ const (
 	Disks  Channel = "disks"
 	// Handover is between the two launchers.
 	Handover Channel = "handover"
+	// Seeds is, too: for images that the guest has and that cannot be made anew.
+	Seeds Channel = "seeds"
 )
 
 // sockets are a channel's two ends, as names in the launchers' run directories.
@@ -50,6 +52,7 @@ var sockets = map[Channel]struct{ from, to string }{
 	Memory: {names.SocketMigrationMemory, names.SocketMigrationMemory},
 	Disks:  {names.SocketMigrationDisks, names.SocketMigrationDisks},
 
+	Seeds:    {names.SocketMigrationSeeds, names.SocketMigrationSeedsIn},
 	Handover: {names.SocketMigrationHandover, names.SocketMigrationArrival},
 }
 

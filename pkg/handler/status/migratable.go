@@ -18,8 +18,8 @@ type obstacle struct{ reason, message string }
 
 // migratable says whether the guest could move to another node, and whether it could if its disks
 // were copied along.
-func migratable(vmi *v1.VirtualMachineInstance, c *conditionList) {
-	others := append(networkObstacles(vmi), placementObstacles(vmi)...)
+func migratable(vmi *v1.VirtualMachineInstance, emulated bool, c *conditionList) {
+	others := slices.Concat(networkObstacles(vmi), cpuObstacles(vmi, emulated), placementObstacles(vmi))
 	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
 		if len(found) == 0 {
 			c.set(kind, corev1.ConditionTrue, "", "")
@@ -99,6 +99,17 @@ func networkObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		}
 	}
 	return nil
+}
+
+// cpuObstacles finds a CPU that is the node's own. One that is emulated is the same everywhere, whatever its model.
+func cpuObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
+	if cpu := vmi.Spec.Domain.CPU; emulated || cpu == nil || cpu.Model != v1.CPUModeHostPassthrough {
+		return nil
+	}
+	return []obstacle{{
+		v1.VirtualMachineInstanceReasonCPUModeNotMigratable,
+		"spec.domain.cpu.model host-passthrough is the CPU of this very node; host-model or a named model can migrate",
+	}}
 }
 
 // placementObstacles finds a VMI that may run on one node only.

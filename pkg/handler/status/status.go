@@ -242,6 +242,7 @@ func fill(in Input, next *v1.VirtualMachineInstanceStatus) {
 		setQuantity(&next.Memory.GuestRequested, boot)
 	}
 	next.VolumeStatus = plugged(in.Volumes, volumes(in, next.VolumeStatus))
+	checksums(in.Guest.GetImageChecksums(), in.VMI, next.VolumeStatus)
 	next.Interfaces = interfaces(in)
 	next.GuestOSInfo = v1.VirtualMachineInstanceGuestOSInfo{}
 	if in.Guest.AgentConnected {

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/hotplug"
 )
 
 // Reasons of hotplugged volumes, in their status and in events. The first three are KubeVirt's.
@@ -63,6 +65,20 @@ func plugged(done map[string]Volume, list []v1.VolumeStatus) []v1.VolumeStatus {
 		}
 	}
 	return list
+}
+
+// checksums notes which container disks the guest runs from, so that a node to which it moves can tell whether it has the
+// same.
+func checksums(images map[string]uint32, vmi *v1.VirtualMachineInstance, list []v1.VolumeStatus) {
+	for i := range list {
+		s := &list[i]
+		sum := images[s.Name]
+		volume := hotplug.Volume(&vmi.Spec, s.Name)
+		if sum == 0 || volume == nil || volume.ContainerDisk == nil || s.ContainerDiskVolume != nil && s.ContainerDiskVolume.Checksum == sum {
+			continue
+		}
+		s.ContainerDiskVolume = &v1.ContainerDiskInfo{Checksum: sum}
+	}
 }
 
 // volumeEvents are what happened to hotplugged volumes between two statuses.

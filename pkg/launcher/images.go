@@ -1,0 +1,56 @@
+package launcher
+
+import (
+	"fmt"
+	"path/filepath"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/disk"
+	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// checksums are those of the container disks, by volume.
+func checksums(images map[string]domain.Source) map[string]uint32 {
+	out := map[string]uint32{}
+	for volume, image := range images {
+		if image.Backing != nil {
+			image = *image.Backing
+		}
+		if image.Checksum != 0 {
+			out[volume] = image.Checksum
+		}
+	}
+	return out
+}
+
+// sameImages fails when a container disk here is another than the one that the guest runs from: what the guest wrote lies
+// over that one, and would be garbage over this one.
+func sameImages(vmi *v1.VirtualMachineInstance, images map[string]domain.Source) error {
+	here := checksums(images)
+	for _, s := range vmi.Status.VolumeStatus {
+		there := s.ContainerDiskVolume
+		if there == nil || there.Checksum == 0 || here[s.Name] == 0 || here[s.Name] == there.Checksum {
+			continue
+		}
+		image := ""
+		for _, v := range vmi.Spec.Volumes {
+			if v.Name == s.Name && v.ContainerDisk != nil {
+				image = v.ContainerDisk.Image
+			}
+		}
+		return fmt.Errorf("volume %q: %s is another image on this node than the one that the guest runs from; its tag was moved: restart the VM, and name images by digest", s.Name, image)
+	}
+	return nil
+}
+
+// expectSeeds prepares for the images that come with a guest.
+func (s *service) expectSeeds(vmi *v1.VirtualMachineInstance) error {
+	listener, err := listen(filepath.Join(s.options.RunDir, names.SocketMigrationSeedsIn))
+	if err != nil {
+		return err
+	}
+	s.seeds <- incomingSeeds{listener: listener, volumes: disk.Seeds(&vmi.Spec)}
+	return nil
+}
