@@ -44,6 +44,8 @@ type Config struct {
 	MemoryOverheadRatio float64
 	// ImagePullPolicy is that of launcher pods; empty leaves it to the component's flag.
 	ImagePullPolicy corev1.PullPolicy
+	// EvictionStrategy is that of a guest that names none; empty means the default (pkg/eviction).
+	EvictionStrategy v1.EvictionStrategy
 	// NodeSelectors are added to every launcher pod's.
 	NodeSelectors map[string]string
 	// RuntimeClass is the runtime class of launcher pods; empty means the node's default.
@@ -86,6 +88,9 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	setIf(&config.ImagePullPolicy, spec.ImagePullPolicy)
 	setIf(&config.RuntimeClass, spec.DefaultRuntimeClass)
 	setIf(&config.VMStateStorageClass, spec.VMStateStorageClass)
+	if spec.EvictionStrategy != nil {
+		config.EvictionStrategy = *spec.EvictionStrategy
+	}
 	if developer := spec.DeveloperConfiguration; developer != nil {
 		config.UseEmulation = developer.UseEmulation
 		setIf(&config.CPUAllocationRatio, developer.CPUAllocationRatio)

@@ -190,7 +190,7 @@ func withKeys(way string) string {
 // exempt are the fields that may only say what happens anyway.
 var exempt = map[string]bool{
 	"domain.devices.disks.cdrom.readonly": true,
-	"evictionStrategy":                    true,
+	"evictionStrategy":                    true, // pkg/eviction
 	"startStrategy":                       true, // how the domain is made, not what it is: tests/e2e
 	"architecture":                        true,
 }

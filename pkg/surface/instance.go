@@ -28,7 +28,11 @@ var (
 	dnsPolicies     = []string{
 		string(corev1.DNSClusterFirst), string(corev1.DNSClusterFirstWithHostNet), string(corev1.DNSDefault), string(corev1.DNSNone),
 	}
-	protocols = []string{"TCP", "UDP"}
+	protocols          = []string{"TCP", "UDP"}
+	evictionStrategies = []string{
+		string(v1.EvictionStrategyNone), string(v1.EvictionStrategyLiveMigrate),
+		string(v1.EvictionStrategyLiveMigrateIfPossible), string(v1.EvictionStrategyExternal),
+	}
 )
 
 // instanceFields is the table of VirtualMachineInstance.
@@ -123,7 +127,7 @@ var instanceFields = []Field{
 	{Path: "schedulerName", Effect: Pod},
 	{Path: "tolerations", Effect: Pod},
 	{Path: "topologySpreadConstraints", Effect: Pod},
-	{Path: "evictionStrategy", Effect: Life, Note: "Live migration comes later.", Only: []string{string(v1.EvictionStrategyNone)}},
+	{Path: "evictionStrategy", Effect: Life, Note: "What the eviction of the pod means for the guest; docs/drain.md. Of the cluster unless set, which is None unless set.", Only: evictionStrategies},
 	{Path: "startStrategy", Effect: Life, Note: "The guest waits, paused, until it is unpaused.", Only: []string{string(v1.StartStrategyPaused)}},
 	{Path: "terminationGracePeriodSeconds", Effect: Life, Note: "30 unless set."},
 	{Path: "volumes.name", Effect: Disk},

@@ -61,6 +61,7 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.defaultRuntimeClass", Effect: Pod},
 	{Path: "configuration.vmStateStorageClass", Effect: Pod, Note: "Of the claims for persistent TPMs and EFI variables, which are then ReadWriteMany; the default class and ReadWriteOnce unless set."},
 	{Path: "configuration.additionalGuestMemoryOverheadRatio", Effect: Pod},
+	{Path: "configuration.evictionStrategy", Effect: Life, Note: "Of instances that name none. None unless set.", Only: evictionStrategies},
 	{Path: "configuration.developerConfiguration.useEmulation", Effect: Domain},
 	{Path: "configuration.developerConfiguration.cpuAllocationRatio", Effect: Pod},
 	{Path: "configuration.developerConfiguration.memoryOvercommit", Effect: Pod},

@@ -169,8 +169,8 @@ func TestValidateInstance(t *testing.T) {
 		"DNS server":      {`dnsConfig: {nameservers: [x]}`, `spec.dnsConfig.nameservers[0]: "x" is not an IP address`},
 		"DNS servers":     {`dnsConfig: {nameservers: [1.1.1.1, 1.1.1.2, 1.1.1.3, 1.1.1.4]}`, `spec.dnsConfig.nameservers: are more than 3`},
 		"architecture":    {`architecture: arm64`, `spec.architecture: "arm64" is not supported; use amd64`},
-		"eviction":        {`evictionStrategy: LiveMigrate`, `spec.evictionStrategy: "LiveMigrate" is not supported; use None`},
-		"eviction none":   {`evictionStrategy: None`, ``},
+		"eviction":        {`evictionStrategy: Shutdown`, `spec.evictionStrategy: "Shutdown" is not supported; use None`},
+		"eviction moves":  {`evictionStrategy: LiveMigrate`, ``},
 		"everything good": {`{hostname: a, subdomain: b, nodeSelector: {a: b}, tolerations: [{operator: Exists}], dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1]}}`, ``},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,12 +23,13 @@ import (
 // maxReview bounds an AdmissionReview, bytes: it holds the object twice on an update.
 const maxReview = 2*maxBody + 64<<10
 
-// admission answers the API server's webhook calls. It changes nothing anywhere, so dry runs need no
-// care. defaults gives the configuration of the moment.
+// admission answers the API server's webhook calls. But for evictions it changes nothing anywhere, so dry runs need
+// no care. defaults gives the configuration of the moment.
 type admission struct {
 	defaults func() surface.Defaults
 	// referents is how a VM's instance type and preference are read.
 	referents instancetype.Reader
+	evictions evictions
 }
 
 // paths are the webhooks by path, as manifests/base/webhooks.yaml names them.
@@ -43,7 +44,8 @@ func (a *admission) paths() map[string]func(context.Context, *admissionv1.Admiss
 		"/validate/preferences":             a.validatePreference,
 
 		"/validate/virtualmachineinstancemigrations": a.validateMigration,
-		"/validate/inert": refuseInert,
+		"/validate/evictions":                        a.evictions.admit,
+		"/validate/inert":                            refuseInert,
 	}
 }
 

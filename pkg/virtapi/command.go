@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/config"
@@ -126,7 +127,10 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		}
 		return info.GitVersion, nil
 	})
-	hooks := &admission{defaults: defaultsOf(follower.Current), referents: referents{machines.kubevirt}}
+	hooks := &admission{
+		defaults: defaultsOf(follower.Current), referents: referents{machines.kubevirt},
+		evictions: evictions{machines: machines, strategy: func() v1.EvictionStrategy { return follower.Current().EvictionStrategy }},
+	}
 
 	// What the server needs outlives it: streams are drained after it has stopped.
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))

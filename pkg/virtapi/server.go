@@ -39,7 +39,8 @@ func newCodecs() serializer.CodecFactory {
 }
 
 // open are the paths that need no authorization: the API server calls webhooks without credentials
-// of its own. They change nothing. Besides what the caller sent they tell whether the instance type and the preference
+// of its own. They change nothing, but that the eviction of a launcher
+// pod marks its VMI. Besides what the caller sent they tell whether the instance type and the preference
 // that a VM names exist and what they set, and which ones the labels of a claim name.
 var open = []string{"/healthz", "/livez", "/readyz", "/mutate/*", "/validate/*"}
 

@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 
 	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/rfb", "pkg/action", "pkg/stats", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/version", "pkg/names", "manifests"},
+	"pkg/action": {"pkg/eviction", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/surface", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
@@ -51,6 +51,7 @@ var arrows = map[string][]string{
 	"pkg/hotplug":      {"pkg/claim"},
 	"pkg/claim":        {},
 	"pkg/vmstate":      {},
+	"pkg/eviction":     {},
 	"pkg/version":      {},
 	"manifests":        {},
 	"images":           {"pkg/names", "pkg/version"},
@@ -63,7 +64,7 @@ func servers(more ...string) []string {
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/vmstate"}
+var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/eviction", "pkg/vmstate"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

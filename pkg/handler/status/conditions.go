@@ -91,6 +91,13 @@ func running(in Input, c *conditionList) {
 	migratable(in.VMI, in.Guest.Emulation, c)
 }
 
+// evacuating says that the guest is to leave its node.
+func evacuating(next *v1.VirtualMachineInstanceStatus, c *conditionList) {
+	node := next.EvacuationNodeName
+	c.setOrRemove(node != "" && node == next.NodeName, v1.VirtualMachineInstanceEvictionRequested,
+		v1.VirtualMachineInstanceReasonEvictionRequested, "The guest was asked to leave node "+node+".")
+}
+
 func pausedBecause(reason string) (string, string) {
 	switch reason {
 	case "user", "":

@@ -113,6 +113,9 @@ func handedOver(in Input, next v1.VirtualMachineInstanceStatus, target Target) v
 	ms.EndTimestamp, ms.TargetNodeDomainReadyTimestamp = &now, &now
 	ms.Completed, ms.TargetNodeDomainDetected = true, true
 	next.NodeName = target.Node
+	if next.EvacuationNodeName != target.Node {
+		next.EvacuationNodeName = "" // it has left
+	}
 	next.ActivePods = map[types.UID]string{in.Pod.UID: target.Node}
 	hotplug.HandOver(in.VMI, next.VolumeStatus)
 	in.VMI = in.VMI.DeepCopy()

@@ -58,7 +58,7 @@ type Failure struct {
 	Final bool
 }
 
-// Next is the status that follows. Parts that others own (volume claims, requested evictions, pods)
+// Next is the status that follows. Parts that others own (volume claims, the node to be left, pods)
 // stay as they are.
 func Next(in Input) v1.VirtualMachineInstanceStatus {
 	next := *in.VMI.Status.DeepCopy()
@@ -79,10 +79,11 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 		fill(in, &next)
 		depart(in, &next)
 		running(in, &conditions)
+		evacuating(&next, &conditions)
 	case v1.Succeeded, v1.Failed:
 		conditions.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, message)
 		for _, gone := range []v1.VirtualMachineInstanceConditionType{
-			v1.VirtualMachineInstancePaused, v1.VirtualMachineInstanceAgentConnected,
+			v1.VirtualMachineInstancePaused, v1.VirtualMachineInstanceAgentConnected, v1.VirtualMachineInstanceEvictionRequested,
 		} {
 			conditions.remove(gone)
 		}

@@ -47,7 +47,7 @@ status:
   phase: Scheduled
   nodeName: node1
   activePods: {pod1: node1}
-  conditions: [{type: EvictionRequested, status: "False"}]
+  conditions: [{type: DataVolumesReady, status: "False"}]
   phaseTransitionTimestamps: [{phase: Scheduled, phaseTransitionTimestamp: "2026-01-02T03:04:00Z"}]
   volumeStatus:
   - name: data
