@@ -1,10 +1,9 @@
 package controller
 
 import (
-	"slices"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -48,6 +47,8 @@ func cacheOptions() cache.Options {
 			&v1.KubeVirt{}: {Namespaces: installation},
 			// Is CDI there? Its own kinds are not here, since they may not be; see slim.
 			cdi.Definition(): {Field: fields.OneTermEqualSelector("metadata.name", cdi.CRDName)},
+			// Those of VMIs.
+			&policyv1.PodDisruptionBudget{}: {Label: labelled(v1.CreatedByLabel)},
 		},
 	}
 }
@@ -55,6 +56,15 @@ func cacheOptions() cache.Options {
 // ours selects the pods that virt-controller makes.
 func ours() labels.Selector {
 	requirement, err := labels.NewRequirement(v1.AppLabel, selection.In, []string{names.VirtLauncher, names.HotplugDisk, names.ProvisioningPod})
+	if err != nil {
+		panic(err) // a programming error
+	}
+	return labels.NewSelector().Add(*requirement)
+}
+
+// labelled selects what has a label.
+func labelled(key string) labels.Selector {
+	requirement, err := labels.NewRequirement(key, selection.Exists, nil)
 	if err != nil {
 		panic(err) // a programming error
 	}
@@ -117,13 +127,11 @@ func slimClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase, Capacity: claim.Status.Capacity}
 }
 
-// slimNode keeps virt-handler's marks, whether the node answers and is out of service, and whether it has KVM.
+// slimNode keeps virt-handler's marks, taints, whether the node answers, and whether it has KVM.
 func slimNode(node *corev1.Node) {
 	node.Labels = keep(node.Labels, v1.NodeSchedulable)
 	node.Annotations = keep(node.Annotations, v1.VirtHandlerHeartbeat)
-	node.Spec = corev1.NodeSpec{Taints: slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Key != corev1.TaintNodeOutOfService
-	})}
+	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints}
 	status := corev1.NodeStatus{}
 	if quantity, ok := node.Status.Allocatable[names.ResourceKVM]; ok {
 		status.Allocatable = corev1.ResourceList{names.ResourceKVM: quantity}

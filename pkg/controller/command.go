@@ -6,6 +6,8 @@
 //	VirtualMachine ──vm──► VirtualMachineInstance ──vmi──► Pod
 //	VirtualMachineInstanceMigration ──migration──► a second Pod, status.migrationState
 //	VirtualMachine dataVolumeTemplates ──vm, cdi──► DataVolume
+//	a VMI that is to leave its node ──evacuation──► VirtualMachineInstanceMigration
+//	a VMI that is not to be evicted ──disruption──► PodDisruptionBudget
 //	Node, heartbeat ──node──► phase Unknown, kubevirt.io/schedulable
 //	certificates ──► Secrets, ConfigMap, caBundle of webhooks and APIServices
 //	Deployments, DaemonSet ──kubevirt──► status of the KubeVirt resource

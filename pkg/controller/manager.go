@@ -29,6 +29,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/certificates"
+	"github.com/virtkit/virtkit/pkg/controller/disruption"
+	"github.com/virtkit/virtkit/pkg/controller/evacuation"
 	"github.com/virtkit/virtkit/pkg/controller/kubevirt"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/node"
@@ -178,6 +180,12 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 	}
 	vms := &vm.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes}
 	nodes := &node.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
+	evacuations := &evacuation.Reconciler{
+		Client: client, Recorder: recorder, Config: current, Now: time.Now,
+		Limits:     func() evacuation.Limits { return evacuation.Limits{Cluster: 5, PerNode: 2} },
+		DrainTaint: func() string { return "kubevirt.io/drain" },
+	}
+	budgets := &disruption.Reconciler{Client: client, Recorder: recorder, Config: current}
 	installation := &kubevirt.Reconciler{Client: client, Config: current, Version: version.Get().GitVersion, Now: time.Now}
 	err = errors.Join(
 		dataVolumes.SetupWithManager(mgr),
@@ -185,6 +193,8 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		migrations.SetupWithManager(ctx, mgr),
 		vms.SetupWithManager(ctx, mgr),
 		nodes.SetupWithManager(ctx, mgr),
+		evacuations.SetupWithManager(ctx, mgr),
+		budgets.SetupWithManager(mgr),
 		installation.SetupWithManager(mgr),
 	)
 	if err != nil {

@@ -60,7 +60,7 @@ var arrows = map[string][]string{
 // servers is what every server may import.
 func servers(more ...string) []string {
 	return append(more, "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
-		"pkg/certs", "pkg/config", "pkg/stats", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate")
+		"pkg/certs", "pkg/config", "pkg/stats", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.

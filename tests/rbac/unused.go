@@ -13,6 +13,8 @@ var unused = map[Right]string{
 	{names.VirtController, "", "pods", "get", false}:                               staleCache,
 	{names.VirtController, "kubevirt.io", "virtualmachineinstances", "get", false}: staleCache,
 
+	{names.VirtController, "kubevirt.io", "virtualmachineinstancemigrations", "delete", false}: "a VMI that could not leave its node six times loses the first of its failed migrations",
+
 	{names.VirtController, "", "nodes", "patch", false}: "a node that is lost for minutes is marked as taking no VMs",
 
 	{names.VirtController, "cdi.kubevirt.io", "datavolumes/source", "create", false}: "CDI asks the API server whether virt-controller has it before it clones for a VM",

@@ -22,8 +22,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
 
-// vmisByNode is the index of VMIs by the node that they are on.
-const vmisByNode = "node-name"
+// VMIsByNode is the cache's index of VMIs by the node that they are on.
+const VMIsByNode = "node-name"
 
 // Reconciler reads nodes and VMIs from Client's cache, and writes phase Unknown and the node label.
 type Reconciler struct {
@@ -36,7 +36,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the reconciler and its index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstance{}, vmisByNode, func(obj client.Object) []string {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstance{}, VMIsByNode, func(obj client.Object) []string {
 		if node := obj.(*v1.VirtualMachineInstance).Status.NodeName; node != "" {
 			return []string{node}
 		}
@@ -107,7 +107,7 @@ func (r *Reconciler) unschedulable(ctx context.Context, node *corev1.Node, healt
 // lose marks the VMIs on the node whose phase nobody can tell now.
 func (r *Reconciler) lose(ctx context.Context, name string, health health) error {
 	var vmis v1.VirtualMachineInstanceList
-	if err := r.Client.List(ctx, &vmis, client.MatchingFields{vmisByNode: name}); err != nil {
+	if err := r.Client.List(ctx, &vmis, client.MatchingFields{VMIsByNode: name}); err != nil {
 		return fmt.Errorf("list VMIs on node %s: %w", name, err)
 	}
 	for i := range vmis.Items {

@@ -1,0 +1,77 @@
+// Package disruption keeps the pods of guests from being evicted under them. Its input are VMIs, their eviction
+// strategies and their pods; its output is one PodDisruptionBudget for each VMI whose strategy protects it, which
+// goes with the VMI.
+//
+// virt-api's webhook answers most evictions before the budget is looked at. The budget is what decides when no
+// virt-api answers. It asks for one pod, and for two while the guest moves, so that neither can be taken.
+package disruption
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/eviction"
+)
+
+// namePrefix begins the names of the budgets, as KubeVirt's.
+const namePrefix = "kubevirt-disruption-budget-"
+
+// View is all that Next looks at.
+type View struct {
+	VMI *v1.VirtualMachineInstance
+	// Strategy is the one that counts for it.
+	Strategy v1.EvictionStrategy
+	// Budget is what there is, nil for none.
+	Budget *policyv1.PodDisruptionBudget
+	// Pods is how many launcher pods the VMI has that are neither over nor being deleted.
+	Pods int
+}
+
+// Step is what is to be done; the zero Step is nothing.
+type Step struct {
+	// Want is the budget that there should be; nil leaves what there is.
+	Want *policyv1.PodDisruptionBudget
+	// Delete takes the budget away.
+	Delete bool
+}
+
+// Next decides. A guest that has ended or is about to needs no budget, but taking it away would be a write for
+// nothing: no pod of such a VMI is kept by it, and it goes with the VMI.
+func Next(view View) Step {
+	switch {
+	case !eviction.Alive(view.VMI):
+		return Step{}
+	case !eviction.Protected(view.VMI, view.Strategy):
+		return Step{Delete: view.Budget != nil && view.Budget.DeletionTimestamp == nil}
+	}
+	want := Budget(view.VMI, min(max(view.Pods, 1), 2))
+	if have := view.Budget; have != nil && have.Spec.MinAvailable != nil && *have.Spec.MinAvailable == *want.Spec.MinAvailable {
+		return Step{}
+	}
+	return Step{Want: want}
+}
+
+// Name is that of a VMI's budget.
+func Name(instance *v1.VirtualMachineInstance) string {
+	sum := sha256.Sum256([]byte(instance.UID))
+	return namePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+}
+
+// Budget keeps as many pods of a VMI as are given.
+func Budget(instance *v1.VirtualMachineInstance, pods int) *policyv1.PodDisruptionBudget {
+	least := intstr.FromInt32(int32(pods))
+	mine := map[string]string{v1.CreatedByLabel: string(instance.UID)}
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: instance.Namespace, Name: Name(instance), Labels: mine,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(instance, v1.VirtualMachineInstanceGroupVersionKind)},
+		},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: mine}},
+	}
+}

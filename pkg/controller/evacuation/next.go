@@ -1,0 +1,190 @@
+// Package evacuation moves guests off the nodes that they are to leave. Its inputs are the mark that an eviction left on
+// a VMI (status.evacuationNodeName), the taint of a node that is drained that way, and the migrations there are;
+// its output are migrations. The mark goes when the guest has arrived elsewhere: the new node's virt-handler takes
+// it off.
+//
+//	VMI, marked ──Next──► VirtualMachineInstanceMigration kubevirt-evacuation-… ──migration──► another node
+//
+// As many migrations are made as may run, so that those that people ask for do not queue behind a whole node.
+package evacuation
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/controller/migration"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/eviction"
+)
+
+// Reasons of events on a VMI; KubeVirt's words.
+const (
+	ReasonSuccessfulCreate = "SuccessfulCreate"
+	ReasonFailedCreate     = "FailedCreate"
+	ReasonBackoff          = "MigrationBackoff"
+)
+
+const (
+	// namePrefix begins the names of the migrations, as KubeVirt's.
+	namePrefix = "kubevirt-evacuation-"
+	// firstDelay is how long to wait after a migration failed before another is made, doubling up to maxDelay.
+	firstDelay = 20 * time.Second
+	maxDelay   = 5 * time.Minute
+	// waitAgain is when one that has to wait for others looks again, at the latest.
+	waitAgain = 5 * time.Second
+	// keep is how many failed migrations of a VMI are left for people to read.
+	keep = 5
+)
+
+// Limits are how many migrations may be under way or waiting; zero is none.
+type Limits struct {
+	Cluster, PerNode int
+}
+
+// View is all that Next looks at.
+type View struct {
+	VMI *v1.VirtualMachineInstance
+	// Strategy is the one that counts for it.
+	Strategy v1.EvictionStrategy
+	// Draining says that its node has the drain taint.
+	Draining bool
+	// Pods is how many launcher pods it has that are not over.
+	Pods int
+	// Migrations are the VMI's, of all times.
+	Migrations []*v1.VirtualMachineInstanceMigration
+	// Unfinished and UnfinishedHere are how many of others there are: in the cluster, and away from its node.
+	Unfinished, UnfinishedHere int
+	Limits                     Limits
+	Now                        time.Time
+}
+
+// Step is what is to be done; the zero Step is nothing.
+type Step struct {
+	// Create is a migration to be made.
+	Create *v1.VirtualMachineInstanceMigration
+	// Delete are failed migrations of ours that are old enough.
+	Delete []*v1.VirtualMachineInstanceMigration
+	Events []vmi.Event
+	// RequeueAfter is when to look again without an event; zero is never.
+	RequeueAfter time.Duration
+}
+
+// Wanted reports whether the guest is to be moved off its node.
+func Wanted(instance *v1.VirtualMachineInstance, strategy v1.EvictionStrategy, draining bool) bool {
+	marked := instance.Status.EvacuationNodeName != "" && instance.Status.EvacuationNodeName == instance.Status.NodeName
+	return (marked || draining) && instance.Status.Phase == v1.Running && eviction.Alive(instance) && eviction.Moves(instance, strategy)
+}
+
+// Next decides.
+func Next(view View) Step {
+	if !Wanted(view.VMI, view.Strategy, view.Draining) {
+		return Step{}
+	}
+	newestFirst := slices.Clone(view.Migrations)
+	slices.SortFunc(newestFirst, func(a, b *v1.VirtualMachineInstanceMigration) int {
+		if c := b.CreationTimestamp.Compare(a.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(b.Name, a.Name)
+	})
+	if slices.ContainsFunc(newestFirst, func(m *v1.VirtualMachineInstanceMigration) bool { return !migration.Final(m) }) {
+		return Step{} // its end is an event
+	}
+	step := Step{Delete: old(newestFirst)}
+	switch failures, last := failed(newestFirst, view.VMI.Status.NodeName); {
+	case view.Pods > 1:
+		step.RequeueAfter = waitAgain // what the last migration left is being tidied up
+	case failures > 0 && view.Now.Before(last.Add(delay(failures))):
+		step.RequeueAfter = last.Add(delay(failures)).Sub(view.Now)
+		step.Events = append(step.Events, vmi.Event{
+			Type: corev1.EventTypeWarning, Reason: ReasonBackoff,
+			Message: fmt.Sprintf("%d migrations away from node %s failed; the next is made %s after the last one's end", failures, view.VMI.Status.NodeName, delay(failures)),
+		})
+	case view.Unfinished >= view.Limits.Cluster || view.UnfinishedHere >= view.Limits.PerNode:
+		step.RequeueAfter = waitAgain
+	default:
+		step.Create = next(view.VMI, newestFirst)
+	}
+	return step
+}
+
+// ours reports whether a migration was made to move a guest off a node.
+func ours(m *v1.VirtualMachineInstanceMigration, node string) bool {
+	return strings.HasPrefix(m.Name, namePrefix) && m.Annotations[v1.EvacuationMigrationAnnotation] == node
+}
+
+// failed counts the last migrations away from a node that failed in a row, and says when the last did.
+func failed(newestFirst []*v1.VirtualMachineInstanceMigration, node string) (count int, last time.Time) {
+	for _, m := range newestFirst {
+		if !ours(m, node) {
+			continue
+		}
+		if m.Status.Phase != v1.MigrationFailed {
+			break
+		}
+		if count++; count > 1 {
+			continue
+		}
+		last = m.CreationTimestamp.Time
+		for _, transition := range m.Status.PhaseTransitionTimestamps {
+			if transition.Phase == v1.MigrationFailed {
+				last = transition.PhaseTransitionTimestamp.Time
+			}
+		}
+	}
+	return count, last
+}
+
+func delay(failures int) time.Duration {
+	d := firstDelay
+	for range failures - 1 {
+		if d *= 2; d >= maxDelay {
+			return maxDelay
+		}
+	}
+	return d
+}
+
+// old are our failed migrations but for the newest ones.
+func old(newestFirst []*v1.VirtualMachineInstanceMigration) []*v1.VirtualMachineInstanceMigration {
+	var mine []*v1.VirtualMachineInstanceMigration
+	for _, m := range newestFirst {
+		if strings.HasPrefix(m.Name, namePrefix) && m.Status.Phase == v1.MigrationFailed && m.DeletionTimestamp == nil {
+			mine = append(mine, m)
+		}
+	}
+	if len(mine) <= keep {
+		return nil
+	}
+	return mine[keep:]
+}
+
+// next is the VMI's next migration. Its name follows from the last one, so that it cannot be made twice.
+func next(instance *v1.VirtualMachineInstance, newestFirst []*v1.VirtualMachineInstanceMigration) *v1.VirtualMachineInstanceMigration {
+	var last types.UID
+	if len(newestFirst) > 0 {
+		last = newestFirst[0].UID
+	}
+	sum := sha256.Sum256([]byte(string(instance.UID) + "/" + string(last) + "/" + instance.Status.NodeName))
+	owner := metav1.OwnerReference{
+		APIVersion: v1.VirtualMachineInstanceGroupVersionKind.GroupVersion().String(),
+		Kind:       v1.VirtualMachineInstanceGroupVersionKind.Kind, Name: instance.Name, UID: instance.UID,
+	}
+	return &v1.VirtualMachineInstanceMigration{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: instance.Namespace, Name: namePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10],
+			Annotations:     map[string]string{v1.EvacuationMigrationAnnotation: instance.Status.NodeName},
+			OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: instance.Name},
+	}
+}

@@ -1,0 +1,216 @@
+package evacuation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/migration"
+	"github.com/virtkit/virtkit/pkg/controller/node"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/eviction"
+)
+
+// marked is the index of VMIs that are to leave a node, by that node.
+const marked = "evacuation-node"
+
+// Reconciler reads VMIs, nodes, pods and migrations from Client's cache, and makes and removes migrations.
+type Reconciler struct {
+	Client   client.Client
+	Recorder record.EventRecorder
+	Config   func() config.Config
+	// Limits and DrainTaint are the configuration's of the moment: how many migrations, and the key of the taint of
+	// nodes that are to be left.
+	Limits     func() Limits
+	DrainTaint func() string
+	Now        func() time.Time
+
+	// told is by UID of a VMI what was said of it last, so that it is not said at each look.
+	told sync.Map
+}
+
+// SetupWithManager registers the reconciler and its index; those of the VMI, migration and node reconcilers are
+// expected.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstance{}, marked, func(obj client.Object) []string {
+		if node := obj.(*v1.VirtualMachineInstance).Status.EvacuationNodeName; node != "" {
+			return []string{node}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index VMIs by the node that they are to leave: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("evacuation").
+		For(&v1.VirtualMachineInstance{}).
+		Watches(&v1.VirtualMachineInstanceMigration{}, handler.EnqueueRequestsFromMapFunc(r.waiting)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.on), builder.WithPredicates(retainted)).
+		// One at a time, so that the limits hold.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Complete(r)
+}
+
+// retainted lets a node through whose taints have changed.
+var retainted = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Node).Spec.Taints, e.ObjectNew.(*corev1.Node).Spec.Taints)
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+// waiting are the VMI of a migration, and when that is over those that may have waited for it.
+func (r *Reconciler) waiting(ctx context.Context, obj client.Object) []reconcile.Request {
+	over := obj.(*v1.VirtualMachineInstanceMigration)
+	out := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: over.Namespace, Name: over.Spec.VMIName}}}
+	if over.Status.MigrationState == nil || !migration.Final(over) {
+		return out
+	}
+	return append(out, r.list(ctx, client.MatchingFields{marked: over.Status.MigrationState.SourceNode})...)
+}
+
+// on are the VMIs on a node.
+func (r *Reconciler) on(ctx context.Context, obj client.Object) []reconcile.Request {
+	return r.list(ctx, client.MatchingFields{node.VMIsByNode: obj.GetName()})
+}
+
+func (r *Reconciler) list(ctx context.Context, which client.ListOption) []reconcile.Request {
+	var vmis v1.VirtualMachineInstanceList
+	if err := r.Client.List(ctx, &vmis, which); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list VMIs to evacuate")
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range vmis.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])})
+	}
+	return out
+}
+
+// Reconcile moves one VMI if it is to be moved.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var instance v1.VirtualMachineInstance
+	if err := r.Client.Get(ctx, request.NamespacedName, &instance); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	view, err := r.look(ctx, &instance)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	step := Next(view)
+	if !Wanted(&instance, view.Strategy, view.Draining) {
+		r.told.Delete(instance.UID)
+	}
+	return reconcile.Result{RequeueAfter: step.RequeueAfter}, r.apply(ctx, &instance, step)
+}
+
+// look gathers what Next wants to know, which of a VMI that may stay is little.
+func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstance) (View, error) {
+	view := View{
+		VMI: instance, Strategy: eviction.Strategy(instance, r.Config().EvictionStrategy), Limits: r.Limits(), Now: r.Now(),
+	}
+	var err error
+	if view.Draining, err = r.draining(ctx, instance.Status.NodeName); err != nil {
+		return view, err
+	}
+	if !Wanted(instance, view.Strategy, view.Draining) {
+		return view, nil
+	}
+	var pods corev1.PodList
+	err = r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	if err != nil {
+		return view, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		if phase := pods.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			view.Pods++
+		}
+	}
+	var all v1.VirtualMachineInstanceMigrationList
+	if err := r.Client.List(ctx, &all); err != nil {
+		return view, fmt.Errorf("list migrations: %w", err)
+	}
+	for i := range all.Items {
+		m := &all.Items[i]
+		if m.Namespace == instance.Namespace && m.Spec.VMIName == instance.Name {
+			view.Migrations = append(view.Migrations, m)
+			continue
+		}
+		if migration.Final(m) {
+			continue
+		}
+		view.Unfinished++
+		var moving v1.VirtualMachineInstance
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.VMIName}, &moving)
+		if client.IgnoreNotFound(err) != nil {
+			return view, fmt.Errorf("get VirtualMachineInstance %s: %w", m.Spec.VMIName, err)
+		}
+		if err == nil && moving.Status.NodeName == instance.Status.NodeName {
+			view.UnfinishedHere++
+		}
+	}
+	return view, nil
+}
+
+// draining reports whether a node has the taint by which its guests are to leave.
+func (r *Reconciler) draining(ctx context.Context, name string) (bool, error) {
+	if name == "" {
+		return false, nil
+	}
+	var node corev1.Node
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("get node %s: %w", name, err)
+	}
+	key := r.DrainTaint()
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == key && taint.Effect == corev1.TaintEffectNoSchedule
+	}), nil
+}
+
+func (r *Reconciler) apply(ctx context.Context, instance *v1.VirtualMachineInstance, step Step) error {
+	var errs []error
+	for _, m := range step.Delete {
+		if err := r.Client.Delete(ctx, m); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("delete migration %s: %w", m.Name, err))
+		}
+	}
+	for _, event := range step.Events {
+		if was, _ := r.told.Swap(instance.UID, event); was != event {
+			r.Recorder.Event(instance, event.Type, event.Reason, event.Message)
+		}
+	}
+	if step.Create == nil {
+		return errors.Join(errs...)
+	}
+	switch err := r.Client.Create(ctx, step.Create); {
+	case err == nil:
+		r.Recorder.Eventf(instance, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created Migration %s to leave node %s", step.Create.Name, instance.Status.NodeName)
+	case apierrors.IsAlreadyExists(err): // the cache will show it
+	default:
+		r.Recorder.Eventf(instance, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating a Migration: %v", err)
+		errs = append(errs, fmt.Errorf("create migration: %w", err))
+	}
+	return errors.Join(errs...)
+}
