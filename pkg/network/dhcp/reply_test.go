@@ -128,6 +128,46 @@ func TestBridge(t *testing.T) {
 	}
 }
 
+// A network with addresses but no way out offers no router; one without addresses offers nothing.
+func TestSecondNetwork(t *testing.T) {
+	nic := network.Interface{
+		Name: "red", Binding: network.Bridge, PodLink: "podb1f51a511f1", BridgeLink: "k6t-b1f51a511f1", MAC: guestMAC.String(), MTU: 1400,
+		Guest: netip.MustParseAddr("192.0.2.7"), Bits: 24,
+	}
+	got := ask(t, config(t, nic), dhcpv4.MessageTypeDiscover).Summary()
+	if !strings.Contains(got, "Subnet Mask: ffffff00") || !strings.Contains(got, "Server Identifier: 169.254.75.10") || strings.Contains(got, "Router") || strings.Contains(got, "Classless") {
+		t.Error(got)
+	}
+	nic.Guest, nic.Bits = netip.Addr{}, 0
+	if c, ok, err := NewConfig(nic, resolv); ok || err != nil {
+		t.Errorf("%+v %v %v", c, ok, err)
+	}
+}
+
+// A guest that is alone in its subnet is told the way to its gateway before what is behind it.
+func TestBehindGateway(t *testing.T) {
+	nic := network.Interface{
+		Name: "default", Binding: network.Bridge, BridgeLink: "k6t-eth0", MAC: guestMAC.String(), MTU: 1500,
+		Guest: netip.MustParseAddr("10.128.1.5"), Bits: 32, Gateway: netip.MustParsePrefix("10.128.1.1/32"),
+		Routes: []network.Route{
+			{Destination: netip.MustParsePrefix("10.128.1.1/32"), Via: netip.IPv4Unspecified()},
+			{Destination: netip.MustParsePrefix("10.128.1.0/24"), Via: netip.MustParseAddr("10.128.1.1")},
+		},
+	}
+	reply := ask(t, config(t, nic), dhcpv4.MessageTypeDiscover)
+	if got := net.IP(reply.SubnetMask()).String(); got != "255.255.255.255" {
+		t.Errorf("mask %s", got)
+	}
+	var routes []string
+	for _, r := range reply.ClasslessStaticRoute() {
+		routes = append(routes, r.Dest.String()+" "+r.Router.String())
+	}
+	want := []string{"10.128.1.1/32 0.0.0.0", "10.128.1.0/24 10.128.1.1", "0.0.0.0/0 10.128.1.1"}
+	if !slices.Equal(routes, want) {
+		t.Errorf("routes %v, want %v", routes, want)
+	}
+}
+
 func TestNewConfigWithoutIPv4(t *testing.T) {
 	nic := masquerade()
 	nic.Guest = netip.MustParseAddr("fd00::2")
