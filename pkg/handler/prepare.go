@@ -112,10 +112,6 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 		}
 		pod.Multus = s.target.Multus
 		made, err := network.NewPlan(vmi, pod)
-		if missing := (*network.MissingError)(nil); errors.As(err, &missing) {
-			// The pod gets no other links; another pod may.
-			return nil, grpcstatus.Errorf(codes.InvalidArgument, "the pod's network: %v", missing)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("plan the pod's network: %w", err)
 		}

@@ -25,18 +25,12 @@ type Pod struct {
 	Multus bool
 }
 
-// A MissingError is a network whose link is not in the pod, and never will be in this one.
-type MissingError struct {
-	Network, Definition string
-	// Multus runs on the node, so that its absence is not the reason.
-	Multus bool
-}
-
-func (e *MissingError) Error() string {
-	if e.Multus {
-		return fmt.Sprintf("network %q: Multus has not connected the pod to NetworkAttachmentDefinition %s", e.Network, e.Definition)
+// missing says of a network that its link is not in the pod, and why.
+func missing(network, definition string, multus bool) error {
+	if multus {
+		return fmt.Errorf("network %q: Multus has not connected the pod to NetworkAttachmentDefinition %s; restart the VM", network, definition)
 	}
-	return fmt.Sprintf("network %q needs Multus, which does not run on this node: the pod has no annotation %s; install Multus, or remove the network from spec.networks", e.Network, AnnotationStatus)
+	return fmt.Errorf("network %q needs Multus, which does not run on this node: the pod has no annotation %s; install Multus and restart the VM, or remove the network from spec.networks", network, AnnotationStatus)
 }
 
 // Link is one link of a pod with its IPv4 and IPv6 configuration.
@@ -267,7 +261,7 @@ func (p Pod) link(vmi *v1.VirtualMachineInstance, n v1.Network) (Link, error) {
 	}
 	if n.Multus != nil && !n.Multus.Default {
 		namespace, definition := definition(vmi.Namespace, n.Multus.NetworkName)
-		return Link{}, &MissingError{Network: n.Name, Definition: namespace + "/" + definition, Multus: p.Multus}
+		return Link{}, missing(n.Name, namespace+"/"+definition, p.Multus)
 	}
 	return Link{}, fmt.Errorf("the pod has no link %s; does it run in the host's network?", name)
 }

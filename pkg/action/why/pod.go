@@ -137,6 +137,13 @@ func (e *explanation) starting(pod *corev1.Pod) {
 			return
 		}
 	}
+	if event := e.lastEvent("Pod", pod.Name, corev1.EventTypeWarning); event != nil && strings.Contains(event.Message, "network-attachment-definition") {
+		// Multus' own word, or what the kubelet passes on of it.
+		e.add(rankMissing, LayerPod, e.podObject(), Broken, "NetworkMissing", "a network of the VM is not there: "+firstLine(event.Message),
+			"create the NetworkAttachmentDefinition that the message names, or change spec.template.spec.networks of the VM: multus.networkName is NAME or NAMESPACE/NAME",
+			"kubectl get network-attachment-definitions -A").Evidence = quote(event)
+		return
+	}
 	for _, kind := range []struct {
 		event, reason, message string
 		rank                   rank

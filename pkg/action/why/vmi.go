@@ -260,6 +260,8 @@ func (e *explanation) qemu(text string) {
 		add("BadImage", "a disk's image cannot be read: "+text, "check the image with qemu-img check", logs)
 	case noFirmware.MatchString(text):
 		add("Firmware", "the firmware cannot be set up: "+text, "spec.template.spec.domain.firmware.bootloader of the VM")
+	case strings.Contains(text, "needs Multus"):
+		add("Multus", "a network of the VM cannot be connected: "+text, "install Multus on every node, then virtctl restart "+e.Name+e.flag(), "virtctl describe "+e.Name+e.flag()+" shows the VM's networks; docs/networking.md")
 	case strings.Contains(text, "pod's network") || strings.Contains(text, "interface "):
 		add("Network", "the guest's network cannot be set up: "+text, "spec.template.spec.networks and domain.devices.interfaces of the VM", "kubectl -n kubevirt logs -l kubevirt.io=virt-handler")
 	default:
