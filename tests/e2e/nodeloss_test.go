@@ -67,7 +67,7 @@ func (g *lossy) count(t *testing.T) {
 	if first < g.written {
 		t.Errorf("the disk has number %d, and had %d before", first, g.written)
 	}
-	con.run(t, `(i=$(n); i=${i:-0}; while :; do i=$((i+1)); echo "$i               " | dd of=$D bs=512 conv=sync,notrunc oflag=direct 2>/dev/null; echo $i > /tmp/i; sleep 0.05; done) & while [ ! -s /tmp/i ]; do sleep 0.1; done`)
+	con.run(t, `(i=$(n); i=${i:-0}; while :; do i=$((i+1)); echo "$i               " | dd of=$D bs=512 conv=sync,notrunc oflag=direct 2>/dev/null; echo $i > /tmp/j; mv /tmp/j /tmp/i; sleep 0.05; done) & while [ ! -s /tmp/i ]; do sleep 0.1; done`)
 }
 
 // look remembers how far the guest is.

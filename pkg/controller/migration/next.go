@@ -212,7 +212,13 @@ func (s *Step) follow(view View) {
 	s.ShowTo = ms.TargetNode
 	switch {
 	case ms.Failed:
-		s.fail(view, ms.FailureReason)
+		reason := ms.FailureReason
+		if view.TargetLost != "" {
+			// What the source saw of it is a connection that ended.
+			reason = view.TargetLost + ": " + reason
+			s.Status.MigrationState.FailureReason = reason
+		}
+		s.fail(view, reason)
 		return
 	case ms.Completed:
 		s.succeed(view)

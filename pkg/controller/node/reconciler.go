@@ -25,6 +25,9 @@ import (
 // VMIsByNode is the cache's index of VMIs by the node that they are on.
 const VMIsByNode = "node-name"
 
+// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
+const catchUp = time.Second
+
 // Reconciler reads nodes and VMIs from Client's cache, and writes phase Unknown and the node label.
 type Reconciler struct {
 	Client   client.Client
@@ -80,7 +83,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	health := examine(node, r.Timeout, r.Now())
 	if health.silent && node.Labels[v1.NodeSchedulable] == "true" {
-		if err := r.unschedulable(ctx, node, health); err != nil {
+		switch err := r.unschedulable(ctx, node, health); {
+		case apierrors.IsConflict(err):
+			health.again = catchUp // others write a node's status just now, too
+		case err != nil:
 			return reconcile.Result{}, err
 		}
 	}

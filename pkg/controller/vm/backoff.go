@@ -40,6 +40,9 @@ func (d *Decision) countFailure(view View, strategy v1.VirtualMachineRunStrategy
 		}
 		d.StartFailure = nil
 	case v1.Failed:
+		if view.VMI.Status.Reason == vmi.ReasonNodeUnresponsive {
+			return // that its node was lost is no fault of the guest, which should run again soon
+		}
 		if d.StartFailure != nil && d.StartFailure.LastFailedVMIUID == view.VMI.UID {
 			return
 		}

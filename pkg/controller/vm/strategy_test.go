@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -260,5 +262,18 @@ func TestBackoff(t *testing.T) {
 	}
 	if backoff(1000) != backoffMax {
 		t.Error("overflow")
+	}
+}
+
+// A guest whose node was lost starts elsewhere at once, however often that happens.
+func TestNodeLossIsNoFailure(t *testing.T) {
+	lost := testVMI(v1.Failed)
+	lost.Status.Reason = vmi.ReasonNodeUnresponsive
+	earlier := &v1.VirtualMachineStartFailure{ConsecutiveFailCount: 1, LastFailedVMIUID: "before"}
+	vm := testVM(v1.RunStrategyAlways)
+	vm.Status.StartFailure = earlier
+	d, err := Decide(View{VM: vm, VMI: lost, Now: now})
+	if err != nil || d.Action != Delete || d.StartFailure == nil || d.StartFailure.ConsecutiveFailCount != 1 || d.RequeueAfter != 0 {
+		t.Errorf("%+v, %v", d, err)
 	}
 }

@@ -74,6 +74,9 @@ func (s *Step) watchOver(view View) {
 			phase = v1.Succeeded
 		}
 	}
+	if view.VMI.Status.Phase == v1.Unknown && phase == v1.Failed {
+		reason, message = ReasonNodeUnresponsive, fmt.Sprintf("node %s was lost: %s", view.VMI.Status.NodeName, message)
+	}
 	s.finish(view, phase, reason, message)
 }
 

@@ -209,7 +209,7 @@ func TestNext(t *testing.T) {
 		{
 			"pod gone and nobody said so",
 			View{VMI: testVMI(t, v1.Unknown), DeadSince: now.Add(-time.Minute)},
-			outcome{Phase: v1.Failed, Reason: v1.PodNotExistsReason, NodeLabel: "node01", Dead: true, Conditions: []string{"Ready=False PodNotExists"}, Moments: []string{"Failed"}},
+			outcome{Phase: v1.Failed, Reason: ReasonNodeUnresponsive, NodeLabel: "node01", Dead: true, Conditions: []string{"Ready=False NodeUnresponsive"}, Moments: []string{"Failed"}},
 		},
 		{
 			"pod succeeded and nobody said so",
