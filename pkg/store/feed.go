@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,6 +87,9 @@ func (f *feed[O, R]) list(ctx context.Context, opts metav1.ListOptions) (runtime
 // watch follows changes as rows.
 func (f *feed[O, R]) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	w, err := f.source.Watch(ctx, opts)
+	if err != nil && opts.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) {
+		return nil, err // the reflector lists instead
+	}
 	if err != nil {
 		return nil, f.failed(ctx, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -62,7 +63,7 @@ func (f *fake) source() Source {
 		List: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return f.list() },
 		Watch: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			if o.SendInitialEvents != nil {
-				return nil, errors.New("this server is an old one: it does not send initial events")
+				return nil, apierrors.NewBadRequest("this server is an old one: it does not send initial events")
 			}
 			select {
 			case err := <-f.refuse:

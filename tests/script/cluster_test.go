@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -249,6 +250,10 @@ func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
 			byField.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()})
 	}
 	if query.Get("watch") == "true" || query.Get("watch") == "1" {
+		if query.Get("sendInitialEvents") == "true" { // as older servers say: list first
+			refuse(w, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", field.ErrorList{field.Forbidden(field.NewPath("sendInitialEvents"), "not supported here")}))
+			return
+		}
 		c.watch(w, r, resource, match)
 		return
 	}

@@ -20,9 +20,12 @@ import (
 // Options of `virtctl dashboard`.
 type Options struct {
 	Factory *cli.Factory
+	Output  *cli.Output
 
 	AllNamespaces bool
 	ReadOnly      bool
+	Once          bool
+	Plain         bool
 	ASCII         bool
 	Theme         string
 
@@ -32,7 +35,7 @@ type Options struct {
 
 // NewCmdDashboard makes the command; runF replaces Run in tests.
 func NewCmdDashboard(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
-	o := &Options{Factory: f}
+	o := &Options{Factory: f, Output: cli.NewOutput(formatText)}
 	cmd := &cobra.Command{
 		Use:     "dashboard",
 		Aliases: []string{"ui"},
@@ -40,11 +43,19 @@ func NewCmdDashboard(f *cli.Factory, runF func(context.Context, *Options) error)
 		Long: `Watch and operate virtual machines in the terminal.
 
 The keys that do something are shown at the bottom, and all of them with ?. What is done is written to a log (L) as the
-command that does the same. What the server does not let you do is dim.`,
+command that does the same. What the server does not let you do is dim.
+
+--plain prints a line for each change instead of drawing, for screen readers and logs. --once says how things are and
+ends: as text, or with -o as a report.
+
+Colours follow the terminal. $XDG_CONFIG_HOME/virtkit/theme.yaml replaces some: "good", "busy", "warn", "bad", "accent", "title",
+"header", "key", "mark", "dim", "border", each a number of the terminal's palette or "#rrggbb".`,
 		Example: cli.Examples(f.Program, `
 			virtctl dashboard
 			virtctl dashboard --namespace prod
-			virtctl dashboard --all-namespaces --read-only`),
+			virtctl dashboard --all-namespaces --read-only
+			virtctl dashboard --all-namespaces --once -o json | jq '.machines[] | select(.ready | not) | .name'
+			virtctl dashboard --plain`),
 		Args: cli.Args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -60,8 +71,11 @@ command that does the same. What the server does not let you do is dim.`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.AllNamespaces, "all-namespaces", "A", false, "Show the machines of all namespaces")
 	flags.BoolVar(&o.ReadOnly, "read-only", false, "Show everything and change nothing")
+	flags.BoolVar(&o.Once, "once", false, "Say how things are, and end")
+	flags.BoolVar(&o.Plain, "plain", false, "Print each change as a line")
 	flags.BoolVar(&o.ASCII, "ascii", false, "Draw with ASCII alone")
 	flags.StringVar(&o.Theme, "theme", "auto", "Colours for a `BACKGROUND`: auto, dark, light or none")
+	o.Output.AddFlags(cmd)
 	cli.CompleteFlag(cmd, "theme", "auto", "dark", "light", "none")
 	return cmd
 }
@@ -72,11 +86,22 @@ func (o *Options) validate() error {
 	default:
 		return cli.UsageErrorf("--theme: %q is not one of auto, dark, light, none", o.Theme)
 	}
+	switch {
+	case o.Once && o.Plain:
+		return cli.UsageErrorf("--once ends and --plain goes on; give one of them")
+	case o.Output.Format != "" && !o.Once:
+		return cli.UsageErrorf("-o says how to print; give --once with it")
+	case o.Once || o.Plain:
+		return o.Output.Validate()
+	}
 	if io := o.Factory.IO; !io.InIsTTY || !io.OutIsTTY {
-		return cli.UsageErrorf("a dashboard needs a terminal; `%s list --watch` is for scripts", o.Factory.Program)
+		return cli.UsageErrorf("a dashboard needs a terminal; --once and --plain do not")
 	}
 	return nil
 }
+
+// formatText is --once's own.
+const formatText = "text"
 
 // Run shows the dashboard until the user leaves it.
 func Run(ctx context.Context, o *Options) error {
@@ -91,6 +116,12 @@ func Run(ctx context.Context, o *Options) error {
 	world, err := s.open(page.Scope{Context: f.Connection().Context, Namespace: s.namespace})
 	if err != nil {
 		return err
+	}
+	switch {
+	case o.Once:
+		return s.once(ctx, world)
+	case o.Plain:
+		return s.plain(ctx, world)
 	}
 	model := app.New(world)
 	if model.Self, err = os.Executable(); err != nil {
@@ -134,11 +165,16 @@ func (s *session) pump(ctx context.Context, program *tea.Program) {
 	}
 }
 
-func (o *Options) theme() *theme.Theme {
+func (o *Options) theme() (*theme.Theme, error) {
 	env := o.Factory.Getenv
+	colours, err := themeFile(env)
+	if err != nil {
+		return nil, err
+	}
 	return theme.New(theme.Options{
+		Colours:  colours,
 		Light:    o.Theme == "light" || o.Theme == "auto" && lightBackground(env("COLORFGBG")),
 		NoColour: o.Theme == "none" || !o.Factory.IO.ColourOut(),
 		ASCII:    o.ASCII || ascii(env),
-	})
+	}), nil
 }

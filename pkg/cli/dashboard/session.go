@@ -72,12 +72,16 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 			return nil, err
 		}
 	}
+	look, err := s.options.theme()
+	if err != nil {
+		return nil, err
+	}
 	s.close()
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.stop = cancel
 	s.options.Factory = f
 	w := &page.World{
-		Scope: scope, Program: f.Program, Flags: s.options.flags(scope), ReadOnly: s.options.ReadOnly, Theme: s.options.theme(), Now: f.Now,
+		Scope: scope, Program: f.Program, Flags: s.options.flags(scope), ReadOnly: s.options.ReadOnly, Theme: look, Now: f.Now,
 		Machines: store.NewMachines(s.changed), Nodes: store.NewTable[store.Node](s.changed),
 		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed), Usage: page.NewUsage(),
 		Actions: &actions{factory: f, client: c, ctx: ctx, changed: s.changed, rules: map[string]*authorizationv1.SubjectRulesReviewStatus{}},

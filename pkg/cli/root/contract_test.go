@@ -55,7 +55,7 @@ func TestEveryVerbHasOutput(t *testing.T) {
 		text   = "it prints text for a shell or a reader"
 	)
 	check(t, "output", map[string]string{
-		"console": stream, "dashboard": "it is a screen", "ssh": stream, "scp": "it copies files; their contents are its result", "logs": stream,
+		"console": stream, "ssh": stream, "scp": "it copies files; their contents are its result", "logs": stream,
 		"completion": text, "options": text,
 	})
 }

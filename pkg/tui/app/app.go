@@ -38,7 +38,6 @@ type App struct {
 	log           []entry
 	trouble       []string // errors that were not yet read
 	notice        string
-	help          bool
 	reading       bool // a reading of what guests use is on its way
 	focused       bool
 	click         click
@@ -201,9 +200,6 @@ func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 		return a.answer(key, m.Text)
 	case a.prompt != nil:
 		return a.prompt.key(a, m)
-	case a.help:
-		a.help = false
-		return nil
 	case len(a.trouble) > 0 && key == "esc":
 		a.trouble = a.trouble[1:]
 		return nil
@@ -333,7 +329,7 @@ func appKeys() keymap.Map[*App] {
 			return ""
 		}, Do: func(a *App) tea.Cmd { return a.askFilter() }},
 		{Keys: []string{":"}, Name: "command", Help: "every page and action by its name", Do: func(a *App) tea.Cmd { return a.askCommand() }},
-		{Keys: []string{"?"}, Name: "help", Help: "all keys", Do: func(a *App) tea.Cmd { a.help = true; return nil }},
+		{Keys: []string{"?"}, Name: "help", Help: "all keys", Do: (*App).showHelp},
 		{Keys: []string{"esc"}, Name: "back", Help: "back, or take the filter away", Do: func(a *App) tea.Cmd { a.back(); return nil }},
 		{Keys: []string{"1"}, Name: "VMs", Help: "the page of VMs", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewMachines(a.World)) }},
 		{Keys: []string{"2"}, Name: "nodes", Help: "the page of nodes", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewNodes(a.World)) }},

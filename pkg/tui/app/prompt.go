@@ -121,7 +121,7 @@ func (a *App) commands() []command {
 		open("events", "what happened", func(w *page.World) page.Page { return page.NewEvents(w) }),
 		open("health", "what doctor finds", func(w *page.World) page.Page { return page.NewHealth(w) }),
 		{name: "log", help: "what was done, as command lines", do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) }},
-		{name: "help", help: "all keys", do: func(a *App, _ string) tea.Cmd { a.help = true; return nil }},
+		{name: "help", help: "all keys", do: func(a *App, _ string) tea.Cmd { return a.showHelp() }},
 		{name: "quit", help: "leave the dashboard", do: func(*App, string) tea.Cmd { return tea.Quit }},
 	}
 	if a.Switch != nil {

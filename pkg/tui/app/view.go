@@ -37,12 +37,7 @@ func (a *App) screen() string {
 		return widget.Fill("The window is too small", a.width, a.height)
 	}
 	body := a.height - headerHeight - footerHeight
-	var content string
-	if a.help {
-		content = a.helpText(a.width, body)
-	} else {
-		content = a.top().View(a.width, body)
-	}
+	content := a.top().View(a.width, body)
 	return a.header() + "\n" + widget.Fill(content, a.width, body) + "\n" + a.status(t) + "\n" + a.footer(t)
 }
 
@@ -151,38 +146,23 @@ func hints(t *theme.Theme, all []keymap.Hint, width int) string {
 	return b.String()
 }
 
-// helpText has all keys, with why one does nothing now.
-func (a *App) helpText(width, height int) string {
-	t := a.theme()
-	var lines []string
-	section := func(title string, hints []keymap.Hint) {
-		lines = append(lines, "  "+t.Paint(theme.Title, title))
-		for _, h := range hints {
-			text := h.Help
-			role := theme.Text
+// showHelp opens a page of all keys of this one, with why one does nothing now.
+func (a *App) showHelp() tea.Cmd {
+	var lines []widget.Line
+	section := func(title string, all []keymap.Hint) {
+		lines = append(lines, widget.Line{Text: "  " + title, Role: theme.Title})
+		for _, h := range all {
+			text, role := h.Help, theme.Text
 			if h.Why != "" {
-				text += " (now: " + h.Why + ")"
-				role = theme.Dim
+				text, role = text+" (now: "+h.Why+")", theme.Dim
 			}
-			lines = append(lines, "  "+t.Paint(theme.Key, widget.Pad(t, h.Key, 14))+t.Paint(role, text))
+			lines = append(lines, widget.Line{Text: "  " + widget.Pad(a.theme(), h.Key, 14) + text, Role: role})
 		}
 	}
-	section("This page", a.top().Hints())
+	section(a.top().Title(), a.top().Hints())
+	lines = append(lines, widget.Line{})
 	section("Every page", a.keys.Hints(a))
-	if len(lines) > height && width >= 100 {
-		// Two columns.
-		half := (len(lines) + 1) / 2
-		for i := range half {
-			left := widget.Pad(t, lines[i], width/2)
-			right := ""
-			if half+i < len(lines) {
-				right = widget.Pad(t, lines[half+i], width-width/2)
-			}
-			lines[i] = left + right
-		}
-		lines = lines[:half]
-	}
-	return strings.Join(lines, "\n")
+	return page.Send(page.Open{Page: page.NewText(a.World, "keys", func(context.Context) ([]widget.Line, error) { return lines, nil })})
 }
 
 // logPage shows what was done, the newest last.

@@ -4,9 +4,14 @@ package theme
 
 import (
 	"image/color"
+	"maps"
+	"slices"
 
 	"charm.land/lipgloss/v2"
 )
+
+// Roles are the names of the roles that Options.Colours may change.
+func Roles() []string { return slices.Sorted(maps.Keys(names)) }
 
 // Role is what a piece of text is.
 type Role int

@@ -59,8 +59,9 @@ type Table[R any] struct {
 	offset    int
 	height    int
 	marks     map[store.Key]bool
-	widths    []int
-	widthsFor int // the width of the screen that widths were made for
+	grown     []int // what the cells would like
+	widths    []int // what they get
+	widthsFor int   // the width of the screen that widths were made for
 }
 
 // SetRows shows other rows.
@@ -72,7 +73,7 @@ func (t *Table[R]) SetRows(rows []R) {
 // SetFilter shows the rows that match.
 func (t *Table[R]) SetFilter(f filter.Filter) {
 	t.filter = f
-	t.widths = nil
+	t.grown = nil
 	t.arrange()
 }
 
@@ -294,6 +295,7 @@ func (t *Table[R]) View(width, height int) string {
 		}
 	}
 	t.fit(width, cells)
+	t.shrink()
 	t.stretch()
 	lines := []string{t.header(width)}
 	for i := range shown {
@@ -304,10 +306,10 @@ func (t *Table[R]) View(width, height int) string {
 
 // fit decides the widths. They only grow while the screen is the same, so that columns do not jump about.
 func (t *Table[R]) fit(width int, cells [][]Cell) {
-	if t.widths == nil || t.widthsFor != width {
-		t.widths, t.widthsFor = make([]int, len(t.Columns)), width
+	if t.grown == nil || t.widthsFor != width {
+		t.grown, t.widthsFor = make([]int, len(t.Columns)), width
 		for c, column := range t.Columns {
-			t.widths[c] = ansi.StringWidth(column.Title) + 1 // the order's arrow
+			t.grown[c] = ansi.StringWidth(column.Title) + 1 // the order's arrow
 		}
 	}
 	for _, row := range cells {
@@ -319,10 +321,38 @@ func (t *Table[R]) fit(width int, cells [][]Cell) {
 			if limit := t.Columns[c].Max; limit > 0 {
 				w = min(w, limit)
 			}
-			t.widths[c] = max(t.widths[c], w)
+			t.grown[c] = max(t.grown[c], w)
 		}
 	}
+	t.widths = slices.Clone(t.grown)
 }
+
+// shrink makes long columns shorter, the widest first, before others are left out for them: down to shrunk cells.
+func (t *Table[R]) shrink() {
+	total := markWidth - gap
+	for c := range t.Columns {
+		total += t.widths[c] + gap
+		if t.Columns[c].Flex {
+			total += flexMin - t.widths[c]
+		}
+	}
+	for total > t.widthsFor {
+		widest := -1
+		for c := range t.Columns {
+			if !t.Columns[c].Flex && t.widths[c] > shrunk && (widest < 0 || t.widths[c] > t.widths[widest]) {
+				widest = c
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		t.widths[widest]--
+		total--
+	}
+}
+
+// shrunk is the least that a long column is made.
+const shrunk = 20
 
 // flexMin is the least that a flexible column is worth drawing with.
 const flexMin = 20
