@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 
 // Checksum tells images apart: of the same container disk on two nodes for example, where a guest that moves has to
 // find the same. To read all of an image would hold up every start, so it samples: the size, the beginning, and blocks of
-// the rest. It is never zero.
+// the rest. It is never zero, and has 31 bits: the field of the status that it goes into is an int32 in the CRD.
 func Checksum(r io.ReaderAt, size int64) (uint32, error) {
 	sum := crc32.NewIEEE()
 	_, _ = sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(size))) // never fails
@@ -45,5 +46,5 @@ func Checksum(r io.ReaderAt, size int64) (uint32, error) {
 	if err := add(max(0, size-sampleBlock), sampleBlock); err != nil {
 		return 0, err
 	}
-	return max(sum.Sum32(), 1), nil
+	return max(sum.Sum32()&math.MaxInt32, 1), nil
 }
