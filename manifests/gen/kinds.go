@@ -83,6 +83,10 @@ var kinds = []kind{
 		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachineClusterPreference", plain: true, cluster: true,
 		shortNames: []string{"vmcp", "vmcps"}, columns: columns(age),
 	},
+	{
+		path: "kubevirt.io/api/migrations/v1alpha1", group: "migrations.kubevirt.io", kind: "MigrationPolicy", plain: true, cluster: true,
+		columns: columns(age),
+	},
 }
 
 // dress adds to a definition what the table says.

@@ -57,6 +57,8 @@ type Config struct {
 	LogVerbosity LogVerbosity
 	// Certificates says how long certificates live.
 	Certificates certs.Policy
+	// Migrations is how guests move, without nil where Migrations fills it in.
+	Migrations v1.MigrationConfiguration
 }
 
 // Default is the configuration of an installation whose KubeVirt resource says nothing.
@@ -68,6 +70,7 @@ func Default() Config {
 		MemoryOvercommit:    DefaultMemoryOvercommit,
 		MemoryOverheadRatio: 1,
 		Certificates:        certs.DefaultPolicy(),
+		Migrations:          Migrations(nil),
 	}
 }
 
@@ -97,6 +100,7 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 		setIf(&config.MemoryOvercommit, developer.MemoryOvercommit)
 		config.NodeSelectors = maps.Clone(developer.NodeSelectors)
 	}
+	config.Migrations = Migrations(spec.MigrationConfiguration)
 	setRotation(&config.Certificates, kv.Spec.CertificateRotationStrategy.SelfSigned)
 	var wrong error
 	if developer := spec.DeveloperConfiguration; developer != nil {

@@ -33,6 +33,7 @@ type departure struct {
 	// address is the other virt-handler's, host:port.
 	address string
 	cancel  bool
+	limits  limits
 }
 
 // departureOf is what a VMI's status asks of the node that the guest is on; zero when nothing.
@@ -41,7 +42,7 @@ func departureOf(vmi *v1.VirtualMachineInstance, node string) departure {
 	if ms == nil || ms.MigrationUID == "" || status.MigrationOver(ms) || ms.SourceNode != node {
 		return departure{}
 	}
-	d := departure{uid: ms.MigrationUID, cancel: ms.AbortRequested || vmi.DeletionTimestamp != nil}
+	d := departure{uid: ms.MigrationUID, cancel: ms.AbortRequested || vmi.DeletionTimestamp != nil, limits: limitsOf(vmi)}
 	if ms.TargetNodeAddress == "" {
 		if d.cancel {
 			return d
@@ -68,6 +69,7 @@ func (r *Reconciler) left(ctx context.Context, key types.NamespacedName) (reconc
 		return reconcile.Result{}, nil
 	}
 	seen := s.observation()
+	r.tellProgress(ctx, s)
 	account := seen.Guest.GetMigration()
 	switch {
 	case account == nil || !seen.LostAt.IsZero() || isFinal(seen.Guest):
@@ -167,6 +169,8 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 			} else {
 				s.publish(false, func(o *observation) { o.Departure = nil })
 			}
+		case account.GetMode() == launcherpb.MigrationMode_MIGRATION_MODE_POST_COPY:
+			// The guest runs on the other side and needs what is here: there is nothing to cancel any more.
 		case want.cancel && account.GetUid() == string(want.uid):
 			if _, err := client.CancelMigration(ctx, &launcherpb.CancelMigrationRequest{Uid: string(want.uid)}); err != nil && ctx.Err() == nil {
 				s.log.Info("migration not cancelled yet", "error", describe(err))
@@ -194,7 +198,7 @@ func (s *session) leave(ctx context.Context, client launcherpb.LauncherClient, r
 	if err != nil {
 		return nil, err
 	}
-	if _, err := client.Migrate(ctx, &launcherpb.MigrateRequest{Uid: string(want.uid)}); err != nil {
+	if _, err := client.Migrate(ctx, &launcherpb.MigrateRequest{Uid: string(want.uid), Limits: want.limits.message()}); err != nil {
 		sockets.Close()
 		return nil, err
 	}
@@ -208,6 +212,13 @@ func (s *session) departed(uid types.UID, reason string, cancelled bool) {
 	s.publish(true, func(o *observation) {
 		o.Departure = &status.Departure{UID: uid, Failed: true, Reason: reason, Cancelled: cancelled}
 	})
+}
+
+// modes are the words of the API.
+var modes = map[launcherpb.MigrationMode]v1.MigrationMode{
+	launcherpb.MigrationMode_MIGRATION_MODE_PRE_COPY:  v1.MigrationPreCopy,
+	launcherpb.MigrationMode_MIGRATION_MODE_POST_COPY: v1.MigrationPostCopy,
+	launcherpb.MigrationMode_MIGRATION_MODE_PAUSED:    v1.MigrationPaused,
 }
 
 // departureSeen is what is known of a VMI's migration away from here.
@@ -225,6 +236,7 @@ func (o observation) departureSeen() *status.Departure {
 		Reason:    account.Error,
 		Cancelled: account.Cancelled,
 		Begun:     account.StartedAt.AsTime(),
+		Mode:      modes[account.Mode],
 	}
 	return d
 }

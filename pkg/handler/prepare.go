@@ -46,6 +46,7 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	if err := s.giveArriving(ctx, process, vmi); err != nil {
 		return err
 	}
+	s.readyForPostCopy(vmi, process)
 	vmiJSON, err := json.Marshal(vmi)
 	if err != nil {
 		return fmt.Errorf("encode VirtualMachineInstance: %w", err)

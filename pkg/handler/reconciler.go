@@ -35,7 +35,7 @@ const (
 // Reconciler keeps the status of this node's VMIs and a session for each of their launchers.
 //
 //	reads:  VirtualMachineInstances, Pods (cached); Pods (live, before a VMI is given up)
-//	writes: virtualmachineinstances/status, events
+//	writes: virtualmachineinstances/status, events, an annotation of virtualmachineinstancemigrations
 type Reconciler struct {
 	// Cached reads the node's VMIs and launcher pods, Live goes to the API server.
 	Cached client.Reader
@@ -117,6 +117,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if s != nil {
 		s.depart(departureOf(vmi, r.Node.Name))
+		r.tellProgress(ctx, s)
 	}
 	in, result := r.input(vmi, pod, s)
 	if moved(in.Guest) || in.Guest == nil && pod != nil && status.Moved(pod) {

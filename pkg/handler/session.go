@@ -98,6 +98,7 @@ type session struct {
 
 	departure departure
 	moved     chan struct{} // closed when the guest has left for another node
+	told      told          // of the migration's progress
 	leaves    sync.Once     // closes moved: a launcher may say anything, and say it again
 	departing chan struct{} // closed and replaced when departure changes, or the launcher's account of it
 
@@ -341,7 +342,8 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 func (s *session) saw(state *launcherpb.GuestState) {
 	old := s.observation()
 	urgent := old.Guest == nil || !old.LostAt.IsZero() || old.Guest.Lifecycle != state.Lifecycle ||
-		old.Guest.Migration.GetPhase() != state.Migration.GetPhase() || old.Guest.Arrived != state.Arrived
+		old.Guest.Migration.GetPhase() != state.Migration.GetPhase() || old.Guest.Arrived != state.Arrived ||
+		old.Guest.Migration.GetMode() != state.Migration.GetMode()
 	s.publish(urgent, func(o *observation) {
 		o.Guest, o.LostAt, o.Dead = state, time.Time{}, false
 		if state.Arrived && o.ArrivedAt.IsZero() {
@@ -354,7 +356,7 @@ func (s *session) saw(state *launcherpb.GuestState) {
 	if moved(state) {
 		s.leaves.Do(func() { close(s.moved) })
 	}
-	if old.Guest.GetMigration().GetPhase() != state.Migration.GetPhase() || old.Guest.GetMigration().GetUid() != state.Migration.GetUid() {
+	if old.Guest.GetMigration().GetPhase() != state.Migration.GetPhase() || old.Guest.GetMigration().GetMode() != state.Migration.GetMode() || old.Guest.GetMigration().GetUid() != state.Migration.GetUid() {
 		s.wakeDeparture()
 		if m := state.Migration; m.GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_COMPLETED {
 			s.log.Info("guest left", "migration", m.Uid, "took", m.EndedAt.AsTime().Sub(m.StartedAt.AsTime()), "downtime", m.Downtime.AsDuration())

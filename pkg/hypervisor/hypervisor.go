@@ -41,12 +41,20 @@ type Connection interface {
 	// Migrate moves the domain to another daemon and returns when it is there (the event End says so, too, with
 	// Outcome Moved) or has stayed; it does not end with ctx, but by AbortMigration.
 	Migrate(ctx context.Context, m Migration) (Migrated, error)
+	// MigrationProgress tells of the migration under way; ErrNoMigration when there is none.
+	MigrationProgress(ctx context.Context) (Progress, error)
+	// StartPostCopy lets the domain run on the other side before all of its memory is there. It needs
+	// Migration.PostCopy, and there is no way back.
+	StartPostCopy(ctx context.Context) error
 	// AbortMigration makes a migration under way fail; the domain stays.
 	AbortMigration(ctx context.Context) error
 	// Events gives what happens, in order. It is closed when the connection is lost or closed.
 	Events() <-chan Event
 	Close() error
 }
+
+// ErrNoMigration says that no migration is under way.
+var ErrNoMigration = errors.New("no migration is under way")
 
 // Connect opens a connection to the daemon listening at a unix socket.
 type Connect func(ctx context.Context, socket string) (Connection, error)

@@ -18,21 +18,46 @@ type Migration struct {
 	// Held: the domain does not run at the other side before it is resumed there. (Not with post-copy, where it
 	// has to run before all of it is there.)
 	Held bool
+
+	// Bandwidth bounds the copying of memory and of each disk, bytes a second; 0 does not.
+	Bandwidth uint64
+	// AutoConverge slows the domain down when it changes memory faster than that can be copied, PostCopy
+	// allows StartPostCopy, and Unsafe moves although the daemon has objections.
+	AutoConverge, PostCopy, Unsafe bool
+	// Connections is over how many connections memory is copied besides the first. 0 is the first alone, and
+	// all that PostCopy allows.
+	Connections int
+}
+
+// Progress is how far a migration is: bytes, and bytes a second.
+type Progress struct {
+	Elapsed                                 time.Duration
+	DataTotal, DataProcessed, DataRemaining uint64
+	MemoryRemaining, DiskRemaining          uint64
+	Bandwidth, DirtyRate, Iteration         uint64
+	Throttle                                uint // percent
+	// ExpectedDowntime is how long the domain would stand still if it moved now.
+	ExpectedDowntime time.Duration
 }
 
 // Migrated is how a migration went.
 type Migrated struct {
 	// Downtime is how long no vCPU ran; zero when it is not known.
 	Downtime time.Duration
+	// Progress is the last account; nil when there is none.
+	Progress *Progress
 }
 
 // reasonMigration is why a domain is paused on the side where it does not run yet, or any more, while
 // its migration is under way.
 const reasonMigration = "migration"
 
-// Moving says that the domain only waits for the other side of a migration.
+// ReasonPostCopy is why a domain runs that has not all of its memory yet.
+const ReasonPostCopy = "post-copy"
+
+// Moving says that the domain only waits for the other side of a migration, or still needs it.
 func (d Domain) Moving() bool {
-	return d.Run == Paused && (d.Reason == reasonMigration || d.Reason == "starting-up")
+	return d.Run == Running && d.Reason == ReasonPostCopy || d.Run == Paused && (d.Reason == reasonMigration || d.Reason == "starting-up")
 }
 
 // CopiedDisks reads from a domain's XML the names (vda, …) of the disks that a migration has to copy: those

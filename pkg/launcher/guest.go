@@ -58,6 +58,8 @@ type guest struct {
 	qemu func() (process, error)
 	// call connects to a unix socket.
 	call func(ctx context.Context, path string) (net.Conn, error)
+	// gaveUp is why we ended the migration under way, if we did.
+	gaveUp string
 	// moves has the migration to make.
 	moves chan move
 	// terminated says that the pod is being ended, and the guest with it.
@@ -319,10 +321,15 @@ func (g *guest) lifecycleLocked(d hypervisor.Domain) pb.Lifecycle {
 	switch {
 	case d.Run == hypervisor.Stopping, !g.stopAt.IsZero():
 		return pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN
-	case d.Run == hypervisor.Paused && (!g.migrating || !d.Moving()):
+	case d.Run == hypervisor.Paused && !g.pausedToMoveLocked(d):
 		return pb.Lifecycle_LIFECYCLE_PAUSED
 	}
 	return pb.Lifecycle_LIFECYCLE_RUNNING
+}
+
+// pausedToMoveLocked says that the guest stands still because it moves.
+func (g *guest) pausedToMoveLocked(d hypervisor.Domain) bool {
+	return g.migrating && (d.Moving() || g.state.Migration.GetMode() != preCopy)
 }
 
 // maxQEMULog is how much of the end of QEMU's log is read, bytes.

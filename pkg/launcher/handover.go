@@ -162,6 +162,7 @@ func (g *guest) commit(ctx context.Context, uid string) (gone, paused bool, _ er
 	defer g.deciding.Unlock()
 	g.mu.Lock()
 	underWay, conn, paused := g.migrating && g.early == nil && g.state.Migration.GetUid() == uid, g.conn, g.leftAsPaused
+	stands := paused || g.state.Migration.GetMode() == stopped
 	g.mu.Unlock()
 	switch {
 	case !underWay:
@@ -179,7 +180,7 @@ func (g *guest) commit(ctx context.Context, uid string) (gone, paused bool, _ er
 		return false, false, fmt.Errorf("stop QEMU: %w", err)
 	}
 	d, err := conn.Domain(ctx)
-	if err == nil && (d.Run != hypervisor.Paused || !d.Moving() && !paused) {
+	if err == nil && (d.Run != hypervisor.Paused || !d.Moving() && !stands) {
 		err = errors.New("the guest runs here")
 	}
 	if err == nil {

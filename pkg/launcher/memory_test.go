@@ -36,6 +36,9 @@ type memory struct {
 	// onMigrate makes a migration, onAbort ends it.
 	onMigrate func(hypervisor.Migration) (hypervisor.Migrated, error)
 	onAbort   func() error
+	// progress is what the migration's account says; nil is none. hurried are the means that were taken.
+	progress func() *hypervisor.Progress
+	hurried  []string
 }
 
 // memoryConnection is one connection to it.
@@ -273,6 +276,27 @@ func (c *memoryConnection) AbortMigration(context.Context) error {
 		return err
 	}
 	return hook()
+}
+
+func (c *memoryConnection) MigrationProgress(context.Context) (out hypervisor.Progress, err error) {
+	return out, c.use(func(m *memory) error {
+		if m.progress == nil {
+			return hypervisor.ErrNoMigration
+		}
+		p := m.progress()
+		if p == nil {
+			return hypervisor.ErrNoMigration
+		}
+		out = *p
+		return nil
+	})
+}
+
+func (c *memoryConnection) StartPostCopy(context.Context) error {
+	return c.use(func(m *memory) error {
+		m.hurried = append(m.hurried, "post-copy")
+		return nil
+	})
 }
 
 func (c *memoryConnection) Events() <-chan hypervisor.Event { return c.events }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -31,6 +32,7 @@ type move struct {
 	handover string
 	// seeds is the socket behind which it takes images.
 	seeds string
+	limits   limits
 }
 
 // PrepareMigrationTarget implements the contract. What it made once is not made again: the guest may be
@@ -107,12 +109,17 @@ func (s *service) Migrate(ctx context.Context, req *pb.MigrateRequest) (*pb.Migr
 		return nil, status.Error(codes.InvalidArgument, "uid: is empty")
 	}
 	in := func(name string) string { return filepath.Join(s.options.RunDir, name) }
-	return &pb.MigrateResponse{}, s.guest.leave(move{uid: req.Uid, handover: in(names.SocketMigrationHandover), seeds: in(names.SocketMigrationSeeds), to: hypervisor.Migration{
+	l := req.Limits
+	return &pb.MigrateResponse{}, s.guest.leave(move{uid: req.Uid, handover: in(names.SocketMigrationHandover), seeds: in(names.SocketMigrationSeeds), limits: limitsOf(l), to: hypervisor.Migration{
 		Peer:      in(names.SocketMigrationPeer),
 		Memory:    in(names.SocketMigrationMemory),
 		Disks:     in(names.SocketMigrationDisks),
 		CopyBelow: s.options.Disks.Disks,
-		Held:      true,
+		// With post-copy it has to run there before all of it is: libvirt decides where.
+		Held:         !l.GetPostCopy(),
+		Bandwidth:    l.GetBandwidth(),
+		AutoConverge: l.GetAutoConverge(), PostCopy: l.GetPostCopy(), Unsafe: l.GetUnsafe(),
+		Connections: int(l.GetConnections()),
 	}})
 }
 
@@ -209,7 +216,7 @@ func (g *guest) leave(m move) error {
 		// The launcher that it goes to would not know when to let it go.
 		return status.Error(codes.FailedPrecondition, "the guest's file systems are frozen; unfreeze them first, or wait until they are unfrozen by themselves")
 	}
-	g.migrating, g.cancelled, g.committed, g.early = true, false, false, nil
+	g.migrating, g.cancelled, g.committed, g.early, g.gaveUp = true, false, false, nil, ""
 	g.leftAsPaused = g.state.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED
 	g.moves <- m // taken or empty, since no other is under way
 	g.updateLocked(func(s *pb.GuestState) {
@@ -221,7 +228,8 @@ func (g *guest) leave(m move) error {
 // stay ends the migration under way if it is uid. An error means that it could not be asked to end just now.
 func (g *guest) stay(ctx context.Context, uid string) error {
 	g.mu.Lock()
-	ours := g.migrating && g.state.Migration.GetUid() == uid
+	// With post-copy the guest runs on the other side already: without this one it ends.
+	ours := g.migrating && g.state.Migration.GetUid() == uid && g.state.Migration.Mode != postCopy
 	if ours {
 		g.cancelled = true
 	}
@@ -262,11 +270,16 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 		err = g.giveSeeds(ctx, m)
 	}
 	if err == nil {
+		watching, done := context.WithCancel(ctx)
+		var watcher sync.WaitGroup
+		watcher.Go(func() { g.watchMove(watching, m.limits) })
 		result, err = conn.Migrate(ctx, m.to)
+		done()
+		watcher.Wait()
 	}
 	if err != nil && !g.gone() {
 		g.log.Warn("migration failed", "uid", m.uid, "err", err)
-		err = g.stayed(ctx, err)
+		err = g.stayed(ctx, g.reasonOf(err))
 	} else {
 		err = nil
 	}
@@ -294,11 +307,41 @@ func (g *guest) left(result hypervisor.Migrated) {
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Migration = proto.CloneOf(s.Migration)
 		s.Migration.Phase, s.Migration.EndedAt = pb.MigrationPhase_MIGRATION_PHASE_COMPLETED, timestamppb.Now()
+		if result.Progress != nil {
+			s.Migration.Progress = message(*result.Progress)
+		}
 		if result.Downtime > 0 {
 			s.Migration.Downtime = durationpb.New(result.Downtime)
 		}
 	})
 	g.finishLocked(hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"})
+}
+
+// reasonOf is why a migration failed: what we ended it for, else what the daemon says.
+func (g *guest) reasonOf(err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.gaveUp != "" && !g.cancelled {
+		return errors.New(g.gaveUp)
+	}
+	return err
+}
+
+// undo takes back what was done to the guest so that its migration ends. One that was on its way by post-copy has parts
+// on both sides and can run on neither.
+func (g *guest) undo(ctx context.Context, conn hypervisor.Connection) {
+	var err error
+	switch g.snapshot().Migration.GetMode() {
+	case stopped:
+		if !g.leftPaused() {
+			err = conn.Resume(ctx)
+		}
+	case postCopy:
+		err = conn.Destroy(ctx)
+	}
+	if err != nil && !errors.Is(err, hypervisor.ErrNoDomain) {
+		g.log.Warn("what was done to the guest for its migration is not undone", "err", err)
+	}
 }
 
 // stayed finds out what became of the guest after its migration seemed to fail: nil when it has moved after all. With the
@@ -316,6 +359,7 @@ func (g *guest) stayed(ctx context.Context, cause error) error {
 				return nil
 			}
 			if err == nil {
+				g.undo(ctx, conn)
 				g.goOn(ctx, d)
 			}
 			return cause

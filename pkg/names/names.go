@@ -50,6 +50,9 @@ const (
 // AnnotationHost is what virt-handler leaves on its node about the machine: JSON of host.Facts.
 const AnnotationHost = "virtkit.io/host"
 
+// AnnotationProgress is how far a migration is, on its VirtualMachineInstanceMigration: JSON of progress.Progress.
+const AnnotationProgress = "virtkit.io/migration-progress"
+
 // Ports, TCP.
 const (
 	// PortAPI serves the aggregated API and the webhooks (TLS).

@@ -1,6 +1,9 @@
 package surface
 
-import v1 "kubevirt.io/api/core/v1"
+import (
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/migrations/v1alpha1"
+)
 
 // Kinds gives the table of each kind that virt-api admits.
 func Kinds() []Kind {
@@ -8,6 +11,7 @@ func Kinds() []Kind {
 		{Name: "VirtualMachine", Fields: virtualMachineFields(), prototype: v1.VirtualMachineSpec{}},
 		{Name: "VirtualMachineInstance", Fields: instanceFields, prototype: v1.VirtualMachineInstanceSpec{}},
 		{Name: "VirtualMachineInstanceMigration", Fields: migrationFields, prototype: v1.VirtualMachineInstanceMigrationSpec{}},
+		{Name: "MigrationPolicy", Fields: policyFields, prototype: v1alpha1.MigrationPolicySpec{}},
 		{Name: "KubeVirt", Fields: kubeVirtFields, prototype: v1.KubeVirtSpec{}},
 	}
 }
@@ -62,6 +66,15 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.vmStateStorageClass", Effect: Pod, Note: "Of the claims for persistent TPMs and EFI variables, which are then ReadWriteMany; the default class and ReadWriteOnce unless set."},
 	{Path: "configuration.additionalGuestMemoryOverheadRatio", Effect: Pod},
 	{Path: "configuration.evictionStrategy", Effect: Life, Note: "Of instances that name none. None unless set.", Only: evictionStrategies},
+	{Path: "configuration.migrations.parallelMigrationsPerCluster", Effect: Life, Note: "5 unless set."},
+	{Path: "configuration.migrations.parallelOutboundMigrationsPerNode", Effect: Life, Note: "2 unless set."},
+	{Path: "configuration.migrations.bandwidthPerMigration", Effect: Life, Note: "Bytes a second, of memory and of each disk that is copied; 0 is no limit."},
+	{Path: "configuration.migrations.completionTimeoutPerGiB", Effect: Life, Note: "Seconds for each GiB of memory and copied disks, rounded up; 150 unless set, 0 is no limit."},
+	{Path: "configuration.migrations.progressTimeout", Effect: Life, Note: "Seconds; 150 unless set, 0 is no limit."},
+	{Path: "configuration.migrations.allowAutoConverge", Effect: Life},
+	{Path: "configuration.migrations.allowPostCopy", Effect: Life},
+	{Path: "configuration.migrations.allowWorkloadDisruption", Effect: Life, Note: "As allowPostCopy unless set."},
+	{Path: "configuration.migrations.unsafeMigrationOverride", Effect: Life},
 	{Path: "configuration.developerConfiguration.useEmulation", Effect: Domain},
 	{Path: "configuration.developerConfiguration.cpuAllocationRatio", Effect: Pod},
 	{Path: "configuration.developerConfiguration.memoryOvercommit", Effect: Pod},

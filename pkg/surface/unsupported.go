@@ -40,10 +40,35 @@ var (
 	kubeVirtTree = sync.OnceValue(func() *node { return tree(kubeVirtFields) })
 	// migrationTree is of VirtualMachineInstanceMigration.
 	migrationTree = sync.OnceValue(func() *node { return tree(migrationFields) })
+	policyTree    = sync.OnceValue(func() *node { return tree(policyFields) })
 )
 
 // falseMatters are switches outside the table whose "off" differs from what happens without them.
 var falseMatters = []string{"logSerialConsole"}
+
+// remedies are what to do instead, for fields outside the table that many manifests have.
+var remedies = map[string]string{
+	"migrations.network":                      " (guests move over the nodes' virt-handler pods; leave it out)",
+	"migrations.disableTLS":                   " (nothing moves between nodes in the clear; leave it out)",
+	"migrations.nodeDrainTaintKey":            " (a taint does not drain a node here; use kubectl drain)",
+	"migrations.matchSELinuxLevelOnMigration": " (SELinux levels are left to the container runtime; leave it out)",
+	"migrations.utilityVolumesTimeout":        " (there are no utility volumes to wait for; leave it out)",
+}
+
+// remedy is that of the field at the end of a path: by its name, or by its name and the one before.
+func remedy(path *field.Path) string {
+	text := path.String()
+	name := lastName(path)
+	if found, ok := remedies[name]; ok {
+		return found
+	}
+	for with, found := range remedies {
+		if strings.HasSuffix(text, "."+with) {
+			return found
+		}
+	}
+	return ""
+}
 
 // unsupported reports each field of a spec that is set and not in the table, and each value that is
 // not among those the table allows.
@@ -57,7 +82,7 @@ func walk(v reflect.Value, at *node, path *field.Path, errs *field.ErrorList) {
 	switch {
 	case at == nil:
 		if says(v, lastName(path)) {
-			*errs = append(*errs, field.Forbidden(path, unsupportedDetail()))
+			*errs = append(*errs, field.Forbidden(path, unsupportedDetail()+remedy(path)))
 		}
 		return
 	case len(at.children) == 0:

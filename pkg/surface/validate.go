@@ -193,7 +193,7 @@ func ValidateKubeVirt(kv, old *v1.KubeVirt) field.ErrorList {
 		}
 		errs = append(errs, metavalidation.ValidateLabels(developer.NodeSelectors, path.Child("nodeSelectors"))...)
 	}
-	return errs
+	return append(errs, validateMigrations(kv.Spec.Configuration.MigrationConfiguration, configuration.Child("migrations"))...)
 }
 
 // validateName checks what the API server does not: the name must fit into a label, where the pod

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
+	"kubevirt.io/api/migrations/v1alpha1"
 
 	"github.com/virtkit/virtkit/pkg/instancetype"
 	"github.com/virtkit/virtkit/pkg/stream"
@@ -44,6 +45,7 @@ func (a *admission) paths() map[string]func(context.Context, *admissionv1.Admiss
 		"/validate/preferences":             a.validatePreference,
 
 		"/validate/virtualmachineinstancemigrations": a.validateMigration,
+		"/validate/migrationpolicies":                a.validateMigrationPolicy,
 		"/validate/evictions":                        a.evictions.admit,
 		"/validate/inert":                            refuseInert,
 	}
@@ -212,6 +214,14 @@ func (a *admission) validateMigration(_ context.Context, request *admissionv1.Ad
 		return nil, err
 	}
 	return verdict(request.Kind.Kind, migration.Name, surface.ValidateVirtualMachineInstanceMigration(migration, old)), nil
+}
+
+func (a *admission) validateMigrationPolicy(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	policy, old, err := objects[v1alpha1.MigrationPolicy](request)
+	if err != nil {
+		return nil, err
+	}
+	return verdict(request.Kind.Kind, policy.Name, surface.ValidateMigrationPolicy(policy, old)), nil
 }
 
 // refuseInert refuses an object of a kind that no component acts on.

@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 
 	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/rfb", "pkg/action", "pkg/stats", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/eviction", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/version", "pkg/names", "manifests"},
+	"pkg/action": {"pkg/eviction", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/surface", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
@@ -44,6 +44,7 @@ var arrows = map[string][]string{
 	"pkg/rfb":          {},
 	"pkg/host":         {},
 	"pkg/stats":        {},
+	"pkg/progress":     {},
 	"pkg/certs":        {"pkg/names"},
 	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs"},
 	"pkg/names":        {},
@@ -60,7 +61,7 @@ var arrows = map[string][]string{
 // servers is what every server may import.
 func servers(more ...string) []string {
 	return append(more, "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
-		"pkg/certs", "pkg/config", "pkg/stats", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction")
+		"pkg/certs", "pkg/config", "pkg/stats", "pkg/progress", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/migrations/v1alpha1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
@@ -47,6 +48,10 @@ type View struct {
 	TargetLost string
 	// Attachments are the pods that hold hotplugged claims for Pod.
 	Attachments []*corev1.Pod
+	// Policy is the one that holds for the migration, nil for none, and Cluster the configuration without it. They
+	// are known when the migration is about to be scheduled.
+	Policy  *v1alpha1.MigrationPolicy
+	Cluster v1.MigrationConfiguration
 	// Wait says what this migration must wait for; empty is nothing.
 	Wait string
 	Now  time.Time
@@ -189,7 +194,11 @@ func (s *Step) schedule(view View, attachment *corev1.Pod) {
 		TargetNode:   view.Pod.Spec.NodeName,
 		TargetPod:    view.Pod.Name,
 
-		MigrationNetworkType: v1.Pod,
+		MigrationNetworkType:   v1.Pod,
+		MigrationConfiguration: Configured(view.Cluster, view.Policy),
+	}
+	if view.Policy != nil {
+		status.MigrationState.MigrationPolicyName = new(view.Policy.Name)
 	}
 	if attachment != nil {
 		status.MigrationState.TargetAttachmentPodUID = attachment.UID

@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/migrations/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -28,16 +31,10 @@ import (
 // MigrationsByVMI is the cache's index of migrations by the name of their VMI.
 const MigrationsByVMI = "vmi-name"
 
-// Limits of migrations at the same time; KubeVirt's defaults.
-const (
-	perCluster  = 5
-	perNodeAway = 2
-)
-
 // catchUp is how long to wait for a cache that is behind; its event mostly comes first.
 const catchUp = 500 * time.Millisecond
 
-// Reconciler reads migrations, VMIs, pods, nodes and claims from Client's cache. It writes migrations, their pods,
+// Reconciler reads migrations, policies, VMIs, pods, nodes and claims from Client's cache, and namespaces live. It writes migrations, their pods,
 // and of VMIs status.migrationState, status.activePods and the label kubevirt.io/migrationTargetNodeName.
 type Reconciler struct {
 	Client client.Client
@@ -62,6 +59,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	})
 	if err != nil {
 		return fmt.Errorf("index migrations by VMI: %w", err)
+	}
+	// Policies are there when the first migration asks for them.
+	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.MigrationPolicy{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("follow migration policies: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachineinstancemigration").
@@ -191,10 +192,33 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 			return view, false, err
 		}
 	}
-	if !Active(migration) && !Final(migration) {
+	switch {
+	case Final(migration):
+	case !Active(migration):
 		view.Wait, err = r.wait(ctx, migration, &instance)
+	case state(view) == nil && view.Pod != nil && view.Pod.Spec.NodeName != "":
+		view.Cluster = r.Config().Migrations
+		view.Policy, err = r.policy(ctx, &instance)
 	}
 	return view, false, err
+}
+
+// policy is the one that holds for a VMI, nil when none does.
+func (r *Reconciler) policy(ctx context.Context, instance *v1.VirtualMachineInstance) (*v1alpha1.MigrationPolicy, error) {
+	var policies v1alpha1.MigrationPolicyList
+	if err := r.Client.List(ctx, &policies); err != nil {
+		return nil, fmt.Errorf("list migration policies: %w", err)
+	}
+	var namespace corev1.Namespace
+	if slices.ContainsFunc(policies.Items, func(p v1alpha1.MigrationPolicy) bool {
+		return p.Spec.Selectors != nil && len(p.Spec.Selectors.NamespaceSelector) > 0
+	}) {
+		// Namespaces are asked for so seldom that they are not kept.
+		if err := r.Live.Get(ctx, types.NamespacedName{Name: instance.Namespace}, &namespace); err != nil {
+			return nil, fmt.Errorf("get namespace %s: %w", instance.Namespace, err)
+		}
+	}
+	return MatchPolicy(policies.Items, instance.Labels, namespace.Labels), nil
 }
 
 // wait says what a migration that has not begun must wait for.
@@ -229,10 +253,11 @@ func (r *Reconciler) wait(ctx context.Context, migration *v1.VirtualMachineInsta
 			away++
 		}
 	}
+	limits := r.Config().Migrations
 	switch {
-	case cluster >= perCluster:
+	case cluster >= int(*limits.ParallelMigrationsPerCluster):
 		return fmt.Sprintf("%d other migrations in the cluster", cluster), nil
-	case away >= perNodeAway:
+	case away >= int(*limits.ParallelOutboundMigrationsPerNode):
 		return fmt.Sprintf("%d other migrations away from node %s", away, instance.Status.NodeName), nil
 	}
 	return "", nil

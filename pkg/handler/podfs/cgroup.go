@@ -15,6 +15,11 @@ import (
 // AllowBlock lets the process's container use a block device, or not any more. proc is where procfs of the host's
 // PID namespace is mounted. It may be done again.
 func (p *Process) AllowBlock(proc string, device uint64, allow bool) error {
+	return p.allow(proc, 'b', device, allow)
+}
+
+// allow is AllowBlock for a kind of device: b or c.
+func (p *Process) allow(proc string, kind rune, device uint64, allow bool) error {
 	text, err := p.read("cgroup", 64<<10)
 	if err != nil {
 		return fmt.Errorf("read the pod's cgroup: %w", err)
@@ -32,7 +37,7 @@ func (p *Process) AllowBlock(proc string, device uint64, allow bool) error {
 	if allow {
 		file = "devices.allow"
 	}
-	rule := fmt.Sprintf("b %d:%d rwm", unix.Major(device), unix.Minor(device))
+	rule := fmt.Sprintf("%c %d:%d rwm", kind, unix.Major(device), unix.Minor(device))
 	name := filepath.Join(mounts, "devices", group.path, file)
 	if err := os.WriteFile(name, []byte(rule), 0o200); err != nil {
 		return fmt.Errorf("let the pod use its device: %w", err)

@@ -20,6 +20,8 @@ type Departure struct {
 	UID types.UID
 	// Begun is when the guest began to move; zero if it did not.
 	Begun time.Time
+	// Mode is how it moves; empty is PreCopy.
+	Mode v1.MigrationMode
 	// Failed: it stays, for the reason given. Cancelled: because it was asked to.
 	Failed, Cancelled bool
 	Reason            string
@@ -71,6 +73,9 @@ func depart(in Input, next *v1.VirtualMachineInstanceStatus) {
 	if ms.StartTimestamp == nil && !d.Begun.IsZero() {
 		begun := metav1.NewTime(d.Begun).Rfc3339Copy()
 		ms.StartTimestamp, ms.Mode = &begun, v1.MigrationPreCopy
+	}
+	if ms.StartTimestamp != nil && d.Mode != "" {
+		ms.Mode = d.Mode
 	}
 	if d.Failed {
 		EndMigration(ms, clean(d.Reason), d.Cancelled, in.Now)
@@ -137,6 +142,14 @@ func migrationEvents(old, next *v1.VirtualMachineInstanceMigrationState) []Event
 	}
 	if old.StartTimestamp == nil && next.StartTimestamp != nil {
 		out = append(out, Event{corev1.EventTypeNormal, string(v1.Migrating), fmt.Sprintf("VirtualMachineInstance is migrating from node %s to %s.", next.SourceNode, next.TargetNode)})
+	}
+	if old.Mode == v1.MigrationPreCopy {
+		switch next.Mode {
+		case v1.MigrationPostCopy:
+			out = append(out, Event{corev1.EventTypeNormal, string(v1.Migrating), "The migration takes too long: the guest runs on at node " + next.TargetNode + " before all of its memory is there (post-copy)."})
+		case v1.MigrationPaused:
+			out = append(out, Event{corev1.EventTypeWarning, string(v1.Migrating), "The migration takes too long: the guest stands still until it is there."})
+		}
 	}
 	switch {
 	case old.Failed || old.Completed:

@@ -4,6 +4,7 @@ package libvirt
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -45,6 +46,9 @@ func (c *connection) Migrate(_ context.Context, m hypervisor.Migration) (hypervi
 			parameters.MigrateDisksSet, parameters.MigrateDisks = true, disks
 			parameters.DisksURISet, parameters.DisksURI = true, "unix://"+m.Disks
 		}
+		if err := limit(parameters, &flags, m); err != nil {
+			return err
+		}
 		return d.MigrateToURI3("qemu+unix:///session?socket="+m.Peer, parameters, flags)
 	})
 	if err != nil {
@@ -52,12 +56,78 @@ func (c *connection) Migrate(_ context.Context, m hypervisor.Migration) (hypervi
 	}
 	select {
 	case info := <-jobs:
+		last := account(&info)
+		migrated := hypervisor.Migrated{Progress: &last}
 		if info.DowntimeSet {
-			return hypervisor.Migrated{Downtime: time.Duration(info.Downtime) * time.Millisecond}, nil
+			migrated.Downtime = time.Duration(info.Downtime) * time.Millisecond
 		}
+		return migrated, nil
 	case <-time.After(accountWait):
 	}
 	return hypervisor.Migrated{}, nil
+}
+
+// limit adds how the domain is to move.
+func limit(parameters *libvirt.DomainMigrateParameters, flags *libvirt.DomainMigrateFlags, m hypervisor.Migration) error {
+	if m.Bandwidth > 0 {
+		// libvirt counts MiB, and takes 0 for no limit.
+		parameters.BandwidthSet, parameters.Bandwidth = true, max(1, m.Bandwidth>>20)
+	}
+	if m.AutoConverge {
+		*flags |= libvirt.MIGRATE_AUTO_CONVERGE
+	}
+	if m.Unsafe {
+		*flags |= libvirt.MIGRATE_UNSAFE
+	}
+	switch {
+	case m.PostCopy && m.Connections > 0:
+		return errors.New("post-copy and parallel connections do not go together")
+	case m.PostCopy:
+		*flags |= libvirt.MIGRATE_POSTCOPY
+	case m.Connections > 0:
+		*flags |= libvirt.MIGRATE_PARALLEL
+		parameters.ParallelConnectionsSet, parameters.ParallelConnections = true, m.Connections
+	}
+	return nil
+}
+
+// MigrationProgress implements hypervisor.Connection.
+func (c *connection) MigrationProgress(context.Context) (hypervisor.Progress, error) {
+	var out hypervisor.Progress
+	err := c.with(func(d *libvirt.Domain) error {
+		info, err := d.GetJobStats(0)
+		if err != nil {
+			return err
+		}
+		if info.Type != libvirt.DOMAIN_JOB_BOUNDED && info.Type != libvirt.DOMAIN_JOB_UNBOUNDED ||
+			info.OperationSet && info.Operation != libvirt.DOMAIN_JOB_OPERATION_MIGRATION_OUT {
+			return hypervisor.ErrNoMigration
+		}
+		out = account(info)
+		return nil
+	})
+	return out, err
+}
+
+// account is what libvirt says about a job.
+func account(info *libvirt.DomainJobInfo) hypervisor.Progress {
+	p := hypervisor.Progress{
+		Elapsed:   time.Duration(info.TimeElapsed) * time.Millisecond,
+		DataTotal: info.DataTotal, DataProcessed: info.DataProcessed, DataRemaining: info.DataRemaining,
+		MemoryRemaining: info.MemRemaining, DiskRemaining: info.DiskRemaining,
+		Bandwidth: info.MemBps, Iteration: info.MemIteration,
+		DirtyRate:        info.MemDirtyRate * info.MemPageSize, // in pages
+		ExpectedDowntime: time.Duration(info.Downtime) * time.Millisecond,
+	}
+	if info.AutoConvergeThrottle > 0 {
+		p.Throttle = uint(info.AutoConvergeThrottle)
+	}
+	return p
+}
+
+// StartPostCopy implements hypervisor.Connection.
+func (c *connection) StartPostCopy(context.Context) error {
+	return c.with(func(d *libvirt.Domain) error { return d.MigrateStartPostCopy(0) })
 }
 
 // completed takes libvirt's account of a job that has ended.

@@ -158,6 +158,8 @@ func runningReason(r libvirt.DomainRunningReason) string {
 		return "unpaused"
 	case libvirt.DOMAIN_RUNNING_MIGRATED:
 		return "migrated"
+	case libvirt.DOMAIN_RUNNING_POSTCOPY:
+		return hypervisor.ReasonPostCopy
 	case libvirt.DOMAIN_RUNNING_WAKEUP:
 		return "wakeup"
 	case libvirt.DOMAIN_RUNNING_CRASHED:

@@ -153,6 +153,58 @@ func (MigrationPhase) EnumDescriptor() ([]byte, []int) {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{1}
 }
 
+type MigrationMode int32
+
+const (
+	// Memory is copied while the guest runs here.
+	MigrationMode_MIGRATION_MODE_PRE_COPY MigrationMode = 0
+	// The guest runs on the other side already and asks for what it has not got yet.
+	MigrationMode_MIGRATION_MODE_POST_COPY MigrationMode = 1
+	// The guest stands still so that its memory does not change any more.
+	MigrationMode_MIGRATION_MODE_PAUSED MigrationMode = 2
+)
+
+// Enum value maps for MigrationMode.
+var (
+	MigrationMode_name = map[int32]string{
+		0: "MIGRATION_MODE_PRE_COPY",
+		1: "MIGRATION_MODE_POST_COPY",
+		2: "MIGRATION_MODE_PAUSED",
+	}
+	MigrationMode_value = map[string]int32{
+		"MIGRATION_MODE_PRE_COPY":  0,
+		"MIGRATION_MODE_POST_COPY": 1,
+		"MIGRATION_MODE_PAUSED":    2,
+	}
+)
+
+func (x MigrationMode) Enum() *MigrationMode {
+	p := new(MigrationMode)
+	*p = x
+	return p
+}
+
+func (x MigrationMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MigrationMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_pkg_launcher_launcherpb_launcher_proto_enumTypes[2].Descriptor()
+}
+
+func (MigrationMode) Type() protoreflect.EnumType {
+	return &file_pkg_launcher_launcherpb_launcher_proto_enumTypes[2]
+}
+
+func (x MigrationMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MigrationMode.Descriptor instead.
+func (MigrationMode) EnumDescriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{2}
+}
+
 type StartRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The VirtualMachineInstance, kubevirt.io/v1 JSON, as admitted (defaults filled in).
@@ -1594,7 +1646,9 @@ func (x *PrepareMigrationTargetResponse) GetState() *GuestState {
 type MigrateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The migration's name for all who take part; not empty.
-	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// How the guest is to move; absent is without limits or means to force its end.
+	Limits        *MigrationLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1636,6 +1690,122 @@ func (x *MigrateRequest) GetUid() string {
 	return ""
 }
 
+func (x *MigrateRequest) GetLimits() *MigrationLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// MigrationLimits are how far a migration may go.
+type MigrationLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes a second, of memory and of each disk; 0 is no limit.
+	Bandwidth uint64 `protobuf:"varint,1,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
+	// How long a GiB (rounded up) of what is to be copied may take; absent or zero is no limit. When the time is over
+	// the migration ends in the first way that is allowed: post-copy, a guest that stands still, failure.
+	CompletionTimeoutPerGib *durationpb.Duration `protobuf:"bytes,2,opt,name=completion_timeout_per_gib,json=completionTimeoutPerGib,proto3" json:"completion_timeout_per_gib,omitempty"`
+	// How long nothing at all may have been copied until the migration fails; absent or zero is no limit.
+	ProgressTimeout *durationpb.Duration `protobuf:"bytes,3,opt,name=progress_timeout,json=progressTimeout,proto3" json:"progress_timeout,omitempty"`
+	// The guest is slowed down as long as it changes memory faster than that can be copied.
+	AutoConverge bool `protobuf:"varint,4,opt,name=auto_converge,json=autoConverge,proto3" json:"auto_converge,omitempty"`
+	PostCopy     bool `protobuf:"varint,5,opt,name=post_copy,json=postCopy,proto3" json:"post_copy,omitempty"`
+	// The guest may be disturbed so that the migration ends.
+	WorkloadDisruption bool `protobuf:"varint,6,opt,name=workload_disruption,json=workloadDisruption,proto3" json:"workload_disruption,omitempty"`
+	// Move although libvirt says that it is not safe.
+	Unsafe bool `protobuf:"varint,7,opt,name=unsafe,proto3" json:"unsafe,omitempty"`
+	// Over how many connections memory is copied besides the first; 0 is the first alone.
+	Connections   uint32 `protobuf:"varint,8,opt,name=connections,proto3" json:"connections,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MigrationLimits) Reset() {
+	*x = MigrationLimits{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MigrationLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MigrationLimits) ProtoMessage() {}
+
+func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MigrationLimits.ProtoReflect.Descriptor instead.
+func (*MigrationLimits) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *MigrationLimits) GetBandwidth() uint64 {
+	if x != nil {
+		return x.Bandwidth
+	}
+	return 0
+}
+
+func (x *MigrationLimits) GetCompletionTimeoutPerGib() *durationpb.Duration {
+	if x != nil {
+		return x.CompletionTimeoutPerGib
+	}
+	return nil
+}
+
+func (x *MigrationLimits) GetProgressTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.ProgressTimeout
+	}
+	return nil
+}
+
+func (x *MigrationLimits) GetAutoConverge() bool {
+	if x != nil {
+		return x.AutoConverge
+	}
+	return false
+}
+
+func (x *MigrationLimits) GetPostCopy() bool {
+	if x != nil {
+		return x.PostCopy
+	}
+	return false
+}
+
+func (x *MigrationLimits) GetWorkloadDisruption() bool {
+	if x != nil {
+		return x.WorkloadDisruption
+	}
+	return false
+}
+
+func (x *MigrationLimits) GetUnsafe() bool {
+	if x != nil {
+		return x.Unsafe
+	}
+	return false
+}
+
+func (x *MigrationLimits) GetConnections() uint32 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
 type MigrateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1644,7 +1814,7 @@ type MigrateResponse struct {
 
 func (x *MigrateResponse) Reset() {
 	*x = MigrateResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1826,7 @@ func (x *MigrateResponse) String() string {
 func (*MigrateResponse) ProtoMessage() {}
 
 func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1839,7 @@ func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateResponse.ProtoReflect.Descriptor instead.
 func (*MigrateResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
 }
 
 type TakeOverRequest struct {
@@ -1682,7 +1852,7 @@ type TakeOverRequest struct {
 
 func (x *TakeOverRequest) Reset() {
 	*x = TakeOverRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1864,7 @@ func (x *TakeOverRequest) String() string {
 func (*TakeOverRequest) ProtoMessage() {}
 
 func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1877,7 @@ func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TakeOverRequest) GetPaused() bool {
@@ -1725,7 +1895,7 @@ type TakeOverResponse struct {
 
 func (x *TakeOverResponse) Reset() {
 	*x = TakeOverResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1907,7 @@ func (x *TakeOverResponse) String() string {
 func (*TakeOverResponse) ProtoMessage() {}
 
 func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1920,7 @@ func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
 }
 
 type CancelMigrationRequest struct {
@@ -1762,7 +1932,7 @@ type CancelMigrationRequest struct {
 
 func (x *CancelMigrationRequest) Reset() {
 	*x = CancelMigrationRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1944,7 @@ func (x *CancelMigrationRequest) String() string {
 func (*CancelMigrationRequest) ProtoMessage() {}
 
 func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1957,7 @@ func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationRequest.ProtoReflect.Descriptor instead.
 func (*CancelMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CancelMigrationRequest) GetUid() string {
@@ -1805,7 +1975,7 @@ type CancelMigrationResponse struct {
 
 func (x *CancelMigrationResponse) Reset() {
 	*x = CancelMigrationResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +1987,7 @@ func (x *CancelMigrationResponse) String() string {
 func (*CancelMigrationResponse) ProtoMessage() {}
 
 func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +2000,7 @@ func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationResponse.ProtoReflect.Descriptor instead.
 func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
 }
 
 // Migration is the last one that this launcher was told to make.
@@ -1844,14 +2014,17 @@ type Migration struct {
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// How long no vCPU ran, by QEMU's account; absent when it is not known.
-	Downtime      *durationpb.Duration `protobuf:"bytes,7,opt,name=downtime,proto3" json:"downtime,omitempty"`
+	Downtime *durationpb.Duration `protobuf:"bytes,7,opt,name=downtime,proto3" json:"downtime,omitempty"`
+	Mode     MigrationMode        `protobuf:"varint,8,opt,name=mode,proto3,enum=virtkit.launcher.v1.MigrationMode" json:"mode,omitempty"`
+	// How far it is; absent before the first account. It changes about once a second.
+	Progress      *MigrationProgress `protobuf:"bytes,9,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +2036,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +2049,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Migration) GetUid() string {
@@ -1928,6 +2101,149 @@ func (x *Migration) GetDowntime() *durationpb.Duration {
 	return nil
 }
 
+func (x *Migration) GetMode() MigrationMode {
+	if x != nil {
+		return x.Mode
+	}
+	return MigrationMode_MIGRATION_MODE_PRE_COPY
+}
+
+func (x *Migration) GetProgress() *MigrationProgress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// MigrationProgress is libvirt's account; bytes, and bytes a second.
+type MigrationProgress struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Elapsed *durationpb.Duration   `protobuf:"bytes,1,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	// Memory and disks together. Memory that changes is copied again, so processed may exceed total.
+	DataTotal       uint64 `protobuf:"varint,2,opt,name=data_total,json=dataTotal,proto3" json:"data_total,omitempty"`
+	DataProcessed   uint64 `protobuf:"varint,3,opt,name=data_processed,json=dataProcessed,proto3" json:"data_processed,omitempty"`
+	DataRemaining   uint64 `protobuf:"varint,4,opt,name=data_remaining,json=dataRemaining,proto3" json:"data_remaining,omitempty"`
+	MemoryRemaining uint64 `protobuf:"varint,5,opt,name=memory_remaining,json=memoryRemaining,proto3" json:"memory_remaining,omitempty"`
+	DiskRemaining   uint64 `protobuf:"varint,6,opt,name=disk_remaining,json=diskRemaining,proto3" json:"disk_remaining,omitempty"`
+	Bandwidth       uint64 `protobuf:"varint,7,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
+	DirtyRate       uint64 `protobuf:"varint,8,opt,name=dirty_rate,json=dirtyRate,proto3" json:"dirty_rate,omitempty"`
+	// How much of its time the guest is kept from running, percent.
+	Throttle uint32 `protobuf:"varint,9,opt,name=throttle,proto3" json:"throttle,omitempty"`
+	// The pass over the guest's memory, from 1.
+	Iteration uint64 `protobuf:"varint,10,opt,name=iteration,proto3" json:"iteration,omitempty"`
+	// How long the guest would stand still if it moved now.
+	ExpectedDowntime *durationpb.Duration `protobuf:"bytes,11,opt,name=expected_downtime,json=expectedDowntime,proto3" json:"expected_downtime,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *MigrationProgress) Reset() {
+	*x = MigrationProgress{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MigrationProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MigrationProgress) ProtoMessage() {}
+
+func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MigrationProgress.ProtoReflect.Descriptor instead.
+func (*MigrationProgress) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *MigrationProgress) GetElapsed() *durationpb.Duration {
+	if x != nil {
+		return x.Elapsed
+	}
+	return nil
+}
+
+func (x *MigrationProgress) GetDataTotal() uint64 {
+	if x != nil {
+		return x.DataTotal
+	}
+	return 0
+}
+
+func (x *MigrationProgress) GetDataProcessed() uint64 {
+	if x != nil {
+		return x.DataProcessed
+	}
+	return 0
+}
+
+func (x *MigrationProgress) GetDataRemaining() uint64 {
+	if x != nil {
+		return x.DataRemaining
+	}
+	return 0
+}
+
+func (x *MigrationProgress) GetMemoryRemaining() uint64 {
+	if x != nil {
+		return x.MemoryRemaining
+	}
+	return 0
+}
+
+func (x *MigrationProgress) GetDiskRemaining() uint64 {
+	if x != nil {
+		return x.DiskRemaining
+	}
+	return 0
+}
+
+func (x *MigrationProgress) GetBandwidth() uint64 {
+	if x != nil {
+		return x.Bandwidth
+	}
+	return 0
+}
+
+func (x *MigrationProgress) GetDirtyRate() uint64 {
+	if x != nil {
+		return x.DirtyRate
+	}
+	return 0
+}
+
+func (x *MigrationProgress) GetThrottle() uint32 {
+	if x != nil {
+		return x.Throttle
+	}
+	return 0
+}
+
+func (x *MigrationProgress) GetIteration() uint64 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *MigrationProgress) GetExpectedDowntime() *durationpb.Duration {
+	if x != nil {
+		return x.ExpectedDowntime
+	}
+	return nil
+}
+
 // GuestState is a snapshot; fields that are not known yet are empty.
 type GuestState struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1968,7 +2284,7 @@ type GuestState struct {
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2296,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2309,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -2125,7 +2441,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2453,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2466,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -2171,7 +2487,7 @@ type StatsResponse_Interface struct {
 
 func (x *StatsResponse_Interface) Reset() {
 	*x = StatsResponse_Interface{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2499,7 @@ func (x *StatsResponse_Interface) String() string {
 func (*StatsResponse_Interface) ProtoMessage() {}
 
 func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2549,7 @@ type StatsResponse_Disk struct {
 
 func (x *StatsResponse_Disk) Reset() {
 	*x = StatsResponse_Disk{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2245,7 +2561,7 @@ func (x *StatsResponse_Disk) String() string {
 func (*StatsResponse_Disk) ProtoMessage() {}
 
 func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,16 +2692,26 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\x12*\n" +
 	"\x11network_plan_json\x18\x02 \x01(\fR\x0fnetworkPlanJson\"W\n" +
 	"\x1ePrepareMigrationTargetResponse\x125\n" +
-	"\x05state\x18\x01 \x01(\v2\x1f.virtkit.launcher.v1.GuestStateR\x05state\"\"\n" +
+	"\x05state\x18\x01 \x01(\v2\x1f.virtkit.launcher.v1.GuestStateR\x05state\"`\n" +
 	"\x0eMigrateRequest\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x11\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12<\n" +
+	"\x06limits\x18\x02 \x01(\v2$.virtkit.launcher.v1.MigrationLimitsR\x06limits\"\xfa\x02\n" +
+	"\x0fMigrationLimits\x12\x1c\n" +
+	"\tbandwidth\x18\x01 \x01(\x04R\tbandwidth\x12V\n" +
+	"\x1acompletion_timeout_per_gib\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x17completionTimeoutPerGib\x12D\n" +
+	"\x10progress_timeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0fprogressTimeout\x12#\n" +
+	"\rauto_converge\x18\x04 \x01(\bR\fautoConverge\x12\x1b\n" +
+	"\tpost_copy\x18\x05 \x01(\bR\bpostCopy\x12/\n" +
+	"\x13workload_disruption\x18\x06 \x01(\bR\x12workloadDisruption\x12\x16\n" +
+	"\x06unsafe\x18\a \x01(\bR\x06unsafe\x12 \n" +
+	"\vconnections\x18\b \x01(\rR\vconnections\"\x11\n" +
 	"\x0fMigrateResponse\")\n" +
 	"\x0fTakeOverRequest\x12\x16\n" +
 	"\x06paused\x18\x01 \x01(\bR\x06paused\"\x12\n" +
 	"\x10TakeOverResponse\"*\n" +
 	"\x16CancelMigrationRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x19\n" +
-	"\x17CancelMigrationResponse\"\xb5\x02\n" +
+	"\x17CancelMigrationResponse\"\xb1\x03\n" +
 	"\tMigration\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x129\n" +
 	"\x05phase\x18\x02 \x01(\x0e2#.virtkit.launcher.v1.MigrationPhaseR\x05phase\x12\x14\n" +
@@ -2394,7 +2720,24 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x125\n" +
-	"\bdowntime\x18\a \x01(\v2\x19.google.protobuf.DurationR\bdowntime\"\xd0\a\n" +
+	"\bdowntime\x18\a \x01(\v2\x19.google.protobuf.DurationR\bdowntime\x126\n" +
+	"\x04mode\x18\b \x01(\x0e2\".virtkit.launcher.v1.MigrationModeR\x04mode\x12B\n" +
+	"\bprogress\x18\t \x01(\v2&.virtkit.launcher.v1.MigrationProgressR\bprogress\"\xc6\x03\n" +
+	"\x11MigrationProgress\x123\n" +
+	"\aelapsed\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12\x1d\n" +
+	"\n" +
+	"data_total\x18\x02 \x01(\x04R\tdataTotal\x12%\n" +
+	"\x0edata_processed\x18\x03 \x01(\x04R\rdataProcessed\x12%\n" +
+	"\x0edata_remaining\x18\x04 \x01(\x04R\rdataRemaining\x12)\n" +
+	"\x10memory_remaining\x18\x05 \x01(\x04R\x0fmemoryRemaining\x12%\n" +
+	"\x0edisk_remaining\x18\x06 \x01(\x04R\rdiskRemaining\x12\x1c\n" +
+	"\tbandwidth\x18\a \x01(\x04R\tbandwidth\x12\x1d\n" +
+	"\n" +
+	"dirty_rate\x18\b \x01(\x04R\tdirtyRate\x12\x1a\n" +
+	"\bthrottle\x18\t \x01(\rR\bthrottle\x12\x1c\n" +
+	"\titeration\x18\n" +
+	" \x01(\x04R\titeration\x12F\n" +
+	"\x11expected_downtime\x18\v \x01(\v2\x19.google.protobuf.DurationR\x10expectedDowntime\"\xd0\a\n" +
 	"\n" +
 	"GuestState\x12<\n" +
 	"\tlifecycle\x18\x01 \x01(\x0e2\x1e.virtkit.launcher.v1.LifecycleR\tlifecycle\x12\x16\n" +
@@ -2438,7 +2781,11 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x1bMIGRATION_PHASE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17MIGRATION_PHASE_RUNNING\x10\x01\x12\x1a\n" +
 	"\x16MIGRATION_PHASE_FAILED\x10\x02\x12\x1d\n" +
-	"\x19MIGRATION_PHASE_COMPLETED\x10\x032\xc4\r\n" +
+	"\x19MIGRATION_PHASE_COMPLETED\x10\x03*e\n" +
+	"\rMigrationMode\x12\x1b\n" +
+	"\x17MIGRATION_MODE_PRE_COPY\x10\x00\x12\x1c\n" +
+	"\x18MIGRATION_MODE_POST_COPY\x10\x01\x12\x19\n" +
+	"\x15MIGRATION_MODE_PAUSED\x10\x022\xc4\r\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
@@ -2474,120 +2821,130 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescData
 }
 
-var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Lifecycle)(0),                         // 0: virtkit.launcher.v1.Lifecycle
 	(MigrationPhase)(0),                    // 1: virtkit.launcher.v1.MigrationPhase
-	(*StartRequest)(nil),                   // 2: virtkit.launcher.v1.StartRequest
-	(*StartResponse)(nil),                  // 3: virtkit.launcher.v1.StartResponse
-	(*ShutdownRequest)(nil),                // 4: virtkit.launcher.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),               // 5: virtkit.launcher.v1.ShutdownResponse
-	(*WatchRequest)(nil),                   // 6: virtkit.launcher.v1.WatchRequest
-	(*StatsRequest)(nil),                   // 7: virtkit.launcher.v1.StatsRequest
-	(*StatsResponse)(nil),                  // 8: virtkit.launcher.v1.StatsResponse
-	(*PauseRequest)(nil),                   // 9: virtkit.launcher.v1.PauseRequest
-	(*PauseResponse)(nil),                  // 10: virtkit.launcher.v1.PauseResponse
-	(*UnpauseRequest)(nil),                 // 11: virtkit.launcher.v1.UnpauseRequest
-	(*UnpauseResponse)(nil),                // 12: virtkit.launcher.v1.UnpauseResponse
-	(*ResetRequest)(nil),                   // 13: virtkit.launcher.v1.ResetRequest
-	(*ResetResponse)(nil),                  // 14: virtkit.launcher.v1.ResetResponse
-	(*SoftRebootRequest)(nil),              // 15: virtkit.launcher.v1.SoftRebootRequest
-	(*SoftRebootResponse)(nil),             // 16: virtkit.launcher.v1.SoftRebootResponse
-	(*AskAgentRequest)(nil),                // 17: virtkit.launcher.v1.AskAgentRequest
-	(*AskAgentResponse)(nil),               // 18: virtkit.launcher.v1.AskAgentResponse
-	(*FreezeRequest)(nil),                  // 19: virtkit.launcher.v1.FreezeRequest
-	(*FreezeResponse)(nil),                 // 20: virtkit.launcher.v1.FreezeResponse
-	(*UnfreezeRequest)(nil),                // 21: virtkit.launcher.v1.UnfreezeRequest
-	(*UnfreezeResponse)(nil),               // 22: virtkit.launcher.v1.UnfreezeResponse
-	(*ExecRequest)(nil),                    // 23: virtkit.launcher.v1.ExecRequest
-	(*ExecResponse)(nil),                   // 24: virtkit.launcher.v1.ExecResponse
-	(*ExecResult)(nil),                     // 25: virtkit.launcher.v1.ExecResult
-	(*ScreenshotRequest)(nil),              // 26: virtkit.launcher.v1.ScreenshotRequest
-	(*ScreenshotPiece)(nil),                // 27: virtkit.launcher.v1.ScreenshotPiece
-	(*AttachVolumeRequest)(nil),            // 28: virtkit.launcher.v1.AttachVolumeRequest
-	(*AttachVolumeResponse)(nil),           // 29: virtkit.launcher.v1.AttachVolumeResponse
-	(*DetachVolumeRequest)(nil),            // 30: virtkit.launcher.v1.DetachVolumeRequest
-	(*DetachVolumeResponse)(nil),           // 31: virtkit.launcher.v1.DetachVolumeResponse
-	(*PrepareMigrationTargetRequest)(nil),  // 32: virtkit.launcher.v1.PrepareMigrationTargetRequest
-	(*PrepareMigrationTargetResponse)(nil), // 33: virtkit.launcher.v1.PrepareMigrationTargetResponse
-	(*MigrateRequest)(nil),                 // 34: virtkit.launcher.v1.MigrateRequest
-	(*MigrateResponse)(nil),                // 35: virtkit.launcher.v1.MigrateResponse
-	(*TakeOverRequest)(nil),                // 36: virtkit.launcher.v1.TakeOverRequest
-	(*TakeOverResponse)(nil),               // 37: virtkit.launcher.v1.TakeOverResponse
-	(*CancelMigrationRequest)(nil),         // 38: virtkit.launcher.v1.CancelMigrationRequest
-	(*CancelMigrationResponse)(nil),        // 39: virtkit.launcher.v1.CancelMigrationResponse
-	(*Migration)(nil),                      // 40: virtkit.launcher.v1.Migration
-	(*GuestState)(nil),                     // 41: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 42: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 43: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 44: virtkit.launcher.v1.StatsResponse.Disk
-	nil,                                    // 45: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	nil,                                    // 46: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	(*durationpb.Duration)(nil),            // 47: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 48: google.protobuf.Timestamp
+	(MigrationMode)(0),                     // 2: virtkit.launcher.v1.MigrationMode
+	(*StartRequest)(nil),                   // 3: virtkit.launcher.v1.StartRequest
+	(*StartResponse)(nil),                  // 4: virtkit.launcher.v1.StartResponse
+	(*ShutdownRequest)(nil),                // 5: virtkit.launcher.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),               // 6: virtkit.launcher.v1.ShutdownResponse
+	(*WatchRequest)(nil),                   // 7: virtkit.launcher.v1.WatchRequest
+	(*StatsRequest)(nil),                   // 8: virtkit.launcher.v1.StatsRequest
+	(*StatsResponse)(nil),                  // 9: virtkit.launcher.v1.StatsResponse
+	(*PauseRequest)(nil),                   // 10: virtkit.launcher.v1.PauseRequest
+	(*PauseResponse)(nil),                  // 11: virtkit.launcher.v1.PauseResponse
+	(*UnpauseRequest)(nil),                 // 12: virtkit.launcher.v1.UnpauseRequest
+	(*UnpauseResponse)(nil),                // 13: virtkit.launcher.v1.UnpauseResponse
+	(*ResetRequest)(nil),                   // 14: virtkit.launcher.v1.ResetRequest
+	(*ResetResponse)(nil),                  // 15: virtkit.launcher.v1.ResetResponse
+	(*SoftRebootRequest)(nil),              // 16: virtkit.launcher.v1.SoftRebootRequest
+	(*SoftRebootResponse)(nil),             // 17: virtkit.launcher.v1.SoftRebootResponse
+	(*AskAgentRequest)(nil),                // 18: virtkit.launcher.v1.AskAgentRequest
+	(*AskAgentResponse)(nil),               // 19: virtkit.launcher.v1.AskAgentResponse
+	(*FreezeRequest)(nil),                  // 20: virtkit.launcher.v1.FreezeRequest
+	(*FreezeResponse)(nil),                 // 21: virtkit.launcher.v1.FreezeResponse
+	(*UnfreezeRequest)(nil),                // 22: virtkit.launcher.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),               // 23: virtkit.launcher.v1.UnfreezeResponse
+	(*ExecRequest)(nil),                    // 24: virtkit.launcher.v1.ExecRequest
+	(*ExecResponse)(nil),                   // 25: virtkit.launcher.v1.ExecResponse
+	(*ExecResult)(nil),                     // 26: virtkit.launcher.v1.ExecResult
+	(*ScreenshotRequest)(nil),              // 27: virtkit.launcher.v1.ScreenshotRequest
+	(*ScreenshotPiece)(nil),                // 28: virtkit.launcher.v1.ScreenshotPiece
+	(*AttachVolumeRequest)(nil),            // 29: virtkit.launcher.v1.AttachVolumeRequest
+	(*AttachVolumeResponse)(nil),           // 30: virtkit.launcher.v1.AttachVolumeResponse
+	(*DetachVolumeRequest)(nil),            // 31: virtkit.launcher.v1.DetachVolumeRequest
+	(*DetachVolumeResponse)(nil),           // 32: virtkit.launcher.v1.DetachVolumeResponse
+	(*PrepareMigrationTargetRequest)(nil),  // 33: virtkit.launcher.v1.PrepareMigrationTargetRequest
+	(*PrepareMigrationTargetResponse)(nil), // 34: virtkit.launcher.v1.PrepareMigrationTargetResponse
+	(*MigrateRequest)(nil),                 // 35: virtkit.launcher.v1.MigrateRequest
+	(*MigrationLimits)(nil),                // 36: virtkit.launcher.v1.MigrationLimits
+	(*MigrateResponse)(nil),                // 37: virtkit.launcher.v1.MigrateResponse
+	(*TakeOverRequest)(nil),                // 38: virtkit.launcher.v1.TakeOverRequest
+	(*TakeOverResponse)(nil),               // 39: virtkit.launcher.v1.TakeOverResponse
+	(*CancelMigrationRequest)(nil),         // 40: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 41: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 42: virtkit.launcher.v1.Migration
+	(*MigrationProgress)(nil),              // 43: virtkit.launcher.v1.MigrationProgress
+	(*GuestState)(nil),                     // 44: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 45: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 46: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 47: virtkit.launcher.v1.StatsResponse.Disk
+	nil,                                    // 48: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	nil,                                    // 49: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	(*durationpb.Duration)(nil),            // 50: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 51: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	41, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	47, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	43, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	44, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	47, // 4: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
-	25, // 5: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	41, // 6: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	1,  // 7: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	48, // 8: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	48, // 9: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	47, // 10: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
-	0,  // 11: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	48, // 12: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	45, // 13: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	42, // 14: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	40, // 15: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	46, // 16: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	2,  // 17: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	4,  // 18: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	6,  // 19: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	7,  // 20: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
-	9,  // 21: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	11, // 22: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	13, // 23: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	15, // 24: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	17, // 25: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
-	19, // 26: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
-	21, // 27: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
-	23, // 28: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	26, // 29: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	32, // 30: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	34, // 31: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	38, // 32: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	36, // 33: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
-	28, // 34: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	30, // 35: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	3,  // 36: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	5,  // 37: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	41, // 38: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	8,  // 39: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	10, // 40: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	12, // 41: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	14, // 42: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	16, // 43: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	18, // 44: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	20, // 45: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	22, // 46: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	24, // 47: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	27, // 48: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	33, // 49: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	35, // 50: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	39, // 51: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	37, // 52: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
-	29, // 53: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	31, // 54: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	36, // [36:55] is the sub-list for method output_type
-	17, // [17:36] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	44, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	50, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	46, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	47, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	50, // 4: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	26, // 5: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
+	44, // 6: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	36, // 7: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
+	50, // 8: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
+	50, // 9: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
+	1,  // 10: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
+	51, // 11: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	51, // 12: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	50, // 13: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	2,  // 14: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
+	43, // 15: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
+	50, // 16: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
+	50, // 17: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
+	0,  // 18: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
+	51, // 19: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	48, // 20: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	45, // 21: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	42, // 22: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	49, // 23: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	3,  // 24: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	5,  // 25: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	7,  // 26: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	8,  // 27: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
+	10, // 28: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	12, // 29: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	14, // 30: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	16, // 31: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	18, // 32: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	20, // 33: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	22, // 34: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	24, // 35: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	27, // 36: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	33, // 37: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	35, // 38: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	40, // 39: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	38, // 40: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
+	29, // 41: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	31, // 42: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	4,  // 43: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	6,  // 44: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	44, // 45: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	9,  // 46: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	11, // 47: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	13, // 48: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	15, // 49: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	17, // 50: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	19, // 51: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	21, // 52: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	23, // 53: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	25, // 54: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	28, // 55: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	34, // 56: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	37, // 57: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	41, // 58: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	39, // 59: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	30, // 60: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	32, // 61: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	43, // [43:62] is the sub-list for method output_type
+	24, // [24:43] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -2605,8 +2962,8 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   45,
+			NumEnums:      3,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,85 @@
+package launcher
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+const (
+	preCopy  = pb.MigrationMode_MIGRATION_MODE_PRE_COPY
+	postCopy = pb.MigrationMode_MIGRATION_MODE_POST_COPY
+	stopped  = pb.MigrationMode_MIGRATION_MODE_PAUSED
+)
+
+// limits are how far a migration may go; zero times are no limits.
+type limits struct {
+	// perGiB is how long each GiB may take, and progress how long nothing may move.
+	perGiB, progress time.Duration
+	// postCopy and disruption are what may be done when the time is over.
+	postCopy, disruption bool
+}
+
+// pace is what is remembered of a migration from one account to the next.
+type pace struct {
+	mode pb.MigrationMode
+	// processed and remaining are those of the last account, and movedAt is when they last changed.
+	processed, remaining uint64
+	movedAt              time.Duration
+	// total is the most that there was to copy, bytes.
+	total uint64
+}
+
+// verdict is what is to be done about a migration.
+type verdict int
+
+const (
+	letGo verdict = iota
+	switchToPostCopy
+	standStill
+	giveUp
+)
+
+// judge takes an account of a migration, elapsed after its beginning, and says what is to be done; with giveUp, why.
+func (p *pace) judge(l limits, elapsed time.Duration, account hypervisor.Progress) (verdict, string) {
+	if account.DataProcessed != p.processed || account.DataRemaining != p.remaining {
+		p.processed, p.remaining, p.movedAt = account.DataProcessed, account.DataRemaining, elapsed
+	}
+	p.total = max(p.total, account.DataTotal)
+	if p.mode == postCopy {
+		return letGo, "" // there is no way back
+	}
+	over := p.allowed(l)
+	switch {
+	case l.progress > 0 && elapsed-p.movedAt > l.progress:
+		return giveUp, fmt.Sprintf("nothing was copied for %s (progressTimeout)", (elapsed - p.movedAt).Round(time.Second))
+	case over == 0 || elapsed <= over:
+		return letGo, ""
+	case l.disruption && l.postCopy && p.mode == preCopy:
+		return switchToPostCopy, ""
+	case l.disruption && p.mode == preCopy:
+		return standStill, ""
+	}
+	return giveUp, fmt.Sprintf("it is not complete after %s (completionTimeoutPerGiB)", elapsed.Round(time.Second))
+}
+
+// allowed is how long the migration may take, zero for ever. A guest that stands still has as long again.
+func (p *pace) allowed(l limits) time.Duration {
+	const giB = 1 << 30
+	size := time.Duration((p.total + giB - 1) / giB)
+	if l.perGiB <= 0 || size <= 0 {
+		return 0
+	}
+	if p.mode == stopped {
+		size *= 2
+	}
+	if l.perGiB > longest/size {
+		return longest
+	}
+	return size * l.perGiB
+}
+
+// longest bounds what times of migrations are multiplied to.
+const longest = 10 * 365 * 24 * time.Hour

@@ -1,0 +1,129 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+const (
+	// lookEvery is the pause between two accounts of a migration, and tellEvery between two that are told.
+	lookEvery = 250 * time.Millisecond
+	tellEvery = time.Second
+)
+
+// watchMove follows a migration until ctx ends: it tells how far it is, and sees to its end within its limits.
+func (g *guest) watchMove(ctx context.Context, l limits) {
+	var (
+		seen  pace
+		began = time.Now()
+		told  time.Time
+		tick  = time.NewTicker(lookEvery)
+	)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		conn, err := g.connection(ctx)
+		if err != nil {
+			return
+		}
+		account, err := conn.MigrationProgress(ctx)
+		if err != nil {
+			if !errors.Is(err, hypervisor.ErrNoMigration) && !errors.Is(err, hypervisor.ErrNoDomain) {
+				g.log.Info("how far the migration is is not known", "err", err)
+			}
+			continue
+		}
+		if now := time.Now(); account.DataTotal > 0 && now.Sub(told) >= tellEvery {
+			told = now
+			g.tellProgress(account)
+		}
+		switch verdict, why := seen.judge(l, time.Since(began), account); verdict {
+		case switchToPostCopy:
+			seen.mode = g.hurry(postCopy, seen.mode, func() error { return conn.StartPostCopy(ctx) })
+			if seen.mode != postCopy {
+				l.postCopy = false // it stands still instead
+			}
+		case standStill:
+			seen.mode = g.hurry(stopped, seen.mode, func() error { return conn.Suspend(ctx) })
+		case giveUp:
+			g.giveUpMove(ctx, conn, why)
+		}
+	}
+}
+
+// hurry changes how the guest moves, and gives how it does then.
+func (g *guest) hurry(to, was pb.MigrationMode, change func() error) pb.MigrationMode {
+	g.log.Info("the migration's time is over", "mode", to.String())
+	// First, since the daemon reports what follows from the change.
+	g.setMode(to)
+	if err := change(); err != nil {
+		g.log.Warn("cannot change how the guest moves", "mode", to.String(), "err", err)
+		g.setMode(was)
+		return was
+	}
+	return to
+}
+
+func (g *guest) setMode(mode pb.MigrationMode) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.migrating {
+		return
+	}
+	g.updateLocked(func(s *pb.GuestState) {
+		s.Migration = proto.CloneOf(s.Migration)
+		s.Migration.Mode = mode
+	})
+}
+
+// giveUpMove ends a migration for a reason of ours.
+func (g *guest) giveUpMove(ctx context.Context, conn hypervisor.Connection, why string) {
+	g.mu.Lock()
+	g.gaveUp = why
+	g.mu.Unlock()
+	if err := conn.AbortMigration(ctx); err != nil {
+		g.log.Warn("cannot end the migration", "why", why, "err", err)
+	}
+}
+
+func (g *guest) tellProgress(p hypervisor.Progress) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.migrating {
+		return
+	}
+	g.updateLocked(func(s *pb.GuestState) {
+		s.Migration = proto.CloneOf(s.Migration)
+		s.Migration.Progress = message(p)
+	})
+}
+
+// message is an account for virt-handler.
+func message(p hypervisor.Progress) *pb.MigrationProgress {
+	return &pb.MigrationProgress{
+		Elapsed:   durationpb.New(p.Elapsed),
+		DataTotal: p.DataTotal, DataProcessed: p.DataProcessed, DataRemaining: p.DataRemaining,
+		MemoryRemaining: p.MemoryRemaining, DiskRemaining: p.DiskRemaining,
+		Bandwidth: p.Bandwidth, DirtyRate: p.DirtyRate, Throttle: uint32(min(p.Throttle, 100)), Iteration: p.Iteration,
+		ExpectedDowntime: durationpb.New(p.ExpectedDowntime),
+	}
+}
+
+// limitsOf reads a request's.
+func limitsOf(l *pb.MigrationLimits) limits {
+	return limits{
+		perGiB: l.GetCompletionTimeoutPerGib().AsDuration(), progress: l.GetProgressTimeout().AsDuration(),
+		postCopy: l.GetPostCopy(), disruption: l.GetWorkloadDisruption(),
+	}
+}
