@@ -32,6 +32,9 @@ func (r *Reconciler) arrive(ctx context.Context, vmi *v1.VirtualMachineInstance)
 	if pod == nil || pod.Name != ms.TargetPod {
 		return reconcile.Result{}, nil // its event makes another pass
 	}
+	if r.stillLeaves(ctx, key, pod.UID) {
+		return reconcile.Result{}, nil // the end of that makes another pass
+	}
 	s, _ := r.session(vmi, pod, time.Time{})
 	if s == nil {
 		return reconcile.Result{}, nil
@@ -43,6 +46,20 @@ func (r *Reconciler) arrive(ctx context.Context, vmi *v1.VirtualMachineInstance)
 	return reconcile.Result{}, r.write(ctx, vmi, status.Arrive(status.Input{
 		VMI: vmi, Pod: pod, Guest: seen.Guest, Plan: seen.Plan, Failure: seen.Failure, Now: r.Node.Now(),
 	}, status.Target{Node: r.Node.Name, Address: r.Node.Address, Port: r.Node.MigrationPort, Prepared: seen.Prepared}))
+}
+
+// stillLeaves reports that a guest which is to come back has not been let go yet by the launcher that it left. The
+// connections of that migration must stay till then: see left.
+func (r *Reconciler) stillLeaves(ctx context.Context, key types.NamespacedName, pod types.UID) bool {
+	r.mu.Lock()
+	s := r.sessions[key]
+	r.mu.Unlock()
+	if s == nil || s.target.Pod == pod {
+		return false
+	}
+	r.tellProgress(ctx, s)
+	seen := s.observation()
+	return seen.LostAt.IsZero() && !isFinal(seen.Guest) && seen.Guest.GetMigration().GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
 }
 
 // Arriving opens the run directory of the launcher that waits for a migration.

@@ -38,7 +38,7 @@ type told struct {
 // wrong is only noted.
 func (r *Reconciler) tellProgress(ctx context.Context, s *session) {
 	account := s.observation().Guest.GetMigration()
-	if account.GetProgress() == nil || account.Phase == launcherpb.MigrationPhase_MIGRATION_PHASE_FAILED {
+	if account.GetProgress().GetDataTotal() == 0 || account.Phase == launcherpb.MigrationPhase_MIGRATION_PHASE_FAILED {
 		return
 	}
 	now := r.Node.Now()
