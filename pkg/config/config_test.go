@@ -73,6 +73,26 @@ func TestFromKubeVirt(t *testing.T) {
 			func(kv *v1.KubeVirt) { kv.Spec.Configuration.EvictionStrategy = ptr(v1.EvictionStrategyLiveMigrate) },
 			func(c *Config) { c.EvictionStrategy = v1.EvictionStrategyLiveMigrate },
 		},
+		"migrations": {
+			func(kv *v1.KubeVirt) {
+				kv.Spec.Configuration.MigrationConfiguration = &v1.MigrationConfiguration{
+					ParallelMigrationsPerCluster: ptr(uint32(9)), ParallelOutboundMigrationsPerNode: ptr(uint32(8)),
+					BandwidthPerMigration: ptr(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: ptr(int64(7)), ProgressTimeout: ptr(int64(0)),
+					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true),
+				}
+			},
+			func(c *Config) {
+				c.Migrations = v1.MigrationConfiguration{
+					ParallelMigrationsPerCluster: ptr(uint32(9)), ParallelOutboundMigrationsPerNode: ptr(uint32(8)),
+					BandwidthPerMigration: ptr(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: ptr(int64(7)), ProgressTimeout: ptr(int64(0)),
+					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true), AllowWorkloadDisruption: ptr(true),
+				}
+			},
+		},
+		"cpu model":      {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPUModel = "Nehalem" }, func(c *Config) { c.CPUModel = "Nehalem" }},
+		"cpu request":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPURequest = ptr(resource.MustParse("50m")) }, func(c *Config) { c.CPURequest = ptr(resource.MustParse("50m")) }},
+		"pull policy":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.ImagePullPolicy = corev1.PullAlways }, func(c *Config) { c.ImagePullPolicy = corev1.PullAlways }},
+		"runtime class":  {func(kv *v1.KubeVirt) { kv.Spec.Configuration.DefaultRuntimeClass = "kata" }, func(c *Config) { c.RuntimeClass = "kata" }},
 		"overhead ratio": {func(kv *v1.KubeVirt) { kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = ptr("1.5") }, func(c *Config) { c.MemoryOverheadRatio = 1.5 }},
 		"certificates": {
 			func(kv *v1.KubeVirt) {

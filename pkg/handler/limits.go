@@ -39,8 +39,9 @@ func limitsOf(vmi *v1.VirtualMachineInstance) limits {
 	}
 	// Threads that copy would take the time of a pod whose processors are limited from the guest; and QEMU before 10.1
 	// has either several connections or post-copy.
+	// And with several it does not keep to a bandwidth: what each has in hand is on top of it.
 	_, bounded := vmi.Spec.Domain.Resources.Limits[corev1.ResourceCPU]
-	if !l.postCopy && !bounded {
+	if !l.postCopy && !bounded && l.bandwidth == 0 {
 		l.connections = parallelConnections
 	}
 	return l

@@ -68,17 +68,17 @@ func (p *pace) judge(l limits, elapsed time.Duration, account hypervisor.Progres
 // allowed is how long the migration may take, zero for ever. A guest that stands still has as long again.
 func (p *pace) allowed(l limits) time.Duration {
 	const giB = 1 << 30
-	size := time.Duration((p.total + giB - 1) / giB)
-	if l.perGiB <= 0 || size <= 0 {
+	parts := int64((p.total + giB - 1) / giB)
+	if l.perGiB <= 0 || parts <= 0 {
 		return 0
 	}
 	if p.mode == stopped {
-		size *= 2
+		parts *= 2
 	}
-	if l.perGiB > longest/size {
+	if int64(l.perGiB) > int64(longest)/parts {
 		return longest
 	}
-	return size * l.perGiB
+	return time.Duration(parts * int64(l.perGiB))
 }
 
 // longest bounds what times of migrations are multiplied to.

@@ -31,8 +31,8 @@ type move struct {
 	// handover is the socket behind which the other launcher says that the guest is there.
 	handover string
 	// seeds is the socket behind which it takes images.
-	seeds string
-	limits   limits
+	seeds  string
+	limits limits
 }
 
 // PrepareMigrationTarget implements the contract. What it made once is not made again: the guest may be
@@ -308,7 +308,9 @@ func (g *guest) left(result hypervisor.Migrated) {
 		s.Migration = proto.CloneOf(s.Migration)
 		s.Migration.Phase, s.Migration.EndedAt = pb.MigrationPhase_MIGRATION_PHASE_COMPLETED, timestamppb.Now()
 		if result.Progress != nil {
+			throttle := s.Migration.Progress.GetThrottle()
 			s.Migration.Progress = message(*result.Progress)
+			s.Migration.Progress.Throttle = max(s.Migration.Progress.Throttle, throttle)
 		}
 		if result.Downtime > 0 {
 			s.Migration.Downtime = durationpb.New(result.Downtime)

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/migrations/v1alpha1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -305,16 +306,21 @@ func TestValidateInstanceUpdate(t *testing.T) {
 
 func TestValidateKubeVirt(t *testing.T) {
 	for name, tc := range map[string]struct{ spec, want string }{
-		"nothing":       {`{}`, ``},
-		"what is read":  {`{configuration: {machineType: q35, cpuModel: host-model, developerConfiguration: {useEmulation: true}}, certificateRotateStrategy: {selfSigned: {ca: {duration: 24h}}}}`, ``},
-		"feature gates": {`{configuration: {developerConfiguration: {featureGates: [Snapshot]}}}`, `spec.configuration.developerConfiguration.featureGates: not supported by virtkit`},
-		"machine type":  {`{configuration: {machineType: pc}}`, `spec.configuration.machineType: "pc" is not supported`},
-		"of amd64":      {`{configuration: {architectureConfiguration: {amd64: {machineType: pc}}}}`, `spec.configuration.architectureConfiguration.amd64.machineType: "pc"`},
-		"CPU model":     {`{configuration: {cpuModel: "a b"}}`, `spec.configuration.cpuModel: "a b"`},
-		"overcommit":    {`{configuration: {developerConfiguration: {memoryOvercommit: -1}}}`, `spec.configuration.developerConfiguration.memoryOvercommit: must not`},
-		"ratio":         {`{configuration: {developerConfiguration: {cpuAllocationRatio: -1}}}`, `spec.configuration.developerConfiguration.cpuAllocationRatio: must not`},
-		"request":       {`{configuration: {cpuRequest: -1}}`, `spec.configuration.cpuRequest: must not`},
-		"pull policy":   {`{configuration: {imagePullPolicy: X}}`, `spec.configuration.imagePullPolicy: "X" is not supported`},
+		"nothing":        {`{}`, ``},
+		"what is read":   {`{configuration: {machineType: q35, cpuModel: host-model, developerConfiguration: {useEmulation: true}}, certificateRotateStrategy: {selfSigned: {ca: {duration: 24h}}}}`, ``},
+		"feature gates":  {`{configuration: {developerConfiguration: {featureGates: [Snapshot]}}}`, `spec.configuration.developerConfiguration.featureGates: not supported by virtkit`},
+		"machine type":   {`{configuration: {machineType: pc}}`, `spec.configuration.machineType: "pc" is not supported`},
+		"of amd64":       {`{configuration: {architectureConfiguration: {amd64: {machineType: pc}}}}`, `spec.configuration.architectureConfiguration.amd64.machineType: "pc"`},
+		"CPU model":      {`{configuration: {cpuModel: "a b"}}`, `spec.configuration.cpuModel: "a b"`},
+		"overcommit":     {`{configuration: {developerConfiguration: {memoryOvercommit: -1}}}`, `spec.configuration.developerConfiguration.memoryOvercommit: must not`},
+		"ratio":          {`{configuration: {developerConfiguration: {cpuAllocationRatio: -1}}}`, `spec.configuration.developerConfiguration.cpuAllocationRatio: must not`},
+		"request":        {`{configuration: {cpuRequest: -1}}`, `spec.configuration.cpuRequest: must not`},
+		"migrations":     {`{configuration: {migrations: {bandwidthPerMigration: 64Mi, completionTimeoutPerGiB: 800, progressTimeout: 0, disableTLS: false}}}`, ``},
+		"bandwidth":      {`{configuration: {migrations: {bandwidthPerMigration: 1k}}}`, `spec.configuration.migrations.bandwidthPerMigration: must be 0 (no limit) or at least 1Mi`},
+		"timeout":        {`{configuration: {migrations: {completionTimeoutPerGiB: -1}}}`, `spec.configuration.migrations.completionTimeoutPerGiB: must be from 0`},
+		"none at a time": {`{configuration: {migrations: {parallelMigrationsPerCluster: 0}}}`, `spec.configuration.migrations.parallelMigrationsPerCluster: must be at least 1`},
+		"own network":    {`{configuration: {migrations: {network: fast}}}`, `spec.configuration.migrations.network: not supported by virtkit`},
+		"pull policy":    {`{configuration: {imagePullPolicy: X}}`, `spec.configuration.imagePullPolicy: "X" is not supported`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}, Spec: *parse[v1.KubeVirtSpec](t, tc.spec)}
@@ -330,6 +336,27 @@ func TestValidateKubeVirt(t *testing.T) {
 	}
 	if got := Message(ValidateKubeVirt(&v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubevirt"}}, nil)); !strings.HasPrefix(got, "metadata.name: only kubevirt/kubevirt is read") {
 		t.Error(got)
+	}
+}
+
+func TestValidateMigrationPolicy(t *testing.T) {
+	for name, tc := range map[string]struct{ spec, want string }{
+		"for all":      {`{selectors: {}}`, ``},
+		"all fields":   {`{selectors: {namespaceSelector: {a: b}, virtualMachineInstanceSelector: {c: d}}, allowAutoConverge: true, bandwidthPerMigration: 64Mi, completionTimeoutPerGiB: 9, allowPostCopy: true, allowWorkloadDisruption: false}`, ``},
+		"no selectors": {`{}`, `spec.selectors: is not set; set namespaceSelector or`},
+		"no label":     {`{selectors: {namespaceSelector: {"a b": c}}}`, `spec.selectors.namespaceSelector: `},
+		"bandwidth":    {`{selectors: {}, bandwidthPerMigration: -1}`, `spec.bandwidthPerMigration: must not be negative`},
+		"timeout":      {`{selectors: {}, completionTimeoutPerGiB: 99999999999}`, `spec.completionTimeoutPerGiB: must be from 0`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := &v1alpha1.MigrationPolicy{Spec: *parse[v1alpha1.MigrationPolicySpec](t, tc.spec)}
+			if got := Message(ValidateMigrationPolicy(policy, nil)); tc.want == "" && got != "" || !strings.HasPrefix(got, tc.want) {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+			if errs := ValidateMigrationPolicy(policy, policy.DeepCopy()); errs != nil {
+				t.Errorf("unchanged: %s", Message(errs))
+			}
+		})
 	}
 }
 
