@@ -15,6 +15,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/certs"
+	"github.com/virtkit/virtkit/pkg/surface"
 )
 
 // Defaults that apply where the KubeVirt resource is silent; KubeVirt's own.
@@ -57,7 +58,7 @@ type Config struct {
 	LogVerbosity LogVerbosity
 	// Certificates says how long certificates live.
 	Certificates certs.Policy
-	// Migrations is how guests move, without nil where Migrations fills it in.
+	// Migrations is how guests move, without nil where surface.Migrations fills it in.
 	Migrations v1.MigrationConfiguration
 }
 
@@ -70,7 +71,7 @@ func Default() Config {
 		MemoryOvercommit:    DefaultMemoryOvercommit,
 		MemoryOverheadRatio: 1,
 		Certificates:        certs.DefaultPolicy(),
-		Migrations:          Migrations(nil),
+		Migrations:          surface.Migrations(nil),
 	}
 }
 
@@ -100,7 +101,7 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 		setIf(&config.MemoryOvercommit, developer.MemoryOvercommit)
 		config.NodeSelectors = maps.Clone(developer.NodeSelectors)
 	}
-	config.Migrations = Migrations(spec.MigrationConfiguration)
+	config.Migrations = surface.Migrations(spec.MigrationConfiguration)
 	setRotation(&config.Certificates, kv.Spec.CertificateRotationStrategy.SelfSigned)
 	var wrong error
 	if developer := spec.DeveloperConfiguration; developer != nil {

@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/surface"
 )
 
 // parallelConnections is over how many connections memory is copied besides the first, where that is possible: one
@@ -27,7 +27,7 @@ type limits struct {
 
 // limitsOf reads them from what the controller has written for the migration.
 func limitsOf(vmi *v1.VirtualMachineInstance) limits {
-	c := config.Migrations(vmi.Status.MigrationState.MigrationConfiguration)
+	c := surface.Migrations(vmi.Status.MigrationState.MigrationConfiguration)
 	l := limits{
 		perGiB:       time.Duration(*c.CompletionTimeoutPerGiB) * time.Second,
 		progress:     time.Duration(*c.ProgressTimeout) * time.Second,

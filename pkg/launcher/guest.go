@@ -58,6 +58,8 @@ type guest struct {
 	qemu func() (process, error)
 	// call connects to a unix socket.
 	call func(ctx context.Context, path string) (net.Conn, error)
+	// looking is held (a value is in it) while a migration's account is asked for, for which QEMU must not be stopped.
+	looking chan struct{}
 	// gaveUp is why we ended the migration under way, if we did.
 	gaveUp string
 	// moves has the migration to make.
@@ -83,6 +85,7 @@ func newGuest(dial func(context.Context) (hypervisor.Connection, error), qemuLog
 		stopping: make(chan struct{}, 1),
 		asked:    make(chan struct{}, 1),
 		moves:    make(chan move, 1),
+		looking:  make(chan struct{}, 1),
 		here:     make(chan struct{}),
 		call:     dialUnix,
 		qemu:     func() (process, error) { return nil, errors.New("find QEMU: not known where") },

@@ -175,6 +175,11 @@ func (g *guest) commit(ctx context.Context, uid string) (gone, paused bool, _ er
 		return false, false, err
 	}
 	defer func() { _ = qemu.Release() }()
+	// libvirt would wait for the answer of a stopped QEMU before it says anything else.
+	if err := g.stopLooking(ctx); err != nil {
+		return false, false, err
+	}
+	defer func() { <-g.looking }()
 	// Stopped, it cannot be let go on between the look and the end.
 	if err := qemu.Signal(syscall.SIGSTOP); err != nil {
 		return false, false, fmt.Errorf("stop QEMU: %w", err)

@@ -37,7 +37,13 @@ func (g *guest) watchMove(ctx context.Context, l limits) {
 		if err != nil {
 			return
 		}
+		select {
+		case g.looking <- struct{}{}:
+		default: // the guest is being given up
+			continue
+		}
 		account, err := conn.MigrationProgress(ctx)
+		<-g.looking
 		if err != nil {
 			if !errors.Is(err, hypervisor.ErrNoMigration) && !errors.Is(err, hypervisor.ErrNoDomain) {
 				g.log.Info("how far the migration is is not known", "err", err)
@@ -59,6 +65,23 @@ func (g *guest) watchMove(ctx context.Context, l limits) {
 		case giveUp:
 			g.giveUpMove(ctx, conn, why)
 		}
+	}
+}
+
+// lookPatience is how long an account of a migration may take until the guest is not given up for it.
+const lookPatience = 5 * time.Second
+
+// stopLooking waits for the account that is being asked for, and keeps the next from being until looking is emptied.
+func (g *guest) stopLooking(ctx context.Context) error {
+	timeout := time.NewTimer(lookPatience)
+	defer timeout.Stop()
+	select {
+	case g.looking <- struct{}{}:
+		return nil
+	case <-timeout.C:
+		return errors.New("libvirtd does not say how far the migration is")
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

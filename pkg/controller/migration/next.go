@@ -14,6 +14,7 @@ import (
 	"kubevirt.io/api/migrations/v1alpha1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/surface"
 )
 
 // Reasons of events on a migration; KubeVirt's words.
@@ -195,7 +196,7 @@ func (s *Step) schedule(view View, attachment *corev1.Pod) {
 		TargetPod:    view.Pod.Name,
 
 		MigrationNetworkType:   v1.Pod,
-		MigrationConfiguration: Configured(view.Cluster, view.Policy),
+		MigrationConfiguration: surface.Configured(view.Cluster, view.Policy),
 	}
 	if view.Policy != nil {
 		status.MigrationState.MigrationPolicyName = new(view.Policy.Name)

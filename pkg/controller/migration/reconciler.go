@@ -26,6 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/controller/written"
+	"github.com/virtkit/virtkit/pkg/surface"
 )
 
 // MigrationsByVMI is the cache's index of migrations by the name of their VMI.
@@ -218,7 +219,7 @@ func (r *Reconciler) policy(ctx context.Context, instance *v1.VirtualMachineInst
 			return nil, fmt.Errorf("get namespace %s: %w", instance.Namespace, err)
 		}
 	}
-	return MatchPolicy(policies.Items, instance.Labels, namespace.Labels), nil
+	return surface.MatchPolicy(policies.Items, instance.Labels, namespace.Labels), nil
 }
 
 // wait says what a migration that has not begun must wait for.

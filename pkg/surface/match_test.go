@@ -1,4 +1,4 @@
-package migration
+package surface
 
 import (
 	"testing"
@@ -8,13 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
-
-	"github.com/virtkit/virtkit/pkg/config"
 )
 
 type labels = map[string]string
 
-func policy(name string, vmi, namespace labels) v1alpha1.MigrationPolicy {
+func policyFor(name string, vmi, namespace labels) v1alpha1.MigrationPolicy {
 	return v1alpha1.MigrationPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MigrationPolicySpec{
 		Selectors: &v1alpha1.Selectors{VirtualMachineInstanceSelector: vmi, NamespaceSelector: namespace},
 	}}
@@ -22,7 +20,7 @@ func policy(name string, vmi, namespace labels) v1alpha1.MigrationPolicy {
 
 func TestMatchPolicy(t *testing.T) {
 	vmi, namespace := labels{"app": "web", "tier": "gold"}, labels{"team": "a", "tier": "gold"}
-	leaving := policy("leaving", labels{"app": "web", "tier": "gold"}, labels{"team": "a", "tier": "gold"})
+	leaving := policyFor("leaving", labels{"app": "web", "tier": "gold"}, labels{"team": "a", "tier": "gold"})
 	leaving.DeletionTimestamp = &metav1.Time{}
 	for name, tc := range map[string]struct {
 		policies []v1alpha1.MigrationPolicy
@@ -30,14 +28,14 @@ func TestMatchPolicy(t *testing.T) {
 	}{
 		"none":               {},
 		"no selectors":       {[]v1alpha1.MigrationPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, ""},
-		"empty selectors":    {[]v1alpha1.MigrationPolicy{policy("all", nil, nil)}, "all"},
-		"another value":      {[]v1alpha1.MigrationPolicy{policy("a", labels{"app": "db"}, nil)}, ""},
-		"a missing label":    {[]v1alpha1.MigrationPolicy{policy("a", labels{"zone": ""}, nil)}, ""},
-		"both must match":    {[]v1alpha1.MigrationPolicy{policy("a", labels{"app": "web"}, labels{"team": "b"})}, ""},
-		"the most labels":    {[]v1alpha1.MigrationPolicy{policy("a", labels{"app": "web"}, nil), policy("b", nil, labels{"team": "a", "tier": "gold"})}, "b"},
-		"the VMI's over the": {[]v1alpha1.MigrationPolicy{policy("a", nil, labels{"team": "a"}), policy("b", labels{"app": "web"}, nil)}, "b"},
-		"the first by name":  {[]v1alpha1.MigrationPolicy{policy("b", labels{"app": "web"}, nil), policy("a", labels{"tier": "gold"}, nil)}, "a"},
-		"one that is going":  {[]v1alpha1.MigrationPolicy{leaving, policy("all", nil, nil)}, "all"},
+		"empty selectors":    {[]v1alpha1.MigrationPolicy{policyFor("all", nil, nil)}, "all"},
+		"another value":      {[]v1alpha1.MigrationPolicy{policyFor("a", labels{"app": "db"}, nil)}, ""},
+		"a missing label":    {[]v1alpha1.MigrationPolicy{policyFor("a", labels{"zone": ""}, nil)}, ""},
+		"both must match":    {[]v1alpha1.MigrationPolicy{policyFor("a", labels{"app": "web"}, labels{"team": "b"})}, ""},
+		"the most labels":    {[]v1alpha1.MigrationPolicy{policyFor("a", labels{"app": "web"}, nil), policyFor("b", nil, labels{"team": "a", "tier": "gold"})}, "b"},
+		"the VMI's over the": {[]v1alpha1.MigrationPolicy{policyFor("a", nil, labels{"team": "a"}), policyFor("b", labels{"app": "web"}, nil)}, "b"},
+		"the first by name":  {[]v1alpha1.MigrationPolicy{policyFor("b", labels{"app": "web"}, nil), policyFor("a", labels{"tier": "gold"}, nil)}, "a"},
+		"one that is going":  {[]v1alpha1.MigrationPolicy{leaving, policyFor("all", nil, nil)}, "all"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
@@ -53,7 +51,7 @@ func TestMatchPolicy(t *testing.T) {
 
 // Each field of a policy goes before the cluster's, which is left as it was.
 func TestConfigured(t *testing.T) {
-	cluster := config.Migrations(nil)
+	cluster := Migrations(nil)
 	before := cluster.DeepCopy()
 	for name, tc := range map[string]struct {
 		spec v1alpha1.MigrationPolicySpec

@@ -1,4 +1,4 @@
-package migration
+package surface
 
 import (
 	"strings"
@@ -15,7 +15,7 @@ func MatchPolicy(policies []v1alpha1.MigrationPolicy, vmi, namespace map[string]
 	for i := range policies {
 		p := &policies[i]
 		s := p.Spec.Selectors
-		if p.DeletionTimestamp != nil || s == nil || !within(s.NamespaceSelector, namespace) || !within(s.VirtualMachineInstanceSelector, vmi) {
+		if p.DeletionTimestamp != nil || s == nil || !hasAll(s.NamespaceSelector, namespace) || !hasAll(s.VirtualMachineInstanceSelector, vmi) {
 			continue
 		}
 		if best == nil || moreSpecific(p, best) {
@@ -42,8 +42,8 @@ func moreSpecific(a, b *v1alpha1.MigrationPolicy) bool {
 	return strings.Compare(a.Name, b.Name) < 0
 }
 
-// within reports whether labels have all that a selector asks for.
-func within(selector v1alpha1.LabelSelector, labels map[string]string) bool {
+// hasAll reports whether labels have all that a selector asks for.
+func hasAll(selector v1alpha1.LabelSelector, labels map[string]string) bool {
 	for key, want := range selector {
 		if value, ok := labels[key]; !ok || value != want {
 			return false
@@ -60,16 +60,16 @@ func Configured(cluster v1.MigrationConfiguration, policy *v1alpha1.MigrationPol
 		return out
 	}
 	spec := policy.Spec.DeepCopy()
-	set(&out.AllowAutoConverge, spec.AllowAutoConverge)
-	set(&out.BandwidthPerMigration, spec.BandwidthPerMigration)
-	set(&out.CompletionTimeoutPerGiB, spec.CompletionTimeoutPerGiB)
-	set(&out.AllowPostCopy, spec.AllowPostCopy)
-	set(&out.AllowWorkloadDisruption, spec.AllowPostCopy) // unless said otherwise
-	set(&out.AllowWorkloadDisruption, spec.AllowWorkloadDisruption)
+	overwrite(&out.AllowAutoConverge, spec.AllowAutoConverge)
+	overwrite(&out.BandwidthPerMigration, spec.BandwidthPerMigration)
+	overwrite(&out.CompletionTimeoutPerGiB, spec.CompletionTimeoutPerGiB)
+	overwrite(&out.AllowPostCopy, spec.AllowPostCopy)
+	overwrite(&out.AllowWorkloadDisruption, spec.AllowPostCopy) // unless said otherwise
+	overwrite(&out.AllowWorkloadDisruption, spec.AllowWorkloadDisruption)
 	return out
 }
 
-func set[T any](target **T, value *T) {
+func overwrite[T any](target **T, value *T) {
 	if value != nil {
 		*target = new(*value)
 	}

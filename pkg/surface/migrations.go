@@ -1,0 +1,43 @@
+package surface
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Defaults of spec.configuration.migrations; KubeVirt's own.
+const (
+	DefaultMigrationsPerCluster     = 5
+	DefaultOutboundMigrationsNode   = 2
+	DefaultMigrationSecondsPerGiB   = 150
+	DefaultMigrationProgressTimeout = 150 // seconds
+)
+
+// Migrations is what spec.configuration.migrations says about how guests move, with every default filled in: no
+// field that virtkit honours is nil. Those that it refuses are.
+func Migrations(given *v1.MigrationConfiguration) v1.MigrationConfiguration {
+	if given == nil {
+		given = &v1.MigrationConfiguration{}
+	}
+	out := v1.MigrationConfiguration{
+		ParallelMigrationsPerCluster:      filled(given.ParallelMigrationsPerCluster, DefaultMigrationsPerCluster),
+		ParallelOutboundMigrationsPerNode: filled(given.ParallelOutboundMigrationsPerNode, DefaultOutboundMigrationsNode),
+		BandwidthPerMigration:             filled(given.BandwidthPerMigration, resource.Quantity{}),
+		CompletionTimeoutPerGiB:           filled(given.CompletionTimeoutPerGiB, DefaultMigrationSecondsPerGiB),
+		ProgressTimeout:                   filled(given.ProgressTimeout, DefaultMigrationProgressTimeout),
+		AllowAutoConverge:                 filled(given.AllowAutoConverge, false),
+		AllowPostCopy:                     filled(given.AllowPostCopy, false),
+		UnsafeMigrationOverride:           filled(given.UnsafeMigrationOverride, false),
+	}
+	// A guest that may be moved by post-copy may be disturbed, unless said otherwise.
+	out.AllowWorkloadDisruption = filled(given.AllowWorkloadDisruption, *out.AllowPostCopy)
+	return out
+}
+
+// filled is a copy of what was given, else of the default.
+func filled[T any](given *T, value T) *T {
+	if given != nil {
+		value = *given
+	}
+	return &value
+}
