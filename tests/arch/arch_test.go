@@ -22,8 +22,8 @@ var arrows = map[string][]string{
 	"cmd/virtctl":     {"pkg/cli"},
 	"cmd/virt-server": {"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/version"},
 
-	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/version", "pkg/names"},
-	"pkg/tui":    {"pkg/rfb", "pkg/action", "pkg/stats", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
+	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names"},
+	"pkg/tui":    {"pkg/rfb", "pkg/action", "pkg/stats", "pkg/progress", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
 	"pkg/action": {"pkg/eviction", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/surface", "pkg/names"},
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli"
@@ -26,6 +27,8 @@ type Options struct {
 	Force        bool
 	GracePeriod  cli.Seconds
 	NodeSelector map[string]string
+	To           string
+	Plan         bool
 	DryRun       cli.DryRun
 	Wait         bool
 	Timeout      cli.Timeout
@@ -105,12 +108,17 @@ func NewCmdSoftReboot(f *cli.Factory, runF runFunc) *cobra.Command {
 // NewCmdMigrate makes `virtctl migrate`; runF replaces Run in tests.
 func NewCmdMigrate(f *cli.Factory, runF runFunc) *cobra.Command {
 	o, cmd := newVerb(f, lifecycle.Migrate, runF, "Move running virtual machines to other nodes",
-		"Move running guests to other nodes without stopping them. With --wait a migration that fails is an error.", `
+		"Move running guests to other nodes without stopping them. With --wait a migration that fails is an error. With --plan\nnothing moves: it says where a guest could go and why not elsewhere, what would be copied, and what holds for it.", `
 		virtctl migrate demo
 		virtctl migrate demo --wait --timeout 10m
+		virtctl migrate demo --to node2
+		virtctl migrate demo --plan
 		virtctl migrate demo --addedNodeSelector kubernetes.io/hostname=node2`)
 	cmd.Flags().StringToStringVar(&o.NodeSelector, "addedNodeSelector", nil, "Labels (`KEY=VALUE,…`) that the new node must have, besides what the VM's spec asks for; for this migration only")
 	completion.Flag(cmd, "addedNodeSelector", completion.NodeLabels(f))
+	cmd.Flags().StringVar(&o.To, "to", "", "Move to this `NODE`")
+	completion.Flag(cmd, "to", completion.Nodes(f))
+	cmd.Flags().BoolVar(&o.Plan, "plan", false, "Say what would be moved and where to, and move nothing")
 	return cmd
 }
 
@@ -200,6 +208,18 @@ func (o *Options) validate() error {
 	}
 	if o.Force && o.GracePeriod == unset {
 		o.GracePeriod = 0
+	}
+	if o.Plan && (o.Wait || o.DryRun != cli.DryRunNone) {
+		return cli.UsageErrorf("--plan cannot be given with --wait or --dry-run: nothing will change")
+	}
+	if o.To != "" {
+		if at, given := o.NodeSelector[corev1.LabelHostname]; given && at != o.To {
+			return cli.UsageErrorf("--to %s and --addedNodeSelector %s=%s ask for two nodes", o.To, corev1.LabelHostname, at)
+		}
+		if o.NodeSelector == nil {
+			o.NodeSelector = map[string]string{}
+		}
+		o.NodeSelector[corev1.LabelHostname] = o.To
 	}
 	if o.DryRun != cli.DryRunNone && o.Wait {
 		return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")

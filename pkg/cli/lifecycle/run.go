@@ -52,6 +52,13 @@ func (b before) instance() types.UID {
 // Run asks for the verb, a bounded number of machines at once, reports each in the order given, and with --wait waits for
 // all of them at once. It goes on after a failure and returns all errors.
 func Run(ctx context.Context, o *Options) error {
+	if o.Plan {
+		c, err := o.Factory.Client()
+		if err != nil {
+			return err
+		}
+		return o.runPlan(ctx, c)
+	}
 	targets, err := o.targets(ctx)
 	if err != nil {
 		return err
@@ -146,6 +153,15 @@ func (o *Options) ask(ctx context.Context, c *client.Client, requests []*request
 func (o *Options) one(ctx context.Context, c *client.Client, r *request) error {
 	if err := o.look(ctx, c, r); err != nil {
 		return err
+	}
+	if o.To != "" {
+		vmi, err := c.VMI(ctx, r.target.Namespace, r.target.Name)
+		if err == nil && vmi.Status.NodeName == o.To {
+			return fmt.Errorf("%s %s: it is on node %s already", o.Verb, r.target, o.To)
+		}
+		if err != nil && !apierrors.IsNotFound(err) { // of one that does not run the server will say so
+			return fmt.Errorf("look at instance %s/%s: %w", r.target.Namespace, r.target.Name, err)
+		}
 	}
 	if o.DryRun != cli.DryRunClient {
 		r.sent = true

@@ -11,8 +11,10 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/action/migrate"
 	"github.com/virtkit/virtkit/pkg/action/wait"
 	"github.com/virtkit/virtkit/pkg/cli"
+	account "github.com/virtkit/virtkit/pkg/progress"
 )
 
 // wait waits for all requests that were accepted, at once.
@@ -24,6 +26,7 @@ func (o *Options) wait(ctx context.Context, c *client.Client, requests []*reques
 	}
 	failures := make([]error, len(requests))
 	progress := newProgress(o.Factory.IO)
+	progress.alone = len(requests) == 1
 	var group sync.WaitGroup
 	var names []string
 	for i, r := range requests {
@@ -34,6 +37,7 @@ func (o *Options) wait(ctx context.Context, c *client.Client, requests []*reques
 	}
 	if o.Verb == lifecycle.Migrate { // tells of its steps
 		group.Wait()
+		progress.clear()
 	} else {
 		_ = o.Factory.IO.While(fmt.Sprintf("%s: waiting for %s", o.Verb, strings.Join(names, ", ")), func() error {
 			group.Wait()
@@ -53,6 +57,9 @@ func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, pro
 	if o.Verb == lifecycle.Migrate {
 		m, err := lifecycle.Follow(ctx, c, r.target.Namespace, r.migration, func(m *v1.VirtualMachineInstanceMigration) {
 			progress.say(o.name(r.target), lifecycle.Progress(m))
+			if p := migrate.Progress(m); p != nil && !m.IsFinal() {
+				progress.show(o.name(r.target), p)
+			}
 		})
 		if m != nil {
 			r.object = m
@@ -78,12 +85,44 @@ func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, pro
 type progress struct {
 	io *cli.IOStreams
 
+	// alone is whether there is one migration, which has a bar.
+	alone bool
+
 	mu   sync.Mutex
 	last map[string]string
+	// drawn is the length of the bar on the screen.
+	drawn int
 }
 
 func newProgress(io *cli.IOStreams) *progress {
 	return &progress{io: io, last: map[string]string{}}
+}
+
+// show draws a bar.
+func (p *progress) show(name string, at *account.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.io.ErrIsTTY || !p.alone {
+		return
+	}
+	line := bar(name, at, p.io.Width())
+	p.clearLocked()
+	p.drawn = len([]rune(line))
+	fmt.Fprint(p.io.ErrOut, line)
+}
+
+// clear takes the bar away.
+func (p *progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clearLocked()
+}
+
+func (p *progress) clearLocked() {
+	if p.drawn > 0 {
+		fmt.Fprintf(p.io.ErrOut, "\r%s\r", strings.Repeat(" ", p.drawn))
+		p.drawn = 0
+	}
 }
 
 func (p *progress) say(name, text string) {
@@ -93,5 +132,6 @@ func (p *progress) say(name, text string) {
 		return
 	}
 	p.last[name] = text
+	p.clearLocked()
 	fmt.Fprintf(p.io.ErrOut, "%s: %s\n", name, text)
 }
