@@ -1,0 +1,129 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/migrations/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/progress"
+)
+
+// dirtier changes 40 MiB of memory over and over.
+const dirtier = `dd if=/dev/urandom of=/tmp/a bs=1M count=40 2>/dev/null; (while :; do dd if=/tmp/a of=/tmp/b bs=1M conv=notrunc 2>/dev/null; done) &`
+
+// A guest that changes its memory faster than the policy lets it be copied is slowed down, and when its time is over it
+// goes by post-copy; what happens shows.
+func TestMigrationLimits(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	g := c.create(t, newVM(ns, "dirty", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
+		vm.Spec.Template.Spec.Domain.Memory.Guest = ptr(resource.MustParse("192Mi"))
+		vm.Spec.Template.ObjectMeta.Labels["limits"] = ns
+	}))
+	const bandwidth = 16 << 20
+	policy := &v1alpha1.MigrationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Spec: v1alpha1.MigrationPolicySpec{
+			Selectors: &v1alpha1.Selectors{
+				NamespaceSelector:              v1alpha1.LabelSelector{"kubernetes.io/metadata.name": ns},
+				VirtualMachineInstanceSelector: v1alpha1.LabelSelector{"limits": ns},
+			},
+			BandwidthPerMigration: resource.NewQuantity(bandwidth, resource.BinarySI), CompletionTimeoutPerGiB: ptr(int64(20)),
+			AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true),
+		},
+	}
+	if err := c.Client.Create(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := c.Client.Delete(ctx, policy); err != nil {
+			t.Errorf("delete the policy: %v", err)
+		}
+	})
+	g.waitLogin(t)
+	home := g.vmi(t).Status.NodeName
+	con := g.openConsole(t, "")
+	con.login(t, "root", "tiny")
+	con.run(t, dirtier)
+
+	m := g.migrate(t, "limited")
+	var most progress.Progress
+	modes := map[string]bool{}
+	eventually(t, 150*time.Second, "the migration ends", func() string {
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			return err.Error()
+		}
+		p, err := progress.Parse(m.Annotations[names.AnnotationProgress])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p == nil {
+			return "no progress yet"
+		}
+		modes[p.Mode] = true
+		most.ThrottlePercent = max(most.ThrottlePercent, p.ThrottlePercent)
+		if p.Mode == "PreCopy" {
+			most.BandwidthBytesPerSecond = max(most.BandwidthBytesPerSecond, p.BandwidthBytesPerSecond)
+		}
+		if m.Status.Phase == v1.MigrationSucceeded && p.Done {
+			return ""
+		}
+		if m.Status.Phase == v1.MigrationFailed {
+			t.Fatalf("failed: %s", m.Status.MigrationState.FailureReason)
+		}
+		return string(m.Status.Phase) + " " + m.Annotations[names.AnnotationProgress]
+	})
+	if !modes["PreCopy"] || !modes["PostCopy"] {
+		t.Errorf("modes %v, want both", modes)
+	}
+	if most.ThrottlePercent == 0 {
+		t.Error("the guest was not slowed down")
+	}
+	if most.BandwidthBytesPerSecond == 0 || most.BandwidthBytesPerSecond > bandwidth*3/2 {
+		t.Errorf("copied with %d bytes a second, of %d", most.BandwidthBytesPerSecond, bandwidth)
+	}
+	vmi := g.vmi(t)
+	ms := vmi.Status.MigrationState
+	if ms.Mode != v1.MigrationPostCopy || ms.MigrationPolicyName == nil || *ms.MigrationPolicyName != ns || ms.MigrationConfiguration == nil ||
+		!*ms.MigrationConfiguration.AllowWorkloadDisruption || *ms.MigrationConfiguration.CompletionTimeoutPerGiB != 20 {
+		t.Errorf("migrationState %+v", ms)
+	}
+	if vmi.Status.NodeName == home {
+		t.Errorf("the guest is still on %s", home)
+	}
+	eventually(t, 30*time.Second, "events tell", func() string {
+		list, err := c.Kube.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		var text string
+		for i := range list.Items {
+			text += list.Items[i].Message + "\n"
+		}
+		for _, want := range []string{"The guest changes its memory faster", "(post-copy)"} {
+			if !strings.Contains(text, want) {
+				return "no event " + want
+			}
+		}
+		return ""
+	})
+	con = g.openConsole(t, "")
+	con.send(t, "\r")
+	con.expect(t, 30*time.Second, shellPrompt)
+	if got := con.run(t, "cmp /tmp/a /tmp/a && echo whole"); got != "whole" {
+		t.Errorf("after the move: %q", got)
+	}
+}
