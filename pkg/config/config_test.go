@@ -89,10 +89,6 @@ func TestFromKubeVirt(t *testing.T) {
 				}
 			},
 		},
-		"cpu model":      {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPUModel = "Nehalem" }, func(c *Config) { c.CPUModel = "Nehalem" }},
-		"cpu request":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPURequest = ptr(resource.MustParse("50m")) }, func(c *Config) { c.CPURequest = ptr(resource.MustParse("50m")) }},
-		"pull policy":    {func(kv *v1.KubeVirt) { kv.Spec.Configuration.ImagePullPolicy = corev1.PullAlways }, func(c *Config) { c.ImagePullPolicy = corev1.PullAlways }},
-		"runtime class":  {func(kv *v1.KubeVirt) { kv.Spec.Configuration.DefaultRuntimeClass = "kata" }, func(c *Config) { c.RuntimeClass = "kata" }},
 		"overhead ratio": {func(kv *v1.KubeVirt) { kv.Spec.Configuration.AdditionalGuestMemoryOverheadRatio = ptr("1.5") }, func(c *Config) { c.MemoryOverheadRatio = 1.5 }},
 		"certificates": {
 			func(kv *v1.KubeVirt) {
