@@ -19,7 +19,7 @@ import (
 )
 
 // dirtier changes 40 MiB of memory over and over.
-const dirtier = `dd if=/dev/urandom of=/tmp/a bs=1M count=40 2>/dev/null; (while :; do dd if=/tmp/a of=/tmp/b bs=1M conv=notrunc 2>/dev/null; done) &`
+const dirtier = `dd if=/dev/urandom of=/tmp/a bs=1M count=40 2>/dev/null; (while :; do dd if=/tmp/a of=/tmp/b bs=1M conv=notrunc 2>/dev/null; done) & true`
 
 // A guest that changes its memory faster than the policy lets it be copied is slowed down, and when its time is over it
 // goes by post-copy; what happens shows.

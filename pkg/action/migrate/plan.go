@@ -35,8 +35,9 @@ type Facts struct {
 // Plan is what a migration of a guest would be. The JSON is a report of virtctl.
 type Plan struct {
 	metav1.TypeMeta `json:",inline"`
-	Namespace       string `json:"namespace"`
-	Name            string `json:"name"`
+	// Namespace and Name are the guest's.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 	// From is the node that the guest is on.
 	From string `json:"from"`
 	// Possible is whether it could move now, Obstacles why not.
@@ -60,6 +61,7 @@ type Plan struct {
 
 // Node is a node that the guest could go to.
 type Node struct {
+	// Name is the node's.
 	Name string `json:"name"`
 	// Fits is whether it takes the guest, Reasons why not.
 	Fits    bool     `json:"fits"`
@@ -68,6 +70,7 @@ type Node struct {
 
 // Disk is one of the guest's volumes.
 type Disk struct {
+	// Volume is the volume's name in the spec.
 	Volume string `json:"volume"`
 	// How is what becomes of it: Copied, Shared or Remade.
 	How string `json:"how"`
