@@ -10,6 +10,7 @@
 //	a VMI that is not to be evicted ──disruption──► PodDisruptionBudget
 //	Node, heartbeat ──node──► phase Unknown, kubevirt.io/schedulable
 //	certificates ──► Secrets, ConfigMap, caBundle of webhooks and APIServices
+//	running guests of an older launcher ──workloadupdate──► migrations, evictions
 //	Deployments, DaemonSet ──kubevirt──► status of the KubeVirt resource
 package controller
 

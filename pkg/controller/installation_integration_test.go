@@ -78,8 +78,9 @@ func TestCertificates(tt *testing.T) {
 	})
 }
 
+// TestInstallation runs alone, before TestWorkloadUpdate, which needs what it deploys.
 func TestInstallation(tt *testing.T) {
-	t := newTest(tt)
+	t := newSerialTest(tt)
 	waitPhase := func(want v1.KubeVirtPhase) {
 		kv := &v1.KubeVirt{}
 		t.eventually("phase "+string(want), func() (bool, error) {
@@ -89,6 +90,13 @@ func TestInstallation(tt *testing.T) {
 	}
 	waitPhase(v1.KubeVirtPhaseDeploying)
 
+	t.deployComponents()
+	waitPhase(v1.KubeVirtPhaseDeployed)
+}
+
+// deployComponents plays the installation's Deployments and its DaemonSet, all of them ready; they stay.
+func (t *test) deployComponents() {
+	t.Helper()
 	pods := func(name string) (*metav1.LabelSelector, corev1.PodTemplateSpec) {
 		labels := map[string]string{names.LabelComponent: name}
 		return &metav1.LabelSelector{MatchLabels: labels}, corev1.PodTemplateSpec{
@@ -102,7 +110,7 @@ func TestInstallation(tt *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: name},
 			Spec:       appsv1.DeploymentSpec{Selector: selector, Template: template},
 		}
-		t.must(cluster.Client.Create(t.ctx, deployment))
+		t.must(client.IgnoreAlreadyExists(cluster.Client.Create(t.ctx, deployment)))
 		deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
 		t.must(cluster.Client.Status().Update(t.ctx, deployment))
 	}
@@ -111,10 +119,9 @@ func TestInstallation(tt *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.VirtHandler},
 		Spec:       appsv1.DaemonSetSpec{Selector: selector, Template: template},
 	}
-	t.must(cluster.Client.Create(t.ctx, daemonSet))
+	t.must(client.IgnoreAlreadyExists(cluster.Client.Create(t.ctx, daemonSet)))
 	daemonSet.Status = appsv1.DaemonSetStatus{ObservedGeneration: 1, DesiredNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberReady: 1, NumberAvailable: 1}
 	t.must(cluster.Client.Status().Update(t.ctx, daemonSet))
-	waitPhase(v1.KubeVirtPhaseDeployed)
 }
 
 func TestNodeLost(tt *testing.T) {

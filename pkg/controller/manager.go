@@ -37,6 +37,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/node"
 	"github.com/virtkit/virtkit/pkg/controller/vm"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/workloadupdate"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/version"
 )
@@ -187,6 +188,10 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		DrainTaint: func() string { return "kubevirt.io/drain" },
 	}
 	budgets := &disruption.Reconciler{Client: client, Recorder: recorder, Config: current}
+	updates := &workloadupdate.Reconciler{
+		Client: client, Recorder: recorder, Image: o.LauncherImage, Now: time.Now,
+		Limit: func() int { return int(*current().Migrations.ParallelMigrationsPerCluster) },
+	}
 	installation := &kubevirt.Reconciler{Client: client, Config: current, Version: version.Get().GitVersion, Now: time.Now}
 	err = errors.Join(
 		dataVolumes.SetupWithManager(mgr),
@@ -197,6 +202,7 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		evacuations.SetupWithManager(ctx, mgr),
 		budgets.SetupWithManager(mgr),
 		installation.SetupWithManager(mgr),
+		updates.SetupWithManager(mgr),
 	)
 	if err != nil {
 		return fmt.Errorf("set up controllers: %w", err)

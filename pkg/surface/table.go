@@ -51,11 +51,16 @@ var runStrategies = []string{
 	string(v1.RunStrategyHalted), string(v1.RunStrategyOnce),
 }
 
+var updateMethods = []string{string(v1.WorkloadUpdateMethodLiveMigrate), string(v1.WorkloadUpdateMethodEvict)}
+
 var kubeVirtFields = []Field{
 	{Path: "certificateRotateStrategy.selfSigned.ca.duration", Effect: Install},
 	{Path: "certificateRotateStrategy.selfSigned.ca.renewBefore", Effect: Install},
 	{Path: "certificateRotateStrategy.selfSigned.server.duration", Effect: Install},
 	{Path: "certificateRotateStrategy.selfSigned.server.renewBefore", Effect: Install},
+	{Path: "workloadUpdateStrategy.workloadUpdateMethods", Effect: Life, Only: updateMethods, Note: "What may be done to guests whose virt-launcher is older; nothing unless set. docs/upgrade.md."},
+	{Path: "workloadUpdateStrategy.batchEvictionSize", Effect: Life, Note: "10 unless set."},
+	{Path: "workloadUpdateStrategy.batchEvictionInterval", Effect: Life, Note: "1m unless set."},
 	{Path: "configuration.architectureConfiguration.defaultArchitecture", Effect: Install, Only: architectures},
 	{Path: "configuration.architectureConfiguration.amd64.machineType", Effect: Domain},
 	{Path: "configuration.machineType", Effect: Domain},

@@ -126,6 +126,12 @@ func checkValue(v reflect.Value, entry *Field, path *field.Path, errs *field.Err
 	if len(entry.Only) == 0 || v.Kind() == reflect.String && v.Len() == 0 {
 		return
 	}
+	if v.Kind() == reflect.Slice {
+		for i := range v.Len() {
+			checkValue(v.Index(i), entry, path.Index(i), errs)
+		}
+		return
+	}
 	if text := fmt.Sprint(v.Interface()); !slices.Contains(entry.Only, text) {
 		*errs = append(*errs, field.Invalid(path, text, fmt.Sprintf("%q is not supported; use %s", text, alternatives(entry.Only))))
 	}

@@ -175,6 +175,13 @@ func ValidateKubeVirt(kv, old *v1.KubeVirt) field.ErrorList {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"),
 			fmt.Sprintf("only %s/%s is read; edit that one", names.Namespace, names.KubeVirt)))
 	}
+	update, at := kv.Spec.WorkloadUpdateStrategy, spec.Child("workloadUpdateStrategy")
+	if n := update.BatchEvictionSize; n != nil && *n < 1 {
+		errs = append(errs, field.Invalid(at.Child("batchEvictionSize"), *n, "must be 1 or more; leave Evict out of workloadUpdateMethods to evict none"))
+	}
+	if d := update.BatchEvictionInterval; d != nil && d.Duration < 0 {
+		errs = append(errs, field.Invalid(at.Child("batchEvictionInterval"), d.Duration.String(), "must not be negative"))
+	}
 	errs = append(errs, validateMachineType(kv.Spec.Configuration.MachineType, configuration.Child("machineType"))...)
 	if arch := kv.Spec.Configuration.ArchitectureConfiguration; arch != nil && arch.Amd64 != nil {
 		errs = append(errs, validateMachineType(arch.Amd64.MachineType, configuration.Child("architectureConfiguration", "amd64", "machineType"))...)

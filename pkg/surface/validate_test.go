@@ -321,6 +321,10 @@ func TestValidateKubeVirt(t *testing.T) {
 		"none at a time": {`{configuration: {migrations: {parallelMigrationsPerCluster: 0}}}`, `spec.configuration.migrations.parallelMigrationsPerCluster: must be at least 1`},
 		"own network":    {`{configuration: {migrations: {network: fast}}}`, `spec.configuration.migrations.network: not supported by virtkit`},
 		"pull policy":    {`{configuration: {imagePullPolicy: X}}`, `spec.configuration.imagePullPolicy: "X" is not supported`},
+		"update":         {`{workloadUpdateStrategy: {workloadUpdateMethods: [LiveMigrate, Evict], batchEvictionSize: 3, batchEvictionInterval: 30s}}`, ``},
+		"update method":  {`{workloadUpdateStrategy: {workloadUpdateMethods: [LiveMigrate, Reboot]}}`, `spec.workloadUpdateStrategy.workloadUpdateMethods[1]: "Reboot" is not supported; use LiveMigrate or Evict`},
+		"batch size":     {`{workloadUpdateStrategy: {batchEvictionSize: 0}}`, `spec.workloadUpdateStrategy.batchEvictionSize: must be 1 or more`},
+		"interval":       {`{workloadUpdateStrategy: {batchEvictionInterval: -1s}}`, `spec.workloadUpdateStrategy.batchEvictionInterval: must not be negative`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}, Spec: *parse[v1.KubeVirtSpec](t, tc.spec)}

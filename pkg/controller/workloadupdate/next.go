@@ -1,0 +1,263 @@
+// Package workloadupdate brings running guests to the virt-launcher of this installation. A guest keeps the launcher, and
+// with it the QEMU, that it was started with; after an upgrade it is outdated until it moves or starts again. Inputs are the
+// KubeVirt resource's spec.workloadUpdateStrategy and status, the VMIs and their migrations; outputs are migrations and
+// evictions, the label kubevirt.io/outdatedLauncherImage, and the count in the KubeVirt resource's status.
+//
+//	outdated, LiveMigratable, method LiveMigrate ──► VirtualMachineInstanceMigration, within the cluster's limit
+//	outdated, else, method Evict ─────────────────► eviction of its pod, so many in so long; its VM starts it again
+//
+// The core is pure: Next (this file) says what is to be done; the Reconciler (reconciler.go) reads, asks, and writes.
+package workloadupdate
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base32"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/controller/migration"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+)
+
+// What the strategy means where it is silent; KubeVirt's.
+const (
+	defaultBatchSize     = 10
+	defaultBatchInterval = time.Minute
+)
+
+const (
+	// namePrefix begins the names of migrations that are made here; KubeVirt's.
+	namePrefix = "kubevirt-workload-update-"
+	// backoffBase is how long a guest whose update failed is left alone; it doubles with each failure up to backoffMax.
+	backoffBase = 20 * time.Second
+	backoffMax  = 5 * time.Minute
+)
+
+// View is all that Next looks at. Nothing in it is written to.
+type View struct {
+	Strategy v1.KubeVirtWorkloadUpdateStrategy
+	// Settled says that the components themselves are all there and up to date; guests wait for that.
+	Settled bool
+	// Image is the launcher's that guests should have.
+	Image string
+	// Limit is how many migrations there may be in the cluster at a time.
+	Limit int
+	// VMIs and Migrations are all of the cluster.
+	VMIs       []*v1.VirtualMachineInstance
+	Migrations []*v1.VirtualMachineInstanceMigration
+	// LastBatch is when guests were last evicted; Tried is when each was, by UID, if that was not long ago.
+	LastBatch time.Time
+	Tried     map[types.UID]time.Time
+	Now       time.Time
+}
+
+// Move is a guest that is to migrate, and the name of its migration. That depends on the guest and on how often this
+// was tried, so that a second one does not come about where the first has not been seen yet.
+type Move struct {
+	VMI  *v1.VirtualMachineInstance
+	Name string
+}
+
+// Step is what is to be done.
+type Step struct {
+	// Outdated is how many guests run an older launcher.
+	Outdated int
+	// Mark and Unmark are those that want the label, or to lose it.
+	Mark, Unmark []*v1.VirtualMachineInstance
+	Migrate      []Move
+	Evict        []*v1.VirtualMachineInstance
+	// RequeueAfter is when to look again without an event; zero is never.
+	RequeueAfter time.Duration
+}
+
+// Next decides.
+func Next(view View) Step {
+	var step Step
+	history := historyOf(view.Migrations)
+	var movable, others []*v1.VirtualMachineInstance
+	for _, instance := range view.VMIs {
+		outdated := Outdated(instance, view.Image)
+		_, marked := instance.Labels[v1.OutdatedLauncherImageLabel]
+		switch {
+		case outdated && !marked:
+			step.Mark = append(step.Mark, instance)
+		case !outdated && marked && instance.Status.LauncherContainerImageVersion == view.Image:
+			step.Unmark = append(step.Unmark, instance)
+		}
+		if !outdated {
+			continue
+		}
+		step.Outdated++
+		of := history[keyOf(instance)]
+		switch {
+		case instance.Status.Phase != v1.Running || of.underWay || migrating(instance):
+		case wants(view.Strategy, v1.WorkloadUpdateMethodLiveMigrate) && migratable(instance):
+			if left := of.wait(view.Now); left > 0 {
+				step.again(left)
+				continue
+			}
+			movable = append(movable, instance)
+		case wants(view.Strategy, v1.WorkloadUpdateMethodEvict):
+			others = append(others, instance)
+		}
+	}
+	if !view.Settled {
+		return step // Its end is an event.
+	}
+	step.migrate(view, movable, history)
+	step.evict(view, others)
+	return step
+}
+
+// Outdated reports whether a guest runs in another launcher than the given one. A guest that has not begun, or whose
+// launcher is not known, is not.
+func Outdated(instance *v1.VirtualMachineInstance, image string) bool {
+	is := instance.Status.LauncherContainerImageVersion
+	return is != "" && is != image && !instance.IsFinal() && instance.DeletionTimestamp == nil && vmi.HandedOver(instance)
+}
+
+// migrate takes as many as the cluster's limit leaves room for, the oldest first.
+func (s *Step) migrate(view View, movable []*v1.VirtualMachineInstance, history map[types.NamespacedName]past) {
+	room := view.Limit
+	for _, m := range view.Migrations {
+		if migration.Active(m) || !migration.Final(m) && ours(m) {
+			room--
+		}
+	}
+	slices.SortFunc(movable, older)
+	for _, instance := range movable[:min(len(movable), max(room, 0))] { // The end of a migration brings the next.
+		s.Migrate = append(s.Migrate, Move{instance, history[keyOf(instance)].next(instance, view.Image)})
+	}
+}
+
+// evict takes the next batch when it is time, those first that were not tried yet.
+func (s *Step) evict(view View, others []*v1.VirtualMachineInstance) {
+	size, interval := defaultBatchSize, defaultBatchInterval
+	if n := view.Strategy.BatchEvictionSize; n != nil {
+		size = *n
+	}
+	if d := view.Strategy.BatchEvictionInterval; d != nil {
+		interval = d.Duration
+	}
+	if len(others) == 0 || size <= 0 {
+		return
+	}
+	if left := interval - view.Now.Sub(view.LastBatch); left > 0 {
+		s.again(left)
+		return
+	}
+	slices.SortFunc(others, func(a, b *v1.VirtualMachineInstance) int {
+		return cmp.Or(view.Tried[a.UID].Compare(view.Tried[b.UID]), older(a, b))
+	})
+	s.Evict = others[:min(size, len(others))]
+	// One whose eviction is refused has no event when that would be allowed.
+	s.again(max(interval, time.Second))
+}
+
+func (s *Step) again(in time.Duration) {
+	if s.RequeueAfter == 0 || in < s.RequeueAfter {
+		s.RequeueAfter = in
+	}
+}
+
+func wants(strategy v1.KubeVirtWorkloadUpdateStrategy, method v1.WorkloadUpdateMethod) bool {
+	return slices.Contains(strategy.WorkloadUpdateMethods, method)
+}
+
+func migratable(instance *v1.VirtualMachineInstance) bool {
+	c := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceIsMigratable)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+func migrating(instance *v1.VirtualMachineInstance) bool {
+	ms := instance.Status.MigrationState
+	return ms != nil && ms.EndTimestamp == nil && !ms.Completed && !ms.Failed
+}
+
+// past is what is known of a guest's migrations.
+type past struct {
+	// underWay: there is one that is not over, whoever made it.
+	underWay bool
+	// names are those of all that were made here.
+	names []string
+	// failures are those that were made here and failed; last is when the last of them did.
+	failures int
+	last     time.Time
+}
+
+// wait is how much longer a guest is left alone.
+func (p past) wait(now time.Time) time.Duration {
+	if p.failures == 0 {
+		return 0
+	}
+	wait := backoffBase
+	for i := 1; i < p.failures && wait < backoffMax; i++ {
+		wait *= 2
+	}
+	return min(wait, backoffMax) - now.Sub(p.last)
+}
+
+func historyOf(migrations []*v1.VirtualMachineInstanceMigration) map[types.NamespacedName]past {
+	out := map[types.NamespacedName]past{}
+	for _, m := range migrations {
+		key := types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.VMIName}
+		p := out[key]
+		if ours(m) {
+			p.names = append(p.names, m.Name)
+		}
+		switch {
+		case !migration.Final(m):
+			p.underWay = true
+		case m.Status.Phase == v1.MigrationFailed && ours(m):
+			p.failures++
+			if at := ended(m); at.After(p.last) {
+				p.last = at
+			}
+		}
+		out[key] = p
+	}
+	return out
+}
+
+// ended is when a migration reached its last phase.
+func ended(m *v1.VirtualMachineInstanceMigration) time.Time {
+	at := m.CreationTimestamp.Time
+	for _, transition := range m.Status.PhaseTransitionTimestamps {
+		if t := transition.PhaseTransitionTimestamp.Time; t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// ours reports a migration that was made here.
+func ours(m *v1.VirtualMachineInstanceMigration) bool {
+	_, ok := m.Annotations[v1.WorkloadUpdateMigrationAnnotation]
+	return ok
+}
+
+// next is the name of the guest's next migration to an image: the first that none has had.
+func (p past) next(instance *v1.VirtualMachineInstance, image string) string {
+	for n := len(p.names); ; n++ {
+		sum := sha256.Sum256([]byte(string(instance.UID) + "\n" + image + "\n" + strconv.Itoa(n)))
+		name := namePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+		if !slices.Contains(p.names, name) {
+			return name
+		}
+	}
+}
+
+func keyOf(instance *v1.VirtualMachineInstance) types.NamespacedName {
+	return types.NamespacedName{Namespace: instance.Namespace, Name: instance.Name}
+}
+
+func older(a, b *v1.VirtualMachineInstance) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+}

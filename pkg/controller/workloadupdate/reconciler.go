@@ -1,0 +1,264 @@
+package workloadupdate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/controller/migration"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// Reasons of events on a VMI; KubeVirt's words.
+const (
+	reasonCreate       = "SuccessfulCreate"
+	reasonFailedCreate = "FailedCreate"
+	reasonEvict        = "SuccessfulEvict"
+	reasonFailedEvict  = "FailedEvict"
+)
+
+// settle is how long to wait for more news: each look is at all VMIs.
+const settle = time.Second
+
+// Reconciler reads the KubeVirt resource, VMIs, migrations and pods from Client's cache. It writes migrations and evictions,
+// one label of VMIs, and status.outdatedVirtualMachineInstanceWorkloads of the KubeVirt resource. It needs the indexes of
+// package vmi.
+type Reconciler struct {
+	Client   client.Client
+	Recorder record.EventRecorder
+	// Image is virt-launcher's, Limit how many migrations there may be in the cluster at a time.
+	Image string
+	Limit func() int
+	Now   func() time.Time
+
+	looked, lastBatch time.Time
+	// tried is when a guest was last evicted, or that was tried. A new leader starts anew, which makes one batch early.
+	tried map[types.UID]time.Time
+}
+
+// SetupWithManager registers the reconciler. There is one thing to reconcile, the KubeVirt resource, so that it never works
+// twice at a time.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: names.Namespace, Name: names.KubeVirt}}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("workloadupdate").
+		For(&v1.KubeVirt{}).
+		Watches(&v1.VirtualMachineInstance{}, one, builder.WithPredicates(r.concerns())).
+		Watches(&v1.VirtualMachineInstanceMigration{}, one, builder.WithPredicates(ends)).
+		Complete(r)
+}
+
+// concerns lets through what changes of a VMI that is outdated, and that it is or is no more: nothing of the others.
+func (r *Reconciler) concerns() predicate.Predicate {
+	type facts struct{ outdated, marked, running, migratable, migrating bool }
+	of := func(object client.Object) facts {
+		instance := object.(*v1.VirtualMachineInstance)
+		_, marked := instance.Labels[v1.OutdatedLauncherImageLabel]
+		f := facts{outdated: Outdated(instance, r.Image), marked: marked}
+		if f.outdated {
+			f.running, f.migratable, f.migrating = instance.Status.Phase == v1.Running, migratable(instance), migrating(instance)
+		}
+		return f
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return of(e.Object) != facts{} },
+		UpdateFunc: func(e event.UpdateEvent) bool { return of(e.ObjectOld) != of(e.ObjectNew) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return of(e.Object) != facts{} },
+	}
+}
+
+// ends lets through the end of a migration, which makes room for the next.
+var ends = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !migration.Final(e.ObjectOld.(*v1.VirtualMachineInstanceMigration)) && migration.Final(e.ObjectNew.(*v1.VirtualMachineInstanceMigration))
+	},
+}
+
+// Reconcile looks at everything and does the next of it.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if request.Namespace != names.Namespace || request.Name != names.KubeVirt {
+		return reconcile.Result{}, nil // Only one counts; admission refuses others.
+	}
+	now := r.Now()
+	if left := settle - now.Sub(r.looked); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	r.looked = now
+	kv := &v1.KubeVirt{}
+	if err := r.Client.Get(ctx, request.NamespacedName, kv); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	view, err := r.look(ctx, kv, now)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	step := Next(view)
+	err = r.apply(ctx, kv, step)
+	return reconcile.Result{RequeueAfter: step.RequeueAfter}, err
+}
+
+func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt, now time.Time) (View, error) {
+	view := View{
+		Strategy: kv.Spec.WorkloadUpdateStrategy, Settled: settled(kv), Image: r.Image, Limit: r.Limit(),
+		LastBatch: r.lastBatch, Tried: r.tried, Now: now,
+	}
+	// Not copied, since there may be many and none is changed.
+	var vmis v1.VirtualMachineInstanceList
+	var migrations v1.VirtualMachineInstanceMigrationList
+	err := errors.Join(r.Client.List(ctx, &vmis, client.UnsafeDisableDeepCopy), r.Client.List(ctx, &migrations, client.UnsafeDisableDeepCopy))
+	if err != nil {
+		return View{}, fmt.Errorf("list VMIs and migrations: %w", err)
+	}
+	for i := range vmis.Items {
+		view.VMIs = append(view.VMIs, &vmis.Items[i])
+	}
+	for i := range migrations.Items {
+		view.Migrations = append(view.Migrations, &migrations.Items[i])
+	}
+	return view, nil
+}
+
+// settled reports whether the components are there and none of them is being rolled out.
+func settled(kv *v1.KubeVirt) bool {
+	if kv.Status.Phase != v1.KubeVirtPhaseDeployed || kv.Status.ObservedKubeVirtVersion != kv.Status.TargetKubeVirtVersion {
+		return false
+	}
+	for _, c := range kv.Status.Conditions {
+		if c.Type == v1.KubeVirtConditionProgressing && c.Status != corev1.ConditionFalse ||
+			c.Type == v1.KubeVirtConditionAvailable && c.Status != corev1.ConditionTrue {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Reconciler) apply(ctx context.Context, kv *v1.KubeVirt, step Step) error {
+	var errs []error
+	for _, instance := range step.Mark {
+		errs = append(errs, r.label(ctx, instance, true))
+	}
+	for _, instance := range step.Unmark {
+		errs = append(errs, r.label(ctx, instance, false))
+	}
+	errs = append(errs, r.count(ctx, kv, step.Outdated))
+	for _, move := range step.Migrate {
+		errs = append(errs, r.migrate(ctx, move))
+	}
+	if len(step.Evict) > 0 {
+		r.lastBatch = r.Now()
+	}
+	r.forget()
+	for _, instance := range step.Evict {
+		errs = append(errs, r.evict(ctx, instance))
+	}
+	return errors.Join(errs...)
+}
+
+// label marks a VMI, or takes the mark away. No more than the label is written, so that whoever writes its status is not
+// disturbed.
+func (r *Reconciler) label(ctx context.Context, instance *v1.VirtualMachineInstance, marked bool) error {
+	after := instance.DeepCopy()
+	if marked {
+		metav1.SetMetaDataLabel(&after.ObjectMeta, v1.OutdatedLauncherImageLabel, "")
+	} else {
+		delete(after.Labels, v1.OutdatedLauncherImageLabel)
+	}
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFrom(instance))); err != nil {
+		return fmt.Errorf("label VMI %s: %w", keyOf(instance), err)
+	}
+	return nil
+}
+
+func (r *Reconciler) count(ctx context.Context, kv *v1.KubeVirt, outdated int) error {
+	if was := kv.Status.OutdatedVirtualMachineInstanceWorkloads; was != nil && *was == outdated {
+		return nil
+	}
+	after := kv.DeepCopy()
+	after.Status.OutdatedVirtualMachineInstanceWorkloads = &outdated
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, after, client.MergeFrom(kv))); err != nil {
+		return fmt.Errorf("write status.outdatedVirtualMachineInstanceWorkloads: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) migrate(ctx context.Context, move Move) error {
+	err := r.Client.Create(ctx, &v1.VirtualMachineInstanceMigration{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: move.Name, Namespace: move.VMI.Namespace,
+			Annotations: map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""},
+		},
+		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: move.VMI.Name},
+	})
+	switch {
+	case err == nil:
+		r.Recorder.Eventf(move.VMI, corev1.EventTypeNormal, reasonCreate, "Created Migration %s for automated workload update", move.Name)
+		return nil
+	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // Not seen yet, or nothing to move any more.
+	}
+	r.Recorder.Eventf(move.VMI, corev1.EventTypeWarning, reasonFailedCreate, "Error creating a Migration for automated workload update: %v", err)
+	return fmt.Errorf("create a migration of VMI %s: %w", keyOf(move.VMI), err)
+}
+
+// evict asks for the end of the guest's pod. That a budget or an eviction strategy forbids it is no error; the guest has its
+// turn again.
+func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInstance) error {
+	if r.tried == nil {
+		r.tried = map[types.UID]time.Time{}
+	}
+	r.tried[instance.UID] = r.Now()
+	var pods corev1.PodList
+	err := r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	if err != nil {
+		return fmt.Errorf("list pods of VMI %s: %w", keyOf(instance), err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if _, active := instance.Status.ActivePods[pod.UID]; !active || pod.Spec.NodeName != instance.Status.NodeName || pod.DeletionTimestamp != nil {
+			continue
+		}
+		err := r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+		})
+		switch {
+		case err == nil:
+			r.Recorder.Event(instance, corev1.EventTypeNormal, reasonEvict, "Initiated eviction of the VMI's pod for automated workload update")
+		case apierrors.IsNotFound(err):
+		case apierrors.IsTooManyRequests(err), apierrors.IsForbidden(err):
+			r.Recorder.Eventf(instance, corev1.EventTypeWarning, reasonFailedEvict, "Eviction for automated workload update was refused: %v", err)
+		default:
+			return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// forget drops what was tried long ago: a guest that is still there has had its turn by then, or is as good as new.
+func (r *Reconciler) forget() {
+	for uid, at := range r.tried {
+		if r.Now().Sub(at) > time.Hour {
+			delete(r.tried, uid)
+		}
+	}
+}
