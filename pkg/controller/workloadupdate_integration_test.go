@@ -75,7 +75,7 @@ func TestWorkloadUpdate(tt *testing.T) {
 
 	// A guest that can move does.
 	t.request(v1.VirtualMachineStateChangeRequest{Action: v1.StartRequest})
-	vmi = t.waitAnother(vmi.UID)
+	t.waitAnother(vmi.UID)
 	t.run("node01")
 	t.changeVMI(migratable(corev1.ConditionTrue))
 	var migrations v1.VirtualMachineInstanceMigrationList
