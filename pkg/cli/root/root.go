@@ -27,6 +27,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/describe"
 	"github.com/virtkit/virtkit/pkg/cli/diff"
 	"github.com/virtkit/virtkit/pkg/cli/doctor"
+	"github.com/virtkit/virtkit/pkg/cli/evacuate"
 	"github.com/virtkit/virtkit/pkg/cli/events"
 	"github.com/virtkit/virtkit/pkg/cli/exec"
 	"github.com/virtkit/virtkit/pkg/cli/expand"
@@ -200,6 +201,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		dashboard.NewCmdDashboard(f, nil),
 		install.NewCmdInstall(f, nil),
 		install.NewCmdUninstall(f, nil),
+		evacuate.NewCmdEvacuate(f, nil),
 		doctor.NewCmdDoctor(f, nil),
 	)
 	add(groupOther,

@@ -1,0 +1,153 @@
+package evacuate
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+func node(name, memory string, change ...func(*corev1.Node)) corev1.Node {
+	n := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.NodeSchedulable: "true", corev1.LabelHostname: name}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Allocatable: corev1.ResourceList{
+				corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("110"),
+			},
+		},
+	}
+	for _, c := range change {
+		c(&n)
+	}
+	return n
+}
+
+// add puts a guest with 1 GiB on node one.
+func add(f *Facts, name string, strategy v1.EvictionStrategy, change ...func(*v1.VirtualMachineInstance, *corev1.Pod, *v1.VirtualMachine)) {
+	vmi := v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	vmi.Spec.EvictionStrategy = &strategy
+	vmi.Status = v1.VirtualMachineInstanceStatus{
+		Phase: v1.Running, NodeName: "one", ActivePods: map[types.UID]string{types.UID("pod-" + name): "one"},
+		Conditions: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}},
+	}
+	pod := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "virt-launcher-" + name, UID: types.UID("pod-" + name)},
+		Spec: corev1.PodSpec{NodeName: "one", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourceCPU: resource.MustParse("100m")},
+		}}}},
+	}
+	always := v1.RunStrategyAlways
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("vm-" + name)}, Spec: v1.VirtualMachineSpec{RunStrategy: &always}}
+	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)}
+	for _, c := range change {
+		c(&vmi, &pod, vm)
+	}
+	f.VMIs, f.Pods = append(f.VMIs, vmi), append(f.Pods, pod)
+	f.VMs["ns/"+name] = vm
+}
+
+func tied(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) {
+	vmi.Status.Conditions[0].Status, vmi.Status.Conditions[0].Message = corev1.ConditionFalse, "it is bridged"
+}
+
+func manual(_ *v1.VirtualMachineInstance, _ *corev1.Pod, vm *v1.VirtualMachine) {
+	*vm.Spec.RunStrategy = v1.RunStrategyManual
+}
+
+func TestPlan(t *testing.T) {
+	f := Facts{Node: "one", VMs: map[string]*v1.VirtualMachine{}, Nodes: []corev1.Node{
+		node("one", "16Gi"), node("two", "2560Mi"), node("three", "1Gi"),
+		node("full", "16Gi", func(n *corev1.Node) { n.Spec.Unschedulable = true }),
+	}}
+	add(&f, "a-moves", v1.EvictionStrategyLiveMigrate)
+	add(&f, "b-moves", v1.EvictionStrategyLiveMigrateIfPossible)
+	add(&f, "c-moves", v1.EvictionStrategyLiveMigrate)
+	add(&f, "d-waits", v1.EvictionStrategyLiveMigrate)
+	add(&f, "e-stays", v1.EvictionStrategyLiveMigrate, tied)
+	add(&f, "f-restarts", v1.EvictionStrategyLiveMigrateIfPossible, tied)
+	add(&f, "g-ends", v1.EvictionStrategyNone, manual)
+	add(&f, "h-marked", v1.EvictionStrategyExternal)
+	add(&f, "i-ends", v1.EvictionStrategyNone, func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) { vmi.OwnerReferences = nil })
+	add(&f, "over", v1.EvictionStrategyNone, func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) { vmi.Status.Phase = v1.Failed })
+
+	r := NewPlan(f)
+	if !r.Planned || r.Cordoned || len(r.Guests) != 9 {
+		t.Fatalf("report %+v", r)
+	}
+	targets := map[string]int{}
+	for i, want := range []struct {
+		outcome Outcome
+		reason  string
+	}{
+		{Moves, ""}, {Moves, ""}, {Moves, ""}, {Waits, "no other node"}, {Stays, "it is bridged"}, {Restarts, "it cannot move: it is bridged"},
+		{Ends, "run strategy Manual"}, {Marked, "External"}, {Ends, "no VirtualMachine"},
+	} {
+		g := r.Guests[i]
+		if g.Outcome != want.outcome || !strings.Contains(g.Reason, want.reason) || want.reason == "" && g.Reason != "" {
+			t.Errorf("%s: %s, %q", g.Name, g.Outcome, g.Reason)
+		}
+		targets[g.Target]++
+	}
+	if targets["two"] != 2 || targets["three"] != 1 || targets["full"] != 0 {
+		t.Errorf("targets %v", targets)
+	}
+	if refusals := r.Guests[3].Refusals; len(refusals) != 3 || refusals[0].Reason != "it is cordoned" || !strings.Contains(refusals[1].Reason, "memory left") {
+		t.Errorf("refusals %+v", refusals)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	required := func(e corev1.NodeSelectorRequirement) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{e}}},
+			}}}
+		}
+	}
+	tainted := func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: "a", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	for name, tc := range map[string]struct {
+		node func(*corev1.Node)
+		pod  func(*corev1.Pod)
+		want string
+	}{
+		"fits":             {nil, nil, ""},
+		"cordoned":         {func(n *corev1.Node) { n.Spec.Unschedulable = true }, nil, "it is cordoned"},
+		"not ready":        {func(n *corev1.Node) { n.Status.Conditions = nil }, nil, "it is not ready"},
+		"no handler":       {func(n *corev1.Node) { n.Labels[v1.NodeSchedulable] = "false" }, nil, "no virt-handler offers it for VMs"},
+		"tainted":          {tainted, nil, "it has the taint a=b:NoSchedule, which the VM does not tolerate"},
+		"tolerated":        {tainted, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "a", Value: "b"}} }, ""},
+		"tolerates all":    {tainted, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }, ""},
+		"tolerates other":  {tainted, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "a", Value: "c"}} }, "it has the taint a=b:NoSchedule, which the VM does not tolerate"},
+		"selector":         {nil, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"k": "v"} }, "it lacks the label k=v of the VM's nodeSelector"},
+		"affinity":         {nil, required(corev1.NodeSelectorRequirement{Key: "k", Operator: corev1.NodeSelectorOpExists}), "the VM's nodeAffinity excludes it"},
+		"affinity, not in": {nil, required(corev1.NodeSelectorRequirement{Key: "k", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"v"}}), ""},
+		"affinity, more":   {func(n *corev1.Node) { n.Labels["k"] = "5" }, required(corev1.NodeSelectorRequirement{Key: "k", Operator: corev1.NodeSelectorOpGt, Values: []string{"4"}}), ""},
+		"memory": {nil, func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("3Gi")
+		}, "it has 2Gi of memory left, and the VM's pod asks for 3Gi"},
+		"device": {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["x/kvm"] = resource.MustParse("1") }, "it has 0 of x/kvm left, and the VM's pod asks for 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := node("two", "2Gi")
+			if tc.node != nil {
+				tc.node(&n)
+			}
+			f := Facts{VMs: map[string]*v1.VirtualMachine{}}
+			add(&f, "a", v1.EvictionStrategyNone)
+			pod := &f.Pods[0]
+			if tc.pod != nil {
+				tc.pod(pod)
+			}
+			if got := newRooms([]corev1.Node{n}, nil)[0].refuses(pod, requests(pod)); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
