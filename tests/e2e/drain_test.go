@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -31,10 +32,15 @@ func withEviction(strategy v1.EvictionStrategy, bridged bool) func(*v1.VirtualMa
 
 func (c *cluster) cordon(t *testing.T, node string, on bool) {
 	t.Helper()
-	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, on)
-	if _, err := c.Kube.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if err := c.setSchedulable(t.Context(), node, !on); err != nil {
 		t.Fatalf("cordon node %s: %v", node, err)
 	}
+}
+
+func (c *cluster) setSchedulable(ctx context.Context, node string, on bool) error {
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, !on)
+	_, err := c.Kube.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return err
 }
 
 // oneNode has the scheduler choose one node only, until the test is over, and gives both.
@@ -46,9 +52,10 @@ func (c *cluster) oneNode(t *testing.T) (here, there string) {
 	}
 	here, there = nodes.Items[0].Name, nodes.Items[1].Name
 	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
 		for i := range nodes.Items {
-			patch := []byte(`{"spec":{"unschedulable":false}}`)
-			if _, err := c.Kube.CoreV1().Nodes().Patch(t.Context(), nodes.Items[i].Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil && t.Context().Err() == nil {
+			if err := c.setSchedulable(ctx, nodes.Items[i].Name, true); err != nil {
 				t.Errorf("uncordon: %v", err)
 			}
 		}

@@ -130,7 +130,7 @@ type Facts struct {
 
 // NewPlan says what the evacuation of the node would lead to.
 func NewPlan(f Facts) *Report {
-	r := &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Node: f.Node, Planned: true}
+	r := &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Node: f.Node, Planned: true, Guests: []Guest{}}
 	for i := range f.Nodes {
 		if f.Nodes[i].Name == f.Node {
 			r.Cordoned = f.Nodes[i].Spec.Unschedulable

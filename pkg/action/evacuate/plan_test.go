@@ -73,7 +73,9 @@ func TestPlan(t *testing.T) {
 	add(&f, "g-ends", v1.EvictionStrategyNone, manual)
 	add(&f, "h-marked", v1.EvictionStrategyExternal)
 	add(&f, "i-ends", v1.EvictionStrategyNone, func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) { vmi.OwnerReferences = nil })
-	add(&f, "over", v1.EvictionStrategyNone, func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) { vmi.Status.Phase = v1.Failed })
+	add(&f, "over", v1.EvictionStrategyNone, func(vmi *v1.VirtualMachineInstance, _ *corev1.Pod, _ *v1.VirtualMachine) {
+		vmi.Status.Phase = v1.Failed
+	})
 
 	r := NewPlan(f)
 	if !r.Planned || r.Cordoned || len(r.Guests) != 9 {
