@@ -71,8 +71,10 @@ type Report struct {
 
 // Guest is one of the node's.
 type Guest struct {
+	// Namespace and Name are the VirtualMachineInstance's.
 	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
+	// Name is the VM's, too.
+	Name string `json:"name"`
 	// Strategy is the eviction strategy that counts: its own, or the cluster's.
 	Strategy string `json:"evictionStrategy"`
 	// Outcome is what its eviction leads to: moves, waits, restarts, ends, stays or marked.
@@ -96,7 +98,9 @@ type Guest struct {
 
 // Refusal is a node that would not take a guest.
 type Refusal struct {
-	Node   string `json:"node"`
+	// Node is the node's name.
+	Node string `json:"node"`
+	// Reason is the first thing that speaks against it.
 	Reason string `json:"reason"`
 }
 

@@ -86,8 +86,15 @@ func TestPlan(t *testing.T) {
 		outcome Outcome
 		reason  string
 	}{
-		{Moves, ""}, {Moves, ""}, {Moves, ""}, {Waits, "no other node"}, {Stays, "it is bridged"}, {Restarts, "it cannot move: it is bridged"},
-		{Ends, "run strategy Manual"}, {Marked, "External"}, {Ends, "no VirtualMachine"},
+		{Moves, ""},
+		{Moves, ""},
+		{Moves, ""},
+		{Waits, "no other node"},
+		{Stays, "it is bridged"},
+		{Restarts, "it cannot move: it is bridged"},
+		{Ends, "run strategy Manual"},
+		{Marked, "External"},
+		{Ends, "no VirtualMachine"},
 	} {
 		g := r.Guests[i]
 		if g.Outcome != want.outcome || !strings.Contains(g.Reason, want.reason) || want.reason == "" && g.Reason != "" {
