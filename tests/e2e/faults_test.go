@@ -1,0 +1,161 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// outcome is where the guest is after a migration in which something has failed.
+type outcome string
+
+const (
+	stays outcome = "stays"
+	moves outcome = "moves"
+	// either: it depends on what was faster; but it is one of them.
+	either outcome = "stays or moves"
+	// ends: the only guest there was has been killed; its VM starts it again.
+	ends outcome = "ends"
+)
+
+// faults is the table: what is killed or cut, by the stage of the migration at which that happens. The stages are
+// held by stopping (SIGSTOP) the one who would do the next step; see stages.
+var faults = map[string]map[string]outcome{
+	// The target pod has no node.
+	"scheduling": {
+		"source handler": moves, "target handler": moves, "controller": moves, "source libvirtd": moves,
+		"cancel": stays, "source QEMU": ends, "source launcher": ends,
+	},
+	// The target's launcher does not answer yet.
+	"preparing": {
+		"source handler": moves, "target handler": moves, "controller": moves, "source libvirtd": moves,
+		"target launcher": stays, "cancel": stays, "source QEMU": ends, "source launcher": ends,
+	},
+	// The target waits for the guest, and the source's launcher does not take up its migration.
+	"ready": {
+		"source handler": either, "target handler": either, "controller": moves, "source libvirtd": moves, "connection": either,
+		"target launcher": stays, "cancel": stays, "source QEMU": ends, "source launcher": ends,
+	},
+	// Memory is being copied, and the target's QEMU does not take it.
+	"copying": {
+		"source handler": stays, "target handler": stays, "controller": moves, "connection": stays, "source libvirtd": stays,
+		"target libvirtd": stays, "target QEMU": stays, "target launcher": stays, "cancel": stays,
+		"source QEMU": ends, "source launcher": ends,
+	},
+	// All of it is copied, and libvirt at the target does not answer that the guest may run there.
+	"finishing": {
+		"source handler": stays, "target handler": stays, "controller": moves, "connection": stays, "source libvirtd": either,
+		"target libvirtd": stays, "target QEMU": stays, "target launcher": stays, "cancel": either, "source launcher": ends,
+	},
+	// The guest is at the target alone, whose launcher has not taken it over.
+	"arrived": {
+		"source handler": moves, "target handler": moves, "controller": moves, "connection": moves,
+		"target libvirtd": moves, "cancel": moves, "target QEMU": ends, "target launcher": ends,
+	},
+	// It runs at the target.
+	"moved": {
+		"source handler": moves, "target handler": moves, "controller": moves, "target libvirtd": moves, "source launcher": moves,
+	},
+}
+
+// short are those that every run has: the ones that have gone wrong, or in which most takes part.
+var short = map[string][]string{
+	"scheduling": {"cancel"},
+	"preparing":  {"target handler"},
+	"copying":    {"source handler", "target libvirtd", "connection", "controller", "cancel"},
+	"finishing":  {"source handler", "source libvirtd", "target launcher"},
+	"arrived":    {"source handler", "target handler"},
+}
+
+// stageOrder is the order in which the stages come about.
+var stageOrder = []string{"scheduling", "preparing", "ready", "copying", "finishing", "arrived", "moved"}
+
+// victimOrder is that in which they are taken: what ends the guest, which costs a boot, last.
+var victimOrder = []string{
+	"source handler", "target handler", "controller", "connection", "source libvirtd", "target libvirtd", "target QEMU",
+	"target launcher", "cancel", "source launcher", "source QEMU",
+}
+
+// long reports whether the tests that take many minutes are wanted, too.
+func long() bool { return os.Getenv("VIRTKIT_E2E_LONG") != "" }
+
+// wanted says whether a case is to be run: VIRTKIT_E2E_FAULTS is "stage/victim,…", either of which may be empty.
+func wanted(stage, victim string) bool {
+	if list := os.Getenv("VIRTKIT_E2E_FAULTS"); list != "" {
+		for one := range strings.SplitSeq(list, ",") {
+			s, v, _ := strings.Cut(one, "/")
+			if (s == "" || s == stage) && (v == "" || v == victim) {
+				return true
+			}
+		}
+		return false
+	}
+	if long() {
+		return true
+	}
+	for _, v := range short[stage] {
+		if v == victim {
+			return true
+		}
+	}
+	return false
+}
+
+// Whatever is killed or cut while a guest moves: one guest runs afterwards, its disks are what it has written, nothing is left
+// at the other side, and the next migration works. Not parallel: it disturbs every other test.
+func TestMigrationFaults(t *testing.T) {
+	f := newFaulty(t)
+	for _, stage := range stageOrder {
+		for _, victim := range victimOrder {
+			want, ok := faults[stage][victim]
+			if !ok || !wanted(stage, victim) {
+				continue
+			}
+			passed := t.Run(stage+"/"+victim, func(t *testing.T) { f.run(t, stage, victim, want) })
+			if !passed {
+				t.FailNow() // the next would begin from something unknown
+			}
+		}
+	}
+	m := f.migrate(t, "last")
+	f.waitMigration(t, m, v1.MigrationSucceeded)
+	f.sound(t, m.Status.MigrationState.TargetNode)
+}
+
+// A guest moves to and fro, and what carries it does not grow.
+func TestMigrationToAndFro(t *testing.T) {
+	c := theCluster
+	times := 4
+	if long() {
+		times = 20
+	}
+	f := newFaulty(t)
+	var before map[string]usage
+	for i := range times {
+		m := f.migrate(t, fmt.Sprintf("time-%d", i))
+		f.waitMigration(t, m, v1.MigrationSucceeded)
+		if i == 1 {
+			before = c.usage(t, names.VirtHandler) // what is made once is made
+		}
+	}
+	f.sound(t, f.vmi(t).Status.NodeName)
+	if !long() {
+		return
+	}
+	eventually(t, 60*time.Second, "virt-handlers are as they were", func() string {
+		for pod, now := range c.usage(t, names.VirtHandler) {
+			if was := before[pod]; now.files > was.files+5 || now.memory > was.memory+16<<20 {
+				return pod + " has " + now.String() + ", and had " + was.String()
+			}
+		}
+		return ""
+	})
+}

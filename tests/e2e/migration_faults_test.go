@@ -1,0 +1,564 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/tests/instance"
+)
+
+const (
+	processLauncher = "virt-launcher"
+	processLibvirtd = "libvirtd"
+	processQEMU     = "qemu-system-x86_64"
+	processServer   = "virt-server"
+)
+
+// faulty is a guest that is moved while something fails. It writes records to its disks all the time.
+type faulty struct {
+	*guest
+	n int
+
+	// Of the migration of now:
+	m              *v1.VirtualMachineInstanceMigration
+	uid            types.UID
+	from, to       string
+	source, target corev1.Pod
+	// frozen are processes that hold the stage, and undo what else has to be taken back at its end.
+	frozen []int
+	undo   []func()
+}
+
+// newFaulty starts the guest.
+func newFaulty(t *testing.T) *faulty {
+	t.Helper()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	c.claim(t, ns, "data", corev1.PersistentVolumeFilesystem)
+	g := c.create(t, newVM(ns, "mover", v1.RunStrategyAlways, withClaim("data"), withEmptyDisk(),
+		withUserData("#cloud-config\nuser: root\npassword: tiny\nruncmd:\n- records write DATA EMPTY >/dev/null 2>&1 &\n")))
+	g.waitLogin(t)
+	f := &faulty{guest: g}
+	f.sound(t, g.vmi(t).Status.NodeName)
+	return f
+}
+
+// run makes one migration, and something fail at a stage of it.
+func (f *faulty) run(t *testing.T, stage, victim string, want outcome) {
+	begun := time.Now()
+	defer f.release(t)
+	f.n++
+	f.from, f.uid, f.source, f.target = f.vmi(t).Status.NodeName, f.vmi(t).UID, f.current(t), corev1.Pod{}
+	f.to = other(f.nodes(t), f.from)
+	f.stages()[stage](t)
+	f.victims()[victim](t)
+	f.release(t)
+	f.settled(t, want)
+	t.Logf("%s at %s: it %s, %v", victim, stage, want, time.Since(begun).Round(100*time.Millisecond))
+}
+
+// current is the pod that the guest is in.
+func (f *faulty) current(t *testing.T) corev1.Pod {
+	t.Helper()
+	for _, pod := range f.pods(t) {
+		if pod.Spec.NodeName == f.vmi(t).Status.NodeName && pod.Status.Phase == corev1.PodRunning {
+			return pod
+		}
+	}
+	t.Fatal("the guest has no pod")
+	return corev1.Pod{}
+}
+
+// stages bring a migration to a stage and hold it there.
+func (f *faulty) stages() map[string]func(*testing.T) {
+	return map[string]func(*testing.T){
+		"scheduling": func(t *testing.T) {
+			label := fmt.Sprintf("virtkit.io/e2e-%s-%d", f.ns, f.n)
+			f.begin(t, map[string]string{label: "yes"})
+			f.phase(t, v1.MigrationScheduling)
+			f.undo = append(f.undo, func() { f.label(t, f.to, label, "yes") })
+			t.Cleanup(func() { f.label(t, f.to, label, nil) })
+		},
+		"preparing": func(t *testing.T) {
+			f.begin(t, nil)
+			f.freeze(t, f.waitTarget(t, processLauncher))
+			f.phase(t, v1.MigrationPreparingTarget)
+		},
+		"ready": func(t *testing.T) {
+			f.freeze(t, f.process(t, &f.source, processLauncher))
+			f.begin(t, nil)
+			f.waitTarget(t, processLauncher)
+			f.phase(t, v1.MigrationTargetReady)
+		},
+		"copying": func(t *testing.T) {
+			f.begin(t, nil)
+			f.freeze(t, f.waitTarget(t, processQEMU))
+			f.phase(t, v1.MigrationRunning)
+		},
+		"finishing": func(t *testing.T) {
+			f.begin(t, nil)
+			libvirtd := f.waitTarget(t, processLibvirtd)
+			f.memoryFlows(t)
+			f.freeze(t, libvirtd)
+			f.standsStill(t)
+		},
+		"arrived": func(t *testing.T) {
+			f.begin(t, nil)
+			launcher := f.waitTarget(t, processLauncher)
+			f.memoryFlows(t)
+			f.freeze(t, launcher)
+			eventually(t, 60*time.Second, "libvirt has ended the guest at the source", func() string {
+				if found := named(processes(t, string(f.source.UID)), processQEMU); len(found) > 0 {
+					return fmt.Sprintf("its QEMU is %d", found[0])
+				}
+				return ""
+			})
+		},
+		"moved": func(t *testing.T) {
+			f.begin(t, nil)
+			f.waitTarget(t, processLauncher)
+			f.phase(t, v1.MigrationSucceeded)
+		},
+	}
+}
+
+// victims are what fails.
+func (f *faulty) victims() map[string]func(*testing.T) {
+	of := func(pod *corev1.Pod, command string) func(*testing.T) {
+		return func(t *testing.T) {
+			// The launcher of a guest that has moved may have ended by itself.
+			if found := named(processes(t, string(pod.UID)), command); len(found) > 0 {
+				kill(t, string(pod.UID), command)
+			}
+		}
+	}
+	return map[string]func(*testing.T){
+		"source handler":  func(t *testing.T) { f.killComponent(t, names.VirtHandler, f.from) },
+		"target handler":  func(t *testing.T) { f.killComponent(t, names.VirtHandler, f.to) },
+		"controller":      func(t *testing.T) { f.killComponent(t, names.VirtController, "") },
+		"source launcher": of(&f.source, processLauncher),
+		"source libvirtd": of(&f.source, processLibvirtd),
+		"source QEMU":     of(&f.source, processQEMU),
+		"target launcher": of(&f.target, processLauncher),
+		"target libvirtd": of(&f.target, processLibvirtd),
+		"target QEMU":     of(&f.target, processQEMU),
+		"connection":      f.cut,
+		"cancel": func(t *testing.T) {
+			if err := f.Client.Delete(t.Context(), f.m); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+// begin makes the migration.
+func (f *faulty) begin(t *testing.T, selector map[string]string) {
+	t.Helper()
+	f.m = &v1.VirtualMachineInstanceMigration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: fmt.Sprintf("fault-%d", f.n)},
+		Spec:       v1.VirtualMachineInstanceMigrationSpec{VMIName: f.name, AddedNodeSelector: selector},
+	}
+	if err := f.Client.Create(t.Context(), f.m); err != nil {
+		t.Fatalf("create migration: %v", err)
+	}
+}
+
+// phase waits until the migration is in a phase, or past it.
+func (f *faulty) phase(t *testing.T, want v1.VirtualMachineInstanceMigrationPhase) {
+	t.Helper()
+	eventually(t, 60*time.Second, "migration is "+string(want), func() string {
+		if err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.m), f.m); err != nil {
+			return err.Error()
+		}
+		for _, transition := range f.m.Status.PhaseTransitionTimestamps {
+			if transition.Phase == want {
+				return ""
+			}
+		}
+		return "phase " + string(f.m.Status.Phase)
+	})
+}
+
+// often waits for something that may be there for milliseconds only.
+func often(t *testing.T, what string, look func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(60 * time.Second)
+	for !look() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not within a minute", what)
+		case <-t.Context().Done():
+			t.Fatalf("%s: %v", what, t.Context().Err())
+		}
+	}
+}
+
+// waitTarget waits for a process of the target pod.
+func (f *faulty) waitTarget(t *testing.T, command string) (pid int) {
+	t.Helper()
+	eventually(t, 60*time.Second, "there is a target pod", func() string {
+		for _, pod := range f.pods(t) {
+			if pod.Labels[v1.MigrationJobLabel] == string(f.m.UID) {
+				f.target = pod
+				return ""
+			}
+		}
+		return "not yet"
+	})
+	often(t, "target has a "+command, func() bool {
+		if found := named(processes(t, string(f.target.UID)), command); len(found) > 0 {
+			pid = found[0]
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// memoryFlows waits until the guest's memory is on its way to the target's QEMU.
+func (f *faulty) memoryFlows(t *testing.T) {
+	t.Helper()
+	// The end that QEMU has accepted belongs to the network namespace of the one who has connected.
+	handler := f.process(t, f.handler(t, f.to), processServer)
+	often(t, "memory flows", func() bool {
+		sockets, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", handler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(sockets)) {
+			// Num RefCount Protocol Flags Type St Inode Path; state 3 is connected.
+			if fields := strings.Fields(line); len(fields) == 8 && fields[5] == "03" && filepath.Base(fields[7]) == names.SocketMigrationMemory {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// standsStill waits until the source's QEMU has nothing more to do.
+func (f *faulty) standsStill(t *testing.T) {
+	t.Helper()
+	qemu := f.process(t, &f.source, processQEMU)
+	since, was := time.Now(), ""
+	eventually(t, 60*time.Second, "the guest stands still at the source", func() string {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", qemu))
+		if err != nil {
+			return ""
+		}
+		fields := strings.Fields(string(stat))
+		if used := fields[13] + "+" + fields[14]; used != was {
+			since, was = time.Now(), used
+		}
+		if time.Since(since) < 400*time.Millisecond {
+			return "it uses the CPU"
+		}
+		return ""
+	})
+}
+
+func (f *faulty) freeze(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatalf("stop %d: %v", pid, err)
+	}
+	f.frozen = append(f.frozen, pid)
+}
+
+// release lets the stage go on.
+func (f *faulty) release(t *testing.T) {
+	t.Helper()
+	for _, pid := range f.frozen {
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("continue %d: %v", pid, err)
+		}
+	}
+	f.frozen = nil
+	for _, undo := range f.undo {
+		undo()
+	}
+	f.undo = nil
+}
+
+// killComponent kills a component, on one node or wherever it runs, and has its pod made anew: the kubelet would
+// take longer each time to start its container again.
+func (f *faulty) killComponent(t *testing.T, component, node string) {
+	t.Helper()
+	for _, pod := range f.componentPods(t, component) {
+		if node != "" && pod.Spec.NodeName != node {
+			continue
+		}
+		kill(t, string(pod.UID), processServer)
+		err := f.Kube.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (f *faulty) componentsReady(t *testing.T) {
+	t.Helper()
+	eventually(t, 60*time.Second, "virtkit is ready", func() string {
+		for _, component := range []string{names.VirtHandler, names.VirtController} {
+			for _, pod := range f.componentPods(t, component) {
+				if len(pod.Status.ContainerStatuses) == 0 || !pod.Status.ContainerStatuses[0].Ready {
+					return pod.Name + " is not ready"
+				}
+			}
+		}
+		return ""
+	})
+}
+
+// handler is the virt-handler of a node.
+func (f *faulty) handler(t *testing.T, node string) *corev1.Pod {
+	t.Helper()
+	for _, pod := range f.componentPods(t, names.VirtHandler) {
+		if pod.Spec.NodeName == node {
+			return &pod
+		}
+	}
+	t.Fatalf("no virt-handler on %s", node)
+	return nil
+}
+
+// cut cuts the connections between the two virt-handlers, and no new ones come about until the case is over.
+func (f *faulty) cut(t *testing.T) {
+	t.Helper()
+	handler := f.process(t, f.handler(t, f.from), processServer)
+	nft := func(ctx context.Context, rules string) error {
+		cmd := exec.CommandContext(ctx, "nsenter", "--target", strconv.Itoa(handler), "--net", "nft", "-f", "-")
+		cmd.Stdin = strings.NewReader(rules)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("nft: %w: %s", err, out)
+		}
+		return nil
+	}
+	// Both ends are told (reset) as soon as something comes their way, the resets themselves pass.
+	port := strconv.Itoa(names.PortMigration)
+	if err := nft(t.Context(), "table inet fault {\n"+
+		"chain out { type filter hook output priority 0; tcp dport "+port+" tcp flags & rst == 0 reject with tcp reset; }\n"+
+		"chain in { type filter hook input priority 0; tcp sport "+port+" tcp flags & rst == 0 reject with tcp reset; }\n}\n"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nft(context.Background(), "delete table inet fault\n"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// settled waits for the migration's end, and checks what is left.
+func (f *faulty) settled(t *testing.T, want outcome) {
+	t.Helper()
+	cancelled := false
+	eventually(t, 2*time.Minute, "migration "+f.m.Name+" is over", func() string {
+		err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.m), f.m)
+		switch {
+		case apierrors.IsNotFound(err):
+			cancelled = true
+			return ""
+		case err != nil:
+			return err.Error()
+		case f.m.Status.Phase == v1.MigrationSucceeded || f.m.Status.Phase == v1.MigrationFailed && f.m.DeletionTimestamp == nil:
+			return ""
+		}
+		return fmt.Sprintf("phase %s, state %+v", f.m.Status.Phase, f.m.Status.MigrationState)
+	})
+	node := f.from
+	if want == ends {
+		eventually(t, bootTime, "the VM runs anew", func() string {
+			if vmi := f.vmi(t); vmi == nil || vmi.UID == f.uid || vmi.Status.Phase != v1.Running {
+				return "not yet"
+			}
+			return ""
+		})
+		node = f.vmi(t).Status.NodeName
+		f.waitLogin(t)
+	} else {
+		vmi := f.vmi(t)
+		if vmi == nil || vmi.UID != f.uid {
+			t.Fatal("the guest has ended")
+		}
+		succeeded := f.m.Status.Phase == v1.MigrationSucceeded
+		if cancelled {
+			succeeded = vmi.Status.NodeName == f.to
+		}
+		if succeeded {
+			node = f.to
+		} else if ms := f.m.Status.MigrationState; !cancelled && (ms == nil || ms.FailureReason == "") {
+			t.Errorf("no reason for the failure in %+v", ms)
+		} else if !cancelled {
+			t.Logf("failed: %s", ms.FailureReason)
+		}
+		if succeeded && want == stays || !succeeded && want == moves {
+			t.Fatalf("phase %s, and the guest %s was wanted; migrationState %+v", f.m.Status.Phase, want, vmi.Status.MigrationState)
+		}
+	}
+	f.componentsReady(t)
+	f.sound(t, node)
+}
+
+// sound checks that the VM has one guest, on a node, and nothing else, that its console answers, and that its disks
+// are what it has written.
+func (f *faulty) sound(t *testing.T, node string) {
+	t.Helper()
+	f.onlyOn(t, node)
+	eventually(t, 30*time.Second, "one QEMU", func() string {
+		if all := f.everywhere(t); len(all) != 1 {
+			return fmt.Sprintf("QEMU of this VM: %v", all)
+		}
+		return ""
+	})
+	var first int
+	eventually(t, 60*time.Second, "the guest's disks are what it has written, and it goes on", func() string {
+		stdout, stderr, err := f.Virtctl(t.Context(), nil, "-n", f.ns, "exec", f.name, "--", "records", "check", "DATA", "EMPTY")
+		if err != nil {
+			if strings.Contains(stdout, "record") && !strings.Contains(stdout, "nothing is written") {
+				t.Fatalf("records: %s %s", stdout, stderr)
+			}
+			return stdout + stderr
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(stdout, "ok ")))
+		switch {
+		case err != nil:
+			t.Fatalf("records: %s", stdout)
+		case first == 0:
+			first = n
+		case n > first:
+			return ""
+		}
+		return "it writes no more"
+	})
+	con := f.openConsole(t, "")
+	con.send(t, "\r")
+	con.expect(t, 30*time.Second, `login: $|`+shellPrompt)
+}
+
+// everywhere are the processes of this VM's guest, on all nodes.
+func (f *faulty) everywhere(t *testing.T) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []int
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		cmdline, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
+		if err == nil && bytes.Contains(cmdline, []byte("guest="+f.ns+"_"+f.name+",")) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+func (f *faulty) process(t *testing.T, pod *corev1.Pod, command string) int {
+	t.Helper()
+	found := named(processes(t, string(pod.UID)), command)
+	if len(found) == 0 {
+		t.Fatalf("no process %s in pod %s", command, pod.Name)
+	}
+	return found[0]
+}
+
+func named(all []instance.Process, command string) []int {
+	var pids []int
+	for _, p := range all {
+		if p.Command == command {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids
+}
+
+func (c *cluster) nodes(t *testing.T) []string {
+	t.Helper()
+	list, err := c.Kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for i := range list.Items {
+		out = append(out, list.Items[i].Name)
+	}
+	return out
+}
+
+func other(nodes []string, node string) string {
+	for _, n := range nodes {
+		if n != node {
+			return n
+		}
+	}
+	return ""
+}
+
+// label sets a label of a node; nil removes it.
+func (c *cluster) label(t *testing.T, node, key string, value any) {
+	t.Helper()
+	text := "null"
+	if value != nil {
+		text = fmt.Sprintf("%q", value)
+	}
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, key, text)
+	if _, err := c.Kube.CoreV1().Nodes().Patch(context.Background(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Errorf("label node %s: %v", node, err)
+	}
+}
+
+// usage is what a process has in use.
+type usage struct {
+	files  int
+	memory int64
+}
+
+func (u usage) String() string { return fmt.Sprintf("%d files and %d KiB", u.files, u.memory>>10) }
+
+// usage is that of a component's processes, by pod.
+func (c *cluster) usage(t *testing.T, component string) map[string]usage {
+	t.Helper()
+	out := map[string]usage{}
+	for _, pod := range c.componentPods(t, component) {
+		for _, p := range processes(t, string(pod.UID)) {
+			if p.Command != processServer {
+				continue
+			}
+			files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.PID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			memory, err := p.Memory("Pss")
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[pod.Name] = usage{len(files), memory}
+		}
+	}
+	return out
+}
