@@ -187,6 +187,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		objects = []client.Object{newVMI(), newPod()}
 	}
 	w.client = fake.NewClientBuilder().WithScheme(newScheme()).WithStatusSubresource(&v1.VirtualMachineInstance{}).
+		WithIndex(&corev1.Pod{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }). // as the API server has
 		WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			w.mu.Lock()

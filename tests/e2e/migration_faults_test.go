@@ -55,12 +55,17 @@ func newFaulty(t *testing.T) *faulty {
 	c := theCluster
 	ns := c.namespace(t, "restricted")
 	c.claim(t, ns, "data", corev1.PersistentVolumeFilesystem)
-	g := c.create(t, newVM(ns, "mover", v1.RunStrategyAlways, withClaim("data"), withEmptyDisk(),
-		withUserData("#cloud-config\nuser: root\npassword: tiny\nruncmd:\n- records write DATA EMPTY >/dev/null 2>&1 &\n")))
-	g.waitLogin(t)
-	f := &faulty{guest: g}
-	f.sound(t, g.vmi(t).Status.NodeName)
+	f := &faulty{guest: &guest{cluster: c, ns: ns, name: "mover"}}
+	f.boot(t)
 	return f
+}
+
+func (f *faulty) boot(t *testing.T) {
+	t.Helper()
+	f.create(t, newVM(f.ns, f.name, v1.RunStrategyAlways, withClaim("data"), withEmptyDisk(),
+		withUserData("#cloud-config\nuser: root\npassword: tiny\nruncmd:\n- records write DATA EMPTY >/dev/null 2>&1 &\n")))
+	f.waitLogin(t)
+	f.sound(t, f.vmi(t).Status.NodeName)
 }
 
 // run makes one migration, and something fail at a stage of it.
@@ -301,8 +306,8 @@ func (f *faulty) release(t *testing.T) {
 	f.undo = nil
 }
 
-// killComponent kills a component, on one node or wherever it runs, and has its pod made anew: the kubelet would
-// take longer each time to start its container again.
+// killComponent kills a component, on one node or wherever it runs. A container that ends a second time has its pod made
+// anew: the kubelet would take longer each time to start it again.
 func (f *faulty) killComponent(t *testing.T, component, node string) {
 	t.Helper()
 	for _, pod := range f.componentPods(t, component) {
@@ -310,6 +315,9 @@ func (f *faulty) killComponent(t *testing.T, component, node string) {
 			continue
 		}
 		kill(t, string(pod.UID), processServer)
+		if pod.Status.ContainerStatuses[0].RestartCount == 0 {
+			continue
+		}
 		err := f.Kube.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
@@ -389,33 +397,41 @@ func (f *faulty) settled(t *testing.T, want outcome) {
 	})
 	node := f.from
 	if want == ends {
-		eventually(t, bootTime, "the VM runs anew", func() string {
-			if vmi := f.vmi(t); vmi == nil || vmi.UID == f.uid || vmi.Status.Phase != v1.Running {
-				return "not yet"
+		eventually(t, 60*time.Second, "the guest has ended", func() string {
+			if vmi := f.vmi(t); vmi != nil && vmi.UID == f.uid && vmi.Status.Phase != v1.Failed {
+				return "phase " + string(vmi.Status.Phase)
 			}
 			return ""
 		})
-		node = f.vmi(t).Status.NodeName
-		f.waitLogin(t)
-	} else {
-		vmi := f.vmi(t)
-		if vmi == nil || vmi.UID != f.uid {
-			t.Fatal("the guest has ended")
+		if f.m.Status.Phase == v1.MigrationSucceeded {
+			t.Fatal("the migration has succeeded")
 		}
-		succeeded := f.m.Status.Phase == v1.MigrationSucceeded
-		if cancelled {
-			succeeded = vmi.Status.NodeName == f.to
+		f.componentsReady(t)
+		// A new VM with the same disk: this one would be started later each time.
+		f.virtctl(t, nil, "-n", f.ns, "delete", f.name, "--wait")
+		f.waitGone(t, 60*time.Second)
+		f.boot(t)
+		return
+	}
+	vmi := f.vmi(t)
+	if vmi == nil || vmi.UID != f.uid {
+		t.Fatal("the guest has ended")
+	}
+	succeeded := f.m.Status.Phase == v1.MigrationSucceeded
+	if cancelled {
+		succeeded = vmi.Status.NodeName == f.to
+	}
+	if ms := f.m.Status.MigrationState; !succeeded && !cancelled {
+		if ms == nil || ms.FailureReason == "" {
+			t.Fatalf("no reason for the failure in %+v", ms)
 		}
-		if succeeded {
-			node = f.to
-		} else if ms := f.m.Status.MigrationState; !cancelled && (ms == nil || ms.FailureReason == "") {
-			t.Errorf("no reason for the failure in %+v", ms)
-		} else if !cancelled {
-			t.Logf("failed: %s", ms.FailureReason)
-		}
-		if succeeded && want == stays || !succeeded && want == moves {
-			t.Fatalf("phase %s, and the guest %s was wanted; migrationState %+v", f.m.Status.Phase, want, vmi.Status.MigrationState)
-		}
+		t.Logf("failed: %s", ms.FailureReason)
+	}
+	if succeeded && want == stays || !succeeded && want == moves {
+		t.Fatalf("phase %s, but %q was wanted; migrationState %+v", f.m.Status.Phase, want, vmi.Status.MigrationState)
+	}
+	if succeeded {
+		node = f.to
 	}
 	f.componentsReady(t)
 	f.sound(t, node)
