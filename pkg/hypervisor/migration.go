@@ -2,8 +2,10 @@ package hypervisor
 
 import (
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -84,4 +86,21 @@ func CopiedDisks(text, dir string) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// lostPeer are libvirt's words for a connection between two daemons that has broken.
+var lostPeer = []string{"client socket is closed", "End of file while reading data", "Lost connection to destination host", "Cannot recv data", "Cannot write data"}
+
+// WhyStayed says why a migration failed whose domain is still here, for people.
+func WhyStayed(err error) string {
+	if errors.Is(err, ErrNoDomain) {
+		return "the guest's QEMU on the target node has ended"
+	}
+	message := strings.TrimPrefix(err.Error(), "internal error: ")
+	for _, words := range lostPeer {
+		if strings.Contains(message, words) {
+			return "the connection between the libvirtd of both nodes was lost (" + message + ")"
+		}
+	}
+	return message
 }

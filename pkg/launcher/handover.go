@@ -43,6 +43,9 @@ const (
 // handoverPause is the pause between attempts to go on with a hand-over.
 const handoverPause = 50 * time.Millisecond
 
+// startTries is how often the start of a guest that has arrived is tried.
+const startTries = 100
+
 // readWord reads one line.
 func readWord(r io.Reader) (string, error) {
 	line, err := bufio.NewReader(io.LimitReader(r, maxWord)).ReadString('\n')
@@ -290,7 +293,7 @@ func (g *guest) takeOver(ctx context.Context, paused bool) error {
 	}
 	over := g.created
 	g.mu.Unlock()
-	for !over {
+	for tries := 1; !over; tries++ {
 		conn, err := g.connection(ctx)
 		if err != nil {
 			return status.Error(codes.Unavailable, err.Error())
@@ -302,7 +305,8 @@ func (g *guest) takeOver(ctx context.Context, paused bool) error {
 			g.refresh(ctx, conn, false)
 			return nil
 		}
-		if d, look := conn.Domain(ctx); look == nil && d.Run == hypervisor.Running {
+		if d, look := conn.Domain(ctx); look == nil && (d.Run == hypervisor.Running || tries == startTries) {
+			// One that does not start is here all the same, and shows as paused: its user may try.
 			g.refresh(ctx, conn, false)
 			return nil
 		}

@@ -222,6 +222,20 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// A guest that cannot be started where it has arrived is paused there; it is nowhere else.
+func TestTakeOverFails(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		arriving(t, m, g, here)
+		m.mu.Lock()
+		m.resumeErr = errors.New("no lock")
+		m.mu.Unlock()
+		if err := g.takeOver(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, g, paused, "user")
+	})
+}
+
 // A guest that ends before it may run has crashed, once it is known to be nowhere else.
 func TestArrivedAndEnded(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {

@@ -33,6 +33,8 @@ type memory struct {
 	attachErr error
 	clings    bool
 	agent     func(command string) (string, error)
+	// resumeErr makes Resume fail.
+	resumeErr error
 	// onMigrate makes a migration, onAbort ends it.
 	onMigrate func(hypervisor.Migration) (hypervisor.Migrated, error)
 	onAbort   func() error
@@ -184,6 +186,9 @@ func (c *memoryConnection) Suspend(context.Context) error {
 
 func (c *memoryConnection) Resume(context.Context) error {
 	return c.use(func(m *memory) error {
+		if m.resumeErr != nil {
+			return m.resumeErr
+		}
 		m.domain.Run, m.domain.Reason = hypervisor.Running, "unpaused"
 		m.tell(hypervisor.Event{})
 		return nil

@@ -419,11 +419,15 @@ func (g *guest) settle(cause error) (moved bool) {
 		return true
 	}
 	g.migrating = false
+	why := hypervisor.WhyStayed(cause)
+	if g.early != nil {
+		why = "the guest has ended"
+	}
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Migration = proto.CloneOf(s.Migration)
 		s.Migration.EndedAt = timestamppb.Now()
 		s.Migration.Phase = pb.MigrationPhase_MIGRATION_PHASE_FAILED
-		s.Migration.Error, s.Migration.Cancelled = cause.Error(), g.cancelled
+		s.Migration.Error, s.Migration.Cancelled = why, g.cancelled
 	})
 	if g.early != nil {
 		g.finishLocked(*g.early)
