@@ -57,10 +57,17 @@ const reasonMigration = "migration"
 // ReasonPostCopy is why a domain runs that has not all of its memory yet.
 const ReasonPostCopy = "post-copy"
 
+// reasonLeft is why a domain is paused that was switched to post-copy: it cannot go on here any more.
+const reasonLeft = "postcopy"
+
 // Moving says that the domain only waits for the other side of a migration, or still needs it.
 func (d Domain) Moving() bool {
-	return d.Run == Running && d.Reason == ReasonPostCopy || d.Run == Paused && (d.Reason == reasonMigration || d.Reason == "starting-up")
+	return d.Run == Running && d.Reason == ReasonPostCopy ||
+		d.Run == Paused && (d.Reason == reasonMigration || d.Reason == reasonLeft || d.Reason == "starting-up")
 }
+
+// Stopped says that the domain stands still for a migration and could go on here.
+func (d Domain) Stopped() bool { return d.Run == Paused && d.Reason == reasonMigration }
 
 // CopiedDisks reads from a domain's XML the names (vda, …) of the disks that a migration has to copy: those
 // which the guest can write and whose image is a file below dir.

@@ -188,7 +188,7 @@ func (g *guest) commit(ctx context.Context, uid string) (gone, paused bool, _ er
 		return false, false, fmt.Errorf("stop QEMU: %w", err)
 	}
 	d, err := conn.Domain(ctx)
-	if err == nil && (d.Run != hypervisor.Paused || !d.Moving() && !stands) {
+	if err == nil && (d.Run != hypervisor.Paused || !d.Stopped() && !stands) {
 		err = errors.New("the guest runs here")
 	}
 	if err == nil {

@@ -377,7 +377,7 @@ func (g *guest) stayed(ctx context.Context, cause error) error {
 // goOn lets a guest go on that a daemon has left standing still: one that was restarted in the middle of the hand-over
 // does not know whether it may, but we do, having given it up to nobody.
 func (g *guest) goOn(ctx context.Context, d hypervisor.Domain) {
-	for d.Run == hypervisor.Paused && d.Moving() {
+	for d.Stopped() {
 		conn, err := g.connection(ctx)
 		if err != nil {
 			return

@@ -41,7 +41,7 @@ var faults = map[string]map[string]outcome{
 	},
 	// The target waits for the guest, and the source's launcher does not take up its migration.
 	"ready": {
-		"source handler": either, "target handler": either, "controller": moves, "source libvirtd": moves, "connection": either,
+		"source handler": either, "target handler": either, "controller": moves, "source libvirtd": either, "connection": either,
 		"target launcher": stays, "cancel": stays, "source QEMU": ends, "source launcher": ends,
 	},
 	// Memory is being copied, and the target's QEMU does not take it.
@@ -55,10 +55,10 @@ var faults = map[string]map[string]outcome{
 		"source handler": stays, "target handler": stays, "controller": moves, "connection": stays, "source libvirtd": either,
 		"target libvirtd": stays, "target QEMU": stays, "target launcher": stays, "cancel": either, "source launcher": ends,
 	},
-	// The guest is at the target alone, whose launcher has not taken it over.
+	// The guest is at the target alone, and the source's launcher, which cannot, has yet to say that it may run.
 	"arrived": {
 		"source handler": moves, "target handler": moves, "controller": moves, "connection": moves,
-		"target libvirtd": moves, "cancel": moves, "target QEMU": ends, "target launcher": ends,
+		"target libvirtd": moves, "cancel": moves, "target QEMU": ends, "target launcher": ends, "source launcher": ends,
 	},
 	// It runs at the target.
 	"moved": {

@@ -174,8 +174,10 @@ func pausedReason(r libvirt.DomainPausedReason) string {
 		return "user"
 	case libvirt.DOMAIN_PAUSED_IOERROR:
 		return "ioerror"
-	case libvirt.DOMAIN_PAUSED_MIGRATION, libvirt.DOMAIN_PAUSED_POSTCOPY:
+	case libvirt.DOMAIN_PAUSED_MIGRATION:
 		return "migration"
+	case libvirt.DOMAIN_PAUSED_POSTCOPY, libvirt.DOMAIN_PAUSED_POSTCOPY_FAILED:
+		return "postcopy"
 	case libvirt.DOMAIN_PAUSED_WATCHDOG:
 		return "watchdog"
 	case libvirt.DOMAIN_PAUSED_CRASHED:
