@@ -66,8 +66,14 @@ func (d Domain) Moving() bool {
 		d.Run == Paused && (d.Reason == reasonMigration || d.Reason == reasonLeft || d.Reason == "starting-up")
 }
 
+// reasonError is why a domain stands still that libvirt wanted to go on: mostly the other side of a failed migration
+// still holds the locks of its images.
+const reasonError = "api-error"
+
 // Stopped says that the domain stands still for a migration and could go on here.
-func (d Domain) Stopped() bool { return d.Run == Paused && d.Reason == reasonMigration }
+func (d Domain) Stopped() bool {
+	return d.Run == Paused && (d.Reason == reasonMigration || d.Reason == reasonError)
+}
 
 // CopiedDisks reads from a domain's XML the names (vda, …) of the disks that a migration has to copy: those
 // which the guest can write and whose image is a file below dir.

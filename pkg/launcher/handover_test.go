@@ -179,10 +179,29 @@ func TestStandsStillAndStays(t *testing.T) {
 	})
 }
 
+// libvirt cannot let the guest go on while the target has its disks; it does when they are free.
+func TestDisksHeldByTarget(t *testing.T) {
+	withLeaving(t, func(t *testing.T, l *leaving) {
+		l.m.mu.Lock()
+		l.m.resumeErr = errors.New(`Failed to get "write" lock`)
+		l.m.mu.Unlock()
+		l.m.change(func(d *hypervisor.Domain) { d.Run, d.Reason = hypervisor.Paused, "api-error" })
+		l.ends <- outcome{err: errors.New("client socket is closed")}
+		expectMigration(t, l.guest, "a", didFail) // and the target's pod is deleted
+		time.Sleep(time.Minute)                   // of the bubble
+		expect(t, l.guest, paused, "api-error")
+		l.m.mu.Lock()
+		l.m.resumeErr = nil
+		l.m.mu.Unlock()
+		time.Sleep(time.Second) // of the bubble
+		expect(t, l.guest, runs, "unpaused")
+	})
+}
+
 // arriving is a launcher to which a guest comes.
 func arriving(t *testing.T, m *memory, g *guest, d hypervisor.Domain) {
 	t.Helper()
-	g.expect(nil)
+	g.expect(nil, nil)
 	m.mu.Lock()
 	m.domain = &d
 	m.tell(hypervisor.Event{})

@@ -374,10 +374,11 @@ func (g *guest) stayed(ctx context.Context, cause error) error {
 	}
 }
 
-// goOn lets a guest go on that a daemon has left standing still: one that was restarted in the middle of the hand-over
-// does not know whether it may, but we do, having given it up to nobody.
+// goOn lets a guest go on that a daemon has left standing still, having given it up to nobody: one that was restarted in
+// the middle of the hand-over does not know whether it may; and one may not have been able to, as long as the QEMU at the
+// other side holds the locks of the disks. That one's pod is deleted once the migration is known to have failed.
 func (g *guest) goOn(ctx context.Context, d hypervisor.Domain) {
-	for d.Stopped() {
+	for tries := 0; d.Stopped(); tries++ {
 		conn, err := g.connection(ctx)
 		if err != nil {
 			return
@@ -385,7 +386,9 @@ func (g *guest) goOn(ctx context.Context, d hypervisor.Domain) {
 		if err = conn.Resume(ctx); err == nil {
 			break
 		}
-		g.log.Warn("the guest stays, but cannot go on yet", "err", err)
+		if tries == 0 {
+			g.log.Warn("the guest stays, but cannot go on yet", "err", err)
+		}
 		select {
 		case <-time.After(redial):
 		case <-ctx.Done():

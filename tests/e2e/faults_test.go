@@ -84,9 +84,6 @@ var victimOrder = []string{
 	"target launcher", "cancel", "source launcher", "source QEMU",
 }
 
-// long reports whether the tests that take many minutes are wanted, too.
-func long() bool { return os.Getenv("VIRTKIT_E2E_LONG") != "" }
-
 // wanted says whether a case is to be run: VIRTKIT_E2E_FAULTS is "stage/victim,…", either of which may be empty.
 func wanted(stage, victim string) bool {
 	if list := os.Getenv("VIRTKIT_E2E_FAULTS"); list != "" {
@@ -98,7 +95,7 @@ func wanted(stage, victim string) bool {
 		}
 		return false
 	}
-	if long() {
+	if *long {
 		return true
 	}
 	for _, v := range short[stage] {
@@ -134,7 +131,7 @@ func TestMigrationFaults(t *testing.T) {
 func TestMigrationToAndFro(t *testing.T) {
 	c := theCluster
 	times := 4
-	if long() {
+	if *long {
 		times = 20
 	}
 	f := newFaulty(t)
@@ -147,7 +144,7 @@ func TestMigrationToAndFro(t *testing.T) {
 		}
 	}
 	f.sound(t, f.vmi(t).Status.NodeName)
-	if !long() {
+	if !*long {
 		return
 	}
 	eventually(t, 60*time.Second, "virt-handlers are as they were", func() string {

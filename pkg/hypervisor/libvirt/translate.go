@@ -178,6 +178,8 @@ func pausedReason(r libvirt.DomainPausedReason) string {
 		return "migration"
 	case libvirt.DOMAIN_PAUSED_POSTCOPY, libvirt.DOMAIN_PAUSED_POSTCOPY_FAILED:
 		return "postcopy"
+	case libvirt.DOMAIN_PAUSED_API_ERROR:
+		return "api-error"
 	case libvirt.DOMAIN_PAUSED_WATCHDOG:
 		return "watchdog"
 	case libvirt.DOMAIN_PAUSED_CRASHED:
