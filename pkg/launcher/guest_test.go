@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -29,7 +28,7 @@ func withGuest(t *testing.T, test func(t *testing.T, m *memory, g *guest)) {
 		var running sync.WaitGroup
 		g.call = func(context.Context, string) (net.Conn, error) {
 			here, there := net.Pipe()
-			running.Go(func() { _, _ = io.Copy(io.Discard, there) })
+			running.Go(func() { _, _ = readWord(there); there.Close() })
 			return here, nil
 		}
 		for _, f := range []func(context.Context){g.follow, g.askAgent, g.stop, g.move} {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -92,6 +93,8 @@ type link struct {
 	// verdict has what became of the migration, once.
 	verdict chan bool
 	done    chan struct{}
+	// answered says that the other side was told to take the guest over.
+	answered atomic.Bool
 }
 
 // reach connects to the other launcher and lets the guest go when it has arrived there.
@@ -113,7 +116,9 @@ func (g *guest) reach(ctx context.Context, m move) (*link, error) {
 func (l *link) close(moved bool) {
 	l.verdict <- moved
 	// Whoever waits for a word that will not come stops; one that has come is answered within the deadline.
-	_ = l.conn.SetReadDeadline(time.Now())
+	if !l.answered.Load() {
+		_ = l.conn.SetReadDeadline(time.Now())
+	}
 	_ = l.conn.SetWriteDeadline(time.Now().Add(steerTimeout))
 	<-l.done
 }
@@ -147,9 +152,19 @@ func (g *guest) letGo(ctx context.Context, l *link, uid string) {
 	if paused {
 		answer = wordStay
 	}
-	if _, err := io.WriteString(l.conn, answer+"\n"); err != nil {
-		g.log.Warn("the other launcher was not told that it may start the guest; virt-handler will", "uid", uid, "err", err)
+	l.answered.Store(true)
+	_, err = io.WriteString(l.conn, answer+"\n")
+	if err == nil {
+		// It hangs up when it has heard. Before, virt-handler must not see that the migration is over: it would cut
+		// the connection with the word in it.
+		err = l.conn.SetReadDeadline(time.Now().Add(farewell))
 	}
+	if err == nil {
+		if _, err = l.conn.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+			return
+		}
+	}
+	g.log.Info("the other launcher has not confirmed that it starts the guest; if it has not heard, virt-handler will tell it", "uid", uid, "err", err)
 }
 
 func (g *guest) leftPaused() bool {
@@ -257,6 +272,7 @@ func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	if word != wordRun && word != wordStay {
 		return errors.New("it says what nobody expects")
 	}
+	conn.Close() // heard
 	return s.guest.takeOver(ctx, word == wordStay)
 }
 

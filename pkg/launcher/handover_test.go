@@ -75,6 +75,7 @@ func (l *leaving) arrived(t *testing.T) {
 func (l *leaving) answer(t *testing.T) string {
 	t.Helper()
 	line, err := bufio.NewReader(l.other).ReadString('\n')
+	defer l.other.Close()
 	if err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
