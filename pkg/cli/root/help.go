@@ -14,6 +14,9 @@ import (
 // the binary starts without the template engine's work.
 
 func help(cmd *cobra.Command, width int) {
+	if unknown(cmd) != nil {
+		return // execute says so
+	}
 	text := cmd.Long
 	if text == "" {
 		text = cmd.Short
@@ -24,6 +27,17 @@ func help(cmd *cobra.Command, width int) {
 	}
 	writeUsage(out, cmd, width)
 }
+
+// unknown says that cmd, which only holds others, was given a word that is none of them.
+func unknown(cmd *cobra.Command) error {
+	if !cmd.HasAvailableSubCommands() || actsItself(cmd) {
+		return nil
+	}
+	return cmd.ValidateArgs(cmd.Flags().Args())
+}
+
+// actsItself reports whether a command that holds others does something of its own too.
+func actsItself(cmd *cobra.Command) bool { return strings.Contains(cmd.Use, " ") }
 
 func writeUsage(w io.Writer, cmd *cobra.Command, width int) {
 	if cmd.HasExample() {
@@ -41,7 +55,7 @@ func writeUsage(w io.Writer, cmd *cobra.Command, width int) {
 	}
 	fmt.Fprintf(w, "Usage:\n")
 	if cmd.HasAvailableSubCommands() {
-		if strings.Contains(cmd.Use, " ") { // it does something itself
+		if actsItself(cmd) {
 			fmt.Fprintf(w, "  %s\n", UsageLine(cmd))
 		}
 		fmt.Fprintf(w, "  %s COMMAND [options]\n\n", cmd.CommandPath())

@@ -65,7 +65,7 @@ func Main() int {
 func Run(ctx context.Context, f *cli.Factory, args []string) int {
 	cmd := NewCommand(f)
 	cmd.SetArgs(args)
-	chosen, err := cmd.ExecuteContextC(ctx)
+	chosen, err := execute(ctx, cmd)
 	if err == nil {
 		return cli.ExitOK
 	}
@@ -74,6 +74,16 @@ func Run(ctx context.Context, f *cli.Factory, args []string) int {
 	}
 	report(f, chosen, err)
 	return cli.ExitCode(err)
+}
+
+// execute runs the command that root's arguments choose. The help of a command that there is not, which cobra takes for
+// a wish for its parent's, is refused.
+func execute(ctx context.Context, root *cobra.Command) (*cobra.Command, error) {
+	chosen, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = unknown(chosen)
+	}
+	return chosen, err
 }
 
 // report tells the user about err, a line for each thing that went wrong.

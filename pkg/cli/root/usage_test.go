@@ -2,6 +2,7 @@ package root
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -28,7 +29,7 @@ func testRun(args ...string) (code int, stderr string) {
 	}
 	root.AddCommand(cmd)
 	root.SetArgs(args)
-	chosen, err := root.ExecuteC()
+	chosen, err := execute(context.Background(), root)
 	if err != nil {
 		report(f, chosen, err)
 	}
@@ -47,6 +48,10 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"list", "--zzzzzz"}, "error: unknown flag: --zzzzzz\n"},
 		{[]string{"exec", "demo", "ls", "-l"}, "error: unknown shorthand flag: 'l' in -l; if it is for the command in the guest, put -- before that command\n"},
 		{[]string{"help", "starte"}, `error: unknown command "starte" for "virtctl"; did you mean start?` + "\n"},
+		{[]string{"starte", "--help"}, `error: unknown command "starte" for "virtctl"; did you mean start?` + "\n"},
+		{[]string{"create", "-n", "shop", "vmm", "-h"}, `error: unknown command "vmm" for "virtctl create"; did you mean vm?` + "\n"},
+		{[]string{"create", "--help"}, ""},
+		{[]string{"vnc", "demo", "--help"}, ""},
 		{[]string{"help", "vnc", "screenshot", "more"}, ""},
 	} {
 		code, stderr := testRun(tt.args...)
