@@ -31,7 +31,7 @@ type Session struct {
 	Resizes func(ctx context.Context, changed func(width, height int))
 	// Signals are passed on to the command; nil are none.
 	Signals <-chan ssh.Signal
-	// Started is called when the command runs; nil is fine.
+	// Started is called when the command runs, before any of what it writes is passed on; nil is fine.
 	Started func()
 }
 
@@ -63,7 +63,8 @@ func (s *Session) Run(ctx context.Context, client *ssh.Client) error {
 		return fmt.Errorf("open a session: %w", err)
 	}
 	defer session.Close()
-	session.Stdout, session.Stderr = s.Out, s.Err
+	started := make(chan struct{})
+	session.Stdout, session.Stderr = &held{s.Out, started}, &held{s.Err, started}
 	in, err := session.StdinPipe()
 	if err != nil {
 		return err
@@ -79,13 +80,25 @@ func (s *Session) Run(ctx context.Context, client *ssh.Client) error {
 	} else {
 		err = session.Start(s.Command)
 	}
+	if err == nil && s.Started != nil {
+		s.Started()
+	}
+	close(started)
 	if err != nil {
 		return fmt.Errorf("the server does not run the command: %w", err)
 	}
-	if s.Started != nil {
-		s.Started()
-	}
 	return s.wait(ctx, client, session, in)
+}
+
+// held is a writer that waits until until is closed. A user who sees a prompt types, and the terminal must be ready for it.
+type held struct {
+	to    io.Writer
+	until <-chan struct{}
+}
+
+func (h *held) Write(p []byte) (int, error) {
+	<-h.until
+	return h.to.Write(p)
 }
 
 // wait moves input, sizes and signals until the command ends.

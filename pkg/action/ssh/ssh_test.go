@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"sync"
 	"testing"
 	"time"
@@ -314,6 +315,31 @@ func TestSessionEndsWithItsContext(t *testing.T) {
 	out := writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })
 	if err := (&Session{Command: "wait", Out: out, Err: io.Discard}).Run(ctx, m.client(t)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// What a guest writes at once, such as its prompt, waits until the terminal is ready for the keys that follow.
+func TestNothingIsShownBeforeTheTerminalIsReady(t *testing.T) {
+	m := newMachine(t)
+	client := m.client(t)
+	for range 20 {
+		var ready atomic.Bool
+		early := writerFunc(func(p []byte) (int, error) {
+			if !ready.Load() {
+				t.Errorf("%q is shown too early", p)
+			}
+			return len(p), nil
+		})
+		s := &Session{Command: "both", Out: early, Err: early, Started: func() {
+			// Another command's end is proof that the first one has had time to write.
+			if err := (&Session{Command: "both", Out: io.Discard, Err: io.Discard}).Run(t.Context(), client); err != nil {
+				t.Error(err)
+			}
+			ready.Store(true)
+		}}
+		if err := s.Run(t.Context(), client); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -26,7 +27,7 @@ func (t *Terminal) Ask(ctx context.Context, question string, shown bool) (string
 	if !t.is {
 		return "", errors.New("there is no terminal to ask at")
 	}
-	fmt.Fprint(t.streams.ErrOut, question)
+	// Raw comes first: what is typed as soon as the question is there must not be echoed, nor its Ctrl-C be a signal.
 	if err := t.Raw(); err != nil {
 		return "", err
 	}
@@ -34,6 +35,7 @@ func (t *Terminal) Ask(ctx context.Context, question string, shown bool) (string
 		t.Restore()
 		fmt.Fprintln(t.streams.ErrOut)
 	}()
+	fmt.Fprint(t.streams.ErrOut, strings.ReplaceAll(question, "\n", "\r\n"))
 	in, stop := Cancellable(t.streams.In)
 	if stop != nil {
 		defer context.AfterFunc(ctx, stop)()
