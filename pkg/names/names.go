@@ -82,6 +82,9 @@ const (
 	// SocketSerial and LogSerial are the first serial port's chardev and what the guest wrote to it.
 	SocketSerial = "serial0.sock"
 	LogSerial    = "serial0.log"
+	// HeaderLogResume has the last bytes that a client has read of a log, in hexadecimal, to go on after them. It is a header since
+	// addresses are written down on their way, by the API server's audit among others, and what a guest shows is not theirs.
+	HeaderLogResume = "Virtkit-Log-Resume"
 	// MarksSuffix is that of the file beside a log that says how long the log was when.
 	MarksSuffix = ".marks"
 	// QEMULogDir has QEMU's own log, named after the domain.

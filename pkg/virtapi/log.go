@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/emicklei/go-restful/v3"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // log sends a log of the guest's as virt-handler does, and as it grows if it is to be followed.
@@ -25,7 +27,7 @@ func (q *requests) log(r *restful.Request, w *restful.Response) error {
 		return err
 	}
 	query := url.Values{}
-	for _, key := range []string{"tail", "since", "resume", "follow"} {
+	for _, key := range []string{"tail", "since", "follow"} {
 		if value := r.QueryParameter(key); value != "" {
 			query.Set(key, value)
 		}
@@ -41,7 +43,11 @@ func (q *requests) log(r *restful.Request, w *restful.Response) error {
 		cancel()
 		_ = control.SetWriteDeadline(time.Now()) // for a client that does not read
 	})()
-	response, err := q.answer(ctx, target, vmi.Status.NodeName)
+	header := http.Header{}
+	if last := r.HeaderParameter(names.HeaderLogResume); last != "" {
+		header.Set(names.HeaderLogResume, last)
+	}
+	response, err := q.answer(ctx, target, vmi.Status.NodeName, header)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -156,12 +157,13 @@ func call(ctx context.Context, client *http.Client, method string, target *url.U
 	return body, nil
 }
 
-// answer opens what virt-handler answers to a GET with 200. Its errors are the user's; the caller closes the body.
-func (q *requests) answer(ctx context.Context, target *url.URL, node string) (*http.Response, error) {
+// answer opens what virt-handler answers to a GET with 200; header, which may be nil, goes with it. Its errors are the user's; the caller closes the body.
+func (q *requests) answer(ctx context.Context, target *url.URL, node string, header http.Header) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(request.Header, header)
 	response, err := q.handlers.Do(request)
 	if err != nil {
 		return nil, unreachable(node, err)

@@ -32,7 +32,7 @@ func (q *requests) screenshot(r *restful.Request, w *restful.Response) error {
 	if err != nil {
 		return err
 	}
-	response, err := q.answer(ctx, target, vmi.Status.NodeName)
+	response, err := q.answer(ctx, target, vmi.Status.NodeName, nil)
 	if err != nil {
 		return err
 	}

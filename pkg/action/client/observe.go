@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/stats"
 )
 
@@ -30,11 +32,15 @@ func (c *Client) Stats(ctx context.Context, namespace string) (stats.List, error
 	return list, nil
 }
 
-// GuestLog opens a log of a guest's: source is serial or qemu; query has tail, since and follow as virt-api takes them.
-func (c *Client) GuestLog(ctx context.Context, namespace, name, source string, query url.Values) (io.ReadCloser, error) {
+// GuestLog opens a log of a guest's: source is serial or qemu; query has tail, since and follow as virt-api takes
+// them. last, if there is any, is the end of what was read before, up to 256 bytes: the log begins after it.
+func (c *Client) GuestLog(ctx context.Context, namespace, name, source string, query url.Values, last []byte) (io.ReadCloser, error) {
 	request := c.subs.Get().Namespace(namespace).Resource(VMIs).Name(name).SubResource("log").Param("source", source)
 	for key := range query {
 		request = request.Param(key, query.Get(key))
+	}
+	if len(last) > 0 {
+		request = request.SetHeader(names.HeaderLogResume, hex.EncodeToString(last))
 	}
 	return request.Stream(ctx)
 }

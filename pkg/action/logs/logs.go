@@ -3,7 +3,6 @@ package logs
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -95,9 +94,7 @@ func (r *reading) once(ctx context.Context) error {
 		}
 	}
 	query := url.Values{}
-	if r.last != nil {
-		query.Set("resume", hex.EncodeToString(r.last))
-	} else {
+	if r.last == nil {
 		if r.options.Tail >= 0 {
 			query.Set("tail", strconv.FormatInt(r.options.Tail, 10))
 		}
@@ -108,7 +105,7 @@ func (r *reading) once(ctx context.Context) error {
 	if r.options.Follow {
 		query.Set("follow", "true")
 	}
-	body, err := r.client.GuestLog(ctx, r.namespace, r.name, string(r.options.Source), query)
+	body, err := r.client.GuestLog(ctx, r.namespace, r.name, string(r.options.Source), query, r.last)
 	if err != nil {
 		return fmt.Errorf("open the log of %s/%s: %w", r.namespace, r.name, err)
 	}

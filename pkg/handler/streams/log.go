@@ -35,8 +35,8 @@ const (
 )
 
 // log sends what the guest wrote to its serial port, or what QEMU complained of:
-// …/log/{serial,qemu}[?tail=LINES][&since=RFC3339][&follow=true]. ?resume=HEX gives what
-// follows the bytes that a client has seen last.
+// …/log/{serial,qemu}[?tail=LINES][&since=RFC3339][&follow=true]. With names.HeaderLogResume it
+// begins after the bytes that a client has seen last.
 func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	_, pod, err := s.Launcher(name(r))
 	if err != nil {
@@ -95,10 +95,10 @@ func past(run *podfs.Run, file string, r *http.Request, room *held) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	if resume := query.Get("resume"); resume != "" {
+	if resume := r.Header.Get(names.HeaderLogResume); resume != "" {
 		last, err := hex.DecodeString(resume)
 		if err != nil || len(last) == 0 || len(last) > overlap {
-			return nil, apierrors.NewBadRequest("resume is not hexadecimal, of 1 to 256 bytes")
+			return nil, apierrors.NewBadRequest(names.HeaderLogResume + " is not hexadecimal, of 1 to 256 bytes")
 		}
 		if at := bytes.LastIndex(text, last); at >= 0 {
 			text = text[at+len(last):]

@@ -2,6 +2,7 @@ package streams
 
 import (
 	"bufio"
+	"encoding/hex"
 	"io"
 	"net"
 	"net/http"
@@ -53,6 +54,38 @@ func TestLogFollowed(t *testing.T) {
 	s.server.Close()
 	if rest, _ := io.ReadAll(lines); len(rest) > 0 { // it ends, one way or the other
 		t.Errorf("after the end: %q", rest)
+	}
+}
+
+// A client that was cut off goes on after what it has read last, which is in no address.
+func TestLogResumed(t *testing.T) {
+	s := newSetup(t)
+	s.writeLog("one\ntwo\nthree\n")
+	for _, test := range []struct {
+		last string
+		code int
+		want string
+	}{
+		{hex.EncodeToString([]byte("two\n")), http.StatusOK, "three\n"},
+		{hex.EncodeToString([]byte("three\n")), http.StatusOK, ""},
+		{hex.EncodeToString([]byte("cut away since\n")), http.StatusOK, "one\ntwo\nthree\n"},
+		{"two", http.StatusBadRequest, ""},
+		{strings.Repeat("00", overlap+1), http.StatusBadRequest, ""},
+	} {
+		request, err := http.NewRequest(http.MethodGet, s.http.URL+guestPath+"log/serial", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set(names.HeaderLogResume, test.last)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != test.code || test.code == http.StatusOK && string(got) != test.want {
+			t.Errorf("after %.20q: %d %q, %v; want %d %q", test.last, response.StatusCode, got, err, test.code, test.want)
+		}
 	}
 }
 
