@@ -27,6 +27,8 @@ type Machine struct {
 	Labels      map[string]string
 	// Deleting is whether it is on its way out.
 	Deleting bool
+	// Revision is another after each change of one of its objects.
+	Revision string
 
 	// Phase is the instance's, empty without one; UID too. What follows is of the instance.
 	Phase v1.VirtualMachineInstancePhase
@@ -92,7 +94,7 @@ func join(vm, vmi *part) *Machine {
 	}
 	m := vmi.Machine
 	m.Status, m.Ready, m.RunStrategy, m.Created, m.Labels = vm.Status, vm.Ready, vm.RunStrategy, vm.Created, vm.Labels
-	m.Deleting = vm.Deleting
+	m.Deleting, m.Revision = vm.Deleting, vm.Revision+"/"+vmi.Revision
 	m.Trouble = cmp.Or(vm.Trouble, vmi.Trouble)
 	return &m
 }
@@ -101,6 +103,7 @@ func ofVM(vm *v1.VirtualMachine) *part {
 	p := &part{Machine: Machine{
 		Namespace: vm.Namespace, Name: vm.Name, Status: string(vm.Status.PrintableStatus), Ready: vm.Status.Ready,
 		Created: vm.CreationTimestamp.Time, Labels: vm.Labels, Deleting: vm.DeletionTimestamp != nil,
+		Revision: vm.ResourceVersion,
 	}}
 	if vm.Spec.Template != nil {
 		p.CPUs, p.Memory = size(&vm.Spec.Template.Spec.Domain)
@@ -121,6 +124,7 @@ func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 		Namespace: vmi.Namespace, Name: vmi.Name, Status: string(vmi.Status.Phase), Phase: vmi.Status.Phase, UID: vmi.UID,
 		Node: vmi.Status.NodeName, Created: vmi.CreationTimestamp.Time, Labels: vmi.Labels, Deleting: vmi.DeletionTimestamp != nil,
 		GuestOS: guestOS(vmi.Status.GuestOSInfo), Evacuating: vmi.Status.EvacuationNodeName != "",
+		Revision: vmi.ResourceVersion,
 	}}
 	p.CPUs, p.Memory = size(&vmi.Spec.Domain)
 	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {

@@ -2,21 +2,27 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/doctor"
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/action/logs"
 	"github.com/virtkit/virtkit/pkg/action/why"
 	"github.com/virtkit/virtkit/pkg/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/cli"
 	"github.com/virtkit/virtkit/pkg/stats"
+	"github.com/virtkit/virtkit/pkg/store"
+	"github.com/virtkit/virtkit/pkg/tui/page"
 	"github.com/virtkit/virtkit/pkg/version"
 )
 
@@ -74,6 +80,42 @@ func (a *actions) Object(ctx context.Context, resource, namespace, name string) 
 
 func (a *actions) Cordon(ctx context.Context, node string, on bool) error {
 	return a.client.Cordon(ctx, node, on)
+}
+
+func (a *actions) Machine(ctx context.Context, key store.Key, instance bool) (*page.Details, error) {
+	out := &page.Details{}
+	var err error
+	if !instance {
+		if out.VM, err = a.client.VM(ctx, key.Namespace, key.Name); err != nil {
+			return nil, err
+		}
+	}
+	out.VMI, err = a.client.VMI(ctx, key.Namespace, key.Name)
+	if apierrors.IsNotFound(err) && !instance {
+		out.VMI, err = nil, nil
+	}
+	return out, err
+}
+
+func (a *actions) Guest(ctx context.Context, key store.Key) (*v1.VirtualMachineInstanceGuestAgentInfo, error) {
+	return a.client.GuestAgentInfo(ctx, key.Namespace, key.Name)
+}
+
+func (a *actions) Screenshot(ctx context.Context, key store.Key) ([]byte, error) {
+	body, err := a.client.Screenshot(ctx, key.Namespace, key.Name, false)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	data, err := io.ReadAll(io.LimitReader(body, page.MaxPicture+1))
+	if err == nil && len(data) > page.MaxPicture {
+		err = fmt.Errorf("the picture of the screen has more than %d MiB", page.MaxPicture>>20)
+	}
+	return data, err
+}
+
+func (a *actions) Tail(ctx context.Context, key store.Key, lines int64, w io.Writer) error {
+	return logs.Copy(ctx, a.client, key.Namespace, key.Name, logs.Options{Source: logs.Serial, Tail: lines, Follow: true}, w)
 }
 
 // rulesLimit is how long reading what is allowed may take; until then everything seems so.

@@ -135,6 +135,7 @@ func Run(ctx context.Context, o *Options) error {
 		s.pump(ctx, program)
 	}()
 	_, err = program.Run()
+	model.Close()
 	cancel()
 	<-done
 	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {

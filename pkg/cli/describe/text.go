@@ -168,63 +168,14 @@ func (p *page) instance(vmi *v1.VirtualMachineInstance) {
 }
 
 func (p *page) volumes(r *describe.Report) {
-	var spec *v1.VirtualMachineInstanceSpec
-	targets := map[string]string{}
-	switch {
-	case r.VMI != nil:
-		spec = &r.VMI.Spec
-		for _, s := range r.VMI.Status.VolumeStatus {
-			targets[s.Name] = s.Target
-			if s.Phase != "" {
-				targets[s.Name] = strings.TrimSpace(s.Target + " " + string(s.Phase))
-			}
-		}
-	case r.VM.Spec.Template != nil:
-		spec = &r.VM.Spec.Template.Spec
-	default:
+	if r.VMI == nil && r.VM.Spec.Template == nil {
 		return
 	}
-	buses := map[string]string{}
-	for _, d := range spec.Domain.Devices.Disks {
-		switch {
-		case d.Disk != nil:
-			buses[d.Name] = "disk " + string(d.Disk.Bus)
-		case d.CDRom != nil:
-			buses[d.Name] = "cdrom " + string(d.CDRom.Bus)
-		case d.LUN != nil:
-			buses[d.Name] = "lun " + string(d.LUN.Bus)
-		}
-	}
 	var rows [][]string
-	for i := range spec.Volumes {
-		v := &spec.Volumes[i]
-		rows = append(rows, []string{v.Name, source(v), cmp.Or(buses[v.Name], "-"), cmp.Or(targets[v.Name], "-")})
+	for _, d := range describe.Disks(r.VM, r.VMI) {
+		rows = append(rows, []string{d.Name, d.Source, cmp.Or(d.Device, "-"), cmp.Or(strings.TrimSpace(d.Target+" "+d.Phase), "-")})
 	}
 	p.section("Volumes", []string{"Name", "Source", "Device", "Target"}, rows)
-}
-
-func source(v *v1.Volume) string {
-	switch {
-	case v.ContainerDisk != nil:
-		return "containerDisk " + v.ContainerDisk.Image
-	case v.PersistentVolumeClaim != nil:
-		return "persistentVolumeClaim " + v.PersistentVolumeClaim.ClaimName
-	case v.DataVolume != nil:
-		return "dataVolume " + v.DataVolume.Name
-	case v.EmptyDisk != nil:
-		return "emptyDisk " + v.EmptyDisk.Capacity.String()
-	case v.CloudInitNoCloud != nil:
-		return "cloudInitNoCloud"
-	case v.CloudInitConfigDrive != nil:
-		return "cloudInitConfigDrive"
-	case v.Sysprep != nil:
-		return "sysprep"
-	case v.ConfigMap != nil:
-		return "configMap " + v.ConfigMap.Name
-	case v.Secret != nil:
-		return "secret " + v.Secret.SecretName
-	}
-	return "other"
 }
 
 func (p *page) interfaces(r *describe.Report) {

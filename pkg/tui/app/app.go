@@ -112,7 +112,7 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		a.width, a.height = m.Width, m.Height
 	case tea.FocusMsg:
 		a.focused = true
-		return a, a.read()
+		return a, tea.Batch(a.read(), a.refresh())
 	case tea.BlurMsg:
 		a.focused = false
 	case tea.KeyPressMsg:
@@ -123,16 +123,17 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		if a.ask != nil {
 			a.ask.paste(m.Content)
+			return a, nil
 		}
+		return a, a.top().Update(msg)
 	case tea.MouseClickMsg:
 		return a, a.clicked(m)
 	case tea.MouseWheelMsg:
 		return a, a.wheel(m)
 	case Changed:
-		a.top().Refresh()
+		return a, a.refresh()
 	case page.Tick:
-		a.top().Refresh()
-		return a, a.tick()
+		return a, tea.Batch(a.refresh(), a.tick())
 	case usageRead:
 		return a, a.used(m)
 	case readAgain:
@@ -140,10 +141,7 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case completions:
 		a.complete(m)
 	case page.Open:
-		a.open(m.Page)
-		if starter, ok := m.Page.(interface{ Start() tea.Cmd }); ok {
-			return a, starter.Start()
-		}
+		return a, a.open(m.Page)
 	case page.Back:
 		a.back()
 	case page.Notice:
@@ -168,9 +166,22 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 				return a, cmd
 			}
 		}
-		return a, a.top().Update(msg)
+		var cmds []tea.Cmd
+		for _, p := range a.stack { // an answer may be for a page that is below another now
+			cmds = append(cmds, p.Update(msg))
+		}
+		return a, tea.Batch(cmds...)
 	}
 	return a, nil
+}
+
+// refresh has the page read its rows anew, and what it wants besides.
+func (a *App) refresh() tea.Cmd {
+	a.top().Refresh()
+	if p, ok := a.top().(page.Wanting); ok && a.focused {
+		return p.Wants()
+	}
+	return nil
 }
 
 func (a *App) used(m usageRead) tea.Cmd {
@@ -204,6 +215,11 @@ func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 		a.trouble = a.trouble[1:]
 		return nil
 	}
+	if p, ok := a.top().(page.Typing); ok {
+		if cmd, taken := p.Typed(m); taken {
+			return cmd
+		}
+	}
 	for _, handle := range []func(string) (tea.Cmd, bool, string){
 		a.top().Key,
 		func(key string) (tea.Cmd, bool, string) { return a.keys.Handle(a, key) },
@@ -227,10 +243,27 @@ func capital(s string) string {
 }
 
 // open shows a page above the others.
-func (a *App) open(p page.Page) {
+func (a *App) open(p page.Page) tea.Cmd {
 	a.stack = append(a.stack, p)
 	p.Refresh()
+	if starter, ok := p.(page.Starter); ok {
+		return starter.Start()
+	}
+	return nil
 }
+
+// leave ends what the pages above the first n have going on, and takes them away.
+func (a *App) leave(n int) {
+	for _, p := range a.stack[n:] {
+		if c, ok := p.(page.Closer); ok {
+			c.Close()
+		}
+	}
+	a.stack = a.stack[:n]
+}
+
+// Close ends what pages have going on. It is to be called when the program has ended.
+func (a *App) Close() { a.leave(0) }
 
 // back goes to the page below; on the first page it takes the filter and the marks away.
 func (a *App) back() {
@@ -239,19 +272,15 @@ func (a *App) back() {
 		return
 	}
 	if len(a.stack) > 1 {
-		a.stack = a.stack[:len(a.stack)-1]
+		a.leave(len(a.stack) - 1)
 		a.top().Refresh()
 	}
 }
 
 // home replaces all pages by one.
 func (a *App) home(p page.Page) tea.Cmd {
-	a.stack = nil
-	a.open(p)
-	if starter, ok := p.(interface{ Start() tea.Cmd }); ok {
-		return starter.Start()
-	}
-	return nil
+	a.leave(0)
+	return a.open(p)
 }
 
 func (a *App) say(n page.Notice) {

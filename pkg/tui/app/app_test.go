@@ -1,10 +1,14 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"image"
+	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,7 +70,87 @@ func (f *fake) Cordon(_ context.Context, node string, on bool) error {
 	return f.err
 }
 
+func (f *fake) Machine(_ context.Context, key store.Key, _ bool) (*page.Details, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	d := details(key)
+	if key.Name == "off" {
+		d.VMI = nil
+	}
+	return d, nil
+}
+
+func (f *fake) Guest(context.Context, store.Key) (*v1.VirtualMachineInstanceGuestAgentInfo, error) {
+	return &v1.VirtualMachineInstanceGuestAgentInfo{
+		GAVersion: "9.1.0", Hostname: "web", Timezone: "UTC, 0", OS: v1.VirtualMachineInstanceGuestOSInfo{PrettyName: "Debian GNU/Linux 13", KernelRelease: "6.12.0"},
+		UserList: []v1.VirtualMachineInstanceGuestOSUser{{UserName: "root"}, {UserName: "me", Domain: "home"}},
+		FSInfo: v1.VirtualMachineInstanceFileSystemInfo{Filesystems: []v1.VirtualMachineInstanceFileSystem{
+			{DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", UsedBytes: 3 << 30, TotalBytes: 10 << 30},
+			{DiskName: "vdb", MountPoint: "/srv", FileSystemType: "xfs", UsedBytes: 99, TotalBytes: 100},
+		}},
+	}, f.err
+}
+
+func (f *fake) Screenshot(context.Context, store.Key) ([]byte, error) {
+	picture := image.NewGray(image.Rect(0, 0, 64, 40))
+	for i := range picture.Pix {
+		picture.Pix[i] = byte(i % 64 * 4)
+	}
+	var out bytes.Buffer
+	if err := png.Encode(&out, picture); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), f.err
+}
+
+func (f *fake) Tail(_ context.Context, _ store.Key, _ int64, w io.Writer) error {
+	_, err := io.WriteString(w, "booting\r\n 10%\r 100%\n\x1b[1mDebian\x1b[0m GNU/Linux 13 web ttyS0\n\nweb login: ")
+	return errors.Join(err, f.err)
+}
+
 func (f *fake) Forbidden(string, lifecycle.Verb) string { return f.forbidden }
+
+// details are the objects of a machine with two disks and two interfaces.
+func details(key store.Key) *page.Details {
+	size := resource.MustParse("2Gi")
+	spec := v1.VirtualMachineInstanceSpec{
+		Domain: v1.DomainSpec{Devices: v1.Devices{Disks: []v1.Disk{{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}, {Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}}}}},
+		Volumes: []v1.Volume{
+			{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "quay.io/containerdisks/debian:13"}}},
+			{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}, Hotpluggable: true}}},
+		},
+	}
+	at := metav1.NewTime(now.Add(-time.Minute))
+	return &page.Details{
+		VM: &v1.VirtualMachine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+			Spec:       v1.VirtualMachineSpec{Instancetype: &v1.InstancetypeMatcher{Name: "u1.small"}, Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: spec}},
+			Status: v1.VirtualMachineStatus{Conditions: []v1.VirtualMachineCondition{
+				{Type: v1.VirtualMachineReady, Status: corev1.ConditionTrue, LastTransitionTime: at},
+				{Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, LastTransitionTime: at, Message: "spec.template.spec.domain.cpu.cores takes effect with the next start"},
+			}},
+		},
+		VMI: &v1.VirtualMachineInstance{
+			Spec: spec,
+			Status: v1.VirtualMachineInstanceStatus{
+				Phase: v1.Running, Machine: &v1.Machine{Type: "pc-q35-9.2"},
+				Conditions: []v1.VirtualMachineInstanceCondition{
+					{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue, LastTransitionTime: at},
+					{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse, Reason: "DisksNotLiveMigratable", Message: "cannot migrate VMI: PVC data is not shared", LastTransitionTime: at},
+				},
+				VolumeStatus: []v1.VolumeStatus{
+					{Name: "root", Target: "vda", Size: 2 << 30},
+					{Name: "data", Target: "sda", Phase: v1.VolumeReady, HotplugVolume: &v1.HotplugVolumeStatus{}, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{Capacity: corev1.ResourceList{corev1.ResourceStorage: size}}},
+				},
+				Interfaces: []v1.VirtualMachineInstanceNetworkInterface{
+					{Name: "default", InterfaceName: "eth0", MAC: "02:00:00:00:00:01", IPs: []string{"10.0.0.1", "fd00::1"}},
+					{Name: "lan", InterfaceName: "eth1", MAC: "02:00:00:00:00:02", IP: "192.168.1.5"},
+				},
+			},
+		},
+	}
+}
 
 // world has four machines, two nodes, a migration and some events.
 func world(f *fake) *page.World {
@@ -161,6 +245,7 @@ func press(t *testing.T, a *App, keys ...string) {
 	t.Helper()
 	codes := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "up": tea.KeyUp, "space": ' ', "backspace": tea.KeyBackspace, "tab": tea.KeyTab}
 	for _, k := range keys {
+		a.screen() // what is drawn decides how far one can scroll
 		if word, ok := strings.CutPrefix(k, "'"); ok {
 			for _, r := range word {
 				drive(t, a, tea.KeyPressMsg{Code: r, Text: string(r)})
@@ -212,6 +297,18 @@ func golden(t *testing.T, name string, a *App) {
 	}
 }
 
+// busy has guests use something for a minute.
+func busy(a *App) {
+	for i := range 31 {
+		sample := stats.Guest{Namespace: "prod", Name: "web", Time: now.Add(time.Duration(i) * 2 * time.Second), VCPUs: 2}
+		sample.CPUTime = uint64(i*i) * uint64(time.Second) / 16
+		sample.Memory = stats.Memory{Guest: 1 << 30, Used: uint64(i) << 24, Resident: 1 << 30}
+		sample.Interfaces = []stats.Interface{{Received: uint64(i%7) * uint64(i) << 20, Sent: uint64(i) << 16}}
+		sample.Disks = []stats.Disk{{Read: uint64(i*i) << 18}}
+		a.World.Usage.Take(stats.List{Items: []stats.Guest{sample}})
+	}
+}
+
 var sizes = []tea.WindowSizeMsg{{Width: 80, Height: 24}, {Width: 120, Height: 40}, {Width: 200, Height: 60}}
 
 // TestFrames draws each page at each size.
@@ -221,26 +318,37 @@ func TestFrames(t *testing.T) {
 		{Area: "node", Object: "node1", Name: "kvm", Status: "warning", Message: "no KVM: guests are emulated", Mend: []string{"enable virtualisation in the firmware"}},
 	}}}
 	for name, keys := range map[string][]string{
-		"machines":   nil,
-		"machine":    {"down", "enter"},
-		"nodes":      {"2"},
-		"node":       {"2", "enter"},
-		"migrations": {"3"},
-		"events":     {"4"},
-		"health":     {"5"},
-		"why":        {"w"},
-		"yaml":       {"y"},
-		"help":       {"?"},
-		"filtered":   {"/", "'prod", "enter"},
-		"nothing":    {"/", "'nosuch", "enter"},
-		"marked":     {"*", "X"},
-		"delete":     {"down", "ctrl+d", "'we"},
-		"log":        {"down", "p", "L"},
+		"machines":     nil,
+		"machine":      {"down", "enter"},
+		"machine-end":  {"down", "enter", "G"},
+		"machine-busy": {"down", "enter", "g"},
+		"machine-off":  {"down", "down", "enter", "g"},
+		"nodes":        {"2"},
+		"node":         {"2", "enter"},
+		"migrations":   {"3"},
+		"events":       {"4"},
+		"health":       {"5"},
+		"why":          {"w"},
+		"yaml":         {"y"},
+		"help":         {"?"},
+		"filtered":     {"/", "'prod", "enter"},
+		"nothing":      {"/", "'nosuch", "enter"},
+		"marked":       {"*", "X"},
+		"delete":       {"down", "ctrl+d", "'we"},
+		"log":          {"down", "p", "L"},
 	} {
 		for _, size := range sizes {
 			a := New(world(f))
 			drive(t, a, size)
+			if strings.Contains(name, "busy") {
+				busy(a)
+			}
 			press(t, a, keys...)
+			if strings.HasPrefix(name, "machine-") {
+				a.screen() // what is not looked at is not read
+				drive(t, a, Changed{})
+				press(t, a, keys[len(keys)-1])
+			}
 			golden(t, fmt.Sprintf("%s-%dx%d", name, size.Width, size.Height), a)
 		}
 	}

@@ -1,19 +1,22 @@
 package page
 
 import (
-	"fmt"
+	"context"
+	"image"
 	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/store"
 	"github.com/virtkit/virtkit/pkg/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/tui/theme"
-	"github.com/virtkit/virtkit/pkg/tui/widget"
 )
 
-// Machine is the page of one virtual machine.
+// Machine is the page of one virtual machine. Its row and its events come from the store; its objects are read when the row
+// has changed, what the guest's agent says when there is one or when asked, and a picture of the screen every few seconds
+// while that is looked at.
 type Machine struct {
 	world  *World
 	key    store.Key
@@ -21,11 +24,68 @@ type Machine struct {
 	gone   bool
 	events []*store.Event
 	keys   keymap.Map[*Machine]
+
+	details *Details
+	objects reading[string]
+	guest   *v1.VirtualMachineInstanceGuestAgentInfo
+	agent   reading[guestOf]
+	picture image.Image
+	screen  reading[int64]
+	console *tail
+	ended   error // why there is no more of the console
+
+	offset, height, lines int
+	thumb                 thumb
 }
+
+// reading is something that is read again when what it is of has changed.
+type reading[T comparable] struct {
+	of    T // the zero value is nothing
+	going bool
+	err   error
+}
+
+// wanted reports whether it is to be read, and takes note of it.
+func (r *reading[T]) wanted(of T) bool {
+	if r.going || r.of == of {
+		return false
+	}
+	r.of, r.going = of, true
+	return true
+}
+
+func (r *reading[T]) done(err error) { r.going, r.err = false, err }
+
+// guestOf is which answer of an agent is wanted: of which instance, and how often it was asked for by hand.
+type guestOf struct {
+	uid   string
+	asked int
+}
+
+type (
+	machineRead struct {
+		page    *Machine
+		details *Details
+		err     error
+	}
+	guestRead struct {
+		page *Machine
+		info *v1.VirtualMachineInstanceGuestAgentInfo
+		err  error
+	}
+	screenRead struct {
+		page    *Machine
+		picture image.Image
+		err     error
+	}
+)
+
+// pictureEvery is the time between two pictures of the screen, seconds.
+const pictureEvery = 5
 
 // NewMachine makes the page.
 func NewMachine(w *World, key store.Key) *Machine {
-	p := &Machine{world: w, key: key}
+	p := &Machine{world: w, key: key, console: newTail()}
 	for _, b := range machineBindings() {
 		p.keys = append(p.keys, keymap.Binding[*Machine]{
 			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
@@ -33,6 +93,16 @@ func NewMachine(w *World, key store.Key) *Machine {
 			Do:      func(p *Machine) tea.Cmd { return b.Do(p.subject()) },
 		})
 	}
+	p.keys = append(p.keys, keymap.Binding[*Machine]{
+		Keys: []string{"r"}, Name: "read again", Help: "ask the server and the guest's agent again", Quiet: true,
+		Do: func(p *Machine) tea.Cmd {
+			p.objects.of, p.screen.of = "", 0
+			p.agent.of.asked++
+			p.agent.of.uid = ""
+			return p.Wants()
+		},
+	})
+	p.keys = append(p.keys, scrolling[*Machine](func(p *Machine) *scroll { return &scroll{&p.offset, p.lines, p.height} })...)
 	p.Refresh()
 	return p
 }
@@ -60,8 +130,95 @@ func (p *Machine) Refresh() {
 	p.events = EventsOf(p.world.Events.Rows(), p.key)
 }
 
-// Update has nothing to hear.
-func (p *Machine) Update(tea.Msg) tea.Cmd { return nil }
+// Start begins to read.
+func (p *Machine) Start() tea.Cmd {
+	return tea.Batch(p.Wants(), p.console.start(p.world.Actions, p.key))
+}
+
+// Close ends what goes on.
+func (p *Machine) Close() { p.console.stop() }
+
+// Wants reads what has changed since it was read.
+func (p *Machine) Wants() tea.Cmd {
+	if p.row == nil || p.gone {
+		return nil
+	}
+	m, actions, key := p.row, p.world.Actions, p.key
+	var cmds []tea.Cmd
+	if p.objects.wanted(m.Revision + " of " + key.String()) {
+		cmds = append(cmds, limited(func(ctx context.Context) tea.Msg {
+			details, err := actions.Machine(ctx, key, m.Instance)
+			return machineRead{p, details, err}
+		}))
+	}
+	if !m.Agent {
+		p.guest, p.agent.of.uid = nil, ""
+	} else if p.agent.wanted(guestOf{"agent of " + string(m.UID), p.agent.of.asked}) {
+		cmds = append(cmds, limited(func(ctx context.Context) tea.Msg {
+			info, err := actions.Guest(ctx, key)
+			return guestRead{p, info, err}
+		}))
+	}
+	switch {
+	case m.Phase != v1.Running:
+		p.picture = nil
+	case p.thumb.seen && p.screen.wanted(p.world.Now().Unix()/pictureEvery):
+		cmds = append(cmds, limited(func(ctx context.Context) tea.Msg {
+			data, err := actions.Screenshot(ctx, key)
+			if err != nil {
+				return screenRead{p, nil, err}
+			}
+			picture, err := decode(data)
+			return screenRead{p, picture, err}
+		}))
+	}
+	return tea.Batch(cmds...)
+}
+
+// limited makes a command of something that may not take too long.
+func limited(do func(context.Context) tea.Msg) tea.Cmd {
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(context.Background(), readLimit)
+		defer cancel()
+		return do(ctx)
+	}
+}
+
+// Update takes what was read.
+func (p *Machine) Update(msg tea.Msg) tea.Cmd {
+	switch m := msg.(type) {
+	case machineRead:
+		if m.page == p {
+			p.objects.done(m.err)
+			if m.err == nil {
+				p.details = m.details
+			}
+			return p.Wants() // it may have changed meanwhile
+		}
+	case guestRead:
+		if m.page == p {
+			p.agent.done(m.err)
+			p.guest = m.info
+			if m.err != nil {
+				p.guest = nil
+			}
+		}
+	case screenRead:
+		if m.page == p {
+			p.screen.done(m.err)
+			p.picture, p.thumb.lines = m.picture, nil
+		}
+	case tailChanged:
+		if m.tail == p.console {
+			return p.console.next()
+		}
+	case tailEnded:
+		if m.tail == p.console {
+			p.ended = m.err
+		}
+	}
+	return nil
+}
 
 // Key does what a key is bound to.
 func (p *Machine) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
@@ -81,62 +238,17 @@ func EventsOf(events []*store.Event, key store.Key) []*store.Event {
 	return out
 }
 
-// View draws what is known of the machine, what it uses, and what happened to it.
+// View draws the sections, in two columns where there is room, as far as they are scrolled to.
 func (p *Machine) View(width, height int) string {
 	t := p.world.Theme
 	if p.row == nil {
 		return t.Paint(theme.Dim, "  There is no machine "+p.key.String())
 	}
-	m, now := p.row, p.world.Now()
-	var lines []string
-	add := func(name string, value string, role theme.Role) {
-		if value != "" {
-			lines = append(lines, "  "+t.Paint(theme.Dim, widget.Pad(t, name, 14))+t.Paint(role, widget.Pad(t, widget.Harmless(value), max(10, width-18))))
-		}
-	}
-	if p.gone {
-		lines = append(lines, t.Paint(theme.Bad, "  It has been deleted."))
-	}
-	ready := "not ready"
-	if m.Ready {
-		ready = "ready"
-	}
-	add("Status", m.Status+", "+ready, statusRole(m))
-	add("Conditions", conditions(m), theme.Text)
-	add("Run strategy", m.RunStrategy, theme.Text)
-	add("Node", m.Node, theme.Text)
-	add("Addresses", strings.Join(m.IPs, ", "), theme.Text)
-	add("Guest OS", m.GuestOS, theme.Text)
-	add("Size", fmt.Sprintf("%d CPUs, %s", m.CPUs, m.Memory.String()), theme.Text)
-	add("Age", age(m.Created, now), theme.Text)
-	add("Labels", labels(m.Labels), theme.Text)
-	if s := p.world.Usage.Of(p.key); s != nil && m.Alive() {
-		lines = append(lines, "")
-		graph := func(name string, values []float64, full float64, text string) {
-			room := max(10, min(history, width-16-len(text)-3))
-			lines = append(lines, "  "+t.Paint(theme.Dim, widget.Pad(t, name, 14))+t.Paint(theme.Accent, widget.Sparkline(t, values, full, room))+"  "+text)
-		}
-		cpus := float64(max(1, m.CPUs)) * 1000
-		graph("CPU", s.CPU, cpus, fmt.Sprintf("%.0f%%", float64(s.Now.CPU)/cpus*100))
-		graph("Memory", s.Memory, float64(s.Now.Memory), widget.Bytes(s.Memory[len(s.Memory)-1])+" of "+widget.Bytes(float64(s.Now.Memory)))
-		graph("Network", s.Net, slices.Max(s.Net), fmt.Sprintf("in %s/s, out %s/s", widget.Bytes(float64(s.Now.NetworkReceived)), widget.Bytes(float64(s.Now.NetworkSent))))
-		graph("Disk", s.Disk, slices.Max(s.Disk), fmt.Sprintf("read %s/s, written %s/s", widget.Bytes(float64(s.Now.DiskRead)), widget.Bytes(float64(s.Now.DiskWritten))))
-	}
-	lines = append(lines, "", "  "+t.Paint(theme.Title, "Events"))
-	if len(p.events) == 0 {
-		lines = append(lines, t.Paint(theme.Dim, "  none that the server still has"))
-	}
-	for _, e := range p.events {
-		lines = append(lines, "  "+eventLine(t, e, now, width-2))
-	}
-	return strings.Join(lines[:min(len(lines), height)], "\n")
-}
-
-func labels(set map[string]string) string {
-	var out []string
-	for k, v := range set {
-		out = append(out, k+"="+v)
-	}
-	slices.Sort(out)
-	return strings.Join(out, ", ")
+	p.thumb.seen = false
+	lines := p.draw(width, height)
+	p.height, p.lines = max(1, height), len(lines)
+	p.offset = max(0, min(p.offset, p.lines-p.height))
+	end := min(p.lines, p.offset+p.height)
+	p.thumb.seen = p.thumb.from < end && p.thumb.to > p.offset
+	return strings.Join(lines[p.offset:end], "\n")
 }

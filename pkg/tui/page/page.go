@@ -4,9 +4,11 @@ package page
 
 import (
 	"context"
+	"io"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/doctor"
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
@@ -47,6 +49,26 @@ type Clickable interface {
 	Click(x, y int, twice bool) tea.Cmd
 }
 
+// Starter pages have something to do when they are opened.
+type Starter interface {
+	Start() tea.Cmd
+}
+
+// Closer pages have something going on that ends with them.
+type Closer interface {
+	Close()
+}
+
+// Wanting pages read more than rows. Wants is called after each Refresh while the page is looked at; nil reads nothing.
+type Wanting interface {
+	Wants() tea.Cmd
+}
+
+// Typing pages have fields to type into, and so see a key before it is looked up.
+type Typing interface {
+	Typed(tea.KeyPressMsg) (cmd tea.Cmd, taken bool)
+}
+
 // Scope is the namespace that is shown; "" is all.
 type Scope struct {
 	Context, Namespace string
@@ -82,9 +104,26 @@ type Actions interface {
 	Object(ctx context.Context, resource, namespace, name string) (string, error)
 	// Cordon keeps a node from being given new guests, or lets it.
 	Cordon(ctx context.Context, node string, on bool) error
+	// Machine reads a machine's objects; instance says that there is no VirtualMachine.
+	Machine(ctx context.Context, key store.Key, instance bool) (*Details, error)
+	// Guest is what the guest's agent says.
+	Guest(ctx context.Context, key store.Key) (*v1.VirtualMachineInstanceGuestAgentInfo, error)
+	// Screenshot is a PNG of the guest's screen, at most MaxPicture bytes.
+	Screenshot(ctx context.Context, key store.Key) ([]byte, error)
+	// Tail writes the last lines of the guest's serial console, and what is added to it, until ctx ends.
+	Tail(ctx context.Context, key store.Key, lines int64, w io.Writer) error
 	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not known.
 	Forbidden(namespace string, verb lifecycle.Verb) string
 }
+
+// Details are the objects of a machine; either may be nil.
+type Details struct {
+	VM  *v1.VirtualMachine
+	VMI *v1.VirtualMachineInstance
+}
+
+// MaxPicture bounds a picture of a guest's screen, bytes.
+const MaxPicture = 16 << 20
 
 // Messages to the app.
 type (

@@ -1,0 +1,106 @@
+package describe
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Disk is one volume of a machine with the device that the guest sees it as.
+type Disk struct {
+	Name string
+	// Source is what it is: "containerDisk IMAGE", "persistentVolumeClaim NAME".
+	Source string
+	// Device is kind and bus: "disk virtio"; empty where none is said.
+	Device string
+	// Target is the guest's name of it, vda; Phase how far plugging it has come. Both are empty where that is not known.
+	Target, Phase string
+	// Size is empty where it is not known: 10Gi.
+	Size string
+	// Hotplug is whether it came after the guest's start.
+	Hotplug bool
+}
+
+// Disks are those of the instance, or without one those of the VM's template. Either may be nil.
+func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
+	var spec *v1.VirtualMachineInstanceSpec
+	status := map[string]v1.VolumeStatus{}
+	switch {
+	case vmi != nil:
+		spec = &vmi.Spec
+		for _, s := range vmi.Status.VolumeStatus {
+			status[s.Name] = s
+		}
+	case vm != nil && vm.Spec.Template != nil:
+		spec = &vm.Spec.Template.Spec
+	default:
+		return nil
+	}
+	devices := map[string]string{}
+	for i := range spec.Domain.Devices.Disks {
+		devices[spec.Domain.Devices.Disks[i].Name] = device(&spec.Domain.Devices.Disks[i])
+	}
+	var out []Disk
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		s := status[v.Name]
+		out = append(out, Disk{
+			Name: v.Name, Source: source(v), Device: devices[v.Name], Target: s.Target, Phase: string(s.Phase),
+			Size: size(v, &s), Hotplug: s.HotplugVolume != nil || hotpluggable(v),
+		})
+	}
+	return out
+}
+
+func device(d *v1.Disk) string {
+	switch {
+	case d.Disk != nil:
+		return "disk " + string(d.Disk.Bus)
+	case d.CDRom != nil:
+		return "cdrom " + string(d.CDRom.Bus)
+	case d.LUN != nil:
+		return "lun " + string(d.LUN.Bus)
+	}
+	return ""
+}
+
+func hotpluggable(v *v1.Volume) bool {
+	return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.Hotpluggable || v.DataVolume != nil && v.DataVolume.Hotpluggable
+}
+
+func size(v *v1.Volume, s *v1.VolumeStatus) string {
+	switch info := s.PersistentVolumeClaimInfo; {
+	case s.Size > 0:
+		return resource.NewQuantity(s.Size, resource.BinarySI).String()
+	case info != nil:
+		if q, ok := info.Capacity["storage"]; ok {
+			return q.String()
+		}
+	case v.EmptyDisk != nil:
+		return v.EmptyDisk.Capacity.String()
+	}
+	return ""
+}
+
+func source(v *v1.Volume) string {
+	switch {
+	case v.ContainerDisk != nil:
+		return "containerDisk " + v.ContainerDisk.Image
+	case v.PersistentVolumeClaim != nil:
+		return "persistentVolumeClaim " + v.PersistentVolumeClaim.ClaimName
+	case v.DataVolume != nil:
+		return "dataVolume " + v.DataVolume.Name
+	case v.EmptyDisk != nil:
+		return "emptyDisk " + v.EmptyDisk.Capacity.String()
+	case v.CloudInitNoCloud != nil:
+		return "cloudInitNoCloud"
+	case v.CloudInitConfigDrive != nil:
+		return "cloudInitConfigDrive"
+	case v.Sysprep != nil:
+		return "sysprep"
+	case v.ConfigMap != nil:
+		return "configMap " + v.ConfigMap.Name
+	case v.Secret != nil:
+		return "secret " + v.Secret.SecretName
+	}
+	return "other"
+}
