@@ -127,6 +127,7 @@ func Run(ctx context.Context, o *Options) error {
 	if model.Self, err = os.Executable(); err != nil {
 		return fmt.Errorf("find this program's file: %w", err)
 	}
+	model.History = s.history()
 	model.Namespaces, model.Contexts, model.Switch = s.namespaces, s.contexts, s.open
 	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.Out), tea.WithFPS(60))
 	done := make(chan struct{})
@@ -138,6 +139,7 @@ func Run(ctx context.Context, o *Options) error {
 	model.Close()
 	cancel()
 	<-done
+	s.remember(model.History)
 	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 		return nil
 	}

@@ -31,6 +31,9 @@ type App struct {
 	// Namespaces and Contexts are what can be switched to, for completion.
 	Namespaces, Contexts func(context.Context) []string
 
+	// History are the commands that were typed, the newest last.
+	History []string
+
 	stack         []page.Page
 	width, height int
 	prompt        *prompt
@@ -41,7 +44,6 @@ type App struct {
 	reading       bool // a reading of what guests use is on its way
 	focused       bool
 	click         click
-	history       []string
 	keys          keymap.Map[*App]
 }
 

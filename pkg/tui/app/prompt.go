@@ -195,8 +195,8 @@ func (a *App) complete(c completions) {
 // askCommand takes a command's name, completed while it is typed.
 func (a *App) askCommand() tea.Cmd {
 	p := a.newPrompt(":")
-	p.history = a.history
-	p.at = len(a.history)
+	p.history = a.History
+	p.at = len(a.History)
 	p.input.ShowSuggestions = true
 	all := a.commands()
 	var names []string
@@ -254,6 +254,6 @@ func (a *App) command(all []command, text, suggested string) tea.Cmd {
 		a.notice = fmt.Sprintf("%q takes a value: %s", found[0].name, found[0].help)
 		return nil
 	}
-	a.history = append(a.history, text)
+	a.History = append(slices.DeleteFunc(a.History, func(old string) bool { return old == text }), text)
 	return found[0].do(a, strings.TrimSpace(value))
 }
