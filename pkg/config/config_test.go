@@ -78,14 +78,14 @@ func TestFromKubeVirt(t *testing.T) {
 				kv.Spec.Configuration.MigrationConfiguration = &v1.MigrationConfiguration{
 					ParallelMigrationsPerCluster: ptr(uint32(9)), ParallelOutboundMigrationsPerNode: ptr(uint32(8)),
 					BandwidthPerMigration: ptr(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: ptr(int64(7)), ProgressTimeout: ptr(int64(0)),
-					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true),
+					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true), NodeDrainTaintKey: ptr("leave"),
 				}
 			},
 			func(c *Config) {
 				c.Migrations = v1.MigrationConfiguration{
 					ParallelMigrationsPerCluster: ptr(uint32(9)), ParallelOutboundMigrationsPerNode: ptr(uint32(8)),
 					BandwidthPerMigration: ptr(resource.MustParse("1Gi")), CompletionTimeoutPerGiB: ptr(int64(7)), ProgressTimeout: ptr(int64(0)),
-					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true), AllowWorkloadDisruption: ptr(true),
+					AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true), UnsafeMigrationOverride: ptr(true), AllowWorkloadDisruption: ptr(true), NodeDrainTaintKey: ptr("leave"),
 				}
 			},
 		},

@@ -184,8 +184,6 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 	nodes := &node.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	evacuations := &evacuation.Reconciler{
 		Client: client, Recorder: recorder, Config: current, Now: time.Now,
-		Limits:     func() evacuation.Limits { return evacuation.Limits{Cluster: 5, PerNode: 2} },
-		DrainTaint: func() string { return "kubevirt.io/drain" },
 	}
 	budgets := &disruption.Reconciler{Client: client, Recorder: recorder, Config: current}
 	updates := &workloadupdate.Reconciler{

@@ -11,6 +11,7 @@ const (
 	DefaultOutboundMigrationsNode   = 2
 	DefaultMigrationSecondsPerGiB   = 150
 	DefaultMigrationProgressTimeout = 150 // seconds
+	DefaultNodeDrainTaintKey        = "kubevirt.io/drain"
 )
 
 // Migrations is what spec.configuration.migrations says about how guests move, with every default filled in: no
@@ -25,6 +26,7 @@ func Migrations(given *v1.MigrationConfiguration) v1.MigrationConfiguration {
 		BandwidthPerMigration:             filled(given.BandwidthPerMigration, resource.Quantity{}),
 		CompletionTimeoutPerGiB:           filled(given.CompletionTimeoutPerGiB, DefaultMigrationSecondsPerGiB),
 		ProgressTimeout:                   filled(given.ProgressTimeout, DefaultMigrationProgressTimeout),
+		NodeDrainTaintKey:                 filled(given.NodeDrainTaintKey, DefaultNodeDrainTaintKey),
 		AllowAutoConverge:                 filled(given.AllowAutoConverge, false),
 		AllowPostCopy:                     filled(given.AllowPostCopy, false),
 		UnsafeMigrationOverride:           filled(given.UnsafeMigrationOverride, false),

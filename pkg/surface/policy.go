@@ -1,11 +1,13 @@
 package surface
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
@@ -51,6 +53,11 @@ func validateMigrations(m *v1.MigrationConfiguration, path *field.Path) field.Er
 	errs := validateBandwidth(m.BandwidthPerMigration, path.Child("bandwidthPerMigration"))
 	errs = append(errs, validateSeconds(m.CompletionTimeoutPerGiB, path.Child("completionTimeoutPerGiB"))...)
 	errs = append(errs, validateSeconds(m.ProgressTimeout, path.Child("progressTimeout"))...)
+	if key := m.NodeDrainTaintKey; key != nil {
+		if problems := validation.IsQualifiedName(*key); len(problems) > 0 {
+			errs = append(errs, field.Invalid(path.Child("nodeDrainTaintKey"), *key, fmt.Sprintf("%q is not the key of a taint, as kubevirt.io/drain is", *key)))
+		}
+	}
 	for name, n := range map[string]*uint32{
 		"parallelMigrationsPerCluster":      m.ParallelMigrationsPerCluster,
 		"parallelOutboundMigrationsPerNode": m.ParallelOutboundMigrationsPerNode,

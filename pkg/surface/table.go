@@ -73,6 +73,7 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.evictionStrategy", Effect: Life, Note: "Of instances that name none. None unless set.", Only: evictionStrategies},
 	{Path: "configuration.migrations.parallelMigrationsPerCluster", Effect: Life, Note: "5 unless set."},
 	{Path: "configuration.migrations.parallelOutboundMigrationsPerNode", Effect: Life, Note: "2 unless set."},
+	{Path: "configuration.migrations.nodeDrainTaintKey", Effect: Life, Note: "Of a taint with effect NoSchedule: the guests leave the node; docs/drain.md. kubevirt.io/drain unless set."},
 	{Path: "configuration.migrations.bandwidthPerMigration", Effect: Life, Note: "Bytes a second, of memory and of each disk that is copied; 0 is no limit."},
 	{Path: "configuration.migrations.completionTimeoutPerGiB", Effect: Life, Note: "Seconds for each GiB of memory and copied disks, rounded up; 150 unless set, 0 is no limit."},
 	{Path: "configuration.migrations.progressTimeout", Effect: Life, Note: "Seconds; 150 unless set, 0 is no limit."},

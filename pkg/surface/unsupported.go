@@ -50,7 +50,6 @@ var falseMatters = []string{"logSerialConsole"}
 var remedies = map[string]string{
 	"migrations.network":                      " (guests move over the nodes' virt-handler pods; leave it out)",
 	"migrations.disableTLS":                   " (nothing moves between nodes in the clear; leave it out)",
-	"migrations.nodeDrainTaintKey":            " (a taint does not drain a node here; use kubectl drain)",
 	"migrations.matchSELinuxLevelOnMigration": " (SELinux levels are left to the container runtime; leave it out)",
 	"migrations.utilityVolumesTimeout":        " (there are no utility volumes to wait for; leave it out)",
 }

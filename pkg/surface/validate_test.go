@@ -316,6 +316,8 @@ func TestValidateKubeVirt(t *testing.T) {
 		"ratio":          {`{configuration: {developerConfiguration: {cpuAllocationRatio: -1}}}`, `spec.configuration.developerConfiguration.cpuAllocationRatio: must not`},
 		"request":        {`{configuration: {cpuRequest: -1}}`, `spec.configuration.cpuRequest: must not`},
 		"migrations":     {`{configuration: {migrations: {bandwidthPerMigration: 64Mi, completionTimeoutPerGiB: 800, progressTimeout: 0, disableTLS: false}}}`, ``},
+		"drain taint":    {`{configuration: {migrations: {nodeDrainTaintKey: a b}}}`, `spec.configuration.migrations.nodeDrainTaintKey: "a b" is not the key of a taint`},
+		"eviction":       {`{configuration: {evictionStrategy: Leave}}`, `spec.configuration.evictionStrategy: "Leave" is not supported`},
 		"bandwidth":      {`{configuration: {migrations: {bandwidthPerMigration: 1k}}}`, `spec.configuration.migrations.bandwidthPerMigration: must be 0 (no limit) or at least 1Mi`},
 		"timeout":        {`{configuration: {migrations: {completionTimeoutPerGiB: -1}}}`, `spec.configuration.migrations.completionTimeoutPerGiB: must be from 0`},
 		"none at a time": {`{configuration: {migrations: {parallelMigrationsPerCluster: 0}}}`, `spec.configuration.migrations.parallelMigrationsPerCluster: must be at least 1`},

@@ -111,13 +111,6 @@ func TestPlan(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
-	required := func(e corev1.NodeSelectorRequirement) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{e}}},
-			}}}
-		}
-	}
 	tainted := func(n *corev1.Node) {
 		n.Spec.Taints = []corev1.Taint{{Key: "a", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
 	}
@@ -126,21 +119,16 @@ func TestRefuses(t *testing.T) {
 		pod  func(*corev1.Pod)
 		want string
 	}{
-		"fits":             {nil, nil, ""},
-		"cordoned":         {func(n *corev1.Node) { n.Spec.Unschedulable = true }, nil, "it is cordoned"},
-		"not ready":        {func(n *corev1.Node) { n.Status.Conditions = nil }, nil, "it is not ready"},
-		"no handler":       {func(n *corev1.Node) { n.Labels[v1.NodeSchedulable] = "false" }, nil, "no virt-handler offers it for VMs"},
-		"tainted":          {tainted, nil, "it has the taint a=b:NoSchedule, which the VM does not tolerate"},
-		"tolerated":        {tainted, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "a", Value: "b"}} }, ""},
-		"tolerates all":    {tainted, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }, ""},
-		"tolerates other":  {tainted, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "a", Value: "c"}} }, "it has the taint a=b:NoSchedule, which the VM does not tolerate"},
-		"selector":         {nil, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"k": "v"} }, "it lacks the label k=v of the VM's nodeSelector"},
-		"affinity":         {nil, required(corev1.NodeSelectorRequirement{Key: "k", Operator: corev1.NodeSelectorOpExists}), "the VM's nodeAffinity excludes it"},
-		"affinity, not in": {nil, required(corev1.NodeSelectorRequirement{Key: "k", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"v"}}), ""},
-		"affinity, more":   {func(n *corev1.Node) { n.Labels["k"] = "5" }, required(corev1.NodeSelectorRequirement{Key: "k", Operator: corev1.NodeSelectorOpGt, Values: []string{"4"}}), ""},
+		"fits":     {nil, nil, ""},
+		"cordoned": {func(n *corev1.Node) { n.Spec.Unschedulable = true }, nil, "it is cordoned"},
+		"tainted":  {tainted, nil, "the VM does not tolerate its taint a=b:NoSchedule"},
+		"selector": {nil, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"k": "v"} }, "it has not the label k=v"},
 		"memory": {nil, func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("3Gi")
 		}, "it has 2Gi of memory left, and the VM's pod asks for 3Gi"},
+		"init container": {nil, func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}}}}
+		}, "it has 4 of cpu left, and the VM's pod asks for 5"},
 		"device": {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["x/kvm"] = resource.MustParse("1") }, "it has 0 of x/kvm left, and the VM's pod asks for 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +142,7 @@ func TestRefuses(t *testing.T) {
 			if tc.pod != nil {
 				tc.pod(pod)
 			}
-			if got := newRooms([]corev1.Node{n}, nil)[0].refuses(pod, requests(pod)); got != tc.want {
+			if got := newRooms([]corev1.Node{n}, nil)[0].refuses(&f.VMIs[0], pod, requests(pod)); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

@@ -10,8 +10,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// misfits says why a node does not take a guest, as far as its spec and the node say so.
-func misfits(vmi *v1.VirtualMachineInstance, node *corev1.Node, added map[string]string) []string {
+// Misfits says why a node does not take a guest, as far as its spec and the node say so.
+func Misfits(vmi *v1.VirtualMachineInstance, node *corev1.Node, added map[string]string) []string {
 	out := []string{}
 	if node.Labels[v1.NodeSchedulable] != "true" {
 		out = append(out, "it takes no VMs: virt-handler does not run there, or has not said so (virtctl doctor)")

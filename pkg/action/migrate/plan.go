@@ -117,7 +117,7 @@ func NewPlan(f Facts) *Plan {
 		if node.Name == p.From || f.To != "" && node.Name != f.To {
 			continue
 		}
-		reasons := misfits(vmi, node, f.NodeSelector)
+		reasons := Misfits(vmi, node, f.NodeSelector)
 		p.Nodes = append(p.Nodes, Node{Name: node.Name, Fits: len(reasons) == 0, Reasons: reasons})
 	}
 	slices.SortFunc(p.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })

@@ -38,11 +38,7 @@ type Reconciler struct {
 	Client   client.Client
 	Recorder record.EventRecorder
 	Config   func() config.Config
-	// Limits and DrainTaint are the configuration's of the moment: how many migrations, and the key of the taint of
-	// nodes that are to be left.
-	Limits     func() Limits
-	DrainTaint func() string
-	Now        func() time.Time
+	Now      func() time.Time
 
 	// told is by UID of a VMI what was said of it last, so that it is not said at each look.
 	told sync.Map
@@ -125,8 +121,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // look gathers what Next wants to know, which of a VMI that may stay is little.
 func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstance) (View, error) {
+	c := r.Config()
 	view := View{
-		VMI: instance, Strategy: eviction.Strategy(instance, r.Config().EvictionStrategy), Limits: r.Limits(), Now: r.Now(),
+		VMI: instance, Strategy: eviction.Strategy(instance, c.EvictionStrategy), Now: r.Now(),
+		Limits: Limits{
+			Cluster: int(*c.Migrations.ParallelMigrationsPerCluster), PerNode: int(*c.Migrations.ParallelOutboundMigrationsPerNode),
+		},
 	}
 	var err error
 	if view.Draining, err = r.draining(ctx, instance.Status.NodeName); err != nil {
@@ -183,7 +183,7 @@ func (r *Reconciler) draining(ctx context.Context, name string) (bool, error) {
 		}
 		return false, fmt.Errorf("get node %s: %w", name, err)
 	}
-	key := r.DrainTaint()
+	key := *r.Config().Migrations.NodeDrainTaintKey
 	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Key == key && taint.Effect == corev1.TaintEffectNoSchedule
 	}), nil
