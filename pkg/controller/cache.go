@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vmstate"
 )
@@ -101,12 +102,12 @@ func slimPod(pod *corev1.Pod) {
 	if len(pod.Spec.Containers) > 0 {
 		containers = []corev1.Container{{Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image}}
 	}
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers}
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers, ReadinessGates: pod.Spec.ReadinessGates}
 	status := corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, QOSClass: pod.Status.QOSClass,
 	}
 	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled {
+		if condition.Type == corev1.PodScheduled || condition.Type == vmi.Gate {
 			status.Conditions = append(status.Conditions, condition)
 		}
 	}

@@ -141,6 +141,9 @@ func TestMigration(t *testing.T) {
 	}
 	con.run(t, "while [ ! -e /tmp/i ]; do sleep 0.1; done")
 
+	service := g.serve(t)
+	service.paused(t)
+
 	// There, by the subresource.
 	path := "/apis/subresources.kubevirt.io/v1/namespaces/" + ns + "/virtualmachines/" + g.name + "/migrate"
 	if err := c.Kube.CoreV1().RESTClient().Put().AbsPath(path).Body([]byte(`{"dryRun":["All"]}`)).Do(t.Context()).Error(); err != nil {
@@ -177,6 +180,7 @@ func TestMigration(t *testing.T) {
 		state.MigrationUID != there.UID || state.Mode != v1.MigrationPreCopy || state.TargetNodeAddress == "" || !state.TargetNodeDomainDetected {
 		t.Errorf("migrationState %+v", state)
 	}
+	service.moved(t, state.SourcePod, state.TargetPod, away)
 	g.waitStatus(t, 10*time.Second, v1.VirtualMachineStatusRunning)
 	con = g.openConsole(t, "")
 	con.send(t, "\r")
@@ -214,6 +218,8 @@ func TestMigration(t *testing.T) {
 	back := g.migrate(t, "back")
 	g.waitMigration(t, back, v1.MigrationSucceeded)
 	g.onlyOn(t, home)
+	state = g.vmi(t).Status.MigrationState
+	service.moved(t, state.SourcePod, state.TargetPod, home)
 	con = g.openConsole(t, "")
 	con.send(t, "\r")
 	con.expect(t, 30*time.Second, shellPrompt)

@@ -185,6 +185,7 @@ func Provisioning(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	pod.Labels = map[string]string{v1.AppLabel: names.ProvisioningPod, v1.CreatedByLabel: string(vmi.UID)}
 	pod.Annotations = map[string]string{v1.EphemeralProvisioningObject: "true"}
 	pod.Spec.Hostname, pod.Spec.Subdomain = "", ""
+	pod.Spec.ReadinessGates = nil // no guest comes
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(attachmentGrace))
 
 	var keep []corev1.Volume

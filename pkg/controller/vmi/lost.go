@@ -54,6 +54,7 @@ func (s *Step) watchOver(view View) {
 			return
 		}
 		if launcher(view) != nil {
+			s.gate(view)
 			s.plug(view)
 		}
 		return

@@ -83,6 +83,8 @@ type Step struct {
 	CreateAttachments []string
 	// DeleteAttachments are attachment pods to be deleted.
 	DeleteAttachments []*corev1.Pod
+	// Gates are readiness gates to be written.
+	Gates []GateChange
 	// Status is what the VMI's status should be.
 	Status v1.VirtualMachineInstanceStatus
 	// NodeLabel is what the label kubevirt.io/nodeName should be; empty leaves it.

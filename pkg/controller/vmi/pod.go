@@ -83,6 +83,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		PriorityClassName:         vmi.Spec.PriorityClassName,
 		SchedulerName:             vmi.Spec.SchedulerName,
 		ImagePullSecrets:          volumes.pullSecrets,
+		ReadinessGates:            []corev1.PodReadinessGate{{ConditionType: Gate}},
 		Volumes:                   volumes.volumes,
 		Containers: []corev1.Container{{
 			Name:            names.ContainerCompute,

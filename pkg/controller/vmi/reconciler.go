@@ -47,7 +47,7 @@ const concurrency = 16
 const catchUp = time.Second
 
 // Reconciler reads VMIs, pods, claims, DataVolumes and nodes from Client's cache, and writes pods, and the status,
-// finalizer and node label of VMIs. It watches all of these.
+// finalizer and node label of VMIs, and the readiness gates of pods. It watches all of these.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, for the few decisions that must not rest on a stale one.
@@ -67,6 +67,7 @@ type Reconciler struct {
 	written   written.Log
 	deleted   written.Deletions
 	released  written.Releases
+	gated     written.Log // pods
 }
 
 // SetupWithManager registers the reconciler and its indexes.
@@ -274,6 +275,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove pod %s: %w", pod.Name, err)
 		}
+	}
+	if err := r.applyGates(ctx, step.Gates); err != nil {
+		return err
 	}
 	attachErr := r.applyAttachments(ctx, view, &step)
 	createErr = errors.Join(createErr, attachErr)
