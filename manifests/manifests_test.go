@@ -189,6 +189,15 @@ func TestWebhooks(t *testing.T) {
 		check(w.Name, w.ClientConfig, w.FailurePolicy, w.Rules)
 	}
 	for _, w := range validating.Webhooks {
+		if slices.Equal(w.Rules[0].Resources, []string{"pods/eviction"}) {
+			// It stands in the way of no drain: without an answer the budgets of the guests decide. And it asks about
+			// our pods only.
+			if len(w.Rules) != 1 || w.FailurePolicy == nil || *w.FailurePolicy != admissionv1.Ignore || len(w.MatchConditions) == 0 {
+				t.Errorf("%s: rules %v, failure policy %v, match conditions %v", w.Name, w.Rules, w.FailurePolicy, w.MatchConditions)
+			}
+			check(w.Name, w.ClientConfig, new(admissionv1.Fail), nil)
+			continue
+		}
 		check(w.Name, w.ClientConfig, w.FailurePolicy, w.Rules)
 	}
 }
