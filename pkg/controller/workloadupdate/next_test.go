@@ -40,6 +40,7 @@ func unmarked(instance *v1.VirtualMachineInstance) { instance.Labels = nil }
 func upToDate(instance *v1.VirtualMachineInstance) {
 	instance.Status.LauncherContainerImageVersion = current
 }
+
 func deleted(instance *v1.VirtualMachineInstance) {
 	instance.DeletionTimestamp = &metav1.Time{Time: now}
 }
