@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,7 +83,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.HandlerFunc:
 		answer(w, r)
 	case apierrors.APIStatus:
-		a.write(w, int(answer.Status().Code), answer.Status())
+		a.refuse(w, answer)
 	default:
 		if known {
 			a.write(w, http.StatusOK, answer)
@@ -95,7 +94,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		resource, name := path.Base(path.Dir(r.URL.Path)), path.Base(r.URL.Path)
-		a.write(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name).Status())
+		a.refuse(w, apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name))
 	}
 }
 
@@ -113,20 +112,16 @@ func isList(path string) bool {
 	return len(words) == 1
 }
 
+func (a *API) refuse(w http.ResponseWriter, err apierrors.APIStatus) {
+	status := err.Status()
+	status.Kind, status.APIVersion = "Status", "v1"
+	a.write(w, int(status.Code), status)
+}
+
 func (a *API) write(w http.ResponseWriter, code int, object any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	if err := json.NewEncoder(w).Encode(object); err != nil {
 		a.t.Error(err)
 	}
-}
-
-// Paths are the paths that were asked, each once, sorted.
-func (a *API) Paths() []string {
-	var out []string
-	for _, r := range a.Asked("") {
-		out = append(out, r.URL.Path)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
