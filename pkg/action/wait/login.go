@@ -39,7 +39,7 @@ func shows(text []byte, prompt *regexp.Regexp) bool {
 }
 
 // Login waits until the guest's console shows prompt; one from before a restart of the guest does not count. dial opens the console beside whoever uses it, beginning
-// with the last ConsoleTail bytes; it is called again when the console ends, since a guest may
+// with the last ConsoleTail bytes since the guest was reset; it is called again when the console ends, since a guest may
 // restart. It returns what the console showed last, up to ConsoleTail bytes.
 func Login(ctx context.Context, api API, dial func(context.Context) (io.ReadCloser, error), namespace, name string, prompt *regexp.Regexp) (State, string, error) {
 	var shown string

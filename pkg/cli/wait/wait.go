@@ -188,7 +188,7 @@ func (o *Options) all(ctx context.Context, c *client.Client, targets []cli.Targe
 func (o *Options) one(ctx context.Context, c *client.Client, t cli.Target, prompt *regexp.Regexp) (wait.State, error) {
 	if o.For == wait.LoginName {
 		dial := func(ctx context.Context) (io.ReadCloser, error) {
-			return c.Console(ctx, t.Namespace, t.Name, url.Values{"join": {"true"}, "tail": {strconv.Itoa(wait.ConsoleTail)}})
+			return c.Console(ctx, t.Namespace, t.Name, url.Values{"join": {"true"}, "tail": {strconv.Itoa(wait.ConsoleTail)}, "sinceReset": {"true"}})
 		}
 		state, _, err := wait.Login(ctx, c, dial, t.Namespace, t.Name, prompt)
 		return state, err

@@ -72,6 +72,7 @@ type Server struct {
 
 	consoles consoles
 	screens  screens
+	resets   resets
 	room     *semaphore.Weighted // of maxHeld
 
 	ctx    context.Context
@@ -114,10 +115,6 @@ func (s *Server) Handler() http.Handler {
 			_, err := l.Unpause(ctx, &launcherpb.UnpauseRequest{})
 			return err
 		},
-		"reset": func(ctx context.Context, l launcherpb.LauncherClient) error {
-			_, err := l.Reset(ctx, &launcherpb.ResetRequest{})
-			return err
-		},
 		"softreboot": func(ctx context.Context, l launcherpb.LauncherClient) error {
 			_, err := l.SoftReboot(ctx, &launcherpb.SoftRebootRequest{})
 			return err
@@ -125,6 +122,7 @@ func (s *Server) Handler() http.Handler {
 	} {
 		mux.HandleFunc("PUT "+vmi+verb, func(w http.ResponseWriter, r *http.Request) { s.request(w, r, call) })
 	}
+	mux.HandleFunc("PUT "+vmi+"reset", s.reset)
 	return s.logged(mux)
 }
 
@@ -178,7 +176,7 @@ func (s *Server) console(w http.ResponseWriter, r *http.Request) {
 	var replay func() []byte
 	if tail > 0 {
 		replay = func() []byte {
-			past, err := run.Tail(names.LogSerial, tail)
+			past, err := s.tail(run, pod, tail, r.URL.Query().Get("sinceReset") == "true")
 			if err != nil {
 				s.Log.Info("console log not replayed", "vmi", name(r).String(), "error", err)
 			}

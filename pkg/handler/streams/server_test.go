@@ -232,6 +232,69 @@ func TestConsoleReplaysTheLog(t *testing.T) {
 	wantRead(t, client, "welcome")
 }
 
+// After a reset, what the guest has shown before does not count for who asks for the present life.
+func TestConsoleReplaysThePresentLife(t *testing.T) {
+	s := newSetup(t)
+	press := func(err error) {
+		t.Helper()
+		s.launcher.err = err
+		request, requestErr := http.NewRequest(http.MethodPut, s.http.URL+guestPath+"reset", nil)
+		if requestErr != nil {
+			t.Fatal(requestErr)
+		}
+		response, requestErr := http.DefaultClient.Do(request)
+		if requestErr != nil {
+			t.Fatal(requestErr)
+		}
+		response.Body.Close()
+		if (response.StatusCode == http.StatusAccepted) != (err == nil) {
+			t.Fatalf("reset: %s", response.Status)
+		}
+	}
+	past := func(tail int64) string {
+		t.Helper()
+		run, err := podfs.OpenRun(s.server.PodsDir, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer run.Close()
+		text, err := s.server.tail(run, pod, tail, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	press(nil) // before it has said a word
+	first := strings.Repeat("booting... ", 40) + "login: "
+	s.writeLog(first)
+	if got := past(7); got != "login: " {
+		t.Errorf("the first life: %q", got)
+	}
+	press(errors.New("not now"))
+	if got := past(7); got != "login: " {
+		t.Errorf("after a reset that failed: %q", got)
+	}
+	press(nil)
+	if got := past(100); got != "" {
+		t.Errorf("after a reset: %q", got)
+	}
+	s.writeLog("SeaBIOS")
+	serial := s.device(names.SocketSerial)
+	client := s.dial("console?tail=100&sinceReset=true")
+	wantRead(t, client, "SeaBIOS")
+	send(t, take(t, serial), " login: ")
+	wantRead(t, client, " login: ")
+	beside := s.dial("console?join=true&tail=10")
+	wantRead(t, beside, "n: SeaBIOS")
+	// Cut since: all counts.
+	if err := os.WriteFile(filepath.Join(s.run, names.LogSerial), []byte("later"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := past(100); got != "later" {
+		t.Errorf("of a log that was cut: %q", got)
+	}
+}
+
 func TestConsoleEndsWithTheGuest(t *testing.T) {
 	s := newSetup(t)
 	serial := s.device(names.SocketSerial)
