@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -9,9 +10,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,13 +32,20 @@ import (
 
 // fakeAgent is a guest agent with one file and programs that do what their name says.
 type fakeAgent struct {
-	mu       sync.Mutex
-	frozen   bool
-	input    []byte // of the last program, or of the file
+	mu     sync.Mutex
+	frozen bool
+	input  []byte // of the last program, or of the file
+	// noShell is a guest that has none.
+	noShell  bool
 	commands []string
 	programs map[int64][]string
 	asked    map[int64]int
 	keys     map[string][]string
+}
+
+// ends reports whether a command ends the first program that was started.
+func ends(command string) bool {
+	return command == "kill -TERM 101" || strings.HasPrefix(command, "/bin/sh -c tree()") && strings.HasSuffix(command, " 101")
 }
 
 func (a *fakeAgent) reply(command string) (string, error) {
@@ -60,6 +70,9 @@ func (a *fakeAgent) reply(command string) (string, error) {
 	switch c.Execute {
 	case "guest-exec":
 		program := append([]string{c.Arguments.Path}, c.Arguments.Arg...)
+		if a.noShell && program[0] == "/bin/sh" {
+			return "", &hypervisor.AgentError{Message: "Failed to execute child process “/bin/sh” (No such file or directory)"}
+		}
 		a.commands = append(a.commands, strings.Join(program, " "))
 		if program[0] == "nonsense" {
 			return "", &hypervisor.AgentError{Message: "Failed to execute child process “nonsense” (No such file or directory)"}
@@ -76,7 +89,7 @@ func (a *fakeAgent) reply(command string) (string, error) {
 		switch {
 		case program == nil:
 			return "", &hypervisor.AgentError{Message: "PID 1 does not exist"}
-		case program[0] == "hang" && !slices.ContainsFunc(a.commands, func(c string) bool { return strings.HasPrefix(c, "kill ") }), a.asked[c.Arguments.PID] < 3:
+		case program[0] == "hang" && !slices.ContainsFunc(a.commands, ends), a.asked[c.Arguments.PID] < 3:
 			if program[0] == "slow" {
 				return "", fmt.Errorf("%w: busy", hypervisor.ErrNoAgent)
 			}
@@ -204,8 +217,14 @@ func TestExecMuchInput(t *testing.T) {
 
 // Whoever leaves takes the program along.
 func TestExecCancelled(t *testing.T) {
+	for _, agent := range []*fakeAgent{{}, {noShell: true}} {
+		testExecCancelled(t, agent)
+	}
+}
+
+func testExecCancelled(t *testing.T, agent *fakeAgent) {
+	t.Helper()
 	l := begin(t)
-	agent := &fakeAgent{}
 	l.memory.agent = agent.reply
 	if _, err := l.start(demo()); err != nil {
 		t.Fatal(err)
@@ -217,7 +236,7 @@ func TestExecCancelled(t *testing.T) {
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		agent.mu.Lock()
-		killed := slices.Contains(agent.commands, "kill -TERM 101")
+		killed := slices.ContainsFunc(agent.commands, ends)
 		agent.mu.Unlock()
 		if killed {
 			break
@@ -227,6 +246,42 @@ func TestExecCancelled(t *testing.T) {
 		}
 	}
 	l.end(t)
+}
+
+// A real shell ends a program's children, and theirs, which hold its output.
+func TestEndTree(t *testing.T) {
+	if _, err := os.Stat("/proc/self/task"); err != nil {
+		t.Skip("no /proc here")
+	}
+	program := exec.CommandContext(t.Context(), "/bin/sh", "-c", "(sleep 4321; :) & sh -c 'sleep 4321; :' & echo ready; wait")
+	out, err := program.StdoutPipe()
+	if err == nil {
+		err = program.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, readErr := io.ReadAll(lines) // ends with the last of them
+		_ = program.Wait()              // by a signal
+		ended <- readErr
+	}()
+	if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", endTree, strconv.Itoa(program.Process.Pid)).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%q, %v", out, err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("something is left")
+	}
 }
 
 func (l *life) end(t *testing.T) {

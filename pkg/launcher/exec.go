@@ -274,20 +274,37 @@ func (s *service) askProgram(ctx context.Context, pid int64) (agent.ExecStatus, 
 	return agent.ParseExecStatus(reply)
 }
 
-// endProgram ends a program that nobody waits for: it asks it to, then forces it. That needs kill in the guest,
-// which Windows does not have; there, the program goes on.
+// endTree is a script that ends the process $0 and those that come from it: it asks them to, and after three seconds forces
+// those that are left. They stand still meanwhile, so that none starts another that is not seen. The agent starts programs in its own process group, so that there is none to signal. A kernel that does
+// not tell a process's children leaves the process alone.
+const endTree = `tree() { kill -STOP "$1" 2>/dev/null; echo "$1"; for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do tree "$child"; done; }
+all=$(tree "$0")
+kill -TERM $all 2>/dev/null
+kill -CONT $all 2>/dev/null
+for second in 1 2 3; do
+	left=
+	for one in $all; do kill -0 "$one" 2>/dev/null && left="$left $one"; done
+	[ -n "$left" ] || exit 0
+	sleep 1
+done
+kill -KILL $left 2>/dev/null
+exit 0`
+
+// endProgram ends a program that nobody waits for, with what it has started: it asks it to, then forces it. A guest without
+// a shell has to have kill, which ends the program alone. Windows has neither; there, it goes on.
 func (s *service) endProgram(pid int64) {
 	ctx, cancel := context.WithTimeout(s.life, cleanUp)
 	defer cancel()
-	for _, signal := range []string{"TERM", "KILL"} {
-		err := s.signalProgram(ctx, signal, pid)
+	number := strconv.FormatInt(pid, 10)
+	for _, command := range [][]string{{"/bin/sh", "-c", endTree, number}, {"kill", "-TERM", number}, {"kill", "-KILL", number}} {
+		err := s.succeed(ctx, command...)
 		if err == nil {
 			err = s.reap(ctx, pid)
 		}
 		if err == nil {
 			return
 		}
-		s.options.Log.Info("a command in the guest goes on that nobody waits for", "signal", signal, "err", err)
+		s.options.Log.Info("a command in the guest goes on that nobody waits for", "by", command[0], "err", err)
 	}
 }
 
@@ -297,8 +314,4 @@ func (s *service) reap(ctx context.Context, pid int64) error {
 	defer cancel()
 	_, err := s.awaitProgram(ctx, pid)
 	return err
-}
-
-func (s *service) signalProgram(ctx context.Context, signal string, pid int64) error {
-	return s.succeed(ctx, "kill", "-"+signal, strconv.FormatInt(pid, 10))
 }
