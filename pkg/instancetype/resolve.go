@@ -6,18 +6,16 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
-	api "kubevirt.io/api/instancetype"
 	"kubevirt.io/api/instancetype/v1beta1"
 )
 
 // Reader reads one object into a value of its type: one of the four kinds of instancetype.kubevirt.io/v1beta1, a
-// ControllerRevision, or a PersistentVolumeClaim. namespace is empty for what has none. An object that is not
+// ControllerRevision, a PersistentVolumeClaim, or CDI's DataSource. namespace is empty for what has none. An object that is not
 // there is a NotFound API error.
 type Reader interface {
 	Read(ctx context.Context, namespace, name string, into runtime.Object) error
@@ -160,82 +158,4 @@ func (o *Object) fromRevision(revision *appsv1.ControllerRevision) error {
 	}
 	o.take()
 	return nil
-}
-
-// Infer replaces each inferFromVolume of vm by the name and kind that the volume's claim carries in its labels. A
-// matcher whose policy is Ignore is dropped when there are none; else that is a *NotFoundError. Guest memory that
-// only stood in for an instance type goes when one is found.
-func Infer(ctx context.Context, r Reader, vm *v1.VirtualMachine) error {
-	for _, m := range matchers(vm) {
-		if m.inferFrom == "" {
-			continue
-		}
-		ignore := m.inferFailurePolicy != nil && *m.inferFailurePolicy == v1.IgnoreInferFromVolumeFailure
-		name, kind, problem, err := m.infer(ctx, r, vm)
-		if err != nil {
-			return err
-		}
-		if problem != "" && !ignore {
-			return &NotFoundError{m.field.Child("inferFromVolume"), problem}
-		}
-		if m.role == Preference {
-			vm.Spec.Preference = &v1.PreferenceMatcher{Name: name, Kind: kind}
-			if problem != "" {
-				vm.Spec.Preference = nil
-			}
-			continue
-		}
-		vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: name, Kind: kind}
-		switch {
-		case problem != "":
-			vm.Spec.Instancetype = nil
-		case ignore && vm.Spec.Template != nil:
-			vm.Spec.Template.Spec.Domain.Memory = nil
-		}
-	}
-	return nil
-}
-
-// infer reads the labels of the claim behind the volume, or says why there is nothing to infer.
-func (m matcher) infer(ctx context.Context, r Reader, vm *v1.VirtualMachine) (name, kind, problem string, err error) {
-	nameLabel, kindLabel := api.DefaultInstancetypeLabel, api.DefaultInstancetypeKindLabel
-	if m.role == Preference {
-		nameLabel, kindLabel = api.DefaultPreferenceLabel, api.DefaultPreferenceKindLabel
-	}
-	claim, problem := claimBehind(vm, m.inferFrom)
-	if problem != "" {
-		return "", "", problem, nil
-	}
-	pvc := &corev1.PersistentVolumeClaim{}
-	err = r.Read(ctx, vm.Namespace, claim, pvc)
-	if apierrors.IsNotFound(err) {
-		return "", "", fmt.Sprintf("PersistentVolumeClaim %q, of volume %q, does not exist", claim, m.inferFrom), nil
-	}
-	if err != nil {
-		return "", "", "", fmt.Errorf("read PersistentVolumeClaim %s: %w", claim, err)
-	}
-	if pvc.Labels[nameLabel] == "" {
-		return "", "", fmt.Sprintf("PersistentVolumeClaim %q, of volume %q, has no label %s", claim, m.inferFrom, nameLabel), nil
-	}
-	return pvc.Labels[nameLabel], pvc.Labels[kindLabel], "", nil
-}
-
-// claimBehind is the name of the claim that a volume is. A DataVolume's claim has its name.
-func claimBehind(vm *v1.VirtualMachine, volume string) (claim, problem string) {
-	if vm.Spec.Template == nil {
-		return "", "there is no template with volumes"
-	}
-	for i := range vm.Spec.Template.Spec.Volumes {
-		v := &vm.Spec.Template.Spec.Volumes[i]
-		switch {
-		case v.Name != volume:
-		case v.PersistentVolumeClaim != nil:
-			return v.PersistentVolumeClaim.ClaimName, ""
-		case v.DataVolume != nil:
-			return v.DataVolume.Name, ""
-		default:
-			return "", fmt.Sprintf("volume %q is no PersistentVolumeClaim, whose labels would tell", volume)
-		}
-	}
-	return "", fmt.Sprintf("no volume is named %q", volume)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/instancetype"
 	"github.com/virtkit/virtkit/pkg/surface"
@@ -45,14 +46,18 @@ func (r referents) Read(ctx context.Context, namespace, name string, into runtim
 		path, resource = []string{"/apis/apps/v1"}, "controllerrevisions"
 	case *corev1.PersistentVolumeClaim:
 		path, resource = []string{"/api/v1"}, "persistentvolumeclaims"
+	case *cdiv1.DataSource:
+		path, resource = []string{"/apis", cdiv1.SchemeGroupVersion.Group, cdiv1.SchemeGroupVersion.Version}, "datasources"
 	default:
 		return fmt.Errorf("nothing is known of %T", into)
 	}
+	for _, part := range []string{namespace, name} {
+		if strings.ContainsAny(part, "/?#%") || part == "." || part == ".." {
+			return fmt.Errorf("%q is no name", part)
+		}
+	}
 	if namespace != "" {
 		path = append(path, "namespaces", namespace)
-	}
-	if strings.ContainsAny(name, "/?#%") || name == "." || name == ".." {
-		return fmt.Errorf("%q is no name", name)
 	}
 	result := r.rest.Get().AbsPath(append(path, resource, name)...).Do(ctx)
 	if err := result.Error(); err != nil {

@@ -36,7 +36,7 @@ var arrows = map[string][]string{
 
 	"pkg/domain":       {"pkg/names", "pkg/network", "pkg/surface", "pkg/claim", "pkg/hotplug"},
 	"pkg/surface":      {"pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate"},
-	"pkg/instancetype": {"pkg/surface"},
+	"pkg/instancetype": {"pkg/surface", "pkg/claim"},
 	"pkg/network":      {"pkg/names"},
 	"pkg/disk":         {"pkg/names", "pkg/surface", "pkg/domain", "pkg/claim", "pkg/hotplug"},
 	"pkg/hypervisor":   {"pkg/names"},
