@@ -62,8 +62,13 @@ func TestDataVolumes(tt *testing.T) {
 			conditionOf(vmi, v1.VirtualMachineInstanceDataVolumesReady) == corev1.ConditionFalse
 	})
 	t.waitPrintable(v1.VirtualMachineStatusProvisioning)
-	first := t.waitPod(vmi)
-	if first.Labels[names.LabelComponent] != names.ProvisioningPod || len(first.Spec.Volumes) != 1 || first.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "disk" {
+	var pods corev1.PodList
+	t.eventually("the pod before the launcher's", func() (bool, error) {
+		err := cluster.Client.List(t.ctx, &pods, client.InNamespace(t.namespace), client.MatchingLabels{names.LabelComponent: names.ProvisioningPod})
+		return len(pods.Items) == 1, err
+	})
+	first := &pods.Items[0]
+	if !metav1.IsControlledBy(first, vmi) || len(first.Spec.Volumes) != 1 || first.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "disk" {
 		t.Errorf("first pod %+v", first.Spec)
 	}
 	t.must(cluster.Bind(t.ctx, first, "node01"))

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/claim"
 )
 
 // isDefault marks the default StorageClass.
@@ -76,10 +78,13 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 	if !e.readable("persistentvolumeclaims") {
 		return
 	}
+	if dataVolume && e.filling(volume, name) {
+		return
+	}
 	object := "pvc/" + name
 	describe := "kubectl describe pvc " + name + e.flag()
-	claim := e.Claims[name]
-	if claim == nil {
+	found := e.Claims[name]
+	if found == nil {
 		if dataVolume {
 			e.add(rankMissing, LayerVolumes, "dv/"+name, Broken, "DataVolumeMissing", fmt.Sprintf("volume %q: DataVolume %q has no claim yet", volume, name),
 				"kubectl get datavolume "+name+e.flag(), "install CDI if the cluster does not know DataVolumes")
@@ -94,13 +99,38 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 		return
 	}
 	switch {
-	case claim.DeletionTimestamp != nil && (e.VMI == nil || e.VMI.Status.Phase != v1.Running):
+	case found.DeletionTimestamp != nil && (e.VMI == nil || e.VMI.Status.Phase != v1.Running):
 		e.add(rankVolume, LayerVolumes, object, Broken, "ClaimTerminating", fmt.Sprintf("volume %q: claim %s is being deleted", volume, name), describe)
-	case claim.Status.Phase == corev1.ClaimLost:
+	case found.Status.Phase == corev1.ClaimLost:
 		e.add(rankVolume, LayerVolumes, object, Broken, "ClaimLost", fmt.Sprintf("volume %q: the volume of claim %s is gone, and its data with it", volume, name), "restore it from a backup and name the new claim in the VM")
-	case claim.Status.Phase == corev1.ClaimPending:
-		e.pendingClaim(volume, claim)
+	case found.Status.Phase == corev1.ClaimPending:
+		e.pendingClaim(volume, found)
 	}
+}
+
+// filling explains a DataVolume that is no disk yet, and reports whether it is one.
+func (e *explanation) filling(volume, name string) bool {
+	dv := e.DataVolumes[name]
+	if dv == nil {
+		return false
+	}
+	state, prefix := claim.StateOf(dv), fmt.Sprintf("volume %q: DataVolume %q ", volume, name)
+	describe := "kubectl describe datavolume " + name + e.flag()
+	switch trouble := claim.Trouble(dv); {
+	case state == claim.Populated || state == claim.Claimable:
+		return false // what is wrong yet is wrong with the claim
+	case trouble != "":
+		e.add(rankVolume, LayerVolumes, "dv/"+name, Broken, "DataVolumeFailed", prefix+"cannot be filled: "+trouble, describe, "kubectl delete datavolume "+name+e.flag()+" has one of the VM made anew")
+	case state == claim.Unclaimed:
+		e.add(rankVolume, LayerVolumes, "dv/"+name, Waiting, "DataVolumeUnclaimed", prefix+"is filled once a pod is to use it", describe)
+	default:
+		progress := ""
+		if percent := string(dv.Status.Progress); percent != "" && percent != "N/A" {
+			progress = " (" + percent + ")"
+		}
+		e.add(rankVolume, LayerVolumes, "dv/"+name, Waiting, "DataVolumeFilling", fmt.Sprintf("%sis being filled: %s%s", prefix, claim.Phase(dv), progress), "kubectl get datavolume "+name+e.flag()+" --watch")
+	}
+	return true
 }
 
 func (e *explanation) claimNames() []string {

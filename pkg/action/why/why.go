@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/action/report"
 )
@@ -39,6 +40,8 @@ type Facts struct {
 	Pods []corev1.Pod
 	// Claims are by name; nil for one that does not exist.
 	Claims map[string]*corev1.PersistentVolumeClaim
+	// DataVolumes are those that volumes name, by name; nil for one that does not exist.
+	DataVolumes map[string]*cdiv1.DataVolume
 	// StorageClasses are all of the cluster, nil when they could not be read.
 	StorageClasses []storagev1.StorageClass
 	// References are the Secrets, ConfigMaps, Instancetypes and Preferences that are named, as Kind/name, and whether they exist.

@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -191,7 +192,7 @@ func withClaim(claim *corev1.PersistentVolumeClaim, more ...situation) situation
 	}
 }
 
-func claim(p corev1.PersistentVolumeClaimPhase, class *string, age time.Duration) *corev1.PersistentVolumeClaim {
+func claimOf(p corev1.PersistentVolumeClaimPhase, class *string, age time.Duration) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default", CreationTimestamp: ago(age)},
 		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: class},
@@ -210,6 +211,14 @@ func all(situations ...situation) situation {
 }
 
 // TestSituations is the list of what `virtctl why` knows; each has the first cause that is to be found.
+// withData gives the instance a volume that CDI has come so far with.
+func withData(phase cdiv1.DataVolumePhase, conditions ...cdiv1.DataVolumeCondition) func(*Facts) {
+	return func(f *Facts) {
+		f.VMI.Spec.Volumes = append(f.VMI.Spec.Volumes, v1.Volume{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "fedora"}}})
+		f.DataVolumes = map[string]*cdiv1.DataVolume{"fedora": {Status: cdiv1.DataVolumeStatus{Phase: phase, Progress: "45%", Conditions: conditions}}}
+	}
+}
+
 func TestSituations(t *testing.T) {
 	const noNodes = "0/2 nodes are available: "
 	waitForConsumer := storagev1.VolumeBindingWaitForFirstConsumer
@@ -276,15 +285,18 @@ func TestSituations(t *testing.T) {
 		{"foreign webhook is down", refused(`Internal error occurred: failed calling webhook "policy.example.com": connection refused`), "WebhookDown", Broken, LayerPod, "policy.example.com", "webhookconfigurations"},
 
 		{"claim is missing", all(phase(v1.Pending, time.Minute, condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "FailedPvcNotFound", "x")), withClaim(nil)), "ClaimMissing", Broken, LayerVolumes, `"data" does not exist`, "create it"},
-		{"claim is lost", all(phase(v1.Scheduling, time.Minute), withClaim(claim(corev1.ClaimLost, nil, time.Hour))), "ClaimLost", Broken, LayerVolumes, "its data", "restore"},
-		{"claim is being deleted", all(phase(v1.Scheduling, 5*time.Second), withClaim(claim(corev1.ClaimBound, nil, time.Hour), func(f *Facts) { at := ago(time.Second); f.Claims["data"].DeletionTimestamp = &at })), "ClaimTerminating", Broken, LayerVolumes, "being deleted", "kubectl describe pvc data"},
-		{"no default StorageClass", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims. not found"), withClaim(claim(corev1.ClaimPending, nil, time.Hour)), func(f *Facts) { f.StorageClasses[0].Annotations = nil }), "NoDefaultStorageClass", Broken, LayerVolumes, "no default one", "kubectl annotate storageclass"},
-		{"StorageClass is missing", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claim(corev1.ClaimPending, new("fast"), time.Hour))), "StorageClassMissing", Broken, LayerVolumes, `"fast"`, "kubectl get storageclass"},
-		{"no volume made by hand", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claim(corev1.ClaimPending, new(""), time.Hour))), "NoVolume", Broken, LayerVolumes, "made by hand", "PersistentVolume"},
-		{"provisioning fails", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claim(corev1.ClaimPending, nil, time.Hour)), event("PersistentVolumeClaim", "data", "ProvisioningFailed", "pool is full")), "ProvisioningFailed", Broken, LayerVolumes, "pool is full", "whoever runs the storage"},
-		{"provisioner is silent", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claim(corev1.ClaimPending, nil, time.Hour))), "ProvisionerSilent", Broken, LayerVolumes, "has waited 1h for provisioner virt-local", "provisioner runs"},
-		{"claim waits for the pod", all(phase(v1.Scheduling, 2*time.Second), withClaim(claim(corev1.ClaimPending, nil, 2*time.Second)), func(f *Facts) { f.StorageClasses[0].VolumeBindingMode = &waitForConsumer }), "WaitForFirstConsumer", Waiting, LayerVolumes, "once the pod has a node", "kubectl describe pvc data"},
+		{"claim is lost", all(phase(v1.Scheduling, time.Minute), withClaim(claimOf(corev1.ClaimLost, nil, time.Hour))), "ClaimLost", Broken, LayerVolumes, "its data", "restore"},
+		{"claim is being deleted", all(phase(v1.Scheduling, 5*time.Second), withClaim(claimOf(corev1.ClaimBound, nil, time.Hour), func(f *Facts) { at := ago(time.Second); f.Claims["data"].DeletionTimestamp = &at })), "ClaimTerminating", Broken, LayerVolumes, "being deleted", "kubectl describe pvc data"},
+		{"no default StorageClass", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims. not found"), withClaim(claimOf(corev1.ClaimPending, nil, time.Hour)), func(f *Facts) { f.StorageClasses[0].Annotations = nil }), "NoDefaultStorageClass", Broken, LayerVolumes, "no default one", "kubectl annotate storageclass"},
+		{"StorageClass is missing", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claimOf(corev1.ClaimPending, new("fast"), time.Hour))), "StorageClassMissing", Broken, LayerVolumes, `"fast"`, "kubectl get storageclass"},
+		{"no volume made by hand", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claimOf(corev1.ClaimPending, new(""), time.Hour))), "NoVolume", Broken, LayerVolumes, "made by hand", "PersistentVolume"},
+		{"provisioning fails", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claimOf(corev1.ClaimPending, nil, time.Hour)), event("PersistentVolumeClaim", "data", "ProvisioningFailed", "pool is full")), "ProvisioningFailed", Broken, LayerVolumes, "pool is full", "whoever runs the storage"},
+		{"provisioner is silent", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claimOf(corev1.ClaimPending, nil, time.Hour))), "ProvisionerSilent", Broken, LayerVolumes, "has waited 1h for provisioner virt-local", "provisioner runs"},
+		{"claim waits for the pod", all(phase(v1.Scheduling, 2*time.Second), withClaim(claimOf(corev1.ClaimPending, nil, 2*time.Second)), func(f *Facts) { f.StorageClasses[0].VolumeBindingMode = &waitForConsumer }), "WaitForFirstConsumer", Waiting, LayerVolumes, "once the pod has a node", "kubectl describe pvc data"},
 		{"secret is missing", all(podEvent("FailedMount", `MountVolume.SetUp failed for volume "cloudinit" : secret "login" not found`), func(f *Facts) { f.References = map[string]bool{"Secret/login": false} }), "SecretMissing", Broken, LayerVolumes, `Secret "login"`, "kubectl create secret"},
+		{"DataVolume being filled", all(phase(v1.Pending, time.Minute), withData(cdiv1.ImportInProgress)), "DataVolumeFilling", Waiting, LayerVolumes, "ImportInProgress (45%)", "kubectl get datavolume fedora"},
+		{"DataVolume waits for a pod", all(phase(v1.Pending, time.Minute), withData(cdiv1.WaitForFirstConsumer)), "DataVolumeUnclaimed", Waiting, LayerVolumes, "once a pod is to use it", "kubectl describe datavolume fedora"},
+		{"DataVolume failed", all(phase(v1.Pending, time.Minute), withData(cdiv1.ImportInProgress, cdiv1.DataVolumeCondition{Type: cdiv1.DataVolumeRunning, Status: corev1.ConditionFalse, Reason: "Error", Message: "404 Not Found"})), "DataVolumeFailed", Broken, LayerVolumes, "404 Not Found", "kubectl describe datavolume fedora"},
 		{"DataVolume without CDI", all(phase(v1.Pending, time.Minute), func(f *Facts) {
 			f.VMI.Spec.Volumes = append(f.VMI.Spec.Volumes, v1.Volume{Name: "root", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "fedora"}}})
 		}), "DataVolumeMissing", Broken, LayerVolumes, "fedora", "kubectl get datavolume fedora"},
@@ -378,7 +390,7 @@ func TestSituations(t *testing.T) {
 		{"node is drained", func(f *Facts) { f.VMI.Status.EvacuationNodeName = "one" }, "EvictionRequested", Waiting, LayerVMI, "leave node one", "virtctl why demo"},
 
 		{"the claim counts before the scheduler's verdict on it", all(unschedulable(noNodes+`persistentvolumeclaim "data" not found.`), withClaim(nil)), "ClaimMissing", Broken, LayerVolumes, "does not exist", "create it"},
-		{"the claim's wait counts before the scheduler's verdict on it", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claim(corev1.ClaimPending, nil, time.Second))), "Provisioning", Waiting, LayerVolumes, "is being provisioned", "kubectl describe pvc data"},
+		{"the claim's wait counts before the scheduler's verdict on it", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claimOf(corev1.ClaimPending, nil, time.Second))), "Provisioning", Waiting, LayerVolumes, "is being provisioned", "kubectl describe pvc data"},
 		{"nodes may not be read", func(f *Facts) { f.Nodes, f.Stack, f.Unreadable = nil, nil, []string{"nodes", "pods of virtkit"} }, "", OK, "", "nothing holds it up", ""},
 	}
 	seen := map[string]bool{}
@@ -423,7 +435,7 @@ func message(r *Report) string {
 
 func TestChain(t *testing.T) {
 	f := healthy()
-	withClaim(claim(corev1.ClaimBound, nil, time.Hour))(&f)
+	withClaim(claimOf(corev1.ClaimBound, nil, time.Hour))(&f)
 	var got []string
 	for _, l := range Explain(f).Chain {
 		got = append(got, string(l.Layer)+" "+string(l.State))

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 )
 
@@ -87,8 +88,8 @@ func (r *Reconciler) provide(ctx context.Context, view *View, decision Decision)
 	claims := map[string]bool{}
 	for i := range view.VM.Spec.DataVolumeTemplates {
 		name := view.VM.Spec.DataVolumeTemplates[i].Name
-		var claim corev1.PersistentVolumeClaim
-		err := r.Client.Get(ctx, types.NamespacedName{Namespace: view.VM.Namespace, Name: name}, &claim)
+		var found corev1.PersistentVolumeClaim
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: view.VM.Namespace, Name: name}, &found)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("get claim %s: %w", name, err)
 		}
@@ -115,12 +116,12 @@ func (view *View) fill(claims map[string]bool, installed, wanted bool) []*v1.Dat
 		dv := view.DataVolumes[template.Name]
 		switch {
 		case dv != nil:
-			switch cdi.StateOf(dv) {
-			case cdi.Filling:
+			switch claim.StateOf(dv) {
+			case claim.Filling:
 				view.Filled = false
-			case cdi.Failed:
+			case claim.Failed:
 				view.Filled = false
-				view.fail(reasonFailedImport, fmt.Sprintf("DataVolume %q: %s; see kubectl describe datavolume %s, delete it to have it made anew", dv.Name, cdi.Trouble(dv), dv.Name))
+				view.fail(reasonFailedImport, fmt.Sprintf("DataVolume %q: %s; see kubectl describe datavolume %s, delete it to have it made anew", dv.Name, claim.Trouble(dv), dv.Name))
 			}
 		case claims[template.Name]:
 		case !installed:
@@ -186,9 +187,9 @@ func anyDataVolume(view View, so func(*cdiv1.DataVolume) bool) bool {
 
 // unbound reports a DataVolume that waits for a pod to be bound.
 func unbound(dv *cdiv1.DataVolume) bool {
-	switch cdi.StateOf(dv) {
-	case cdi.Unclaimed, cdi.Claimable:
-		return !cdi.Provisioning(dv)
+	switch claim.StateOf(dv) {
+	case claim.Unclaimed, claim.Claimable:
+		return !claim.Provisioning(dv)
 	}
 	return false
 }

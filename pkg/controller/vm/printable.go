@@ -7,7 +7,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
 
@@ -38,7 +38,7 @@ var printables = []struct {
 			conditionIs(view.VMI, v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, vmi.ReasonFailedPvcNotFound)
 	}},
 	{v1.VirtualMachineStatusDataVolumeError, func(view View, _ Decision) bool {
-		return anyDataVolume(view, func(dv *cdiv1.DataVolume) bool { return cdi.Trouble(dv) != "" })
+		return anyDataVolume(view, func(dv *cdiv1.DataVolume) bool { return claim.Trouble(dv) != "" })
 	}},
 	{v1.VirtualMachineStatusUnschedulable, func(view View, _ Decision) bool {
 		// A claim without a volume makes a pod unschedulable as well; that is another entry's.
@@ -47,7 +47,7 @@ var printables = []struct {
 	}},
 	{v1.VirtualMachineStatusProvisioning, func(view View, _ Decision) bool {
 		return active(view.VMI) && conditionIs(view.VMI, v1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, "") ||
-			anyDataVolume(view, cdi.Provisioning)
+			anyDataVolume(view, claim.Provisioning)
 	}},
 	{v1.VirtualMachineStatusWaitingForVolumeBinding, func(view View, _ Decision) bool {
 		return active(view.VMI) && claimPending(view) || anyDataVolume(view, unbound)

@@ -10,7 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -28,7 +28,7 @@ func (r *Reconciler) lookAtDataVolumes(ctx context.Context, view *View) error {
 	}
 	view.DataVolumes = map[string]*cdiv1.DataVolume{}
 	for _, name := range claimNames(view.VMI) {
-		if !ofDataVolume(view.VMI, name) && (view.Claims[name] == nil || !cdi.Owned(view.Claims[name])) {
+		if !ofDataVolume(view.VMI, name) && (view.Claims[name] == nil || !claim.Owned(view.Claims[name])) {
 			continue
 		}
 		dv, err := r.CDI.Get(ctx, view.VMI.Namespace, name)
@@ -62,40 +62,40 @@ func missingClaim(view View, name string) string {
 }
 
 // stateOf is how far a claim of the VMI is that exists, or whose DataVolume does.
-func stateOf(view View, name string) cdi.State {
+func stateOf(view View, name string) claim.State {
 	dv := view.DataVolumes[name]
 	bound := view.Claims[name]
 	switch {
-	case bound == nil && dv != nil && cdi.StateOf(dv) != cdi.Failed:
-		return cdi.Filling
+	case bound == nil && dv != nil && claim.StateOf(dv) != claim.Failed:
+		return claim.Filling
 	case bound == nil && dv != nil:
-		return cdi.Failed
+		return claim.Failed
 	case bound == nil:
-		return cdi.Filling
+		return claim.Filling
 	case !view.CDI:
-		return cdi.Populated // Whatever made it is gone; the claim is what it is.
+		return claim.Populated // Whatever made it is gone; the claim is what it is.
 	}
-	return cdi.StateOfClaim(bound, dv)
+	return claim.StateOfClaim(bound, dv)
 }
 
 // unfilled says why a claim is no disk yet; empty when it is one, or will be once its pod is there.
 func unfilled(view View, name string) string {
 	state := stateOf(view, name)
-	if state == cdi.Populated || state == cdi.Claimable {
+	if state == claim.Populated || state == claim.Claimable {
 		return ""
 	}
 	dv := view.DataVolumes[name]
 	if dv == nil {
 		return fmt.Sprintf("DataVolume %q fills PersistentVolumeClaim %q, and is not there", name, name)
 	}
-	if trouble := cdi.Trouble(dv); trouble != "" {
+	if trouble := claim.Trouble(dv); trouble != "" {
 		return fmt.Sprintf("DataVolume %q: %s", name, trouble)
 	}
-	return fmt.Sprintf("DataVolume %q is %s", name, cdi.Phase(dv)) // How many percent is not worth a write each.
+	return fmt.Sprintf("DataVolume %q is %s", name, claim.Phase(dv)) // How many percent is not worth a write each.
 }
 
 // wantsPod reports a claim that CDI fills once a pod is to use it.
-func wantsPod(view View, name string) bool { return stateOf(view, name) == cdi.Unclaimed }
+func wantsPod(view View, name string) bool { return stateOf(view, name) == claim.Unclaimed }
 
 // fill asks for the pod when all claims are filled. Those that CDI fills once there is a pod for them get one that does
 // nothing, made of the launcher's so that it goes where that can.
@@ -109,9 +109,9 @@ func (s *Step) fill(view View) {
 		}
 		reasons = append(reasons, why)
 		switch stateOf(view, name) {
-		case cdi.Unclaimed:
+		case claim.Unclaimed:
 			unclaimed = true
-		case cdi.Failed:
+		case claim.Failed:
 			failed = why
 		}
 	}
@@ -182,7 +182,7 @@ func provisioning(view View) *corev1.Pod {
 func Provisioning(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	pod := Pod(vmi, facts)
 	pod.Name = provisioningName(vmi)
-	pod.Labels = map[string]string{v1.AppLabel: names.ProvisioningPod, v1.CreatedByLabel: string(vmi.UID)}
+	pod.Labels = map[string]string{v1.AppLabel: names.ProvisioningPod}
 	pod.Annotations = map[string]string{v1.EphemeralProvisioningObject: "true"}
 	pod.Spec.Hostname, pod.Spec.Subdomain = "", ""
 	pod.Spec.ReadinessGates = nil // no guest comes

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/action"
 	"github.com/virtkit/virtkit/pkg/action/client"
@@ -128,6 +129,7 @@ func (g *gathering) second(ctx context.Context) {
 		}
 	}
 	f.Claims, f.References = map[string]*corev1.PersistentVolumeClaim{}, map[string]bool{}
+	f.DataVolumes = map[string]*cdiv1.DataVolume{}
 	g.volumes(reads, in)
 	g.matchers(reads)
 	g.all(ctx, reads)
@@ -151,6 +153,19 @@ func (g *gathering) volumes(reads map[string]func(context.Context) error, in str
 				g.mu.Lock()
 				defer g.mu.Unlock()
 				f.Claims[name] = claim
+				return nil
+			}
+		}
+		if source := spec.Volumes[i].DataVolume; source != nil {
+			reads["datavolumes "+source.Name] = func(ctx context.Context) error {
+				dv := &cdiv1.DataVolume{}
+				err := c.Read(ctx, "/apis/"+cdiv1.SchemeGroupVersion.String()+"/namespaces/"+f.Namespace+"/datavolumes/"+source.Name, nil, dv)
+				if err = found(err, &dv); err != nil {
+					return err
+				}
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				f.DataVolumes[source.Name] = dv
 				return nil
 			}
 		}
