@@ -5,6 +5,9 @@ import (
 	"time"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/progress"
 )
 
 // Migration is one move of a guest between nodes.
@@ -22,8 +25,8 @@ type Migration struct {
 	Failure string
 	// Deleting is whether it is being cancelled.
 	Deleting bool
-	// Annotations carry the progress of a migration that runs.
-	Annotations map[string]string
+	// Progress is how far it is; nil where that is not known.
+	Progress *progress.Progress
 }
 
 // Key is the migration's namespace and name.
@@ -38,7 +41,10 @@ func (m *Migration) Active() bool {
 func OfMigration(m *v1.VirtualMachineInstanceMigration) *Migration {
 	row := &Migration{
 		Namespace: m.Namespace, Name: m.Name, Machine: m.Spec.VMIName, Phase: cmp.Or(m.Status.Phase, v1.MigrationPending),
-		Created: m.CreationTimestamp.Time, Deleting: m.DeletionTimestamp != nil, Annotations: m.Annotations,
+		Created: m.CreationTimestamp.Time, Deleting: m.DeletionTimestamp != nil,
+	}
+	if p, err := progress.Parse(m.Annotations[names.AnnotationProgress]); err == nil { // nothing depends on it
+		row.Progress = p
 	}
 	if s := m.Status.MigrationState; s != nil {
 		row.From, row.To, row.Mode, row.Failure = s.SourceNode, s.TargetNode, string(s.Mode), s.FailureReason

@@ -36,6 +36,11 @@ var lists = map[schema.GroupVersionResource]func() runtime.Object{
 	v1.GroupVersion.WithResource(Migrations):       func() runtime.Object { return &v1.VirtualMachineInstanceMigrationList{} },
 	corev1.SchemeGroupVersion.WithResource(Nodes):  func() runtime.Object { return &corev1.NodeList{} },
 	corev1.SchemeGroupVersion.WithResource(Events): func() runtime.Object { return &corev1.EventList{} },
+
+	instancetypev1beta1.SchemeGroupVersion.WithResource(store.Instancetypes):        func() runtime.Object { return &instancetypev1beta1.VirtualMachineInstancetypeList{} },
+	instancetypev1beta1.SchemeGroupVersion.WithResource(store.ClusterInstancetypes): func() runtime.Object { return &instancetypev1beta1.VirtualMachineClusterInstancetypeList{} },
+	instancetypev1beta1.SchemeGroupVersion.WithResource(store.Preferences):          func() runtime.Object { return &instancetypev1beta1.VirtualMachinePreferenceList{} },
+	instancetypev1beta1.SchemeGroupVersion.WithResource(store.ClusterPreferences):   func() runtime.Object { return &instancetypev1beta1.VirtualMachineClusterPreferenceList{} },
 }
 
 // Resources that can be followed, besides VMs, VMIs and Migrations.

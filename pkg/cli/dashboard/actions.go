@@ -11,10 +11,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/doctor"
+	"github.com/virtkit/virtkit/pkg/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/action/logs"
 	"github.com/virtkit/virtkit/pkg/action/why"
@@ -67,7 +69,7 @@ func (a *actions) Stats(ctx context.Context, namespace string) (stats.List, erro
 }
 
 func (a *actions) Object(ctx context.Context, resource, namespace, name string) (string, error) {
-	object, err := a.client.Raw(ctx, resource, namespace, name)
+	object, err := a.object(ctx, resource, namespace, name)
 	if err != nil {
 		return "", err
 	}
@@ -76,6 +78,35 @@ func (a *actions) Object(ctx context.Context, resource, namespace, name string) 
 	}
 	out, err := yaml.Marshal(object)
 	return string(out), err
+}
+
+// sizings are the resources of instance types and preferences.
+var sizings = []string{store.Instancetypes, store.ClusterInstancetypes, store.Preferences, store.ClusterPreferences}
+
+func (a *actions) object(ctx context.Context, resource, namespace, name string) (map[string]any, error) {
+	if !slices.Contains(sizings, resource) {
+		return a.client.Raw(ctx, resource, namespace, name)
+	}
+	path := "/apis/" + instancetypev1beta1.SchemeGroupVersion.String() + "/"
+	if namespace != "" {
+		path += "namespaces/" + namespace + "/"
+	}
+	var out map[string]any
+	err := a.client.Read(ctx, path+resource+"/"+name, nil, &out)
+	return out, err
+}
+
+func (a *actions) EvacuationPlan(ctx context.Context, node string) (*evacuate.Report, error) {
+	facts, err := evacuate.Gather(ctx, a.client, node)
+	if err != nil {
+		return nil, err
+	}
+	return evacuate.NewPlan(facts), nil
+}
+
+func (a *actions) Evacuate(ctx context.Context, plan *evacuate.Report) error {
+	_, err := evacuate.Run(ctx, a.client, plan, evacuate.Options{Now: a.factory.Now})
+	return err
 }
 
 func (a *actions) Cordon(ctx context.Context, node string, on bool) error {

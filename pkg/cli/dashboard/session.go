@@ -9,7 +9,11 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/store"
@@ -86,6 +90,10 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed), Usage: page.NewUsage(),
 		Actions: &actions{factory: f, client: c, ctx: ctx, changed: s.changed, rules: map[string]*authorizationv1.SubjectRulesReviewStatus{}},
 	}
+	for range sizings {
+		w.Sizings = append(w.Sizings, store.NewTable[store.Sizing](s.changed))
+	}
+	w.FollowSizings = sync.OnceFunc(func() { s.followSizings(ctx, c, w) })
 	s.feeds.Go(func() { w.Machines.Feed(ctx, sources[client.VMs], sources[client.VMIs]) })
 	s.feeds.Go(func() { store.Feed(ctx, w.Nodes, client.Nodes, sources[client.Nodes], store.OfNode) })
 	s.feeds.Go(func() {
@@ -93,6 +101,23 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 	})
 	s.feeds.Go(func() { store.Feed(ctx, w.Events, client.Events, sources[client.Events], store.OfEvent) })
 	return w, nil
+}
+
+// followSizings keeps instance types and preferences current until ctx ends.
+func (s *session) followSizings(ctx context.Context, c *client.Client, w *page.World) {
+	source := func(resource, namespace string) store.Source {
+		out, err := c.Source(instancetypev1beta1.SchemeGroupVersion, resource, namespace)
+		if err != nil { // the same client has made the other sources
+			fail := func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, err }
+			return store.Source{List: fail, Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, err }}
+		}
+		return out
+	}
+	t := w.Sizings
+	s.feeds.Go(func() { store.Feed(ctx, t[0], sizings[0], source(sizings[0], w.Namespace), store.OfInstancetype) })
+	s.feeds.Go(func() { store.Feed(ctx, t[1], sizings[1], source(sizings[1], ""), store.OfClusterInstancetype) })
+	s.feeds.Go(func() { store.Feed(ctx, t[2], sizings[2], source(sizings[2], w.Namespace), store.OfPreference) })
+	s.feeds.Go(func() { store.Feed(ctx, t[3], sizings[3], source(sizings[3], ""), store.OfClusterPreference) })
 }
 
 // flags reach the same cluster from a command line.

@@ -367,6 +367,7 @@ func appKeys() keymap.Map[*App] {
 		{Keys: []string{"3"}, Name: "migrations", Help: "the page of migrations", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewMigrations(a.World)) }},
 		{Keys: []string{"4"}, Name: "events", Help: "the page of events", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewEvents(a.World)) }},
 		{Keys: []string{"5"}, Name: "health", Help: "the page of the stack's health", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewHealth(a.World)) }},
+		{Keys: []string{"6"}, Name: "instance types", Help: "the page of instance types and preferences", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewSizings(a.World)) }},
 		{Keys: []string{"L"}, Name: "log", Help: "what was done, as command lines", Do: func(a *App) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) }},
 		{Keys: []string{"q"}, Name: "quit", Help: "leave the dashboard", Do: func(*App) tea.Cmd { return tea.Quit }},
 	}

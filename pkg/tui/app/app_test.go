@@ -24,8 +24,10 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/doctor"
+	"github.com/virtkit/virtkit/pkg/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/action/why"
+	"github.com/virtkit/virtkit/pkg/progress"
 	"github.com/virtkit/virtkit/pkg/stats"
 	"github.com/virtkit/virtkit/pkg/store"
 	"github.com/virtkit/virtkit/pkg/tui/page"
@@ -107,6 +109,19 @@ func (f *fake) Screenshot(context.Context, store.Key) ([]byte, error) {
 func (f *fake) Tail(_ context.Context, _ store.Key, _ int64, w io.Writer) error {
 	_, err := io.WriteString(w, "booting\r\n 10%\r 100%\n\x1b[1mDebian\x1b[0m GNU/Linux 13 web ttyS0\n\nweb login: ")
 	return errors.Join(err, f.err)
+}
+
+func (f *fake) EvacuationPlan(_ context.Context, node string) (*evacuate.Report, error) {
+	return &evacuate.Report{Node: node, Planned: true, Guests: []evacuate.Guest{
+		{Namespace: "prod", Name: "web", Outcome: evacuate.Moves, Target: "node2"},
+		{Namespace: "prod", Name: "old", Outcome: evacuate.Restarts, Reason: "its eviction strategy is None"},
+		{Namespace: "prod", Name: "db", Outcome: evacuate.Stays, Reason: "it cannot be migrated: PVC data is not shared"},
+	}}, f.err
+}
+
+func (f *fake) Evacuate(_ context.Context, plan *evacuate.Report) error {
+	f.done = append(f.done, "evacuate "+plan.Node)
+	return f.err
 }
 
 func (f *fake) Forbidden(string, lifecycle.Verb) string { return f.forbidden }
@@ -198,9 +213,24 @@ func world(f *fake) *page.World {
 		{Name: "node2"}: {Name: "node2", Created: now.Add(-24 * time.Hour), Ready: false, Schedulable: true, Cordoned: true, Heartbeat: now.Add(-time.Hour), CPU: resource.MustParse("4"), Memory: resource.MustParse("16Gi"), Kubelet: "v1.37.1", Taints: []string{"a=b:NoSchedule"}},
 	})
 	w.Migrations.Load(map[store.Key]*store.Migration{
-		{Namespace: "prod", Name: "m1"}: {Namespace: "prod", Name: "m1", Machine: "web", Phase: v1.MigrationRunning, From: "node1", To: "node2", Created: now.Add(-time.Minute), Started: now.Add(-30 * time.Second)},
+		{Namespace: "prod", Name: "m1"}: {Namespace: "prod", Name: "m1", Machine: "web", Phase: v1.MigrationRunning, From: "node1", To: "node2", Created: now.Add(-time.Minute), Started: now.Add(-30 * time.Second), Progress: &progress.Progress{
+			Mode: "PreCopy", TotalBytes: 1 << 30, ProcessedBytes: 700 << 20, RemainingBytes: 324 << 20, BandwidthBytesPerSecond: 60 << 20, DirtyBytesPerSecond: 6 << 20, Iteration: 1,
+		}},
 		{Namespace: "prod", Name: "m0"}: {Namespace: "prod", Name: "m0", Machine: "db", Phase: v1.MigrationFailed, From: "node2", To: "node1", Created: now.Add(-time.Hour), Failure: "the target's launcher ended"},
 	})
+	sizes := store.NewTable[store.Sizing](func() {})
+	for _, s := range []*store.Sizing{
+		{Name: "u1.small", Resource: store.ClusterInstancetypes, CPUs: 1, Memory: guest, Created: now.Add(-time.Hour)},
+		{Name: "gpu", Namespace: "prod", Resource: store.Instancetypes, CPUs: 16, Memory: resource.MustParse("64Gi"), Created: now.Add(-time.Hour), Details: []string{"2 GPUs", "dedicated CPUs"}},
+		{Name: "fedora", Resource: store.ClusterPreferences, Preference: true, Created: now.Add(-time.Hour), Details: []string{"disks virtio", "EFI"}},
+	} {
+		rows := map[store.Key]*store.Sizing{s.Key(): s}
+		for _, r := range sizes.Rows() {
+			rows[r.Key()] = r
+		}
+		sizes.Load(rows)
+	}
+	w.Sizings = append(w.Sizings, sizes)
 	w.Events.Load(map[store.Key]*store.Event{
 		{Namespace: "prod", Name: "e1"}: {Namespace: "prod", Name: "e1", Kind: "VirtualMachineInstance", Object: "web", Type: "Normal", Reason: "Started", Message: "VirtualMachineInstance started.", Last: now.Add(-time.Minute), Count: 1},
 		{Namespace: "test", Name: "e2"}: {Namespace: "test", Name: "e2", Kind: "Pod", Object: "virt-launcher-x-abcde", Type: "Warning", Reason: "FailedScheduling", Message: "0/2 nodes are available:\n2 Insufficient memory.", Last: now.Add(-time.Second), Count: 12},
@@ -318,24 +348,27 @@ func TestFrames(t *testing.T) {
 		{Area: "node", Object: "node1", Name: "kvm", Status: "warning", Message: "no KVM: guests are emulated", Mend: []string{"enable virtualisation in the firmware"}},
 	}}}
 	for name, keys := range map[string][]string{
-		"machines":     nil,
-		"machine":      {"down", "enter"},
-		"machine-end":  {"down", "enter", "G"},
-		"machine-busy": {"down", "enter", "g"},
-		"machine-off":  {"down", "down", "enter", "g"},
-		"nodes":        {"2"},
-		"node":         {"2", "enter"},
-		"migrations":   {"3"},
-		"events":       {"4"},
-		"health":       {"5"},
-		"why":          {"w"},
-		"yaml":         {"y"},
-		"help":         {"?"},
-		"filtered":     {"/", "'prod", "enter"},
-		"nothing":      {"/", "'nosuch", "enter"},
-		"marked":       {"*", "X"},
-		"delete":       {"down", "ctrl+d", "'we"},
-		"log":          {"down", "p", "L"},
+		"machines":       nil,
+		"machine":        {"down", "enter"},
+		"machine-end":    {"down", "enter", "G"},
+		"machine-busy":   {"down", "enter", "g"},
+		"machine-off":    {"down", "down", "enter", "g"},
+		"nodes":          {"2"},
+		"node":           {"2", "enter"},
+		"migrations":     {"3"},
+		"instancetypes":  {"6"},
+		"evacuation":     {"2", "E"},
+		"evacuate-asked": {"2", "E", "E"},
+		"events":         {"4"},
+		"health":         {"5"},
+		"why":            {"w"},
+		"yaml":           {"y"},
+		"help":           {"?"},
+		"filtered":       {"/", "'prod", "enter"},
+		"nothing":        {"/", "'nosuch", "enter"},
+		"marked":         {"*", "X"},
+		"delete":         {"down", "ctrl+d", "'we"},
+		"log":            {"down", "p", "L"},
 	} {
 		for _, size := range sizes {
 			a := New(world(f))
@@ -389,6 +422,7 @@ func TestKeysDoWhatTheySay(t *testing.T) {
 		"migrate what can":        {[]string{"down", "m"}, "migrate prod/web"},
 		"the palette knows verbs": {[]string{"down", ":", "'pause", "enter"}, "pause prod/web"},
 		"cordon":                  {[]string{"2", "C"}, "cordon node1 true"},
+		"evacuate":                {[]string{"2", "E", "E", "y"}, "evacuate node1"},
 		"uncordon":                {[]string{"2", "down", "C"}, "cordon node2 false"},
 	} {
 		f := &fake{}

@@ -120,6 +120,7 @@ func (a *App) commands() []command {
 		open("migrations", "moves between nodes", func(w *page.World) page.Page { return page.NewMigrations(w) }),
 		open("events", "what happened", func(w *page.World) page.Page { return page.NewEvents(w) }),
 		open("health", "what doctor finds", func(w *page.World) page.Page { return page.NewHealth(w) }),
+		open("instancetypes", "instance types and preferences", func(w *page.World) page.Page { return page.NewSizings(w) }),
 		{name: "log", help: "what was done, as command lines", do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) }},
 		{name: "help", help: "all keys", do: func(a *App, _ string) tea.Cmd { return a.showHelp() }},
 		{name: "quit", help: "leave the dashboard", do: func(*App, string) tea.Cmd { return tea.Quit }},

@@ -1,12 +1,15 @@
 package page
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/action/migrate"
 	"github.com/virtkit/virtkit/pkg/store"
 	"github.com/virtkit/virtkit/pkg/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/tui/theme"
@@ -43,14 +46,19 @@ func NewMigrations(w *World) *Migrations {
 				return widget.Cell{Text: string(m.Phase), Role: migrationRole(m)}
 			}},
 			{Title: "PROGRESS", Volatile: true, Priority: 1, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
-				return widget.Cell{Text: widget.Bar(w.Theme, share(m), 12), Role: migrationRole(m)}
-			}},
+				return widget.Cell{Text: fmt.Sprintf("%s %3.0f%%", widget.Bar(w.Theme, share(m), 12), share(m)*100), Role: migrationRole(m)}
+			}, Compare: func(a, b *store.Migration) int { return cmp.Compare(share(a), share(b)) }},
+			{Title: "RATE", Right: true, Volatile: true, Priority: 4, Cell: text(rate)},
+			{Title: "LEFT", Right: true, Volatile: true, Priority: 3, Cell: text(remaining)},
 			{Title: "FROM", Max: 24, Priority: 2, Cell: text(func(m *store.Migration) string { return m.From })},
 			{Title: "TO", Max: 24, Priority: 2, Cell: text(func(m *store.Migration) string { return m.To })},
 			{Title: "TOOK", Right: true, Volatile: true, Priority: 4, Cell: func(m *store.Migration, now time.Time) widget.Cell {
 				return widget.Cell{Text: took(m, now)}
 			}},
-			{Title: "FAILURE", Priority: 5, Flex: true, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
+			{Title: "DETAILS", Priority: 5, Flex: true, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
+				if m.Failure == "" && m.Progress != nil {
+					return widget.Cell{Text: migrate.Summary(m.Progress), Role: theme.Dim}
+				}
 				return widget.Cell{Text: m.Failure, Role: theme.Bad}
 			}},
 		},
@@ -108,14 +116,35 @@ func (p *Migrations) cancel() tea.Cmd {
 	return Send(s.task(lifecycle.MigrateCancel, s.machines))
 }
 
-// share is how much of the way is behind a migration, as far as its phase says.
+// share is how much is behind a migration: of what is to be copied, while it is; before that, of the phases.
 func share(m *store.Migration) float64 {
+	if m.Phase == v1.MigrationRunning && m.Progress != nil {
+		return float64(m.Progress.Percent()) / 100
+	}
 	for i, phase := range steps {
 		if phase == m.Phase {
 			return float64(i) / float64(len(steps)-1)
 		}
 	}
 	return 0
+}
+
+// rate is how fast memory is copied, and remaining how long that takes if it goes on so.
+func rate(m *store.Migration) string {
+	if m.Progress == nil || !m.Active() || m.Progress.BandwidthBytesPerSecond == 0 {
+		return ""
+	}
+	return widget.Bytes(float64(m.Progress.BandwidthBytesPerSecond)) + "/s"
+}
+
+func remaining(m *store.Migration) string {
+	if m.Progress == nil || !m.Active() {
+		return ""
+	}
+	if left, ends := m.Progress.Left(); ends {
+		return left.Round(time.Second).String()
+	}
+	return "?"
 }
 
 func took(m *store.Migration, now time.Time) string {

@@ -21,6 +21,8 @@ type Nodes struct {
 	keys keymap.Map[*Nodes]
 	// guests is how many run on each.
 	guests map[string]int
+	// leaving is how many of those are to leave, or are on their way.
+	leaving map[string]int
 }
 
 // late is how old a heartbeat may be that comes every minute.
@@ -34,7 +36,7 @@ func NewNodes(w *World) *Nodes {
 	p.table = widget.Table[*store.Node]{
 		Columns: []column{
 			{Title: "NAME", Max: 40, Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.Name} }},
-			{Title: "STATUS", Max: 40, Cell: func(n *store.Node, now time.Time) widget.Cell { return nodeStatus(n, now) }},
+			{Title: "STATUS", Max: 40, Cell: func(n *store.Node, now time.Time) widget.Cell { return nodeStatus(n, p.leaving[n.Name], now) }},
 			{Title: "VMS", Right: true, Volatile: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
 				return widget.Cell{Text: fmt.Sprint(p.guests[n.Name])}
 			}, Compare: func(a, b *store.Node) int { return cmp.Compare(p.guests[b.Name], p.guests[a.Name]) }},
@@ -68,6 +70,10 @@ func NewNodes(w *World) *Nodes {
 			}
 			return p.none()
 		}, Do: (*Nodes).cordon},
+		{Keys: []string{"E"}, Name: "evacuate", Help: "what emptying the node would do to each guest, and do it", Allowed: (*Nodes).none, Do: func(p *Nodes) tea.Cmd {
+			n, _ := p.table.Current()
+			return Send(Open{newEvacuation(p.world, n.Name)})
+		}},
 	}, moves[*Nodes]()...)
 	p.Refresh()
 	return p
@@ -80,7 +86,7 @@ func (p *Nodes) none() string {
 	return ""
 }
 
-func nodeStatus(n *store.Node, now time.Time) widget.Cell {
+func nodeStatus(n *store.Node, leaving int, now time.Time) widget.Cell {
 	var words []string
 	role := theme.Good
 	worse := func(r theme.Role, word string) {
@@ -96,6 +102,9 @@ func nodeStatus(n *store.Node, now time.Time) widget.Cell {
 	}
 	if n.Cordoned {
 		worse(theme.Warn, "SchedulingDisabled")
+	}
+	if leaving > 0 {
+		worse(theme.Busy, fmt.Sprintf("%d leaving", leaving))
 	}
 	if !n.Schedulable {
 		worse(theme.Bad, "no guests")
@@ -145,10 +154,13 @@ func (p *Nodes) Title() string {
 
 // Refresh reads the nodes anew.
 func (p *Nodes) Refresh() {
-	p.guests = map[string]int{}
+	p.guests, p.leaving = map[string]int{}, map[string]int{}
 	for _, m := range p.world.Machines.Rows() {
 		if m.Alive() && m.Node != "" {
 			p.guests[m.Node]++
+			if m.Evacuating || m.Migrating {
+				p.leaving[m.Node]++
+			}
 		}
 	}
 	p.table.SetRows(p.world.Nodes.Rows())

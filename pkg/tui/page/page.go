@@ -11,6 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/doctor"
+	"github.com/virtkit/virtkit/pkg/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/action/why"
 	"github.com/virtkit/virtkit/pkg/stats"
@@ -89,7 +90,11 @@ type World struct {
 	Nodes      *store.Table[store.Node]
 	Migrations *store.Table[store.Migration]
 	Events     *store.Table[store.Event]
-	Usage      *Usage
+	// Sizings are instance types and preferences, of namespaces and of the cluster. They are followed once FollowSizings was
+	// called: few look at them.
+	Sizings       []*store.Table[store.Sizing]
+	FollowSizings func()
+	Usage         *Usage
 
 	Actions Actions
 }
@@ -112,6 +117,9 @@ type Actions interface {
 	Screenshot(ctx context.Context, key store.Key) ([]byte, error)
 	// Tail writes the last lines of the guest's serial console, and what is added to it, until ctx ends.
 	Tail(ctx context.Context, key store.Key, lines int64, w io.Writer) error
+	// EvacuationPlan says what evacuating a node would do, and Evacuate begins to do that.
+	EvacuationPlan(ctx context.Context, node string) (*evacuate.Report, error)
+	Evacuate(ctx context.Context, plan *evacuate.Report) error
 	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not known.
 	Forbidden(namespace string, verb lifecycle.Verb) string
 }

@@ -66,8 +66,12 @@ func NewYAML(w *World, m *store.Machine) *Text {
 	if m.Instance {
 		resource = "virtualmachineinstances"
 	}
-	return NewText(w, "YAML of "+m.Key().String(), func(ctx context.Context) ([]widget.Line, error) {
-		text, err := w.Actions.Object(ctx, resource, m.Namespace, m.Name)
+	return newYAML(w, resource, m.Key())
+}
+
+func newYAML(w *World, resource string, key store.Key) *Text {
+	return NewText(w, "YAML of "+key.String(), func(ctx context.Context) ([]widget.Line, error) {
+		text, err := w.Actions.Object(ctx, resource, key.Namespace, key.Name)
 		return yamlLines(text), err
 	})
 }
