@@ -2,7 +2,6 @@ package create
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -297,26 +296,11 @@ func readKeys(values []string) ([]string, error) {
 			if strings.Contains(line, "PRIVATE KEY") {
 				return nil, cli.UsageErrorf("--ssh-key: %s holds a private key; give the public one, which ends in .pub", value)
 			}
-			if !isPublicKey(line) {
+			if !create.IsPublicKey(line) {
 				return nil, cli.UsageErrorf("--ssh-key: %q is no public key, which is TYPE BASE64 [COMMENT] such as \"ssh-ed25519 AAAA… me@here\"", line)
 			}
 			keys = append(keys, line)
 		}
 	}
 	return keys, nil
-}
-
-// isPublicKey recognises a line of authorized_keys: options if any, the type of the key, the key in base64, a
-// comment. A key that was cut off while it was copied mostly is no base64, and would lock its owner out.
-func isPublicKey(line string) bool {
-	fields := strings.Fields(line)
-	for i, field := range fields[:max(len(fields)-1, 0)] {
-		for _, kind := range []string{"ssh-", "ecdsa-", "sk-"} {
-			if strings.HasPrefix(field, kind) {
-				_, err := base64.StdEncoding.DecodeString(fields[i+1])
-				return err == nil
-			}
-		}
-	}
-	return false
 }

@@ -2,9 +2,11 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -109,6 +111,41 @@ func (a *actions) Evacuate(ctx context.Context, plan *evacuate.Report) error {
 	return err
 }
 
+// Choices reads only names, and one list does not wait for another.
+func (a *actions) Choices(ctx context.Context, namespace string) page.Choices {
+	var out page.Choices
+	var all sync.WaitGroup
+	read := func(into *[]string, list func() ([]string, error)) {
+		all.Go(func() {
+			if names, err := list(); err == nil { // a field without suggestions can be filled in all the same
+				*into = names
+			}
+		})
+	}
+	group := "/apis/" + instancetypev1beta1.SchemeGroupVersion.String()
+	scoped := func(cluster, own string) func() ([]string, error) {
+		return func() ([]string, error) {
+			names, err := a.client.Names(ctx, group, "", cluster)
+			local, ownErr := a.client.Names(ctx, group, namespace, own)
+			for _, name := range local {
+				names = append(names, strings.TrimSuffix(own, "s")+"/"+name)
+			}
+			return names, errors.Join(err, ownErr)
+		}
+	}
+	read(&out.Namespaces, func() ([]string, error) { return a.client.Namespaces(ctx) })
+	read(&out.Instancetypes, scoped(store.ClusterInstancetypes, store.Instancetypes))
+	read(&out.Preferences, scoped(store.ClusterPreferences, store.Preferences))
+	read(&out.Claims, func() ([]string, error) { return a.client.Names(ctx, "/api/v1", namespace, "persistentvolumeclaims") })
+	all.Wait()
+	return out
+}
+
+func (a *actions) Create(ctx context.Context, namespace string, vm *v1.VirtualMachine) error {
+	_, err := a.client.CreateVM(ctx, namespace, vm, false)
+	return err
+}
+
 func (a *actions) Cordon(ctx context.Context, node string, on bool) error {
 	return a.client.Cordon(ctx, node, on)
 }
@@ -154,6 +191,16 @@ const rulesLimit = 10 * time.Second
 
 // Forbidden knows what the server says is allowed; the first question about a namespace has it asked.
 func (a *actions) Forbidden(namespace string, verb lifecycle.Verb) string {
+	group, resource, name := needed(verb)
+	return a.forbidden(namespace, group, resource, name)
+}
+
+// ForbiddenTo is Forbidden of a verb of the API.
+func (a *actions) ForbiddenTo(namespace, verb, resource string) string {
+	return a.forbidden(namespace, v1.GroupVersion.Group, resource, verb)
+}
+
+func (a *actions) forbidden(namespace, group, resource, name string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	status, asked := a.rules[namespace]
@@ -164,7 +211,6 @@ func (a *actions) Forbidden(namespace string, verb lifecycle.Verb) string {
 	if status == nil || status.Incomplete {
 		return ""
 	}
-	group, resource, name := needed(verb)
 	if allowed(status.ResourceRules, group, resource, name) {
 		return ""
 	}

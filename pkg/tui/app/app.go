@@ -64,6 +64,7 @@ type (
 	taskEnded struct {
 		index int
 		err   error
+		then  func(error) tea.Msg
 	}
 	runEnded struct {
 		index int
@@ -144,6 +145,9 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		a.complete(m)
 	case page.Open:
 		return a, a.open(m.Page)
+	case page.Replace:
+		a.leave(len(a.stack) - 1)
+		return a, a.open(m.Page)
 	case page.Back:
 		a.back()
 	case page.Notice:
@@ -159,6 +163,9 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return a, a.run(m)
 	case taskEnded:
 		a.ended(m.index, m.err)
+		if m.then != nil {
+			return a, page.Send(m.then(m.err))
+		}
 	case runEnded:
 		a.ended(m.index, m.err)
 		a.top().Refresh()
@@ -306,7 +313,7 @@ func (a *App) start(t page.Task) tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		return taskEnded{index, t.Do(ctx)}
+		return taskEnded{index, t.Do(ctx), t.Then}
 	}
 }
 

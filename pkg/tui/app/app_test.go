@@ -124,6 +124,17 @@ func (f *fake) Evacuate(_ context.Context, plan *evacuate.Report) error {
 	return f.err
 }
 
+func (f *fake) Choices(context.Context, string) page.Choices {
+	return page.Choices{Namespaces: []string{"prod", "test"}, Instancetypes: []string{"u1.small", "u1.medium", "virtualmachineinstancetype/own"}, Preferences: []string{"fedora"}, Claims: []string{"data"}}
+}
+
+func (f *fake) Create(_ context.Context, namespace string, vm *v1.VirtualMachine) error {
+	f.done = append(f.done, "create "+namespace+"/"+vm.Name)
+	return f.err
+}
+
+func (f *fake) ForbiddenTo(string, string, string) string { return f.forbidden }
+
 func (f *fake) Forbidden(string, lifecycle.Verb) string { return f.forbidden }
 
 // details are the objects of a machine with two disks and two interfaces.
@@ -358,6 +369,9 @@ func TestFrames(t *testing.T) {
 		"migrations":     {"3"},
 		"instancetypes":  {"6"},
 		"evacuation":     {"2", "E"},
+		"form":           {"n"},
+		"form-typed":     {"n", "'new", "tab", "tab", "'u1.", "tab", "tab", "tab", "tab", "tab", "'quay.io/containerdisks/fedora:42", "down", "down", "down", "down", "'me", "down", "'secret"},
+		"form-wrong":     {"n", "'new", "up", "'no key"},
 		"evacuate-asked": {"2", "E", "E"},
 		"events":         {"4"},
 		"health":         {"5"},
@@ -422,6 +436,8 @@ func TestKeysDoWhatTheySay(t *testing.T) {
 		"migrate what can":        {[]string{"down", "m"}, "migrate prod/web"},
 		"the palette knows verbs": {[]string{"down", ":", "'pause", "enter"}, "pause prod/web"},
 		"cordon":                  {[]string{"2", "C"}, "cordon node1 true"},
+		"create":                  {[]string{"n", "'new", "down", "down", "down", "down", "'4", "down", "'2Gi", "down", "'image", "ctrl+s"}, "create default/new"},
+		"create what is wrong":    {[]string{"n", "'new", "down", "down", "down", "down", "'x", "ctrl+s"}, ""},
 		"evacuate":                {[]string{"2", "E", "E", "y"}, "evacuate node1"},
 		"uncordon":                {[]string{"2", "down", "C"}, "cordon node2 false"},
 	} {

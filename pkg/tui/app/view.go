@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,7 +120,11 @@ func (a *App) running(t *theme.Theme) string {
 // footer shows the keys that fit: those of every page at the right, and before them the page's. Those that do nothing now are
 // dim.
 func (a *App) footer(t *theme.Theme) string {
-	right := hints(t, a.keys.Hints(a), a.width/2)
+	everywhere := a.keys.Hints(a)
+	if _, typing := a.top().(page.Typing); typing { // letters are typed there
+		everywhere = slices.DeleteFunc(everywhere, func(h keymap.Hint) bool { return len(h.Code) == 1 })
+	}
+	right := hints(t, everywhere, a.width/2)
 	left := hints(t, a.top().Hints(), a.width-ansi.StringWidth(right)-1)
 	return widget.Pad(t, " "+left, a.width-ansi.StringWidth(right)) + right
 }

@@ -187,6 +187,12 @@ func machineKeys() keymap.Map[*Machines] {
 	current := func(p *Machines) *store.Machine { m, _ := p.table.Current(); return m }
 	keys := keymap.Map[*Machines]{
 		{Keys: []string{"enter"}, Name: "details", Help: "everything about the machine", Allowed: func(p *Machines) string { return needs(current(p)) }, Do: (*Machines).open},
+		{Keys: []string{"n"}, Name: "new", Help: "create a machine", Allowed: func(p *Machines) string {
+			if p.world.ReadOnly {
+				return "the dashboard was started with --read-only"
+			}
+			return ""
+		}, Do: func(p *Machines) tea.Cmd { return Send(Open{NewForm(p.world)}) }},
 	}
 	for _, b := range machineBindings() {
 		keys = append(keys, keymap.Binding[*Machines]{

@@ -97,6 +97,8 @@ type World struct {
 	Usage         *Usage
 
 	Actions Actions
+
+	draft Draft // what was typed into the form when it was left
 }
 
 // Actions are what pages have done. They may take long, so they are called outside of Update.
@@ -120,6 +122,11 @@ type Actions interface {
 	// EvacuationPlan says what evacuating a node would do, and Evacuate begins to do that.
 	EvacuationPlan(ctx context.Context, node string) (*evacuate.Report, error)
 	Evacuate(ctx context.Context, plan *evacuate.Report) error
+	// Choices are what there is to choose from for a machine of a namespace; what cannot be read is left out.
+	Choices(ctx context.Context, namespace string) Choices
+	Create(ctx context.Context, namespace string, vm *v1.VirtualMachine) error
+	// ForbiddenTo says why the user may not do a verb of the API, "create", to a resource of kubevirt.io in a namespace.
+	ForbiddenTo(namespace, verb, resource string) string
 	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not known.
 	Forbidden(namespace string, verb lifecycle.Verb) string
 }
@@ -137,6 +144,8 @@ const MaxPicture = 16 << 20
 type (
 	// Open shows a page above this one.
 	Open struct{ Page Page }
+	// Replace shows a page instead of this one.
+	Replace struct{ Page Page }
 	// Back goes to the page below.
 	Back struct{}
 	// Run hands the terminal to a command of ours, such as console; its arguments are those of the program.
@@ -165,6 +174,8 @@ type Task struct {
 	Line string
 	// Do does it.
 	Do func(context.Context) error
+	// Then makes the message that says that it has ended; nil makes none.
+	Then func(error) tea.Msg
 }
 
 // Send makes a command of a message.

@@ -225,7 +225,7 @@ func (s sections) conditions() []string {
 			return
 		}
 		lines = append(lines, line)
-		wrapped := strings.Split(ansi.Wrap(text, max(20, s.width-9), ""), "\n")
+		wrapped := wrap(text, s.width-9)
 		for _, l := range wrapped[:min(len(wrapped), conditionLines)] {
 			lines = append(lines, "      "+s.t.Paint(theme.Dim, l))
 		}
@@ -248,6 +248,11 @@ func (s sections) conditions() []string {
 		lines = append(lines, s.dim("none"))
 	}
 	return lines
+}
+
+// wrap breaks text into lines so wide.
+func wrap(text string, width int) []string {
+	return strings.Split(ansi.Wrap(text, max(20, width), ""), "\n")
 }
 
 // bad reports whether a condition is not as one would have it.
