@@ -31,8 +31,10 @@ func (b *bench) console(ctx context.Context, vmi *v1.VirtualMachineInstance, tai
 }
 
 // until reads until the text has appeared.
-func until(conn net.Conn, text string) error {
-	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+func until(conn net.Conn, text string) error { return untilWithin(conn, text, patience) }
+
+func untilWithin(conn net.Conn, text string, limit time.Duration) error {
+	if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return err
 	}
 	seen, r := []byte{}, bufio.NewReader(conn)

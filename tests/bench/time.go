@@ -111,6 +111,14 @@ func kindOf(object client.Object) (client.ObjectList, func(watch.Event) (bool, e
 			pod, ok := e.Object.(*corev1.Pod)
 			return ok && pod.Status.Phase == corev1.PodRunning, nil
 		}
+	case *v1.VirtualMachineInstanceMigration:
+		return &v1.VirtualMachineInstanceMigrationList{}, func(e watch.Event) (bool, error) {
+			m, ok := e.Object.(*v1.VirtualMachineInstanceMigration)
+			if ok && m.Status.Phase == v1.MigrationFailed {
+				return false, fmt.Errorf("migration %s failed: %s", m.Name, m.Status.MigrationState.FailureReason)
+			}
+			return ok && m.Status.Phase == v1.MigrationSucceeded, nil
+		}
 	default:
 		return &v1.VirtualMachineInstanceList{}, func(e watch.Event) (bool, error) {
 			vmi, ok := e.Object.(*v1.VirtualMachineInstance)
