@@ -79,7 +79,7 @@ func migration(ctx context.Context, b *bench) (rows []Row, err error) {
 		_, gone := b.untilGone(ctx, ours.vmi)
 		err = errors.Join(err, gone)
 	}()
-	if err := ours.login(ctx); err != nil {
+	if err := login(ctx, ours); err != nil {
 		return nil, err
 	}
 	theirs, err := newPlain(ctx, b, ours)
@@ -149,25 +149,34 @@ func say(ctx context.Context, m mover, command string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// login logs root in at the tiny guest's prompt. A guest that has just booted may forget what is typed: its prompt is printed
-// once more when it is ready.
-func login(conn net.Conn) error {
-	const attempt = 15 * time.Second
-	var err error
-	for start := time.Now(); time.Since(start) < patience; {
-		for _, step := range [][2]string{{"\r", "login: "}, {"root\r", "assword: "}, {"tiny\r", "# "}} {
-			if _, err := io.WriteString(conn, step[0]); err != nil {
-				return err
-			}
-			if err = untilWithin(conn, step[1], attempt); err != nil {
-				break
-			}
+// login logs root in at the tiny guest's prompt, for as long as the guest boots and may forget what is typed.
+func login(ctx context.Context, m mover) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		conn, err := m.terminal(ctx)
+		if err != nil {
+			return err
 		}
-		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errors.Join(typeIn(conn), conn.Close())
+		if !errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil {
 			return err
 		}
 	}
-	return err
+}
+
+// typeIn makes one attempt to log in.
+func typeIn(conn net.Conn) error {
+	const attempt = 10 * time.Second
+	for _, step := range [][2]string{{"\r", "login: "}, {"root\r", "assword: "}, {"tiny\r", "# "}} {
+		if _, err := io.WriteString(conn, step[0]); err != nil {
+			return err
+		}
+		if err := untilWithin(conn, step[1], attempt); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func compare(name, what string, here, alone []moved) []Row {
@@ -219,14 +228,6 @@ type guest struct {
 func (g *guest) pings() int { return 56 }
 
 func (g *guest) terminal(ctx context.Context) (net.Conn, error) { return g.console(ctx, g.vmi, 0) }
-
-func (g *guest) login(ctx context.Context) error {
-	conn, err := g.console(ctx, g.vmi, everything)
-	if err != nil {
-		return err
-	}
-	return errors.Join(login(conn), conn.Close())
-}
 
 func (g *guest) move(ctx context.Context) (wall, still time.Duration, err error) {
 	g.moves++

@@ -82,7 +82,7 @@ func newPlain(ctx context.Context, b *bench, like *guest) (_ *plain, err error) 
 		return nil, err
 	}
 	// Nobody answers its DHCP.
-	err = errors.Join(p.login(ctx), say(ctx, p, "killall udhcpc 2>/dev/null; ip addr add 10.0.2.2/24 dev eth0; ip link set eth0 up; ip route add default via 10.0.2.1"))
+	err = errors.Join(login(ctx, p), say(ctx, p, "killall udhcpc 2>/dev/null; ip addr add 10.0.2.2/24 dev eth0; ip link set eth0 up; ip route add default via 10.0.2.1"))
 	// Each daemon asks its QEMU what it can do when it first takes a guest; virt-handler has such answers ready.
 	for range p.pods {
 		if err == nil {
@@ -191,14 +191,6 @@ func (p *plain) terminal(context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	return net.Dial("unix", socket)
-}
-
-func (p *plain) login(ctx context.Context) error {
-	conn, err := p.terminal(ctx)
-	if err != nil {
-		return err
-	}
-	return errors.Join(login(conn), conn.Close())
 }
 
 func (p *plain) move(ctx context.Context) (wall, still time.Duration, err error) {
