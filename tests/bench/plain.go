@@ -45,8 +45,9 @@ const (
 	overlay = names.DisksDir + "/root.qcow2"
 )
 
-// daemon waits for its configuration and becomes libvirtd.
-const daemon = `mkdir -p $XDG_CONFIG_HOME/libvirt $XDG_RUNTIME_DIR $TMPDIR; while [ ! -e $XDG_CONFIG_HOME/libvirt/complete ]; do sleep 0.1; done; exec libvirtd -t 0 -l`
+// daemon waits for its configuration and runs libvirtd. The shell takes leave of the processes that libvirtd leaves to it, which
+// a libvirtd that is the pod's first process does not: it waits 40 s for each QEMU to be gone.
+const daemon = `trap 'exit 0' TERM; mkdir -p $XDG_CONFIG_HOME/libvirt $XDG_RUNTIME_DIR $TMPDIR; while [ ! -e $XDG_CONFIG_HOME/libvirt/complete ]; do sleep 0.1; done; libvirtd -t 0 -l & wait`
 
 func newPlain(ctx context.Context, b *bench, like *guest) (_ *plain, err error) {
 	p := &plain{bench: b}
@@ -299,7 +300,7 @@ func podPID(pod *corev1.Pod) (int, error) {
 		return 0, err
 	}
 	for _, p := range processes {
-		if p.Command == "virt-launcher" || p.Command == "libvirtd" || p.Command == "busybox" {
+		if p.Command == "virt-launcher" || p.Command == "busybox" {
 			return p.PID, nil
 		}
 	}
