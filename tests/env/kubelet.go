@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -31,8 +32,14 @@ func Heartbeat(at time.Time) string { return fmt.Sprintf("%q", at.UTC().Format(t
 
 // SetNodeReady writes a node's Ready condition, as its kubelet or the node controller does.
 func (e *Environment) SetNodeReady(ctx context.Context, node *corev1.Node, status corev1.ConditionStatus) error {
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "Test", Message: "test"}}
-	if err := e.Client.Status().Update(ctx, node); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // virt-controller writes nodes, too
+		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
+			return err
+		}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "Test", Message: "test", LastTransitionTime: metav1.Now()}}
+		return e.Client.Status().Update(ctx, node)
+	})
+	if err != nil {
 		return fmt.Errorf("write status of node %s: %w", node.Name, err)
 	}
 	return nil
