@@ -111,14 +111,19 @@ func (f *Factory) Connection() Connection {
 
 // Machine is the client, and the machine that an argument names: NAME, vm/NAME or vmi/NAME.
 func (f *Factory) Machine(arg string) (*client.Client, Target, error) {
-	namespace, err := f.Namespace()
-	if err != nil {
-		return nil, Target{}, err
-	}
-	target, err := ParseTarget(arg, namespace)
+	target, err := f.Target(arg)
 	if err != nil {
 		return nil, target, err
 	}
 	c, err := f.Client()
 	return c, target, err
+}
+
+// Target is the machine alone; no cluster is needed.
+func (f *Factory) Target(arg string) (Target, error) {
+	namespace, err := f.Namespace()
+	if err != nil {
+		return Target{}, err
+	}
+	return ParseTarget(arg, namespace)
 }

@@ -4,13 +4,10 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/virtkit/virtkit/tests/exits"
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
@@ -54,7 +52,7 @@ func TestScript(t *testing.T) {
 				Deadline:      time.Now().Add(deadline),
 				UpdateScripts: *update,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"guest": guestCommand, "exits": exitsCommand, "eventually": eventuallyCommand, "sshkey": sshKeyCommand,
+					"guest": guestCommand, "exits": exits.Command, "eventually": eventuallyCommand, "sshkey": sshKeyCommand,
 				},
 				Setup: func(env *testscript.Env) error { return c.setup(env, namespace) },
 			})
@@ -109,26 +107,6 @@ func guestCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}, args[1:]...)
 	ts.Check(ts.Exec("virtctl", create...))
 	ts.Check(ts.Exec("virtctl", "wait", args[0], "--for=login", "--timeout", "4m"))
-}
-
-func exitsCommand(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE PROGRAM ARGUMENTS...")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	err = ts.Exec(args[1], args[2:]...)
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		got = exit.ExitCode()
-	case err != nil:
-		ts.Fatalf("%v", err)
-	}
-	if got != want {
-		ts.Fatalf("exit code %d, want %d", got, want)
-	}
 }
 
 func eventuallyCommand(ts *testscript.TestScript, neg bool, args []string) {

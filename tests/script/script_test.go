@@ -12,13 +12,10 @@
 package script
 
 import (
-	"errors"
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/virtkit/virtkit/pkg/cli/root"
+	"github.com/virtkit/virtkit/tests/exits"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in the scripts")
@@ -80,29 +78,9 @@ func TestCluster(t *testing.T) {
 type clusterKey struct{}
 
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
-	"exits":    exits,
+	"exits":    exits.Command,
 	"requests": requests,
 	"attached": attached,
-}
-
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE PROGRAM ARGUMENTS...")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	err = ts.Exec(args[1], args[2:]...)
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		got = exit.ExitCode()
-	case err != nil:
-		ts.Fatalf("%v", err)
-	}
-	if got != want {
-		ts.Fatalf("exit code %d, want %d", got, want)
-	}
 }
 
 func requests(ts *testscript.TestScript, neg bool, args []string) {

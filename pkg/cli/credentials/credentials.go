@@ -159,11 +159,7 @@ func (o *Options) validate() error {
 
 // Run does it and says what has changed.
 func Run(ctx context.Context, o *Options) error {
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	target, err := cli.ParseTarget(o.Name, ns)
+	target, err := o.Factory.Target(o.Name)
 	if err != nil {
 		return err
 	}

@@ -123,11 +123,7 @@ func (o *Options) complete() error {
 
 // Run runs the script.
 func Run(ctx context.Context, o *Options) error {
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	target, err := cli.ParseTarget(o.Name, ns)
+	target, err := o.Factory.Target(o.Name)
 	if err != nil {
 		return err
 	}

@@ -72,11 +72,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	target, err := cli.ParseTarget(o.Name, ns)
+	target, err := o.Factory.Target(o.Name)
 	if err != nil {
 		return err
 	}

@@ -61,11 +61,7 @@ func ports(ctx context.Context, f *cli.Factory, name string) []string {
 }
 
 func declaredPorts(ctx context.Context, f *cli.Factory, name string) ([]string, error) {
-	ns, err := f.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	target, err := cli.ParseTarget(name, ns)
+	target, err := f.Target(name)
 	if err != nil {
 		return nil, err
 	}

@@ -152,15 +152,7 @@ type session struct {
 
 // open finds the machine and opens its screen.
 func (o *Options) open(ctx context.Context) (*session, error) {
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	target, err := cli.ParseTarget(o.Name, ns)
-	if err != nil {
-		return nil, err
-	}
-	c, err := o.Factory.Client()
+	c, target, err := o.Factory.Machine(o.Name)
 	if err != nil {
 		return nil, err
 	}

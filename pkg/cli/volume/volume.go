@@ -152,11 +152,7 @@ func (o *Options) withoutInstance(ctx context.Context, c *client.Client, t cli.T
 
 // Run requests the change, and with Wait waits until it is made.
 func Run(ctx context.Context, o *Options) error {
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	t, err := cli.ParseTarget(o.Name, ns)
+	t, err := o.Factory.Target(o.Name)
 	if err != nil {
 		return err
 	}
