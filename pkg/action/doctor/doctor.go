@@ -13,7 +13,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -70,9 +69,6 @@ type Check struct {
 	// Mend are commands or settings that help, the best first.
 	Mend []string `json:"mend,omitempty"`
 }
-
-// GetObjectKind and DeepCopyObject make a Report printable with -o.
-func (r *Report) GetObjectKind() schema.ObjectKind { return &r.TypeMeta }
 
 // DeepCopyObject copies the report.
 func (r *Report) DeepCopyObject() runtime.Object {

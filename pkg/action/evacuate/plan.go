@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -103,9 +102,6 @@ type Refusal struct {
 	// Reason is the first thing that speaks against it.
 	Reason string `json:"reason"`
 }
-
-// GetObjectKind and DeepCopyObject make a Report printable with -o.
-func (r *Report) GetObjectKind() schema.ObjectKind { return &r.TypeMeta }
 
 // DeepCopyObject copies the report.
 func (r *Report) DeepCopyObject() runtime.Object {

@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtkit/virtkit/pkg/action/report"
 	"github.com/virtkit/virtkit/pkg/store"
@@ -96,9 +95,6 @@ type Migration struct {
 	// FailureReason is why it failed.
 	FailureReason string `json:"failureReason,omitempty"`
 }
-
-// GetObjectKind and DeepCopyObject make a Report printable with -o.
-func (r *Report) GetObjectKind() schema.ObjectKind { return &r.TypeMeta }
 
 // DeepCopyObject copies the report.
 func (r *Report) DeepCopyObject() runtime.Object {

@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/report"
@@ -49,9 +48,6 @@ type Row struct {
 	DiskRead        int64 `json:"diskReadBytesPerSecond"`
 	DiskWritten     int64 `json:"diskWrittenBytesPerSecond"`
 }
-
-// GetObjectKind and DeepCopyObject make a Report printable with -o.
-func (r *Report) GetObjectKind() schema.ObjectKind { return &r.TypeMeta }
 
 // DeepCopyObject copies the report.
 func (r *Report) DeepCopyObject() runtime.Object {

@@ -18,7 +18,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -158,9 +157,6 @@ type Migration struct {
 	// Obstacles are all reasons why not.
 	Obstacles []Cause `json:"obstacles"`
 }
-
-// GetObjectKind and DeepCopyObject make a Report printable with -o.
-func (r *Report) GetObjectKind() schema.ObjectKind { return &r.TypeMeta }
 
 // DeepCopyObject copies the report.
 func (r *Report) DeepCopyObject() runtime.Object {
