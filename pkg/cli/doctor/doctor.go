@@ -104,10 +104,7 @@ func (o *Options) print(w io.Writer, r *doctor.Report) error {
 		}
 		fmt.Fprintf(&b, "  %-4s  %s\n", marks[c.Status], c.Message)
 		for _, mend := range c.Mend {
-			if rest, ours := strings.CutPrefix(mend, "virtctl "); ours {
-				mend = o.Factory.Program + " " + rest
-			}
-			fmt.Fprintf(&b, "        mend: %s\n", mend)
+			fmt.Fprintf(&b, "        mend: %s\n", cli.Mend(o.Factory.Program, mend))
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -158,10 +158,7 @@ func printCause(b *strings.Builder, c why.Cause, program string) {
 		if i > 0 {
 			label = "  or:"
 		}
-		if rest, ours := strings.CutPrefix(mend, "virtctl "); ours {
-			mend = program + " " + rest
-		}
-		fmt.Fprintf(b, "   %s %s\n", label, mend)
+		fmt.Fprintf(b, "   %s %s\n", label, cli.Mend(program, mend))
 	}
 	if c.Evidence != "" && !strings.Contains(c.Evidence, c.Message) && !strings.Contains(c.Message, c.Evidence) {
 		fmt.Fprintf(b, "   seen: %s\n", c.Evidence)
