@@ -100,22 +100,30 @@ func createLogin(ctx context.Context, b *bench) ([]Row, error) {
 	return []Row{row}, nil
 }
 
+// booted runs a guest up to its login prompt. gone deletes it, and is to be called in any case.
+func (b *bench) booted(ctx context.Context, vmi *v1.VirtualMachineInstance) (gone func() error, err error) {
+	gone = func() error { return nil }
+	if _, err := b.untilRunning(ctx, vmi); err != nil {
+		return gone, err
+	}
+	gone = func() error {
+		_, err := b.untilGone(ctx, vmi)
+		return err
+	}
+	conn, err := b.console(ctx, vmi, everything)
+	if err != nil {
+		return gone, err
+	}
+	return gone, errors.Join(until(conn, "login: "), conn.Close())
+}
+
 // consoleEcho compares the time for a typed character to come back through the API server, virt-api and virt-handler
 // with the same over the serial port's socket on the node.
 func consoleEcho(ctx context.Context, b *bench) (rows []Row, err error) {
 	vmi := b.vmi("echo")
-	if _, err := b.untilRunning(ctx, vmi); err != nil {
-		return nil, err
-	}
-	defer func() {
-		_, gone := b.untilGone(ctx, vmi)
-		err = errors.Join(err, gone)
-	}()
-	conn, err := b.console(ctx, vmi, everything)
+	gone, err := b.booted(ctx, vmi)
+	defer func() { err = errors.Join(err, gone()) }()
 	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(until(conn, "login: "), conn.Close()); err != nil {
 		return nil, err
 	}
 	socket, err := b.serialSocket(ctx, vmi)

@@ -284,18 +284,9 @@ func apiWrites(ctx context.Context, b *bench) ([]Row, error) {
 // memory weighs the pod of one VM: what it holds beside QEMU, and what it asks for beyond the guest's memory.
 func memory(ctx context.Context, b *bench) (rows []Row, err error) {
 	vmi := b.vmi("memory")
-	if _, err := b.untilRunning(ctx, vmi); err != nil {
-		return nil, err
-	}
-	defer func() {
-		_, gone := b.untilGone(ctx, vmi)
-		err = errors.Join(err, gone)
-	}()
-	conn, err := b.console(ctx, vmi, everything)
+	gone, err := b.booted(ctx, vmi)
+	defer func() { err = errors.Join(err, gone()) }()
 	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(until(conn, "login: "), conn.Close()); err != nil {
 		return nil, err
 	}
 	pod, err := b.launcherPod(ctx, vmi)

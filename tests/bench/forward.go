@@ -30,18 +30,9 @@ func portForward(ctx context.Context, b *bench) (rows []Row, err error) {
 	vmi := b.vmi("ports")
 	vmi.Spec.Domain.Devices.Disks = append(vmi.Spec.Domain.Devices.Disks, v1.Disk{Name: "init", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
 	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "init", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: forwardData}}})
-	if _, err := b.untilRunning(ctx, vmi); err != nil {
-		return nil, err
-	}
-	defer func() {
-		_, gone := b.untilGone(ctx, vmi)
-		err = errors.Join(err, gone)
-	}()
-	conn, err := b.console(ctx, vmi, everything)
+	gone, err := b.booted(ctx, vmi)
+	defer func() { err = errors.Join(err, gone()) }()
 	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(until(conn, "login: "), conn.Close()); err != nil {
 		return nil, err
 	}
 	c, err := client.New(b.Config)
