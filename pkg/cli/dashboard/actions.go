@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/action/diff"
 	"github.com/virtkit/virtkit/pkg/action/doctor"
 	"github.com/virtkit/virtkit/pkg/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
@@ -144,6 +145,22 @@ func (a *actions) Choices(ctx context.Context, namespace string) page.Choices {
 func (a *actions) Create(ctx context.Context, namespace string, vm *v1.VirtualMachine) error {
 	_, err := a.client.CreateVM(ctx, namespace, vm, false)
 	return err
+}
+
+func (a *actions) Verdict(ctx context.Context, before, after string) (*diff.Object, error) {
+	edit, err := diff.ReadEdit(before, after)
+	if err != nil {
+		return nil, err
+	}
+	return diff.Verdict(ctx, a.client, edit)
+}
+
+func (a *actions) Apply(ctx context.Context, before, after string) error {
+	edit, err := diff.ReadEdit(before, after)
+	if err != nil {
+		return err
+	}
+	return diff.Apply(ctx, a.client, edit)
 }
 
 func (a *actions) Cordon(ctx context.Context, node string, on bool) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -129,6 +130,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	model.History = s.history()
 	model.Namespaces, model.Contexts, model.Switch = s.namespaces, s.contexts, s.open
+	model.Editor = editor(f.Getenv)
 	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.Out), tea.WithFPS(60))
 	done := make(chan struct{})
 	go func() {
@@ -144,6 +146,16 @@ func Run(ctx context.Context, o *Options) error {
 		return nil
 	}
 	return err
+}
+
+// editor is the command line of the user's editor, chosen as kubectl does.
+func editor(env func(string) string) []string {
+	for _, name := range []string{"KUBE_EDITOR", "VISUAL", "EDITOR"} {
+		if words := strings.Fields(env(name)); len(words) > 0 {
+			return words
+		}
+	}
+	return []string{"vi"}
 }
 
 // frame is the shortest time between two drawings of what the cluster changes: half of what a change may take to the screen.

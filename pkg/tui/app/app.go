@@ -26,6 +26,8 @@ type App struct {
 	World *page.World
 	// Self is the program that pages hand the terminal to.
 	Self string
+	// Editor is the command line of the user's editor, to which a file is added.
+	Editor []string
 	// Switch changes the scope to another namespace or context; the world that it returns replaces this one. nil keeps it.
 	Switch func(page.Scope) (*page.World, error)
 	// Namespaces and Contexts are what can be switched to, for completion.
@@ -45,6 +47,7 @@ type App struct {
 	focused       bool
 	click         click
 	keys          keymap.Map[*App]
+	editing       func(page.EditText) tea.Cmd
 }
 
 // entry is a line of the command log.
@@ -79,7 +82,7 @@ type (
 // New makes the dashboard, showing its machines.
 func New(w *page.World) *App {
 	a := &App{World: w, focused: true, width: 80, height: 24}
-	a.keys = appKeys()
+	a.keys, a.editing = appKeys(), a.edit
 	a.stack = []page.Page{page.NewMachines(w)}
 	return a
 }
@@ -146,10 +149,17 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case page.Open:
 		return a, a.open(m.Page)
 	case page.Replace:
-		a.leave(len(a.stack) - 1)
-		return a, a.open(m.Page)
+		if a.top() == m.Old {
+			a.leave(len(a.stack) - 1)
+			return a, a.open(m.Page)
+		}
 	case page.Back:
-		a.back()
+		if a.top() == m.Of {
+			a.back()
+			if m.Notice != "" {
+				a.notice = m.Notice
+			}
+		}
 	case page.Notice:
 		a.say(m)
 	case page.Copy:
@@ -159,6 +169,8 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		a.ask = &question{Ask: m}
 	case page.Task:
 		return a, a.start(m)
+	case page.EditText:
+		return a, a.editing(m)
 	case page.Run:
 		return a, a.run(m)
 	case taskEnded:

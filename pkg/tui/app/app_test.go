@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/action/diff"
 	"github.com/virtkit/virtkit/pkg/action/doctor"
 	"github.com/virtkit/virtkit/pkg/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
@@ -130,6 +131,21 @@ func (f *fake) Choices(context.Context, string) page.Choices {
 
 func (f *fake) Create(_ context.Context, namespace string, vm *v1.VirtualMachine) error {
 	f.done = append(f.done, "create "+namespace+"/"+vm.Name)
+	return f.err
+}
+
+func (f *fake) Verdict(_ context.Context, _, after string) (*diff.Object, error) {
+	if strings.Contains(after, "wrong") {
+		return nil, errors.New("spec.wrong: unknown field")
+	}
+	return &diff.Object{Kind: "VirtualMachine", Namespace: "prod", Name: "web", Exists: true, Running: true, Changes: []diff.Change{
+		{Path: "spec.template.spec.domain.cpu.cores", Effect: "restart", Note: "the guest has 2 until then", Before: 2, After: 4},
+		{Path: "metadata.labels.app", Effect: "live", After: "web"},
+	}}, nil
+}
+
+func (f *fake) Apply(_ context.Context, _, after string) error {
+	f.done = append(f.done, "apply "+after)
 	return f.err
 }
 
@@ -350,6 +366,10 @@ func busy(a *App) {
 	}
 }
 
+func sized(name string, size tea.WindowSizeMsg) string {
+	return fmt.Sprintf("%s-%dx%d", name, size.Width, size.Height)
+}
+
 var sizes = []tea.WindowSizeMsg{{Width: 80, Height: 24}, {Width: 120, Height: 40}, {Width: 200, Height: 60}}
 
 // TestFrames draws each page at each size.
@@ -396,7 +416,7 @@ func TestFrames(t *testing.T) {
 				drive(t, a, Changed{})
 				press(t, a, keys[len(keys)-1])
 			}
-			golden(t, fmt.Sprintf("%s-%dx%d", name, size.Width, size.Height), a)
+			golden(t, sized(name, size), a)
 		}
 	}
 }

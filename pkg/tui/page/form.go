@@ -227,7 +227,7 @@ func (p *Form) Update(msg tea.Msg) tea.Cmd {
 			for i := range p.inputs {
 				p.inputs[i].SetValue("")
 			}
-			return Send(Replace{NewMachine(p.world, m.key)})
+			return Send(Replace{Old: p, Page: NewMachine(p.world, m.key)})
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/action/diff"
 	"github.com/virtkit/virtkit/pkg/action/doctor"
 	"github.com/virtkit/virtkit/pkg/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
@@ -125,6 +126,9 @@ type Actions interface {
 	// Choices are what there is to choose from for a machine of a namespace; what cannot be read is left out.
 	Choices(ctx context.Context, namespace string) Choices
 	Create(ctx context.Context, namespace string, vm *v1.VirtualMachine) error
+	// Verdict says what a change of an object's YAML would do, and Apply does it.
+	Verdict(ctx context.Context, before, after string) (*diff.Object, error)
+	Apply(ctx context.Context, before, after string) error
 	// ForbiddenTo says why the user may not do a verb of the API, "create", to a resource of kubevirt.io in a namespace.
 	ForbiddenTo(namespace, verb, resource string) string
 	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not known.
@@ -144,10 +148,13 @@ const MaxPicture = 16 << 20
 type (
 	// Open shows a page above this one.
 	Open struct{ Page Page }
-	// Replace shows a page instead of this one.
-	Replace struct{ Page Page }
-	// Back goes to the page below.
-	Back struct{}
+	// Replace shows a page instead of Old, if that is still looked at.
+	Replace struct{ Old, Page Page }
+	// Back goes to the page below Of, if that is still looked at, and says something.
+	Back struct {
+		Of     Page
+		Notice string
+	}
 	// Run hands the terminal to a command of ours, such as console; its arguments are those of the program.
 	Run struct{ Args []string }
 	// Ask asks before a task is done.

@@ -61,12 +61,14 @@ func causes(title string, all []why.Cause, roles map[why.State]theme.Role) []wid
 }
 
 // NewYAML is the page of a machine's object.
-func NewYAML(w *World, m *store.Machine) *Text {
-	resource := "virtualmachines"
+func NewYAML(w *World, m *store.Machine) *Text { return newYAML(w, resourceOf(m), m.Key()) }
+
+// resourceOf is the API's plural of what a machine is.
+func resourceOf(m *store.Machine) string {
 	if m.Instance {
-		resource = "virtualmachineinstances"
+		return "virtualmachineinstances"
 	}
-	return newYAML(w, resource, m.Key())
+	return "virtualmachines"
 }
 
 func newYAML(w *World, resource string, key store.Key) *Text {

@@ -66,6 +66,15 @@ func machineBindings() keymap.Map[subject] {
 		{Keys: []string{"y"}, Name: "YAML", Help: "the object as the server has it", Allowed: one(nil), Do: func(s subject) tea.Cmd {
 			return Send(Open{NewYAML(s.world, s.machines[0])})
 		}},
+		{Keys: []string{"e"}, Name: "edit", Help: "change the object in your editor; what that would do is shown first", Allowed: func(s subject) string {
+			if why := one(nil)(s); why != "" {
+				return why
+			}
+			if s.world.ReadOnly {
+				return "the dashboard was started with --read-only"
+			}
+			return s.world.Actions.ForbiddenTo(s.machines[0].Namespace, "patch", resourceOf(s.machines[0]))
+		}, Do: func(s subject) tea.Cmd { return Send(Open{NewEdit(s.world, s.machines[0])}) }},
 		bind(lifecycle.Start, "start the guest", false, "S"),
 		bind(lifecycle.Stop, "shut the guest down", false, "X"),
 		bind(lifecycle.Restart, "shut the guest down and start it again", false, "R"),
