@@ -66,6 +66,9 @@ func (d Domain) Moving() bool {
 		d.Run == Paused && (d.Reason == reasonMigration || d.Reason == reasonLeft || d.Reason == "starting-up")
 }
 
+// Left says that the domain went on on the other side of a migration by post-copy: here it can only be ended.
+func (d Domain) Left() bool { return d.Run == Paused && d.Reason == reasonLeft }
+
 // reasonError is why a domain stands still that libvirt wanted to go on: mostly the other side of a failed migration
 // still holds the locks of its images.
 const reasonError = "api-error"

@@ -48,12 +48,13 @@ func (p *pace) judge(l limits, elapsed time.Duration, account hypervisor.Progres
 		p.processed, p.remaining, p.movedAt = account.DataProcessed, account.DataRemaining, elapsed
 	}
 	p.total = max(p.total, account.DataTotal)
-	if p.mode == postCopy {
+	stalled := l.progress > 0 && elapsed-p.movedAt > l.progress
+	if p.mode == postCopy && !stalled {
 		return letGo, "" // there is no way back
 	}
 	over := p.allowed(l)
 	switch {
-	case l.progress > 0 && elapsed-p.movedAt > l.progress:
+	case stalled:
 		return giveUp, fmt.Sprintf("nothing was copied for %s (progressTimeout)", (elapsed - p.movedAt).Round(time.Second))
 	case over == 0 || elapsed <= over:
 		return letGo, ""

@@ -34,7 +34,8 @@ func TestJudge(t *testing.T) {
 		"standing too long":    {limits: all, pace: moving, mode: stopped, elapsed: 21 * time.Second, account: hypervisor.Progress{DataProcessed: 2}, want: giveUp, why: "it is not complete after 21s (completionTimeoutPerGiB)"},
 		"stuck":                {limits: all, pace: moving, elapsed: 6 * time.Second, account: hypervisor.Progress{DataProcessed: 1, DataRemaining: giB}, want: giveUp, why: "nothing was copied for 6s (progressTimeout)"},
 		"memory gets dirty":    {limits: all, pace: moving, elapsed: 6 * time.Second, account: hypervisor.Progress{DataProcessed: 1, DataRemaining: giB + 1}},
-		"post-copy":            {limits: all, pace: moving, mode: postCopy, elapsed: time.Hour, account: hypervisor.Progress{DataProcessed: 1, DataRemaining: giB}},
+		"post-copy":            {limits: all, pace: moving, mode: postCopy, elapsed: time.Hour, account: hypervisor.Progress{DataProcessed: 2, DataRemaining: giB}},
+		"post-copy, stuck":     {limits: all, pace: moving, mode: postCopy, elapsed: 6 * time.Second, account: hypervisor.Progress{DataProcessed: 1, DataRemaining: giB}, want: giveUp, why: "nothing was copied for 6s (progressTimeout)"},
 		"no overflow":          {limits: limits{perGiB: longest}, pace: pace{total: 1 << 63}, elapsed: time.Hour, account: hypervisor.Progress{DataProcessed: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,6 +62,8 @@ type guest struct {
 	looking chan struct{}
 	// gaveUp is why we ended the migration under way, if we did.
 	gaveUp string
+	// tornBy is what broke a migration by post-copy after the guest had left; empty is nothing.
+	tornBy string
 	// moves has the migration to make.
 	moves chan move
 	// terminated says that the pod is being ended, and the guest with it.
@@ -145,6 +147,9 @@ func (g *guest) updateLocked(f func(*pb.GuestState)) {
 
 // finishLocked records the guest's end.
 func (g *guest) finishLocked(end hypervisor.End) {
+	if g.tornBy != "" && end.Outcome != hypervisor.Moved {
+		end = hypervisor.End{Outcome: hypervisor.Crashed, Reason: g.tornBy} // its plug was pulled, but not for its user
+	}
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Reason = end.Reason
 		if g.terminated && end.Outcome != hypervisor.Crashed && end.Outcome != hypervisor.Moved {

@@ -329,19 +329,12 @@ func (g *guest) reasonOf(err error) error {
 	return err
 }
 
-// undo takes back what was done to the guest so that its migration ends. One that was on its way by post-copy has parts
-// on both sides and can run on neither.
+// undo takes back what was done to the guest so that its migration ends.
 func (g *guest) undo(ctx context.Context, conn hypervisor.Connection) {
-	var err error
-	switch g.snapshot().Migration.GetMode() {
-	case stopped:
-		if !g.leftPaused() {
-			err = conn.Resume(ctx)
-		}
-	case postCopy:
-		err = conn.Destroy(ctx)
+	if g.snapshot().Migration.GetMode() != stopped || g.leftPaused() {
+		return
 	}
-	if err != nil && !errors.Is(err, hypervisor.ErrNoDomain) {
+	if err := conn.Resume(ctx); err != nil && !errors.Is(err, hypervisor.ErrNoDomain) {
 		g.log.Warn("what was done to the guest for its migration is not undone", "err", err)
 	}
 }
@@ -357,10 +350,14 @@ func (g *guest) stayed(ctx context.Context, cause error) error {
 		d, err := conn.Domain(ctx)
 		// How a guest that is gone has ended is on its way: as an event, or with the first look of a new connection.
 		if err == nil || g.gone() || errors.Is(err, hypervisor.ErrNoDomain) && g.endKnown() {
-			if g.settle(cause) {
+			if g.settle(cause, err == nil && d.Left()) {
 				return nil
 			}
 			if err == nil {
+				if g.torn() {
+					g.endTorn(ctx)
+					return cause
+				}
 				g.undo(ctx, conn)
 				g.goOn(ctx, d)
 			}
@@ -405,6 +402,32 @@ func (g *guest) goOn(ctx context.Context, d hypervisor.Domain) {
 	}
 }
 
+// torn says that the guest's parts are on both sides, and nobody brings them together.
+func (g *guest) torn() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tornBy != ""
+}
+
+// endTorn ends such a guest, which can run on neither side.
+func (g *guest) endTorn(ctx context.Context) {
+	for {
+		conn, err := g.connection(ctx)
+		if err != nil {
+			return // the launcher ends, and QEMU with it
+		}
+		if err = conn.Destroy(ctx); err == nil || errors.Is(err, hypervisor.ErrNoDomain) {
+			return
+		}
+		g.log.Warn("the guest is on two nodes, and cannot be ended here yet", "err", err)
+		select {
+		case <-time.After(redial):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 func (g *guest) endKnown() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -412,8 +435,9 @@ func (g *guest) endKnown() bool {
 }
 
 // settle decides that the guest has not moved, and records that, or how it ended. It has moved when it was given up
-// meanwhile, or when libvirt has seen it go.
-func (g *guest) settle(cause error) (moved bool) {
+// meanwhile, or when libvirt has seen it go. A guest that had left by post-copy cannot go on on either side; how it ends
+// says why.
+func (g *guest) settle(cause error, left bool) (moved bool) {
 	g.deciding.Lock()
 	defer g.deciding.Unlock()
 	g.mu.Lock()
@@ -425,6 +449,10 @@ func (g *guest) settle(cause error) (moved bool) {
 	why := hypervisor.WhyStayed(cause)
 	if g.early != nil {
 		why = "the guest has ended"
+	}
+	if g.state.Migration.GetMode() == postCopy && (left || g.early != nil) {
+		why = "it broke off while the guest ran on the other node and needed its memory from here (post-copy): " + hypervisor.WhyStayed(cause)
+		g.tornBy = "its migration failed: " + why
 	}
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Migration = proto.CloneOf(s.Migration)

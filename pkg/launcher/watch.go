@@ -63,7 +63,7 @@ func (g *guest) watchMove(ctx context.Context, l limits) {
 		case standStill:
 			seen.mode = g.hurry(stopped, seen.mode, func() error { return conn.Suspend(ctx) })
 		case giveUp:
-			g.giveUpMove(ctx, conn, why)
+			g.giveUpMove(ctx, conn, why, seen.mode)
 		}
 	}
 }
@@ -110,12 +110,16 @@ func (g *guest) setMode(mode pb.MigrationMode) {
 	})
 }
 
-// giveUpMove ends a migration for a reason of ours.
-func (g *guest) giveUpMove(ctx context.Context, conn hypervisor.Connection, why string) {
+// giveUpMove ends a migration for a reason of ours. One by post-copy cannot be ended but with its guest.
+func (g *guest) giveUpMove(ctx context.Context, conn hypervisor.Connection, why string, mode pb.MigrationMode) {
 	g.mu.Lock()
 	g.gaveUp = why
 	g.mu.Unlock()
-	if err := conn.AbortMigration(ctx); err != nil {
+	end := conn.AbortMigration
+	if mode == postCopy {
+		end = conn.Destroy
+	}
+	if err := end(ctx); err != nil && !errors.Is(err, hypervisor.ErrNoDomain) {
 		g.log.Warn("cannot end the migration", "why", why, "err", err)
 	}
 }

@@ -124,4 +124,6 @@ func TestMigrationLimits(t *testing.T) {
 	if got := con.run(t, "cmp /tmp/a /tmp/a && echo whole"); got != "whole" {
 		t.Errorf("after the move: %q", got)
 	}
+
+	torn(t, g, con, policy)
 }

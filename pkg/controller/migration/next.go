@@ -103,7 +103,7 @@ func Next(view View) Step {
 	case view.VMI == nil:
 		step.fail(view, "the VirtualMachineInstance "+view.Migration.Spec.VMIName+" does not exist")
 	case view.VMI.IsFinal():
-		step.fail(view, "the guest has ended")
+		step.fail(view, guestEnded(view))
 	case !slices.Contains(view.Migration.Finalizers, v1.VirtualMachineInstanceMigrationFinalizer) && view.Migration.DeletionTimestamp == nil:
 		step.AddFinalizer = true
 	case state(view) == nil:
@@ -124,6 +124,14 @@ func state(view View) *v1.VirtualMachineInstanceMigrationState {
 		return nil
 	}
 	return ms
+}
+
+// guestEnded is why a migration failed whose guest has ended: what the guest's node says of the migration, or just that.
+func guestEnded(view View) string {
+	if ms := state(view); ms != nil && ms.Failed && ms.FailureReason != "" {
+		return "the guest has ended: " + strings.TrimPrefix(ms.FailureReason, "the guest has ended: ")
+	}
+	return "the guest has ended"
 }
 
 // findPlace takes the migration to the point where the VMI's nodes take over.

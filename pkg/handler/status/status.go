@@ -81,6 +81,7 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 		running(in, &conditions)
 		evacuating(&next, &conditions)
 	case v1.Succeeded, v1.Failed:
+		depart(in, &next)
 		conditions.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, message)
 		for _, gone := range []v1.VirtualMachineInstanceConditionType{
 			v1.VirtualMachineInstancePaused, v1.VirtualMachineInstanceAgentConnected, v1.VirtualMachineInstanceEvictionRequested,
