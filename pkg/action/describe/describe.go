@@ -2,6 +2,7 @@
 package describe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -14,9 +15,11 @@ import (
 	"github.com/virtkit/virtkit/pkg/action"
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/events"
+	"github.com/virtkit/virtkit/pkg/action/migrate"
 	"github.com/virtkit/virtkit/pkg/action/report"
 	"github.com/virtkit/virtkit/pkg/action/why"
 	"github.com/virtkit/virtkit/pkg/action/why/gather"
+	"github.com/virtkit/virtkit/pkg/progress"
 )
 
 // Kind of a Report.
@@ -30,6 +33,8 @@ type Report struct {
 	VMI *v1.VirtualMachineInstance `json:"vmi,omitempty"`
 	// Pods are the names of the instance's pods with their phase and node.
 	Pods []Pod `json:"pods,omitempty"`
+	// Migration is the one that is under way; absent without one.
+	Migration *Migration `json:"migration,omitempty"`
 	// Why is the explanation that `virtctl why` gives.
 	Why *why.Report `json:"why"`
 	// Events are about the VM, its instance and its pods, the oldest first.
@@ -42,6 +47,40 @@ type Pod struct {
 	Name  string `json:"name"`
 	Phase string `json:"phase"`
 	Node  string `json:"node,omitempty"`
+	// Ready is the pod's condition: Services send traffic only to a pod that is. NotReady says why it is not.
+	Ready    bool   `json:"ready"`
+	NotReady string `json:"notReady,omitempty"`
+}
+
+// Migration is a move of the guest to another node.
+type Migration struct {
+	// Name is the VirtualMachineInstanceMigration's, Phase its status.phase, and From and To the nodes, once known.
+	Name  string                                  `json:"name"`
+	Phase v1.VirtualMachineInstanceMigrationPhase `json:"phase"`
+	From  string                                  `json:"from,omitempty"`
+	To    string                                  `json:"to,omitempty"`
+	// Progress is how far it is; absent before the guest moves. Stage says all of this in a line.
+	Progress *progress.Progress `json:"progress,omitempty"`
+	Stage    string             `json:"stage"`
+}
+
+func underWay(list []v1.VirtualMachineInstanceMigration) *Migration {
+	m := migrate.UnderWay(list)
+	if m == nil {
+		return nil
+	}
+	out := &Migration{Name: m.Name, Phase: cmp.Or(m.Status.Phase, v1.MigrationPending), Progress: migrate.Progress(m), Stage: migrate.Stage(m)}
+	if s := m.Status.MigrationState; s != nil {
+		out.From, out.To = s.SourceNode, s.TargetNode
+	}
+	return out
+}
+
+// podOf is what there is to say of a pod.
+func podOf(pod *corev1.Pod) Pod {
+	out := Pod{Name: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName}
+	out.Ready, out.NotReady = why.PodReady(pod)
+	return out
 }
 
 // DeepCopyObject copies the report.
@@ -49,6 +88,13 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	out := *r
 	out.VM, out.VMI = r.VM.DeepCopy(), r.VMI.DeepCopy()
 	out.Pods = append([]Pod(nil), r.Pods...)
+	if r.Migration != nil {
+		migration := *r.Migration
+		if migration.Progress != nil {
+			migration.Progress = new(*migration.Progress)
+		}
+		out.Migration = &migration
+	}
 	out.Events = append([]corev1.Event(nil), r.Events...)
 	return &out
 }
@@ -69,9 +115,10 @@ func Get(ctx context.Context, c *client.Client, namespace, name string, now time
 	if r.VM == nil && r.VMI == nil {
 		return nil, fmt.Errorf("%s: %w", r.Why.Summary, action.ErrNotFound)
 	}
-	for _, pod := range facts.Pods {
-		r.Pods = append(r.Pods, Pod{Name: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName})
+	for i := range facts.Pods {
+		r.Pods = append(r.Pods, podOf(&facts.Pods[i]))
 	}
+	r.Migration = underWay(facts.Migrations)
 	selection := events.Selection{Namespace: namespace, Name: name}
 	for i := range facts.Events {
 		if selection.Match(&facts.Events[i]) {

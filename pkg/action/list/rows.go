@@ -46,6 +46,8 @@ type Row struct {
 	// RunStrategy is empty for an instance.
 	RunStrategy string
 	Created     time.Time
+	// Progress is how far the migration of a guest that moves is, such as "63%"; Progress finds it.
+	Progress string
 }
 
 // Headers are the column titles of Cells.
@@ -66,7 +68,11 @@ func (r Row) Cells(now time.Time, namespaces, wide bool) []string {
 	if r.Instance {
 		name = "vmi/" + name
 	}
-	cells := []string{name, r.Status, ready(r.Ready), r.Node, r.ip(wide), r.age(now)}
+	status := r.Status
+	if r.moves() && r.Progress != "" {
+		status += ":" + r.Progress
+	}
+	cells := []string{name, status, ready(r.Ready), r.Node, r.ip(wide), r.age(now)}
 	if wide {
 		cells = append(cells, fmt.Sprint(r.CPUs), amount(r.Memory), r.RunStrategy, r.GuestOS)
 	}

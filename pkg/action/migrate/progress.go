@@ -4,6 +4,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -21,6 +22,34 @@ func Progress(m *v1.VirtualMachineInstanceMigration) *progress.Progress {
 		return nil
 	}
 	return p
+}
+
+// UnderWay is the migration of one guest that has begun and has not ended; nil when there is none.
+func UnderWay(list []v1.VirtualMachineInstanceMigration) *v1.VirtualMachineInstanceMigration {
+	var found *v1.VirtualMachineInstanceMigration
+	for i := range list {
+		m := &list[i]
+		if m.IsFinal() || found != nil && found.Status.MigrationState != nil {
+			continue
+		}
+		found = m
+	}
+	return found
+}
+
+// Stage says in a line where a migration that has not ended stands: "Running, from node1 to node2: 63 %, …".
+func Stage(m *v1.VirtualMachineInstanceMigration) string {
+	text := string(cmp.Or(m.Status.Phase, v1.MigrationPending))
+	if s := m.Status.MigrationState; s != nil && s.SourceNode != "" && s.TargetNode != "" {
+		text += fmt.Sprintf(", from %s to %s", s.SourceNode, s.TargetNode)
+	}
+	if p := Progress(m); p != nil {
+		text += ": " + Summary(p)
+	}
+	if m.DeletionTimestamp != nil {
+		text += " (being cancelled)"
+	}
+	return text
 }
 
 // Summary says in a line how far it is: "63 %, 45.0 MiB left at 120 MiB/s, changes 30.0 MiB/s, about 1s".

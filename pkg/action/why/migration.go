@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/action/migrate"
 )
 
 // migration says whether the guest could move now, with all reasons why not at once.
@@ -60,7 +62,7 @@ func (e *explanation) migrationUnderWay(add func(layer Layer, object, reason, me
 		if migration.IsFinal() || migration.DeletionTimestamp != nil {
 			continue
 		}
-		add(LayerVMI, "vmim/"+migration.Name, "Migrating", fmt.Sprintf("a migration is under way: %s, phase %s", migration.Name, migration.Status.Phase),
+		add(LayerVMI, "vmim/"+migration.Name, "Migrating", fmt.Sprintf("a migration is under way: %s, phase %s", migration.Name, migrate.Stage(migration)),
 			"virtctl wait "+e.Name+e.flag()+" --for=condition=Ready", "virtctl migrate-cancel "+e.Name+e.flag())
 	}
 }

@@ -11,8 +11,15 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// launcher is the instance's youngest launcher pod, nil when there is none.
+// launcher is the pod that the guest is in, else the instance's youngest launcher pod; nil when there is none.
 func (e *explanation) launcher() *corev1.Pod {
+	for i := range e.Pods {
+		pod := &e.Pods[i]
+		over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if pod.Labels[names.LabelComponent] == names.VirtLauncher && !over && e.VMI != nil && pod.Spec.NodeName != "" && pod.Spec.NodeName == e.VMI.Status.NodeName {
+			return pod
+		}
+	}
 	for i := range e.Pods {
 		if e.Pods[i].Labels[names.LabelComponent] == names.VirtLauncher {
 			return &e.Pods[i]
@@ -53,6 +60,7 @@ func (e *explanation) pod() {
 		return
 	}
 	found := len(e.causes)
+	e.readiness(pod)
 	switch {
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
 		e.podOver(pod)

@@ -205,6 +205,7 @@ func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 	if c := vmiCondition(vmi, v1.VirtualMachineInstanceReady); c != nil && c.Status == corev1.ConditionFalse && c.Reason != v1.GuestNotRunningReason {
 		e.add(rankGuest, LayerVMI, e.vmiObject(), Broken, "NotReady", "the guest runs but is not ready: "+c.Message, "its readinessProbe, or the service in the guest that it asks")
 	}
+	e.onItsWay()
 	if vmi.Status.EvacuationNodeName != "" {
 		e.add(rankProgress, LayerVMI, e.vmiObject(), Waiting, "EvictionRequested", "the guest is to leave node "+vmi.Status.EvacuationNodeName+", which is being drained",
 			"virtctl why "+e.Name+e.flag()+" --migrate", "virtctl evacuate-cancel vmi "+e.Name+e.flag())

@@ -37,7 +37,14 @@ func write(w io.Writer, r *describe.Report, now time.Time, more bool) error {
 		p.instance(r.VMI)
 	}
 	for _, pod := range r.Pods {
-		p.line(0, "Pod", strings.TrimSpace(fmt.Sprintf("%s (%s) %s", pod.Name, pod.Phase, pod.Node)))
+		line := strings.TrimSpace(fmt.Sprintf("%s (%s) %s", pod.Name, pod.Phase, pod.Node))
+		if pod.NotReady != "" {
+			line += ", not Ready: " + pod.NotReady
+		}
+		p.line(0, "Pod", line)
+	}
+	if m := r.Migration; m != nil {
+		p.line(0, "Migration", m.Name+" is "+m.Stage)
 	}
 	p.line(0, "Why", r.Why.Summary)
 	p.volumes(r)
