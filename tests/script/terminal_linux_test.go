@@ -242,6 +242,8 @@ func TestTerminalReconnects(t *testing.T) {
 	c := terminalCluster(t)
 	p := onTerminal(t, c, "console", "demo", "--reconnect")
 	p.expect(t, connected)
+	p.typeKeys(t, "x\r")
+	p.expect(t, "you said x") // so that the guest, too, knows of the connection that is to end
 	c.stopGuest("default/demo")
 	p.expect(t, "The console of demo has ended. Connecting again; press Ctrl+] to leave.")
 	p.expectTimes(t, 2, connected)
