@@ -62,7 +62,7 @@ var faults = map[string]map[string]outcome{
 	},
 	// It runs at the target.
 	"moved": {
-		"source handler": moves, "target handler": moves, "controller": moves, "target libvirtd": moves,
+		"source handler": moves, "target handler": moves, "controller": moves, "target libvirtd": moves, "source launcher": moves,
 	},
 }
 

@@ -56,6 +56,7 @@ func (s *Step) watchOver(view View) {
 		if launcher(view) != nil {
 			s.gate(view)
 			s.plug(view)
+			s.leave(view)
 		}
 		return
 	}
