@@ -64,8 +64,9 @@ type guest struct {
 	gaveUp string
 	// tornBy is what broke a migration by post-copy after the guest had left; empty is nothing.
 	tornBy string
-	// moves has the migration to make.
+	// moves has the migration to make; abort is that of the one under way.
 	moves chan move
+	abort chan struct{}
 	// terminated says that the pod is being ended, and the guest with it.
 	terminated bool
 	// stopAt is when a guest that is shutting down loses its power; zero when none was asked to.

@@ -3,7 +3,6 @@ package launcher
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"path/filepath"
 	"sync"
@@ -33,6 +32,8 @@ type move struct {
 	// seeds is the socket behind which it takes images.
 	seeds  string
 	limits limits
+	// abort has a value once libvirt was asked in vain to end the migration.
+	abort chan struct{}
 }
 
 // PrepareMigrationTarget implements the contract. What it made once is not made again: the guest may be
@@ -218,32 +219,12 @@ func (g *guest) leave(m move) error {
 	}
 	g.migrating, g.cancelled, g.committed, g.early, g.gaveUp = true, false, false, nil, ""
 	g.leftAsPaused = g.state.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED
+	m.abort = make(chan struct{}, 1)
+	g.abort = m.abort
 	g.moves <- m // taken or empty, since no other is under way
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Migration = &pb.Migration{Uid: m.uid, Phase: pb.MigrationPhase_MIGRATION_PHASE_RUNNING, StartedAt: timestamppb.Now()}
 	})
-	return nil
-}
-
-// stay ends the migration under way if it is uid. An error means that it could not be asked to end just now.
-func (g *guest) stay(ctx context.Context, uid string) error {
-	g.mu.Lock()
-	// With post-copy the guest runs on the other side already: without this one it ends.
-	ours := g.migrating && g.state.Migration.GetUid() == uid && g.state.Migration.Mode != postCopy
-	if ours {
-		g.cancelled = true
-	}
-	g.mu.Unlock()
-	if !ours {
-		return nil
-	}
-	conn, err := g.connection(ctx)
-	if err == nil {
-		err = conn.AbortMigration(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("cancel the migration: %w", err)
-	}
 	return nil
 }
 
@@ -269,9 +250,13 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 	if err == nil {
 		err = g.giveSeeds(ctx, m)
 	}
+	if err == nil && g.stays() {
+		err = errCancelled
+	}
 	if err == nil {
 		watching, done := context.WithCancel(ctx)
 		var watcher sync.WaitGroup
+		watcher.Go(func() { insist(watching, conn, m.abort) })
 		watcher.Go(func() { g.watchMove(watching, m.limits) })
 		result, err = conn.Migrate(ctx, m.to)
 		done()

@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -114,6 +115,56 @@ func TestLeaveCancelled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := expectMigration(t, g, "a", didFail); !got.Cancelled {
+			t.Errorf("migration %v", got)
+		}
+		expect(t, g, runs, "booted")
+	})
+}
+
+// A cancel that comes before libvirt has begun is not lost.
+func TestLeaveCancelledEarly(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		ends, tries := migrating(m), 0
+		m.onAbort = func() error {
+			if tries++; tries < 3 {
+				return errors.New("no job is active on the domain")
+			}
+			go func() { ends <- outcome{err: errors.New("operation aborted")} }()
+			return nil
+		}
+		mustCreate(t, g)
+		mustLeave(t, g, "a")
+		if err := g.stay(t.Context(), "a"); err == nil {
+			t.Error("there was nothing to cancel yet")
+		}
+		time.Sleep(time.Second) // of the bubble
+		if got := expectMigration(t, g, "a", didFail); !got.Cancelled || tries != 3 {
+			t.Errorf("migration %v after %d tries", got, tries)
+		}
+		expect(t, g, runs, "booted")
+	})
+}
+
+// One that comes before libvirt has been told to begin keeps it from that.
+func TestLeaveCancelledBefore(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		m.onMigrate = func(hypervisor.Migration) (hypervisor.Migrated, error) {
+			t.Error("libvirt was told to begin")
+			return hypervisor.Migrated{}, nil
+		}
+		m.onAbort = func() error { return errors.New("no job is active on the domain") }
+		call := g.call
+		g.call = func(ctx context.Context, path string) (net.Conn, error) {
+			if err := g.stay(ctx, "a"); err == nil {
+				t.Error("there was nothing to cancel yet")
+			}
+			return call(ctx, path)
+		}
+		mustCreate(t, g)
+		if err := g.leave(move{uid: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := expectMigration(t, g, "a", didFail); !got.Cancelled || got.Error != "cancelled before it began" {
 			t.Errorf("migration %v", got)
 		}
 		expect(t, g, runs, "booted")

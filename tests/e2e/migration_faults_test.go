@@ -206,12 +206,24 @@ func (f *faulty) victims() map[string]func(*testing.T) {
 		"target libvirtd": of(&f.target, processLibvirtd),
 		"target QEMU":     of(&f.target, processQEMU),
 		"connection":      f.cut,
-		"cancel": func(t *testing.T) {
-			if err := f.Client.Delete(t.Context(), f.m); err != nil {
-				t.Fatal(err)
-			}
-		},
+		"cancel":          f.cancel,
 	}
+}
+
+// cancel takes the migration back, and waits until the source has been told, if it has to be: a cancel that comes when the guest
+// has gone is too late.
+func (f *faulty) cancel(t *testing.T) {
+	t.Helper()
+	if err := f.Client.Delete(t.Context(), f.m); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 60*time.Second, "the cancel is known", func() string {
+		err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(f.m), f.m)
+		if ms := f.vmi(t).Status.MigrationState; apierrors.IsNotFound(err) || ms != nil && ms.MigrationUID == f.m.UID && ms.AbortRequested {
+			return ""
+		}
+		return fmt.Sprint("phase ", f.m.Status.Phase, ", ", err)
+	})
 }
 
 // begin makes the migration.
