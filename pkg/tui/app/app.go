@@ -139,6 +139,9 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case Changed:
 		return a, a.refresh()
 	case page.Tick:
+		for _, p := range a.stack[:len(a.stack)-1] { // their titles are at the top
+			p.Refresh()
+		}
 		return a, tea.Batch(a.refresh(), a.tick())
 	case usageRead:
 		return a, a.used(m)

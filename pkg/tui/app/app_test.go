@@ -437,6 +437,34 @@ func TestStates(t *testing.T) {
 	golden(t, "state-too-small", tiny)
 }
 
+// TestTrouble draws pages whose readings fail, of which nothing has come yet, and that may not be used.
+func TestTrouble(t *testing.T) {
+	for name, keys := range map[string][]string{
+		"machine":    {"down", "enter"},
+		"form":       {"n", "'web", "ctrl+s"},
+		"evacuation": {"2", "E"},
+		"edit":       {"down", "e"},
+	} {
+		for state, f := range map[string]*fake{
+			"error":     {err: errors.New("the server says no")},
+			"forbidden": {forbidden: "you may not do that in prod"},
+		} {
+			for _, size := range sizes {
+				a := New(world(f))
+				a.editing = func(e page.EditText) tea.Cmd { return page.Send(e.Done("kind: VirtualMachine\n", nil)) }
+				drive(t, a, size)
+				press(t, a, keys...)
+				golden(t, sized(state+"-"+name, size), a)
+			}
+		}
+	}
+	w := world(&fake{})
+	w.Sizings = []*store.Table[store.Sizing]{store.NewTable[store.Sizing](func() {})}
+	a := New(w)
+	press(t, a, "6")
+	golden(t, "loading-instancetypes", a)
+}
+
 func TestKeysDoWhatTheySay(t *testing.T) {
 	for name, c := range map[string]struct {
 		keys []string

@@ -154,7 +154,7 @@ func (p *Edit) Update(msg tea.Msg) tea.Cmd {
 			return Send(Back{Of: p})
 		}
 		if m.page == p {
-			p.state = editShown
+			p.state, p.err = editShown, m.err
 		}
 	}
 	return nil

@@ -21,6 +21,7 @@ type Form struct {
 	inputs   [fields]textinput.Model
 	at       int
 	wrong    *mistake
+	failed   error // why the server did not create it, until something is changed
 	manifest []string
 	choices  Choices
 	chosenOf string // the namespace of the choices
@@ -138,6 +139,7 @@ func (p *Form) read() tea.Cmd {
 func (p *Form) changed() {
 	d := p.draft()
 	_, p.wrong = d.build()
+	p.failed = nil
 	if text := d.preview(); text != "" {
 		p.manifest = strings.Split(strings.TrimRight(text, "\n"), "\n")
 	}
@@ -223,7 +225,11 @@ func (p *Form) Update(msg tea.Msg) tea.Cmd {
 			}
 		}
 	case formDone:
-		if m.page == p && m.err == nil {
+		if m.page == p && m.err != nil {
+			p.failed = m.err
+			return nil
+		}
+		if m.page == p {
 			for i := range p.inputs {
 				p.inputs[i].SetValue("")
 			}
@@ -283,11 +289,16 @@ func (p *Form) viewFields(width, height int) []string {
 		lines = append(lines, mark+t.Paint(role, widget.Pad(t, draftFields[i].title, nameWidth))+" "+input.View())
 	}
 	lines = append(lines, "")
-	if p.wrong != nil {
+	switch {
+	case p.failed != nil:
+		for _, l := range wrap(widget.Harmless(p.failed.Error()), width-4) {
+			lines = append(lines, "  "+t.Paint(theme.Bad, l))
+		}
+	case p.wrong != nil:
 		for _, l := range wrap(widget.Harmless(p.refusal()), width-4) {
 			lines = append(lines, "  "+t.Paint(theme.Warn, l))
 		}
-	} else {
+	default:
 		lines = append(lines, "  "+t.Paint(theme.Good, "Complete."))
 	}
 	if p.suggests() {
