@@ -5,6 +5,7 @@ import (
 	"image"
 	"slices"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	v1 "kubevirt.io/api/core/v1"
@@ -43,18 +44,22 @@ type reading[T comparable] struct {
 	of    T // the zero value is nothing
 	going bool
 	err   error
+	at    time.Time // when the last one ended
 }
 
+// again is how long after a reading that failed it is tried again.
+const again = 10 * time.Second
+
 // wanted reports whether it is to be read, and takes note of it.
-func (r *reading[T]) wanted(of T) bool {
-	if r.going || r.of == of {
+func (r *reading[T]) wanted(of T, now time.Time) bool {
+	if r.going || r.of == of && (r.err == nil || now.Sub(r.at) < again) {
 		return false
 	}
 	r.of, r.going = of, true
 	return true
 }
 
-func (r *reading[T]) done(err error) { r.going, r.err = false, err }
+func (r *reading[T]) done(err error, now time.Time) { r.going, r.err, r.at = false, err, now }
 
 // guestOf is which answer of an agent is wanted: of which instance, and how often it was asked for by hand.
 type guestOf struct {
@@ -143,9 +148,9 @@ func (p *Machine) Wants() tea.Cmd {
 	if p.row == nil || p.gone {
 		return nil
 	}
-	m, actions, key := p.row, p.world.Actions, p.key
+	m, actions, key, now := p.row, p.world.Actions, p.key, p.world.Now()
 	var cmds []tea.Cmd
-	if p.objects.wanted(m.Revision + " of " + key.String()) {
+	if p.objects.wanted(m.Revision+" of "+key.String(), now) {
 		cmds = append(cmds, limited(func(ctx context.Context) tea.Msg {
 			details, err := actions.Machine(ctx, key, m.Instance)
 			return machineRead{p, details, err}
@@ -153,7 +158,7 @@ func (p *Machine) Wants() tea.Cmd {
 	}
 	if !m.Agent {
 		p.guest, p.agent.of.uid = nil, ""
-	} else if p.agent.wanted(guestOf{"agent of " + string(m.UID), p.agent.of.asked}) {
+	} else if p.agent.wanted(guestOf{"agent of " + string(m.UID), p.agent.of.asked}, now) {
 		cmds = append(cmds, limited(func(ctx context.Context) tea.Msg {
 			info, err := actions.Guest(ctx, key)
 			return guestRead{p, info, err}
@@ -162,7 +167,7 @@ func (p *Machine) Wants() tea.Cmd {
 	switch {
 	case m.Phase != v1.Running:
 		p.picture = nil
-	case p.thumb.seen && p.screen.wanted(p.world.Now().Unix()/pictureEvery):
+	case p.thumb.seen && p.screen.wanted(now.Unix()/pictureEvery, now):
 		cmds = append(cmds, limited(func(ctx context.Context) tea.Msg {
 			data, err := actions.Screenshot(ctx, key)
 			if err != nil {
@@ -189,7 +194,7 @@ func (p *Machine) Update(msg tea.Msg) tea.Cmd {
 	switch m := msg.(type) {
 	case machineRead:
 		if m.page == p {
-			p.objects.done(m.err)
+			p.objects.done(m.err, p.world.Now())
 			if m.err == nil {
 				p.details = m.details
 			}
@@ -197,7 +202,7 @@ func (p *Machine) Update(msg tea.Msg) tea.Cmd {
 		}
 	case guestRead:
 		if m.page == p {
-			p.agent.done(m.err)
+			p.agent.done(m.err, p.world.Now())
 			p.guest = m.info
 			if m.err != nil {
 				p.guest = nil
@@ -205,7 +210,7 @@ func (p *Machine) Update(msg tea.Msg) tea.Cmd {
 		}
 	case screenRead:
 		if m.page == p {
-			p.screen.done(m.err)
+			p.screen.done(m.err, p.world.Now())
 			p.picture, p.thumb.lines = m.picture, nil
 		}
 	case tailChanged:
