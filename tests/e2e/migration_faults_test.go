@@ -488,6 +488,7 @@ func (f *faulty) settled(t *testing.T, want outcome) {
 	}
 	f.componentsReady(t)
 	f.sound(t, node)
+	f.leavesNothing(t)
 }
 
 // sound checks that the VM has one guest, on a node, and nothing else, that its console answers, and that its disks
