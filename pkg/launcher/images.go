@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -45,12 +46,12 @@ func sameImages(vmi *v1.VirtualMachineInstance, images map[string]domain.Source)
 	return nil
 }
 
-// expectSeeds prepares for the images that come with a guest.
-func (s *service) expectSeeds(vmi *v1.VirtualMachineInstance) error {
+// expectSeeds prepares for the images that come with a guest. The listener is to be closed when the guest is here.
+func (s *service) expectSeeds(vmi *v1.VirtualMachineInstance) (net.Listener, error) {
 	listener, err := listen(filepath.Join(s.options.RunDir, names.SocketMigrationSeedsIn))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.seeds <- incomingSeeds{listener: listener, volumes: disk.Seeds(&vmi.Spec)}
-	return nil
+	return listener, nil
 }

@@ -96,10 +96,12 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	if err != nil {
 		return status.Error(codes.Internal, err.Error())
 	}
-	if err := s.expectSeeds(vmi); err != nil {
+	seeds, err := s.expectSeeds(vmi)
+	if err != nil {
+		listener.Close()
 		return status.Error(codes.Internal, err.Error())
 	}
-	s.arriving <- arrival{devices: exclusiveDevices(&vmi.Spec, images), listener: listener}
+	s.arriving <- arrival{devices: exclusiveDevices(&vmi.Spec, images), listener: listener, seeds: seeds}
 	s.guest.expect(domain.Targets(hotplug.Without(&vmi.Spec)), checksums(images))
 	return nil
 }
@@ -142,6 +144,8 @@ type arrival struct {
 	// devices are its block devices.
 	devices  []string
 	listener net.Listener
+	// seeds is where its images come.
+	seeds net.Listener
 }
 
 // holdArrived takes the block devices of a guest that arrives, as Start does, once it runs here and the
@@ -151,6 +155,7 @@ func (s *service) holdArrived(ctx context.Context) {
 	select {
 	case a := <-s.arriving:
 		devices = a.devices
+		defer a.seeds.Close() // nothing comes any more
 		answering := make(chan struct{})
 		go func() {
 			defer close(answering)

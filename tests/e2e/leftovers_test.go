@@ -52,16 +52,21 @@ func (f *faulty) leavesNothing(t *testing.T) {
 func leftovers(t *testing.T, handler int, guests string, ended []string) string {
 	t.Helper()
 	proc := fmt.Sprintf("/proc/%d", handler)
-	sockets, err := filepath.Glob(filepath.Join(proc, "root/pods", guests, "volumes/kubernetes.io~empty-dir", names.VolumeRun, "migration-*.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(sockets) > 0 {
-		return "sockets " + strings.Join(sockets, " ")
+	for _, pid := range append(named(processes(t, guests), processLauncher), handler) {
+		sockets, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
+		if err != nil {
+			return err.Error() // it has ended a moment ago
+		}
+		for line := range strings.Lines(string(sockets)) {
+			// Num RefCount Protocol Flags Type St Inode Path
+			if fields := strings.Fields(line); len(fields) == 8 && strings.HasPrefix(filepath.Base(fields[7]), "migration-") {
+				return "a socket " + fields[7]
+			}
+		}
 	}
 	mounts, err := os.ReadFile(filepath.Join(proc, "mountinfo"))
 	if err != nil {
-		return err.Error() // it has been restarted a moment ago
+		return err.Error()
 	}
 	for _, uid := range ended {
 		if uid == "" || uid == guests {
