@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,13 +137,18 @@ func TestMigrationToAndFro(t *testing.T) {
 	}
 	f := newFaulty(t)
 	var before map[string]usage
+	var took []time.Duration
 	for i := range times {
+		begun := time.Now()
 		m := f.migrate(t, fmt.Sprintf("time-%d", i))
 		f.waitMigration(t, m, v1.MigrationSucceeded)
+		took = append(took, time.Since(begun).Round(time.Millisecond))
 		if i == 1 {
 			before = c.usage(t, names.VirtHandler) // what is made once is made
 		}
 	}
+	slices.Sort(took)
+	t.Logf("from making it to Succeeded: p50 %v, p95 %v, of %v", took[len(took)/2], took[len(took)*19/20], took)
 	f.sound(t, f.vmi(t).Status.NodeName)
 	if !*long {
 		return
