@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
@@ -33,23 +34,42 @@ func (g *guest) askAgent(ctx context.Context) {
 		case <-g.asked:
 		case <-tick.C:
 		}
-		if !g.snapshot().AgentConnected {
+		// A guest that is stopped to move cannot answer, and the question is in the way of its hand-over.
+		if !g.snapshot().AgentConnected || g.leaving() {
 			continue
 		}
 		conn, err := g.connection(ctx)
 		if err != nil {
 			return
 		}
-		if err := g.learn(ctx, conn); err != nil {
+		if err := g.learn(ctx, conn); err != nil && !errors.Is(err, errLeaving) {
 			g.log.Warn("the guest agent does not answer", "err", err)
 		}
 	}
 }
 
+// errLeaving is an agent that is not asked.
+var errLeaving = errors.New("the guest is moving to another node")
+
+// leaving says that the guest is on its way to another launcher.
+func (g *guest) leaving() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.migrating
+}
+
 // learn asks the agent everything. An agent that does not know a command (an old one, or one that is
 // forbidden to) leaves that part empty.
 func (g *guest) learn(ctx context.Context, conn hypervisor.Connection) error {
-	report, err := agent.Ask(func(command string) (string, error) { return conn.Agent(ctx, command) })
+	report, err := agent.Ask(func(command string) (string, error) {
+		if g.leaving() {
+			return "", errLeaving
+		}
+		return conn.Agent(ctx, command)
+	})
+	if g.leaving() {
+		err = errLeaving // of some parts nothing may be known
+	}
 	if err != nil {
 		return err
 	}
