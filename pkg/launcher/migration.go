@@ -155,13 +155,17 @@ func (s *service) holdArrived(ctx context.Context) {
 	select {
 	case a := <-s.arriving:
 		devices = a.devices
-		defer a.seeds.Close() // nothing comes any more
 		answering := make(chan struct{})
 		go func() {
 			defer close(answering)
 			s.serveArrival(ctx, a.listener)
 		}()
-		defer func() { <-answering }()
+		defer func() {
+			// Nothing comes any more. virt-handler may have said that the guest was let go, so nobody need have called.
+			a.seeds.Close()
+			a.listener.Close()
+			<-answering
+		}()
 	case <-ctx.Done():
 		return
 	}
