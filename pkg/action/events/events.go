@@ -30,10 +30,34 @@ type Selection struct {
 	Name string
 	// Types are Normal, Warning; none is all.
 	Types []string
+
+	// moves has the VM that each migration is of, by their names: a migration may be called anything.
+	moves map[string]string
+}
+
+// learn reads which migrations are the VM's. A user who may not read them gets events of those that are called after the VM.
+func (s *Selection) learn(ctx context.Context, c *client.Client) error {
+	if s.Name == "" {
+		return nil
+	}
+	list, err := c.MigrationList(ctx, s.Namespace, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list migrations: %w", err)
+	}
+	s.moves = map[string]string{}
+	for i := range list.Items {
+		s.moves[list.Items[i].Name] = list.Items[i].Spec.VMIName
+	}
+	return nil
 }
 
 // kinds whose events are told, by involvedObject.kind.
-var kinds = []string{"VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceMigration", "VirtualMachineInstanceReplicaSet", "VirtualMachinePool", "KubeVirt"}
+var kinds = []string{"VirtualMachine", "VirtualMachineInstance", migration, "VirtualMachineInstanceReplicaSet", "VirtualMachinePool", "KubeVirt"}
+
+const migration = "VirtualMachineInstanceMigration"
 
 // launcherPrefix begins the name of a launcher's pod, hotplugPrefix that of a pod that holds hotplugged volumes.
 const (
@@ -56,8 +80,11 @@ func (s Selection) Match(e *corev1.Event) bool {
 	if !slices.Contains(kinds, object.Kind) {
 		return false
 	}
-	if object.Kind == "VirtualMachineInstanceMigration" && s.Name != "" {
-		return strings.HasPrefix(object.Name, s.Name+"-") || strings.Contains(object.Name, s.Name)
+	if object.Kind == migration && s.Name != "" {
+		if of, known := s.moves[object.Name]; known {
+			return of == s.Name
+		}
+		return strings.HasPrefix(object.Name, s.Name+"-")
 	}
 	return s.Name == "" || object.Name == s.Name
 }
@@ -102,6 +129,9 @@ func path(namespace string) string {
 
 // List reads the events that are selected, the oldest first.
 func List(ctx context.Context, c *client.Client, s Selection) (*corev1.EventList, error) {
+	if err := s.learn(ctx, c); err != nil {
+		return nil, err
+	}
 	all := &corev1.EventList{}
 	if err := c.Read(ctx, path(s.Namespace), nil, all); err != nil {
 		return nil, fmt.Errorf("list events: %w", err)
@@ -179,6 +209,11 @@ func watch(ctx context.Context, c *client.Client, s Selection, version string, s
 			return version, fmt.Errorf("watch events: %w", err)
 		}
 		version = event.ResourceVersion
+		if _, known := s.moves[event.InvolvedObject.Name]; !known && event.InvolvedObject.Kind == migration {
+			if err := s.learn(ctx, c); err != nil {
+				return version, err
+			}
+		}
 		if (change.Type == "ADDED" || change.Type == "MODIFIED") && s.Match(event) {
 			event.APIVersion, event.Kind = "v1", "Event"
 			if err := show(event); err != nil {
