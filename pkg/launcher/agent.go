@@ -34,7 +34,7 @@ func (g *guest) askAgent(ctx context.Context) {
 		case <-g.asked:
 		case <-tick.C:
 		}
-		// A guest that is stopped to move cannot answer, and the question is in the way of its hand-over.
+		// A guest that is stopped to move cannot answer.
 		if !g.snapshot().AgentConnected || g.leaving() {
 			continue
 		}

@@ -173,6 +173,29 @@ func (g *guest) leftPaused() bool {
 	return g.leftAsPaused
 }
 
+// endPatience is how long libvirt may take to say how a stopped guest is. When the word from the target came to it as well
+// and it is just ending the guest, it says nothing until QEMU is gone, and a stopped one does not obey SIGTERM: libvirt
+// waits ten seconds before it sends SIGKILL (virProcessKillPainfully), in which the guest would run nowhere.
+const endPatience = 250 * time.Millisecond
+
+var errEnding = errors.New("libvirtd has something to do with it first")
+
+// looked is what a look at the domain gave.
+type looked struct {
+	domain hypervisor.Domain
+	err    error
+}
+
+// lookAt looks at the domain meanwhile.
+func lookAt(ctx context.Context, conn hypervisor.Connection) <-chan looked {
+	out := make(chan looked, 1)
+	go func() {
+		d, err := conn.Domain(ctx)
+		out <- looked{d, err}
+	}()
+	return out
+}
+
 // commit gives the guest up for good: it is elsewhere. It does so only as long as this guest stands still for its
 // migration; otherwise libvirt has decided already, and Migrate will say how.
 func (g *guest) commit(ctx context.Context, uid string) (gone, paused bool, _ error) {
@@ -202,7 +225,17 @@ func (g *guest) commit(ctx context.Context, uid string) (gone, paused bool, _ er
 	if err := qemu.Signal(syscall.SIGSTOP); err != nil {
 		return false, false, fmt.Errorf("stop QEMU: %w", err)
 	}
-	d, err := conn.Domain(ctx)
+	look := lookAt(ctx, conn)
+	var d hypervisor.Domain
+	select {
+	case found := <-look:
+		d, err = found.domain, found.err
+	case <-time.After(endPatience):
+		// It goes on ending the guest, or does whatever else it wants of QEMU, and says then how it went.
+		err = errors.Join(errEnding, qemu.Signal(syscall.SIGCONT))
+		<-look
+		return false, false, err
+	}
 	if err == nil && (d.Run != hypervisor.Paused || !d.Stopped() && !stands) {
 		err = errors.New("the guest runs here")
 	}

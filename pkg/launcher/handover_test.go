@@ -25,12 +25,19 @@ import (
 
 // qemu is the domain's process, which only notes what it gets.
 type qemu struct {
-	got []os.Signal
-	err error
+	got  []os.Signal
+	err  error
+	hear func(os.Signal)
 }
 
-func (q *qemu) Signal(s os.Signal) error { q.got = append(q.got, s); return q.err }
-func (q *qemu) Release() error           { return nil }
+func (q *qemu) Signal(s os.Signal) error {
+	q.got = append(q.got, s)
+	if q.hear != nil {
+		q.hear(s)
+	}
+	return q.err
+}
+func (q *qemu) Release() error { return nil }
 
 // leaving is a guest on its way to a launcher that the test plays.
 type leaving struct {
@@ -120,6 +127,39 @@ func TestHandOverTooLate(t *testing.T) {
 		}
 		expect(t, l.guest, runs, "booted")
 		expectMigration(t, l.guest, "a", didFail)
+	})
+}
+
+// libvirt is ending the guest just then, and says nothing until QEMU is gone: a QEMU that stands still would have it wait
+// for ten seconds.
+func TestHandOverWhileLibvirtEndsTheGuest(t *testing.T) {
+	withLeaving(t, func(t *testing.T, l *leaving) {
+		l.standStill()
+		busy := make(chan struct{})
+		l.m.mu.Lock()
+		l.m.busy = busy
+		l.m.mu.Unlock()
+		l.qemu.hear = func(s os.Signal) {
+			if s == syscall.SIGCONT {
+				close(busy)
+			}
+		}
+		l.arrived(t)
+		began := time.Now()
+		<-busy
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("QEMU stood still for %s", took)
+		}
+		told := make(chan string, 1)
+		go func() { told <- l.answer(t) }()
+		l.ends <- outcome{}
+		if got := <-told; got != wordRun {
+			t.Errorf("answer %q", got)
+		}
+		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.got, want) {
+			t.Errorf("QEMU got %v", l.qemu.got)
+		}
+		expect(t, l.guest, migrated, "migrated")
 	})
 }
 

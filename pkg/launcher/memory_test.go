@@ -17,6 +17,8 @@ import (
 type memory struct {
 	mu   sync.Mutex
 	conn *memoryConnection
+	// busy keeps looks at the domain waiting until it is closed; nil does not.
+	busy chan struct{}
 	// domain is nil when there is none.
 	domain *hypervisor.Domain
 	xml    string
@@ -155,6 +157,12 @@ func (c *memoryConnection) Create(_ context.Context, xml string, paused bool) er
 }
 
 func (c *memoryConnection) Domain(context.Context) (d hypervisor.Domain, err error) {
+	c.m.mu.Lock()
+	busy := c.m.busy
+	c.m.mu.Unlock()
+	if busy != nil {
+		<-busy
+	}
 	err = c.use(func(m *memory) error { d = *m.domain; return nil })
 	return d, err
 }

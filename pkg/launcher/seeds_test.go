@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -70,8 +71,11 @@ func TestSeedsRefused(t *testing.T) {
 		})
 	}
 	a, b := net.Pipe()
-	go func() { _, _ = io.Copy(io.Discard, b) }()
-	go func() { _, _ = io.WriteString(b, "there is no room\n") }()
+	var other sync.WaitGroup
+	defer other.Wait()
+	defer b.Close()
+	other.Go(func() { _, _ = io.Copy(io.Discard, b) })
+	other.Go(func() { _, _ = io.WriteString(b, "there is no room\n") })
 	if err := sendSeeds(t.Context(), a, t.TempDir()); err == nil || !strings.Contains(err.Error(), "no room") {
 		t.Errorf("refused: %v", err)
 	}
