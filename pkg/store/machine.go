@@ -106,7 +106,7 @@ func ofVM(vm *v1.VirtualMachine) *part {
 		Revision: vm.ResourceVersion,
 	}}
 	if vm.Spec.Template != nil {
-		p.CPUs, p.Memory = size(&vm.Spec.Template.Spec.Domain)
+		p.CPUs, p.Memory = Size(&vm.Spec.Template.Spec.Domain)
 	}
 	if strategy, err := vm.RunStrategy(); err == nil {
 		p.RunStrategy = string(strategy)
@@ -123,10 +123,10 @@ func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 	p := &part{owned: Owned(vmi), Machine: Machine{
 		Namespace: vmi.Namespace, Name: vmi.Name, Status: string(vmi.Status.Phase), Phase: vmi.Status.Phase, UID: vmi.UID,
 		Node: vmi.Status.NodeName, Created: vmi.CreationTimestamp.Time, Labels: vmi.Labels, Deleting: vmi.DeletionTimestamp != nil,
-		GuestOS: guestOS(vmi.Status.GuestOSInfo), Evacuating: vmi.Status.EvacuationNodeName != "",
+		GuestOS: GuestOS(vmi.Status.GuestOSInfo), Evacuating: vmi.Status.EvacuationNodeName != "",
 		Revision: vmi.ResourceVersion,
 	}}
-	p.CPUs, p.Memory = size(&vmi.Spec.Domain)
+	p.CPUs, p.Memory = Size(&vmi.Spec.Domain)
 	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
 		p.Memory = *m.GuestCurrent
 	}
@@ -150,15 +150,22 @@ func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 			}
 		}
 	}
+	p.IPs = Addresses(vmi)
+	return p
+}
+
+// Addresses are all that an instance's interfaces have.
+func Addresses(vmi *v1.VirtualMachineInstance) []string {
+	var out []string
 	for _, i := range vmi.Status.Interfaces {
 		switch {
 		case len(i.IPs) > 0:
-			p.IPs = append(p.IPs, i.IPs...)
+			out = append(out, i.IPs...)
 		case i.IP != "":
-			p.IPs = append(p.IPs, i.IP)
+			out = append(out, i.IP)
 		}
 	}
-	return p
+	return out
 }
 
 // Owned reports whether an instance belongs to a VM.
@@ -167,15 +174,16 @@ func Owned(vmi *v1.VirtualMachineInstance) bool {
 	return owner != nil && owner.Kind == v1.VirtualMachineGroupVersionKind.Kind
 }
 
-func guestOS(info v1.VirtualMachineInstanceGuestOSInfo) string {
+// GuestOS is what a guest's agent calls its system.
+func GuestOS(info v1.VirtualMachineInstanceGuestOSInfo) string {
 	if info.PrettyName != "" {
 		return info.PrettyName
 	}
 	return strings.TrimSpace(info.Name + " " + info.VersionID)
 }
 
-// size is the number of CPUs, one where nothing is said, and the memory that a domain's guest sees.
-func size(d *v1.DomainSpec) (uint32, resource.Quantity) {
+// Size is the number of CPUs, one where nothing is said, and the memory that a domain's guest sees.
+func Size(d *v1.DomainSpec) (uint32, resource.Quantity) {
 	cpus := uint32(1)
 	if d.CPU != nil {
 		cpus = max(d.CPU.Cores, 1) * max(d.CPU.Sockets, 1) * max(d.CPU.Threads, 1)

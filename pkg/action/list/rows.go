@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/store"
 )
 
 // Kind chooses what becomes a row.
@@ -121,7 +123,7 @@ func Rows(kind Kind, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance) 
 	if kind != VMIs {
 		for i := range vms {
 			vmi := instances[key(&vms[i])]
-			if vmi != nil && !Owned(vmi) {
+			if vmi != nil && !store.Owned(vmi) {
 				vmi = nil
 			}
 			rows = append(rows, vmRow(&vms[i], vmi))
@@ -129,7 +131,7 @@ func Rows(kind Kind, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance) 
 	}
 	if kind != VMs {
 		for i := range vmis {
-			if kind == All && Owned(&vmis[i]) {
+			if kind == All && store.Owned(&vmis[i]) {
 				continue
 			}
 			row := vmiRow(&vmis[i])
@@ -145,16 +147,10 @@ func Rows(kind Kind, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance) 
 
 func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 
-// Owned reports whether an instance belongs to a VM.
-func Owned(vmi *v1.VirtualMachineInstance) bool {
-	owner := metav1.GetControllerOf(vmi)
-	return owner != nil && owner.Kind == v1.VirtualMachineGroupVersionKind.Kind
-}
-
 func vmRow(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) Row {
 	r := Row{}
 	if vm.Spec.Template != nil {
-		r.CPUs, r.Memory = size(&vm.Spec.Template.Spec.Domain)
+		r.CPUs, r.Memory = store.Size(&vm.Spec.Template.Spec.Domain)
 	}
 	if vmi != nil {
 		r = vmiRow(vmi)
@@ -176,9 +172,9 @@ func vmiRow(vmi *v1.VirtualMachineInstance) Row {
 		Status:    string(vmi.Status.Phase),
 		Node:      vmi.Status.NodeName,
 		Created:   vmi.CreationTimestamp.Time,
-		GuestOS:   guestOS(vmi.Status.GuestOSInfo),
+		GuestOS:   store.GuestOS(vmi.Status.GuestOSInfo),
 	}
-	r.CPUs, r.Memory = size(&vmi.Spec.Domain)
+	r.CPUs, r.Memory = store.Size(&vmi.Spec.Domain)
 	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
 		r.Memory = *m.GuestCurrent
 	}
@@ -187,36 +183,8 @@ func vmiRow(vmi *v1.VirtualMachineInstance) Row {
 			r.Ready = c.Status == corev1.ConditionTrue
 		}
 	}
-	for _, i := range vmi.Status.Interfaces {
-		switch {
-		case len(i.IPs) > 0:
-			r.IPs = append(r.IPs, i.IPs...)
-		case i.IP != "":
-			r.IPs = append(r.IPs, i.IP)
-		}
-	}
+	r.IPs = store.Addresses(vmi)
 	return r
-}
-
-func guestOS(info v1.VirtualMachineInstanceGuestOSInfo) string {
-	if info.PrettyName != "" {
-		return info.PrettyName
-	}
-	return strings.TrimSpace(info.Name + " " + info.VersionID)
-}
-
-// size is the number of CPUs, one where nothing is said, and the memory that a domain's guest sees.
-func size(d *v1.DomainSpec) (uint32, resource.Quantity) {
-	cpus := uint32(1)
-	if d.CPU != nil {
-		cpus = max(d.CPU.Cores, 1) * max(d.CPU.Sockets, 1) * max(d.CPU.Threads, 1)
-	} else if q, ok := d.Resources.Requests[corev1.ResourceCPU]; ok {
-		cpus = uint32(q.Value())
-	}
-	if d.Memory != nil && d.Memory.Guest != nil {
-		return cpus, *d.Memory.Guest
-	}
-	return cpus, d.Resources.Requests[corev1.ResourceMemory]
 }
 
 // ready prints as conditions do.

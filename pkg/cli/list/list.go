@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/action/list"
 	"github.com/virtkit/virtkit/pkg/cli"
 	"github.com/virtkit/virtkit/pkg/cli/completion"
+	"github.com/virtkit/virtkit/pkg/store"
 )
 
 // Options of `virtctl list`.
@@ -225,7 +226,7 @@ func (o *Options) object(objects list.Objects) runtime.Object {
 		l.Items = append(l.Items, runtime.RawExtension{Object: &objects.VMs[i]})
 	}
 	for i := range objects.VMIs {
-		if !list.Owned(&objects.VMIs[i]) {
+		if !store.Owned(&objects.VMIs[i]) {
 			l.Items = append(l.Items, runtime.RawExtension{Object: &objects.VMIs[i]})
 		}
 	}
