@@ -1,0 +1,161 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/virtkit/virtkit/pkg/disk"
+	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/credentials"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+// PrepareMigrationTarget implements the contract. What it made once is not made again: the guest may be
+// on its way into it.
+func (s *service) PrepareMigrationTarget(_ context.Context, req *pb.PrepareMigrationTargetRequest) (*pb.PrepareMigrationTargetResponse, error) {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	ctx, cancel := context.WithTimeout(s.life, startTimeout)
+	defer cancel()
+	if err := s.expect(ctx, req); err != nil {
+		s.options.Log.Warn("cannot prepare for the guest", "err", err)
+		return nil, err
+	}
+	return &pb.PrepareMigrationTargetResponse{State: s.guest.snapshot()}, nil
+}
+
+func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequest) error {
+	vmi, plan, err := s.read(&pb.StartRequest{VmiJson: req.VmiJson, NetworkPlanJson: req.NetworkPlanJson})
+	if err != nil {
+		return err
+	}
+	if s.guest.shuttingDown() || isFinal(s.guest.snapshot().Lifecycle) {
+		return status.Error(codes.FailedPrecondition, "the launcher is shutting down")
+	}
+	if s.guest.exists() || s.guest.expected() {
+		return s.serveDHCP(plan)
+	}
+	boot := *vmi
+	boot.Spec = *disk.WithoutSeeds(hotplug.Without(&vmi.Spec)) // those come
+	images, err := disk.Prepare(ctx, &boot, s.options.Disks, s.run)
+	if err != nil {
+		return startError(vmi, images, err)
+	}
+	if err := sameImages(vmi, images); err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	volumes, _ := hotplug.Moving(vmi)
+	for _, name := range volumes {
+		if hotplug.Volume(&vmi.Spec, name) == nil {
+			continue // asked to be taken away once the guest is here
+		}
+		if images[name], err = disk.PrepareHotplugged(ctx, vmi, name, s.options.Disks, s.run); err != nil {
+			return startError(vmi, images, err)
+		}
+	}
+	if err := s.serveDHCP(plan); err != nil {
+		return err
+	}
+	if _, err := s.guest.connection(ctx); err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	if _, err := s.nvram(vmi); err != nil { // its directory
+		return startError(vmi, images, err)
+	}
+	if err := s.tpm.expect(vmi); err != nil {
+		return startError(vmi, images, err)
+	}
+	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
+	listener, err := s.listenForArrival()
+	if err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	seeds, err := s.expectSeeds(vmi)
+	if err != nil {
+		listener.Close()
+		return status.Error(codes.Internal, err.Error())
+	}
+	s.arriving <- arrival{devices: exclusiveDevices(&vmi.Spec, images), listener: listener, seeds: seeds}
+	s.guest.expect(domain.Targets(hotplug.Without(&vmi.Spec)), checksums(images))
+	return nil
+}
+
+// holdPause is the pause between attempts to take the devices of a guest that has arrived.
+const holdPause = 500 * time.Millisecond
+
+// arrival is a guest that is to come.
+type arrival struct {
+	// devices are its block devices.
+	devices  []string
+	listener net.Listener
+	// seeds is where its images come.
+	seeds net.Listener
+}
+
+// holdArrived takes the block devices of a guest that arrives, as Start does, once it runs here and the
+// launcher that it left has let them go. Until then it answers that launcher.
+func (s *service) holdArrived(ctx context.Context) {
+	var devices []string
+	select {
+	case a := <-s.arriving:
+		devices = a.devices
+		answering := make(chan struct{})
+		go func() {
+			defer close(answering)
+			s.serveArrival(ctx, a.listener)
+		}()
+		defer func() {
+			// Nothing comes any more. virt-handler may have said that the guest was let go, so nobody need have called.
+			a.seeds.Close()
+			a.listener.Close()
+			<-answering
+		}()
+	case <-ctx.Done():
+		return
+	}
+	for state, changed := s.guest.watch(); state.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE; state, changed = s.guest.watch() {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+	for {
+		s.starting.Lock()
+		err := s.devices.hold(devices)
+		s.starting.Unlock()
+		var locked *hypervisor.LockedError
+		if !errors.As(err, &locked) {
+			if err != nil {
+				s.options.Log.Warn("cannot keep others from the guest's devices", "err", err)
+			}
+			return
+		}
+		select {
+		case <-time.After(holdPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// expect says that the guest will arrive here; targets are its disks' names, images its container disks' checksums.
+func (g *guest) expect(targets map[string]string, images map[string]uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.incoming = true
+	g.updateLocked(func(s *pb.GuestState) { s.VolumeTargets, s.ImageChecksums = targets, images })
+}
+
+func (g *guest) expected() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.incoming
+}

@@ -1,0 +1,160 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+// reasonOf is why a migration failed: what we ended it for, else what the daemon says.
+func (g *guest) reasonOf(err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.gaveUp != "" && !g.cancelled {
+		return errors.New(g.gaveUp)
+	}
+	return err
+}
+
+// undo takes back what was done to the guest so that its migration ends.
+func (g *guest) undo(ctx context.Context, conn hypervisor.Connection) {
+	if g.snapshot().Migration.GetMode() != stopped || g.leftPaused() {
+		return
+	}
+	if err := conn.Resume(ctx); err != nil && !errors.Is(err, hypervisor.ErrNoDomain) {
+		g.log.Warn("what was done to the guest for its migration is not undone", "err", err)
+	}
+}
+
+// stayed finds out what became of the guest after its migration seemed to fail: nil when it has moved after all. With the
+// connection to the daemon its answer may have been lost, so the daemon has the last word.
+func (g *guest) stayed(ctx context.Context, cause error) error {
+	for {
+		conn, err := g.connection(ctx)
+		if err != nil {
+			return cause // the launcher ends
+		}
+		d, err := conn.Domain(ctx)
+		// How a guest that is gone has ended is on its way: as an event, or with the first look of a new connection.
+		if err == nil || g.gone() || errors.Is(err, hypervisor.ErrNoDomain) && g.endKnown() {
+			if g.settle(cause, err == nil && d.Left()) {
+				return nil
+			}
+			if err == nil {
+				if g.torn() {
+					g.endTorn(ctx)
+					return cause
+				}
+				g.undo(ctx, conn)
+				g.goOn(ctx, d)
+			}
+			return cause
+		}
+		select {
+		case <-time.After(redial):
+		case <-ctx.Done():
+			return cause
+		}
+	}
+}
+
+// goOn lets a guest go on that a daemon has left standing still, having given it up to nobody: one that was restarted in
+// the middle of the hand-over does not know whether it may; and one may not have been able to, as long as the QEMU at the
+// other side holds the locks of the disks. That one's pod is deleted once the migration is known to have failed.
+func (g *guest) goOn(ctx context.Context, d hypervisor.Domain) {
+	for tries := 0; d.Stopped(); tries++ {
+		conn, err := g.connection(ctx)
+		if err != nil {
+			return
+		}
+		if err = conn.Resume(ctx); err == nil {
+			break
+		}
+		if tries == 0 {
+			g.log.Warn("the guest stays, but cannot go on yet", "err", err)
+		}
+		select {
+		case <-time.After(redial):
+		case <-ctx.Done():
+			return
+		}
+		if next, err := conn.Domain(ctx); err == nil {
+			d = next
+		} else if errors.Is(err, hypervisor.ErrNoDomain) {
+			return
+		}
+	}
+	if conn, err := g.connection(ctx); err == nil {
+		g.refresh(ctx, conn, false)
+	}
+}
+
+// torn says that the guest's parts are on both sides, and nobody brings them together.
+func (g *guest) torn() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tornBy != ""
+}
+
+// endTorn ends such a guest, which can run on neither side.
+func (g *guest) endTorn(ctx context.Context) {
+	for {
+		conn, err := g.connection(ctx)
+		if err != nil {
+			return // the launcher ends, and QEMU with it
+		}
+		if err = conn.Destroy(ctx); err == nil || errors.Is(err, hypervisor.ErrNoDomain) {
+			return
+		}
+		g.log.Warn("the guest is on two nodes, and cannot be ended here yet", "err", err)
+		select {
+		case <-time.After(redial):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (g *guest) endKnown() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.early != nil
+}
+
+// settle decides that the guest has not moved, and records that, or how it ended. It has moved when it was given up
+// meanwhile, or when libvirt has seen it go. A guest that had left by post-copy cannot go on on either side; how it ends
+// says why.
+func (g *guest) settle(cause error, left bool) (moved bool) {
+	g.deciding.Lock()
+	defer g.deciding.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.committed || g.early != nil && g.early.Outcome == hypervisor.Moved {
+		return true
+	}
+	g.migrating = false
+	why := hypervisor.WhyStayed(cause)
+	if g.early != nil {
+		why = "the guest has ended"
+	}
+	if g.state.Migration.GetMode() == postCopy && (left || g.early != nil) {
+		why = "it broke off while the guest ran on the other node and needed its memory from here (post-copy): " + hypervisor.WhyStayed(cause)
+		g.tornBy = "its migration failed: " + why
+	}
+	g.updateLocked(func(s *pb.GuestState) {
+		s.Migration = proto.CloneOf(s.Migration)
+		s.Migration.EndedAt = timestamppb.Now()
+		s.Migration.Phase = pb.MigrationPhase_MIGRATION_PHASE_FAILED
+		s.Migration.Error, s.Migration.Cancelled = why, g.cancelled
+	})
+	if g.early != nil {
+		g.finishLocked(*g.early)
+	}
+	return false
+}
