@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -12,8 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// validateScheduling checks what goes into the pod as it is. What the API server checks of a pod anyway
-// (affinity in all its depth) is left to it and comes back as a FailedCreate event.
+// validateScheduling checks what goes into the pod as it is, by the rules of pods.
 func validateScheduling(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil {
@@ -40,15 +40,8 @@ func validateScheduling(spec *v1.VirtualMachineInstanceSpec, root *field.Path) f
 	for i, toleration := range spec.Tolerations {
 		errs = append(errs, validateToleration(toleration, root.Child("tolerations").Index(i))...)
 	}
-	for i, spread := range spec.TopologySpreadConstraints {
-		at := root.Child("topologySpreadConstraints").Index(i)
-		if spread.MaxSkew < 1 {
-			errs = append(errs, field.Invalid(at.Child("maxSkew"), spread.MaxSkew, "must be 1 or more"))
-		}
-		if spread.TopologyKey == "" {
-			errs = append(errs, field.Required(at.Child("topologyKey"), "is not set; kubernetes.io/hostname spreads over nodes"))
-		}
-	}
+	errs = append(errs, validateTopologySpread(spec.TopologySpreadConstraints, root.Child("topologySpreadConstraints"))...)
+	errs = append(errs, validateAffinity(spec.Affinity, root.Child("affinity"))...)
 	return append(errs, validateDNS(spec, root)...)
 }
 
@@ -67,36 +60,47 @@ func ValidateGracePeriod(seconds int64, path *field.Path) *field.Error {
 	return nil
 }
 
-func validateToleration(toleration corev1.Toleration, at *field.Path) field.ErrorList {
-	switch toleration.Operator {
-	case corev1.TolerationOpExists:
-		if toleration.Value != "" {
-			return field.ErrorList{field.Forbidden(at.Child("value"), "cannot be set with operator Exists")}
-		}
-	case corev1.TolerationOpEqual, "":
-		if toleration.Key == "" {
-			return field.ErrorList{field.Required(at.Child("key"), "is not set; only operator Exists goes without")}
-		}
-	}
-	return nil
-}
+// What resolvers read at most; Kubernetes' limits.
+const (
+	maxNameservers = 3
+	maxSearches    = 32
+	maxSearchText  = 2048 // characters, with a space between two
+)
 
 func validateDNS(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.ErrorList {
-	at := root.Child("dnsConfig", "nameservers")
-	var servers []string
-	if spec.DNSConfig != nil {
-		servers = spec.DNSConfig.Nameservers
+	config := spec.DNSConfig
+	if config == nil {
+		config = &corev1.PodDNSConfig{}
 	}
+	root = root.Child("dnsConfig")
+	at := root.Child("nameservers")
 	var errs field.ErrorList
-	if spec.DNSPolicy == corev1.DNSNone && len(servers) == 0 {
+	if spec.DNSPolicy == corev1.DNSNone && len(config.Nameservers) == 0 {
 		errs = append(errs, field.Required(at, "are not set; dnsPolicy None needs at least one"))
 	}
-	if len(servers) > 3 {
-		errs = append(errs, field.Invalid(at, len(servers), "are more than 3, which is all that resolvers read"))
+	if n := len(config.Nameservers); n > maxNameservers {
+		errs = append(errs, field.Invalid(at, n, fmt.Sprintf("are more than %d, which is all that resolvers read", maxNameservers)))
 	}
-	for i, server := range servers {
+	for i, server := range config.Nameservers {
 		if _, err := netip.ParseAddr(server); err != nil {
 			errs = append(errs, field.Invalid(at.Index(i), server, fmt.Sprintf("%q is not an IP address", server)))
+		}
+	}
+	at = root.Child("searches")
+	if n := len(config.Searches); n > maxSearches {
+		errs = append(errs, field.Invalid(at, n, fmt.Sprintf("are more than %d, which is all that resolvers read", maxSearches)))
+	}
+	if n := len(strings.Join(config.Searches, " ")); n > maxSearchText {
+		errs = append(errs, field.Invalid(at, n, fmt.Sprintf("have %d characters together; the most is %d", n, maxSearchText)))
+	}
+	for i, search := range config.Searches {
+		if name := strings.TrimSuffix(search, "."); search != "." && len(validation.IsDNS1123SubdomainWithUnderscore(name)) > 0 {
+			errs = append(errs, field.Invalid(at.Index(i), search, fmt.Sprintf("%q is not a domain to search in, such as svc.cluster.local", search)))
+		}
+	}
+	for i, option := range config.Options {
+		if option.Name == "" {
+			errs = append(errs, field.Required(root.Child("options").Index(i).Child("name"), "is not set"))
 		}
 	}
 	return errs
