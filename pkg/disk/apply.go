@@ -21,6 +21,9 @@ func apply(ctx context.Context, plan Plan, run Run) (map[string]domain.Source, e
 	for _, s := range plan.Steps {
 		group.Go(func() error {
 			if err := s.make(ctx, run); err != nil {
+				if s.Volume == "" {
+					return fmt.Errorf("write %s: %w", s.Path, err)
+				}
 				return volumeError(s.Volume, err)
 			}
 			return nil

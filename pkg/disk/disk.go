@@ -105,6 +105,9 @@ func (d Dirs) claimImage(volume string) string {
 	return path.Join(d.Claims, volume, ClaimImage)
 }
 
+// Ignition is where the configuration of annotation kubevirt.io/ignitiondata is for QEMU to read. No volume has such a name.
+func (d Dirs) Ignition() string { return path.Join(d.Disks, ".ignition.json") }
+
 // BlockDevice is where the pod has the device of a volume that is one.
 func (d Dirs) BlockDevice(volume string) string { return path.Join(d.BlockDevices, volume) }
 

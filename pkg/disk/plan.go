@@ -62,6 +62,9 @@ type Plan struct {
 // NewPlan plans the images of those volumes that a disk of the VMI uses.
 func NewPlan(vmi *v1.VirtualMachineInstance, dirs Dirs, facts map[string]Facts) (Plan, error) {
 	p := Plan{Sources: map[string]domain.Source{}}
+	if config := vmi.Annotations[v1.IgnitionAnnotation]; config != "" {
+		p.Steps = append(p.Steps, Step{Action: WriteFile, Path: dirs.Ignition(), Data: []byte(config)})
+	}
 	for i := range vmi.Spec.Volumes {
 		v := &vmi.Spec.Volumes[i]
 		d := diskOf(vmi, v.Name)

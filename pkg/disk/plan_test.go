@@ -157,3 +157,16 @@ func TestVolumeWithoutDiskIsLeftAlone(t *testing.T) {
 		t.Errorf("%+v, %v", plan, err)
 	}
 }
+
+func TestPlanIgnition(t *testing.T) {
+	vmi := vmiWith(asCDRom, containerDisk)
+	vmi.Annotations = map[string]string{v1.IgnitionAnnotation: "{}"}
+	plan, err := NewPlan(vmi, Dirs{Disks: "/disks"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Step{{Action: WriteFile, Path: "/disks/.ignition.json", Data: []byte("{}")}}
+	if diff := cmp.Diff(want, plan.Steps); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -35,7 +35,7 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 		CPU:        cpu(vmi.Spec.Domain.CPU, topology, facts.KVM),
 		Features:   features(&vmi.Spec.Domain, facts.KVM),
 		Clock:      clock(vmi.Spec.Domain.Clock),
-		SysInfo:    systemInformation(vmi),
+		SysInfo:    systemInformation(vmi, facts.Ignition),
 		OnPoweroff: "destroy",
 		OnReboot:   "restart",
 		OnCrash:    "destroy",

@@ -43,6 +43,7 @@ func baseline() (*v1.VirtualMachineInstance, *Facts) {
 		Emulator:     "/usr/bin/qemu-system-x86_64",
 		Firmware:     Firmware{Code: "/fw/CODE.fd", Vars: "/fw/VARS.fd", SecureCode: "/fw/CODE.secure.fd", SecureVars: "/fw/VARS.secure.fd"},
 		NVRAM:        "/run/nvram.fd",
+		Ignition:     "/disks/.ignition.json",
 		SerialSocket: "/run/serial0.sock", SerialLog: "/run/serial0.log",
 		VNCSocket: "/run/vnc.sock", AgentSocket: "/run/agent.sock",
 		Disks: map[string]Source{
@@ -75,6 +76,9 @@ var cases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	"baseline":        func(*v1.VirtualMachineInstance, *Facts) {},
 	"emulated":        func(_ *v1.VirtualMachineInstance, f *Facts) { f.KVM = false },
 	"uuid-from-vmi":   func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Firmware = nil },
+	"ignition": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
+		vmi.Annotations = map[string]string{v1.IgnitionAnnotation: "{}"}
+	},
 	"firmware-serial": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Firmware.Serial = "serial-7" },
 	"machine-q35-named": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Machine = &v1.Machine{Type: "pc-q35-9.2"}

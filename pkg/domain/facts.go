@@ -22,6 +22,8 @@ type Facts struct {
 	Firmware Firmware
 	// NVRAM is the path of this guest's UEFI variable store; libvirt makes it from the template.
 	NVRAM string
+	// Ignition is the path of Ignition's configuration, which annotation kubevirt.io/ignitiondata holds.
+	Ignition string
 	// Disks are the prepared images by volume name.
 	Disks map[string]Source
 	// Network is the plan that virt-handler has applied.

@@ -82,9 +82,9 @@ func features(spec *v1.DomainSpec, kvm bool) *libvirtxml.DomainFeatureList {
 	return out
 }
 
-// systemInformation gives the SMBIOS tables. Manufacturer, product and family are KubeVirt's defaults:
+// systemInformation gives the SMBIOS tables, and what else the firmware hands to the guest. Manufacturer, product and family are KubeVirt's defaults:
 // guests and their agents (systemd, cloud-init, ansible) recognise the platform by them.
-func systemInformation(vmi *v1.VirtualMachineInstance) []libvirtxml.DomainSysInfo {
+func systemInformation(vmi *v1.VirtualMachineInstance, ignition string) []libvirtxml.DomainSysInfo {
 	system := []libvirtxml.DomainSysInfoEntry{
 		{Name: "manufacturer", Value: "KubeVirt"},
 		{Name: "product", Value: "None"},
@@ -112,7 +112,14 @@ func systemInformation(vmi *v1.VirtualMachineInstance) []libvirtxml.DomainSysInf
 			smbios.Chassis = chassis
 		}
 	}
-	return []libvirtxml.DomainSysInfo{{SMBIOS: smbios}}
+	tables := []libvirtxml.DomainSysInfo{{SMBIOS: smbios}}
+	if vmi.Annotations[v1.IgnitionAnnotation] != "" {
+		// Ignition looks for its configuration under this name; a file, so that it is in no command line.
+		tables = append(tables, libvirtxml.DomainSysInfo{FWCfg: &libvirtxml.DomainSysInfoFWCfg{
+			Entry: []libvirtxml.DomainSysInfoEntry{{Name: "opt/com.coreos/config", File: ignition}},
+		}})
+	}
+	return tables
 }
 
 // clock gives the guest's clock: UTC unless the VMI says otherwise. With an offset, what the guest does

@@ -181,6 +181,7 @@ func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvra
 		Emulator:     s.options.Emulator,
 		Firmware:     s.options.Firmware,
 		NVRAM:        nvram,
+		Ignition:     s.options.Disks.Ignition(),
 		Disks:        images,
 		Network:      plan,
 		SerialSocket: in(names.SocketSerial),

@@ -73,6 +73,7 @@ func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstance
 	errs = append(errs, metavalidation.ValidateLabels(meta.Labels, template.Child("metadata", "labels"))...)
 	errs = append(errs, apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
 	errs = append(errs, validateReservedLabels(meta.Labels, nil, template.Child("metadata", "labels"))...)
+	errs = append(errs, validateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
 
 	if vm.Spec.Instancetype != nil || vm.Spec.Preference != nil {
 		errs = append(errs, foreign(vm, expanded, template.Child("spec"))...)
@@ -118,6 +119,7 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 	spec := field.NewPath("spec")
 	errs := validateName(vmi.Name, vmi.GenerateName)
 	errs = append(errs, unsupported(vmi.Spec, instanceTree(), spec)...)
+	errs = append(errs, validateAnnotations(vmi.Annotations, field.NewPath("metadata", "annotations"))...)
 	if !by.Component {
 		errs = append(errs, validateReservedLabels(vmi.Labels, nil, field.NewPath("metadata", "labels"))...)
 	}

@@ -169,7 +169,9 @@ func (a *admission) validateMachine(ctx context.Context, request *admissionv1.Ad
 	if err != nil {
 		return nil, err
 	}
-	return verdict(request.Kind.Kind, vm.Name, errs), nil
+	response := verdict(request.Kind.Kind, vm.Name, errs)
+	response.Warnings = surface.MachineWarnings(vm)
+	return response, nil
 }
 
 func (a *admission) validateInstance(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
@@ -181,7 +183,11 @@ func (a *admission) validateInstance(_ context.Context, request *admissionv1.Adm
 	if old != nil {
 		return verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstanceUpdate(vmi, old, by)), nil
 	}
-	return verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstance(vmi, by)), nil
+	response := verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstance(vmi, by))
+	if !by.Component { // who made its VM has been warned
+		response.Warnings = surface.Warnings(vmi.Annotations, "metadata.annotations")
+	}
+	return response, nil
 }
 
 func (a *admission) validateKubeVirt(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {

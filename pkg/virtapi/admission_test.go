@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,14 @@ func TestMutate(t *testing.T) {
 				t.Errorf("patch type %v", got.PatchType)
 			}
 		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	machine := strings.Replace(goodMachine, "runStrategy: Always", "running: true", 1)
+	got := ask(t, "/validate/virtualmachines", "jane", machine, "")
+	if want := []string{"spec.running is deprecated; use spec.runStrategy"}; !got.Allowed || !slices.Equal(got.Warnings, want) {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -103,12 +103,13 @@ func testTwoVMsOneClaim(t *testing.T, mode corev1.PersistentVolumeMode) {
 	second.waitPhase(t, 2*time.Minute, v1.Running)
 }
 
-// An empty disk has the size asked for.
+// An empty disk has the size asked for; and Ignition's configuration is where Ignition looks for it.
 func TestEmptyDisk(t *testing.T) {
 	t.Parallel()
 	c := theCluster
 	g := c.create(t, newVM(c.namespace(t, "restricted"), "scratch", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
+		vm.Spec.Template.ObjectMeta.Annotations = map[string]string{v1.IgnitionAnnotation: `{"ignition":{"version":"3.4.0"}}`}
 		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "scratch", Serial: "SCRATCH", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
 		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("32Mi")}}})
 	}))
@@ -118,6 +119,9 @@ func TestEmptyDisk(t *testing.T) {
 	got := con.run(t, `for d in /sys/block/vd*; do [ "$(cat $d/serial)" = SCRATCH ] && cat $d/size; done`)
 	if got != "65536" {
 		t.Errorf("the empty disk has %q sectors, want 65536", got)
+	}
+	if got := con.run(t, `cat /sys/firmware/qemu_fw_cfg/by_name/opt/com.coreos/config/raw; echo`); got != `{"ignition":{"version":"3.4.0"}}` {
+		t.Errorf("Ignition would read %q", got)
 	}
 }
 

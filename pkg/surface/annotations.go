@@ -1,0 +1,67 @@
+package surface
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// hookSidecars is the annotation with which KubeVirt runs containers that rewrite the domain before it starts.
+const hookSidecars = "hooks.kubevirt.io/hookSidecars"
+
+// validateAnnotations checks the annotations of an instance, or of a VM's template, that change the guest.
+func validateAnnotations(annotations map[string]string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if annotations[hookSidecars] != "" {
+		errs = append(errs, field.Forbidden(at.Key(hookSidecars),
+			unsupportedDetail()+" (nothing but the launcher makes the domain; remove it and set what it changed in spec.domain)"))
+	}
+	if config := annotations[v1.IgnitionAnnotation]; config != "" {
+		// The value may hold passwords: it is in no message.
+		var object map[string]any
+		if err := json.Unmarshal([]byte(config), &object); err != nil {
+			errs = append(errs, field.Invalid(at.Key(v1.IgnitionAnnotation), "", "is not the JSON object that Ignition reads; make it from Butane's YAML with butane"))
+		}
+	}
+	return errs
+}
+
+// withoutEffect are annotations of KubeVirt's that people set, and what there is instead. They do not change what the
+// guest sees, so that an object with one is admitted, with a warning.
+var withoutEffect = map[string]string{
+	v1.KeepLauncherAfterFailureAnnotation:  "a launcher pod whose guest failed stays until its instance goes; see virtctl logs",
+	v1.CustomLibvirtLogFiltersAnnotation:   "the label logVerbosity sets how much the launcher says",
+	v1.PlacePCIDevicesOnRootComplex:        "devices are behind PCIe root ports, where they can be plugged and unplugged",
+	v1.MemfdMemoryBackend:                  "the kind of guest memory follows from what the guest needs",
+	v1.FuncTestLauncherFailFastAnnotation:  "it is for KubeVirt's own tests",
+	v1.FuncTestMemoryHotplugFailAnnotation: "it is for KubeVirt's own tests",
+	v1.DeprecatedNonRootVMIAnnotation:      "no guest runs as root",
+	v1.MigrationTransportUnixAnnotation:    "guests move over the virt-handlers of the nodes",
+}
+
+// Warnings says what of an instance, or of a VM's template, has no effect although it does no harm, sentences in order.
+func Warnings(annotations map[string]string, path string) []string {
+	var out []string
+	for name, instead := range withoutEffect {
+		if _, ok := annotations[name]; ok {
+			out = append(out, fmt.Sprintf("%s[%s] has no effect in virtkit: %s", path, name, instead))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// MachineWarnings is Warnings for a VM, and what of it is deprecated.
+func MachineWarnings(vm *v1.VirtualMachine) []string {
+	var out []string
+	if vm.Spec.Running != nil {
+		out = append(out, "spec.running is deprecated; use spec.runStrategy")
+	}
+	if vm.Spec.Template == nil {
+		return out
+	}
+	return append(out, Warnings(vm.Spec.Template.ObjectMeta.Annotations, "spec.template.metadata.annotations")...)
+}

@@ -1,0 +1,48 @@
+package surface
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+func TestValidateAnnotations(t *testing.T) {
+	for name, tc := range map[string]struct{ key, value, want string }{
+		"anything":          {"example.com/a", "b", ""},
+		"hook sidecars":     {hookSidecars, `[{"image": "x"}]`, "metadata.annotations[hooks.kubevirt.io/hookSidecars]: not supported by virtkit"},
+		"no hook sidecars":  {hookSidecars, "", ""},
+		"ignition":          {v1.IgnitionAnnotation, `{"ignition": {"version": "3.4.0"}}`, ""},
+		"ignition as YAML":  {v1.IgnitionAnnotation, "passwd: secret", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object that Ignition reads"},
+		"ignition's number": {v1.IgnitionAnnotation, "7", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vmi := instance(t, "{}")
+			vmi.Annotations = map[string]string{tc.key: tc.value}
+			DefaultVirtualMachineInstance(vmi, testDefaults)
+			got := Message(ValidateVirtualMachineInstance(vmi, Actor{}))
+			if !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" || strings.Contains(got, "secret") {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMachineWarnings(t *testing.T) {
+	running := true
+	vm := &v1.VirtualMachine{}
+	vm.Spec.Running = &running
+	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
+	vm.Spec.Template.ObjectMeta.Annotations = map[string]string{
+		v1.PlacePCIDevicesOnRootComplex: "true", v1.KeepLauncherAfterFailureAnnotation: "", "example.com/a": "b",
+	}
+	want := []string{
+		"spec.running is deprecated; use spec.runStrategy",
+		"spec.template.metadata.annotations[kubevirt.io/keep-launcher-alive-after-failure] has no effect in virtkit: a launcher pod whose guest failed stays until its instance goes; see virtctl logs",
+		"spec.template.metadata.annotations[kubevirt.io/placePCIDevicesOnRootComplex] has no effect in virtkit: devices are behind PCIe root ports, where they can be plugged and unplugged",
+	}
+	if diff := cmp.Diff(want, MachineWarnings(vm)); diff != "" {
+		t.Error(diff)
+	}
+}
