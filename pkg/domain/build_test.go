@@ -73,9 +73,9 @@ func disk0(vmi *v1.VirtualMachineInstance) *v1.Disk { return &vmi.Spec.Domain.De
 
 // cases has one case a supported field; each has a golden file.
 var cases = map[string]func(*v1.VirtualMachineInstance, *Facts){
-	"baseline":        func(*v1.VirtualMachineInstance, *Facts) {},
-	"emulated":        func(_ *v1.VirtualMachineInstance, f *Facts) { f.KVM = false },
-	"uuid-from-vmi":   func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Firmware = nil },
+	"baseline":      func(*v1.VirtualMachineInstance, *Facts) {},
+	"emulated":      func(_ *v1.VirtualMachineInstance, f *Facts) { f.KVM = false },
+	"uuid-from-vmi": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Firmware = nil },
 	"ignition": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Annotations = map[string]string{v1.IgnitionAnnotation: "{}"}
 	},
