@@ -58,6 +58,8 @@ type Config struct {
 	LogVerbosity LogVerbosity
 	// Certificates says how long certificates live.
 	Certificates certs.Policy
+	// Gates are the feature gates that are open.
+	Gates surface.Gates
 	// Migrations is how guests move, without nil where surface.Migrations fills it in.
 	Migrations v1.MigrationConfiguration
 }
@@ -101,6 +103,7 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 		setIf(&config.MemoryOvercommit, developer.MemoryOvercommit)
 		config.NodeSelectors = maps.Clone(developer.NodeSelectors)
 	}
+	config.Gates = surface.OpenGates(spec.DeveloperConfiguration)
 	config.Migrations = surface.Migrations(spec.MigrationConfiguration)
 	setRotation(&config.Certificates, kv.Spec.CertificateRotationStrategy.SelfSigned)
 	var wrong error

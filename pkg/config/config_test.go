@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/surface"
 )
 
 func ptr[T any](value T) *T { return &value }
@@ -64,6 +66,12 @@ func TestFromKubeVirt(t *testing.T) {
 			func(c *Config) {
 				c.LogVerbosity = LogVerbosity{API: 3, Controller: 4, Handler: 5, Launcher: 6, Nodes: map[string]uint{"node1": 7}}
 			},
+		},
+		"gates": {
+			func(kv *v1.KubeVirt) {
+				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{FeatureGates: []string{surface.GateHostDisk, "Snapshot"}}
+			},
+			func(c *Config) { c.Gates = surface.Gates{surface.GateHostDisk: true} },
 		},
 		"cpu model":     {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPUModel = "Nehalem" }, func(c *Config) { c.CPUModel = "Nehalem" }},
 		"cpu request":   {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPURequest = ptr(resource.MustParse("50m")) }, func(c *Config) { c.CPURequest = ptr(resource.MustParse("50m")) }},

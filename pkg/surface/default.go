@@ -22,6 +22,8 @@ type Defaults struct {
 	MachineType  string
 	// CPUModel is left to the launcher unless set.
 	CPUModel string
+	// Gates are the feature gates that are open.
+	Gates Gates
 	// NewUUID makes a firmware UUID for an object that has none; without it none is made.
 	NewUUID func() string
 }

@@ -81,6 +81,8 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.migrations.allowPostCopy", Effect: Life},
 	{Path: "configuration.migrations.allowWorkloadDisruption", Effect: Life, Note: "As allowPostCopy unless set."},
 	{Path: "configuration.migrations.unsafeMigrationOverride", Effect: Life},
+	{Path: "configuration.developerConfiguration.featureGates", Effect: Life, Note: "`HostDisk`, `DownwardMetrics` and `VSOCK` are closed unless named here. The rest of what KubeVirt gates virtkit has always, or not at all; a warning says so."},
+	{Path: "configuration.developerConfiguration.disabledFeatureGates", Effect: Life, Note: "Goes before featureGates."},
 	{Path: "configuration.developerConfiguration.useEmulation", Effect: Domain},
 	{Path: "configuration.developerConfiguration.cpuAllocationRatio", Effect: Pod},
 	{Path: "configuration.developerConfiguration.memoryOvercommit", Effect: Pod},

@@ -183,7 +183,9 @@ func (a *admission) validateInstance(_ context.Context, request *admissionv1.Adm
 	if old != nil {
 		return verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstanceUpdate(vmi, old, by)), nil
 	}
-	response := verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstance(vmi, by))
+	errs := surface.ValidateVirtualMachineInstance(vmi, by)
+	errs = append(errs, surface.ValidateGates(&vmi.Spec, a.defaults().Gates, field.NewPath("spec"))...)
+	response := verdict(request.Kind.Kind, vmi.Name, errs)
 	if !by.Component { // who made its VM has been warned
 		response.Warnings = surface.Warnings(vmi.Annotations, "metadata.annotations")
 	}
@@ -195,7 +197,9 @@ func (a *admission) validateKubeVirt(_ context.Context, request *admissionv1.Adm
 	if err != nil {
 		return nil, err
 	}
-	return verdict(request.Kind.Kind, kv.Name, surface.ValidateKubeVirt(kv, old)), nil
+	response := verdict(request.Kind.Kind, kv.Name, surface.ValidateKubeVirt(kv, old))
+	response.Warnings = surface.KubeVirtWarnings(kv)
+	return response, nil
 }
 
 func (a *admission) validateInstancetype(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {

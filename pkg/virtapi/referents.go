@@ -105,10 +105,17 @@ func (a *admission) refer(ctx context.Context, vm *v1.VirtualMachine, d surface.
 	return d, nil
 }
 
+var templateSpec = field.NewPath("spec", "template", "spec")
+
 // validateReferring checks a VM together with what it refers to.
 func (a *admission) validateReferring(ctx context.Context, vm *v1.VirtualMachine) (field.ErrorList, error) {
 	if vm.Spec.Instancetype == nil && vm.Spec.Preference == nil || vm.Spec.Template == nil {
-		return surface.ValidateVirtualMachine(vm, a.defaults()), nil
+		d := a.defaults()
+		errs := surface.ValidateVirtualMachine(vm, d)
+		if vm.Spec.Template != nil {
+			errs = append(errs, surface.ValidateGates(&vm.Spec.Template.Spec, d.Gates, templateSpec)...)
+		}
+		return errs, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
@@ -124,7 +131,8 @@ func (a *admission) validateReferring(ctx context.Context, vm *v1.VirtualMachine
 	if len(errs) > 0 {
 		return errs, nil // what it all makes is not known, so there is nothing more to check
 	}
-	return surface.ValidateExpanded(vm, &template.Spec, a.defaults()), nil
+	d := a.defaults()
+	return append(surface.ValidateExpanded(vm, &template.Spec, d), surface.ValidateGates(&template.Spec, d.Gates, templateSpec)...), nil
 }
 
 // expanded is vm with what it refers to written out, as `virtctl expand` prints it.

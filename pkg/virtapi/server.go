@@ -102,6 +102,7 @@ func defaultsOf(current func() config.Config) func() surface.Defaults {
 			Architecture: c.Architecture,
 			MachineType:  c.MachineType,
 			CPUModel:     c.CPUModel,
+			Gates:        c.Gates,
 			NewUUID:      func() string { return strings.ToLower(uuid.NewString()) },
 		}
 	}

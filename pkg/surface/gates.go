@@ -1,0 +1,95 @@
+package surface
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Feature gates of KubeVirt's that virtkit keeps closed unless the KubeVirt resource opens them: what they allow reaches
+// from the guest to its node.
+const (
+	GateHostDisk        = "HostDisk"
+	GateDownwardMetrics = "DownwardMetrics"
+	GateVSOCK           = "VSOCK"
+)
+
+var gates = []string{GateDownwardMetrics, GateHostDisk, GateVSOCK}
+
+// alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
+var alwaysOpen = []string{
+	"CPUManager", "CPUNodeDiscovery", "ExperimentalIgnitionSupport", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NonRoot",
+	"ObjectGraph", "PSA", "PanicDevices", "VMLiveUpdateFeatures", "VMPersistentState", "VideoConfig",
+}
+
+// Gates are the feature gates that are open.
+type Gates map[string]bool
+
+// OpenGates gives those that the developer configuration opens, nil for none; a nil configuration opens none.
+func OpenGates(developer *v1.DeveloperConfiguration) Gates {
+	if developer == nil {
+		return nil
+	}
+	var open Gates
+	for _, name := range developer.FeatureGates {
+		if !slices.Contains(gates, name) || slices.Contains(developer.DisabledFeatureGates, name) {
+			continue
+		}
+		if open == nil {
+			open = Gates{}
+		}
+		open[name] = true
+	}
+	return open
+}
+
+// ValidateGates reports what of an instance's spec needs a gate that is closed.
+func ValidateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	need := func(gate string, at *field.Path) {
+		if !open[gate] {
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf(
+				"is not allowed in this installation; an administrator can add %s to spec.configuration.developerConfiguration.featureGates of the KubeVirt resource", gate)))
+		}
+	}
+	for i := range spec.Volumes {
+		at := path.Child("volumes").Index(i)
+		switch volume := &spec.Volumes[i]; {
+		case volume.HostDisk != nil:
+			need(GateHostDisk, at.Child("hostDisk"))
+		case volume.DownwardMetrics != nil:
+			need(GateDownwardMetrics, at.Child("downwardMetrics"))
+		}
+	}
+	devices := path.Child("domain", "devices")
+	if spec.Domain.Devices.DownwardMetrics != nil {
+		need(GateDownwardMetrics, devices.Child("downwardMetrics"))
+	}
+	if attach := spec.Domain.Devices.AutoattachVSOCK; attach != nil && *attach {
+		need(GateVSOCK, devices.Child("autoattachVSOCK"))
+	}
+	return errs
+}
+
+// KubeVirtWarnings says which of the feature gates that a KubeVirt resource names have no effect.
+func KubeVirtWarnings(kv *v1.KubeVirt) []string {
+	developer := kv.Spec.Configuration.DeveloperConfiguration
+	if developer == nil {
+		return nil
+	}
+	var out []string
+	const path = "spec.configuration.developerConfiguration."
+	for _, name := range developer.FeatureGates {
+		if !slices.Contains(gates, name) && !slices.Contains(alwaysOpen, name) {
+			out = append(out, fmt.Sprintf("%sfeatureGates: virtkit has no gate %s: it has no effect (see docs/api-surface.md for what there is)", path, name))
+		}
+	}
+	for _, name := range developer.DisabledFeatureGates {
+		if !slices.Contains(gates, name) {
+			out = append(out, fmt.Sprintf("%sdisabledFeatureGates: virtkit has no gate %s that could be closed: it has no effect", path, name))
+		}
+	}
+	return out
+}
