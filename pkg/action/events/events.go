@@ -70,23 +70,26 @@ func (s Selection) Match(e *corev1.Event) bool {
 	if len(s.Types) > 0 && !slices.ContainsFunc(s.Types, func(t string) bool { return strings.EqualFold(t, e.Type) }) {
 		return false
 	}
-	object := e.InvolvedObject
-	if object.Kind == "Pod" {
-		if s.Name != "" {
-			return podOf(object.Name, s.Name)
-		}
-		return strings.HasPrefix(object.Name, launcherPrefix) || strings.HasPrefix(object.Name, hotplugPrefix)
-	}
-	if !slices.Contains(kinds, object.Kind) {
+	return Of(e.InvolvedObject.Kind, e.InvolvedObject.Name, s.Name, s.moves)
+}
+
+// Of reports whether an object is a VM's: the VM, its instance, a pod of it, a migration. moves has the VM of each migration that
+// is known, by their names; others are told by how they are called. With "" for the VM the object may be any one's.
+func Of(kind, object, vm string, moves map[string]string) bool {
+	switch {
+	case kind == "Pod" && vm == "":
+		return strings.HasPrefix(object, launcherPrefix) || strings.HasPrefix(object, hotplugPrefix)
+	case kind == "Pod":
+		return podOf(object, vm)
+	case !slices.Contains(kinds, kind):
 		return false
-	}
-	if object.Kind == migration && s.Name != "" {
-		if of, known := s.moves[object.Name]; known {
-			return of == s.Name
+	case kind == migration && vm != "":
+		if of, known := moves[object]; known {
+			return of == vm
 		}
-		return strings.HasPrefix(object.Name, s.Name+"-")
+		return strings.HasPrefix(object, vm+"-")
 	}
-	return s.Name == "" || object.Name == s.Name
+	return vm == "" || object == vm
 }
 
 // podOf reports whether a pod is the launcher's of an instance: virt-launcher-NAME-HASH, where the hash has no dash.

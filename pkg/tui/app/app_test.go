@@ -260,6 +260,10 @@ func world(f *fake) *page.World {
 	w.Sizings = append(w.Sizings, sizes)
 	w.Events.Load(map[store.Key]*store.Event{
 		{Namespace: "prod", Name: "e1"}: {Namespace: "prod", Name: "e1", Kind: "VirtualMachineInstance", Object: "web", Type: "Normal", Reason: "Started", Message: "VirtualMachineInstance started.", Last: now.Add(-time.Minute), Count: 1},
+		{Namespace: "prod", Name: "e3"}: {Namespace: "prod", Name: "e3", Kind: "Pod", Object: "virt-launcher-web-abcde", Type: "Normal", Reason: "Scheduled", Message: "Successfully assigned prod/virt-launcher-web-abcde to node1", Last: now.Add(-3 * time.Minute), Count: 1},
+		{Namespace: "prod", Name: "e4"}: {Namespace: "prod", Name: "e4", Kind: "Pod", Object: "virt-launcher-web-abcde", Type: "Warning", Reason: "FailedMount", Message: "the volume is not there", First: now.Add(-150 * time.Second), Last: now.Add(-90 * time.Second), Count: 4},
+		{Namespace: "prod", Name: "e5"}: {Namespace: "prod", Name: "e5", Kind: "VirtualMachineInstanceMigration", Object: "m1", Type: "Normal", Reason: "SuccessfulCreate", Message: "Created migration target pod", Last: now.Add(-30 * time.Second), Count: 1},
+		{Namespace: "prod", Name: "e6"}: {Namespace: "prod", Name: "e6", Kind: "Pod", Object: "virt-launcher-web-two-abcde", Type: "Normal", Reason: "Scheduled", Message: "of another machine", Last: now, Count: 1},
 		{Namespace: "test", Name: "e2"}: {Namespace: "test", Name: "e2", Kind: "Pod", Object: "virt-launcher-x-abcde", Type: "Warning", Reason: "FailedScheduling", Message: "0/2 nodes are available:\n2 Insufficient memory.", Last: now.Add(-time.Second), Count: 12},
 	})
 	return w

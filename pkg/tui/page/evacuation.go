@@ -28,7 +28,7 @@ func newEvacuation(w *World, node string) *Text {
 	p.keys = append(keymap.Map[*Text]{{
 		Keys: []string{"E"}, Name: "evacuate", Help: "keep new guests away, and have these leave", Allowed: func(p *Text) string {
 			if w.ReadOnly {
-				return "the dashboard was started with --read-only"
+				return readOnly
 			}
 			if p.at.IsZero() || p.err != nil {
 				return "the plan is not there yet"

@@ -15,15 +15,12 @@ import (
 )
 
 // Events is the page of what happened.
-type Events struct {
-	rows[*store.Event]
-	keys keymap.Map[*Events]
-}
+type Events struct{ rows[*store.Event] }
 
 // NewEvents makes the page.
 func NewEvents(w *World) *Events {
 	p := &Events{}
-	p.rows = rows[*store.Event]{world: w, what: "events", state: func() store.State { return w.Events.State() }}
+	p.rows = rows[*store.Event]{world: w, title: "Events", what: "events", read: w.Events.Rows, state: func() store.State { return w.Events.State() }}
 	type column = widget.Column[*store.Event]
 	text := func(of func(*store.Event) string) func(*store.Event, time.Time) widget.Cell {
 		return func(e *store.Event, _ time.Time) widget.Cell { return widget.Cell{Text: of(e)} }
@@ -46,51 +43,37 @@ func NewEvents(w *World) *Events {
 		},
 		Key: (*store.Event).Key, Now: w.Now, Theme: w.Theme,
 	}
-	p.keys = append(keymap.Map[*Events]{
-		{Keys: []string{"enter"}, Name: "machine", Help: "the machine that it happened to", Allowed: func(p *Events) string {
+	p.bind(keymap.Binding[*rows[*store.Event]]{
+		Keys: []string{"enter"}, Name: "machine", Help: "the machine that it happened to", Allowed: func(*rows[*store.Event]) string {
 			if _, ok := p.machine(); !ok {
 				return "it is not of a virtual machine"
 			}
 			return ""
-		}, Do: (*Events).open},
-	}, moves[*Events]()...)
-	p.double = p.open
+		}, Do: func(*rows[*store.Event]) tea.Cmd { return p.double() },
+	})
+	p.double = func() tea.Cmd {
+		key, ok := p.machine()
+		if !ok {
+			return nil
+		}
+		return Send(Open{NewMachine(w, key)})
+	}
 	p.Refresh()
 	return p
 }
 
 // machine is the machine that the event under the cursor is about.
 func (p *Events) machine() (store.Key, bool) {
-	e, ok := p.table.Current()
-	if !ok {
+	e := p.current()
+	if e == nil {
 		return store.Key{}, false
 	}
 	key := store.Key{Namespace: e.Namespace, Name: e.Object}
+	if m := p.world.Migrations.Get(key); m != nil && e.Kind == "VirtualMachineInstanceMigration" {
+		key.Name = m.Machine
+	}
 	return key, p.world.Machines.Get(key) != nil
 }
-
-func (p *Events) open() tea.Cmd {
-	key, ok := p.machine()
-	if !ok {
-		return nil
-	}
-	return Send(Open{NewMachine(p.world, key)})
-}
-
-// Title is the page's name and how many events there are.
-func (p *Events) Title() string {
-	shown, all := p.table.Len()
-	return counted("Events", shown, all)
-}
-
-// Refresh reads the events anew.
-func (p *Events) Refresh() { p.table.SetRows(p.world.Events.Rows()) }
-
-// Key does what a key is bound to.
-func (p *Events) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
-
-// Hints are the page's keys.
-func (p *Events) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
 func object(e *store.Event) string { return strings.ToLower(e.Kind) + "/" + e.Object }
 
@@ -99,14 +82,4 @@ func eventRole(e *store.Event) theme.Role {
 		return theme.Warn
 	}
 	return theme.Text
-}
-
-// eventLine is an event in a list of those of one machine.
-func eventLine(t *theme.Theme, e *store.Event, now time.Time, width int) string {
-	count := ""
-	if e.Count > 1 {
-		count = fmt.Sprintf(" (%d times)", e.Count)
-	}
-	when := fmt.Sprintf("%5s  ", age(e.Last, now))
-	return t.Paint(theme.Dim, when) + t.Paint(eventRole(e), widget.Pad(t, widget.Harmless(e.Reason+": "+e.Message+count), max(10, width-len(when))))
 }

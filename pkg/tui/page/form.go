@@ -166,7 +166,7 @@ func (p *Form) suggests() bool {
 func (p *Form) refusal() string {
 	switch {
 	case p.world.ReadOnly:
-		return "the dashboard was started with --read-only"
+		return readOnly
 	case p.wrong != nil && p.wrong.field >= 0:
 		return strings.ToLower(draftFields[p.wrong.field].title) + ": " + p.wrong.text
 	case p.wrong != nil:

@@ -3,7 +3,6 @@ package page
 import (
 	"context"
 	"image"
-	"slices"
 	"strings"
 	"time"
 
@@ -132,7 +131,7 @@ func (p *Machine) Refresh() {
 	if row != nil {
 		p.row = row
 	}
-	p.events = EventsOf(p.world.Events.Rows(), p.key)
+	p.events = eventsOf(p.world, p.key)
 }
 
 // Start begins to read.
@@ -230,18 +229,6 @@ func (p *Machine) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle
 
 // Hints are the page's keys.
 func (p *Machine) Hints() []keymap.Hint { return p.keys.Hints(p) }
-
-// EventsOf are the events of a machine, its instance and its pods, the newest first.
-func EventsOf(events []*store.Event, key store.Key) []*store.Event {
-	var out []*store.Event
-	for _, e := range events {
-		if e.Namespace == key.Namespace && (e.Object == key.Name || strings.HasPrefix(e.Object, "virt-launcher-"+key.Name+"-")) {
-			out = append(out, e)
-		}
-	}
-	slices.SortFunc(out, func(a, b *store.Event) int { return b.Last.Compare(a.Last) })
-	return out
-}
 
 // View draws the sections, in two columns where there is room, as far as they are scrolled to.
 func (p *Machine) View(width, height int) string {

@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,19 +20,21 @@ import (
 func humanDuration(d time.Duration) string { return duration.HumanDuration(max(0, d)) }
 
 // Machines is the page of all virtual machines.
-type Machines struct {
-	rows[*store.Machine]
-	keys keymap.Map[*Machines]
-	// only restricts the page to some, the guests of a node say; nil to none.
-	only  func(*store.Machine) bool
-	title string
-}
+type Machines struct{ rows[*store.Machine] }
 
 // NewMachines makes the page.
-func NewMachines(w *World) *Machines {
-	p := &Machines{title: "VMs"}
-	p.rows = rows[*store.Machine]{world: w, what: "virtual machines", state: func() store.State { return w.Machines.State() }}
-	p.double = p.open
+func NewMachines(w *World) *Machines { return newMachines(w, "VMs", w.Machines.Rows) }
+
+// newGuests is the page of those that run on a node.
+func newGuests(w *World, node string) *Machines {
+	return newMachines(w, "VMs on "+node, func() []*store.Machine {
+		return slices.DeleteFunc(w.Machines.Rows(), func(m *store.Machine) bool { return m.Node != node || !m.Alive() })
+	})
+}
+
+func newMachines(w *World, title string, read func() []*store.Machine) *Machines {
+	p := &Machines{}
+	p.rows = rows[*store.Machine]{world: w, title: title, what: "virtual machines", read: read, state: func() store.State { return w.Machines.State() }}
 	p.table = widget.Table[*store.Machine]{
 		Columns: machineColumns(w),
 		Key:     (*store.Machine).Key,
@@ -39,7 +42,7 @@ func NewMachines(w *World) *Machines {
 		Now:     w.Now,
 		Theme:   w.Theme,
 	}
-	p.keys = machineKeys()
+	p.bind(p.machineKeys()...)
 	p.Refresh()
 	return p
 }
@@ -139,76 +142,26 @@ func conditions(m *store.Machine) string {
 	return strings.Join(out, ", ")
 }
 
-// Title is the page's name and how many machines it shows.
-func (p *Machines) Title() string {
-	shown, all := p.table.Len()
-	return counted(p.title, shown, all)
-}
-
-func counted(what string, shown, all int) string {
-	if shown != all {
-		return fmt.Sprintf("%s %d/%d", what, shown, all)
-	}
-	return fmt.Sprintf("%s %d", what, all)
-}
-
-// Refresh reads the machines anew.
-func (p *Machines) Refresh() {
-	all := p.world.Machines.Rows()
-	if p.only != nil {
-		kept := all[:0]
-		for _, m := range all {
-			if p.only(m) {
-				kept = append(kept, m)
-			}
-		}
-		all = kept
-	}
-	p.table.SetRows(all)
-}
-
-// Key does what a key is bound to.
-func (p *Machines) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
-
-// Hints are the page's keys.
-func (p *Machines) Hints() []keymap.Hint { return p.keys.Hints(p) }
-
-func (p *Machines) open() tea.Cmd {
-	m, ok := p.table.Current()
-	if !ok {
-		return nil
-	}
-	return Send(Open{NewMachine(p.world, m.Key())})
-}
-
-func (p *Machines) selected() []*store.Machine { return p.table.Marked() }
-
-func machineKeys() keymap.Map[*Machines] {
-	current := func(p *Machines) *store.Machine { m, _ := p.table.Current(); return m }
-	keys := keymap.Map[*Machines]{
-		{Keys: []string{"enter"}, Name: "details", Help: "everything about the machine", Allowed: func(p *Machines) string { return needs(current(p)) }, Do: (*Machines).open},
-		{Keys: []string{"n"}, Name: "new", Help: "create a machine", Allowed: func(p *Machines) string {
-			if p.world.ReadOnly {
-				return "the dashboard was started with --read-only"
+func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
+	type bound = *rows[*store.Machine]
+	w := p.world
+	keys := keymap.Map[bound]{
+		{Keys: []string{"enter"}, Name: "details", Help: "everything about the machine", Allowed: bound.none, Do: p.open(func(m *store.Machine) Page { return NewMachine(w, m.Key()) })},
+		{Keys: []string{"n"}, Name: "new", Help: "create a machine", Allowed: func(bound) string {
+			if w.ReadOnly {
+				return readOnly
 			}
 			return ""
-		}, Do: func(p *Machines) tea.Cmd { return Send(Open{NewForm(p.world)}) }},
+		}, Do: func(bound) tea.Cmd { return Send(Open{NewForm(w)}) }},
 	}
 	for _, b := range machineBindings() {
-		keys = append(keys, keymap.Binding[*Machines]{
+		keys = append(keys, keymap.Binding[bound]{
 			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
-			Allowed: func(p *Machines) string { return b.Allowed(subject{p.world, p.selected()}) },
-			Do:      func(p *Machines) tea.Cmd { return b.Do(subject{p.world, p.selected()}) },
+			Allowed: func(p bound) string { return b.Allowed(subject{w, p.table.Marked()}) },
+			Do:      func(p bound) tea.Cmd { return b.Do(subject{w, p.table.Marked()}) },
 		})
 	}
-	return append(keys, moves[*Machines]()...)
-}
-
-func needs(m *store.Machine) string {
-	if m == nil {
-		return "there is no machine here"
-	}
-	return ""
+	return keys
 }
 
 // target names a machine for an action.

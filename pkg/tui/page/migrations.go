@@ -17,10 +17,7 @@ import (
 )
 
 // Migrations is the page of moves between nodes.
-type Migrations struct {
-	rows[*store.Migration]
-	keys keymap.Map[*Migrations]
-}
+type Migrations struct{ rows[*store.Migration] }
 
 // steps are the phases in their order, each a part of the way.
 var steps = []v1.VirtualMachineInstanceMigrationPhase{
@@ -30,7 +27,7 @@ var steps = []v1.VirtualMachineInstanceMigrationPhase{
 // NewMigrations makes the page.
 func NewMigrations(w *World) *Migrations {
 	p := &Migrations{}
-	p.rows = rows[*store.Migration]{world: w, what: "migrations", state: func() store.State { return w.Migrations.State() }}
+	p.rows = rows[*store.Migration]{world: w, title: "Migrations", what: "migrations", read: w.Migrations.Rows, state: func() store.State { return w.Migrations.State() }}
 	type column = widget.Column[*store.Migration]
 	text := func(of func(*store.Migration) string) func(*store.Migration, time.Time) widget.Cell {
 		return func(m *store.Migration, _ time.Time) widget.Cell { return widget.Cell{Text: of(m)} }
@@ -64,29 +61,24 @@ func NewMigrations(w *World) *Migrations {
 		},
 		Key: (*store.Migration).Key, Now: w.Now, Theme: w.Theme,
 	}
-	p.double = p.open
-	p.keys = append(keymap.Map[*Migrations]{
-		{Keys: []string{"enter"}, Name: "machine", Help: "the machine that moves", Allowed: (*Migrations).none, Do: (*Migrations).open},
-		{Keys: []string{"M"}, Name: "cancel", Help: "take the migration back; the guest stays", Allowed: (*Migrations).cancellable, Do: (*Migrations).cancel},
-	}, moves[*Migrations]()...)
+	type bound = *rows[*store.Migration]
+	p.bind(keymap.Map[bound]{
+		{Keys: []string{"enter"}, Name: "machine", Help: "the machine that moves", Allowed: bound.none, Do: p.open(func(m *store.Migration) Page {
+			return NewMachine(w, store.Key{Namespace: m.Namespace, Name: m.Machine})
+		})},
+		{Keys: []string{"M"}, Name: "cancel", Help: "take the migration back; the guest stays", Allowed: func(bound) string { return p.cancellable() }, Do: func(bound) tea.Cmd { return p.cancel() }},
+	}...)
 	p.Refresh()
 	return p
 }
 
-func (p *Migrations) none() string {
-	if _, ok := p.table.Current(); !ok {
-		return "there is no migration here"
-	}
-	return ""
-}
-
 func (p *Migrations) cancellable() string {
-	m, ok := p.table.Current()
+	m := p.current()
 	switch {
-	case !ok:
+	case m == nil:
 		return p.none()
 	case p.world.ReadOnly:
-		return "the dashboard was started with --read-only"
+		return readOnly
 	case !m.Active():
 		return "it has ended"
 	case m.Deleting:
@@ -95,19 +87,8 @@ func (p *Migrations) cancellable() string {
 	return p.world.Actions.Forbidden(m.Namespace, lifecycle.MigrateCancel)
 }
 
-func (p *Migrations) open() tea.Cmd {
-	m, ok := p.table.Current()
-	if !ok {
-		return nil
-	}
-	return Send(Open{NewMachine(p.world, store.Key{Namespace: m.Namespace, Name: m.Machine})})
-}
-
 func (p *Migrations) cancel() tea.Cmd {
-	m, ok := p.table.Current()
-	if !ok {
-		return nil
-	}
+	m := p.current()
 	machine := p.world.Machines.Get(store.Key{Namespace: m.Namespace, Name: m.Machine})
 	if machine == nil {
 		return nil
@@ -166,18 +147,3 @@ func migrationRole(m *store.Migration) theme.Role {
 	}
 	return theme.Busy
 }
-
-// Title is the page's name and how many migrations there are.
-func (p *Migrations) Title() string {
-	shown, all := p.table.Len()
-	return counted("Migrations", shown, all)
-}
-
-// Refresh reads the migrations anew.
-func (p *Migrations) Refresh() { p.table.SetRows(p.world.Migrations.Rows()) }
-
-// Key does what a key is bound to.
-func (p *Migrations) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
-
-// Hints are the page's keys.
-func (p *Migrations) Hints() []keymap.Hint { return p.keys.Hints(p) }

@@ -18,7 +18,6 @@ import (
 // Nodes is the page of the cluster's nodes.
 type Nodes struct {
 	rows[*store.Node]
-	keys keymap.Map[*Nodes]
 	// guests is how many run on each.
 	guests map[string]int
 	// leaving is how many of those are to leave, or are on their way.
@@ -31,7 +30,7 @@ const late = 3 * time.Minute
 // NewNodes makes the page.
 func NewNodes(w *World) *Nodes {
 	p := &Nodes{}
-	p.rows = rows[*store.Node]{world: w, what: "nodes", state: func() store.State { return w.Nodes.State() }}
+	p.rows = rows[*store.Node]{world: w, title: "Nodes", what: "nodes", read: p.read, state: func() store.State { return w.Nodes.State() }}
 	type column = widget.Column[*store.Node]
 	p.table = widget.Table[*store.Node]{
 		Columns: []column{
@@ -61,29 +60,21 @@ func NewNodes(w *World) *Nodes {
 		Key: func(n *store.Node) store.Key { return store.Key{Name: n.Name} }, Labels: func(n *store.Node) map[string]string { return n.Labels },
 		Now: w.Now, Theme: w.Theme,
 	}
-	p.double = p.open
-	p.keys = append(keymap.Map[*Nodes]{
-		{Keys: []string{"enter"}, Name: "its VMs", Help: "the machines that run there", Allowed: (*Nodes).none, Do: (*Nodes).open},
-		{Keys: []string{"C"}, Name: "cordon", Help: "keep new guests away, or let them come again", Allowed: func(p *Nodes) string {
-			if p.world.ReadOnly {
-				return "the dashboard was started with --read-only"
+	type bound = *rows[*store.Node]
+	p.bind(keymap.Map[bound]{
+		{Keys: []string{"enter"}, Name: "its VMs", Help: "the machines that run there", Allowed: bound.none, Do: p.open(func(n *store.Node) Page { return newGuests(w, n.Name) })},
+		{Keys: []string{"C"}, Name: "cordon", Help: "keep new guests away, or let them come again", Allowed: func(bound) string {
+			if w.ReadOnly {
+				return readOnly
 			}
 			return p.none()
-		}, Do: (*Nodes).cordon},
-		{Keys: []string{"E"}, Name: "evacuate", Help: "what emptying the node would do to each guest, and do it", Allowed: (*Nodes).none, Do: func(p *Nodes) tea.Cmd {
-			n, _ := p.table.Current()
-			return Send(Open{newEvacuation(p.world, n.Name)})
+		}, Do: func(bound) tea.Cmd { return p.cordon() }},
+		{Keys: []string{"E"}, Name: "evacuate", Help: "what emptying the node would do to each guest, and do it", Allowed: bound.none, Do: func(bound) tea.Cmd {
+			return Send(Open{newEvacuation(w, p.current().Name)})
 		}},
-	}, moves[*Nodes]()...)
+	}...)
 	p.Refresh()
 	return p
-}
-
-func (p *Nodes) none() string {
-	if _, ok := p.table.Current(); !ok {
-		return "there is no node here"
-	}
-	return ""
 }
 
 func nodeStatus(n *store.Node, leaving int, now time.Time) widget.Cell {
@@ -121,23 +112,8 @@ func heartbeatRole(n *store.Node, now time.Time) theme.Role {
 	return theme.Dim
 }
 
-func (p *Nodes) open() tea.Cmd {
-	n, ok := p.table.Current()
-	if !ok {
-		return nil
-	}
-	machines := NewMachines(p.world)
-	machines.title = "VMs on " + n.Name
-	machines.only = func(m *store.Machine) bool { return m.Node == n.Name && m.Alive() }
-	machines.Refresh()
-	return Send(Open{machines})
-}
-
 func (p *Nodes) cordon() tea.Cmd {
-	n, ok := p.table.Current()
-	if !ok {
-		return nil
-	}
+	n := p.current()
 	verb, on := "cordon", !n.Cordoned
 	if !on {
 		verb = "uncordon"
@@ -146,14 +122,8 @@ func (p *Nodes) cordon() tea.Cmd {
 	return Send(Task{Line: "kubectl " + verb + " " + n.Name, Do: func(ctx context.Context) error { return actions.Cordon(ctx, n.Name, on) }})
 }
 
-// Title is the page's name and how many nodes there are.
-func (p *Nodes) Title() string {
-	shown, all := p.table.Len()
-	return counted("Nodes", shown, all)
-}
-
-// Refresh reads the nodes anew.
-func (p *Nodes) Refresh() {
+// read counts the guests of each node besides.
+func (p *Nodes) read() []*store.Node {
 	p.guests, p.leaving = map[string]int{}, map[string]int{}
 	for _, m := range p.world.Machines.Rows() {
 		if m.Alive() && m.Node != "" {
@@ -163,11 +133,5 @@ func (p *Nodes) Refresh() {
 			}
 		}
 	}
-	p.table.SetRows(p.world.Nodes.Rows())
+	return p.world.Nodes.Rows()
 }
-
-// Key does what a key is bound to.
-func (p *Nodes) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
-
-// Hints are the page's keys.
-func (p *Nodes) Hints() []keymap.Hint { return p.keys.Hints(p) }

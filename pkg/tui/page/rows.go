@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -12,21 +13,76 @@ import (
 	"github.com/virtkit/virtkit/pkg/tui/widget"
 )
 
-// rows is what all pages with a table have: the table, the keys that move in it, and what it says when it is empty.
+// rows is what all pages with a table have: the table, the rows it is of, the keys, and what it says when it is empty.
 type rows[R any] struct {
 	world *World
 	table widget.Table[R]
 	state func() store.State
-	// what the rows are, for "No … here".
-	what string
+	// read are the rows as they are now.
+	read func() []R
+	// title is how the page is called; what the rows are, for "No … here".
+	title, what string
 	// double is what a double click does.
 	double func() tea.Cmd
+	keys   keymap.Map[*rows[R]]
 }
 
+// bind gives the page its keys, besides those that move.
+func (p *rows[R]) bind(keys ...keymap.Binding[*rows[R]]) { p.keys = append(keys, moves[R]()...) }
+
+// SetFilter chooses among the rows.
 func (p *rows[R]) SetFilter(f filter.Filter) { p.table.SetFilter(f) }
-func (p *rows[R]) Filter() filter.Filter     { return p.table.Filter() }
-func (p *rows[R]) State() store.State        { return p.state() }
-func (p *rows[R]) Update(tea.Msg) tea.Cmd    { return nil }
+
+// Filter is what chooses among the rows.
+func (p *rows[R]) Filter() filter.Filter { return p.table.Filter() }
+
+// State says how much the rows can be believed.
+func (p *rows[R]) State() store.State { return p.state() }
+
+// Update has nothing to hear.
+func (p *rows[R]) Update(tea.Msg) tea.Cmd { return nil }
+
+// Refresh reads the rows anew.
+func (p *rows[R]) Refresh() { p.table.SetRows(p.read()) }
+
+// Key does what a key is bound to.
+func (p *rows[R]) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
+
+// Hints are the page's keys.
+func (p *rows[R]) Hints() []keymap.Hint { return p.keys.Hints(p) }
+
+// Title is the page's name and how many rows it shows, of how many.
+func (p *rows[R]) Title() string {
+	shown, all := p.table.Len()
+	if shown != all {
+		return fmt.Sprintf("%s %d/%d", p.title, shown, all)
+	}
+	return fmt.Sprintf("%s %d", p.title, all)
+}
+
+// current is the row under the cursor, or nothing; none says so.
+func (p *rows[R]) current() R {
+	r, _ := p.table.Current()
+	return r
+}
+
+func (p *rows[R]) none() string {
+	if shown, _ := p.table.Len(); shown == 0 {
+		return "there is nothing here"
+	}
+	return ""
+}
+
+// open makes a key of a page that a row opens.
+func (p *rows[R]) open(of func(R) Page) func(*rows[R]) tea.Cmd {
+	p.double = func() tea.Cmd {
+		if p.none() != "" {
+			return nil
+		}
+		return Send(Open{of(p.current())})
+	}
+	return func(*rows[R]) tea.Cmd { return p.double() }
+}
 
 // Click moves the cursor, sorts, or opens.
 func (p *rows[R]) Click(x, y int, twice bool) tea.Cmd {
@@ -57,38 +113,25 @@ func empty(t *theme.Theme, state store.State, what string, all int, f filter.Fil
 }
 
 // moves are the keys that move in a table of any rows.
-func moves[M interface{ cursor() mover }]() keymap.Map[M] {
-	bind := func(help string, do func(mover), keys ...string) keymap.Binding[M] {
-		return keymap.Binding[M]{Keys: keys, Help: help, Quiet: true, Do: func(m M) tea.Cmd { do(m.cursor()); return nil }}
+func moves[R any]() keymap.Map[*rows[R]] {
+	bind := func(help string, do func(*widget.Table[R]), keys ...string) keymap.Binding[*rows[R]] {
+		return keymap.Binding[*rows[R]]{Keys: keys, Help: help, Quiet: true, Do: func(p *rows[R]) tea.Cmd { do(&p.table); return nil }}
 	}
-	return keymap.Map[M]{
-		bind("one row down", func(m mover) { m.Move(1) }, "down", "j"),
-		bind("one row up", func(m mover) { m.Move(-1) }, "up", "k"),
-		bind("one page down", func(m mover) { m.Page(1) }, "pgdown", "ctrl+f"),
-		bind("one page up", func(m mover) { m.Page(-1) }, "pgup", "ctrl+b"),
-		bind("the first row", func(m mover) { m.Top() }, "home", "g"),
-		bind("the last row", func(m mover) { m.Bottom() }, "end", "G"),
-		bind("sort by the next column", func(m mover) { c, _ := m.Sorted(); m.Sort(c + 1) }, ">"),
-		bind("sort by the column before", func(m mover) { c, _ := m.Sorted(); m.Sort(c - 1) }, "<"),
-		bind("turn the order round", func(m mover) { c, _ := m.Sorted(); m.Sort(c) }, "o"),
-		bind("mark the row", func(m mover) { m.Mark() }, "space"),
-		bind("mark all that are shown", func(m mover) { m.MarkAll() }, "*"),
+	type table = *widget.Table[R]
+	return keymap.Map[*rows[R]]{
+		bind("one row down", func(t table) { t.Move(1) }, "down", "j"),
+		bind("one row up", func(t table) { t.Move(-1) }, "up", "k"),
+		bind("one page down", func(t table) { t.Page(1) }, "pgdown", "ctrl+f"),
+		bind("one page up", func(t table) { t.Page(-1) }, "pgup", "ctrl+b"),
+		bind("the first row", table.Top, "home", "g"),
+		bind("the last row", table.Bottom, "end", "G"),
+		bind("sort by the next column", func(t table) { c, _ := t.Sorted(); t.Sort(c + 1) }, ">"),
+		bind("sort by the column before", func(t table) { c, _ := t.Sorted(); t.Sort(c - 1) }, "<"),
+		bind("turn the order round", func(t table) { c, _ := t.Sorted(); t.Sort(c) }, "o"),
+		bind("mark the row", table.Mark, "space"),
+		bind("mark all that are shown", table.MarkAll, "*"),
 	}
 }
-
-// mover is a table of any rows.
-type mover interface {
-	Move(int)
-	Page(int)
-	Top()
-	Bottom()
-	Sort(int)
-	Sorted() (int, bool)
-	Mark()
-	MarkAll()
-}
-
-func (p *rows[R]) cursor() mover { return &p.table }
 
 // age is as kubectl shows it.
 func age(at, now time.Time) string {

@@ -412,14 +412,7 @@ func (s sections) screen() []string {
 var shading = strings.Split(" .:-=+*#%@", "")
 
 func (s sections) events() []string {
-	lines := []string{s.title("Events")}
-	if len(s.Machine.events) == 0 {
-		lines = append(lines, s.dim("none that the server still has"))
-	}
-	for _, e := range s.Machine.events {
-		lines = append(lines, "  "+eventLine(s.t, e, s.now, s.width-2))
-	}
-	return lines
+	return append([]string{s.title("Events")}, timeline(s.t, s.Machine.events, s.now, s.width)...)
 }
 
 func labels(set map[string]string) string {

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
-
 	"github.com/virtkit/virtkit/pkg/store"
 	"github.com/virtkit/virtkit/pkg/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/tui/theme"
@@ -15,10 +13,7 @@ import (
 )
 
 // Sizings is the page of instance types and preferences.
-type Sizings struct {
-	rows[*store.Sizing]
-	keys keymap.Map[*Sizings]
-}
+type Sizings struct{ rows[*store.Sizing] }
 
 // NewSizings makes the page. What it shows is followed from then on.
 func NewSizings(w *World) *Sizings {
@@ -26,12 +21,18 @@ func NewSizings(w *World) *Sizings {
 	if w.FollowSizings != nil {
 		w.FollowSizings()
 	}
-	p.rows = rows[*store.Sizing]{world: w, what: "instance types and preferences", state: func() store.State {
+	p.rows = rows[*store.Sizing]{world: w, title: "Instance types", what: "instance types and preferences", state: func() store.State {
 		var all []store.State
 		for _, t := range w.Sizings {
 			all = append(all, t.State())
 		}
 		return store.Worst(all...)
+	}, read: func() []*store.Sizing {
+		var all []*store.Sizing
+		for _, t := range w.Sizings {
+			all = append(all, t.Rows()...)
+		}
+		return all
 	}}
 	type column = widget.Column[*store.Sizing]
 	p.table = widget.Table[*store.Sizing]{
@@ -62,15 +63,10 @@ func NewSizings(w *World) *Sizings {
 		},
 		Key: (*store.Sizing).Key, Labels: func(s *store.Sizing) map[string]string { return s.Labels }, Now: w.Now, Theme: w.Theme,
 	}
-	p.double = p.open
-	p.keys = append(keymap.Map[*Sizings]{
-		{Keys: []string{"enter", "y"}, Name: "YAML", Help: "the object as the server has it", Allowed: func(p *Sizings) string {
-			if _, ok := p.table.Current(); !ok {
-				return "there is none here"
-			}
-			return ""
-		}, Do: (*Sizings).open},
-	}, moves[*Sizings]()...)
+	p.bind(keymap.Binding[*rows[*store.Sizing]]{
+		Keys: []string{"enter", "y"}, Name: "YAML", Help: "the object as the server has it", Allowed: (*rows[*store.Sizing]).none,
+		Do: p.open(func(s *store.Sizing) Page { return newYAML(w, s.Resource, s.Key()) }),
+	})
 	p.Refresh()
 	return p
 }
@@ -81,32 +77,3 @@ func sizingKind(s *store.Sizing) string {
 	}
 	return "instance type"
 }
-
-func (p *Sizings) open() tea.Cmd {
-	s, ok := p.table.Current()
-	if !ok {
-		return nil
-	}
-	return Send(Open{newYAML(p.world, s.Resource, store.Key{Namespace: s.Namespace, Name: s.Name})})
-}
-
-// Title is the page's name and how many there are.
-func (p *Sizings) Title() string {
-	shown, all := p.table.Len()
-	return counted("Instance types", shown, all)
-}
-
-// Refresh reads the rows anew.
-func (p *Sizings) Refresh() {
-	var all []*store.Sizing
-	for _, t := range p.world.Sizings {
-		all = append(all, t.Rows()...)
-	}
-	p.table.SetRows(all)
-}
-
-// Key does what a key is bound to.
-func (p *Sizings) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
-
-// Hints are the page's keys.
-func (p *Sizings) Hints() []keymap.Hint { return p.keys.Hints(p) }

@@ -19,6 +19,9 @@ type subject struct {
 	machines []*store.Machine
 }
 
+// readOnly is why nothing can be changed.
+const readOnly = "the dashboard was started with --read-only"
+
 // manyTyped is how many machines a bulk action may have before the number is to be typed.
 const manyTyped = 20
 
@@ -71,7 +74,7 @@ func machineBindings() keymap.Map[subject] {
 				return why
 			}
 			if s.world.ReadOnly {
-				return "the dashboard was started with --read-only"
+				return readOnly
 			}
 			return s.world.Actions.ForbiddenTo(s.machines[0].Namespace, "patch", resourceOf(s.machines[0]))
 		}, Do: func(s subject) tea.Cmd { return Send(Open{NewEdit(s.world, s.machines[0])}) }},
@@ -126,7 +129,7 @@ func (s subject) line(verb lifecycle.Verb, machines []*store.Machine) string {
 // allowed says why a verb does nothing to any of the machines.
 func (s subject) allowed(verb lifecycle.Verb) string {
 	if s.world.ReadOnly {
-		return "the dashboard was started with --read-only"
+		return readOnly
 	}
 	why := "there is no machine here"
 	for _, m := range s.machines {

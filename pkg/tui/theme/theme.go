@@ -46,17 +46,18 @@ type Glyphs struct {
 	Up, Down       string   // the order a column is sorted in
 	Mark, Ellipsis string
 	Horizontal     string
+	Vertical, Dot  string
 	Arrow          string
 }
 
 var unicodeGlyphs = Glyphs{
 	Bars: []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, Full: "█", Empty: "░",
-	Up: "↑", Down: "↓", Mark: "●", Ellipsis: "…", Horizontal: "─", Arrow: "→",
+	Up: "↑", Down: "↓", Mark: "●", Ellipsis: "…", Horizontal: "─", Vertical: "│", Dot: "·", Arrow: "→",
 }
 
 var asciiGlyphs = Glyphs{
 	Bars: []string{" ", ".", ":", "-", "=", "+", "*", "%", "#"}, Full: "#", Empty: ".",
-	Up: "^", Down: "v", Mark: "*", Ellipsis: "~", Horizontal: "-", Arrow: "->",
+	Up: "^", Down: "v", Mark: "*", Ellipsis: "~", Horizontal: "-", Vertical: "|", Dot: ".", Arrow: "->",
 }
 
 // Theme is made once and then read only.
