@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/action/console"
 	"github.com/virtkit/virtkit/pkg/action/diff"
 	"github.com/virtkit/virtkit/pkg/action/doctor"
 	"github.com/virtkit/virtkit/pkg/action/evacuate"
@@ -38,6 +41,8 @@ type actions struct {
 	// ctx ends with the dashboard; changed says that an answer of Forbidden is another now.
 	ctx     context.Context
 	changed func()
+	// panicked puts the terminal right before a panic ends the program.
+	panicked func()
 
 	mu    sync.Mutex
 	rules map[string]*authorizationv1.SubjectRulesReviewStatus // of namespaces; nil while they are read
@@ -97,6 +102,36 @@ func (a *actions) object(ctx context.Context, resource, namespace, name string) 
 	var out map[string]any
 	err := a.client.Read(ctx, path+resource+"/"+name, nil, &out)
 	return out, err
+}
+
+// consoleTail is how much of what a guest wrote before is told again, bytes.
+const consoleTail = 32 << 10
+
+func (a *actions) Console(ctx context.Context, key store.Key, ends page.ConsoleEnds) error {
+	dial := func(ctx context.Context) (io.ReadWriteCloser, error) {
+		conn, err := a.client.Console(ctx, key.Namespace, key.Name, url.Values{"join": {"true"}, "tail": {strconv.Itoa(consoleTail)}})
+		if err != nil {
+			return nil, err
+		}
+		return conn, nil
+	}
+	again := false
+	session := &console.Session{
+		Dial: func(ctx context.Context) (io.ReadWriteCloser, error) {
+			defer func() { again = true }()
+			return console.Connect(ctx, a.client, dial, key.Namespace, key.Name, again, func() {})
+		},
+		In: ends.In, StopInput: ends.StopInput, Out: ends.Out, Reconnect: true,
+		Notify: func(e console.Event, err error) {
+			if e == console.Connected {
+				ends.Connected()
+			} else {
+				ends.Lost(err)
+			}
+		},
+		Panicked: a.panicked,
+	}
+	return session.Run(ctx)
 }
 
 func (a *actions) EvacuationPlan(ctx context.Context, node string) (*evacuate.Report, error) {

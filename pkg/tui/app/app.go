@@ -226,10 +226,14 @@ type readAgain struct{}
 // key gives a key to what has the keyboard.
 func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 	key := m.String()
+	a.notice = ""
+	if a.grabbed() && a.ask == nil && a.prompt == nil {
+		cmd, _ := a.top().(page.Grabbing).Typed(m)
+		return cmd
+	}
 	if key == "ctrl+c" {
 		return tea.Quit
 	}
-	a.notice = ""
 	switch {
 	case a.ask != nil:
 		return a.answer(key, m.Text)
@@ -257,6 +261,12 @@ func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 		}
 	}
 	return nil
+}
+
+// grabbed reports whether all keys are the page's.
+func (a *App) grabbed() bool {
+	p, ok := a.top().(page.Grabbing)
+	return ok && p.Grabs()
 }
 
 func capital(s string) string {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,6 +46,9 @@ type fake struct {
 	err       error
 	forbidden string
 	doctor    *doctor.Report
+	mu        sync.Mutex
+	sent      []byte // what was typed at a console
+	lose      bool   // an x ends the console
 }
 
 func (f *fake) Do(_ context.Context, verb lifecycle.Verb, t lifecycle.Target) error {
@@ -110,6 +114,33 @@ func (f *fake) Screenshot(context.Context, store.Key) ([]byte, error) {
 func (f *fake) Tail(_ context.Context, _ store.Key, _ int64, w io.Writer) error {
 	_, err := io.WriteString(w, "booting\r\n 10%\r 100%\n\x1b[1mDebian\x1b[0m GNU/Linux 13 web ttyS0\n\nweb login: ")
 	return errors.Join(err, f.err)
+}
+
+// Console has a guest that says something, and answers in capitals.
+func (f *fake) Console(_ context.Context, _ store.Key, ends page.ConsoleEnds) error {
+	if f.err != nil {
+		return f.err
+	}
+	ends.Connected()
+	if _, err := io.WriteString(ends.Out, "\x1b[32m[  OK  ]\x1b[0m Started getty on ttyS0.\r\n\r\n\x1b]0;title\aDebian GNU/Linux 13 web ttyS0\r\n\r\nweb login: "); err != nil {
+		return err
+	}
+	buf := make([]byte, 64)
+	for {
+		n, err := ends.In.Read(buf)
+		if err != nil {
+			return nil //nolint:nilerr // it was left
+		}
+		f.mu.Lock()
+		f.sent = append(f.sent, buf[:n]...)
+		f.mu.Unlock()
+		if _, err := ends.Out.Write(bytes.ToUpper(buf[:n])); err != nil {
+			return err
+		}
+		if f.lose && bytes.ContainsRune(buf[:n], 'x') {
+			ends.Lost(errors.New("the connection was cut"))
+		}
+	}
 }
 
 func (f *fake) EvacuationPlan(_ context.Context, node string) (*evacuate.Report, error) {

@@ -22,14 +22,19 @@ func TestScreenshots(t *testing.T) {
 		"machine":  {"down", "enter"},
 		"why":      {"w"},
 		"question": {"*", "X"},
+		"split":    {"down", "C", "'root"},
 	} {
 		w := world(&fake{})
 		w.Theme = theme.New(theme.Options{})
 		a := New(w)
-		drive(t, a, tea.WindowSizeMsg{Width: 110, Height: 18})
+		drive(t, a, tea.WindowSizeMsg{Width: 120, Height: 18})
 		press(t, a, keys...)
+		if name == "split" {
+			shown(t, a, "ROOT")
+		}
 		file := filepath.Join("..", "..", "..", "docs", "dashboard", name+".svg")
 		got := svg(a.screen())
+		a.Close()
 		if *update {
 			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 				t.Fatal(err)

@@ -121,7 +121,9 @@ func (a *App) running(t *theme.Theme) string {
 // dim.
 func (a *App) footer(t *theme.Theme) string {
 	everywhere := a.keys.Hints(a)
-	if _, typing := a.top().(page.Typing); typing { // letters are typed there
+	if a.grabbed() {
+		everywhere = nil
+	} else if _, typing := a.top().(page.Typing); typing { // letters are typed there
 		everywhere = slices.DeleteFunc(everywhere, func(h keymap.Hint) bool { return len(h.Code) == 1 })
 	}
 	right := hints(t, everywhere, a.width/2)

@@ -133,10 +133,11 @@ func (t *Terminal) control(cmd ansi.Cmd, params ansi.Params) {
 	case 'Z':
 		t.tab(-number(0))
 	case 'g':
-		if kind == 3 {
-			clear(t.tabs)
-		} else if kind == 0 {
+		switch kind {
+		case 0:
 			t.tabs[t.x] = false
+		case 3:
+			clear(t.tabs)
 		}
 	case 'h', 'l':
 		for i := range params {

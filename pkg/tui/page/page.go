@@ -71,6 +71,12 @@ type Typing interface {
 	Typed(tea.KeyPressMsg) (cmd tea.Cmd, taken bool)
 }
 
+// Grabbing pages take every key by Typed, those that end the dashboard too, but for the pages' own.
+type Grabbing interface {
+	Typing
+	Grabs() bool
+}
+
 // Scope is the namespace that is shown; "" is all.
 type Scope struct {
 	Context, Namespace string
@@ -120,6 +126,9 @@ type Actions interface {
 	Screenshot(ctx context.Context, key store.Key) ([]byte, error)
 	// Tail writes the last lines of the guest's serial console, and what is added to it, until ctx ends.
 	Tail(ctx context.Context, key store.Key, lines int64, w io.Writer) error
+	// Console joins a guest's serial console to its ends until ctx is done, opening it again when it is lost. It returns what ended it
+	// for good: a stopped machine, another user who took over.
+	Console(ctx context.Context, key store.Key, ends ConsoleEnds) error
 	// EvacuationPlan says what evacuating a node would do, and Evacuate begins to do that.
 	EvacuationPlan(ctx context.Context, node string) (*evacuate.Report, error)
 	Evacuate(ctx context.Context, plan *evacuate.Report) error

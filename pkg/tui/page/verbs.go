@@ -50,6 +50,13 @@ func machineBindings() keymap.Map[subject] {
 		}
 		return ""
 	}
+	// typing is for what sends keys to a guest.
+	typing := func(s subject) string {
+		if s.world.ReadOnly {
+			return readOnly
+		}
+		return one(alive)(s)
+	}
 	verb := func(v lifecycle.Verb) (func(subject) string, func(subject) tea.Cmd) {
 		return func(s subject) string { return s.allowed(v) }, func(s subject) tea.Cmd { return s.ask(v) }
 	}
@@ -58,10 +65,13 @@ func machineBindings() keymap.Map[subject] {
 		return keymap.Binding[subject]{Keys: keys, Name: string(v), Help: help, Allowed: allowed, Do: do, Quiet: quiet}
 	}
 	return keymap.Map[subject]{
-		{Keys: []string{"c"}, Name: "console", Help: "the serial console; Ctrl-] comes back", Allowed: one(alive), Do: run("console")},
-		{Keys: []string{"v"}, Name: "screen", Help: "the screen, drawn in the terminal", Allowed: one(alive), Do: run("vnc", "--terminal")},
-		{Keys: []string{"V"}, Name: "vnc web", Help: "the screen in a web browser", Allowed: one(alive), Do: run("vnc", "--web"), Quiet: true},
-		{Keys: []string{"s"}, Name: "ssh", Help: "a shell in the guest by SSH", Allowed: one(alive), Do: run("ssh")},
+		{Keys: []string{"c"}, Name: "console", Help: "the serial console; Ctrl-] comes back", Allowed: typing, Do: run("console")},
+		{Keys: []string{"C"}, Name: "split", Help: "the serial console beside the machine's events; Ctrl-] comes back", Allowed: one(alive), Do: func(s subject) tea.Cmd {
+			return Send(Open{NewSplit(s.world, s.machines[0].Key())})
+		}},
+		{Keys: []string{"v"}, Name: "screen", Help: "the screen, drawn in the terminal", Allowed: typing, Do: run("vnc", "--terminal")},
+		{Keys: []string{"V"}, Name: "vnc web", Help: "the screen in a web browser", Allowed: typing, Do: run("vnc", "--web"), Quiet: true},
+		{Keys: []string{"s"}, Name: "ssh", Help: "a shell in the guest by SSH", Allowed: typing, Do: run("ssh")},
 		{Keys: []string{"l"}, Name: "logs", Help: "what the guest writes to its serial console", Allowed: one(alive), Do: run("logs", "--follow")},
 		{Keys: []string{"w"}, Name: "why", Help: "what holds the machine up, and what mends it", Allowed: one(nil), Do: func(s subject) tea.Cmd {
 			return Send(Open{NewWhy(s.world, s.machines[0].Key())})
