@@ -15,6 +15,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/certs"
+	"github.com/virtkit/virtkit/pkg/sizing"
 	"github.com/virtkit/virtkit/pkg/surface"
 )
 
@@ -60,6 +61,9 @@ type Config struct {
 	Certificates certs.Policy
 	// Gates are the feature gates that are open.
 	Gates surface.Gates
+	// LiveUpdate is how far guests may grow while they run that do not say; nil is not at all, and no change of a VM's size
+	// reaches its guest before the next start (vmRolloutStrategy Stage).
+	LiveUpdate *sizing.Bounds
 	// Migrations is how guests move, without nil where surface.Migrations fills it in.
 	Migrations v1.MigrationConfiguration
 }
@@ -74,6 +78,7 @@ func Default() Config {
 		MemoryOverheadRatio: 1,
 		Certificates:        certs.DefaultPolicy(),
 		Migrations:          surface.Migrations(nil),
+		LiveUpdate:          &sizing.Bounds{Ratio: sizing.DefaultRatio},
 	}
 }
 
@@ -105,6 +110,7 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	}
 	config.Gates = surface.OpenGates(spec.DeveloperConfiguration)
 	config.Migrations = surface.Migrations(spec.MigrationConfiguration)
+	config.LiveUpdate = liveUpdate(spec)
 	setRotation(&config.Certificates, kv.Spec.CertificateRotationStrategy.SelfSigned)
 	var wrong error
 	if developer := spec.DeveloperConfiguration; developer != nil {
@@ -119,6 +125,25 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 		config.MemoryOverheadRatio = ratio
 	}
 	return config, wrong
+}
+
+func liveUpdate(spec v1.KubeVirtConfiguration) *sizing.Bounds {
+	if spec.VMRolloutStrategy != nil && *spec.VMRolloutStrategy == v1.VMRolloutStrategyStage {
+		return nil
+	}
+	bounds := &sizing.Bounds{Ratio: sizing.DefaultRatio}
+	given := spec.LiveUpdateConfiguration
+	if given == nil {
+		return bounds
+	}
+	setIf(&bounds.Ratio, given.MaxHotplugRatio)
+	if given.MaxCpuSockets != nil {
+		bounds.MaxSockets = *given.MaxCpuSockets
+	}
+	if given.MaxGuest != nil {
+		bounds.MaxGuest = given.MaxGuest.Value()
+	}
+	return bounds
 }
 
 func machineType(spec v1.KubeVirtConfiguration, architecture string) string {

@@ -22,16 +22,11 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 		vmi = &boot
 	}
 	vcpu, topology := processors(&vmi.Spec.Domain)
-	memory, err := memoryBytes(&vmi.Spec.Domain)
-	if err != nil {
-		return nil, err
-	}
 	d := &libvirtxml.Domain{
 		Type:       "kvm",
 		Name:       Name(vmi.Namespace, vmi.Name),
 		UUID:       UUID(vmi),
-		Memory:     &libvirtxml.DomainMemory{Value: memory, Unit: "b"},
-		VCPU:       &libvirtxml.DomainVCPU{Placement: "static", Value: vcpu},
+		VCPU:       vcpu,
 		CPU:        cpu(vmi.Spec.Domain.CPU, topology, facts.KVM),
 		Features:   features(&vmi.Spec.Domain, facts.KVM),
 		Clock:      clock(vmi.Spec.Domain.Clock),
@@ -46,6 +41,13 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	if p := vmi.Spec.Domain.RebootPolicy; p != nil && *p == v1.RebootPolicyTerminate {
 		d.OnReboot = "destroy"
 	}
+	err := memory(d, &vmi.Spec.Domain)
+	if err != nil {
+		return nil, err
+	}
+	if err := place(d, &vmi.Spec.Domain, facts.CPUs); err != nil {
+		return nil, err
+	}
 	if d.OS, err = operatingSystem(&vmi.Spec.Domain, facts); err != nil {
 		return nil, err
 	}
@@ -57,7 +59,7 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	if devices.Interfaces, err = interfaces(vmi, facts); err != nil {
 		return nil, err
 	}
-	if err := peripherals(devices, &vmi.Spec.Domain.Devices, facts); err != nil {
+	if err := peripherals(devices, &vmi.Spec.Domain, facts); err != nil {
 		return nil, err
 	}
 	devices.Controllers = controllers(devices, &vmi.Spec.Domain, len(plugged))

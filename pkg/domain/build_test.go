@@ -2,6 +2,7 @@ package domain
 
 import (
 	"flag"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -72,7 +73,17 @@ var rawFile = Source{Path: "/claims/data/disk.img", Format: "raw", DirectIO: tru
 func disk0(vmi *v1.VirtualMachineInstance) *v1.Disk { return &vmi.Spec.Domain.Devices.Disks[0] }
 
 // cases has one case a supported field; each has a golden file.
-var cases = map[string]func(*v1.VirtualMachineInstance, *Facts){
+var cases = together(baseCases, sizingCases)
+
+func together(all ...map[string]func(*v1.VirtualMachineInstance, *Facts)) map[string]func(*v1.VirtualMachineInstance, *Facts) {
+	out := map[string]func(*v1.VirtualMachineInstance, *Facts){}
+	for _, some := range all {
+		maps.Copy(out, some)
+	}
+	return out
+}
+
+var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	"baseline":      func(*v1.VirtualMachineInstance, *Facts) {},
 	"emulated":      func(_ *v1.VirtualMachineInstance, f *Facts) { f.KVM = false },
 	"uuid-from-vmi": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Firmware = nil },

@@ -1,27 +1,26 @@
 package domain
 
 import (
-	"math"
-
-	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
+
+	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
-// processors gives the number of vCPUs and their topology. Fields of the topology that are not set
-// count as one; with none set, the vCPUs follow the CPU limit or request, rounded up, as sockets.
-func processors(spec *v1.DomainSpec) (uint, *libvirtxml.DomainCPUTopology) {
-	t := libvirtxml.DomainCPUTopology{Sockets: 1, Cores: 1, Threads: 1}
-	if c := spec.CPU; c != nil && (c.Sockets != 0 || c.Cores != 0 || c.Threads != 0) {
-		t.Sockets = max(1, int(c.Sockets))
-		t.Cores = max(1, int(c.Cores))
-		t.Threads = max(1, int(c.Threads))
-	} else if q, ok := spec.Resources.Limits[corev1.ResourceCPU]; ok {
-		t.Sockets = max(1, int(q.Value()))
-	} else if q, ok := spec.Resources.Requests[corev1.ResourceCPU]; ok {
-		t.Sockets = max(1, int(q.Value()))
+// processors gives the number of vCPUs, those that the guest may get while it runs included, and their topology. Fields of the
+// topology that are not set count as one; with none set, the vCPUs follow the CPU limit or request, rounded up, as sockets.
+func processors(spec *v1.DomainSpec) (*libvirtxml.DomainVCPU, *libvirtxml.DomainCPUTopology) {
+	t := libvirtxml.DomainCPUTopology{Cores: 1, Threads: 1}
+	if c := spec.CPU; c != nil {
+		t.Cores, t.Threads = max(1, int(c.Cores)), max(1, int(c.Threads))
 	}
-	return uint(t.Sockets * t.Cores * t.Threads), &t
+	online, most := sizing.Sockets(spec)
+	t.Sockets = most
+	vcpus := &libvirtxml.DomainVCPU{Placement: "static", Value: uint(most * sizing.PerSocket(spec))}
+	if most > online {
+		vcpus.Current = uint(online * sizing.PerSocket(spec))
+	}
+	return vcpus, &t
 }
 
 // cpu gives the guest's CPU. Under emulation there is no host CPU to show, so host-model (the default)
@@ -58,20 +57,4 @@ func cpu(c *v1.CPU, t *libvirtxml.DomainCPUTopology, kvm bool) *libvirtxml.Domai
 		out.Features = append(out.Features, libvirtxml.DomainCPUFeature{Policy: policy, Name: f.Name})
 	}
 	return out
-}
-
-// memoryBytes is the guest's memory: memory.guest, else the memory request, else the limit.
-func memoryBytes(spec *v1.DomainSpec) (uint, error) {
-	bytes := int64(0)
-	if m := spec.Memory; m != nil && m.Guest != nil {
-		bytes = m.Guest.Value()
-	} else if q, ok := spec.Resources.Requests[corev1.ResourceMemory]; ok {
-		bytes = q.Value()
-	} else if q, ok := spec.Resources.Limits[corev1.ResourceMemory]; ok {
-		bytes = q.Value()
-	}
-	if bytes <= 0 || bytes == math.MaxInt64 {
-		return 0, field("spec.domain.memory.guest", "the guest's memory is not set")
-	}
-	return uint(bytes), nil
 }

@@ -17,7 +17,8 @@ const (
 )
 
 // peripherals adds everything but disks, NICs and controllers.
-func peripherals(out *libvirtxml.DomainDeviceList, spec *v1.Devices, facts Facts) error {
+func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts Facts) error {
+	spec := &domain.Devices
 	if enabled(spec.AutoattachSerialConsole, true) {
 		serial(out, facts)
 	}
@@ -29,7 +30,7 @@ func peripherals(out *libvirtxml.DomainDeviceList, spec *v1.Devices, facts Facts
 	inputs(out, spec)
 	balloon := &libvirtxml.DomainMemBalloon{Model: "none"}
 	if enabled(spec.AutoattachMemBalloon, true) {
-		balloon = &libvirtxml.DomainMemBalloon{Model: v1.VirtIO, FreePageReporting: "on", Stats: &libvirtxml.DomainMemBalloonStats{Period: balloonPeriod}}
+		balloon = &libvirtxml.DomainMemBalloon{Model: v1.VirtIO, FreePageReporting: onOff(reportsFreePages(domain)), Stats: &libvirtxml.DomainMemBalloonStats{Period: balloonPeriod}}
 	}
 	out.MemBalloon = balloon
 	if spec.Rng != nil {
@@ -63,6 +64,13 @@ func peripherals(out *libvirtxml.DomainDeviceList, spec *v1.Devices, facts Facts
 		out.Panics = append(out.Panics, libvirtxml.DomainPanic{Model: string(model)})
 	}
 	return nil
+}
+
+// reportsFreePages says whether the guest gives the node memory back that it does not use. One that is on huge pages or has
+// CPUs of its own is not to be disturbed by it.
+func reportsFreePages(domain *v1.DomainSpec) bool {
+	_, huge := pageSize(domain)
+	return !huge && (domain.CPU == nil || !domain.CPU.DedicatedCPUPlacement)
 }
 
 // serial adds the first serial port: a socket that virt-handler connects consoles to, and a log of all

@@ -28,6 +28,8 @@ type Facts struct {
 	Disks map[string]Source
 	// Network is the plan that virt-handler has applied.
 	Network network.Plan
+	// CPUs are the pod's, for a guest that has some of its own.
+	CPUs []HostCPU
 	// SerialSocket and SerialLog are the first serial port's socket and log, VNCSocket and
 	// AgentSocket the unix sockets of the VNC server and the guest agent's channel.
 	SerialSocket, SerialLog string

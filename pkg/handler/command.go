@@ -243,6 +243,9 @@ func stripPod(object any) (any, error) {
 	return pod, nil
 }
 
+// kubeletDir is the kubelet's directory of the node, seen from virt-handler, which is among the node's processes.
+const kubeletDir = "/proc/1/root/var/lib/kubelet"
+
 // handler is a running virt-handler.
 type handler struct {
 	options
@@ -296,7 +299,7 @@ func (h *handler) run(ctx context.Context) error {
 			return nil
 		case <-ready:
 		}
-		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat}
+		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat, Labels: node.CPUManager(kubeletDir)}
 		return beat.Run(ctx)
 	})
 	if noKVM != nil {

@@ -123,7 +123,11 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	if err != nil {
 		return startError(vmi, images, err)
 	}
-	d, err := domain.Build(vmi, s.facts(images, plan, nvram))
+	facts := s.facts(images, plan, nvram)
+	if facts.CPUs, err = ownCPUs(vmi, "/sys"); err != nil {
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	d, err := domain.Build(vmi, facts)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}

@@ -123,6 +123,8 @@ const (
 	VMStateDir = "/var/run/kubevirt-private/vm-state"
 	// BlockDevicesDir has one device a block PersistentVolumeClaim: <BlockDevicesDir>/<volume name>.
 	BlockDevicesDir = "/dev/virtkit-block"
+	// HugepagesDir is where the huge pages of a guest on such are mounted; libvirt finds it.
+	HugepagesDir = "/dev/hugepages"
 	// HotplugDir has one directory a filesystem claim that was plugged in while the guest runs, mounted by
 	// virt-handler: <HotplugDir>/<volume name>/disk.img. It is in /dev, which virt-handler can write and the
 	// launcher cannot. A block claim that was plugged in is in BlockDevicesDir as all others.

@@ -4,10 +4,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
 // DefaultTerminationGracePeriodSeconds is how long a guest may take to shut down when its spec does
@@ -24,6 +26,8 @@ type Defaults struct {
 	CPUModel string
 	// Gates are the feature gates that are open.
 	Gates Gates
+	// LiveUpdate is how far guests may grow while they run that do not say; nil is not at all (vmRolloutStrategy Stage).
+	LiveUpdate *sizing.Bounds
 	// NewUUID makes a firmware UUID for an object that has none; without it none is made.
 	NewUUID func() string
 }
@@ -101,6 +105,7 @@ func defaultSpec(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 	if spec.Domain.Features.ACPI.Enabled == nil {
 		spec.Domain.Features.ACPI.Enabled = pointer(true)
 	}
+	defaultBounds(&spec.Domain, d)
 	if spec.TerminationGracePeriodSeconds == nil {
 		spec.TerminationGracePeriodSeconds = pointer(int64(DefaultTerminationGracePeriodSeconds))
 	}
@@ -144,6 +149,21 @@ func defaultCPU(domain *v1.DomainSpec, d Defaults) {
 	}
 }
 
+// defaultBounds says how far the guest may grow.
+func defaultBounds(domain *v1.DomainSpec, d Defaults) {
+	if d.LiveUpdate == nil {
+		return
+	}
+	if domain.CPU.MaxSockets == 0 {
+		domain.CPU.MaxSockets = d.LiveUpdate.DefaultMaxSockets(domain)
+	}
+	if domain.Memory != nil && domain.Memory.MaxGuest == nil {
+		if most := d.LiveUpdate.DefaultMaxGuest(domain); most > 0 {
+			domain.Memory.MaxGuest = resource.NewQuantity(most, resource.BinarySI)
+		}
+	}
+}
+
 // defaultMemory gives the guest what the pod asks for when it does not say itself.
 func defaultMemory(domain *v1.DomainSpec) {
 	if domain.Memory != nil && domain.Memory.Guest != nil {
@@ -151,9 +171,14 @@ func defaultMemory(domain *v1.DomainSpec) {
 	}
 	quantity, ok := domain.Resources.Requests[corev1.ResourceMemory]
 	if !ok {
-		if quantity, ok = domain.Resources.Limits[corev1.ResourceMemory]; !ok {
-			return // validation asks for it
-		}
+		quantity, ok = domain.Resources.Limits[corev1.ResourceMemory]
+	}
+	if !ok && domain.Memory != nil && domain.Memory.Hugepages != nil {
+		page, err := resource.ParseQuantity(domain.Memory.Hugepages.PageSize)
+		quantity, ok = page, err == nil
+	}
+	if !ok {
+		return // validation asks for it
 	}
 	if domain.Memory == nil {
 		domain.Memory = &v1.Memory{}

@@ -54,6 +54,14 @@ var examples = map[string]struct{ before, value string }{
 	"domain.cpu.cores":                                         {value: "2"},
 	"domain.cpu.sockets":                                       {value: "2"},
 	"domain.cpu.threads":                                       {value: "2"},
+	"domain.cpu.maxSockets":                                    {value: "4"},
+	"domain.cpu.dedicatedCpuPlacement":                         {value: "true"},
+	"domain.cpu.isolateEmulatorThread":                         {before: withDedicated, value: "true"},
+	"domain.cpu.numa.guestMappingPassthrough":                  {before: withDedicated, value: "{}"},
+	"domain.memory.maxGuest":                                   {value: "2Gi"},
+	"domain.memory.hugepages.pageSize":                         {value: "2Mi"},
+	"domain.memory.reservedOverhead.addedOverhead":             {value: "64Mi"},
+	"domain.resources.overcommitGuestOverhead":                 {value: "true"},
 	"domain.cpu.model":                                         {value: "Nehalem"},
 	"domain.cpu.features.name":                                 {value: "vmx"},
 	"domain.cpu.features.policy":                               {before: "domain: {cpu: {features: [{name: vmx}]}, memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}", value: "disable"},
@@ -178,6 +186,8 @@ var examples = map[string]struct{ before, value string }{
 	"accessCredentials.userPassword.source.secret.secretName":               {before: withPassword, value: "other"},
 	"accessCredentials.userPassword.propagationMethod.qemuGuestAgent":       {before: "accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {}}}]", value: "{}"},
 }
+
+const withDedicated = "domain: {cpu: {dedicatedCpuPlacement: true}, memory: {guest: 1Gi, hugepages: {pageSize: 2Mi}}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
 
 const withMultus = "{domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, bridge: {}}]}}, networks: [{name: default, multus: {networkName: red}}]}"
 
@@ -329,7 +339,7 @@ func produced(t *testing.T, spec map[string]any) string {
 
 	for _, kvm := range []bool{true, false} {
 		built, err := domain.Build(object, domain.Facts{
-			KVM: kvm, Emulator: "/qemu", NVRAM: "/nvram", Disks: disks.Sources, Network: plan,
+			KVM: kvm, CPUs: []domain.HostCPU{{ID: 2, Core: 2}, {ID: 3, Core: 2}}, Emulator: "/qemu", NVRAM: "/nvram", Disks: disks.Sources, Network: plan,
 			Firmware:     domain.Firmware{Code: "/code", Vars: "/vars", SecureCode: "/scode", SecureVars: "/svars"},
 			SerialSocket: "/serial", SerialLog: "/log", VNCSocket: "/vnc", AgentSocket: "/agent",
 		})

@@ -18,6 +18,7 @@ var (
 	}
 	nicModels       = []string{"virtio", "e1000", "e1000e", "rtl8139", "ne2k_pci", "pcnet"}
 	nicStates       = []string{string(v1.InterfaceStateLinkUp), string(v1.InterfaceStateLinkDown)}
+	pageSizes       = []string{"2Mi", "1Gi"}
 	featurePolicies = []string{"force", "require", "optional", "disable", "forbid"}
 	inputBuses      = []string{string(v1.InputBusUSB), string(v1.InputBusVirtio)}
 	inputTypes      = []string{string(v1.InputTypeTablet), string(v1.InputTypeKeyboard)}
@@ -42,13 +43,21 @@ var instanceFields = []Field{
 	{Path: "domain.resources.requests.memory", Effect: Pod, Note: "Also the guest's memory when domain.memory.guest is not set."},
 	{Path: "domain.resources.limits.cpu", Effect: Pod, Note: "Also the number of vCPUs when domain.cpu says none; goes before the request."},
 	{Path: "domain.resources.limits.memory", Effect: Pod},
+	{Path: "domain.resources.overcommitGuestOverhead", Effect: Pod, Note: "The pod does not request what it needs beyond the guest's memory."},
 	{Path: "domain.cpu.cores", Effect: Domain},
 	{Path: "domain.cpu.sockets", Effect: Domain},
 	{Path: "domain.cpu.threads", Effect: Domain},
+	{Path: "domain.cpu.maxSockets", Effect: Domain, Note: "To how many sockets may be raised while the guest runs; docs/hotplug.md."},
+	{Path: "domain.cpu.dedicatedCpuPlacement", Effect: Pod, Note: "Whole CPUs of a node with the label kubevirt.io/cpumanager; docs/cpu-memory.md."},
+	{Path: "domain.cpu.isolateEmulatorThread", Effect: Pod, Note: "One more CPU, with dedicatedCpuPlacement."},
+	{Path: "domain.cpu.numa.guestMappingPassthrough", Effect: Domain, Note: "With dedicatedCpuPlacement and hugepages."},
 	{Path: "domain.cpu.model", Effect: Domain, Note: "host-model and host-passthrough are all that QEMU can emulate where there is no KVM."},
 	{Path: "domain.cpu.features.name", Effect: Domain},
 	{Path: "domain.cpu.features.policy", Effect: Domain, Only: featurePolicies},
 	{Path: "domain.memory.guest", Effect: Domain},
+	{Path: "domain.memory.maxGuest", Effect: Domain, Note: "To how much guest may be raised while the guest runs; docs/hotplug.md."},
+	{Path: "domain.memory.hugepages.pageSize", Effect: Domain, Only: pageSizes},
+	{Path: "domain.memory.reservedOverhead.addedOverhead", Effect: Pod},
 	{Path: "domain.machine.type", Effect: Domain, Note: "q35, or a version of it such as pc-q35-9.2."},
 	{Path: "domain.firmware.uuid", Effect: Domain, Note: "Made at random when a VirtualMachine is created, and kept."},
 	{Path: "domain.firmware.bootloader.bios.useSerial", Effect: Domain},

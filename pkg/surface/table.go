@@ -53,6 +53,8 @@ var runStrategies = []string{
 
 var updateMethods = []string{string(v1.WorkloadUpdateMethodLiveMigrate), string(v1.WorkloadUpdateMethodEvict)}
 
+var rolloutStrategies = []string{string(v1.VMRolloutStrategyLiveUpdate), string(v1.VMRolloutStrategyStage)}
+
 var kubeVirtFields = []Field{
 	{Path: "certificateRotateStrategy.selfSigned.ca.duration", Effect: Install},
 	{Path: "certificateRotateStrategy.selfSigned.ca.renewBefore", Effect: Install},
@@ -83,6 +85,10 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.migrations.unsafeMigrationOverride", Effect: Life},
 	{Path: "configuration.developerConfiguration.featureGates", Effect: Life, Note: "`HostDisk`, `DownwardMetrics` and `VSOCK` are closed unless named here. The rest of what KubeVirt gates virtkit has always, or not at all; a warning says so."},
 	{Path: "configuration.developerConfiguration.disabledFeatureGates", Effect: Life, Note: "Goes before featureGates."},
+	{Path: "configuration.vmRolloutStrategy", Effect: Life, Only: rolloutStrategies, Note: "What becomes of a changed size of a VM that runs: LiveUpdate unless set; docs/hotplug.md."},
+	{Path: "configuration.liveUpdateConfiguration.maxHotplugRatio", Effect: Domain, Note: "4 unless set."},
+	{Path: "configuration.liveUpdateConfiguration.maxCpuSockets", Effect: Domain, Note: "Of instances that do not set domain.cpu.maxSockets."},
+	{Path: "configuration.liveUpdateConfiguration.maxGuest", Effect: Domain, Note: "Of instances that do not set domain.memory.maxGuest."},
 	{Path: "configuration.developerConfiguration.useEmulation", Effect: Domain},
 	{Path: "configuration.developerConfiguration.cpuAllocationRatio", Effect: Pod},
 	{Path: "configuration.developerConfiguration.memoryOvercommit", Effect: Pod},

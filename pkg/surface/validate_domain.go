@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
 const (
-	// maxVCPUs is what a q35 machine has without interrupt remapping.
-	maxVCPUs = 255
 	// minMemory is the least memory, bytes, with which firmware and a kernel of any kind come up, and
 	// minMemoryEFI the same for UEFI, which takes more for itself.
 	minMemory    = 32 << 20
@@ -35,6 +35,7 @@ func validateDomain(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 	errs := validateResources(&domain.Resources, path.Child("resources"))
 	errs = append(errs, validateCPU(domain, path)...)
 	errs = append(errs, validateMemory(domain, path)...)
+	errs = append(errs, validateSizing(domain, path)...)
 	if domain.Machine != nil {
 		errs = append(errs, validateMachineType(domain.Machine.Type, path.Child("machine", "type"))...)
 	}
@@ -103,9 +104,9 @@ func validateCPU(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 		// Each is at most 2^32, so capping keeps the product within 64 bits.
 		vcpus = min(vcpus*int64(max(n, 1)), 1<<31)
 	}
-	if vcpus > maxVCPUs {
+	if vcpus > sizing.MaxVCPUs {
 		errs = append(errs, field.Invalid(path.Child("cpu"), vcpus, fmt.Sprintf(
-			"%d sockets × %d cores × %d threads are too many vCPUs; the most is %d", cpu.Sockets, cpu.Cores, cpu.Threads, maxVCPUs)))
+			"%d sockets × %d cores × %d threads are too many vCPUs; the most is %d", cpu.Sockets, cpu.Cores, cpu.Threads, sizing.MaxVCPUs)))
 	}
 	asked, where := domain.Resources.Requests[corev1.ResourceCPU], "requests"
 	if limit, ok := domain.Resources.Limits[corev1.ResourceCPU]; ok && asked.IsZero() {
@@ -158,7 +159,7 @@ func validateMemory(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at, guest.String(),
 			fmt.Sprintf("%s is too little for a guest with %s firmware; the least is %dMi", guest.String(), firmware, least>>20)))
 	}
-	if guest.CmpInt64(1<<46) > 0 {
+	if guest.CmpInt64(sizing.MaxMemory) > 0 {
 		errs = append(errs, field.Invalid(at, guest.String(), fmt.Sprintf("%s is more than any machine has; the most is 64Ti", guest.String())))
 	}
 	if limit, ok := domain.Resources.Limits[corev1.ResourceMemory]; ok && guest.Cmp(limit) > 0 {

@@ -103,6 +103,7 @@ func defaultsOf(current func() config.Config) func() surface.Defaults {
 			MachineType:  c.MachineType,
 			CPUModel:     c.CPUModel,
 			Gates:        c.Gates,
+			LiveUpdate:   c.LiveUpdate,
 			NewUUID:      func() string { return strings.ToLower(uuid.NewString()) },
 		}
 	}

@@ -34,8 +34,8 @@ var arrows = map[string][]string{
 	// Contract only.
 	"pkg/launcher/launcherpb": {},
 
-	"pkg/domain":       {"pkg/names", "pkg/network", "pkg/surface", "pkg/claim", "pkg/hotplug"},
-	"pkg/surface":      {"pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate"},
+	"pkg/domain":       {"pkg/names", "pkg/network", "pkg/surface", "pkg/claim", "pkg/hotplug", "pkg/sizing"},
+	"pkg/surface":      {"pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/sizing"},
 	"pkg/instancetype": {"pkg/surface", "pkg/claim"},
 	"pkg/network":      {"pkg/names"},
 	"pkg/disk":         {"pkg/names", "pkg/surface", "pkg/domain", "pkg/claim", "pkg/hotplug"},
@@ -46,10 +46,11 @@ var arrows = map[string][]string{
 	"pkg/stats":        {},
 	"pkg/progress":     {},
 	"pkg/certs":        {"pkg/names"},
-	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs"},
+	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs", "pkg/sizing"},
 	"pkg/names":        {},
 	"pkg/rollout":      {},
 	"pkg/hotplug":      {"pkg/claim"},
+	"pkg/sizing":       {},
 	"pkg/claim":        {},
 	"pkg/vmstate":      {},
 	"pkg/eviction":     {},
@@ -61,11 +62,11 @@ var arrows = map[string][]string{
 // servers is what every server may import.
 func servers(more ...string) []string {
 	return append(more, "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
-		"pkg/certs", "pkg/config", "pkg/stats", "pkg/progress", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction")
+		"pkg/certs", "pkg/config", "pkg/stats", "pkg/progress", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction", "pkg/sizing")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/eviction", "pkg/vmstate"}
+var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/vmstate"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

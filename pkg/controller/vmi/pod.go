@@ -161,6 +161,9 @@ func nodeSelector(vmi *v1.VirtualMachineInstance, cfg config.Config) map[string]
 	maps.Copy(selector, cfg.NodeSelectors)
 	maps.Copy(selector, vmi.Spec.NodeSelector)
 	selector[v1.NodeSchedulable] = "true"
+	if dedicated(vmi) {
+		selector[v1.CPUManager] = "true"
+	}
 	architecture := vmi.Spec.Architecture
 	if architecture == "" {
 		architecture = cfg.Architecture

@@ -6,6 +6,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
 const (
@@ -38,12 +39,14 @@ func Overhead(vmi *v1.VirtualMachineInstance, ratio float64) int64 {
 	if ratio > 1 {
 		overhead = int64(float64(overhead) * ratio)
 	}
+	if m := vmi.Spec.Domain.Memory; m != nil && m.ReservedOverhead != nil && m.ReservedOverhead.AddedOverhead != nil {
+		overhead += m.ReservedOverhead.AddedOverhead.Value()
+	}
 	return overhead
 }
 
 // resources are the container's: the guest's, plus the overhead, plus the KVM device.
 func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequirements {
-	overhead := Overhead(vmi, facts.Config.MemoryOverheadRatio)
 	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	given := vmi.Spec.Domain.Resources
 	for name, quantity := range given.Requests {
@@ -52,22 +55,70 @@ func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequi
 	for name, quantity := range given.Limits {
 		out.Limits[name] = quantity.DeepCopy()
 	}
+	memoryResources(&out, vmi, facts)
+	cpuResources(&out, vmi, facts)
+	if dedicated(vmi) {
+		// Of all its CPUs and memory as much as it requests: only such a pod gets CPUs of its own.
+		out.Limits[corev1.ResourceCPU] = out.Requests[corev1.ResourceCPU]
+		out.Limits[corev1.ResourceMemory] = out.Requests[corev1.ResourceMemory]
+	}
+	if facts.KVM && !facts.Config.UseEmulation {
+		out.Limits[names.ResourceKVM] = resource.MustParse("1")
+		out.Requests[names.ResourceKVM] = resource.MustParse("1")
+	}
+	if len(out.Limits) == 0 {
+		out.Limits = nil
+	}
+	return out
+}
 
-	if _, ok := given.Requests[corev1.ResourceMemory]; !ok {
-		request := guestMemory(vmi).Value()
-		if overcommit := facts.Config.MemoryOvercommit; overcommit > 0 {
+// memoryResources adds the guest's memory where the VMI does not say what to request, and the overhead. A guest on huge
+// pages takes its memory from those.
+func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstance, facts Facts) {
+	guest := guestMemory(vmi).Value()
+	overhead := Overhead(vmi, facts.Config.MemoryOverheadRatio)
+	limit, limited := out.Limits[corev1.ResourceMemory]
+	if _, ok := out.Requests[corev1.ResourceMemory]; !ok {
+		request := guest
+		overcommit := facts.Config.MemoryOvercommit
+		switch {
+		case dedicated(vmi) && limited:
+			request = limit.Value()
+		case overcommit > 0 && !dedicated(vmi) && pageSize(vmi) == "":
 			request = request * 100 / int64(overcommit)
 		}
 		out.Requests[corev1.ResourceMemory] = *resource.NewQuantity(request, resource.BinarySI)
 	}
-	addBytes(out.Requests, corev1.ResourceMemory, overhead)
-	if _, ok := out.Limits[corev1.ResourceMemory]; ok {
+	added := overhead
+	if page := pageSize(vmi); page != "" {
+		name := corev1.ResourceName(corev1.ResourceHugePagesPrefix + page)
+		pages := *resource.NewQuantity(guest, resource.BinarySI)
+		out.Requests[name], out.Limits[name] = pages, pages
+		request := out.Requests[corev1.ResourceMemory]
+		out.Requests[corev1.ResourceMemory] = *resource.NewQuantity(max(0, request.Value()-guest), resource.BinarySI)
+		if limited {
+			out.Limits[corev1.ResourceMemory] = *resource.NewQuantity(max(0, limit.Value()-guest), resource.BinarySI)
+		}
+	} else if vmi.Spec.Domain.Resources.OvercommitGuestOverhead && !dedicated(vmi) {
+		added = 0
+	}
+	addBytes(out.Requests, corev1.ResourceMemory, added)
+	if limited {
 		addBytes(out.Limits, corev1.ResourceMemory, overhead)
 	}
+}
 
-	_, requested := given.Requests[corev1.ResourceCPU]
-	limit, limited := given.Limits[corev1.ResourceCPU]
+// cpuResources requests CPUs where the VMI does not say how many.
+func cpuResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstance, facts Facts) {
+	_, requested := out.Requests[corev1.ResourceCPU]
+	limit, limited := out.Limits[corev1.ResourceCPU]
 	switch {
+	case dedicated(vmi):
+		cpus := vcpus(vmi)
+		if vmi.Spec.Domain.CPU.IsolateEmulatorThread {
+			cpus++
+		}
+		out.Requests[corev1.ResourceCPU] = *resource.NewQuantity(cpus, resource.DecimalSI)
 	case requested:
 	case limited:
 		out.Requests[corev1.ResourceCPU] = limit.DeepCopy()
@@ -77,15 +128,19 @@ func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequi
 		out.Requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(
 			max(1, vcpus(vmi)*1000/int64(facts.Config.CPUAllocationRatio)), resource.DecimalSI)
 	}
+}
 
-	if facts.KVM && !facts.Config.UseEmulation {
-		out.Limits[names.ResourceKVM] = resource.MustParse("1")
-		out.Requests[names.ResourceKVM] = resource.MustParse("1")
+// dedicated reports a guest whose vCPUs have a CPU each.
+func dedicated(vmi *v1.VirtualMachineInstance) bool {
+	return vmi.Spec.Domain.CPU != nil && vmi.Spec.Domain.CPU.DedicatedCPUPlacement
+}
+
+// pageSize is that of the huge pages the guest is on; empty for none.
+func pageSize(vmi *v1.VirtualMachineInstance) string {
+	if m := vmi.Spec.Domain.Memory; m != nil && m.Hugepages != nil {
+		return m.Hugepages.PageSize
 	}
-	if len(out.Limits) == 0 {
-		out.Limits = nil
-	}
-	return out
+	return ""
 }
 
 func addBytes(list corev1.ResourceList, name corev1.ResourceName, bytes int64) {
@@ -109,14 +164,6 @@ func guestMemory(vmi *v1.VirtualMachineInstance) *resource.Quantity {
 
 // vcpus is how many the guest has: by its topology, else as many as whole CPUs it asks for.
 func vcpus(vmi *v1.VirtualMachineInstance) int64 {
-	domain := &vmi.Spec.Domain
-	if cpu := domain.CPU; cpu != nil && (cpu.Cores > 0 || cpu.Sockets > 0 || cpu.Threads > 0) {
-		return int64(max(1, cpu.Cores)) * int64(max(1, cpu.Sockets)) * int64(max(1, cpu.Threads))
-	}
-	for _, list := range []corev1.ResourceList{domain.Resources.Limits, domain.Resources.Requests} {
-		if quantity, ok := list[corev1.ResourceCPU]; ok {
-			return max(1, quantity.Value())
-		}
-	}
-	return 1
+	sockets, _ := sizing.Sockets(&vmi.Spec.Domain)
+	return int64(sockets) * int64(sizing.PerSocket(&vmi.Spec.Domain))
 }

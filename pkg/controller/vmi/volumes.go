@@ -55,6 +55,11 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 			p.configMap(volume.Name, volume.Sysprep.ConfigMap)
 		}
 	}
+	if page := pageSize(vmi); page != "" {
+		p.mount("hugepages", names.HugepagesDir, false, corev1.VolumeSource{
+			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumHugePagesPrefix + corev1.StorageMedium(page)},
+		})
+	}
 	p.credentials(vmi)
 	p.mountState(vmi, claims)
 	return p

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,8 @@ type Heartbeat struct {
 	Now   func() time.Time
 	// Host is the annotation names.AnnotationHost.
 	Host string
+	// Labels is looked at before each heartbeat; nil is none.
+	Labels Labels
 	// Wake asks for a heartbeat now; nil never does.
 	Wake <-chan struct{}
 	// Tick makes the channel that paces the heartbeat; time.After unless set.
@@ -71,7 +74,14 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 }
 
 func (h *Heartbeat) patch(ctx context.Context, schedulable bool) error {
-	data, err := Patch(schedulable, h.Now(), h.Host)
+	var labels map[string]*string
+	if h.Labels != nil {
+		var err error
+		if labels, err = h.Labels(); err != nil {
+			h.Log.Warn("not all labels of the node are known", "error", err)
+		}
+	}
+	data, err := Patch(schedulable, h.Now(), h.Host, labels)
 	if err != nil {
 		return err
 	}
@@ -84,14 +94,17 @@ func (h *Heartbeat) patch(ctx context.Context, schedulable bool) error {
 }
 
 // Patch is the merge patch of one heartbeat. The annotation's value is the time in JSON, quotes
-// included, which is how KubeVirt writes it. host is what is known of the machine.
-func Patch(schedulable bool, now time.Time, host string) ([]byte, error) {
+// included, which is how KubeVirt writes it. host is what is known of the machine; a label without a value
+// is taken away.
+func Patch(schedulable bool, now time.Time, host string, labels map[string]*string) ([]byte, error) {
 	stamp, err := json.Marshal(metav1.NewTime(now))
 	if err != nil {
 		return nil, fmt.Errorf("encode heartbeat: %w", err)
 	}
+	all := map[string]*string{v1.NodeSchedulable: new(fmt.Sprint(schedulable))}
+	maps.Copy(all, labels)
 	return json.Marshal(map[string]any{"metadata": map[string]any{
-		"labels":      map[string]string{v1.NodeSchedulable: fmt.Sprint(schedulable)},
+		"labels":      all,
 		"annotations": map[string]string{v1.VirtHandlerHeartbeat: string(stamp), names.AnnotationHost: host},
 	}})
 }

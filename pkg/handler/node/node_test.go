@@ -21,8 +21,8 @@ import (
 )
 
 func TestPatch(t *testing.T) {
-	got, err := Patch(true, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), `{"kvm":true}`)
-	want := `{"metadata":{"annotations":{"kubevirt.io/heartbeat":"\"2026-01-02T03:04:05Z\"","virtkit.io/host":"{\"kvm\":true}"},"labels":{"kubevirt.io/schedulable":"true"}}}`
+	got, err := Patch(true, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), `{"kvm":true}`, map[string]*string{"a": new("b"), "gone": nil})
+	want := `{"metadata":{"annotations":{"kubevirt.io/heartbeat":"\"2026-01-02T03:04:05Z\"","virtkit.io/host":"{\"kvm\":true}"},"labels":{"a":"b","gone":null,"kubevirt.io/schedulable":"true"}}}`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v", got, err)
 	}
