@@ -59,11 +59,17 @@ type Config struct {
 	LogVerbosity LogVerbosity
 	// Certificates says how long certificates live.
 	Certificates certs.Policy
-	// Gates are the feature gates that are open.
-	Gates surface.Gates
 	// LiveUpdate is how far guests may grow while they run that do not say; nil is not at all, and no change of a VM's size
 	// reaches its guest before the next start (vmRolloutStrategy Stage).
 	LiveUpdate *sizing.Bounds
+	// Allowed is what guests may have.
+	Allowed surface.Allowed
+	// Bridge gives interfaces of the pod network that name no binding a bridge, in place of masquerade.
+	Bridge bool
+	// ReferencePolicy is what becomes of a VM's instance type and preference; empty keeps them as references.
+	ReferencePolicy v1.InstancetypeReferencePolicy
+	// SMBIOS is how guests' machines call themselves; empty fields leave it to the launcher.
+	SMBIOS v1.SMBiosConfiguration
 	// Migrations is how guests move, without nil where surface.Migrations fills it in.
 	Migrations v1.MigrationConfiguration
 }
@@ -108,7 +114,16 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 		setIf(&config.MemoryOvercommit, developer.MemoryOvercommit)
 		config.NodeSelectors = maps.Clone(developer.NodeSelectors)
 	}
-	config.Gates = surface.OpenGates(spec.DeveloperConfiguration)
+	config.Allowed = surface.AllowedBy(&spec, config.Architecture)
+	if spec.NetworkConfiguration != nil {
+		config.Bridge = spec.NetworkConfiguration.NetworkInterface == "bridge"
+	}
+	if spec.Instancetype != nil && spec.Instancetype.ReferencePolicy != nil && *spec.Instancetype.ReferencePolicy != v1.Reference {
+		config.ReferencePolicy = *spec.Instancetype.ReferencePolicy
+	}
+	if spec.SMBIOSConfig != nil {
+		config.SMBIOS = *spec.SMBIOSConfig
+	}
 	config.Migrations = surface.Migrations(spec.MigrationConfiguration)
 	config.LiveUpdate = liveUpdate(spec)
 	setRotation(&config.Certificates, kv.Spec.CertificateRotationStrategy.SelfSigned)

@@ -71,7 +71,23 @@ func TestFromKubeVirt(t *testing.T) {
 			func(kv *v1.KubeVirt) {
 				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{FeatureGates: []string{surface.GateHostDisk, "Snapshot"}}
 			},
-			func(c *Config) { c.Gates = surface.Gates{surface.GateHostDisk: true} },
+			func(c *Config) { c.Allowed.Gates = surface.Gates{surface.GateHostDisk: true} },
+		},
+		"network": {
+			func(kv *v1.KubeVirt) {
+				kv.Spec.Configuration.NetworkConfiguration = &v1.NetworkConfiguration{NetworkInterface: "bridge", PermitBridgeInterfaceOnPodNetwork: ptr(false)}
+			},
+			func(c *Config) { c.Bridge, c.Allowed.NoBridge = true, true },
+		},
+		"references": {
+			func(kv *v1.KubeVirt) {
+				kv.Spec.Configuration.Instancetype = &v1.InstancetypeConfiguration{ReferencePolicy: ptr(v1.ExpandAll)}
+			},
+			func(c *Config) { c.ReferencePolicy = v1.ExpandAll },
+		},
+		"smbios": {
+			func(kv *v1.KubeVirt) { kv.Spec.Configuration.SMBIOSConfig = &v1.SMBiosConfiguration{Sku: "s"} },
+			func(c *Config) { c.SMBIOS.Sku = "s" },
 		},
 		"cpu model":     {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPUModel = "Nehalem" }, func(c *Config) { c.CPUModel = "Nehalem" }},
 		"cpu request":   {func(kv *v1.KubeVirt) { kv.Spec.Configuration.CPURequest = ptr(resource.MustParse("50m")) }, func(c *Config) { c.CPURequest = ptr(resource.MustParse("50m")) }},

@@ -30,7 +30,7 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 		CPU:        cpu(vmi.Spec.Domain.CPU, topology, facts.KVM),
 		Features:   features(&vmi.Spec.Domain, facts.KVM),
 		Clock:      clock(vmi.Spec.Domain.Clock),
-		SysInfo:    systemInformation(vmi, facts.Ignition),
+		SysInfo:    systemInformation(vmi, &facts),
 		OnPoweroff: "destroy",
 		OnReboot:   "restart",
 		OnCrash:    "destroy",

@@ -87,6 +87,9 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	"baseline":      func(*v1.VirtualMachineInstance, *Facts) {},
 	"emulated":      func(_ *v1.VirtualMachineInstance, f *Facts) { f.KVM = false },
 	"uuid-from-vmi": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Firmware = nil },
+	"smbios": func(_ *v1.VirtualMachineInstance, f *Facts) {
+		f.SMBIOS = v1.SMBiosConfiguration{Manufacturer: "Acme", Product: "Cloud", Version: "7", Sku: "a-1", Family: "Virtual"}
+	},
 	"ignition": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Annotations = map[string]string{v1.IgnitionAnnotation: "{}"}
 	},

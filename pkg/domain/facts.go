@@ -10,7 +10,11 @@
 // pkg/disk prepares the files that Facts.Disks names; pkg/launcher calls both.
 package domain
 
-import "github.com/virtkit/virtkit/pkg/network"
+import (
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/network"
+)
 
 // Facts are what a domain depends on besides its VMI.
 type Facts struct {
@@ -22,6 +26,8 @@ type Facts struct {
 	Firmware Firmware
 	// NVRAM is the path of this guest's UEFI variable store; libvirt makes it from the template.
 	NVRAM string
+	// SMBIOS is how the cluster wants machines to call themselves; empty fields are KubeVirt's defaults.
+	SMBIOS v1.SMBiosConfiguration
 	// Ignition is the path of Ignition's configuration, which annotation kubevirt.io/ignitiondata holds.
 	Ignition string
 	// Disks are the prepared images by volume name.

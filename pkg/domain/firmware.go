@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
 )
@@ -84,12 +85,19 @@ func features(spec *v1.DomainSpec, kvm bool) *libvirtxml.DomainFeatureList {
 
 // systemInformation gives the SMBIOS tables, and what else the firmware hands to the guest. Manufacturer, product and family are KubeVirt's defaults:
 // guests and their agents (systemd, cloud-init, ansible) recognise the platform by them.
-func systemInformation(vmi *v1.VirtualMachineInstance, ignition string) []libvirtxml.DomainSysInfo {
-	system := []libvirtxml.DomainSysInfoEntry{
-		{Name: "manufacturer", Value: "KubeVirt"},
-		{Name: "product", Value: "None"},
-		{Name: "family", Value: "KubeVirt"},
-		{Name: "uuid", Value: UUID(vmi)},
+func systemInformation(vmi *v1.VirtualMachineInstance, facts *Facts) []libvirtxml.DomainSysInfo {
+	var system []libvirtxml.DomainSysInfoEntry
+	for _, e := range []struct{ name, value, otherwise string }{
+		{"manufacturer", facts.SMBIOS.Manufacturer, "KubeVirt"},
+		{"product", facts.SMBIOS.Product, "None"},
+		{"version", facts.SMBIOS.Version, ""},
+		{"sku", facts.SMBIOS.Sku, ""},
+		{"family", facts.SMBIOS.Family, "KubeVirt"},
+		{"uuid", UUID(vmi), ""},
+	} {
+		if value := cmp.Or(e.value, e.otherwise); value != "" {
+			system = append(system, libvirtxml.DomainSysInfoEntry{Name: e.name, Value: value})
+		}
 	}
 	if f := vmi.Spec.Domain.Firmware; f != nil && f.Serial != "" {
 		system = append(system, libvirtxml.DomainSysInfoEntry{Name: "serial", Value: f.Serial})
@@ -116,7 +124,7 @@ func systemInformation(vmi *v1.VirtualMachineInstance, ignition string) []libvir
 	if vmi.Annotations[v1.IgnitionAnnotation] != "" {
 		// Ignition looks for its configuration under this name; a file, so that it is in no command line.
 		tables = append(tables, libvirtxml.DomainSysInfo{FWCfg: &libvirtxml.DomainSysInfoFWCfg{
-			Entry: []libvirtxml.DomainSysInfoEntry{{Name: "opt/com.coreos/config", File: ignition}},
+			Entry: []libvirtxml.DomainSysInfoEntry{{Name: "opt/com.coreos/config", File: facts.Ignition}},
 		}})
 	}
 	return tables

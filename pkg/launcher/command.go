@@ -55,6 +55,11 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.Disks.Claims, "claims-dir", o.Disks.Claims, "where claims with a file system are mounted")
 	f.StringVar(&o.Disks.BlockDevices, "block-devices-dir", o.Disks.BlockDevices, "where claims that are devices are")
 	f.StringVar(&o.Disks.Secrets, "secrets-dir", o.Disks.Secrets, "where cloud-init's secrets are mounted")
+	f.StringVar(&o.SMBIOS.Manufacturer, "smbios-manufacturer", "", "manufacturer of the machine in its SMBIOS table; so are the others of smbios")
+	f.StringVar(&o.SMBIOS.Product, "smbios-product", "", "product")
+	f.StringVar(&o.SMBIOS.Version, "smbios-version", "", "version")
+	f.StringVar(&o.SMBIOS.Sku, "smbios-sku", "", "stock keeping unit")
+	f.StringVar(&o.SMBIOS.Family, "smbios-family", "", "family")
 	f.StringVar(&o.TerminationLog, "termination-log", o.TerminationLog, "file for the reason of the end")
 	f.UintVarP(&verbosity, "v", "v", verbosity, "log level: 2 what matters, more also what virt-handler asks and what the domain is")
 	for _, required := range []string{"name", "namespace"} {

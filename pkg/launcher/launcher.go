@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/disk"
 	"github.com/virtkit/virtkit/pkg/domain"
@@ -52,6 +53,8 @@ type Options struct {
 	Emulator string
 	Firmware domain.Firmware
 	Libvirtd string
+	// SMBIOS is how the cluster wants machines to call themselves; empty fields are KubeVirt's defaults.
+	SMBIOS v1.SMBiosConfiguration
 	// KVMDevice is used when it is there and is hardware virtualisation.
 	KVMDevice string
 	// Connect opens connections to libvirtd.

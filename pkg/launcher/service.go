@@ -185,6 +185,7 @@ func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvra
 		Emulator:     s.options.Emulator,
 		Firmware:     s.options.Firmware,
 		NVRAM:        nvram,
+		SMBIOS:       s.options.SMBIOS,
 		Ignition:     s.options.Disks.Ignition(),
 		Disks:        images,
 		Network:      plan,

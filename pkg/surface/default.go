@@ -24,10 +24,14 @@ type Defaults struct {
 	MachineType  string
 	// CPUModel is left to the launcher unless set.
 	CPUModel string
-	// Gates are the feature gates that are open.
-	Gates Gates
 	// LiveUpdate is how far guests may grow while they run that do not say; nil is not at all (vmRolloutStrategy Stage).
 	LiveUpdate *sizing.Bounds
+	// Bridge gives interfaces of the pod network that name no binding a bridge, in place of masquerade.
+	Bridge bool
+	// Allowed is what guests may have.
+	Allowed Allowed
+	// References is what becomes of a VM's instance type and preference; empty keeps them.
+	References v1.InstancetypeReferencePolicy
 	// NewUUID makes a firmware UUID for an object that has none; without it none is made.
 	NewUUID func() string
 }
@@ -111,7 +115,7 @@ func defaultSpec(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 	}
 	Attach(spec)
 	defaultDisks(spec)
-	defaultInterfaces(spec)
+	defaultInterfaces(spec, d)
 	for i := range spec.Domain.Devices.Inputs {
 		input := &spec.Domain.Devices.Inputs[i]
 		if input.Bus == "" {
@@ -244,7 +248,7 @@ func Attach(spec *v1.VirtualMachineInstanceSpec) {
 
 // defaultInterfaces gives each interface a binding (masquerade on the pod network, bridge on others), a model, and
 // its ports a protocol.
-func defaultInterfaces(spec *v1.VirtualMachineInstanceSpec) {
+func defaultInterfaces(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 	multus := map[string]bool{}
 	for i := range spec.Networks {
 		multus[spec.Networks[i].Name] = spec.Networks[i].Multus != nil
@@ -253,7 +257,7 @@ func defaultInterfaces(spec *v1.VirtualMachineInstanceSpec) {
 	for i := range interfaces {
 		nic := &interfaces[i]
 		if nic.InterfaceBindingMethod == (v1.InterfaceBindingMethod{}) && nic.Binding == nil {
-			if multus[nic.Name] {
+			if multus[nic.Name] || d.Bridge {
 				nic.Bridge = &v1.InterfaceBridge{}
 			} else {
 				nic.Masquerade = &v1.InterfaceMasquerade{}

@@ -45,8 +45,8 @@ func OpenGates(developer *v1.DeveloperConfiguration) Gates {
 	return open
 }
 
-// ValidateGates reports what of an instance's spec needs a gate that is closed.
-func ValidateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.Path) field.ErrorList {
+// validateGates reports what of an instance's spec needs a gate that is closed.
+func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	need := func(gate string, at *field.Path) {
 		if !open[gate] {

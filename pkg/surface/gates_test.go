@@ -20,7 +20,7 @@ func TestValidateGates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := &instance(t, tc.spec).Spec
-			got := Message(ValidateGates(spec, nil, field.NewPath("spec")))
+			got := Message(validateGates(spec, nil, field.NewPath("spec")))
 			if !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
@@ -31,11 +31,11 @@ func TestValidateGates(t *testing.T) {
 				t.Errorf("%q names not the gate", got)
 			}
 			developer := &v1.DeveloperConfiguration{FeatureGates: []string{"Snapshot", tc.gate}}
-			if errs := ValidateGates(spec, OpenGates(developer), field.NewPath("spec")); errs != nil {
+			if errs := validateGates(spec, OpenGates(developer), field.NewPath("spec")); errs != nil {
 				t.Errorf("with the gate open: %s", Message(errs))
 			}
 			developer.DisabledFeatureGates = []string{tc.gate}
-			if errs := ValidateGates(spec, OpenGates(developer), field.NewPath("spec")); errs == nil {
+			if errs := validateGates(spec, OpenGates(developer), field.NewPath("spec")); errs == nil {
 				t.Error("a disabled gate is open")
 			}
 		})

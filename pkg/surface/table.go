@@ -54,6 +54,9 @@ var runStrategies = []string{
 var updateMethods = []string{string(v1.WorkloadUpdateMethodLiveMigrate), string(v1.WorkloadUpdateMethodEvict)}
 
 var rolloutStrategies = []string{string(v1.VMRolloutStrategyLiveUpdate), string(v1.VMRolloutStrategyStage)}
+var bindings = []string{"masquerade", "bridge"}
+
+var referencePolicies = []string{string(v1.Reference), string(v1.Expand), string(v1.ExpandAll)}
 
 var kubeVirtFields = []Field{
 	{Path: "certificateRotateStrategy.selfSigned.ca.duration", Effect: Install},
@@ -68,6 +71,16 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.machineType", Effect: Domain},
 	{Path: "configuration.cpuModel", Effect: Domain},
 	{Path: "configuration.cpuRequest", Effect: Pod},
+	{Path: "configuration.emulatedMachines", Effect: Install, Note: "Deprecated by KubeVirt; see architectureConfiguration."},
+	{Path: "configuration.architectureConfiguration.amd64.emulatedMachines", Effect: Install, Note: "Patterns of the machine types that guests may have. `q35*` and `pc-q35*` unless set."},
+	{Path: "configuration.smbios.manufacturer", Effect: Domain, Note: "KubeVirt unless set. Of guests that are started from then on, as all of smbios."},
+	{Path: "configuration.smbios.product", Effect: Domain, Note: "None unless set."},
+	{Path: "configuration.smbios.version", Effect: Domain},
+	{Path: "configuration.smbios.sku", Effect: Domain},
+	{Path: "configuration.smbios.family", Effect: Domain, Note: "KubeVirt unless set."},
+	{Path: "configuration.network.defaultNetworkInterface", Effect: Network, Only: bindings, Note: "Of interfaces of the pod network that name no binding. masquerade unless set."},
+	{Path: "configuration.network.permitBridgeInterfaceOnPodNetwork", Effect: Network, Note: "Whether guests may have the pod's own address; true unless set."},
+	{Path: "configuration.instancetype.referencePolicy", Effect: Life, Only: referencePolicies, Note: "`expand` writes what a new VM's instance type and preference make of it into the VM, `expandAll` also at each change of one that has them; docs/instancetypes.md."},
 	{Path: "configuration.imagePullPolicy", Effect: Pod, Only: pullPolicies},
 	{Path: "configuration.defaultRuntimeClass", Effect: Pod},
 	{Path: "configuration.vmStateStorageClass", Effect: Pod, Note: "Of the claims for persistent TPMs and EFI variables, which are then ReadWriteMany; the default class and ReadWriteOnce unless set."},

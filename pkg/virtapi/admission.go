@@ -141,6 +141,11 @@ func (a *admission) defaultMachine(ctx context.Context, request *admissionv1.Adm
 			return nil, err
 		}
 		surface.DefaultVirtualMachine(vm, old, defaults)
+		if expands(vm, old, defaults.References) {
+			if err := a.expand(ctx, vm); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return patched(request.Object.Raw, before, vm)
 }
@@ -184,7 +189,7 @@ func (a *admission) validateInstance(_ context.Context, request *admissionv1.Adm
 		return verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstanceUpdate(vmi, old, by)), nil
 	}
 	errs := surface.ValidateVirtualMachineInstance(vmi, by)
-	errs = append(errs, surface.ValidateGates(&vmi.Spec, a.defaults().Gates, field.NewPath("spec"))...)
+	errs = append(errs, a.defaults().Allowed.Validate(&vmi.Spec, field.NewPath("spec"))...)
 	response := verdict(request.Kind.Kind, vmi.Name, errs)
 	if !by.Component { // who made its VM has been warned
 		response.Warnings = surface.Warnings(vmi.Annotations, "metadata.annotations")

@@ -105,6 +105,42 @@ func (a *admission) refer(ctx context.Context, vm *v1.VirtualMachine, d surface.
 	return d, nil
 }
 
+// expands reports whether a VM's instance type and preference are written into it rather than kept: those of a new VM that
+// names no revision, or all.
+func expands(vm, old *v1.VirtualMachine, policy v1.InstancetypeReferencePolicy) bool {
+	if vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
+		return false
+	}
+	switch policy {
+	case v1.ExpandAll:
+		return true
+	case v1.Expand:
+		revision := vm.Spec.Instancetype != nil && vm.Spec.Instancetype.RevisionName != "" ||
+			vm.Spec.Preference != nil && vm.Spec.Preference.RevisionName != ""
+		return old == nil && !revision
+	}
+	return false
+}
+
+// expand writes the instance type and preference of vm into it. What conflicts or is not there stays, for the validation to
+// say so.
+func (a *admission) expand(ctx context.Context, vm *v1.VirtualMachine) error {
+	ctx, cancel := context.WithTimeout(ctx, lookup)
+	defer cancel()
+	resolved, err := instancetype.Resolve(ctx, a.referents, vm)
+	var missing *instancetype.NotFoundError
+	if errors.As(err, &missing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if template, errs := instancetype.Expand(vm, resolved); len(errs) == 0 {
+		vm.Spec.Template, vm.Spec.Instancetype, vm.Spec.Preference = template, nil, nil
+	}
+	return nil
+}
+
 var templateSpec = field.NewPath("spec", "template", "spec")
 
 // validateReferring checks a VM together with what it refers to.
@@ -113,7 +149,7 @@ func (a *admission) validateReferring(ctx context.Context, vm *v1.VirtualMachine
 		d := a.defaults()
 		errs := surface.ValidateVirtualMachine(vm, d)
 		if vm.Spec.Template != nil {
-			errs = append(errs, surface.ValidateGates(&vm.Spec.Template.Spec, d.Gates, templateSpec)...)
+			errs = append(errs, d.Allowed.Validate(&vm.Spec.Template.Spec, templateSpec)...)
 		}
 		return errs, nil
 	}
@@ -132,7 +168,7 @@ func (a *admission) validateReferring(ctx context.Context, vm *v1.VirtualMachine
 		return errs, nil // what it all makes is not known, so there is nothing more to check
 	}
 	d := a.defaults()
-	return append(surface.ValidateExpanded(vm, &template.Spec, d), surface.ValidateGates(&template.Spec, d.Gates, templateSpec)...), nil
+	return append(surface.ValidateExpanded(vm, &template.Spec, d), d.Allowed.Validate(&template.Spec, templateSpec)...), nil
 }
 
 // expanded is vm with what it refers to written out, as `virtctl expand` prints it.

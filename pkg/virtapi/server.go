@@ -102,8 +102,10 @@ func defaultsOf(current func() config.Config) func() surface.Defaults {
 			Architecture: c.Architecture,
 			MachineType:  c.MachineType,
 			CPUModel:     c.CPUModel,
-			Gates:        c.Gates,
 			LiveUpdate:   c.LiveUpdate,
+			Bridge:       c.Bridge,
+			Allowed:      c.Allowed,
+			References:   c.ReferencePolicy,
 			NewUUID:      func() string { return strings.ToLower(uuid.NewString()) },
 		}
 	}

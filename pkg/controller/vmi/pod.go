@@ -133,6 +133,17 @@ func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config, gr
 	if own, err := strconv.ParseUint(vmi.Labels[LogVerbosityLabel], 10, 8); err == nil && own <= config.MaxLogVerbosity {
 		verbosity = uint(own)
 	}
+	for _, text := range []struct{ name, value string }{
+		{"manufacturer", installation.SMBIOS.Manufacturer},
+		{"product", installation.SMBIOS.Product},
+		{"version", installation.SMBIOS.Version},
+		{"sku", installation.SMBIOS.Sku},
+		{"family", installation.SMBIOS.Family},
+	} {
+		if text.value != "" {
+			args = append(args, "--smbios-"+text.name+"="+text.value)
+		}
+	}
 	if verbosity > 0 {
 		args = append(args, "--v="+strconv.FormatUint(uint64(verbosity), 10))
 	}
