@@ -110,7 +110,7 @@ func (f *feed[O, R]) watch(ctx context.Context, opts metav1.ListOptions) (watch.
 // failed keeps in the state why there is no connection.
 func (f *feed[O, R]) failed(ctx context.Context, err error) error {
 	if ctx.Err() == nil && !errors.Is(err, io.EOF) {
-		f.table.lost(f.now(), err)
+		f.table.Lost(f.now(), err)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "kubevirt.io/api/core/v1"
 )
@@ -121,4 +122,10 @@ func (m *Machines) Load(vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstanc
 		parts[p.Key()] = p
 	}
 	m.vmis.replace(parts)
+}
+
+// Lost says since when there is no connection, and why, as the feeds do.
+func (m *Machines) Lost(now time.Time, err error) {
+	m.vms.Lost(now, err)
+	m.vmis.Lost(now, err)
 }

@@ -107,7 +107,7 @@ func (t *Table[R]) replace(rows map[Key]*R) {
 	t.changed()
 }
 
-// connected and lost keep the state; the first of several failures counts.
+// connected says that there is a connection.
 func (t *Table[R]) connected() {
 	t.mu.Lock()
 	was := t.state
@@ -118,7 +118,8 @@ func (t *Table[R]) connected() {
 	}
 }
 
-func (t *Table[R]) lost(now time.Time, err error) {
+// Lost says since when there is no connection, and why, as a feed does; the first of several counts.
+func (t *Table[R]) Lost(now time.Time, err error) {
 	t.mu.Lock()
 	if t.state.Since.IsZero() {
 		t.state.Since = now

@@ -48,6 +48,7 @@ type App struct {
 	click         click
 	keys          keymap.Map[*App]
 	editing       func(page.EditText) tea.Cmd
+	copying       func(string) tea.Cmd
 }
 
 // entry is a line of the command log.
@@ -82,7 +83,7 @@ type (
 // New makes the dashboard, showing its machines.
 func New(w *page.World) *App {
 	a := &App{World: w, focused: true, width: 80, height: 24}
-	a.keys, a.editing = appKeys(), a.edit
+	a.keys, a.editing, a.copying = appKeys(), a.edit, func(text string) tea.Cmd { return tea.SetClipboard(text) }
 	a.stack = []page.Page{page.NewMachines(w)}
 	return a
 }
@@ -157,8 +158,7 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return a, a.open(m.Page)
 		}
 	case page.Back:
-		if a.top() == m.Of {
-			a.back()
+		if a.below(m.Of) {
 			if m.Notice != "" {
 				a.notice = m.Notice
 			}
@@ -166,8 +166,9 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case page.Notice:
 		a.say(m)
 	case page.Copy:
+		a.below(m.Of)
 		a.notice = "Copied " + m.What
-		return a, tea.SetClipboard(m.Text)
+		return a, a.copying(m.Text)
 	case page.Ask:
 		a.ask = &question{Ask: m}
 	case page.Task:
@@ -309,6 +310,16 @@ func (a *App) back() {
 		a.leave(len(a.stack) - 1)
 		a.top().Refresh()
 	}
+}
+
+// below goes to the page below one, if that is looked at.
+func (a *App) below(p page.Page) bool {
+	if a.top() != p || len(a.stack) == 1 {
+		return false
+	}
+	a.leave(len(a.stack) - 1)
+	a.top().Refresh()
+	return true
 }
 
 // home replaces all pages by one.

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -49,6 +48,16 @@ type fake struct {
 	mu        sync.Mutex
 	sent      []byte // what was typed at a console
 	lose      bool   // an x ends the console
+	hang      bool   // nothing answers
+	nothing   bool   // there is nothing of anything
+}
+
+// wait is how a call begins: it does not answer at all where nothing does.
+func (f *fake) wait() error {
+	if f.hang {
+		select {}
+	}
+	return f.err
 }
 
 func (f *fake) Do(_ context.Context, verb lifecycle.Verb, t lifecycle.Target) error {
@@ -57,6 +66,9 @@ func (f *fake) Do(_ context.Context, verb lifecycle.Verb, t lifecycle.Target) er
 }
 
 func (f *fake) Why(context.Context, string, string) (*why.Report, error) {
+	if err := f.wait(); err != nil || f.nothing {
+		return &why.Report{}, err
+	}
 	return &why.Report{
 		Verdict: "broken", Summary: "the node has no room",
 		Chain:  []why.Link{{Layer: "vm", Object: "vm/web", State: "ok", Message: "run strategy Always"}, {Layer: "pod", Object: "pod/virt-launcher-web-x", State: "broken", Message: "unschedulable"}},
@@ -64,11 +76,19 @@ func (f *fake) Why(context.Context, string, string) (*why.Report, error) {
 	}, f.err
 }
 
-func (f *fake) Doctor(context.Context) *doctor.Report { return f.doctor }
+func (f *fake) Doctor(context.Context) *doctor.Report {
+	if f.wait() != nil {
+		return &doctor.Report{Checks: []doctor.Check{{Area: "server", Name: "api", Status: "failed", Message: f.err.Error()}}}
+	}
+	return f.doctor
+}
 
 func (f *fake) Stats(context.Context, string) (stats.List, error) { return stats.List{}, f.err }
 
 func (f *fake) Object(context.Context, string, string, string) (string, error) {
+	if err := f.wait(); err != nil || f.nothing {
+		return "", err
+	}
 	return "kind: VirtualMachine\nspec:\n  running: true\nstatus:\n  ready: true\n", f.err
 }
 
@@ -78,8 +98,8 @@ func (f *fake) Cordon(_ context.Context, node string, on bool) error {
 }
 
 func (f *fake) Machine(_ context.Context, key store.Key, _ bool) (*page.Details, error) {
-	if f.err != nil {
-		return nil, f.err
+	if err := f.wait(); err != nil {
+		return nil, err
 	}
 	d := details(key)
 	if key.Name == "off" {
@@ -112,14 +132,17 @@ func (f *fake) Screenshot(context.Context, store.Key) ([]byte, error) {
 }
 
 func (f *fake) Tail(_ context.Context, _ store.Key, _ int64, w io.Writer) error {
+	if err := f.wait(); err != nil {
+		return err
+	}
 	_, err := io.WriteString(w, "booting\r\n 10%\r 100%\n\x1b[1mDebian\x1b[0m GNU/Linux 13 web ttyS0\n\nweb login: ")
 	return errors.Join(err, f.err)
 }
 
 // Console has a guest that says something, and answers in capitals.
 func (f *fake) Console(_ context.Context, _ store.Key, ends page.ConsoleEnds) error {
-	if f.err != nil {
-		return f.err
+	if err := f.wait(); err != nil {
+		return err
 	}
 	ends.Connected()
 	if _, err := io.WriteString(ends.Out, "\x1b[32m[  OK  ]\x1b[0m Started getty on ttyS0.\r\n\r\n\x1b]0;title\aDebian GNU/Linux 13 web ttyS0\r\n\r\nweb login: "); err != nil {
@@ -144,6 +167,9 @@ func (f *fake) Console(_ context.Context, _ store.Key, ends page.ConsoleEnds) er
 }
 
 func (f *fake) EvacuationPlan(_ context.Context, node string) (*evacuate.Report, error) {
+	if err := f.wait(); err != nil || f.nothing {
+		return &evacuate.Report{Node: node}, err
+	}
 	return &evacuate.Report{Node: node, Planned: true, Guests: []evacuate.Guest{
 		{Namespace: "prod", Name: "web", Outcome: evacuate.Moves, Target: "node2"},
 		{Namespace: "prod", Name: "old", Outcome: evacuate.Restarts, Reason: "its eviction strategy is None"},
@@ -360,20 +386,7 @@ func press(t *testing.T, a *App, keys ...string) {
 
 func golden(t *testing.T, name string, a *App) {
 	t.Helper()
-	frame := a.screen()
-	for i, line := range strings.Split(frame, "\n") {
-		if w := ansi.StringWidth(line); w != a.width {
-			t.Errorf("%s: line %d is %d cells wide, not %d: %q", name, i, w, a.width, line)
-		}
-	}
-	if n := strings.Count(frame, "\n") + 1; n != a.height {
-		t.Errorf("%s has %d lines, not %d", name, n, a.height)
-	}
-	var lines []string
-	for line := range strings.SplitSeq(ansi.Strip(frame), "\n") {
-		lines = append(lines, strings.TrimRight(line, " "))
-	}
-	got := strings.Join(lines, "\n") + "\n"
+	got := frame(t, name, a)
 	file := filepath.Join("testdata", name+".txt")
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
@@ -409,6 +422,7 @@ var sizes = []tea.WindowSizeMsg{{Width: 80, Height: 24}, {Width: 120, Height: 40
 
 // TestFrames draws each page at each size.
 func TestFrames(t *testing.T) {
+	t.Parallel()
 	f := &fake{doctor: &doctor.Report{Checks: []doctor.Check{
 		{Area: "client", Name: "version", Status: "ok", Message: "virtctl v1, linux/amd64"},
 		{Area: "node", Object: "node1", Name: "kvm", Status: "warning", Message: "no KVM: guests are emulated", Mend: []string{"enable virtualisation in the firmware"}},
@@ -432,6 +446,7 @@ func TestFrames(t *testing.T) {
 		"health":         {"5"},
 		"why":            {"w"},
 		"yaml":           {"y"},
+		"copy":           {"down", "Y"},
 		"help":           {"?"},
 		"filtered":       {"/", "'prod", "enter"},
 		"nothing":        {"/", "'nosuch", "enter"},
@@ -457,6 +472,7 @@ func TestFrames(t *testing.T) {
 }
 
 func TestStates(t *testing.T) {
+	t.Parallel()
 	empty := func() *page.World {
 		w := world(&fake{})
 		w.Machines = store.NewMachines(func() {})
@@ -474,6 +490,7 @@ func TestStates(t *testing.T) {
 
 // TestTrouble draws pages whose readings fail, of which nothing has come yet, and that may not be used.
 func TestTrouble(t *testing.T) {
+	t.Parallel()
 	for name, keys := range map[string][]string{
 		"machine":    {"down", "enter"},
 		"form":       {"n", "'web", "ctrl+s"},
@@ -501,6 +518,7 @@ func TestTrouble(t *testing.T) {
 }
 
 func TestKeysDoWhatTheySay(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		keys []string
 		want string
@@ -534,6 +552,7 @@ func TestKeysDoWhatTheySay(t *testing.T) {
 }
 
 func TestReadOnlyAndForbidden(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(*page.World, *fake){
 		"read-only": func(w *page.World, _ *fake) { w.ReadOnly = true },
 		"forbidden": func(_ *page.World, f *fake) { f.forbidden = "you may not" },
@@ -555,6 +574,7 @@ func TestReadOnlyAndForbidden(t *testing.T) {
 }
 
 func TestErrorsStayUntilRead(t *testing.T) {
+	t.Parallel()
 	f := &fake{err: errors.New("the server says no")}
 	a := New(world(f))
 	press(t, a, "down", "p", "down", "up")
@@ -570,7 +590,56 @@ func TestErrorsStayUntilRead(t *testing.T) {
 	}
 }
 
+func TestLongErrorsAreShownWhole(t *testing.T) {
+	t.Parallel()
+	long := "admission webhook denied the request: spec.template.spec.domain.devices.disks[0].disk.bus: " + strings.Repeat("one of many words ", 9) + "END"
+	f := &fake{err: errors.New(long + "\nand a second line")}
+	a := New(world(f))
+	press(t, a, "down", "p", "down", "p")
+	golden(t, "long-error", a)
+	drive(t, a, tea.WindowSizeMsg{Width: 40, Height: 12})
+	golden(t, "long-error-narrow", a)
+	press(t, a, "L")
+	drive(t, a, sizes[1])
+	if s := a.screen(); !strings.Contains(strings.Join(strings.Fields(s), " "), "END and a second line") {
+		t.Errorf("the log has not all of it:\n%s", s)
+	}
+	press(t, a, "esc", "esc")
+	if strings.Contains(a.screen(), "esc: read") {
+		t.Error("both were read")
+	}
+}
+
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		keys []string
+		want string
+	}{
+		"a name":          {[]string{"down", "Y", "enter"}, "web"},
+		"an address":      {[]string{"down", "Y", "/", "'10.0.0", "enter", "enter"}, "10.0.0.1"},
+		"a MAC":           {[]string{"down", "Y", "/", "'02:00:00:00:00:02", "enter", "enter"}, "02:00:00:00:00:02"},
+		"an image":        {[]string{"down", "Y", "/", "'quay", "enter", "enter"}, "quay.io/containerdisks/debian:13"},
+		"YAML":            {[]string{"down", "Y", "/", "'yaml", "enter", "enter"}, "kind: VirtualMachine\nspec:\n  running: true\nstatus:\n  ready: true\n"},
+		"of one machine":  {[]string{"down", "enter", "Y", "down", "enter"}, "prod"},
+		"of a node":       {[]string{"2", "Y", "enter"}, "node1"},
+		"an event's text": {[]string{"4", "/", "'FailedMount", "enter", "Y", "G", "enter"}, "90s\tprod\tFailedMount\tpod/virt-launcher-web-abcde\t4\tthe volume is not there"},
+	} {
+		a := New(world(&fake{}))
+		var got string
+		a.copying = func(text string) tea.Cmd { got = text; return nil }
+		press(t, a, c.keys...)
+		if got != c.want {
+			t.Errorf("%s: copied %q, not %q\n%s", name, got, c.want, a.screen())
+		}
+		if len(a.stack) > 2 {
+			t.Errorf("%s: the choice stays", name)
+		}
+	}
+}
+
 func TestCursorStaysOnItsRow(t *testing.T) {
+	t.Parallel()
 	w := world(&fake{})
 	a := New(w)
 	press(t, a, "down") // prod/web
@@ -585,6 +654,7 @@ func TestCursorStaysOnItsRow(t *testing.T) {
 }
 
 func TestTheGuestCannotDraw(t *testing.T) {
+	t.Parallel()
 	a := New(world(&fake{}))
 	drive(t, a, tea.WindowSizeMsg{Width: 200, Height: 20})
 	if s := a.screen(); strings.Contains(s, "\x1b[31mRed") || strings.ContainsAny(s, "\a\u202e") || !strings.Contains(s, "Red Hat") {
@@ -593,6 +663,7 @@ func TestTheGuestCannotDraw(t *testing.T) {
 }
 
 func TestNamespaceIsSwitchedInPlace(t *testing.T) {
+	t.Parallel()
 	f := &fake{}
 	a := New(world(f))
 	a.Namespaces = func(context.Context) []string { return []string{"all", "prod"} }

@@ -27,6 +27,7 @@ func editorOf(a *App, given *[]string, texts ...string) {
 }
 
 func TestEdit(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		texts, keys []string
 		edited      int
@@ -60,6 +61,7 @@ func TestEdit(t *testing.T) {
 }
 
 func TestEditFrames(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]string{"edit": "kind: VirtualMachine\n", "edit-rejected": "wrong\n"} {
 		for _, size := range sizes {
 			a := New(world(&fake{}))
@@ -73,6 +75,7 @@ func TestEditFrames(t *testing.T) {
 }
 
 func TestWhatTheEditorLeaves(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(file, make([]byte, maxEdited+1), 0o600); err != nil {
 		t.Fatal(err)

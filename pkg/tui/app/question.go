@@ -55,9 +55,9 @@ func (a *App) answer(key, text string) tea.Cmd {
 	return page.Send(q.Task)
 }
 
-func (q *question) view(t *theme.Theme, width int) string {
+func (q *question) view() (string, theme.Role) {
 	if q.Typed == "" {
-		return t.Paint(theme.Warn, widget.Pad(t, q.Question+" [y/N]", width))
+		return q.Question + " [y/N]", theme.Warn
 	}
-	return t.Paint(theme.Bad, widget.Pad(t, q.Question+" Type "+q.Typed+" and enter: "+q.typed+"_", width))
+	return q.Question + " Type " + q.Typed + " and enter: " + q.typed + "_", theme.Bad
 }

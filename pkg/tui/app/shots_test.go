@@ -17,6 +17,7 @@ import (
 
 // TestScreenshots keeps the pictures of docs/dashboard.md as the pages are.
 func TestScreenshots(t *testing.T) {
+	t.Parallel()
 	for name, keys := range map[string][]string{
 		"machines": {"down"},
 		"machine":  {"down", "enter"},

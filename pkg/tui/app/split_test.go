@@ -24,6 +24,7 @@ func shown(t *testing.T, a *App, text string) {
 }
 
 func TestSplitFrames(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]*fake{
 		"split":       {},
 		"split-stale": {lose: true},
@@ -58,6 +59,7 @@ func TestSplitFrames(t *testing.T) {
 }
 
 func TestSplitTakesEveryKey(t *testing.T) {
+	t.Parallel()
 	f := &fake{}
 	a := New(world(f))
 	drive(t, a, sizes[0])
@@ -78,6 +80,7 @@ func TestSplitTakesEveryKey(t *testing.T) {
 }
 
 func TestSplitWithoutAConnection(t *testing.T) {
+	t.Parallel()
 	f := &fake{lose: true}
 	a := New(world(f))
 	press(t, a, "down", "C")
@@ -105,6 +108,7 @@ func TestSplitWithoutAConnection(t *testing.T) {
 }
 
 func TestWhatTheGuestWroteBefore(t *testing.T) {
+	t.Parallel()
 	f := &fake{}
 	a := New(world(f))
 	drive(t, a, sizes[0])

@@ -18,7 +18,7 @@ import (
 
 const (
 	headerHeight = 1
-	footerHeight = 2
+	footerHeight = 1
 )
 
 // View draws the screen.
@@ -37,9 +37,10 @@ func (a *App) screen() string {
 	if a.width < 20 || a.height < 5 {
 		return widget.Fill("The window is too small", a.width, a.height)
 	}
-	body := a.height - headerHeight - footerHeight
+	status := a.status(t)
+	body := a.height - headerHeight - len(status) - footerHeight
 	content := a.top().View(a.width, body)
-	return a.header() + "\n" + widget.Fill(content, a.width, body) + "\n" + a.status(t) + "\n" + a.footer(t)
+	return a.header() + "\n" + widget.Fill(content, a.width, body) + "\n" + strings.Join(status, "\n") + "\n" + a.footer(t)
 }
 
 // header says where we are and whether to believe it.
@@ -78,33 +79,61 @@ func (a *App) badge() string {
 	return "STALE for " + a.World.Now().Sub(state.Since).Round(time.Second).String()
 }
 
-// status is the line for what is asked, typed, or to be said.
-func (a *App) status(t *theme.Theme) string {
+// status is what is asked, typed, or to be said: one line, or as many as it takes to say it whole, up to half of the screen.
+func (a *App) status(t *theme.Theme) []string {
 	switch {
 	case a.ask != nil:
-		return a.ask.view(t, a.width)
+		text, role := a.ask.view()
+		return a.said(t, role, text, "")
 	case a.prompt != nil:
 		line := a.prompt.input.View()
 		if a.prompt.err != nil {
 			line += "  " + t.Paint(theme.Bad, a.prompt.err.Error())
 		}
-		return widget.Pad(t, line, a.width)
+		return []string{widget.Pad(t, line, a.width)}
 	case len(a.trouble) > 0:
-		more := ""
+		key := "  esc: read"
 		if n := len(a.trouble) - 1; n > 0 {
-			more = fmt.Sprintf(" (and %d more)", n)
+			key = fmt.Sprintf("  esc: read, %d more", n)
 		}
-		return t.Paint(theme.Bad, widget.Pad(t, " "+widget.Harmless(a.trouble[0])+more, a.width-len(dismiss)-1)) + t.Paint(theme.Key, dismiss) + " "
+		if a.grabbed() {
+			key = ""
+		}
+		return a.said(t, theme.Bad, a.trouble[0], key)
 	case a.notice != "":
-		return t.Paint(theme.Accent, widget.Pad(t, " "+widget.Harmless(a.notice), a.width))
+		return a.said(t, theme.Accent, a.notice, "")
 	}
-	if state := a.top().State(); state.Stale() && state.Err != nil {
-		return t.Paint(theme.Bad, widget.Pad(t, " "+widget.Harmless(state.Err.Error()), a.width))
+	if state := a.top().State(); state.Synced && state.Stale() && state.Err != nil {
+		return a.said(t, theme.Bad, state.Err.Error(), "")
 	}
-	return a.running(t)
+	return []string{a.running(t)}
 }
 
-const dismiss = "  esc: read"
+// said is a text in as many lines as it takes, with a key at the end of the last.
+func (a *App) said(t *theme.Theme, role theme.Role, text, key string) []string {
+	var lines []string
+	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		lines = append(lines, widget.Wrap(" "+widget.Harmless(part), a.width-1, 0)...)
+	}
+	if limit := max(1, a.height/2-headerHeight-footerHeight); len(lines) > limit {
+		lines = append(lines[:limit-1:limit-1], "   "+t.Ellipsis+" (L has all of it)")
+	}
+	last := len(lines) - 1
+	if len(lines) == 1 || ansi.StringWidth(lines[last])+len(key) < a.width {
+		for i := range lines[:last] {
+			lines[i] = t.Paint(role, widget.Pad(t, lines[i], a.width))
+		}
+		if room := a.width - len(key) - 1; ansi.StringWidth(lines[last]) > room { // one line, and no room for the key
+			return []string{t.Paint(role, widget.Pad(t, lines[last], a.width)), widget.Pad(t, strings.Repeat(" ", room)+t.Paint(theme.Key, key), a.width)}
+		}
+		lines[last] = t.Paint(role, widget.Pad(t, lines[last], a.width-len(key)-1)) + t.Paint(theme.Key, key) + " "
+		return lines
+	}
+	for i := range lines {
+		lines[i] = t.Paint(role, widget.Pad(t, lines[i], a.width))
+	}
+	return append(lines, widget.Pad(t, strings.Repeat(" ", a.width-len(key)-1)+t.Paint(theme.Key, key), a.width))
+}
 
 // running says what is being done.
 func (a *App) running(t *theme.Theme) string {
@@ -163,7 +192,7 @@ func (a *App) showHelp() tea.Cmd {
 			if h.Why != "" {
 				text, role = text+" (now: "+h.Why+")", theme.Dim
 			}
-			lines = append(lines, widget.Line{Text: "  " + widget.Pad(a.theme(), h.Key, 14) + text, Role: role})
+			lines = append(lines, widget.Line{Text: "  " + widget.Pad(a.theme(), h.Key, 14) + text, Role: role, Hang: 16})
 		}
 	}
 	section(a.top().Title(), a.top().Hints())
@@ -184,7 +213,7 @@ func (a *App) logPage() page.Page {
 			case !e.ended:
 				outcome, role = "going on", theme.Busy
 			}
-			lines = append(lines, widget.Line{Text: "  " + e.at.Format(time.TimeOnly) + "  " + e.line, Role: theme.Accent}, widget.Line{Text: "            " + outcome, Role: role})
+			lines = append(lines, widget.Line{Text: "  " + e.at.Format(time.TimeOnly) + "  " + e.line, Role: theme.Accent}, widget.Line{Text: "            " + outcome, Role: role, Hang: 12})
 		}
 		if len(lines) == 0 {
 			lines = append(lines, widget.Line{Text: "  Nothing was done yet. Each action is written here as the command that does the same.", Role: theme.Dim})

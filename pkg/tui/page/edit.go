@@ -202,8 +202,8 @@ func (p *Edit) Title() string { return "edit " + p.key.String() }
 // Refresh does nothing: what is edited is of the time it was read.
 func (p *Edit) Refresh() {}
 
-// State is that of something that was read.
-func (p *Edit) State() store.State { return store.State{Synced: true} }
+// State is that of the connection.
+func (p *Edit) State() store.State { return connection(p.world) }
 
 // Key does what a key is bound to.
 func (p *Edit) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }

@@ -14,8 +14,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/tui/widget"
 )
 
-// newEvacuation is the page of what an evacuation of a node would do to each guest, with a key that does it.
-func newEvacuation(w *World, node string) *Text {
+// NewEvacuation is the page of what an evacuation of a node would do to each guest, with a key that does it.
+func NewEvacuation(w *World, node string) *Text {
 	var report *evacuate.Report
 	p := NewText(w, "evacuation of "+node, func(ctx context.Context) ([]widget.Line, error) {
 		r, err := w.Actions.EvacuationPlan(ctx, node)

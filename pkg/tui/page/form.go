@@ -245,8 +245,8 @@ func (p *Form) Title() string { return "New VM" }
 // Refresh has nothing to read.
 func (p *Form) Refresh() {}
 
-// State is always good: nothing here is of the cluster.
-func (p *Form) State() store.State { return store.State{Synced: true} }
+// State is that of the connection.
+func (p *Form) State() store.State { return connection(p.world) }
 
 // Key does what a key is bound to.
 func (p *Form) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }

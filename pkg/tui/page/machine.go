@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/store"
+	"github.com/virtkit/virtkit/pkg/tui/filter"
 	"github.com/virtkit/virtkit/pkg/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/tui/theme"
 )
@@ -234,6 +235,9 @@ func (p *Machine) Hints() []keymap.Hint { return p.keys.Hints(p) }
 func (p *Machine) View(width, height int) string {
 	t := p.world.Theme
 	if p.row == nil {
+		if state := p.State(); !state.Synced {
+			return empty(t, state, "virtual machines", 0, filter.Filter{}, width)
+		}
 		return t.Paint(theme.Dim, "  There is no machine "+p.key.String())
 	}
 	p.thumb.seen = false

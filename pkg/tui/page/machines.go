@@ -25,8 +25,8 @@ type Machines struct{ rows[*store.Machine] }
 // NewMachines makes the page.
 func NewMachines(w *World) *Machines { return newMachines(w, "VMs", w.Machines.Rows) }
 
-// newGuests is the page of those that run on a node.
-func newGuests(w *World, node string) *Machines {
+// NewGuests is the page of those that run on a node.
+func NewGuests(w *World, node string) *Machines {
 	return newMachines(w, "VMs on "+node, func() []*store.Machine {
 		return slices.DeleteFunc(w.Machines.Rows(), func(m *store.Machine) bool { return m.Node != node || !m.Alive() })
 	})

@@ -62,7 +62,7 @@ func NewNodes(w *World) *Nodes {
 	}
 	type bound = *rows[*store.Node]
 	p.bind(keymap.Map[bound]{
-		{Keys: []string{"enter"}, Name: "its VMs", Help: "the machines that run there", Allowed: bound.none, Do: p.open(func(n *store.Node) Page { return newGuests(w, n.Name) })},
+		{Keys: []string{"enter"}, Name: "its VMs", Help: "the machines that run there", Allowed: bound.none, Do: p.open(func(n *store.Node) Page { return NewGuests(w, n.Name) })},
 		{Keys: []string{"C"}, Name: "cordon", Help: "keep new guests away, or let them come again", Allowed: func(bound) string {
 			if w.ReadOnly {
 				return readOnly
@@ -70,7 +70,7 @@ func NewNodes(w *World) *Nodes {
 			return p.none()
 		}, Do: func(bound) tea.Cmd { return p.cordon() }},
 		{Keys: []string{"E"}, Name: "evacuate", Help: "what emptying the node would do to each guest, and do it", Allowed: bound.none, Do: func(bound) tea.Cmd {
-			return Send(Open{newEvacuation(w, p.current().Name)})
+			return Send(Open{NewEvacuation(w, p.current().Name)})
 		}},
 	}...)
 	p.Refresh()

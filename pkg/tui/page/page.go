@@ -173,8 +173,11 @@ type (
 		Typed string
 		Task  Task
 	}
-	// Copy puts text on the clipboard.
-	Copy struct{ Text, What string }
+	// Copy puts text on the clipboard, and goes to the page below Of, if there is one and it is still looked at.
+	Copy struct {
+		Text, What string
+		Of         Page
+	}
 	// Notice is a line for the footer.
 	Notice struct {
 		Text string

@@ -2,6 +2,8 @@ package page
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -28,7 +30,24 @@ type rows[R any] struct {
 }
 
 // bind gives the page its keys, besides those that move.
-func (p *rows[R]) bind(keys ...keymap.Binding[*rows[R]]) { p.keys = append(keys, moves[R]()...) }
+func (p *rows[R]) bind(keys ...keymap.Binding[*rows[R]]) {
+	if !slices.ContainsFunc(keys, func(b keymap.Binding[*rows[R]]) bool { return slices.Contains(b.Keys, copyKey) }) {
+		keys = append(keys, keymap.Binding[*rows[R]]{Keys: []string{copyKey}, Name: "copy", Help: "copy a field of the row", Allowed: (*rows[R]).none, Quiet: true, Do: func(p *rows[R]) tea.Cmd {
+			return Send(Open{newCopying(p.world, "a "+strings.TrimSuffix(p.what, "s"), p.fields(p.current()), nil)})
+		}})
+	}
+	p.keys = append(keys, moves[R]()...)
+}
+
+// fields are what can be copied of a row: its cells, and all of them.
+func (p *rows[R]) fields(row R) []field {
+	var out []field
+	titles, texts := p.table.Fields(row)
+	for i, text := range texts {
+		out = append(out, field{name: strings.ToLower(titles[i]), value: text})
+	}
+	return append(out, field{name: "row", value: strings.Join(texts, "\t")})
+}
 
 // SetFilter chooses among the rows.
 func (p *rows[R]) SetFilter(f filter.Filter) { p.table.SetFilter(f) }
@@ -103,7 +122,11 @@ func (p *rows[R]) View(width, height int) string {
 func empty(t *theme.Theme, state store.State, what string, all int, f filter.Filter, width int) string {
 	switch {
 	case state.Err != nil && !state.Synced:
-		return t.Paint(theme.Bad, widget.Pad(t, "  "+widget.Harmless(state.Err.Error()), width))
+		var lines []string
+		for _, l := range widget.Wrap("  "+widget.Harmless(state.Err.Error()), width-1, 0) {
+			lines = append(lines, t.Paint(theme.Bad, l))
+		}
+		return strings.Join(lines, "\n")
 	case !state.Synced:
 		return t.Paint(theme.Dim, "  Reading "+what+" …")
 	case all > 0:

@@ -135,6 +135,15 @@ func (s sections) cut(text string, width int) string {
 
 func (s sections) dim(text string) string { return "  " + s.t.Paint(theme.Dim, s.cut(text, s.width-3)) }
 
+// failed is an error, whole.
+func (s sections) failed(err error) []string {
+	lines := widget.Wrap("  "+widget.Harmless(err.Error()), s.width-1, 0)
+	for i := range lines {
+		lines[i] = s.t.Paint(theme.Bad, lines[i])
+	}
+	return lines
+}
+
 // head says what the machine is and how it is.
 func (s sections) head() []string {
 	m := s.row
@@ -169,7 +178,7 @@ func (s sections) head() []string {
 	add("Age", age(m.Created, s.now), theme.Text)
 	add("Labels", labels(m.Labels), theme.Text)
 	if s.objects.err != nil {
-		lines = append(lines, "  "+s.t.Paint(theme.Bad, s.cut(s.objects.err.Error(), s.width-3)))
+		lines = append(lines, s.failed(s.objects.err)...)
 	}
 	return lines
 }
@@ -328,7 +337,7 @@ func (s sections) guest() []string {
 	case !s.row.Agent:
 		return []string{s.title("Guest"), s.dim("no guest agent answers")}
 	case s.agent.err != nil:
-		return []string{s.title("Guest"), "  " + s.t.Paint(theme.Bad, s.cut(s.agent.err.Error(), s.width-3))}
+		return append([]string{s.title("Guest")}, s.failed(s.agent.err)...)
 	case s.Machine.guest == nil:
 		return []string{s.title("Guest"), s.dim("Reading …")}
 	}
@@ -375,7 +384,7 @@ func (s sections) console(n int) []string {
 	}
 	switch {
 	case s.ended != nil:
-		lines = append(lines, "  "+s.t.Paint(theme.Bad, s.cut(s.ended.Error(), s.width-3)))
+		lines = append(lines, s.failed(s.ended)...)
 	case len(last) == 0:
 		lines = append(lines, s.dim("nothing was written yet"))
 	}
@@ -390,7 +399,7 @@ func (s sections) screen() []string {
 	lines := []string{s.title("Screen")}
 	switch {
 	case s.Machine.screen.err != nil:
-		return append(lines, s.dim(s.Machine.screen.err.Error()))
+		return append(lines, s.failed(s.Machine.screen.err)...)
 	case s.picture == nil:
 		return append(lines, s.dim("Reading …"))
 	}

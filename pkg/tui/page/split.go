@@ -146,10 +146,10 @@ func (p *Split) Refresh() {
 	p.events = eventsOf(p.world, p.key)
 }
 
-// State is that of the connection to the console.
+// State is that of the connection to the console, and of that to the cluster.
 func (p *Split) State() store.State {
 	link := p.serial.state()
-	return store.State{Synced: true, Since: link.since, Err: link.err}
+	return store.Worst(store.State{Synced: true, Since: link.since, Err: link.err}, connection(p.world))
 }
 
 // Sizes of the panes, cells.

@@ -26,6 +26,8 @@ type Text struct {
 	at      time.Time
 	offset  int
 	height  int
+	wrapped []widget.Line // lines as they are drawn, for a width
+	width   int
 	keys    keymap.Map[*Text]
 }
 
@@ -42,21 +44,13 @@ const readLimit = 20 * time.Second
 // NewText makes a page; Init of it reads.
 func NewText(w *World, title string, read func(context.Context) ([]widget.Line, error)) *Text {
 	p := &Text{world: w, title: title, read: read}
-	scroll := func(help string, do func(), keys ...string) keymap.Binding[*Text] {
-		return keymap.Binding[*Text]{Keys: keys, Help: help, Quiet: true, Do: func(*Text) tea.Cmd { do(); return nil }}
-	}
 	p.keys = keymap.Map[*Text]{
 		{Keys: []string{"r"}, Name: "read again", Help: "ask the server again", Do: (*Text).Start},
 		{Keys: []string{"ctrl+y"}, Name: "copy", Help: "copy the whole text", Do: func(p *Text) tea.Cmd {
 			return Send(Copy{Text: p.String(), What: p.title})
 		}},
-		scroll("one line down", func() { p.offset++ }, "down", "j"),
-		scroll("one line up", func() { p.offset-- }, "up", "k"),
-		scroll("one page down", func() { p.offset += p.height }, "pgdown", "space", "ctrl+f"),
-		scroll("one page up", func() { p.offset -= p.height }, "pgup", "ctrl+b"),
-		scroll("to the beginning", func() { p.offset = 0 }, "home", "g"),
-		scroll("to the end", func() { p.offset = len(p.lines) }, "end", "G"),
 	}
+	p.keys = append(p.keys, scrolling[*Text](func(p *Text) *scroll { return &scroll{&p.offset, len(p.wrapped), p.height} })...)
 	return p
 }
 
@@ -89,9 +83,19 @@ func (p *Text) Title() string { return p.title }
 // Refresh does nothing: a text is of the time it was read.
 func (p *Text) Refresh() {}
 
-// State is that of a text that was read.
+// State is that of the connection, and of what was read.
 func (p *Text) State() store.State {
-	return store.State{Synced: p.err == nil && !p.at.IsZero(), Err: p.err}
+	if p.err != nil {
+		return store.State{Synced: len(p.lines) > 0, Err: p.err}
+	}
+	return connection(p.world)
+}
+
+// connection is the state of a page whose own rows are not of the cluster: they can be believed, but nothing new comes and nothing
+// can be done while there is none.
+func connection(w *World) store.State {
+	state := w.Machines.State()
+	return store.State{Synced: true, Since: state.Since, Err: state.Err}
 }
 
 // Update takes what was read.
@@ -99,7 +103,7 @@ func (p *Text) Update(msg tea.Msg) tea.Cmd {
 	if m, ok := msg.(textRead); ok && m.page == p {
 		p.reading, p.err, p.at = false, m.err, p.world.Now()
 		if m.err == nil {
-			p.lines = m.lines
+			p.lines, p.wrapped = m.lines, nil
 		}
 	}
 	return nil
@@ -111,22 +115,32 @@ func (p *Text) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p,
 // Hints are the page's keys.
 func (p *Text) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
-// View draws the lines that are scrolled to.
+// View draws the lines that are scrolled to; those that are too long go on in the next.
 func (p *Text) View(width, height int) string {
 	t := p.world.Theme
-	head := ""
+	var head []string
 	switch {
 	case p.err != nil:
-		head = t.Paint(theme.Bad, widget.Pad(t, "  "+widget.Harmless(p.err.Error()), width)) + "\n"
-		height--
-	case len(p.lines) == 0:
+		for _, l := range widget.Wrap("  "+widget.Harmless(p.err.Error()), width-1, 0) {
+			head = append(head, t.Paint(theme.Bad, l))
+		}
+	case len(p.lines) == 0 && p.at.IsZero():
 		return t.Paint(theme.Dim, "  Reading …")
+	case len(p.lines) == 0:
+		return t.Paint(theme.Dim, "  There is nothing to show.")
 	}
-	p.height = max(1, height)
-	p.offset = max(0, min(p.offset, len(p.lines)-p.height))
-	var out []string
-	for _, l := range p.lines[p.offset:min(len(p.lines), p.offset+p.height)] {
-		out = append(out, t.Paint(l.Role, widget.Pad(t, widget.Harmless(l.Text), width)))
+	if p.wrapped == nil || p.width != width {
+		p.wrapped, p.width = nil, width
+		for _, l := range p.lines {
+			for _, part := range widget.Wrap(widget.Harmless(l.Text), width-1, l.Hang) {
+				p.wrapped = append(p.wrapped, widget.Line{Text: part, Role: l.Role})
+			}
+		}
 	}
-	return head + strings.Join(out, "\n")
+	p.height = max(1, height-len(head))
+	p.offset = max(0, min(p.offset, len(p.wrapped)-p.height))
+	for _, l := range p.wrapped[p.offset:min(len(p.wrapped), p.offset+p.height)] {
+		head = append(head, t.Paint(l.Role, l.Text))
+	}
+	return strings.Join(head, "\n")
 }

@@ -27,7 +27,7 @@ func whyLines(r *why.Report, program string) []widget.Line {
 	roles := map[why.State]theme.Role{"ok": theme.Good, "waiting": theme.Busy, "broken": theme.Bad, "off": theme.Dim}
 	lines := []widget.Line{{Text: "  " + r.Summary, Role: roles[r.Verdict]}, {}}
 	for _, l := range r.Chain {
-		lines = append(lines, widget.Line{Text: fmt.Sprintf("  %-8s %-40s %-8s %s", l.Layer, l.Object, l.State, l.Message), Role: roles[l.State]})
+		lines = append(lines, widget.Line{Text: fmt.Sprintf("  %-8s %-40s %-8s %s", l.Layer, l.Object, l.State, l.Message), Role: roles[l.State], Hang: 61})
 	}
 	lines = append(lines, causes("What is in the way", r.Causes, roles)...)
 	if r.Migration != nil {
@@ -49,7 +49,7 @@ func causes(title string, all []why.Cause, roles map[why.State]theme.Role) []wid
 	}
 	lines := []widget.Line{{}, {Text: "  " + title, Role: theme.Title}}
 	for i, c := range all {
-		lines = append(lines, widget.Line{Text: fmt.Sprintf("  %d. %s: %s", i+1, c.Object, c.Message), Role: roles[c.State]})
+		lines = append(lines, widget.Line{Text: fmt.Sprintf("  %d. %s: %s", i+1, c.Object, c.Message), Role: roles[c.State], Hang: 5})
 		if c.Evidence != "" {
 			lines = append(lines, widget.Line{Text: "     " + c.Evidence, Role: theme.Dim})
 		}
@@ -112,7 +112,7 @@ func doctorLines(r *doctor.Report) []widget.Line {
 			area = c.Area
 			lines = append(lines, widget.Line{Text: "  " + capital(string(area)), Role: theme.Title})
 		}
-		lines = append(lines, widget.Line{Text: fmt.Sprintf("  %-8s %-22s %s", c.Status, c.Name, c.Message), Role: roles[string(c.Status)]})
+		lines = append(lines, widget.Line{Text: fmt.Sprintf("  %-8s %-22s %s", c.Status, c.Name, c.Message), Role: roles[string(c.Status)], Hang: 34})
 		for _, m := range c.Mend {
 			lines = append(lines, widget.Line{Text: "           " + m, Role: theme.Accent})
 		}

@@ -97,6 +97,9 @@ func machineBindings() keymap.Map[subject] {
 		bind(lifecycle.SoftReboot, "ask the guest to reboot", true, "B"),
 		bind(lifecycle.Reset, "press the reset button", true, "ctrl+r"),
 		bind(lifecycle.Delete, "delete the machine", false, "ctrl+d"),
+		{Keys: []string{copyKey}, Name: "copy", Help: "copy a field: name, node, address, MAC, UID, image, YAML", Allowed: one(nil), Quiet: true, Do: func(s subject) tea.Cmd {
+			return Send(Open{newMachineCopying(s.world, s.machines[0])})
+		}},
 		{Keys: []string{"ctrl+y"}, Name: "copy name", Help: "copy namespace and name", Allowed: one(nil), Quiet: true, Do: func(s subject) tea.Cmd {
 			return Send(Copy{Text: s.machines[0].Key().String(), What: "the name"})
 		}},

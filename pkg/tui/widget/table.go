@@ -123,6 +123,16 @@ func (t *Table[R]) Marked() []R {
 // Marks is the number of rows that are marked.
 func (t *Table[R]) Marks() int { return len(t.marks) }
 
+// Fields are a row's cells, whole: the columns' titles and what each has.
+func (t *Table[R]) Fields(r R) (titles, texts []string) {
+	now := t.Now()
+	for _, c := range t.Columns {
+		titles = append(titles, c.Title)
+		texts = append(texts, strings.TrimSpace(Harmless(ansi.Strip(c.Cell(r, now).Text))))
+	}
+	return titles, texts
+}
+
 // Mark marks the row under the cursor, or takes its mark away, and goes on to the next.
 func (t *Table[R]) Mark() {
 	current, ok := t.Current()

@@ -49,6 +49,28 @@ func Pad(t *theme.Theme, text string, width int) string {
 	return pad(text, max(0, width), false, t.Ellipsis)
 }
 
+// Wrap breaks text into lines so wide. Those after the first begin at column hang; with 0, two cells right of where the first does.
+func Wrap(text string, width, hang int) []string {
+	if ansi.StringWidth(text) <= width {
+		return []string{text}
+	}
+	if hang == 0 {
+		hang = len(text) - len(strings.TrimLeft(text, " ")) + 2
+	}
+	hang = max(0, min(hang, width-16))
+	// What is before that column stays as it is.
+	head, body := ansi.Truncate(text, hang, ""), ansi.TruncateLeft(text, hang, "")
+	lines := strings.Split(ansi.Wrap(body, width-hang, ""), "\n")
+	for i := range lines {
+		if i == 0 {
+			lines[i] = head + lines[i]
+		} else {
+			lines[i] = strings.Repeat(" ", hang) + lines[i]
+		}
+	}
+	return lines
+}
+
 // Fill makes text exactly so many lines of exactly so many cells.
 func Fill(text string, width, height int) string {
 	lines := strings.Split(text, "\n")
@@ -108,6 +130,8 @@ func Bytes(v float64) string {
 type Line struct {
 	Text string
 	Role theme.Role
+	// Hang is the column that the rest of a long line begins at; see Wrap.
+	Hang int
 }
 
 // Lines makes lines of text that has no role.
