@@ -23,7 +23,6 @@ import (
 
 	"github.com/virtkit/virtkit/manifests"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/surface"
 )
 
 // decode reads every object of the embedded files that match a pattern.
@@ -199,22 +198,6 @@ func TestWebhooks(t *testing.T) {
 			continue
 		}
 		check(w.Name, w.ClientConfig, w.FailurePolicy, w.Rules)
-	}
-}
-
-func TestInertKindsAreRefused(t *testing.T) {
-	var want, got []string
-	for _, kind := range surface.Inert() {
-		want = append(want, strings.ToLower(kind)+"s")
-	}
-	validating := find[admissionv1.ValidatingWebhookConfiguration](t, "ValidatingWebhookConfiguration", names.ValidatingWebhook)
-	for _, w := range validating.Webhooks {
-		if *w.ClientConfig.Service.Path == "/validate/inert" {
-			got = append(got, w.Rules[0].Resources...)
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the webhook refuses %v, pkg/surface says %v", got, want)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/randfill"
 )
 
@@ -64,6 +65,7 @@ func TestNothingIsPruned(t *testing.T) {
 		"VirtualMachineInstance":           func() any { return &v1.VirtualMachineInstance{} },
 		"VirtualMachineInstanceReplicaSet": func() any { return &v1.VirtualMachineInstanceReplicaSet{} },
 		"VirtualMachineInstanceMigration":  func() any { return &v1.VirtualMachineInstanceMigration{} },
+		"VirtualMachinePool":               func() any { return &v1beta1.VirtualMachinePool{} },
 		"KubeVirt":                         func() any { return &v1.KubeVirt{} },
 	} {
 		t.Run(kind, func(t *testing.T) {

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"path"
+
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // kind is what the Go types do not say about a resource.
 type kind struct {
-	path        string // the Go package
+	path string // the Go package
+	// older are the Go packages of versions that are served, too; objects are stored as path's.
+	older       []string
 	group, kind string
 	shortNames  []string
 	columns     []apiextensions.CustomResourceColumnDefinition
@@ -66,6 +70,20 @@ var kinds = []kind{
 		},
 	},
 	{
+		path: "kubevirt.io/api/pool/v1beta1", older: []string{"kubevirt.io/api/pool/v1alpha1"},
+		group: "pool.kubevirt.io", kind: "VirtualMachinePool", shortNames: []string{"vmpool", "vmpools"},
+		columns: columns(
+			described(number("Desired", ".spec.replicas"), "Number of desired VirtualMachines"),
+			described(number("Current", ".status.replicas"), "Number of managed and not final or deleted VirtualMachines"),
+			described(number("Ready", ".status.readyReplicas"), "Number of managed VirtualMachines which are ready to receive traffic"),
+			age),
+		scale: &apiextensions.CustomResourceSubresourceScale{
+			SpecReplicasPath:   ".spec.replicas",
+			StatusReplicasPath: ".status.replicas",
+			LabelSelectorPath:  pointer(".status.labelSelector"),
+		},
+	},
+	{
 		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachineInstancetype", plain: true,
 		shortNames: []string{"vminstancetype", "vminstancetypes", "vmf", "vmfs"},
 		columns:    columns(number("CPU", ".spec.cpu.guest"), text("Memory", ".spec.memory.guest"), age),
@@ -101,6 +119,10 @@ func (k kind) dress(d *apiextensions.CustomResourceDefinition) {
 	d.Labels = map[string]string{"app.kubernetes.io/part-of": "virtkit"}
 	for i := range d.Spec.Versions {
 		v := &d.Spec.Versions[i]
+		v.Storage = v.Name == path.Base(k.path)
+		if !v.Storage {
+			withoutDescriptions(v.Schema.OpenAPIV3Schema)
+		}
 		v.AdditionalPrinterColumns = k.columns
 		if k.plain {
 			continue
@@ -109,6 +131,34 @@ func (k kind) dress(d *apiextensions.CustomResourceDefinition) {
 			Status: &apiextensions.CustomResourceSubresourceStatus{},
 			Scale:  k.scale,
 		}
+		if k.scale != nil {
+			defaultReplicas(v.Schema.OpenAPIV3Schema)
+		}
+	}
+}
+
+// defaultReplicas writes the number of replicas out where it is left to the default, since an autoscaler takes a
+// target that says none for one that is switched off.
+func defaultReplicas(schema *apiextensions.JSONSchemaProps) {
+	spec := schema.Properties["spec"]
+	replicas := spec.Properties["replicas"]
+	replicas.Default = &apiextensions.JSON{Raw: []byte("1")}
+	replicas.Minimum = pointer(0.0)
+	spec.Properties["replicas"] = replicas
+}
+
+// withoutDescriptions makes the schema of an older version smaller: the same fields are described in the newer.
+func withoutDescriptions(schema *apiextensions.JSONSchemaProps) {
+	schema.Description = ""
+	for name, property := range schema.Properties {
+		withoutDescriptions(&property)
+		schema.Properties[name] = property
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		withoutDescriptions(schema.Items.Schema)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		withoutDescriptions(schema.AdditionalProperties.Schema)
 	}
 }
 

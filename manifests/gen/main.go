@@ -105,16 +105,18 @@ func newParser(kinds []kind) (*crd.Parser, error) {
 	crd.AddKnownTypes(parser)
 	seen := map[string]bool{}
 	for _, k := range kinds {
-		if seen[k.path] {
-			continue
-		}
-		seen[k.path] = true
-		roots, err := loader.LoadRoots(k.path)
-		if err != nil {
-			return nil, fmt.Errorf("load %s: %w", k.path, err)
-		}
-		for _, root := range roots {
-			parser.NeedPackage(root)
+		for _, path := range append([]string{k.path}, k.older...) {
+			if seen[path] {
+				continue
+			}
+			seen[path] = true
+			roots, err := loader.LoadRoots(path)
+			if err != nil {
+				return nil, fmt.Errorf("load %s: %w", path, err)
+			}
+			for _, root := range roots {
+				parser.NeedPackage(root)
+			}
 		}
 	}
 	return parser, nil

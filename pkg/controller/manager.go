@@ -35,6 +35,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/kubevirt"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/node"
+	"github.com/virtkit/virtkit/pkg/controller/replicaset"
 	"github.com/virtkit/virtkit/pkg/controller/vm"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/controller/workloadupdate"
@@ -181,6 +182,7 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
 	vms := &vm.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes}
+	replicaSets := &replicaset.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now}
 	nodes := &node.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	evacuations := &evacuation.Reconciler{
 		Client: client, Recorder: recorder, Config: current, Now: time.Now,
@@ -201,6 +203,7 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		budgets.SetupWithManager(mgr),
 		installation.SetupWithManager(mgr),
 		updates.SetupWithManager(mgr),
+		replicaSets.SetupWithManager(ctx, mgr),
 	)
 	if err != nil {
 		return fmt.Errorf("set up controllers: %w", err)

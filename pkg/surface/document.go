@@ -25,9 +25,9 @@ installation (install).
 	for _, kind := range Kinds() {
 		fmt.Fprintf(&out, "\n## %s\n", kind.Name)
 		fields := kind.Fields
-		if kind.Name == "VirtualMachine" {
-			fields = machineFields
-			out.WriteString("\nAnd under `spec.template.spec` everything of a VirtualMachineInstance, below.\n")
+		if kind.own != nil {
+			fields = kind.own
+			fmt.Fprintf(&out, "\n%s\n", kind.rest)
 		}
 		for _, group := range groups(fields) {
 			if group.title != "" {
@@ -40,7 +40,6 @@ installation (install).
 			}
 		}
 	}
-	out.WriteString(inertSection())
 	return out.String()
 }
 
@@ -84,7 +83,9 @@ func section(path string) string {
 	case parts[0] == "networks":
 		return "Networks"
 	case parts[0] == "configuration", parts[0] == "certificateRotateStrategy", parts[0] == "template",
-		parts[0] == "instancetype", parts[0] == "preference",
+		parts[0] == "instancetype", parts[0] == "preference", parts[0] == "replicas", parts[0] == "selector", parts[0] == "paused",
+		parts[0] == "virtualMachineTemplate", parts[0] == "nameGeneration", parts[0] == "maxUnavailable", parts[0] == "autohealing",
+		parts[0] == "scaleInStrategy", parts[0] == "updateStrategy", parts[0] == "workloadUpdateStrategy",
 		strings.HasPrefix(parts[0], "run"):
 		return ""
 	default:
@@ -168,6 +169,8 @@ func nameOf(t reflect.Type) string {
 			return "quantity"
 		case "Duration":
 			return "duration"
+		case "IntOrString":
+			return "integer or percentage"
 		}
 		return "object"
 	default:

@@ -3,13 +3,25 @@ package surface
 import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 )
 
 // Kinds gives the table of each kind that virt-api admits.
 func Kinds() []Kind {
 	return []Kind{
-		{Name: "VirtualMachine", Fields: virtualMachineFields(), prototype: v1.VirtualMachineSpec{}},
+		{
+			Name: "VirtualMachine", Fields: virtualMachineFields(), prototype: v1.VirtualMachineSpec{},
+			own: machineFields, rest: "And under `spec.template.spec` everything of a VirtualMachineInstance, below.",
+		},
 		{Name: "VirtualMachineInstance", Fields: instanceFields, prototype: v1.VirtualMachineInstanceSpec{}},
+		{
+			Name: "VirtualMachineInstanceReplicaSet", Fields: below(replicaSetFields, "template.spec.", instanceFields), prototype: v1.VirtualMachineInstanceReplicaSetSpec{},
+			own: replicaSetFields, rest: "And under `spec.template.spec` everything of a VirtualMachineInstance, above.",
+		},
+		{
+			Name: "VirtualMachinePool", Fields: below(poolFields, "virtualMachineTemplate.spec.", virtualMachineFields()), prototype: poolv1beta1.VirtualMachinePoolSpec{},
+			own: poolFields, rest: "And under `spec.virtualMachineTemplate.spec` everything of a VirtualMachine, above.",
+		},
 		{Name: "VirtualMachineInstanceMigration", Fields: migrationFields, prototype: v1.VirtualMachineInstanceMigrationSpec{}},
 		{Name: "MigrationPolicy", Fields: policyFields, prototype: v1alpha1.MigrationPolicySpec{}},
 		{Name: "KubeVirt", Fields: kubeVirtFields, prototype: v1.KubeVirtSpec{}},
@@ -18,9 +30,14 @@ func Kinds() []Kind {
 
 // virtualMachineFields are a VirtualMachine's own, and the instance's below template.spec.
 func virtualMachineFields() []Field {
-	fields := append([]Field(nil), machineFields...)
-	for _, f := range instanceFields {
-		f.Path = "template.spec." + f.Path
+	return below(machineFields, "template.spec.", instanceFields)
+}
+
+// below are a kind's own fields, and those of what it has at the path that prefix ends.
+func below(own []Field, prefix string, inner []Field) []Field {
+	fields := append([]Field(nil), own...)
+	for _, f := range inner {
+		f.Path = prefix + f.Path
 		fields = append(fields, f)
 	}
 	return fields

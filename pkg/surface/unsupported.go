@@ -39,8 +39,10 @@ var (
 	instanceTree = sync.OnceValue(func() *node { return tree(instanceFields) })
 	kubeVirtTree = sync.OnceValue(func() *node { return tree(kubeVirtFields) })
 	// migrationTree is of VirtualMachineInstanceMigration.
-	migrationTree = sync.OnceValue(func() *node { return tree(migrationFields) })
-	policyTree    = sync.OnceValue(func() *node { return tree(policyFields) })
+	migrationTree  = sync.OnceValue(func() *node { return tree(migrationFields) })
+	replicaSetTree = sync.OnceValue(func() *node { return tree(below(replicaSetFields, "template.spec.", instanceFields)) })
+	poolTree       = sync.OnceValue(func() *node { return tree(below(poolFields, "virtualMachineTemplate.spec.", virtualMachineFields())) })
+	policyTree     = sync.OnceValue(func() *node { return tree(policyFields) })
 )
 
 // falseMatters are switches outside the table whose "off" differs from what happens without them.

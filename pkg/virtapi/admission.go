@@ -44,10 +44,11 @@ func (a *admission) paths() map[string]func(context.Context, *admissionv1.Admiss
 		"/validate/instancetypes":           a.validateInstancetype,
 		"/validate/preferences":             a.validatePreference,
 
-		"/validate/virtualmachineinstancemigrations": a.validateMigration,
-		"/validate/migrationpolicies":                a.validateMigrationPolicy,
-		"/validate/evictions":                        a.evictions.admit,
-		"/validate/inert":                            refuseInert,
+		"/validate/virtualmachineinstancemigrations":  a.validateMigration,
+		"/validate/migrationpolicies":                 a.validateMigrationPolicy,
+		"/validate/evictions":                         a.evictions.admit,
+		"/validate/virtualmachineinstancereplicasets": a.validateReplicaSet,
+		"/validate/virtualmachinepools":               a.validatePool,
 	}
 }
 
@@ -237,11 +238,6 @@ func (a *admission) validateMigrationPolicy(_ context.Context, request *admissio
 		return nil, err
 	}
 	return verdict(request.Kind.Kind, policy.Name, surface.ValidateMigrationPolicy(policy, old)), nil
-}
-
-// refuseInert refuses an object of a kind that no component acts on.
-func refuseInert(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	return verdict(request.Kind.Kind, request.Name, surface.ValidateInert(request.Kind.Kind)), nil
 }
 
 // patched answers with the JSON patch from raw to what defaulting made of it. Only what defaulting changed

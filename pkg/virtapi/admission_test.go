@@ -117,6 +117,11 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// poolOf is a pool of VMs with a spec.
+func poolOf(spec string) string {
+	return `{metadata: {name: p}, spec: {selector: {matchLabels: {a: b}}, virtualMachineTemplate: {metadata: {labels: {a: b}}, spec: {` + spec + `}}}}`
+}
+
 func TestValidate(t *testing.T) {
 	const migrations = "/validate/virtualmachineinstancemigrations"
 	const controller = "system:serviceaccount:kubevirt:virt-controller"
@@ -138,7 +143,13 @@ func TestValidate(t *testing.T) {
 		"migration, bad selector":    {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, addedNodeSelector: {a: "b c"}}}`, "", `spec.addedNodeSelector`},
 		"migration changed":          {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: other}}`, `{metadata: {name: m}, spec: {vmiName: vm}}`, `spec: cannot be changed`},
 		"migration renamed":          {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm}}`, `{metadata: {name: m, labels: {kubevirt.io/vmi-name: vm}}, spec: {vmiName: vm}}`, `metadata.labels[kubevirt.io/vmi-name]: cannot be changed`},
-		"inert kind":                 {"/validate/inert", "jane", `{metadata: {name: m}, spec: {vmiName: vm}}`, "", `kind: X is not supported by virtkit`},
+		"replica set":                {"/validate/virtualmachineinstancereplicasets", "jane", `{metadata: {name: s}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}}}`, "", ``},
+		"replica set of others":      {"/validate/virtualmachineinstancereplicasets", "jane", `{metadata: {name: s}, spec: {selector: {matchLabels: {a: c}}, template: {metadata: {labels: {a: b}}, spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}}}`, "", `spec.selector: "a=c" does not match`},
+		"pool":                       {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always, template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}`), "", ``},
+		"pool that makes no VMs":     {"/validate/virtualmachinepools", "jane", poolOf(`template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}`), "", `spec.virtualMachineTemplate.spec.runStrategy: is not set; use Always, RerunOnFailure, Manual, Halted or Once`},
+		"pool without a template":    {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always`), "", `spec.virtualMachineTemplate.spec.template: is not set`},
+		"pool of no instance type":   {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always, instancetype: {name: none}, template: {spec: {domain: {devices: {}}}}`), "", `spec.virtualMachineTemplate.spec.instancetype.name`},
+		"pool labelled":              {"/validate/virtualmachinepools", "jane", poolOf(`template: {spec: {}}`), poolOf(`template: {spec: {}}`), ``},
 		"not readable":               {"/validate/virtualmachines", "jane", `{spec: {runStrategy: 7}}`, "", `the X cannot be read: json: cannot unmarshal number`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
@@ -77,23 +76,6 @@ func TestBadInput(t *testing.T) {
 	for _, vm := range list.Items {
 		if vm.Namespace == ns {
 			t.Errorf("vm %s was created", vm.Name)
-		}
-	}
-}
-
-// Kinds that nothing acts on are refused, so that nobody waits for them; their lists are empty.
-func TestInertKinds(t *testing.T) {
-	t.Parallel()
-	c := theCluster
-	meta := metav1.ObjectMeta{Namespace: c.namespace(t, "restricted"), Name: "inert"}
-	for _, object := range []client.Object{
-		&v1.VirtualMachineInstanceReplicaSet{ObjectMeta: meta, Spec: v1.VirtualMachineInstanceReplicaSetSpec{
-			Selector: &metav1.LabelSelector{}, Template: &v1.VirtualMachineInstanceTemplateSpec{},
-		}},
-	} {
-		err := c.Client.Create(t.Context(), object)
-		if err == nil || !strings.Contains(err.Error(), "kind: VirtualMachineInstance") || !strings.Contains(err.Error(), "is not supported by virtkit") {
-			t.Errorf("create %T: %v", object, err)
 		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	migrationsv1alpha1 "kubevirt.io/api/migrations/v1alpha1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -154,7 +155,7 @@ func (i *Instance) connect() error {
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), instancetypev1beta1.AddToScheme(scheme),
-		apiextensionsv1.AddToScheme(scheme), migrationsv1alpha1.AddToScheme(scheme), cdiv1.AddToScheme(scheme)); err != nil {
+		apiextensionsv1.AddToScheme(scheme), migrationsv1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	i.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})

@@ -4,14 +4,17 @@ import "github.com/virtkit/virtkit/pkg/names"
 
 // unused are rights that a run need not use, each with the reason why it is granted all the same.
 var unused = map[Right]string{
-	{names.VirtController, "kubevirt.io", "virtualmachines/finalizers", "update", false}:         blockOwnerDeletion,
-	{names.VirtController, "kubevirt.io", "virtualmachineinstances/finalizers", "update", false}: blockOwnerDeletion,
+	{names.VirtController, "kubevirt.io", "virtualmachines/finalizers", "update", false}:                   blockOwnerDeletion,
+	{names.VirtController, "kubevirt.io", "virtualmachineinstances/finalizers", "update", false}:           blockOwnerDeletion,
+	{names.VirtController, "kubevirt.io", "virtualmachineinstancereplicasets/finalizers", "update", false}: blockOwnerDeletion,
 
 	{names.VirtController, "", "secrets", "patch", true}:    rotation,
 	{names.VirtController, "", "configmaps", "patch", true}: rotation,
 
 	{names.VirtController, "", "pods", "get", false}:                               staleCache,
 	{names.VirtController, "kubevirt.io", "virtualmachineinstances", "get", false}: staleCache,
+
+	{names.VirtController, "kubevirt.io", "virtualmachineinstancereplicasets", "get", false}: "asked for before a VMI that nobody owns is adopted",
 
 	{names.VirtController, "policy", "poddisruptionbudgets", "delete", false}:                  "a running VMI need not be kept any more: the cluster has another eviction strategy now, or it cannot move any more",
 	{names.VirtController, "kubevirt.io", "virtualmachineinstancemigrations", "delete", false}: "a VMI that could not leave its node six times loses the first of its failed migrations",

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -314,7 +315,7 @@ func create(t *testing.T, i *Installer, text string) {
 	t.Helper()
 	vm := object(t, text)
 	retryAdmission(t, i, func(ctx context.Context) error {
-		_, err := i.Client.Resource(guests[1]).Namespace(vm.GetNamespace()).Create(ctx, vm, metav1.CreateOptions{})
+		_, err := i.Client.Resource(schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines"}).Namespace(vm.GetNamespace()).Create(ctx, vm, metav1.CreateOptions{})
 		return err
 	})
 }

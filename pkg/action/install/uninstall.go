@@ -20,6 +20,7 @@ import (
 
 // guests are the kinds that mean somebody still uses virtkit, owners before what they own.
 var guests = []schema.GroupVersionResource{
+	{Group: "pool.kubevirt.io", Version: "v1beta1", Resource: "virtualmachinepools"},
 	v1.GroupVersion.WithResource("virtualmachineinstancereplicasets"),
 	v1.GroupVersion.WithResource("virtualmachines"),
 	v1.GroupVersion.WithResource("virtualmachineinstances"),

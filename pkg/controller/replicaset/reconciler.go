@@ -1,0 +1,292 @@
+package replicaset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/controller/batch"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/written"
+)
+
+const (
+	// vmisByController has VMIs by the UID of the object that controls them, and orphan those that nothing does.
+	vmisByController = "controller-uid"
+	orphan           = "none"
+
+	// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
+	catchUp = time.Second
+	// forgetful is when a VMI that was made and that the cache does not show is asked for: it may be gone already.
+	forgetful = 5 * time.Second
+)
+
+// Reconciler reads sets and VMIs from Client's cache; it creates, deletes, adopts and releases VMIs and writes the sets'
+// status.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache.
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Now      func() time.Time
+
+	written    written.Log
+	dependents written.Dependents
+}
+
+// SetupWithManager registers the reconciler and its index.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstance{}, vmisByController, func(obj client.Object) []string {
+		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+			return []string{string(owner.UID)}
+		}
+		return []string{orphan}
+	})
+	if err != nil {
+		return fmt.Errorf("index VMIs by what controls them: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachineinstancereplicaset").
+		For(&v1.VirtualMachineInstanceReplicaSet{}).
+		Owns(&v1.VirtualMachineInstance{}).
+		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.adopters)).
+		Complete(r)
+}
+
+// adopters are the sets that select a VMI which nobody owns.
+func (r *Reconciler) adopters(ctx context.Context, instance client.Object) []reconcile.Request {
+	if metav1.GetControllerOfNoCopy(instance) != nil || instance.GetDeletionTimestamp() != nil || len(instance.GetLabels()) == 0 {
+		return nil
+	}
+	var sets v1.VirtualMachineInstanceReplicaSetList
+	if err := r.Client.List(ctx, &sets, client.InNamespace(instance.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list replica sets")
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range sets.Items {
+		selector, err := metav1.LabelSelectorAsSelector(sets.Items[i].Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(instance.GetLabels())) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
+		}
+	}
+	return out
+}
+
+// Reconcile takes one set a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var set v1.VirtualMachineInstanceReplicaSet
+	if err := r.Client.Get(ctx, request.NamespacedName, &set); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.written.Forget(request.NamespacedName)
+			r.dependents.Forget(request.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.written.Behind(&set) {
+		return reconcile.Result{RequeueAfter: catchUp}, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("spec.selector: %w", err)) // Admission refuses it.
+	}
+	if selector.Empty() || set.Spec.Template == nil {
+		return reconcile.Result{}, nil // So it does this.
+	}
+	result, err := r.step(ctx, &set, selector)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
+	}
+	return result, err
+}
+
+func (r *Reconciler) step(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, selector labels.Selector) (reconcile.Result, error) {
+	claimed, err := r.look(ctx, set, selector)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	behind, err := r.behind(ctx, set, claimed.Mine)
+	if err != nil || behind {
+		return reconcile.Result{RequeueAfter: catchUp}, err
+	}
+	mine, err := r.claim(ctx, set, claimed)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	step := Next(View{Set: set, VMIs: mine, Now: r.Now()})
+	made, failure, actErr := r.act(ctx, set, step)
+	if err := r.writeStatus(ctx, set, Status(set, selector, r.without(set, append(mine, made...)), failure, r.Now())); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: step.RequeueAfter}, actErr
+}
+
+// look sorts the VMIs of the set's namespace that might be its own.
+func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, selector labels.Selector) (Claimed, error) {
+	var vmis []*v1.VirtualMachineInstance
+	for _, controller := range []string{string(set.UID), orphan} {
+		var list v1.VirtualMachineInstanceList
+		// What is listed is not changed, but copied first.
+		err := r.Client.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{vmisByController: controller}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return Claimed{}, fmt.Errorf("list VMIs: %w", err)
+		}
+		for i := range list.Items {
+			vmis = append(vmis, &list.Items[i])
+		}
+	}
+	return Claim(set, selector, vmis), nil
+}
+
+// behind reports whether the cache does not show yet what was made and deleted last.
+func (r *Reconciler) behind(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, mine []*v1.VirtualMachineInstance) (bool, error) {
+	key, shown := client.ObjectKeyFromObject(set), map[types.UID]bool{}
+	for _, instance := range mine {
+		shown[instance.UID] = instance.DeletionTimestamp != nil
+	}
+	unseen, stale := r.dependents.Settle(key, shown)
+	waits := stale
+	for _, made := range unseen {
+		if r.Now().Sub(made.At) < forgetful {
+			waits = true
+			continue
+		}
+		var found v1.VirtualMachineInstance
+		switch err := r.Live.Get(ctx, made.Key, &found); {
+		case client.IgnoreNotFound(err) != nil:
+			return false, fmt.Errorf("get VMI %s: %w", made.Key.Name, err)
+		case err == nil && found.UID == made.UID && metav1.IsControlledBy(&found, set):
+			waits = true
+		default: // gone, or another's
+			r.dependents.Drop(key, made.UID)
+		}
+	}
+	return waits, nil
+}
+
+// claim writes owner references, and gives the VMIs that are the set's then.
+func (r *Reconciler) claim(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, claimed Claimed) ([]*v1.VirtualMachineInstance, error) {
+	mine := claimed.Mine
+	if len(claimed.Adopt) > 0 {
+		// The garbage collector must not find that the owner is gone.
+		var fresh v1.VirtualMachineInstanceReplicaSet
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(set), &fresh); err != nil {
+			return nil, fmt.Errorf("get replica set: %w", err)
+		}
+		if fresh.UID != set.UID || fresh.DeletionTimestamp != nil {
+			return mine, nil
+		}
+	}
+	for _, instance := range claimed.Adopt {
+		after := instance.DeepCopy()
+		after.OwnerReferences = append(after.OwnerReferences, *metav1.NewControllerRef(set, v1.VirtualMachineInstanceReplicaSetGroupVersionKind))
+		if err := r.patch(ctx, instance, after); err != nil {
+			return nil, fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
+		}
+		mine = append(mine, after)
+	}
+	for _, instance := range claimed.Release {
+		after := instance.DeepCopy()
+		after.OwnerReferences = slices.DeleteFunc(after.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == set.UID })
+		if err := r.patch(ctx, instance, after); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("release VMI %s: %w", instance.Name, err)
+		}
+	}
+	return mine, nil
+}
+
+func (r *Reconciler) patch(ctx context.Context, before, after client.Object) error {
+	return r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// act carries a step out. made are the new VMIs; failure says why not all that the step asks for was done.
+func (r *Reconciler) act(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, step Step) (made []*v1.VirtualMachineInstance, failure Failure, err error) {
+	key := client.ObjectKeyFromObject(set)
+	results := make([]*v1.VirtualMachineInstance, step.Create)
+	err = batch.SlowStart(step.Create, func(i int) error {
+		instance := Instance(set)
+		if err := r.Client.Create(ctx, instance); err != nil {
+			return err
+		}
+		r.dependents.Made(key, instance, r.Now())
+		results[i] = instance
+		r.Recorder.Eventf(set, corev1.EventTypeNormal, vmi.ReasonSuccessfulCreate,
+			"Started the virtual machine by creating the new virtual machine instance %s", instance.Name)
+		return nil
+	})
+	made = slices.DeleteFunc(results, func(instance *v1.VirtualMachineInstance) bool { return instance == nil })
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return made, Failure{}, nil // The set goes with its namespace.
+	}
+	if err != nil {
+		failure = Failure{Reason: ReasonFailedCreate, Message: err.Error()}
+		r.Recorder.Eventf(set, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating virtual machine instance: %v", err)
+		err = fmt.Errorf("create VMI: %w", err)
+	}
+	deletion := r.remove(ctx, set, slices.Concat(step.Delete, step.Replace))
+	if deletion != nil && failure.Reason == "" {
+		failure = Failure{Reason: ReasonFailedDelete, Message: deletion.Error()}
+	}
+	return made, failure, errors.Join(err, deletion)
+}
+
+// remove deletes VMIs.
+func (r *Reconciler) remove(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance) error {
+	key := client.ObjectKeyFromObject(set)
+	return batch.SlowStart(len(vmis), func(i int) error {
+		instance := vmis[i]
+		err := r.Client.Delete(ctx, instance, client.Preconditions{UID: &instance.UID})
+		if client.IgnoreNotFound(err) != nil {
+			r.Recorder.Eventf(set, corev1.EventTypeWarning, vmi.ReasonFailedDelete, "Error deleting virtual machine instance %s: %v", instance.Name, err)
+			return fmt.Errorf("delete VMI %s: %w", instance.Name, err)
+		}
+		r.dependents.Deleted(key, instance)
+		if err == nil {
+			r.Recorder.Eventf(set, corev1.EventTypeNormal, vmi.ReasonSuccessfulDelete,
+				"Stopped the virtual machine by deleting the virtual machine instance %s", instance.Name)
+		}
+		return nil
+	})
+}
+
+// without leaves out what was deleted just now.
+func (r *Reconciler) without(set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance) []*v1.VirtualMachineInstance {
+	key := client.ObjectKeyFromObject(set)
+	return slices.DeleteFunc(slices.Clone(vmis), func(instance *v1.VirtualMachineInstance) bool { return r.dependents.Gone(key, instance) })
+}
+
+// writeStatus writes the status when it changed, and tells of a pause.
+func (r *Reconciler) writeStatus(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, status v1.VirtualMachineInstanceReplicaSetStatus) error {
+	if equality.Semantic.DeepEqual(set.Status, status) {
+		return nil
+	}
+	before := set.DeepCopy()
+	set.Status = status
+	if err := r.Client.Status().Patch(ctx, set, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	r.written.Note(set)
+	const paused = v1.VirtualMachineInstanceReplicaSetReplicaPaused
+	switch was, is := has(before.Status, paused), has(status, paused); {
+	case is && !was:
+		r.Recorder.Event(set, corev1.EventTypeNormal, eventPaused, "Paused")
+	case was && !is:
+		r.Recorder.Event(set, corev1.EventTypeNormal, eventResumed, "Resumed")
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package surface
+
+import (
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/pool/v1beta1"
+)
+
+const goodSet = `
+replicas: 2
+selector: {matchLabels: {app: web}}
+template:
+  metadata: {labels: {app: web}}
+  spec: {domain: {memory: {guest: 1Gi}, devices: {}}}
+`
+
+const goodPool = `
+replicas: 2
+selector: {matchLabels: {app: web}}
+virtualMachineTemplate:
+  metadata: {labels: {app: web}}
+  spec: {runStrategy: Always, template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}}
+`
+
+// edited is a YAML document with one text in place of another.
+func edited[T any](t *testing.T, text, old, with string) *T {
+	t.Helper()
+	if !strings.Contains(text, old) {
+		t.Fatalf("there is no %q", old)
+	}
+	out := new(T)
+	if err := yaml.UnmarshalStrict([]byte(strings.Replace(text, old, with, 1)), out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestValidateReplicaSet(t *testing.T) {
+	for name, tc := range map[string]struct {
+		old, with string
+		want      string
+	}{
+		"good":                    {"", "", ""},
+		"named":                   {"metadata: {", "metadata: {name: test, ", ""},
+		"expressions":             {"matchLabels: {app: web}", "matchExpressions: [{key: app, operator: In, values: [web]}]", ""},
+		"negative":                {"replicas: 2", "replicas: -1", "spec.replicas: must not be negative; 0 keeps the set without members"},
+		"none":                    {"replicas: 2", "replicas: 0", ""},
+		"no template":             {goodSet, "selector: {matchLabels: {app: web}}", "spec.template: is not set; it describes the guests"},
+		"no selector":             {"selector: {matchLabels: {app: web}}", "", "spec.selector: is not set; give it matchLabels that spec.template.metadata.labels has too"},
+		"empty selector":          {"{matchLabels: {app: web}}", "{}", "spec.selector: is empty, which would select everything in the namespace"},
+		"selector elsewhere":      {"{matchLabels: {app: web}}", "{matchLabels: {app: db}}", `spec.selector: "app=db" does not match spec.template.metadata.labels ("app=web")`},
+		"bad operator":            {"matchLabels: {app: web}", "matchExpressions: [{key: app, operator: Near}]", "spec.selector.matchExpressions[0].operator: not a valid selector operator"},
+		"bad label":               {"labels: {app: web}", `labels: {app: web, "a b": c}`, "spec.template.metadata.labels"},
+		"reserved label":          {"labels: {app: web}", "labels: {app: web, kubevirt.io/nodeName: n}", "spec.template.metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself"},
+		"bad name":                {"metadata: {", "metadata: {name: A_, ", `spec.template.metadata.name: "A_" cannot begin a name`},
+		"what is made is checked": {"guest: 1Gi", "guest: 1", "spec.template.spec.domain.memory.guest"},
+		"unsupported":             {"devices: {}", "devices: {gpus: [{name: g}]}", "spec.template.spec.domain.devices.gpus: not supported by virtkit"},
+		"unsupported, its own":    {"metadata: {", "metadata: {namespace: x, ", "spec.template.metadata.namespace: not supported by virtkit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &v1.VirtualMachineInstanceReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+			set.Spec = *edited[v1.VirtualMachineInstanceReplicaSetSpec](t, goodSet, tc.old, tc.with)
+			got := Message(ValidateVirtualMachineInstanceReplicaSet(set, Defaults{}))
+			if (tc.want == "") != (got == "") || !strings.HasPrefix(got, tc.want) {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+	set := &v1.VirtualMachineInstanceReplicaSet{Spec: *edited[v1.VirtualMachineInstanceReplicaSetSpec](t, goodSet, "", "")}
+	old := set.DeepCopy()
+	old.Spec.Paused = true
+	if !ReplicaSetSettled(set, set.DeepCopy()) || ReplicaSetSettled(set, old) || ReplicaSetSettled(set, nil) {
+		t.Error("settled is wrong")
+	}
+}
+
+func TestValidatePool(t *testing.T) {
+	long := strings.Repeat("p", 53)
+	for name, tc := range map[string]struct {
+		name      string
+		old, with string
+		want      string
+	}{
+		"good":                    {},
+		"long name":               {name: long, want: "metadata.name: has 53 characters; 52 is the most, since the names of its VMs have a dash and a number more"},
+		"negative":                {old: "replicas: 2", with: "replicas: -1", want: "spec.replicas: must not be negative"},
+		"no template":             {old: goodPool, with: "selector: {matchLabels: {app: web}}", want: "spec.virtualMachineTemplate: is not set; it describes the VMs"},
+		"no selector":             {old: "selector: {matchLabels: {app: web}}", want: "spec.selector: is not set"},
+		"selector elsewhere":      {old: "{matchLabels: {app: web}}", with: "{matchLabels: {app: db}}", want: `spec.selector: "app=db" does not match spec.virtualMachineTemplate.metadata.labels ("app=web")`},
+		"one at a time":           {old: "replicas: 2", with: "maxUnavailable: 1", want: ""},
+		"a half at a time":        {old: "replicas: 2", with: "maxUnavailable: 50%", want: ""},
+		"none at a time":          {old: "replicas: 2", with: "maxUnavailable: 0", want: "spec.maxUnavailable: must be 1 or more"},
+		"no percent at a time":    {old: "replicas: 2", with: "maxUnavailable: 0%", want: `spec.maxUnavailable: "0%" is neither a number nor a percentage from 1% to 100%`},
+		"too many at a time":      {old: "replicas: 2", with: "maxUnavailable: 101%", want: `spec.maxUnavailable: "101%" is neither`},
+		"a number in quotes":      {old: "replicas: 2", with: "maxUnavailable: '5'", want: `spec.maxUnavailable: "5" is neither`},
+		"words at a time":         {old: "replicas: 2", with: "maxUnavailable: some%", want: `spec.maxUnavailable: "some%" is neither`},
+		"two ways in":             {old: "replicas: 2", with: "scaleInStrategy: {unmanaged: {}, proactive: {}}", want: "spec.scaleInStrategy: has several strategies; keep one of unmanaged, opportunistic and proactive"},
+		"two ways to update":      {old: "replicas: 2", with: "updateStrategy: {opportunistic: {}, proactive: {}}", want: "spec.updateStrategy: has several strategies"},
+		"the oldest first":        {old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {sortPolicy: Oldest}}}", want: ""},
+		"any first":               {old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {sortPolicy: Any}}}", want: `spec.scaleInStrategy.proactive.selectionPolicy.sortPolicy: "Any" is not supported; use AscendingOrder, DescendingOrder, Newest, Oldest or Random`},
+		"state is kept":           {old: "replicas: 2", with: "scaleInStrategy: {proactive: {statePreservation: Offline}}", want: ""},
+		"memory is kept":          {old: "replicas: 2", with: "scaleInStrategy: {proactive: {statePreservation: Online}}", want: `spec.scaleInStrategy.proactive.statePreservation: "Online" is not supported; use Disabled or Offline`},
+		"bad labels":              {old: "replicas: 2", with: "updateStrategy: {proactive: {selectionPolicy: {selectors: {labelSelector: {matchExpressions: [{key: a, operator: x}]}}}}}", want: "spec.updateStrategy.proactive.selectionPolicy.selectors.labelSelector.matchExpressions[0].operator"},
+		"bad nodes":               {old: "replicas: 2", with: "updateStrategy: {proactive: {selectionPolicy: {selectors: {nodeSelectorRequirementMatcher: [{key: a, operator: x}]}}}}", want: `spec.updateStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher[0]: operator "x" is none of In`},
+		"nodes without values":    {old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {selectors: {nodeSelectorRequirementMatcher: [{key: a, operator: In}]}}}}", want: "spec.scaleInStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher[0]"},
+		"heals":                   {old: "replicas: 2", with: "autohealing: {startUpFailureThreshold: 2, minFailingToStartDuration: 1m}", want: ""},
+		"heals at once":           {old: "replicas: 2", with: "autohealing: {startUpFailureThreshold: 0}", want: "spec.autohealing.startUpFailureThreshold: must be 1 or more; leave it out for 3"},
+		"heals before":            {old: "replicas: 2", with: "autohealing: {minFailingToStartDuration: -1m}", want: "spec.autohealing.minFailingToStartDuration: must not be negative"},
+		"unsupported":             {old: "devices: {}", with: "devices: {gpus: [{name: g}]}", want: "spec.virtualMachineTemplate.spec.template.spec.domain.devices.gpus: not supported by virtkit"},
+		"unsupported, its own":    {old: "metadata: {", with: "metadata: {name: x, ", want: "spec.virtualMachineTemplate.metadata.name: not supported by virtkit"},
+		"what it makes is not it": {old: "runStrategy: Always, ", want: ""}, // InPool has that
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := &v1beta1.VirtualMachinePool{ObjectMeta: metav1.ObjectMeta{Name: "pool"}}
+			if tc.name != "" {
+				pool.Name = tc.name
+			}
+			pool.Spec = *edited[v1beta1.VirtualMachinePoolSpec](t, goodPool, tc.old, tc.with)
+			got := Message(ValidateVirtualMachinePool(pool, nil))
+			if (tc.want == "") != (got == "") || !strings.HasPrefix(got, tc.want) {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+	t.Run("changed selector", func(t *testing.T) {
+		pool := &v1beta1.VirtualMachinePool{Spec: *edited[v1beta1.VirtualMachinePoolSpec](t, goodPool, "", "")}
+		old := pool.DeepCopy()
+		old.Spec.Selector.MatchLabels = map[string]string{"app": "db"}
+		if got := Message(ValidateVirtualMachinePool(pool, old)); got != "spec.selector: cannot be changed, since it says which VMs are the pool's; make another pool" {
+			t.Error(got)
+		}
+		if !PoolSettled(pool, pool.DeepCopy()) || PoolSettled(pool, old) || PoolSettled(pool, nil) {
+			t.Error("settled is wrong")
+		}
+	})
+}
+
+func TestInPool(t *testing.T) {
+	vm := machine(t, `{template: {spec: {domain: {memory: {guest: 1Gi}, devices: {gpus: [{name: g}]}}}}}`)
+	vm.Name = ""
+	got := Message(InPool(ValidateVirtualMachine(vm, Defaults{})))
+	if want := "spec.virtualMachineTemplate.spec.runStrategy: is not set; use Always, RerunOnFailure, Manual, Halted or Once"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

@@ -1,0 +1,73 @@
+package virtapi
+
+import (
+	"context"
+	"errors"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/pool/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/instancetype"
+	"github.com/virtkit/virtkit/pkg/pool"
+	"github.com/virtkit/virtkit/pkg/surface"
+)
+
+func (a *admission) validateReplicaSet(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	set, old, err := objects[v1.VirtualMachineInstanceReplicaSet](request)
+	if err != nil {
+		return nil, err
+	}
+	if surface.ReplicaSetSettled(set, old) {
+		return allowed(), nil
+	}
+	d, template := a.defaults(), set.Spec.Template
+	errs := surface.ValidateVirtualMachineInstanceReplicaSet(set, d)
+	if template == nil {
+		return verdict(request.Kind.Kind, set.Name, errs), nil
+	}
+	errs = append(errs, d.Allowed.Validate(&template.Spec, field.NewPath("spec", "template", "spec"))...)
+	response := verdict(request.Kind.Kind, set.Name, errs)
+	response.Warnings = surface.Warnings(template.ObjectMeta.Annotations, "spec.template.metadata.annotations")
+	return response, nil
+}
+
+// validatePool checks a pool and the first VM that it would make, as that VM's own admission will.
+func (a *admission) validatePool(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	set, old, err := objects[v1beta1.VirtualMachinePool](request)
+	if err != nil {
+		return nil, err
+	}
+	if surface.PoolSettled(set, old) {
+		return allowed(), nil
+	}
+	errs := surface.ValidateVirtualMachinePool(set, old)
+	if set.Spec.VirtualMachineTemplate == nil {
+		return verdict(request.Kind.Kind, set.Name, errs), nil
+	}
+	vm := pool.Machine(set, pool.TemplateOf(set), 0, "")
+	made, err := a.validateMade(ctx, vm)
+	if err != nil {
+		return nil, err
+	}
+	response := verdict(request.Kind.Kind, set.Name, append(errs, surface.InPool(made)...))
+	for _, warning := range surface.MachineWarnings(vm) {
+		response.Warnings = append(response.Warnings, "spec.virtualMachineTemplate."+warning)
+	}
+	return response, nil
+}
+
+// validateMade is what becomes of a VM that is not there yet: it is defaulted, and then checked.
+func (a *admission) validateMade(ctx context.Context, vm *v1.VirtualMachine) (field.ErrorList, error) {
+	defaults, err := a.refer(ctx, vm, a.defaults())
+	var missing *instancetype.NotFoundError
+	if errors.As(err, &missing) {
+		return missing.List(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	surface.DefaultVirtualMachine(vm, nil, defaults)
+	return a.validateReferring(ctx, vm)
+}
