@@ -89,27 +89,50 @@ type Domain struct {
 	SCSI bool
 }
 
-// Stats are counters since the domain started, here. Memory is in bytes, CPUTime in nanoseconds.
+// Stats are counters since the domain started, here. Memory is in bytes, times are in nanoseconds.
 type Stats struct {
-	CPUTime, VCPUs uint64
+	// CPUTime is what QEMU has used; CPUUser and CPUSystem are parts of it.
+	CPUTime, CPUUser, CPUSystem uint64
+	// VCPUs are those of the domain, in order.
+	VCPUs []VCPUStats
 	// MemoryUsed is 0 when the guest's balloon driver does not say.
 	MemoryGuest, MemoryUsed, MemoryResident uint64
-	Interfaces                              []InterfaceStats
-	Disks                                   []DiskStats
+	// Memory is what the balloon's driver in the guest says.
+	Memory     GuestMemory
+	Interfaces []InterfaceStats
+	Disks      []DiskStats
 }
 
-// InterfaceStats are seen from the guest, bytes. Name is the tap's.
+// VCPUStats are of one vCPU. State is libvirt's: 0 offline, 1 running, 2 blocked. Wait and Delay are nil when the kernel does
+// not tell them.
+type VCPUStats struct {
+	State       uint32
+	Time        uint64
+	Wait, Delay *uint64
+}
+
+// GuestMemory is in bytes, but for faults; nil is what the guest does not say. Maximum is what the domain may have.
+type GuestMemory struct {
+	Available, Usable, Unused, Cached, SwapIn, SwapOut, MajorFaults, MinorFaults, Maximum *uint64
+}
+
+// InterfaceStats are seen from the guest. Name is the tap's.
 type InterfaceStats struct {
 	Name           string
-	Received, Sent uint64
+	Received, Sent TrafficStats
 }
 
-// DiskStats are bytes and requests. Name is the target's.
+// TrafficStats count one direction.
+type TrafficStats struct{ Bytes, Packets, Errors, Dropped uint64 }
+
+// DiskStats are by kind of request. Name is the target's.
 type DiskStats struct {
-	Name                        string
-	Read, Written               uint64
-	ReadRequests, WriteRequests uint64
+	Name               string
+	Read, Write, Flush RequestStats
 }
+
+// RequestStats count requests, their bytes, and the nanoseconds that they took.
+type RequestStats struct{ Requests, Bytes, Time uint64 }
 
 // Event is one thing that happened to the domain.
 type Event struct {

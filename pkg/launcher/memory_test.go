@@ -213,9 +213,11 @@ func (c *memoryConnection) Reboot(context.Context) error {
 
 func (c *memoryConnection) Stats(context.Context) (hypervisor.Stats, error) {
 	return hypervisor.Stats{
-		CPUTime: 7, VCPUs: 1, MemoryGuest: 128 << 20, MemoryResident: 200 << 20,
-		Interfaces: []hypervisor.InterfaceStats{{Name: "tap0", Received: 1, Sent: 2}},
-		Disks:      []hypervisor.DiskStats{{Name: "vda", Read: 3, Written: 4, ReadRequests: 5, WriteRequests: 6}},
+		CPUTime: 7, VCPUs: []hypervisor.VCPUStats{{State: 1, Time: 6}}, MemoryGuest: 128 << 20, MemoryResident: 200 << 20,
+		Interfaces: []hypervisor.InterfaceStats{{Name: "tap0", Received: hypervisor.TrafficStats{Bytes: 1}, Sent: hypervisor.TrafficStats{Bytes: 2}}},
+		Disks: []hypervisor.DiskStats{{
+			Name: "vda", Read: hypervisor.RequestStats{Bytes: 3, Requests: 5}, Write: hypervisor.RequestStats{Bytes: 4, Requests: 6},
+		}},
 	}, nil
 }
 

@@ -29,17 +29,34 @@ func (s *service) Stats(ctx context.Context, _ *pb.StatsRequest) (*pb.StatsRespo
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
+	return statsResponse(stats), nil
+}
+
+func statsResponse(stats hypervisor.Stats) *pb.StatsResponse {
+	m := stats.Memory
 	out := &pb.StatsResponse{
-		CpuTime: stats.CPUTime, Vcpus: stats.VCPUs,
+		CpuTime: stats.CPUTime, CpuUser: stats.CPUUser, CpuSystem: stats.CPUSystem, Vcpus: uint64(len(stats.VCPUs)),
 		MemoryGuest: stats.MemoryGuest, MemoryUsed: stats.MemoryUsed, MemoryResident: stats.MemoryResident,
+		Memory: &pb.GuestMemory{
+			Available: m.Available, Usable: m.Usable, Unused: m.Unused, Cached: m.Cached, SwapIn: m.SwapIn, SwapOut: m.SwapOut,
+			MajorFaults: m.MajorFaults, MinorFaults: m.MinorFaults, Maximum: m.Maximum,
+		},
+	}
+	for i, v := range stats.VCPUs {
+		out.VcpuTimes = append(out.VcpuTimes, &pb.StatsResponse_VCPU{Id: uint32(i), State: v.State, Time: v.Time, Wait: v.Wait, Delay: v.Delay})
 	}
 	for _, i := range stats.Interfaces {
-		out.Interfaces = append(out.Interfaces, &pb.StatsResponse_Interface{Name: i.Name, Received: i.Received, Sent: i.Sent})
+		out.Interfaces = append(out.Interfaces, &pb.StatsResponse_Interface{
+			Name: i.Name, Received: i.Received.Bytes, Sent: i.Sent.Bytes,
+			ReceivedPackets: i.Received.Packets, ReceivedErrors: i.Received.Errors, ReceivedDropped: i.Received.Dropped,
+			SentPackets: i.Sent.Packets, SentErrors: i.Sent.Errors, SentDropped: i.Sent.Dropped,
+		})
 	}
 	for _, d := range stats.Disks {
 		out.Disks = append(out.Disks, &pb.StatsResponse_Disk{
-			Name: d.Name, Read: d.Read, Written: d.Written, ReadRequests: d.ReadRequests, WriteRequests: d.WriteRequests,
+			Name: d.Name, Read: d.Read.Bytes, Written: d.Write.Bytes, ReadRequests: d.Read.Requests, WriteRequests: d.Write.Requests,
+			ReadTime: d.Read.Time, WriteTime: d.Write.Time, FlushRequests: d.Flush.Requests, FlushTime: d.Flush.Time,
 		})
 	}
-	return out, nil
+	return out
 }

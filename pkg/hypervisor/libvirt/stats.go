@@ -36,22 +36,52 @@ func (c *connection) Stats(context.Context) (hypervisor.Stats, error) {
 func stats(s *libvirt.DomainStats) hypervisor.Stats {
 	var out hypervisor.Stats
 	if s.Cpu != nil {
-		out.CPUTime = s.Cpu.Time
+		out.CPUTime, out.CPUUser, out.CPUSystem = s.Cpu.Time, s.Cpu.User, s.Cpu.System
 	}
-	out.VCPUs = uint64(len(s.Vcpu))
+	for _, v := range s.Vcpu {
+		out.VCPUs = append(out.VCPUs, hypervisor.VCPUStats{
+			State: uint32(max(v.State, 0)), Time: v.Time, Wait: known(v.WaitSet, v.Wait), Delay: known(v.DelaySet, v.Delay),
+		})
+	}
 	if b := s.Balloon; b != nil {
-		out.MemoryGuest, out.MemoryResident = b.Current<<10, b.Rss<<10
-		if b.AvailableSet && b.UsableSet && b.Available >= b.Usable {
-			out.MemoryUsed = (b.Available - b.Usable) << 10
-		}
+		memory(&out, b)
 	}
 	for _, n := range s.Net {
-		out.Interfaces = append(out.Interfaces, hypervisor.InterfaceStats{Name: n.Name, Received: n.TxBytes, Sent: n.RxBytes})
+		out.Interfaces = append(out.Interfaces, hypervisor.InterfaceStats{
+			Name:     n.Name,
+			Received: hypervisor.TrafficStats{Bytes: n.TxBytes, Packets: n.TxPkts, Errors: n.TxErrs, Dropped: n.TxDrop},
+			Sent:     hypervisor.TrafficStats{Bytes: n.RxBytes, Packets: n.RxPkts, Errors: n.RxErrs, Dropped: n.RxDrop},
+		})
 	}
 	for _, b := range s.Block {
 		out.Disks = append(out.Disks, hypervisor.DiskStats{
-			Name: b.Name, Read: b.RdBytes, Written: b.WrBytes, ReadRequests: b.RdReqs, WriteRequests: b.WrReqs,
+			Name:  b.Name,
+			Read:  hypervisor.RequestStats{Requests: b.RdReqs, Bytes: b.RdBytes, Time: b.RdTimes},
+			Write: hypervisor.RequestStats{Requests: b.WrReqs, Bytes: b.WrBytes, Time: b.WrTimes},
+			Flush: hypervisor.RequestStats{Requests: b.FlReqs, Time: b.FlTimes},
 		})
 	}
 	return out
+}
+
+func memory(out *hypervisor.Stats, b *libvirt.DomainStatsBalloon) {
+	out.MemoryGuest, out.MemoryResident = b.Current<<10, b.Rss<<10
+	if b.AvailableSet && b.UsableSet && b.Available >= b.Usable {
+		out.MemoryUsed = (b.Available - b.Usable) << 10
+	}
+	out.Memory = hypervisor.GuestMemory{
+		Available: known(b.AvailableSet, b.Available<<10), Usable: known(b.UsableSet, b.Usable<<10),
+		Unused: known(b.UnusedSet, b.Unused<<10), Cached: known(b.DiskCachesSet, b.DiskCaches<<10),
+		SwapIn: known(b.SwapInSet, b.SwapIn<<10), SwapOut: known(b.SwapOutSet, b.SwapOut<<10),
+		MajorFaults: known(b.MajorFaultSet, b.MajorFault), MinorFaults: known(b.MinorFaultSet, b.MinorFault),
+		Maximum: known(b.MaximumSet, b.Maximum<<10),
+	}
+}
+
+// known is a value that was given, or nil.
+func known(set bool, value uint64) *uint64 {
+	if !set {
+		return nil
+	}
+	return &value
 }

@@ -457,6 +457,7 @@ func (*StatsRequest) Descriptor() ([]byte, []int) {
 }
 
 // StatsResponse has counters; bytes and nanoseconds. Interfaces are named by their tap, disks by their target.
+// What is optional is absent when neither QEMU nor the guest says it.
 type StatsResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	CpuTime     uint64                 `protobuf:"varint,1,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
@@ -467,8 +468,13 @@ type StatsResponse struct {
 	MemoryResident uint64                     `protobuf:"varint,5,opt,name=memory_resident,json=memoryResident,proto3" json:"memory_resident,omitempty"`
 	Interfaces     []*StatsResponse_Interface `protobuf:"bytes,6,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
 	Disks          []*StatsResponse_Disk      `protobuf:"bytes,7,rep,name=disks,proto3" json:"disks,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Parts of cpu_time.
+	CpuUser       uint64                `protobuf:"varint,8,opt,name=cpu_user,json=cpuUser,proto3" json:"cpu_user,omitempty"`
+	CpuSystem     uint64                `protobuf:"varint,9,opt,name=cpu_system,json=cpuSystem,proto3" json:"cpu_system,omitempty"`
+	VcpuTimes     []*StatsResponse_VCPU `protobuf:"bytes,10,rep,name=vcpu_times,json=vcpuTimes,proto3" json:"vcpu_times,omitempty"`
+	Memory        *GuestMemory          `protobuf:"bytes,11,opt,name=memory,proto3" json:"memory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatsResponse) Reset() {
@@ -550,6 +556,144 @@ func (x *StatsResponse) GetDisks() []*StatsResponse_Disk {
 	return nil
 }
 
+func (x *StatsResponse) GetCpuUser() uint64 {
+	if x != nil {
+		return x.CpuUser
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetCpuSystem() uint64 {
+	if x != nil {
+		return x.CpuSystem
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetVcpuTimes() []*StatsResponse_VCPU {
+	if x != nil {
+		return x.VcpuTimes
+	}
+	return nil
+}
+
+func (x *StatsResponse) GetMemory() *GuestMemory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+// GuestMemory is what the balloon's driver in the guest says; bytes, but for faults.
+type GuestMemory struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Available   *uint64                `protobuf:"varint,1,opt,name=available,proto3,oneof" json:"available,omitempty"`
+	Usable      *uint64                `protobuf:"varint,2,opt,name=usable,proto3,oneof" json:"usable,omitempty"`
+	Unused      *uint64                `protobuf:"varint,3,opt,name=unused,proto3,oneof" json:"unused,omitempty"`
+	Cached      *uint64                `protobuf:"varint,4,opt,name=cached,proto3,oneof" json:"cached,omitempty"`
+	SwapIn      *uint64                `protobuf:"varint,5,opt,name=swap_in,json=swapIn,proto3,oneof" json:"swap_in,omitempty"`
+	SwapOut     *uint64                `protobuf:"varint,6,opt,name=swap_out,json=swapOut,proto3,oneof" json:"swap_out,omitempty"`
+	MajorFaults *uint64                `protobuf:"varint,7,opt,name=major_faults,json=majorFaults,proto3,oneof" json:"major_faults,omitempty"`
+	MinorFaults *uint64                `protobuf:"varint,8,opt,name=minor_faults,json=minorFaults,proto3,oneof" json:"minor_faults,omitempty"`
+	// The most that the guest may have.
+	Maximum       *uint64 `protobuf:"varint,9,opt,name=maximum,proto3,oneof" json:"maximum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GuestMemory) Reset() {
+	*x = GuestMemory{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GuestMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GuestMemory) ProtoMessage() {}
+
+func (x *GuestMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GuestMemory.ProtoReflect.Descriptor instead.
+func (*GuestMemory) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GuestMemory) GetAvailable() uint64 {
+	if x != nil && x.Available != nil {
+		return *x.Available
+	}
+	return 0
+}
+
+func (x *GuestMemory) GetUsable() uint64 {
+	if x != nil && x.Usable != nil {
+		return *x.Usable
+	}
+	return 0
+}
+
+func (x *GuestMemory) GetUnused() uint64 {
+	if x != nil && x.Unused != nil {
+		return *x.Unused
+	}
+	return 0
+}
+
+func (x *GuestMemory) GetCached() uint64 {
+	if x != nil && x.Cached != nil {
+		return *x.Cached
+	}
+	return 0
+}
+
+func (x *GuestMemory) GetSwapIn() uint64 {
+	if x != nil && x.SwapIn != nil {
+		return *x.SwapIn
+	}
+	return 0
+}
+
+func (x *GuestMemory) GetSwapOut() uint64 {
+	if x != nil && x.SwapOut != nil {
+		return *x.SwapOut
+	}
+	return 0
+}
+
+func (x *GuestMemory) GetMajorFaults() uint64 {
+	if x != nil && x.MajorFaults != nil {
+		return *x.MajorFaults
+	}
+	return 0
+}
+
+func (x *GuestMemory) GetMinorFaults() uint64 {
+	if x != nil && x.MinorFaults != nil {
+		return *x.MinorFaults
+	}
+	return 0
+}
+
+func (x *GuestMemory) GetMaximum() uint64 {
+	if x != nil && x.Maximum != nil {
+		return *x.Maximum
+	}
+	return 0
+}
+
 type PauseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -558,7 +702,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[7]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -570,7 +714,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[7]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -583,7 +727,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{7}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{8}
 }
 
 type PauseResponse struct {
@@ -594,7 +738,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[8]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +750,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[8]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +763,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{8}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{9}
 }
 
 type UnpauseRequest struct {
@@ -630,7 +774,7 @@ type UnpauseRequest struct {
 
 func (x *UnpauseRequest) Reset() {
 	*x = UnpauseRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[9]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +786,7 @@ func (x *UnpauseRequest) String() string {
 func (*UnpauseRequest) ProtoMessage() {}
 
 func (x *UnpauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[9]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +799,7 @@ func (x *UnpauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpauseRequest.ProtoReflect.Descriptor instead.
 func (*UnpauseRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{9}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{10}
 }
 
 type UnpauseResponse struct {
@@ -666,7 +810,7 @@ type UnpauseResponse struct {
 
 func (x *UnpauseResponse) Reset() {
 	*x = UnpauseResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[10]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +822,7 @@ func (x *UnpauseResponse) String() string {
 func (*UnpauseResponse) ProtoMessage() {}
 
 func (x *UnpauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[10]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +835,7 @@ func (x *UnpauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpauseResponse.ProtoReflect.Descriptor instead.
 func (*UnpauseResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{10}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{11}
 }
 
 type ResetRequest struct {
@@ -702,7 +846,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[11]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +858,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[11]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +871,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{11}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{12}
 }
 
 type ResetResponse struct {
@@ -738,7 +882,7 @@ type ResetResponse struct {
 
 func (x *ResetResponse) Reset() {
 	*x = ResetResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[12]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +894,7 @@ func (x *ResetResponse) String() string {
 func (*ResetResponse) ProtoMessage() {}
 
 func (x *ResetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[12]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +907,7 @@ func (x *ResetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
 func (*ResetResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{12}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{13}
 }
 
 type SoftRebootRequest struct {
@@ -774,7 +918,7 @@ type SoftRebootRequest struct {
 
 func (x *SoftRebootRequest) Reset() {
 	*x = SoftRebootRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +930,7 @@ func (x *SoftRebootRequest) String() string {
 func (*SoftRebootRequest) ProtoMessage() {}
 
 func (x *SoftRebootRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[13]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +943,7 @@ func (x *SoftRebootRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoftRebootRequest.ProtoReflect.Descriptor instead.
 func (*SoftRebootRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{13}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{14}
 }
 
 type SoftRebootResponse struct {
@@ -810,7 +954,7 @@ type SoftRebootResponse struct {
 
 func (x *SoftRebootResponse) Reset() {
 	*x = SoftRebootResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[14]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +966,7 @@ func (x *SoftRebootResponse) String() string {
 func (*SoftRebootResponse) ProtoMessage() {}
 
 func (x *SoftRebootResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[14]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +979,7 @@ func (x *SoftRebootResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoftRebootResponse.ProtoReflect.Descriptor instead.
 func (*SoftRebootResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{14}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{15}
 }
 
 type AskAgentRequest struct {
@@ -846,7 +990,7 @@ type AskAgentRequest struct {
 
 func (x *AskAgentRequest) Reset() {
 	*x = AskAgentRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[15]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +1002,7 @@ func (x *AskAgentRequest) String() string {
 func (*AskAgentRequest) ProtoMessage() {}
 
 func (x *AskAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[15]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1015,7 @@ func (x *AskAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAgentRequest.ProtoReflect.Descriptor instead.
 func (*AskAgentRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{15}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{16}
 }
 
 type AskAgentResponse struct {
@@ -884,7 +1028,7 @@ type AskAgentResponse struct {
 
 func (x *AskAgentResponse) Reset() {
 	*x = AskAgentResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[16]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +1040,7 @@ func (x *AskAgentResponse) String() string {
 func (*AskAgentResponse) ProtoMessage() {}
 
 func (x *AskAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[16]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +1053,7 @@ func (x *AskAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAgentResponse.ProtoReflect.Descriptor instead.
 func (*AskAgentResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{16}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AskAgentResponse) GetInfoJson() []byte {
@@ -929,7 +1073,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[17]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1085,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[17]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1098,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{17}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FreezeRequest) GetUnfreezeAfter() *durationpb.Duration {
@@ -972,7 +1116,7 @@ type FreezeResponse struct {
 
 func (x *FreezeResponse) Reset() {
 	*x = FreezeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[18]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +1128,7 @@ func (x *FreezeResponse) String() string {
 func (*FreezeResponse) ProtoMessage() {}
 
 func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[18]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +1141,7 @@ func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
 func (*FreezeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{18}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{19}
 }
 
 type UnfreezeRequest struct {
@@ -1008,7 +1152,7 @@ type UnfreezeRequest struct {
 
 func (x *UnfreezeRequest) Reset() {
 	*x = UnfreezeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[19]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1164,7 @@ func (x *UnfreezeRequest) String() string {
 func (*UnfreezeRequest) ProtoMessage() {}
 
 func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[19]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1177,7 @@ func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnfreezeRequest.ProtoReflect.Descriptor instead.
 func (*UnfreezeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{19}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{20}
 }
 
 type UnfreezeResponse struct {
@@ -1044,7 +1188,7 @@ type UnfreezeResponse struct {
 
 func (x *UnfreezeResponse) Reset() {
 	*x = UnfreezeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1200,7 @@ func (x *UnfreezeResponse) String() string {
 func (*UnfreezeResponse) ProtoMessage() {}
 
 func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[20]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1213,7 @@ func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnfreezeResponse.ProtoReflect.Descriptor instead.
 func (*UnfreezeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{20}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{21}
 }
 
 type ExecRequest struct {
@@ -1084,7 +1228,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[21]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1240,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[21]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1253,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{21}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExecRequest) GetCommand() []string {
@@ -1140,7 +1284,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +1296,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,7 +1309,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{22}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExecResponse) GetWhat() isExecResponse_What {
@@ -1237,7 +1381,7 @@ type ExecResult struct {
 
 func (x *ExecResult) Reset() {
 	*x = ExecResult{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1393,7 @@ func (x *ExecResult) String() string {
 func (*ExecResult) ProtoMessage() {}
 
 func (x *ExecResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1406,7 @@ func (x *ExecResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResult.ProtoReflect.Descriptor instead.
 func (*ExecResult) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{23}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExecResult) GetExitCode() int32 {
@@ -1294,7 +1438,7 @@ type ScreenshotRequest struct {
 
 func (x *ScreenshotRequest) Reset() {
 	*x = ScreenshotRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1450,7 @@ func (x *ScreenshotRequest) String() string {
 func (*ScreenshotRequest) ProtoMessage() {}
 
 func (x *ScreenshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[24]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1463,7 @@ func (x *ScreenshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScreenshotRequest.ProtoReflect.Descriptor instead.
 func (*ScreenshotRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{24}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{25}
 }
 
 type ScreenshotPiece struct {
@@ -1332,7 +1476,7 @@ type ScreenshotPiece struct {
 
 func (x *ScreenshotPiece) Reset() {
 	*x = ScreenshotPiece{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1488,7 @@ func (x *ScreenshotPiece) String() string {
 func (*ScreenshotPiece) ProtoMessage() {}
 
 func (x *ScreenshotPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[25]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1501,7 @@ func (x *ScreenshotPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScreenshotPiece.ProtoReflect.Descriptor instead.
 func (*ScreenshotPiece) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{25}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ScreenshotPiece) GetPng() []byte {
@@ -1379,7 +1523,7 @@ type AttachVolumeRequest struct {
 
 func (x *AttachVolumeRequest) Reset() {
 	*x = AttachVolumeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1535,7 @@ func (x *AttachVolumeRequest) String() string {
 func (*AttachVolumeRequest) ProtoMessage() {}
 
 func (x *AttachVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[26]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1548,7 @@ func (x *AttachVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachVolumeRequest.ProtoReflect.Descriptor instead.
 func (*AttachVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{26}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AttachVolumeRequest) GetVmiJson() []byte {
@@ -1431,7 +1575,7 @@ type AttachVolumeResponse struct {
 
 func (x *AttachVolumeResponse) Reset() {
 	*x = AttachVolumeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1587,7 @@ func (x *AttachVolumeResponse) String() string {
 func (*AttachVolumeResponse) ProtoMessage() {}
 
 func (x *AttachVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[27]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1600,7 @@ func (x *AttachVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachVolumeResponse.ProtoReflect.Descriptor instead.
 func (*AttachVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{27}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AttachVolumeResponse) GetTarget() string {
@@ -1475,7 +1619,7 @@ type DetachVolumeRequest struct {
 
 func (x *DetachVolumeRequest) Reset() {
 	*x = DetachVolumeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1631,7 @@ func (x *DetachVolumeRequest) String() string {
 func (*DetachVolumeRequest) ProtoMessage() {}
 
 func (x *DetachVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[28]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1644,7 @@ func (x *DetachVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachVolumeRequest.ProtoReflect.Descriptor instead.
 func (*DetachVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{28}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DetachVolumeRequest) GetVolume() string {
@@ -1518,7 +1662,7 @@ type DetachVolumeResponse struct {
 
 func (x *DetachVolumeResponse) Reset() {
 	*x = DetachVolumeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1674,7 @@ func (x *DetachVolumeResponse) String() string {
 func (*DetachVolumeResponse) ProtoMessage() {}
 
 func (x *DetachVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1687,7 @@ func (x *DetachVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachVolumeResponse.ProtoReflect.Descriptor instead.
 func (*DetachVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{29}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
 }
 
 type PrepareMigrationTargetRequest struct {
@@ -1557,7 +1701,7 @@ type PrepareMigrationTargetRequest struct {
 
 func (x *PrepareMigrationTargetRequest) Reset() {
 	*x = PrepareMigrationTargetRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1713,7 @@ func (x *PrepareMigrationTargetRequest) String() string {
 func (*PrepareMigrationTargetRequest) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1726,7 @@ func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetRequest.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PrepareMigrationTargetRequest) GetVmiJson() []byte {
@@ -1608,7 +1752,7 @@ type PrepareMigrationTargetResponse struct {
 
 func (x *PrepareMigrationTargetResponse) Reset() {
 	*x = PrepareMigrationTargetResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1764,7 @@ func (x *PrepareMigrationTargetResponse) String() string {
 func (*PrepareMigrationTargetResponse) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1777,7 @@ func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetResponse.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PrepareMigrationTargetResponse) GetState() *GuestState {
@@ -1655,7 +1799,7 @@ type MigrateRequest struct {
 
 func (x *MigrateRequest) Reset() {
 	*x = MigrateRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1811,7 @@ func (x *MigrateRequest) String() string {
 func (*MigrateRequest) ProtoMessage() {}
 
 func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1824,7 @@ func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateRequest.ProtoReflect.Descriptor instead.
 func (*MigrateRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MigrateRequest) GetUid() string {
@@ -1722,7 +1866,7 @@ type MigrationLimits struct {
 
 func (x *MigrationLimits) Reset() {
 	*x = MigrationLimits{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1878,7 @@ func (x *MigrationLimits) String() string {
 func (*MigrationLimits) ProtoMessage() {}
 
 func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1891,7 @@ func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationLimits.ProtoReflect.Descriptor instead.
 func (*MigrationLimits) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MigrationLimits) GetBandwidth() uint64 {
@@ -1814,7 +1958,7 @@ type MigrateResponse struct {
 
 func (x *MigrateResponse) Reset() {
 	*x = MigrateResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +1970,7 @@ func (x *MigrateResponse) String() string {
 func (*MigrateResponse) ProtoMessage() {}
 
 func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +1983,7 @@ func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateResponse.ProtoReflect.Descriptor instead.
 func (*MigrateResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
 }
 
 type TakeOverRequest struct {
@@ -1852,7 +1996,7 @@ type TakeOverRequest struct {
 
 func (x *TakeOverRequest) Reset() {
 	*x = TakeOverRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +2008,7 @@ func (x *TakeOverRequest) String() string {
 func (*TakeOverRequest) ProtoMessage() {}
 
 func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +2021,7 @@ func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TakeOverRequest) GetPaused() bool {
@@ -1895,7 +2039,7 @@ type TakeOverResponse struct {
 
 func (x *TakeOverResponse) Reset() {
 	*x = TakeOverResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2051,7 @@ func (x *TakeOverResponse) String() string {
 func (*TakeOverResponse) ProtoMessage() {}
 
 func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2064,7 @@ func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
 }
 
 type CancelMigrationRequest struct {
@@ -1932,7 +2076,7 @@ type CancelMigrationRequest struct {
 
 func (x *CancelMigrationRequest) Reset() {
 	*x = CancelMigrationRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2088,7 @@ func (x *CancelMigrationRequest) String() string {
 func (*CancelMigrationRequest) ProtoMessage() {}
 
 func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2101,7 @@ func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationRequest.ProtoReflect.Descriptor instead.
 func (*CancelMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CancelMigrationRequest) GetUid() string {
@@ -1975,7 +2119,7 @@ type CancelMigrationResponse struct {
 
 func (x *CancelMigrationResponse) Reset() {
 	*x = CancelMigrationResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2131,7 @@ func (x *CancelMigrationResponse) String() string {
 func (*CancelMigrationResponse) ProtoMessage() {}
 
 func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2144,7 @@ func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationResponse.ProtoReflect.Descriptor instead.
 func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
 }
 
 // Migration is the last one that this launcher was told to make.
@@ -2024,7 +2168,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2180,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2193,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Migration) GetUid() string {
@@ -2139,7 +2283,7 @@ type MigrationProgress struct {
 
 func (x *MigrationProgress) Reset() {
 	*x = MigrationProgress{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2295,7 @@ func (x *MigrationProgress) String() string {
 func (*MigrationProgress) ProtoMessage() {}
 
 func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2308,7 @@ func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationProgress.ProtoReflect.Descriptor instead.
 func (*MigrationProgress) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *MigrationProgress) GetElapsed() *durationpb.Duration {
@@ -2284,7 +2428,7 @@ type GuestState struct {
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2440,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2453,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{41}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -2441,7 +2585,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2453,7 +2597,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2466,7 +2610,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -2477,17 +2621,23 @@ func (x *AgentCredentials) GetFailure() string {
 }
 
 type StatsResponse_Interface struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Received      uint64                 `protobuf:"varint,2,opt,name=received,proto3" json:"received,omitempty"`
-	Sent          uint64                 `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Received        uint64                 `protobuf:"varint,2,opt,name=received,proto3" json:"received,omitempty"`
+	Sent            uint64                 `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`
+	ReceivedPackets uint64                 `protobuf:"varint,4,opt,name=received_packets,json=receivedPackets,proto3" json:"received_packets,omitempty"`
+	ReceivedErrors  uint64                 `protobuf:"varint,5,opt,name=received_errors,json=receivedErrors,proto3" json:"received_errors,omitempty"`
+	ReceivedDropped uint64                 `protobuf:"varint,6,opt,name=received_dropped,json=receivedDropped,proto3" json:"received_dropped,omitempty"`
+	SentPackets     uint64                 `protobuf:"varint,7,opt,name=sent_packets,json=sentPackets,proto3" json:"sent_packets,omitempty"`
+	SentErrors      uint64                 `protobuf:"varint,8,opt,name=sent_errors,json=sentErrors,proto3" json:"sent_errors,omitempty"`
+	SentDropped     uint64                 `protobuf:"varint,9,opt,name=sent_dropped,json=sentDropped,proto3" json:"sent_dropped,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StatsResponse_Interface) Reset() {
 	*x = StatsResponse_Interface{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2649,7 @@ func (x *StatsResponse_Interface) String() string {
 func (*StatsResponse_Interface) ProtoMessage() {}
 
 func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2536,6 +2686,48 @@ func (x *StatsResponse_Interface) GetSent() uint64 {
 	return 0
 }
 
+func (x *StatsResponse_Interface) GetReceivedPackets() uint64 {
+	if x != nil {
+		return x.ReceivedPackets
+	}
+	return 0
+}
+
+func (x *StatsResponse_Interface) GetReceivedErrors() uint64 {
+	if x != nil {
+		return x.ReceivedErrors
+	}
+	return 0
+}
+
+func (x *StatsResponse_Interface) GetReceivedDropped() uint64 {
+	if x != nil {
+		return x.ReceivedDropped
+	}
+	return 0
+}
+
+func (x *StatsResponse_Interface) GetSentPackets() uint64 {
+	if x != nil {
+		return x.SentPackets
+	}
+	return 0
+}
+
+func (x *StatsResponse_Interface) GetSentErrors() uint64 {
+	if x != nil {
+		return x.SentErrors
+	}
+	return 0
+}
+
+func (x *StatsResponse_Interface) GetSentDropped() uint64 {
+	if x != nil {
+		return x.SentDropped
+	}
+	return 0
+}
+
 type StatsResponse_Disk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2543,13 +2735,17 @@ type StatsResponse_Disk struct {
 	Written       uint64                 `protobuf:"varint,3,opt,name=written,proto3" json:"written,omitempty"`
 	ReadRequests  uint64                 `protobuf:"varint,4,opt,name=read_requests,json=readRequests,proto3" json:"read_requests,omitempty"`
 	WriteRequests uint64                 `protobuf:"varint,5,opt,name=write_requests,json=writeRequests,proto3" json:"write_requests,omitempty"`
+	ReadTime      uint64                 `protobuf:"varint,6,opt,name=read_time,json=readTime,proto3" json:"read_time,omitempty"`
+	WriteTime     uint64                 `protobuf:"varint,7,opt,name=write_time,json=writeTime,proto3" json:"write_time,omitempty"`
+	FlushRequests uint64                 `protobuf:"varint,8,opt,name=flush_requests,json=flushRequests,proto3" json:"flush_requests,omitempty"`
+	FlushTime     uint64                 `protobuf:"varint,9,opt,name=flush_time,json=flushTime,proto3" json:"flush_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatsResponse_Disk) Reset() {
 	*x = StatsResponse_Disk{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2757,7 @@ func (x *StatsResponse_Disk) String() string {
 func (*StatsResponse_Disk) ProtoMessage() {}
 
 func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2612,6 +2808,111 @@ func (x *StatsResponse_Disk) GetWriteRequests() uint64 {
 	return 0
 }
 
+func (x *StatsResponse_Disk) GetReadTime() uint64 {
+	if x != nil {
+		return x.ReadTime
+	}
+	return 0
+}
+
+func (x *StatsResponse_Disk) GetWriteTime() uint64 {
+	if x != nil {
+		return x.WriteTime
+	}
+	return 0
+}
+
+func (x *StatsResponse_Disk) GetFlushRequests() uint64 {
+	if x != nil {
+		return x.FlushRequests
+	}
+	return 0
+}
+
+func (x *StatsResponse_Disk) GetFlushTime() uint64 {
+	if x != nil {
+		return x.FlushTime
+	}
+	return 0
+}
+
+type StatsResponse_VCPU struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// libvirt's number: 0 offline, 1 running, 2 blocked.
+	State         uint32  `protobuf:"varint,2,opt,name=state,proto3" json:"state,omitempty"`
+	Time          uint64  `protobuf:"varint,3,opt,name=time,proto3" json:"time,omitempty"`
+	Wait          *uint64 `protobuf:"varint,4,opt,name=wait,proto3,oneof" json:"wait,omitempty"`
+	Delay         *uint64 `protobuf:"varint,5,opt,name=delay,proto3,oneof" json:"delay,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsResponse_VCPU) Reset() {
+	*x = StatsResponse_VCPU{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsResponse_VCPU) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsResponse_VCPU) ProtoMessage() {}
+
+func (x *StatsResponse_VCPU) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsResponse_VCPU.ProtoReflect.Descriptor instead.
+func (*StatsResponse_VCPU) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{6, 2}
+}
+
+func (x *StatsResponse_VCPU) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *StatsResponse_VCPU) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *StatsResponse_VCPU) GetTime() uint64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *StatsResponse_VCPU) GetWait() uint64 {
+	if x != nil && x.Wait != nil {
+		return *x.Wait
+	}
+	return 0
+}
+
+func (x *StatsResponse_VCPU) GetDelay() uint64 {
+	if x != nil && x.Delay != nil {
+		return *x.Delay
+	}
+	return 0
+}
+
 var File_pkg_launcher_launcherpb_launcher_proto protoreflect.FileDescriptor
 
 const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
@@ -2626,7 +2927,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\fgrace_period\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\"\x12\n" +
 	"\x10ShutdownResponse\"\x0e\n" +
 	"\fWatchRequest\"\x0e\n" +
-	"\fStatsRequest\"\xa2\x04\n" +
+	"\fStatsRequest\"\xd1\t\n" +
 	"\rStatsResponse\x12\x19\n" +
 	"\bcpu_time\x18\x01 \x01(\x04R\acpuTime\x12\x14\n" +
 	"\x05vcpus\x18\x02 \x01(\x04R\x05vcpus\x12!\n" +
@@ -2637,17 +2938,67 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\n" +
 	"interfaces\x18\x06 \x03(\v2,.virtkit.launcher.v1.StatsResponse.InterfaceR\n" +
 	"interfaces\x12=\n" +
-	"\x05disks\x18\a \x03(\v2'.virtkit.launcher.v1.StatsResponse.DiskR\x05disks\x1aO\n" +
+	"\x05disks\x18\a \x03(\v2'.virtkit.launcher.v1.StatsResponse.DiskR\x05disks\x12\x19\n" +
+	"\bcpu_user\x18\b \x01(\x04R\acpuUser\x12\x1d\n" +
+	"\n" +
+	"cpu_system\x18\t \x01(\x04R\tcpuSystem\x12F\n" +
+	"\n" +
+	"vcpu_times\x18\n" +
+	" \x03(\v2'.virtkit.launcher.v1.StatsResponse.VCPUR\tvcpuTimes\x128\n" +
+	"\x06memory\x18\v \x01(\v2 .virtkit.launcher.v1.GuestMemoryR\x06memory\x1a\xb5\x02\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breceived\x18\x02 \x01(\x04R\breceived\x12\x12\n" +
-	"\x04sent\x18\x03 \x01(\x04R\x04sent\x1a\x94\x01\n" +
+	"\x04sent\x18\x03 \x01(\x04R\x04sent\x12)\n" +
+	"\x10received_packets\x18\x04 \x01(\x04R\x0freceivedPackets\x12'\n" +
+	"\x0freceived_errors\x18\x05 \x01(\x04R\x0ereceivedErrors\x12)\n" +
+	"\x10received_dropped\x18\x06 \x01(\x04R\x0freceivedDropped\x12!\n" +
+	"\fsent_packets\x18\a \x01(\x04R\vsentPackets\x12\x1f\n" +
+	"\vsent_errors\x18\b \x01(\x04R\n" +
+	"sentErrors\x12!\n" +
+	"\fsent_dropped\x18\t \x01(\x04R\vsentDropped\x1a\x96\x02\n" +
 	"\x04Disk\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04read\x18\x02 \x01(\x04R\x04read\x12\x18\n" +
 	"\awritten\x18\x03 \x01(\x04R\awritten\x12#\n" +
 	"\rread_requests\x18\x04 \x01(\x04R\freadRequests\x12%\n" +
-	"\x0ewrite_requests\x18\x05 \x01(\x04R\rwriteRequests\"\x0e\n" +
+	"\x0ewrite_requests\x18\x05 \x01(\x04R\rwriteRequests\x12\x1b\n" +
+	"\tread_time\x18\x06 \x01(\x04R\breadTime\x12\x1d\n" +
+	"\n" +
+	"write_time\x18\a \x01(\x04R\twriteTime\x12%\n" +
+	"\x0eflush_requests\x18\b \x01(\x04R\rflushRequests\x12\x1d\n" +
+	"\n" +
+	"flush_time\x18\t \x01(\x04R\tflushTime\x1a\x87\x01\n" +
+	"\x04VCPU\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\rR\x05state\x12\x12\n" +
+	"\x04time\x18\x03 \x01(\x04R\x04time\x12\x17\n" +
+	"\x04wait\x18\x04 \x01(\x04H\x00R\x04wait\x88\x01\x01\x12\x19\n" +
+	"\x05delay\x18\x05 \x01(\x04H\x01R\x05delay\x88\x01\x01B\a\n" +
+	"\x05_waitB\b\n" +
+	"\x06_delay\"\xaa\x03\n" +
+	"\vGuestMemory\x12!\n" +
+	"\tavailable\x18\x01 \x01(\x04H\x00R\tavailable\x88\x01\x01\x12\x1b\n" +
+	"\x06usable\x18\x02 \x01(\x04H\x01R\x06usable\x88\x01\x01\x12\x1b\n" +
+	"\x06unused\x18\x03 \x01(\x04H\x02R\x06unused\x88\x01\x01\x12\x1b\n" +
+	"\x06cached\x18\x04 \x01(\x04H\x03R\x06cached\x88\x01\x01\x12\x1c\n" +
+	"\aswap_in\x18\x05 \x01(\x04H\x04R\x06swapIn\x88\x01\x01\x12\x1e\n" +
+	"\bswap_out\x18\x06 \x01(\x04H\x05R\aswapOut\x88\x01\x01\x12&\n" +
+	"\fmajor_faults\x18\a \x01(\x04H\x06R\vmajorFaults\x88\x01\x01\x12&\n" +
+	"\fminor_faults\x18\b \x01(\x04H\aR\vminorFaults\x88\x01\x01\x12\x1d\n" +
+	"\amaximum\x18\t \x01(\x04H\bR\amaximum\x88\x01\x01B\f\n" +
+	"\n" +
+	"_availableB\t\n" +
+	"\a_usableB\t\n" +
+	"\a_unusedB\t\n" +
+	"\a_cachedB\n" +
+	"\n" +
+	"\b_swap_inB\v\n" +
+	"\t_swap_outB\x0f\n" +
+	"\r_major_faultsB\x0f\n" +
+	"\r_minor_faultsB\n" +
+	"\n" +
+	"\b_maximum\"\x0e\n" +
 	"\fPauseRequest\"\x0f\n" +
 	"\rPauseResponse\"\x10\n" +
 	"\x0eUnpauseRequest\"\x11\n" +
@@ -2822,7 +3173,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Lifecycle)(0),                         // 0: virtkit.launcher.v1.Lifecycle
 	(MigrationPhase)(0),                    // 1: virtkit.launcher.v1.MigrationPhase
@@ -2834,117 +3185,121 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*WatchRequest)(nil),                   // 7: virtkit.launcher.v1.WatchRequest
 	(*StatsRequest)(nil),                   // 8: virtkit.launcher.v1.StatsRequest
 	(*StatsResponse)(nil),                  // 9: virtkit.launcher.v1.StatsResponse
-	(*PauseRequest)(nil),                   // 10: virtkit.launcher.v1.PauseRequest
-	(*PauseResponse)(nil),                  // 11: virtkit.launcher.v1.PauseResponse
-	(*UnpauseRequest)(nil),                 // 12: virtkit.launcher.v1.UnpauseRequest
-	(*UnpauseResponse)(nil),                // 13: virtkit.launcher.v1.UnpauseResponse
-	(*ResetRequest)(nil),                   // 14: virtkit.launcher.v1.ResetRequest
-	(*ResetResponse)(nil),                  // 15: virtkit.launcher.v1.ResetResponse
-	(*SoftRebootRequest)(nil),              // 16: virtkit.launcher.v1.SoftRebootRequest
-	(*SoftRebootResponse)(nil),             // 17: virtkit.launcher.v1.SoftRebootResponse
-	(*AskAgentRequest)(nil),                // 18: virtkit.launcher.v1.AskAgentRequest
-	(*AskAgentResponse)(nil),               // 19: virtkit.launcher.v1.AskAgentResponse
-	(*FreezeRequest)(nil),                  // 20: virtkit.launcher.v1.FreezeRequest
-	(*FreezeResponse)(nil),                 // 21: virtkit.launcher.v1.FreezeResponse
-	(*UnfreezeRequest)(nil),                // 22: virtkit.launcher.v1.UnfreezeRequest
-	(*UnfreezeResponse)(nil),               // 23: virtkit.launcher.v1.UnfreezeResponse
-	(*ExecRequest)(nil),                    // 24: virtkit.launcher.v1.ExecRequest
-	(*ExecResponse)(nil),                   // 25: virtkit.launcher.v1.ExecResponse
-	(*ExecResult)(nil),                     // 26: virtkit.launcher.v1.ExecResult
-	(*ScreenshotRequest)(nil),              // 27: virtkit.launcher.v1.ScreenshotRequest
-	(*ScreenshotPiece)(nil),                // 28: virtkit.launcher.v1.ScreenshotPiece
-	(*AttachVolumeRequest)(nil),            // 29: virtkit.launcher.v1.AttachVolumeRequest
-	(*AttachVolumeResponse)(nil),           // 30: virtkit.launcher.v1.AttachVolumeResponse
-	(*DetachVolumeRequest)(nil),            // 31: virtkit.launcher.v1.DetachVolumeRequest
-	(*DetachVolumeResponse)(nil),           // 32: virtkit.launcher.v1.DetachVolumeResponse
-	(*PrepareMigrationTargetRequest)(nil),  // 33: virtkit.launcher.v1.PrepareMigrationTargetRequest
-	(*PrepareMigrationTargetResponse)(nil), // 34: virtkit.launcher.v1.PrepareMigrationTargetResponse
-	(*MigrateRequest)(nil),                 // 35: virtkit.launcher.v1.MigrateRequest
-	(*MigrationLimits)(nil),                // 36: virtkit.launcher.v1.MigrationLimits
-	(*MigrateResponse)(nil),                // 37: virtkit.launcher.v1.MigrateResponse
-	(*TakeOverRequest)(nil),                // 38: virtkit.launcher.v1.TakeOverRequest
-	(*TakeOverResponse)(nil),               // 39: virtkit.launcher.v1.TakeOverResponse
-	(*CancelMigrationRequest)(nil),         // 40: virtkit.launcher.v1.CancelMigrationRequest
-	(*CancelMigrationResponse)(nil),        // 41: virtkit.launcher.v1.CancelMigrationResponse
-	(*Migration)(nil),                      // 42: virtkit.launcher.v1.Migration
-	(*MigrationProgress)(nil),              // 43: virtkit.launcher.v1.MigrationProgress
-	(*GuestState)(nil),                     // 44: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 45: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 46: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 47: virtkit.launcher.v1.StatsResponse.Disk
-	nil,                                    // 48: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	nil,                                    // 49: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	(*durationpb.Duration)(nil),            // 50: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 51: google.protobuf.Timestamp
+	(*GuestMemory)(nil),                    // 10: virtkit.launcher.v1.GuestMemory
+	(*PauseRequest)(nil),                   // 11: virtkit.launcher.v1.PauseRequest
+	(*PauseResponse)(nil),                  // 12: virtkit.launcher.v1.PauseResponse
+	(*UnpauseRequest)(nil),                 // 13: virtkit.launcher.v1.UnpauseRequest
+	(*UnpauseResponse)(nil),                // 14: virtkit.launcher.v1.UnpauseResponse
+	(*ResetRequest)(nil),                   // 15: virtkit.launcher.v1.ResetRequest
+	(*ResetResponse)(nil),                  // 16: virtkit.launcher.v1.ResetResponse
+	(*SoftRebootRequest)(nil),              // 17: virtkit.launcher.v1.SoftRebootRequest
+	(*SoftRebootResponse)(nil),             // 18: virtkit.launcher.v1.SoftRebootResponse
+	(*AskAgentRequest)(nil),                // 19: virtkit.launcher.v1.AskAgentRequest
+	(*AskAgentResponse)(nil),               // 20: virtkit.launcher.v1.AskAgentResponse
+	(*FreezeRequest)(nil),                  // 21: virtkit.launcher.v1.FreezeRequest
+	(*FreezeResponse)(nil),                 // 22: virtkit.launcher.v1.FreezeResponse
+	(*UnfreezeRequest)(nil),                // 23: virtkit.launcher.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),               // 24: virtkit.launcher.v1.UnfreezeResponse
+	(*ExecRequest)(nil),                    // 25: virtkit.launcher.v1.ExecRequest
+	(*ExecResponse)(nil),                   // 26: virtkit.launcher.v1.ExecResponse
+	(*ExecResult)(nil),                     // 27: virtkit.launcher.v1.ExecResult
+	(*ScreenshotRequest)(nil),              // 28: virtkit.launcher.v1.ScreenshotRequest
+	(*ScreenshotPiece)(nil),                // 29: virtkit.launcher.v1.ScreenshotPiece
+	(*AttachVolumeRequest)(nil),            // 30: virtkit.launcher.v1.AttachVolumeRequest
+	(*AttachVolumeResponse)(nil),           // 31: virtkit.launcher.v1.AttachVolumeResponse
+	(*DetachVolumeRequest)(nil),            // 32: virtkit.launcher.v1.DetachVolumeRequest
+	(*DetachVolumeResponse)(nil),           // 33: virtkit.launcher.v1.DetachVolumeResponse
+	(*PrepareMigrationTargetRequest)(nil),  // 34: virtkit.launcher.v1.PrepareMigrationTargetRequest
+	(*PrepareMigrationTargetResponse)(nil), // 35: virtkit.launcher.v1.PrepareMigrationTargetResponse
+	(*MigrateRequest)(nil),                 // 36: virtkit.launcher.v1.MigrateRequest
+	(*MigrationLimits)(nil),                // 37: virtkit.launcher.v1.MigrationLimits
+	(*MigrateResponse)(nil),                // 38: virtkit.launcher.v1.MigrateResponse
+	(*TakeOverRequest)(nil),                // 39: virtkit.launcher.v1.TakeOverRequest
+	(*TakeOverResponse)(nil),               // 40: virtkit.launcher.v1.TakeOverResponse
+	(*CancelMigrationRequest)(nil),         // 41: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 42: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 43: virtkit.launcher.v1.Migration
+	(*MigrationProgress)(nil),              // 44: virtkit.launcher.v1.MigrationProgress
+	(*GuestState)(nil),                     // 45: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 46: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 47: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 48: virtkit.launcher.v1.StatsResponse.Disk
+	(*StatsResponse_VCPU)(nil),             // 49: virtkit.launcher.v1.StatsResponse.VCPU
+	nil,                                    // 50: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	nil,                                    // 51: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	(*durationpb.Duration)(nil),            // 52: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 53: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	44, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	50, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	46, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	47, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	50, // 4: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
-	26, // 5: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	44, // 6: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	36, // 7: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
-	50, // 8: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
-	50, // 9: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
-	1,  // 10: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	51, // 11: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	51, // 12: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	50, // 13: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
-	2,  // 14: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
-	43, // 15: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
-	50, // 16: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
-	50, // 17: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
-	0,  // 18: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	51, // 19: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	48, // 20: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	45, // 21: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	42, // 22: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	49, // 23: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	3,  // 24: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	5,  // 25: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	7,  // 26: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	8,  // 27: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
-	10, // 28: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	12, // 29: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	14, // 30: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	16, // 31: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	18, // 32: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
-	20, // 33: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
-	22, // 34: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
-	24, // 35: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	27, // 36: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	33, // 37: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	35, // 38: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	40, // 39: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	38, // 40: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
-	29, // 41: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	31, // 42: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	4,  // 43: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	6,  // 44: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	44, // 45: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	9,  // 46: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	11, // 47: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	13, // 48: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	15, // 49: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	17, // 50: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	19, // 51: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	21, // 52: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	23, // 53: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	25, // 54: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	28, // 55: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	34, // 56: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	37, // 57: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	41, // 58: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	39, // 59: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
-	30, // 60: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	32, // 61: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	43, // [43:62] is the sub-list for method output_type
-	24, // [24:43] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	45, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	52, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	47, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	48, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	49, // 4: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
+	10, // 5: virtkit.launcher.v1.StatsResponse.memory:type_name -> virtkit.launcher.v1.GuestMemory
+	52, // 6: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	27, // 7: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
+	45, // 8: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	37, // 9: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
+	52, // 10: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
+	52, // 11: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
+	1,  // 12: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
+	53, // 13: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	53, // 14: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	52, // 15: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	2,  // 16: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
+	44, // 17: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
+	52, // 18: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
+	52, // 19: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
+	0,  // 20: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
+	53, // 21: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	50, // 22: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	46, // 23: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	43, // 24: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	51, // 25: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	3,  // 26: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	5,  // 27: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	7,  // 28: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	8,  // 29: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
+	11, // 30: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	13, // 31: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	15, // 32: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	17, // 33: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	19, // 34: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	21, // 35: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	23, // 36: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	25, // 37: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	28, // 38: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	34, // 39: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	36, // 40: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	41, // 41: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	39, // 42: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
+	30, // 43: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	32, // 44: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	4,  // 45: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	6,  // 46: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	45, // 47: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	9,  // 48: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	12, // 49: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	14, // 50: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	16, // 51: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	18, // 52: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	20, // 53: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	22, // 54: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	24, // 55: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	26, // 56: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	29, // 57: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	35, // 58: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	38, // 59: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	42, // 60: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	40, // 61: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	31, // 62: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	33, // 63: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	45, // [45:64] is the sub-list for method output_type
+	26, // [26:45] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -2952,18 +3307,20 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 	if File_pkg_launcher_launcherpb_launcher_proto != nil {
 		return
 	}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[22].OneofWrappers = []any{
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[7].OneofWrappers = []any{}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[23].OneofWrappers = []any{
 		(*ExecResponse_Output)(nil),
 		(*ExecResponse_ErrorOutput)(nil),
 		(*ExecResponse_Result)(nil),
 	}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   47,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
