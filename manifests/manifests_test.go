@@ -205,7 +205,7 @@ func TestWebhooks(t *testing.T) {
 var secretsOf = map[string][]string{
 	names.VirtAPI:        {names.APICertSecret},
 	names.VirtHandler:    {names.HandlerCertSecret},
-	names.VirtController: {names.CASecret, names.APICertSecret, names.HandlerCertSecret},
+	names.VirtController: {names.CASecret, names.APICertSecret, names.HandlerCertSecret, names.ControllerCertSecret},
 }
 
 func TestRights(t *testing.T) {
@@ -215,7 +215,11 @@ func TestRights(t *testing.T) {
 		}
 		role := typed[rbacv1.Role](t, o)
 		for _, rule := range role.Rules {
-			for _, words := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {
+			what := [][]string{rule.APIGroups, rule.Resources, rule.Verbs}
+			if len(rule.NonResourceURLs) > 0 { // paths, for people
+				what = [][]string{rule.NonResourceURLs, rule.Verbs}
+			}
+			for _, words := range what {
 				if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "*") }) {
 					t.Errorf("%s %s: a rule is empty or has a wildcard: %v", o.GetKind(), o.GetName(), rule)
 				}

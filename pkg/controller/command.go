@@ -10,6 +10,7 @@
 //	a VMI that is not to be evicted ──disruption──► PodDisruptionBudget
 //	Node, heartbeat ──node──► phase Unknown, kubevirt.io/schedulable
 //	certificates ──► Secrets, ConfigMap, caBundle of webhooks and APIServices
+//	VMs, VMIs, migrations, nodes ──inventory──► Prometheus
 //	running guests of an older launcher ──workloadupdate──► migrations, evictions
 //	Deployments, DaemonSet ──kubevirt──► status of the KubeVirt resource
 package controller
@@ -47,6 +48,8 @@ type Options struct {
 	Identity    string
 	// HealthAddress serves /healthz and /readyz; "0" is off.
 	HealthAddress string
+	// MetricsPort serves Prometheus; 0 is any port.
+	MetricsPort int
 
 	verbosity uint
 }
@@ -75,6 +78,7 @@ func NewCommand() *cobra.Command {
 	flags.DurationVar(&options.NodeTimeout, "node-timeout", 5*time.Minute, "how long a node's virt-handler may be silent before its VMs count as unknown")
 	flags.BoolVar(&options.LeaderElect, "leader-elect", true, "work only while holding the lease; needed with more than one replica")
 	flags.StringVar(&options.HealthAddress, "health-address", fmt.Sprintf(":%d", names.PortHealth), "where to serve /healthz and /readyz; 0 is nowhere")
+	flags.IntVar(&options.MetricsPort, "metrics-port", names.PortMetrics, "port for Prometheus (TLS)")
 	flags.UintVarP(&options.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	return cmd
 }

@@ -122,6 +122,9 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config) error {
 	if err := mgr.Add(keeper); err != nil {
 		return fmt.Errorf("add certificates: %w", err)
 	}
+	if err := o.addMetrics(mgr, rest, client, follower.Current); err != nil {
+		return fmt.Errorf("add metrics: %w", err)
+	}
 	if err := o.addReconcilers(ctx, mgr, recorder, follower.Current); err != nil {
 		return err
 	}

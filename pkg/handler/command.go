@@ -39,6 +39,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/migration"
 	"github.com/virtkit/virtkit/pkg/handler/node"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
+	"github.com/virtkit/virtkit/pkg/handler/usage"
 	"github.com/virtkit/virtkit/pkg/host"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network"
@@ -62,7 +63,7 @@ type options struct {
 	device, modules             string
 	address                     string
 	port, healthPort            int
-	migrationPort               int
+	migrationPort, metricsPort  int
 	verbosity                   uint
 	apiQPS                      float32
 	apiBurst                    int
@@ -97,6 +98,7 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.port, "port", names.PortHandler, "port for virt-api (mutual TLS)")
 	f.StringVar(&o.address, "address", os.Getenv("POD_IP"), "address at which the other nodes' virt-handlers reach this one (also $POD_IP)")
 	f.IntVar(&o.migrationPort, "migration-port", names.PortMigration, "port for the other nodes' virt-handlers (mutual TLS)")
+	f.IntVar(&o.metricsPort, "metrics-port", names.PortMetrics, "port for Prometheus (TLS)")
 	f.IntVar(&o.healthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
 	f.DurationVar(&o.fenceAfter, "fence-after", 0, "end all guests of this node when the API server has not answered for so long; 0 is never")
 	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
@@ -163,7 +165,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	}
 	h := &handler{
 		options: o, log: log, node: n, clients: clients, store: store, coming: coming, live: live, follower: follower,
-		connections: connections, listPods: pods, beat: newSignal(), removed: newSignal(),
+		connections: connections, listPods: pods, beat: newSignal(), removed: newSignal(), cluster: restConfig,
 	}
 	return h.run(ctx)
 }
@@ -260,6 +262,8 @@ type handler struct {
 	// connections are those to the API server, but for the sentinel's, which are in listPods.
 	connections *connrotation.Dialer
 	listPods    func(ctx context.Context, fresh bool) ([]types.UID, error)
+	// cluster is how to reach the API server, which knows who may read metrics.
+	cluster *rest.Config
 	// beat asks for a heartbeat, removed says that a launcher's pod was.
 	beat, removed signal
 }
@@ -289,7 +293,12 @@ func (h *handler) run(ctx context.Context) error {
 	ready := make(chan struct{})
 	group.Go(func() error { return loop.run(ctx, ready) })
 	group.Go(func() error { return h.serveHealth(ctx, ready, source.Ready()) })
-	group.Go(func() error { return h.serveStreams(ctx, loop.reconciler, source.ServerConfig(names.CommonNameAPI)) })
+	reader := &usage.Reader{Guests: loop.reconciler.Guests, Log: h.log, Now: time.Now}
+	defer reader.Close()
+	group.Go(func() error {
+		return h.serveStreams(ctx, loop.reconciler, reader, source.ServerConfig(names.CommonNameAPI))
+	})
+	group.Go(func() error { return h.serveMetrics(ctx, reader, source.ServerConfig(), ready) })
 	group.Go(func() error {
 		return h.serveMigrations(ctx, loop.reconciler, source.ServerConfig(names.CommonNameHandler))
 	})
@@ -318,12 +327,12 @@ func (h *handler) run(ctx context.Context) error {
 }
 
 // serveStreams serves virt-api.
-func (h *handler) serveStreams(ctx context.Context, r *Reconciler, config *tls.Config) error {
+func (h *handler) serveStreams(ctx context.Context, r *Reconciler, reader *usage.Reader, config *tls.Config) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(h.port)))
 	if err != nil {
 		return fmt.Errorf("listen for virt-api: %w", err)
 	}
-	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Launchers: r.Launchers, Dial: r.DialGuest, Runs: r.Runs, Leaving: r.Leaving, Moved: r.Moved, Log: h.log}
+	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Usage: reader, Dial: r.DialGuest, Runs: r.Runs, Leaving: r.Leaving, Moved: r.Moved, Log: h.log}
 	return serve(ctx, &http.Server{
 		Handler: guests.Handler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),

@@ -37,8 +37,9 @@ type loop struct {
 func newLoop(ctx context.Context, h *handler) (*loop, error) {
 	l := &loop{
 		handler: h,
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](50*time.Millisecond, 30*time.Second)),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](50*time.Millisecond, 30*time.Second),
+			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Name: "virt-handler-vm"}),
 		events: record.NewBroadcaster(record.WithContext(ctx)),
 	}
 	l.reconciler = &Reconciler{

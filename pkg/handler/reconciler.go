@@ -3,7 +3,6 @@ package handler
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -301,20 +300,6 @@ func (r *Reconciler) Launcher(vmi types.NamespacedName) (launcherpb.LauncherClie
 	}
 	l, err := s.launcher()
 	return l, s.target.Pod, err
-}
-
-// Launchers are the connected launchers of all VMIs on this node.
-func (r *Reconciler) Launchers() map[types.NamespacedName]launcherpb.LauncherClient {
-	r.mu.Lock()
-	sessions := maps.Clone(r.sessions)
-	r.mu.Unlock()
-	out := map[types.NamespacedName]launcherpb.LauncherClient{}
-	for key, s := range sessions {
-		if l, err := s.launcher(); err == nil {
-			out[key] = l
-		}
-	}
-	return out
 }
 
 // drop ends the session of a VMI that is gone, with all that was kept for it.

@@ -40,6 +40,11 @@ const (
 	// DNSNameAPI and DNSNameHandler are their subject alternative names.
 	DNSNameAPI     = "virt-api.kubevirt.svc"
 	DNSNameHandler = "virt-handler.kubevirt.svc"
+	// ControllerCertSecret, CommonNameController: virt-controller's, which serves metrics only.
+	ControllerCertSecret = "kubevirt-virt-controller-certs"
+	CommonNameController = "kubevirt.io:system:virt-controller"
+	// DNSNameMetrics is the name of the Service through which Prometheus finds all components, and one of each certificate's.
+	DNSNameMetrics = "kubevirt-prometheus-metrics.kubevirt.svc"
 
 	// MutatingWebhook and ValidatingWebhook are the admission configurations whose caBundle
 	// virt-controller keeps current; so it does for the APIServices.
@@ -62,6 +67,8 @@ const (
 	// PortMigration takes the streams of guests that move to the node from the virt-handlers of others
 	// (mutual TLS).
 	PortMigration = 8187
+	// PortMetrics serves /metrics to Prometheus (TLS, a token); virt-api's is PortAPI, which is the same.
+	PortMetrics = 8443
 	// PortHealth serves /healthz and /readyz without TLS, for the kubelet, in every component.
 	PortHealth = 8081
 )

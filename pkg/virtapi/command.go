@@ -32,6 +32,8 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/metrics"
+	metricsendpoint "github.com/virtkit/virtkit/pkg/metrics/endpoint"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -163,11 +165,14 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 				return nil
 			}
 		}
+		answer := metricsendpoint.New()
+		answer.Add(q.streams.connections.write)
+		answer.Flag(metrics.APIReady, ready.Load)
 		authentication := options.NewDelegatingAuthenticationOptions()
 		authentication.RemoteKubeConfigFile = o.Kubeconfig
 		authorization := options.NewDelegatingAuthorizationOptions()
 		authorization.RemoteKubeConfigFile = o.Kubeconfig
-		server, err := newServer(serving{listener, newCertificate(source), authentication, authorization, o.audit}, q, hooks)
+		server, err := newServer(serving{listener, newCertificate(source), authentication, authorization, o.audit, answer}, q, hooks)
 		if err != nil {
 			return err
 		}

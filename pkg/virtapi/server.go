@@ -3,6 +3,7 @@ package virtapi
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 
 	"github.com/google/uuid"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	metricsendpoint "github.com/virtkit/virtkit/pkg/metrics/endpoint"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 	"github.com/virtkit/virtkit/pkg/surface"
 )
@@ -56,6 +58,8 @@ type serving struct {
 	authentication *options.DelegatingAuthenticationOptions
 	authorization  *options.DelegatingAuthorizationOptions
 	audit          *options.AuditOptions
+	// metrics answers Prometheus at metricsendpoint.Path, which is authorized as any other path.
+	metrics http.Handler
 }
 
 // newServer makes the aggregated API server: no storage, no admission plugins of its own, no priority
@@ -68,6 +72,7 @@ func newServer(s serving, q *requests, hooks *admission) (*genericapiserver.Gene
 	c.LoopbackClientConfig = &rest.Config{} // nothing here calls itself
 	c.EnableProfiling = false
 	c.EnableIndex = false
+	c.EnableMetrics = false // ours are there
 	c.StorageObjectCountTracker = nil
 	c.MaxRequestBodyBytes = maxBody
 	c.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch", "proxy"), streaming)
@@ -88,6 +93,7 @@ func newServer(s serving, q *requests, hooks *admission) (*genericapiserver.Gene
 		return nil, fmt.Errorf("make the API server: %w", err)
 	}
 	q.install(server)
+	server.Handler.NonGoRestfulMux.Handle(metricsendpoint.Path, s.metrics)
 	for path, admit := range hooks.paths() {
 		server.Handler.NonGoRestfulMux.Handle(path, review(admit))
 	}

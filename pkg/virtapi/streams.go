@@ -33,6 +33,8 @@ type streams struct {
 	// waits for them, and the streams are drained after that.
 	serving context.Context
 	stop    context.CancelFunc
+	// connections tells Prometheus of them.
+	connections *connections
 
 	mu       sync.Mutex
 	hosts    map[string]*host // by address
@@ -43,7 +45,7 @@ type streams struct {
 func newStreams(config *tls.Config) *streams {
 	ctx, cancel := context.WithCancel(context.Background())
 	serving, stop := context.WithCancel(ctx)
-	return &streams{tls: config, spareLife: spareLife, hosts: map[string]*host{}, ctx: ctx, cancel: cancel, serving: serving, stop: stop}
+	return &streams{tls: config, spareLife: spareLife, hosts: map[string]*host{}, ctx: ctx, cancel: cancel, serving: serving, stop: stop, connections: newConnections()}
 }
 
 // splice opens target, upgrades the request and copies until both directions have ended. An error is
@@ -84,6 +86,7 @@ func (s *streams) spliceAs(w http.ResponseWriter, r *http.Request, target *url.U
 		_ = backend.Close() // Accept has answered
 		return nil
 	}
+	defer s.connections.begin(target.Path)()
 	s.prepare(target.Host)
 	// How a stream ends is told to both sides by its close frame, and to nobody else.
 	_ = stream.Splice(s.ctx, as(client), as(backend))

@@ -44,6 +44,7 @@ var arrows = map[string][]string{
 	"pkg/rfb":          {},
 	"pkg/host":         {},
 	"pkg/stats":        {},
+	"pkg/metrics":      {"pkg/version"},
 	"pkg/progress":     {},
 	"pkg/certs":        {"pkg/names"},
 	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs", "pkg/sizing"},
@@ -62,7 +63,7 @@ var arrows = map[string][]string{
 
 // servers is what every server may import.
 func servers(more ...string) []string {
-	return append(more, "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
+	return append(more, "pkg/metrics", "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
 		"pkg/certs", "pkg/config", "pkg/stats", "pkg/progress", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction", "pkg/sizing", "pkg/pool")
 }
 

@@ -30,8 +30,9 @@ const retry = 2 * time.Second
 
 // leaves are the certificates that are kept, by the name of their Secret.
 var leaves = map[string]certs.Leaf{
-	names.APICertSecret:     {CommonName: names.CommonNameAPI, DNSNames: []string{names.DNSNameAPI}},
-	names.HandlerCertSecret: {CommonName: names.CommonNameHandler, DNSNames: []string{names.DNSNameHandler}},
+	names.APICertSecret:        {CommonName: names.CommonNameAPI, DNSNames: []string{names.DNSNameAPI, names.DNSNameMetrics}},
+	names.HandlerCertSecret:    {CommonName: names.CommonNameHandler, DNSNames: []string{names.DNSNameHandler, names.DNSNameMetrics}},
+	names.ControllerCertSecret: {CommonName: names.CommonNameController, DNSNames: []string{names.DNSNameMetrics}},
 }
 
 var (

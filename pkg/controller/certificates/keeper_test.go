@@ -93,8 +93,8 @@ func (i *installation) bundle(t *testing.T) string {
 
 func TestKeep(t *testing.T) {
 	i := newInstallation(t)
-	if writes := i.keep(t); writes != 4+2+1 {
-		t.Errorf("%d writes, want 3 secrets, a config map, 2 webhook configurations and an APIService", writes)
+	if writes := i.keep(t); writes != 5+2+1 {
+		t.Errorf("%d writes, want 4 secrets, a config map, 2 webhook configurations and an APIService", writes)
 	}
 	for name := range leaves {
 		if _, err := certs.ParseMaterial(i.secret(t, name)); err != nil {

@@ -39,6 +39,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/handler/usage"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/stream"
@@ -66,9 +67,9 @@ type Server struct {
 	Leaving func(types.UID) bool
 	// Moved gives a channel that is closed when the guest of a VMI runs on another node; nil is never.
 	Moved func(types.NamespacedName) <-chan struct{}
-	// Launchers are those of all VMIs that run on this node.
-	Launchers func() map[types.NamespacedName]launcherpb.LauncherClient
-	Log       *slog.Logger
+	// Usage reads what all guests of this node use.
+	Usage *usage.Reader
+	Log   *slog.Logger
 
 	consoles consoles
 	screens  screens

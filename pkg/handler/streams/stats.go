@@ -6,49 +6,27 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/handler/usage"
 	"github.com/virtkit/virtkit/pkg/stats"
 )
 
-const (
-	// statsTimeout bounds one launcher's answer; one that is late is left out.
-	statsTimeout = 3 * time.Second
-	// statsAtOnce is how many launchers are asked side by side.
-	statsAtOnce = 16
-	// maxDevices bounds how many interfaces and disks a launcher may name.
-	maxDevices = 256
-)
+// statsTimeout is how long launchers have to answer; one that is late is left out.
+const statsTimeout = 4 * time.Second
 
 // stats answers with what the guests of the node use, those of one namespace if asked.
 func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	namespace := r.URL.Query().Get("namespace")
+	ctx, cancel := context.WithTimeout(r.Context(), statsTimeout)
+	defer cancel()
+	readings, _ := s.Usage.Read(ctx, func(vmi types.NamespacedName) bool { return namespace == "" || vmi.Namespace == namespace }, false)
 	list := stats.List{Items: []stats.Guest{}}
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	turn := make(chan struct{}, statsAtOnce)
-	for vmi, launcher := range s.Launchers() {
-		if namespace != "" && vmi.Namespace != namespace {
-			continue
-		}
-		group.Go(func() {
-			turn <- struct{}{}
-			defer func() { <-turn }()
-			guest, err := guestStats(r.Context(), vmi, launcher)
-			if err != nil {
-				s.Log.Info("guest left out of the statistics", "vmi", vmi.String(), "error", err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			list.Items = append(list.Items, guest)
-		})
+	for i := range readings {
+		list.Items = append(list.Items, guestStats(&readings[i]))
 	}
-	group.Wait()
 	slices.SortFunc(list.Items, func(a, b stats.Guest) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
@@ -58,22 +36,17 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func guestStats(ctx context.Context, vmi types.NamespacedName, launcher launcherpb.LauncherClient) (stats.Guest, error) {
-	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
-	defer cancel()
-	answer, err := launcher.Stats(ctx, &launcherpb.StatsRequest{})
-	if err != nil {
-		return stats.Guest{}, err
-	}
+func guestStats(r *usage.Reading) stats.Guest {
+	answer := r.Stats
 	guest := stats.Guest{
-		Namespace: vmi.Namespace, Name: vmi.Name, Time: time.Now(), CPUTime: answer.CpuTime, VCPUs: answer.Vcpus,
+		Namespace: r.VMI.Namespace, Name: r.VMI.Name, Time: r.Time, CPUTime: answer.CpuTime, VCPUs: answer.Vcpus,
 		Memory: stats.Memory{Guest: answer.MemoryGuest, Used: answer.MemoryUsed, Resident: answer.MemoryResident},
 	}
-	for _, i := range answer.Interfaces[:min(len(answer.Interfaces), maxDevices)] {
+	for _, i := range answer.Interfaces {
 		guest.Interfaces = append(guest.Interfaces, stats.Interface{Name: i.Name, Received: i.Received, Sent: i.Sent})
 	}
-	for _, d := range answer.Disks[:min(len(answer.Disks), maxDevices)] {
+	for _, d := range answer.Disks {
 		guest.Disks = append(guest.Disks, stats.Disk{Name: d.Name, Read: d.Read, Written: d.Written, ReadRequests: d.ReadRequests, WriteRequests: d.WriteRequests})
 	}
-	return guest, nil
+	return guest
 }

@@ -1,0 +1,133 @@
+// Package inventory tells Prometheus what exists in the cluster: machines, instances, migrations, and how long they take from
+// phase to phase. It reads what the reconcilers' caches have and keeps nothing of it; the virt-controller that leads does it.
+//
+//	caches ──list of pointers──► Cluster ──Write (pure)──► metrics.Writer
+//	       └─events──► Transitions ──► histograms
+package inventory
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/metrics"
+	"github.com/virtkit/virtkit/pkg/metrics/endpoint"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// Cluster is what exists. Nothing of it is changed: it is the caches' own.
+type Cluster struct {
+	Instances  []*v1.VirtualMachineInstance
+	Machines   []*v1.VirtualMachine
+	Migrations []*v1.VirtualMachineInstanceMigration
+	Nodes      []*corev1.Node
+	// Pods are the names of running launcher pods, by the UID of their instance and their node.
+	Pods map[Place]string
+	// Claim gives a claim, nil when there is none.
+	Claim  func(types.NamespacedName) *corev1.PersistentVolumeClaim
+	Config config.Config
+}
+
+// Place is an instance on a node.
+type Place struct {
+	Instance types.UID
+	Node     string
+}
+
+// Inventory is a leader's work: Start runs until its context ends.
+type Inventory struct {
+	Cache  cache.Cache
+	Config func() config.Config
+	// Endpoint is told what is to be told while this leads.
+	Endpoint    *endpoint.Endpoint
+	Transitions *Transitions
+}
+
+// NeedLeaderElection says that only the leader tells: two that tell the same would count it twice.
+func (i *Inventory) NeedLeaderElection() bool { return true }
+
+// indexed is what an informer of one kind is.
+type indexed interface {
+	GetIndexer() toolscache.Indexer
+}
+
+// Start tells until the context ends.
+func (i *Inventory) Start(ctx context.Context) error {
+	lists := map[string]toolscache.Indexer{}
+	for kind, object := range map[string]client.Object{
+		"instances": &v1.VirtualMachineInstance{}, "machines": &v1.VirtualMachine{}, "migrations": &v1.VirtualMachineInstanceMigration{},
+		"nodes": &corev1.Node{}, "pods": &corev1.Pod{}, "claims": &corev1.PersistentVolumeClaim{},
+	} {
+		informer, err := i.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", kind, err)
+		}
+		of, ok := informer.(indexed)
+		if !ok {
+			return fmt.Errorf("list %s: the cache of %T has no index", kind, object)
+		}
+		lists[kind] = of.GetIndexer()
+		handler := i.Transitions.instances()
+		switch kind {
+		case "instances":
+		case "migrations":
+			handler = i.Transitions.migrations()
+		default:
+			continue
+		}
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", kind, err)
+		}
+		defer func() { _ = informer.RemoveEventHandler(registration) }() // it fails when the informer has ended
+	}
+	stop := i.Endpoint.Add(func(_ context.Context, w *metrics.Writer) {
+		c := Cluster{
+			Instances: all[*v1.VirtualMachineInstance](lists["instances"]), Machines: all[*v1.VirtualMachine](lists["machines"]),
+			Migrations: all[*v1.VirtualMachineInstanceMigration](lists["migrations"]), Nodes: all[*corev1.Node](lists["nodes"]),
+			Pods: places(all[*corev1.Pod](lists["pods"])), Config: i.Config(),
+			Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {
+				object, _, err := lists["claims"].GetByKey(key.String())
+				claim, ok := object.(*corev1.PersistentVolumeClaim)
+				if err != nil || !ok {
+					return nil
+				}
+				return claim
+			},
+		}
+		c.Write(w)
+	})
+	defer stop()
+	<-ctx.Done()
+	return nil
+}
+
+// all are the objects of an index, which are not to be changed.
+func all[T any](index toolscache.Indexer) []T {
+	objects := index.List()
+	out := make([]T, 0, len(objects))
+	for _, object := range objects {
+		if typed, ok := object.(T); ok {
+			out = append(out, typed)
+		}
+	}
+	return out
+}
+
+// places are the running launcher pods.
+func places(pods []*corev1.Pod) map[Place]string {
+	out := make(map[Place]string, len(pods))
+	for _, pod := range pods {
+		if pod.Labels[v1.AppLabel] == names.VirtLauncher && pod.Status.Phase == corev1.PodRunning {
+			out[Place{types.UID(pod.Labels[v1.CreatedByLabel]), pod.Spec.NodeName}] = pod.Name
+		}
+	}
+	return out
+}

@@ -1,0 +1,28 @@
+package handler
+
+import (
+	"context"
+	"crypto/tls"
+
+	"github.com/virtkit/virtkit/pkg/handler/usage"
+	"github.com/virtkit/virtkit/pkg/metrics"
+	"github.com/virtkit/virtkit/pkg/metrics/endpoint"
+)
+
+// serveMetrics serves Prometheus.
+func (h *handler) serveMetrics(ctx context.Context, reader *usage.Reader, config *tls.Config, ready <-chan struct{}) error {
+	answer := endpoint.New()
+	answer.Add(func(ctx context.Context, w *metrics.Writer) {
+		readings, missing := reader.Read(ctx, nil, true)
+		usage.Write(w, h.options.node, readings, missing)
+	})
+	answer.Flag(metrics.HandlerReady, func() bool {
+		select {
+		case <-ready:
+			return true
+		default:
+			return false
+		}
+	})
+	return answer.Listen(ctx, h.metricsPort, config, h.cluster)
+}

@@ -1,0 +1,122 @@
+package usage
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+const (
+	// filesEvery is how often an agent is asked at most. It costs the guest some milliseconds.
+	filesEvery = time.Minute
+	// filesTimeout bounds an agent's answer.
+	filesTimeout = 10 * time.Second
+)
+
+// files is what an agent said last of its guest's file systems.
+type files struct {
+	asked  time.Time
+	asking bool
+	list   []v1.VirtualMachineInstanceFileSystem
+}
+
+// refresh asks the agent of a guest in the background, when its turn has come.
+func (r *Reader) refresh(guest *Guest, now time.Time) {
+	f := r.files[guest.Pod]
+	if f == nil {
+		f = &files{}
+		r.files[guest.Pod] = f
+	}
+	if f.asking || !f.asked.IsZero() && now.Sub(f.asked) < filesEvery {
+		return
+	}
+	f.asking, f.asked = true, now
+	launcher := guest.Launcher
+	r.working.Go(func() {
+		list, err := r.askFiles(launcher)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		f.asking = false
+		if err == nil {
+			f.list = list
+		} else {
+			f.list = nil // what was is not what is
+		}
+	})
+}
+
+func (r *Reader) askFiles(launcher launcherpb.LauncherClient) ([]v1.VirtualMachineInstanceFileSystem, error) {
+	ctx, cancel := context.WithTimeout(r.ctx, filesTimeout)
+	defer cancel()
+	answer, err := launcher.AskAgent(ctx, &launcherpb.AskAgentRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return fileSystems(answer.InfoJson)
+}
+
+// fileSystems reads an agent's answer, which the guest can make up.
+func fileSystems(data []byte) ([]v1.VirtualMachineInstanceFileSystem, error) {
+	var info v1.VirtualMachineInstanceGuestAgentInfo
+	if err := json.Unmarshal(data, &info); err != nil {
+		return nil, err
+	}
+	var out []v1.VirtualMachineInstanceFileSystem
+	type key struct{ disk, mount, kind string }
+	seen := map[key]bool{}
+	for _, f := range info.FSInfo.Filesystems[:min(len(info.FSInfo.Filesystems), MaxDevices)] {
+		f.DiskName, f.MountPoint, f.FileSystemType = printable(f.DiskName), printable(f.MountPoint), printable(f.FileSystemType)
+		k := key{f.DiskName, f.MountPoint, f.FileSystemType}
+		if f.TotalBytes <= 0 || f.UsedBytes < 0 || seen[k] { // the same series twice would spoil the whole answer
+			continue
+		}
+		seen[k] = true
+		out = append(out, v1.VirtualMachineInstanceFileSystem{
+			DiskName: f.DiskName, MountPoint: f.MountPoint, FileSystemType: f.FileSystemType, TotalBytes: f.TotalBytes, UsedBytes: f.UsedBytes,
+		})
+	}
+	return out, nil
+}
+
+// maxName bounds a guest's text, in characters.
+const maxName = 128
+
+func printable(text string) string {
+	out := strings.Map(func(c rune) rune {
+		if c == unicode.ReplacementChar || !unicode.IsPrint(c) {
+			return -1
+		}
+		return c
+	}, text)
+	if runes := []rune(out); len(runes) > maxName {
+		return string(runes[:maxName])
+	}
+	return out
+}
+
+func (r *Reader) filesystems(pod types.UID) []v1.VirtualMachineInstanceFileSystem {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.files[pod]; f != nil {
+		return f.list
+	}
+	return nil
+}
+
+// slow reports whether a call has failed for want of an answer, not because the launcher had one that says no.
+func slow(c *call) bool {
+	switch status.Code(c.err) {
+	case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable:
+		return true
+	}
+	return false
+}
