@@ -156,7 +156,7 @@ func TestMetrics(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// A refusal is remembered for half a minute, by virt-api for ten seconds.
+	// A refusal is remembered for ten seconds.
 	for _, component := range components {
 		for _, pod := range c.componentPods(t, component) {
 			eventually(t, time.Minute, pod.Name+" answers", func() string {

@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 )
 
 // Path is where metrics are.
@@ -62,17 +61,4 @@ type discard struct{}
 func (discard) Write(p []byte) (int, error) {
 	klog.V(4).InfoS("metrics", "error", string(p))
 	return len(p), nil
-}
-
-// guarded asks the cluster about each caller; it remembers answers for a minute and more.
-func (e *Endpoint) guarded(cluster *rest.Config) (http.Handler, error) {
-	client, err := rest.HTTPClientFor(cluster)
-	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
-	}
-	filter, err := filters.WithAuthenticationAndAuthorization(cluster, client)
-	if err != nil {
-		return nil, fmt.Errorf("set up delegated authentication of Prometheus: %w", err)
-	}
-	return filter(klog.Background().WithName("metrics"), e)
 }
