@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -14,7 +15,7 @@ import (
 // shown waits until the screen has a text, and tells the pages of what has changed meanwhile.
 func shown(t *testing.T, a *App, text string) {
 	t.Helper()
-	for range 100 {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		if strings.Contains(ansi.Strip(a.screen()), text) {
 			return
 		}
@@ -66,15 +67,15 @@ func TestSplitTakesEveryKey(t *testing.T) {
 	press(t, a, "down", "C")
 	shown(t, a, "web login:")
 	press(t, a, "'root", "esc", "enter", "q", ":", "ctrl+c", "up", "space")
-	drive(t, a, tea.PasteMsg{Content: "a\nb"})
-	shown(t, a, "ROOT")
+	drive(t, a, tea.PasteMsg{Content: "a\nend"})
+	shown(t, a, "END")
 	press(t, a, "ctrl+]")
 	if got := a.top().Title(); !strings.HasPrefix(got, "VMs") {
 		t.Fatalf("the escape leaves %q on top", got)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if got, want := string(f.sent), "root\x1b\rq:\x03\x1b[A a\rb"; got != want {
+	if got, want := string(f.sent), "root\x1b\rq:\x03\x1b[A a\rend"; got != want {
 		t.Errorf("the guest got %q, not %q", got, want)
 	}
 }
