@@ -153,12 +153,12 @@ func (o *KindOptions) command(runF func(context.Context, *KindOptions) error, cm
 func devices(flag string, values []string) ([]create.Device, error) {
 	var out []create.Device
 	for _, value := range values {
-		p, err := parseParameters(value)
+		p, err := create.ParseParameters(value)
 		if err != nil {
 			return nil, cli.UsageErrorf("--%s %q: %s", flag, value, err)
 		}
-		out = append(out, create.Device{Name: p.must("name"), DeviceName: p.must("devicename")})
-		if err := p.done(); err != nil {
+		out = append(out, create.Device{Name: p.Must("name"), DeviceName: p.Must("devicename")})
+		if err := p.Done(); err != nil {
 			return nil, cli.UsageErrorf("--%s %q: %s", flag, value, err)
 		}
 	}

@@ -59,69 +59,37 @@ func (v *volumeFlags) parse(random func(int) string) ([]create.Volume, error) {
 		}
 		return nil
 	}
-	parse := func(flag string, values []string, read func(*parameters) create.Volume) error {
+	parse := func(flag string, values []string, read func(string) (create.Volume, error)) error {
 		for _, value := range values {
-			p, err := parseParameters(value)
+			volume, err := read(value)
 			if err != nil {
 				return cli.UsageErrorf("--%s %q: %s", flag, value, err)
 			}
-			volume := read(p)
 			if volume.Kind == create.Import {
 				volume.Field = flag
-			}
-			if err := p.done(); err != nil {
-				return cli.UsageErrorf("--%s %q: %s", flag, value, err)
 			}
 			out = append(out, volume)
 		}
 		return nil
 	}
-	imported := func(kind string) func(*parameters) create.Volume {
-		return func(p *parameters) create.Volume {
-			volume := create.Volume{Kind: create.Import, Import: create.DataSource{Type: kind}}
-			for _, name := range append([]string{"size"}, create.ImportParameters(kind)...) {
-				if value, ok := p.take(name); ok {
-					volume.Import.Set(name, value)
-				}
-			}
-			volume.Name, volume.BootOrder = p.text("name"), p.bootOrder()
-			return volume
+	of := func(kind create.Kind) func(string) (create.Volume, error) {
+		return func(text string) (create.Volume, error) { return create.ParseVolume(kind, text) }
+	}
+	imported := func(kind string) func(string) (create.Volume, error) {
+		return func(text string) (create.Volume, error) {
+			return create.ParseImport(kind, text, func() string { return "imported-volume-" + random(5) })
 		}
 	}
 	steps := []func() error{
 		func() error { return plain(create.ContainerDisk, "container-disk", v.simpleDisks) },
-		func() error {
-			return parse("volume-containerdisk", v.containerDisks, func(p *parameters) create.Volume {
-				return create.Volume{Kind: create.ContainerDisk, Source: p.must("src"), Name: p.text("name"), BootOrder: p.bootOrder()}
-			})
-		},
+		func() error { return parse("volume-containerdisk", v.containerDisks, of(create.ContainerDisk)) },
 		func() error { return plain(create.Claim, "pvc", v.simpleClaims) },
-		func() error {
-			return parse("volume-pvc", v.claims, func(p *parameters) create.Volume {
-				return create.Volume{Kind: create.Claim, Source: p.must("src"), Name: p.text("name"), BootOrder: p.bootOrder(), ReadOnly: p.yes("readonly")}
-			})
-		},
+		func() error { return parse("volume-pvc", v.claims, of(create.Claim)) },
 		func() error { return parse("volume-datasource", v.dataSources, imported("ds")) },
 		func() error { return parse("volume-clone-pvc", v.clones, imported("pvc")) },
 		func() error { return parse("volume-blank", v.blanks, imported("blank")) },
-		func() error {
-			return parse("volume-import", v.imports, func(p *parameters) create.Volume {
-				kind := p.must("type")
-				if kind != "" && create.ImportParameters(kind) == nil {
-					p.fail("type %q is not one of %s", kind, strings.Join(create.ImportTypes(), ", "))
-				}
-				volume := imported(kind)(p)
-				if volume.Name == "" {
-					volume.Name = "imported-volume-" + random(5)
-				}
-				return volume
-			})
-		},
-		func() error {
-			return parse("volume-empty", v.empties, func(p *parameters) create.Volume {
-				return create.Volume{Kind: create.Empty, Source: p.must("size"), Name: p.text("name"), BootOrder: p.bootOrder()}
-			})
-		},
+		func() error { return parse("volume-import", v.imports, imported("")) },
+		func() error { return parse("volume-empty", v.empties, of(create.Empty)) },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -136,28 +104,22 @@ func (v *volumeFlags) sysprepSource() (create.Sysprep, error) {
 	if v.sysprep == "" {
 		return create.Sysprep{}, nil
 	}
-	p, err := parseParameters(v.sysprep)
-	if err == nil {
-		out := create.Sysprep{Name: p.must("src"), Type: p.text("type")}
-		if err = p.done(); err == nil {
-			return out, nil
-		}
+	out, err := create.ParseSysprep(v.sysprep)
+	if err != nil {
+		return out, cli.UsageErrorf("--volume-sysprep %q: %s", v.sysprep, err)
 	}
-	return create.Sysprep{}, cli.UsageErrorf("--volume-sysprep %q: %s", v.sysprep, err)
+	return out, nil
 }
 
 // accessCredentials reads --access-cred.
 func accessCredentials(values []string) ([]create.AccessCredential, error) {
 	var out []create.AccessCredential
 	for _, value := range values {
-		p, err := parseParameters(value)
+		credential, err := create.ParseAccessCredential(value)
 		if err != nil {
 			return nil, cli.UsageErrorf("--access-cred %q: %s", value, err)
 		}
-		out = append(out, create.AccessCredential{Type: p.text("type"), Source: p.must("src"), Method: p.text("method"), User: p.text("user")})
-		if err := p.done(); err != nil {
-			return nil, cli.UsageErrorf("--access-cred %q: %s", value, err)
-		}
+		out = append(out, credential)
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"charm.land/bubbles/v2/textinput"
@@ -28,6 +29,7 @@ type Form struct {
 	// offset is the manifest's; alone is whether the manifest is shown instead of the fields, where there is no room for both.
 	offset, height int
 	alone          bool
+	first          int // the first field that is shown
 	keys           keymap.Map[*Form]
 }
 
@@ -66,6 +68,14 @@ func NewForm(w *World) *Form {
 	}
 	p.inputs[fieldPassword].EchoMode = textinput.EchoPassword
 	p.inputs[fieldStrategy].SetSuggestions(create.RunStrategies())
+	p.inputs[fieldCloudInit].SetSuggestions(create.CloudInitSources())
+	p.inputs[fieldSysprep].SetSuggestions([]string{"src:"})
+	p.inputs[fieldCredential].SetSuggestions([]string{"src:"})
+	var imports []string
+	for _, kind := range create.ImportTypes() {
+		imports = append(imports, importExample(kind))
+	}
+	p.inputs[fieldImport].SetSuggestions(imports)
 	if p.inputs[fieldNamespace].Value() == "" {
 		namespace := w.Namespace
 		if namespace == "" {
@@ -101,6 +111,17 @@ func NewForm(w *World) *Form {
 	}
 	p.changed()
 	return p
+}
+
+// importExample is how a volume of a type begins.
+func importExample(kind string) string {
+	text := "type:" + kind + ",size:10Gi"
+	for _, parameter := range create.ImportParameters(kind) {
+		if parameter == "url" || parameter == "src" {
+			return text + "," + parameter + ":"
+		}
+	}
+	return text
 }
 
 // Start reads what there is to choose from.
@@ -275,8 +296,17 @@ func (p *Form) View(width, height int) string {
 
 func (p *Form) viewFields(width, height int) []string {
 	t := p.world.Theme
-	lines := []string{""}
-	for i := range p.inputs {
+	below := p.viewVerdict(width)
+	// The field that is typed into stays in sight.
+	room := max(1, height-len(below)-1)
+	first := max(0, min(p.first, p.at, fields-room))
+	if p.at >= first+room {
+		first = p.at - room + 1
+	}
+	p.first = first
+	last := min(fields, first+room)
+	lines := []string{p.more(first, fields-last, width)}
+	for i := first; i < last; i++ {
 		mark, role := "  ", theme.Dim
 		if p.wrong != nil && p.wrong.field == i {
 			mark, role = t.Paint(theme.Bad, "! "), theme.Bad
@@ -288,7 +318,27 @@ func (p *Form) viewFields(width, height int) []string {
 		input.SetWidth(max(8, width-nameWidth-6))
 		lines = append(lines, mark+t.Paint(role, widget.Pad(t, draftFields[i].title, nameWidth))+" "+input.View())
 	}
-	lines = append(lines, "")
+	lines = append(lines, below...)
+	return lines[:min(len(lines), height)]
+}
+
+// more says that there are fields above and below those that are shown.
+func (p *Form) more(above, below, width int) string {
+	t := p.world.Theme
+	var words []string
+	if above > 0 {
+		words = append(words, fmt.Sprintf("%s %d more", t.Up, above))
+	}
+	if below > 0 {
+		words = append(words, fmt.Sprintf("%s %d more", t.Down, below))
+	}
+	return t.Paint(theme.Dim, widget.Pad(t, "  "+strings.Join(words, "  "), width))
+}
+
+// viewVerdict says what keeps the machine from being created, and what is suggested.
+func (p *Form) viewVerdict(width int) []string {
+	t := p.world.Theme
+	lines := []string{""}
 	switch {
 	case p.failed != nil:
 		for _, l := range wrap(widget.Harmless(p.failed.Error()), width-4) {
@@ -305,7 +355,7 @@ func (p *Form) viewFields(width, height int) []string {
 		matches := p.inputs[p.at].MatchedSuggestions()
 		lines = append(lines, "  "+t.Paint(theme.Dim, widget.Pad(t, "tab: "+widget.Harmless(strings.Join(matches[:min(len(matches), 5)], "  ")), width-4)))
 	}
-	return lines[:min(len(lines), height)]
+	return lines
 }
 
 func (p *Form) viewManifest(width, height int) []string {
