@@ -48,6 +48,7 @@ echo
 say "bin/virtctl console demo" "its serial console: root, password tiny; Ctrl-] leaves"
 say "bin/virtctl ssh root@demo" "log in over the API server; scp and port-forward likewise"
 say "bin/virtctl vnc demo --terminal" "its screen"
+say "bin/virtctl dashboard" "all of that in one place, by keys"
 say "bin/virtctl list" "all VMs; top, logs, events, why say more"
 say "bin/virtctl stop demo" "and start, restart, wait"
 say "bin/virtctl create vm --help" "another one"
