@@ -15,6 +15,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/certs"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/sizing"
 	"github.com/virtkit/virtkit/pkg/surface"
 )
@@ -55,6 +56,10 @@ type Config struct {
 	// VMStateStorageClass is the class of the claims for persistent TPMs and EFI variables; empty means the
 	// cluster's default.
 	VMStateStorageClass string
+	// BalloonPeriod is how often guests report their memory statistics, seconds; 0 is never.
+	BalloonPeriod uint32
+	// KeepFreePages says that guests do not give back memory that they do not use.
+	KeepFreePages bool
 	// LogVerbosity is how much the components say.
 	LogVerbosity LogVerbosity
 	// Certificates says how long certificates live.
@@ -82,6 +87,7 @@ func Default() Config {
 		CPUAllocationRatio:  DefaultCPUAllocationRatio,
 		MemoryOvercommit:    DefaultMemoryOvercommit,
 		MemoryOverheadRatio: 1,
+		BalloonPeriod:       names.DefaultBalloonPeriod,
 		Certificates:        certs.DefaultPolicy(),
 		Migrations:          surface.Migrations(nil),
 		LiveUpdate:          &sizing.Bounds{Ratio: sizing.DefaultRatio},
@@ -105,6 +111,10 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	setIf(&config.ImagePullPolicy, spec.ImagePullPolicy)
 	setIf(&config.RuntimeClass, spec.DefaultRuntimeClass)
 	setIf(&config.VMStateStorageClass, spec.VMStateStorageClass)
+	if spec.MemBalloonStatsPeriod != nil {
+		config.BalloonPeriod = *spec.MemBalloonStatsPeriod
+	}
+	config.KeepFreePages = spec.VirtualMachineOptions != nil && spec.VirtualMachineOptions.DisableFreePageReporting != nil
 	if spec.EvictionStrategy != nil {
 		config.EvictionStrategy = *spec.EvictionStrategy
 	}

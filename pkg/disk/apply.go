@@ -39,6 +39,11 @@ func apply(ctx context.Context, plan Plan, run Run) (map[string]domain.Source, e
 			return nil, volumeError(volume, err)
 		}
 		src.DirectIO = direct
+		if src.Blocks != nil {
+			if *src.Blocks, err = blocks(src); err != nil {
+				return nil, volumeError(volume, err)
+			}
+		}
 		out[volume] = src
 	}
 	return out, nil

@@ -74,6 +74,10 @@ func NewPlan(vmi *v1.VirtualMachineInstance, dirs Dirs, facts map[string]Facts) 
 		if err := p.add(vmi, v, d, dirs, facts[v.Name]); err != nil {
 			return Plan{}, volumeError(v.Name, err)
 		}
+		if src, ok := p.Sources[v.Name]; ok && matchesVolume(d) {
+			src.Blocks = &domain.Blocks{} // to be read once the image is there
+			p.Sources[v.Name] = src
+		}
 	}
 	return p, nil
 }

@@ -22,6 +22,7 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 		vmi = &boot
 	}
 	vcpu, topology := processors(&vmi.Spec.Domain)
+	tuning := tune(&vmi.Spec)
 	d := &libvirtxml.Domain{
 		Type:       "kvm",
 		Name:       Name(vmi.Namespace, vmi.Name),
@@ -62,7 +63,12 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	if err := peripherals(devices, &vmi.Spec.Domain, facts); err != nil {
 		return nil, err
 	}
-	devices.Controllers = controllers(devices, &vmi.Spec.Domain, len(plugged))
+	devices.Controllers = controllers(devices, &vmi.Spec.Domain, tuning, len(plugged))
+	d.IOThreads = tuning.threads.count
+	hypervClock(d.Clock, d.Features.HyperV)
+	if tuning.transitional {
+		makeTransitional(devices)
+	}
 	return d, nil
 }
 

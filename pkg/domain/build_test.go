@@ -41,6 +41,7 @@ func baseline() (*v1.VirtualMachineInstance, *Facts) {
 	vmi.Spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
 	return vmi, &Facts{
 		KVM:          true,
+		Balloon:      Balloon{Period: 10},
 		Emulator:     "/usr/bin/qemu-system-x86_64",
 		Firmware:     Firmware{Code: "/fw/CODE.fd", Vars: "/fw/VARS.fd", SecureCode: "/fw/CODE.secure.fd", SecureVars: "/fw/VARS.secure.fd"},
 		NVRAM:        "/run/nvram.fd",
@@ -326,7 +327,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"no image", func(_ *v1.VirtualMachineInstance, f *Facts) { delete(f.Disks, "seed") }, `spec.domain.devices.disks[1]: volume "seed" has no image`},
 		{"lun", func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 			disk0(vmi).DiskDevice = v1.DiskDevice{LUN: &v1.LunTarget{}}
-		}, "disks[0].lun: not supported"},
+		}, "disks[0].lun: the guest's SCSI commands go to the volume's device, and it has none"},
 		{"read-only sata", func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 			disk0(vmi).Disk = &v1.DiskTarget{Bus: v1.DiskBusSATA, ReadOnly: true}
 		}, "a sata disk cannot be read-only"},

@@ -8,8 +8,6 @@ import (
 )
 
 const (
-	// balloonPeriod is how often the guest reports its memory statistics, seconds.
-	balloonPeriod = 10
 	// sparePorts are the PCIe slots kept free for disks and NICs added while the guest runs.
 	sparePorts = 4
 	// agentChannel is the virtio-serial port that qemu-guest-agent opens.
@@ -28,11 +26,13 @@ func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts 
 	})
 	graphics(out, spec, facts)
 	inputs(out, spec)
-	balloon := &libvirtxml.DomainMemBalloon{Model: "none"}
-	if enabled(spec.AutoattachMemBalloon, true) {
-		balloon = &libvirtxml.DomainMemBalloon{Model: v1.VirtIO, FreePageReporting: onOff(reportsFreePages(domain)), Stats: &libvirtxml.DomainMemBalloonStats{Period: balloonPeriod}}
+	out.MemBalloon = balloon(domain, facts.Balloon)
+	sound(out, spec.Sound)
+	if spec.ClientPassthrough != nil {
+		for _, socket := range facts.USBSockets {
+			out.RedirDevs = append(out.RedirDevs, libvirtxml.DomainRedirDev{Bus: "usb", Source: unixSocket(socket)})
+		}
 	}
-	out.MemBalloon = balloon
 	if spec.Rng != nil {
 		out.RNGs = append(out.RNGs, libvirtxml.DomainRNG{
 			Model:   v1.VirtIO,
@@ -71,6 +71,33 @@ func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts 
 func reportsFreePages(domain *v1.DomainSpec) bool {
 	_, huge := pageSize(domain)
 	return !huge && (domain.CPU == nil || !domain.CPU.DedicatedCPUPlacement)
+}
+
+// balloon gives the memory balloon, or says that there is none.
+func balloon(domain *v1.DomainSpec, b Balloon) *libvirtxml.DomainMemBalloon {
+	if !enabled(domain.Devices.AutoattachMemBalloon, true) {
+		return &libvirtxml.DomainMemBalloon{Model: "none"}
+	}
+	out := &libvirtxml.DomainMemBalloon{Model: v1.VirtIO, FreePageReporting: onOff(!b.KeepFreePages && reportsFreePages(domain))}
+	if b.Period > 0 {
+		out.Stats = &libvirtxml.DomainMemBalloonStats{Period: b.Period}
+	}
+	return out
+}
+
+// DefaultSound is the model of a sound card that names none.
+const DefaultSound = "ich9"
+
+// sound adds the sound card. What it plays goes nowhere: no protocol of ours carries it.
+func sound(out *libvirtxml.DomainDeviceList, card *v1.SoundDevice) {
+	if card == nil {
+		return
+	}
+	model := card.Model
+	if model == "" {
+		model = DefaultSound
+	}
+	out.Sounds = append(out.Sounds, libvirtxml.DomainSound{Model: model, Alias: &libvirtxml.DomainAlias{Name: aliasPrefix + card.Name}})
 }
 
 // serial adds the first serial port: a socket that virt-handler connects consoles to, and a log of all
@@ -132,8 +159,8 @@ func inputs(out *libvirtxml.DomainDeviceList, spec *v1.Devices) {
 // controllers adds the controllers that libvirt would not choose as we want them: no USB where nothing
 // is on it, virtio-scsi, and on PCIe machines a root port a device plus spare ones.
 // plugged is how many disks the guest will get for certain once it runs.
-func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, plugged int) []libvirtxml.DomainController {
-	usb, scsi, express := false, false, 0
+func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tuning, plugged int) []libvirtxml.DomainController {
+	usb, scsi, express := len(d.RedirDevs) > 0, false, 0
 	for _, x := range d.Disks {
 		switch x.Target.Bus {
 		case string(v1.DiskBusUSB):
@@ -169,11 +196,11 @@ func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, plugged in
 		out = append(out, libvirtxml.DomainController{Type: "usb", Index: &index, Model: "none"})
 	}
 	if scsi {
-		out = append(out, libvirtxml.DomainController{Type: "scsi", Index: &index, Model: "virtio-scsi"})
+		out = append(out, *scsiController(tuning))
 		express++
 	}
 	out = append(out, libvirtxml.DomainController{Type: "virtio-serial", Index: &index})
-	if m := machine(spec); spec.Devices.DisableHotplug || (m != DefaultMachine && !strings.HasPrefix(m, "pc-q35")) {
+	if spec.Devices.DisableHotplug || !isQ35(machine(spec)) {
 		return out
 	}
 	out = append(out, libvirtxml.DomainController{Type: "pci", Index: &index, Model: "pcie-root"})
@@ -181,4 +208,8 @@ func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, plugged in
 		out = append(out, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port"})
 	}
 	return out
+}
+
+func isQ35(machine string) bool {
+	return machine == DefaultMachine || strings.HasPrefix(machine, "pc-q35")
 }

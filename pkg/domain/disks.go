@@ -23,7 +23,7 @@ func Targets(spec *v1.VirtualMachineInstanceSpec) map[string]string {
 }
 
 func targetPrefix(d *v1.Disk) string {
-	if bus(d) == v1.DiskBusVirtio {
+	if Bus(d) == v1.DiskBusVirtio {
 		return "vd"
 	}
 	return "sd"
@@ -39,13 +39,17 @@ func letters(n int) string {
 	return s
 }
 
-// bus is the disk's bus, or the default of its kind: virtio for disks, sata for CD-ROMs.
-func bus(d *v1.Disk) v1.DiskBus {
+// Bus is the disk's bus, or the default of its kind: virtio for disks, sata for CD-ROMs, scsi for LUNs.
+func Bus(d *v1.Disk) v1.DiskBus {
 	switch {
 	case d.CDRom != nil && d.CDRom.Bus != "":
 		return d.CDRom.Bus
 	case d.CDRom != nil:
 		return v1.DiskBusSATA
+	case d.LUN != nil && d.LUN.Bus != "":
+		return d.LUN.Bus
+	case d.LUN != nil:
+		return v1.DiskBusSCSI
 	case d.Disk != nil && d.Disk.Bus != "":
 		return d.Disk.Bus
 	}
@@ -60,6 +64,11 @@ func disks(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainDisk
 	}
 	targets := Targets(&vmi.Spec)
 	order := bootOrder(&vmi.Spec, volumes)
+	tuning := tune(&vmi.Spec)
+	addresses, _, err := Addresses(&vmi.Spec)
+	if err != nil {
+		return nil, err
+	}
 	var out []libvirtxml.DomainDisk
 	for i := range vmi.Spec.Domain.Devices.Disks {
 		d := &vmi.Spec.Domain.Devices.Disks[i]
@@ -76,6 +85,10 @@ func disks(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainDisk
 			return nil, err
 		}
 		x.Target.Dev = targets[d.Name]
+		tuning.disk(x, d.Name)
+		if a, ok := addresses[d.Name]; ok {
+			x.Address = address(a)
+		}
 		x.Alias = &libvirtxml.DomainAlias{Name: VolumeAlias(d.Name)}
 		if n := order[d.Name]; n > 0 {
 			x.Boot = &libvirtxml.DomainDeviceBoot{Order: n}
@@ -92,13 +105,20 @@ func disk(d *v1.Disk, src Source, path string) (*libvirtxml.DomainDisk, error) {
 		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: src.Format, ErrorPolicy: "stop", Discard: "unmap"},
 		Source:       file(src),
 		BackingStore: backing(src),
-		Target:       &libvirtxml.DomainDiskTarget{Bus: string(bus(d))},
+		Target:       &libvirtxml.DomainDiskTarget{Bus: string(Bus(d))},
 		Serial:       d.Serial,
 	}
 	readOnly := src.ReadOnly
 	switch {
 	case d.LUN != nil:
-		return nil, field(path+".lun", "not supported; use disk with bus scsi")
+		if !src.Block {
+			return nil, field(path+".lun", "the guest's SCSI commands go to the volume's device, and it has none; use a claim with volumeMode: Block, or disk with bus scsi")
+		}
+		if b := Bus(d); b != v1.DiskBusSCSI {
+			return nil, field(path+".lun.bus", "%s has no LUNs; use scsi", b)
+		}
+		x.Device = "lun"
+		readOnly = readOnly || d.LUN.ReadOnly
 	case d.CDRom != nil:
 		x.Device = "cdrom"
 		readOnly = true
@@ -109,13 +129,13 @@ func disk(d *v1.Disk, src Source, path string) (*libvirtxml.DomainDisk, error) {
 		readOnly = readOnly || d.Disk.ReadOnly
 	}
 	if readOnly {
-		if x.Device == "disk" && bus(d) == v1.DiskBusSATA {
+		if x.Device == "disk" && Bus(d) == v1.DiskBusSATA {
 			return nil, field(path, "a sata disk cannot be read-only; use bus virtio or scsi, or a cdrom")
 		}
 		x.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
 		x.Driver.Discard = ""
 	}
-	if x.Device == "cdrom" && bus(d) == v1.DiskBusVirtio {
+	if x.Device == "cdrom" && Bus(d) == v1.DiskBusVirtio {
 		return nil, field(path+".cdrom.bus", "virtio has no CD-ROMs; use sata, scsi or usb")
 	}
 	if enabled(d.Shareable, false) {
@@ -125,10 +145,25 @@ func disk(d *v1.Disk, src Source, path string) (*libvirtxml.DomainDisk, error) {
 		x.Driver.ErrorPolicy = string(*d.ErrorPolicy)
 	}
 	driver(x.Driver, d, src)
-	if b := d.BlockSize; b != nil && b.Custom != nil {
-		x.BlockIO = &libvirtxml.DomainDiskBlockIO{LogicalBlockSize: b.Custom.Logical, PhysicalBlockSize: b.Custom.Physical, DiscardGranularity: b.Custom.DiscardGranularity}
-	}
+	x.BlockIO = blockSize(d.BlockSize, src)
 	return x, nil
+}
+
+// blockSize gives the sizes that the guest is told; nil leaves them to QEMU.
+func blockSize(b *v1.BlockSize, src Source) *libvirtxml.DomainDiskBlockIO {
+	switch {
+	case b == nil:
+		return nil
+	case b.Custom != nil:
+		return &libvirtxml.DomainDiskBlockIO{LogicalBlockSize: b.Custom.Logical, PhysicalBlockSize: b.Custom.Physical, DiscardGranularity: b.Custom.DiscardGranularity}
+	case b.MatchVolume != nil && enabled(b.MatchVolume.Enabled, true) && src.Blocks != nil:
+		out := &libvirtxml.DomainDiskBlockIO{LogicalBlockSize: src.Blocks.Logical, PhysicalBlockSize: src.Blocks.Physical}
+		if src.Blocks.Discard > 0 {
+			out.DiscardGranularity = &src.Blocks.Discard
+		}
+		return out
+	}
+	return nil
 }
 
 // driver fills in cache and I/O mode: no host cache where the file system can do without, so that

@@ -41,6 +41,23 @@ type Facts struct {
 	SerialSocket, SerialLog string
 	VNCSocket               string
 	AgentSocket             string
+	// USBSockets are where USB devices of clients are redirected to, one a socket.
+	USBSockets []string
+	// Balloon is how the cluster wants memory balloons.
+	Balloon Balloon
+}
+
+// Balloon is a guest's memory balloon as the cluster's configuration has it.
+type Balloon struct {
+	// Period is how often the guest reports its memory statistics, seconds; 0 is never.
+	Period uint
+	// KeepFreePages says that the guest does not give back the pages that it does not use.
+	KeepFreePages bool
+}
+
+// Blocks are block sizes in bytes. Discard is 0 where nothing is known of it.
+type Blocks struct {
+	Logical, Physical, Discard uint
 }
 
 // Firmware are paths of UEFI images and their variable store templates, without and with Secure
@@ -63,6 +80,8 @@ type Source struct {
 	ReadOnly bool
 	// Checksum is a container disk's (disk.Checksum); zero for other images.
 	Checksum uint32 `json:",omitempty"`
+	// Blocks are the block sizes of what the image is on; nil where nobody asked.
+	Blocks *Blocks `json:",omitempty"`
 	// DirectIO says that the image (and what backs it) opens with O_DIRECT.
 	DirectIO bool
 }

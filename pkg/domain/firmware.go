@@ -74,6 +74,9 @@ func features(spec *v1.DomainSpec, kvm bool) *libvirtxml.DomainFeatureList {
 	if f.KVM != nil && f.KVM.Hidden && kvm {
 		out.KVM = &libvirtxml.DomainFeatureKVM{Hidden: &libvirtxml.DomainFeatureState{State: "on"}}
 	}
+	if kvm {
+		out.HyperV = hyperv(f)
+	}
 	if f.Pvspinlock != nil && kvm {
 		out.PVSpinlock = &libvirtxml.DomainFeatureState{State: onOff(enabled(f.Pvspinlock.Enabled, true))}
 	}

@@ -7,6 +7,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/pci"
 )
 
 // aliasPrefix begins the aliases that users give to devices; libvirt keeps such ones.
@@ -22,7 +23,7 @@ func Hotplugged(vmi *v1.VirtualMachineInstance, volume string, src Source, taken
 	if d == nil {
 		return nil, field(path, "the VMI has no disk of that name")
 	}
-	if b := bus(d); b != v1.DiskBusSCSI && b != v1.DiskBusVirtio {
+	if b := Bus(d); b != v1.DiskBusSCSI && b != v1.DiskBusVirtio {
 		return nil, field(path, "bus %s cannot be plugged in while the guest runs; use scsi or virtio", b)
 	}
 	x, err := disk(d, src, path)
@@ -37,11 +38,25 @@ func Hotplugged(vmi *v1.VirtualMachineInstance, volume string, src Source, taken
 		}
 	}
 	x.Alias = &libvirtxml.DomainAlias{Name: VolumeAlias(volume)}
+	tune(&vmi.Spec).disk(x, volume)
+	if d.Disk != nil && d.Disk.PciAddress != "" {
+		a, err := pci.Parse(d.Disk.PciAddress)
+		if err != nil {
+			return nil, field(path+".disk.pciAddress", "%w", err)
+		}
+		x.Address = address(a)
+	}
 	return x, nil
 }
 
 // SCSIController is the controller of scsi disks, for a guest that was started without.
-func SCSIController() *libvirtxml.DomainController {
+func SCSIController(spec *v1.VirtualMachineInstanceSpec) *libvirtxml.DomainController {
+	return scsiController(tune(spec))
+}
+
+func scsiController(t tuning) *libvirtxml.DomainController {
 	index := uint(0)
-	return &libvirtxml.DomainController{Type: "scsi", Index: &index, Model: "virtio-scsi"}
+	x := &libvirtxml.DomainController{Type: "scsi", Index: &index, Model: "virtio-scsi"}
+	t.controller(x)
+	return x
 }

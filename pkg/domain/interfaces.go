@@ -14,6 +14,10 @@ func interfaces(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.Domai
 	for i := range facts.Network.Interfaces {
 		planned[facts.Network.Interfaces[i].Name] = &facts.Network.Interfaces[i]
 	}
+	_, addresses, err := Addresses(&vmi.Spec)
+	if err != nil {
+		return nil, err
+	}
 	var out []libvirtxml.DomainInterface
 	for i := range vmi.Spec.Domain.Devices.Interfaces {
 		nic := &vmi.Spec.Domain.Devices.Interfaces[i]
@@ -40,6 +44,15 @@ func interfaces(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.Domai
 		}
 		if nic.State == v1.InterfaceStateLinkDown {
 			x.Link = &libvirtxml.DomainInterfaceLink{State: "down"}
+		}
+		if a, ok := addresses[nic.Name]; ok {
+			x.Address = address(a)
+		}
+		if nic.ACPIIndex > 0 {
+			x.ACPI = &libvirtxml.DomainDeviceACPI{Index: uint(nic.ACPIIndex)}
+		}
+		if p.Queues > 1 {
+			x.Driver = &libvirtxml.DomainInterfaceDriver{Queues: p.Queues}
 		}
 		// The option ROM is only for booting from the network, and costs time at each boot.
 		if nic.BootOrder != nil {

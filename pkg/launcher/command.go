@@ -60,6 +60,8 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.SMBIOS.Version, "smbios-version", "", "version")
 	f.StringVar(&o.SMBIOS.Sku, "smbios-sku", "", "stock keeping unit")
 	f.StringVar(&o.SMBIOS.Family, "smbios-family", "", "family")
+	f.UintVar(&o.Balloon.Period, "balloon-period", o.Balloon.Period, "how often the guest reports its memory statistics, in seconds; 0 is never")
+	f.BoolVar(&o.Balloon.KeepFreePages, "keep-free-pages", o.Balloon.KeepFreePages, "the guest does not give back memory that it does not use")
 	f.StringVar(&o.TerminationLog, "termination-log", o.TerminationLog, "file for the reason of the end")
 	f.UintVarP(&verbosity, "v", "v", verbosity, "log level: 2 what matters, more also what virt-handler asks and what the domain is")
 	for _, required := range []string{"name", "namespace"} {

@@ -72,7 +72,7 @@ func (s *service) attach(ctx context.Context, req *pb.AttachVolumeRequest) (targ
 	if err != nil {
 		return "", status.Errorf(codes.InvalidArgument, "write the disk: %v", err)
 	}
-	if err := s.ensureController(ctx, conn, now, d.Target.Bus); err != nil {
+	if err := s.ensureController(ctx, conn, now, &vmi.Spec, d.Target.Bus); err != nil {
 		return "", startError(vmi, images, err)
 	}
 	held := exclusiveDevices(hotplug.Only(&vmi.Spec, req.Volume), images)
@@ -90,11 +90,11 @@ func (s *service) attach(ctx context.Context, req *pb.AttachVolumeRequest) (targ
 
 // ensureController plugs the controller of scsi disks in, if the disk is the first that needs it: guests that
 // never get one are spared the device.
-func (s *service) ensureController(ctx context.Context, conn hypervisor.Connection, now hypervisor.Domain, bus string) error {
+func (s *service) ensureController(ctx context.Context, conn hypervisor.Connection, now hypervisor.Domain, spec *v1.VirtualMachineInstanceSpec, bus string) error {
 	if bus != string(v1.DiskBusSCSI) || now.SCSI {
 		return nil
 	}
-	xml, err := domain.SCSIController().Marshal()
+	xml, err := domain.SCSIController(spec).Marshal()
 	if err != nil {
 		return err
 	}

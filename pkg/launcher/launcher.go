@@ -55,6 +55,8 @@ type Options struct {
 	Libvirtd string
 	// SMBIOS is how the cluster wants machines to call themselves; empty fields are KubeVirt's defaults.
 	SMBIOS v1.SMBiosConfiguration
+	// Balloon is how the cluster wants memory balloons.
+	Balloon domain.Balloon
 	// KVMDevice is used when it is there and is hardware virtualisation.
 	KVMDevice string
 	// Connect opens connections to libvirtd.
@@ -80,6 +82,7 @@ func PodOptions() Options {
 		},
 		Libvirtd:  "libvirtd",
 		KVMDevice: "/dev/kvm",
+		Balloon:   domain.Balloon{Period: names.DefaultBalloonPeriod},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -180,6 +181,10 @@ func (s *service) read(req *pb.StartRequest) (*v1.VirtualMachineInstance, networ
 // facts are what the domain depends on besides the VMI.
 func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvram string) domain.Facts {
 	in := func(name string) string { return filepath.Join(s.options.RunDir, name) }
+	var usb []string
+	for n := range names.USBRedirections {
+		usb = append(usb, in(names.SocketUSB+strconv.Itoa(n)+names.SuffixUSB))
+	}
 	return domain.Facts{
 		KVM:          hardwareKVM(s.options.KVMDevice),
 		Emulator:     s.options.Emulator,
@@ -193,6 +198,8 @@ func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvra
 		SerialLog:    in(names.LogSerial),
 		VNCSocket:    in(names.SocketVNC),
 		AgentSocket:  in("agent.sock"),
+		USBSockets:   usb,
+		Balloon:      s.options.Balloon,
 	}
 }
 

@@ -98,6 +98,11 @@ const (
 	QEMULogDir = "cache/libvirt/qemu/log"
 	// SocketVNC is the VNC server.
 	SocketVNC = "vnc.sock"
+	// SocketUSB and SuffixUSB are around the number of each of the USBRedirections sockets to which clients redirect a USB
+	// device, from 0: usb0.sock.
+	SocketUSB, SuffixUSB = "usb", ".sock"
+	// USBRedirections is how many there are; KubeVirt's.
+	USBRedirections = 4
 	// SocketLibvirt is libvirtd's, relative to RunDir.
 	SocketLibvirt = "rt/libvirt/libvirt-sock"
 	// Sockets of a migration, relative to RunDir. virt-handler listens on them in the launcher that the guest
@@ -171,6 +176,9 @@ const (
 // ProvisioningPod is the value of LabelComponent of the pod that a VMI has before its own where CDI fills a claim
 // only once a pod is to use it.
 const ProvisioningPod = "virt-provisioning"
+
+// DefaultBalloonPeriod is how often a guest reports its memory statistics where the configuration does not say, seconds; KubeVirt's.
+const DefaultBalloonPeriod = 10
 
 // Resources that virt-handler's device plugin offers.
 const (

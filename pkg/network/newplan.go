@@ -75,6 +75,10 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 			MTU:        link.MTU,
 			Hostname:   hostname(vmi),
 			Search:     search(vmi, pod.Search),
+			Queues:     queues(&vmi.Spec.Domain, spec),
+		}
+		if nic.DHCP, err = dhcpOptions(spec.DHCPOptions); err != nil {
+			return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, err)
 		}
 		for _, p := range link.Addresses {
 			nic.PodIPs = append(nic.PodIPs, p.Addr())

@@ -124,6 +124,16 @@ networks: [{name: default, pod: {}}]
 domain: {devices: {interfaces: [{name: default, bridge: {}}]}}
 networks: [{name: default, pod: {}}]
 `, ptpPod()},
+		{"queues-dhcp", `
+domain:
+  cpu: {sockets: 2, cores: 2, threads: 1}
+  devices:
+    networkInterfaceMultiqueue: true
+    interfaces:
+    - {name: default, masquerade: {}, dhcpOptions: {bootFileName: pxe.0, tftpServerName: tftp, ntpServers: [10.0.0.1], privateOptions: [{option: 240, value: x}]}}
+    - {name: red, bridge: {}, model: e1000}
+networks: [{name: default, pod: {}}, {name: red, multus: {networkName: other/red-net}}]
+`, multusPod()},
 		{"multus", multusSpec, multusPod()},
 		{"multus-default", `
 domain: {devices: {interfaces: [{name: red, bridge: {}}]}}

@@ -51,6 +51,24 @@ type Interface struct {
 	// Hostname and Search go into DHCP; name servers are read from the pod's resolv.conf.
 	Hostname string   `json:"hostname,omitempty"`
 	Search   []string `json:"search,omitempty"`
+	// Queues is how many the tap and the guest's NIC have; 0 is one.
+	Queues uint `json:"queues,omitempty"`
+	// DHCP is what DHCP tells besides; nil is nothing.
+	DHCP *DHCPOptions `json:"dhcp,omitempty"`
+}
+
+// DHCPOptions are what a VMI has its guest told.
+type DHCPOptions struct {
+	BootFile   string          `json:"bootFile,omitempty"`
+	TFTPServer string          `json:"tftpServer,omitempty"`
+	NTP        []netip.Addr    `json:"ntp,omitempty"`
+	Private    []PrivateOption `json:"private,omitempty"`
+}
+
+// PrivateOption is one of DHCP's options 224 to 254, which mean what a site has them mean.
+type PrivateOption struct {
+	Code  uint8  `json:"code"`
+	Value string `json:"value"`
 }
 
 // Prefix is the guest's address with its subnet's length; invalid without an address.

@@ -113,6 +113,10 @@ func defaultSpec(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 	if spec.TerminationGracePeriodSeconds == nil {
 		spec.TerminationGracePeriodSeconds = pointer(int64(DefaultTerminationGracePeriodSeconds))
 	}
+	defaultHyperv(&spec.Domain)
+	if sound := spec.Domain.Devices.Sound; sound != nil && sound.Model == "" {
+		sound.Model = "ich9"
+	}
 	Attach(spec)
 	defaultDisks(spec)
 	defaultInterfaces(spec, d)
@@ -205,6 +209,9 @@ func defaultDisks(spec *v1.VirtualMachineInstanceSpec) {
 		}
 		if device.Disk != nil && device.Disk.Bus == "" {
 			device.Disk.Bus = bus
+		}
+		if device.LUN != nil && device.LUN.Bus == "" {
+			device.LUN.Bus = v1.DiskBusSCSI // the one that has LUNs
 		}
 		if device.CDRom == nil {
 			continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -331,6 +332,7 @@ func produced(t *testing.T, spec map[string]any) string {
 		}
 		// So it does with the keys in the Secrets.
 		f.PublicKeys = disk.KeySecrets(&object.Spec, &volume)
+		f.Block = slices.ContainsFunc(object.Spec.Domain.Devices.Disks, func(d v1.Disk) bool { return d.LUN != nil && d.Name == volume.Name })
 		facts[volume.Name] = f
 	}
 	disks, err := disk.NewPlan(object, disk.Dirs{Disks: "/d", ContainerDisks: "/c", Claims: "/v", BlockDevices: "/b", Secrets: "/s"}, facts)

@@ -101,14 +101,13 @@ func TestUnsupported(t *testing.T) {
 		want []string // fields
 	}{
 		"list of devices":      {`domain: {devices: {gpus: [{name: g, deviceName: nvidia.com/x}]}}`, []string{"spec.domain.devices.gpus"}},
-		"in a list":            {`domain: {devices: {disks: [{name: root, disk: {bus: virtio, pciAddress: "0000:81:01.10"}}]}}`, []string{"spec.domain.devices.disks[0].disk.pciAddress"}},
+		"in a list":            {`domain: {devices: {disks: [{name: root, changedBlockTracking: true}]}}`, []string{"spec.domain.devices.disks[0].changedBlockTracking"}},
 		"marker object":        {`domain: {devices: {interfaces: [{name: a, sriov: {}}]}}`, []string{"spec.domain.devices.interfaces[0].sriov"}},
 		"section":              {`domain: {launchSecurity: {sev: {}}}`, []string{"spec.domain.launchSecurity"}},
 		"resource":             {`domain: {resources: {requests: {example.com/x: 1, memory: 1Gi}}}`, []string{"spec.domain.resources.requests.example.com/x"}},
-		"switch on":            {`domain: {devices: {blockMultiQueue: true}}`, []string{"spec.domain.devices.blockMultiQueue"}},
+		"switch on":            {`domain: {devices: {autoattachVSOCK: true}}`, []string{"spec.domain.devices.autoattachVSOCK"}},
 		"switch off":           {`domain: {devices: {blockMultiQueue: false, autoattachVSOCK: false}}`, nil},
 		"switch off elsewhere": {`domain: {features: {hyperv: {relaxed: {enabled: false}}}}`, nil},
-		"switch on elsewhere":  {`domain: {features: {hyperv: {relaxed: {enabled: false}, vapic: {}}}}`, []string{"spec.domain.features.hyperv"}},
 		"false that matters":   {`domain: {devices: {logSerialConsole: false}}`, []string{"spec.domain.devices.logSerialConsole"}},
 		"empty":                {`{accessCredentials: [], domain: {ioThreadsPolicy: null, devices: {filesystems: []}}, livenessProbe: null}`, nil},
 		"several":              {`{readinessProbe: {tcpSocket: {port: 80}}, livenessProbe: {tcpSocket: {port: 80}}}`, []string{"spec.livenessProbe", "spec.readinessProbe"}},
@@ -121,7 +120,7 @@ func TestUnsupported(t *testing.T) {
 			vmi := instance(t, tc.spec)
 			var want []string
 			for _, f := range tc.want {
-				want = append(want, f+tail)
+				want = append(want, f+tail+remedyOf(f))
 			}
 			got := Message(unsupported(vmi.Spec, instanceTree(), specPath))
 			if got != strings.Join(want, "; ") {
@@ -132,12 +131,14 @@ func TestUnsupported(t *testing.T) {
 	t.Run("virtual machine", func(t *testing.T) {
 		vm := machine(t, `{runStrategy: Always, instancetype: {name: u1}, dataVolumeTemplates: [{}], template: {metadata: {labels: {a: b}, name: x}, spec: {domain: {memory: {guest: 1Gi}, devices: {gpus: [{name: g}]}}}}}`)
 		got := Message(unsupported(vm.Spec, machineTree(), specPath))
-		want := "spec.template.metadata.name" + tail + "; spec.template.spec.domain.devices.gpus" + tail
+		want := "spec.template.metadata.name" + tail + "; spec.template.spec.domain.devices.gpus" + tail + remedies["gpus"]
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})
 }
+
+func remedyOf(path string) string { return remedies[path[strings.LastIndexByte(path, '.')+1:]] }
 
 // Each entry of the table, when it is set, must be accepted by the walk.
 func TestTableIsAccepted(t *testing.T) {

@@ -102,6 +102,8 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.defaultRuntimeClass", Effect: Pod},
 	{Path: "configuration.vmStateStorageClass", Effect: Pod, Note: "Of the claims for persistent TPMs and EFI variables, which are then ReadWriteMany; the default class and ReadWriteOnce unless set."},
 	{Path: "configuration.additionalGuestMemoryOverheadRatio", Effect: Pod},
+	{Path: "configuration.memBalloonStatsPeriod", Effect: Domain, Note: "Seconds; 0 is never, 10 unless set. Of guests that are started from then on."},
+	{Path: "configuration.virtualMachineOptions.disableFreePageReporting", Effect: Domain, Note: "Of guests that are started from then on; never for guests with CPUs or huge pages of their own."},
 	{Path: "configuration.evictionStrategy", Effect: Life, Note: "Of instances that name none. None unless set.", Only: evictionStrategies},
 	{Path: "configuration.migrations.parallelMigrationsPerCluster", Effect: Life, Note: "5 unless set."},
 	{Path: "configuration.migrations.parallelOutboundMigrationsPerNode", Effect: Life, Note: "2 unless set."},

@@ -50,8 +50,19 @@ var falseMatters = []string{"logSerialConsole"}
 
 // remedies are what to do instead, for fields outside the table that many manifests have.
 var remedies = map[string]string{
-	"migrations.network":                      " (guests move over the nodes' virt-handler pods; leave it out)",
-	"migrations.disableTLS":                   " (nothing moves between nodes in the clear; leave it out)",
+	"slirp":                 " (use masquerade: {})",
+	"macvtap":               " (use bridge: {}, or the macvtap of a NetworkAttachmentDefinition with it)",
+	"passt":                 " (use masquerade: {})",
+	"passtBinding":          " (use masquerade: {})",
+	"binding":               " (there are no binding plugins; use masquerade: {} or bridge: {})",
+	"sriov":                 " (no devices of the node are passed through; use bridge: {} on a network of Multus')",
+	"gpus":                  " (no devices of the node are passed through; leave it out)",
+	"hostDevices":           " (no devices of the node are passed through; leave it out)",
+	"launchSecurity":        " (no guest's memory is encrypted; leave it out)",
+	"lun.reservation":       " (persistent reservations need a privileged daemon on the node, which there is none of; leave it out)",
+	"changedBlockTracking":  " (nothing reads which blocks have changed; leave it out)",
+	"migrations.network":    " (guests move over the nodes' virt-handler pods; leave it out)",
+	"migrations.disableTLS": " (nothing moves between nodes in the clear; leave it out)",
 	"migrations.matchSELinuxLevelOnMigration": " (SELinux levels are left to the container runtime; leave it out)",
 	"migrations.utilityVolumesTimeout":        " (there are no utility volumes to wait for; leave it out)",
 }

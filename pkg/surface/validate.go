@@ -247,6 +247,8 @@ func validateSpec(spec *v1.VirtualMachineInstanceSpec, path *field.Path) field.E
 	errs = append(errs, validateVolumes(spec.Volumes, path.Child("volumes"))...)
 	errs = append(errs, validateInterfaces(spec, path)...)
 	errs = append(errs, validateBootOrder(&spec.Domain.Devices, path.Child("domain", "devices"))...)
+	errs = append(errs, validateAddresses(spec, path)...)
+	errs = append(errs, validateTags(spec, path)...)
 	errs = append(errs, validateScheduling(spec, path)...)
 	errs = append(errs, validateCredentials(spec, path)...)
 	return errs

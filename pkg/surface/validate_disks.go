@@ -63,10 +63,15 @@ func validateHotplugged(disk *v1.Disk, devices *v1.Devices, at *field.Path) fiel
 	if disk.BootOrder != nil {
 		errs = append(errs, field.Forbidden(at.Child("bootOrder"), "the disk is plugged in once the guest runs, so it cannot boot from it; remove bootOrder"))
 	}
+	if own := disk.DedicatedIOThread; own != nil && *own {
+		errs = append(errs, field.Forbidden(at.Child("dedicatedIOThread"), "is made when the guest is started, and the disk is plugged in later; remove it"))
+	}
 	kind, bus := "disk", v1.DiskBus("")
 	switch {
 	case disk.CDRom != nil:
 		kind, bus = "cdrom", disk.CDRom.Bus
+	case disk.LUN != nil:
+		kind, bus = "lun", disk.LUN.Bus
 	case disk.Disk != nil:
 		bus = disk.Disk.Bus
 	}
@@ -99,6 +104,7 @@ func validateDisk(disk *v1.Disk, volume *v1.Volume, at *field.Path) field.ErrorL
 	if disk.IO == v1.IONative && (disk.Cache == v1.CacheWriteBack || disk.Cache == v1.CacheWriteThrough) {
 		errs = append(errs, field.Forbidden(at.Child("io"), "native needs cache: none; change one of them"))
 	}
+	errs = append(errs, validateTransport(disk, volume, at)...)
 	if size := disk.BlockSize; size != nil && size.Custom != nil {
 		for _, block := range []struct {
 			name string

@@ -34,8 +34,9 @@ var arrows = map[string][]string{
 	// Contract only.
 	"pkg/launcher/launcherpb": {},
 
-	"pkg/domain":       {"pkg/names", "pkg/network", "pkg/surface", "pkg/claim", "pkg/hotplug", "pkg/sizing"},
-	"pkg/surface":      {"pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/sizing"},
+	"pkg/domain":       {"pkg/names", "pkg/network", "pkg/surface", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/pci"},
+	"pkg/surface":      {"pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/sizing", "pkg/pci"},
+	"pkg/pci":          {},
 	"pkg/instancetype": {"pkg/surface", "pkg/claim"},
 	"pkg/network":      {"pkg/names"},
 	"pkg/disk":         {"pkg/names", "pkg/surface", "pkg/domain", "pkg/claim", "pkg/hotplug"},
@@ -68,7 +69,7 @@ func servers(more ...string) []string {
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/vmstate", "pkg/pool"}
+var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/vmstate", "pkg/pool", "pkg/pci"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

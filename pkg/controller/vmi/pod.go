@@ -144,6 +144,12 @@ func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config, gr
 			args = append(args, "--smbios-"+text.name+"="+text.value)
 		}
 	}
+	if period := installation.BalloonPeriod; period != names.DefaultBalloonPeriod {
+		args = append(args, "--balloon-period="+strconv.FormatUint(uint64(period), 10))
+	}
+	if installation.KeepFreePages {
+		args = append(args, "--keep-free-pages")
+	}
 	if verbosity > 0 {
 		args = append(args, "--v="+strconv.FormatUint(uint64(verbosity), 10))
 	}

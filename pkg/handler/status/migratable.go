@@ -19,7 +19,7 @@ type obstacle struct{ reason, message string }
 // migratable says whether the guest could move to another node, and whether it could if its disks
 // were copied along.
 func migratable(vmi *v1.VirtualMachineInstance, emulated bool, c *conditionList) {
-	others := slices.Concat(networkObstacles(vmi), cpuObstacles(vmi, emulated), placementObstacles(vmi))
+	others := slices.Concat(networkObstacles(vmi), cpuObstacles(vmi, emulated), hypervObstacles(vmi, emulated), placementObstacles(vmi))
 	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
 		if len(found) == 0 {
 			c.set(kind, corev1.ConditionTrue, "", "")
@@ -109,6 +109,18 @@ func cpuObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	return []obstacle{{
 		v1.VirtualMachineInstanceReasonCPUModeNotMigratable,
 		"spec.domain.cpu.model host-passthrough is the CPU of this very node; host-model or a named model can migrate",
+	}}
+}
+
+// hypervObstacles finds Hyper-V as the node's own KVM has it. Emulated guests have none of it.
+func hypervObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
+	f := vmi.Spec.Domain.Features
+	if emulated || f == nil || f.HypervPassthrough == nil || f.HypervPassthrough.Enabled != nil && !*f.HypervPassthrough.Enabled {
+		return nil
+	}
+	return []obstacle{{
+		v1.VirtualMachineInstanceReasonHypervPassthroughNotMigratable,
+		"spec.domain.features.hypervPassthrough is what this very node has of Hyper-V; the features of hyperv, each by its name, can migrate",
 	}}
 }
 

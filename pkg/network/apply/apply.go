@@ -222,7 +222,7 @@ func movePodLink(nic network.Interface, bridge netlink.Link) error {
 func ensureTap(nic network.Interface, bridge netlink.Link) error {
 	link, err := netlink.LinkByName(nic.Tap)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		if err := addTap(nic.Tap); err != nil {
+		if err := addTap(nic.Tap, nic.Queues > 1); err != nil {
 			return fmt.Errorf("add tap %s: %w", nic.Tap, err)
 		}
 		link, err = netlink.LinkByName(nic.Tap)
@@ -243,8 +243,8 @@ func ensureTap(nic network.Interface, bridge netlink.Link) error {
 	return up(link)
 }
 
-// addTap makes a persistent tap with one queue that the launcher's user may open.
-func addTap(name string) error {
+// addTap makes a persistent tap that the launcher's user may open: once, or once for each queue.
+func addTap(name string, queues bool) error {
 	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -254,7 +254,11 @@ func addTap(name string) error {
 	if err != nil {
 		return err
 	}
-	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	if queues {
+		flags |= unix.IFF_MULTI_QUEUE
+	}
+	request.SetUint16(flags)
 	fd := int(f.Fd())
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		return fmt.Errorf("TUNSETIFF: %w", err)

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -101,4 +102,26 @@ func TestSecondNetwork(t *testing.T) {
 	if got, err := ask(lan, "10.42.1.5:9091"); err == nil {
 		t.Errorf("the pod answers for 10.42.1.5 on the second network: %q", got)
 	}
+}
+
+func TestTapWithQueues(t *testing.T) {
+	pod := newNetns(t)
+	nic := masquerade()
+	nic.Queues = 2
+	plan := network.Plan{Interfaces: []network.Interface{nic}}
+	for range 2 { // again changes nothing
+		if err := Apply(pod, plan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, pod, func() error {
+		link, err := netlink.LinkByName(nic.Tap)
+		if err != nil {
+			return err
+		}
+		if tap, ok := link.(*netlink.Tuntap); !ok || tap.Flags&netlink.TUNTAP_MULTI_QUEUE == 0 {
+			return fmt.Errorf("tap is %+v", link)
+		}
+		return nil
+	})
 }

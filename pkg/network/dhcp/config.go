@@ -30,6 +30,8 @@ type Config struct {
 	Hostname string
 	// MTU in bytes; 0 leaves it to the client.
 	MTU int
+	// More is what the VMI has its guest told besides.
+	More network.DHCPOptions
 }
 
 // NewConfig says what the guest NIC of plan is told. ok is false when there is nothing to tell,
@@ -52,6 +54,9 @@ func NewConfig(plan network.Interface, resolv Resolv) (c Config, ok bool, err er
 		Search:   plan.Search,
 		Hostname: plan.Hostname,
 		MTU:      plan.MTU,
+	}
+	if plan.DHCP != nil {
+		c.More = *plan.DHCP
 	}
 	if plan.Binding == network.Bridge {
 		// The gateway is another machine; the server is the bridge.

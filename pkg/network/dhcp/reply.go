@@ -102,6 +102,28 @@ func (c Config) options() []dhcpv4.Option {
 	if c.MTU > 0 && c.MTU <= 0xffff {
 		out = append(out, dhcpv4.OptGeneric(dhcpv4.OptionInterfaceMTU, binary.BigEndian.AppendUint16(nil, uint16(c.MTU))))
 	}
+	return append(out, c.more()...)
+}
+
+// more are the options of the VMI's own.
+func (c Config) more() []dhcpv4.Option {
+	var out []dhcpv4.Option
+	if name := c.More.TFTPServer; name != "" {
+		out = append(out, dhcpv4.OptTFTPServerName(name))
+	}
+	if name := c.More.BootFile; name != "" {
+		out = append(out, dhcpv4.OptBootFileName(name))
+	}
+	if len(c.More.NTP) > 0 {
+		var servers []net.IP
+		for _, a := range c.More.NTP {
+			servers = append(servers, a.AsSlice())
+		}
+		out = append(out, dhcpv4.OptNTPServers(servers...))
+	}
+	for _, o := range c.More.Private {
+		out = append(out, dhcpv4.OptGeneric(dhcpv4.GenericOptionCode(o.Code), []byte(o.Value)))
+	}
 	return out
 }
 

@@ -1,0 +1,35 @@
+package domain
+
+import (
+	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
+)
+
+// transitionalModel is libvirt's name for virtio devices that drivers of virtio 0.9 know, too. They are conventional PCI devices: libvirt
+// puts them behind a bridge on PCIe machines.
+const transitionalModel = "virtio-transitional"
+
+// makeTransitional turns the virtio devices but disks and their controllers, which tuning does.
+func makeTransitional(d *libvirtxml.DomainDeviceList) {
+	for i := range d.Interfaces {
+		if d.Interfaces[i].Model.Type == v1.VirtIO {
+			d.Interfaces[i].Model.Type = transitionalModel
+		}
+	}
+	if d.MemBalloon.Model == v1.VirtIO {
+		d.MemBalloon.Model = transitionalModel
+	}
+	for i := range d.RNGs {
+		d.RNGs[i].Model = transitionalModel
+	}
+	for i := range d.Inputs {
+		if d.Inputs[i].Bus == string(v1.InputBusVirtio) {
+			d.Inputs[i].Model = transitionalModel
+		}
+	}
+	for i := range d.Controllers {
+		if d.Controllers[i].Type == "virtio-serial" {
+			d.Controllers[i].Model = transitionalModel
+		}
+	}
+}
