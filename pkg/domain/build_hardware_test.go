@@ -120,9 +120,6 @@ var hardwareCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		f.USBSockets = []string{"/run/usb0.sock", "/run/usb1.sock"}
 	},
 	"balloon-silent": func(_ *v1.VirtualMachineInstance, f *Facts) { f.Balloon = Balloon{KeepFreePages: true} },
-	"balloon-hugepages": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
-		vmi.Spec.Domain.Memory.Hugepages = &v1.Hugepages{PageSize: "2Mi"}
-	},
 }
 
 func TestPlanThreads(t *testing.T) {
