@@ -23,7 +23,7 @@ IMAGES := virt-server virt-launcher tiny-disk
 NOVNC  := pkg/action/vnc/novnc/files/novnc.zip
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build images up down generate lint test test-unit test-generated test-integration test-e2e bench scale release-check clean
+.PHONY: help deps build images debian up down generate lint test test-unit test-generated test-integration test-e2e test-slow bench scale release-check clean
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,9 @@ build: $(NOVNC) ## Build bin/virtctl, bin/virt-server, bin/virt-launcher and bin
 images: build ## Build the container images, bin/images/*.tar
 	@test -e bin/images/virt-launcher.tar || dev/step.sh "Building images: the first time this fetches Debian packages, which takes minutes"
 	@go run ./images/build --registry $(REGISTRY) --tag $(TAG) --out bin/images $(IMAGES)
+
+debian: build
+	@go run ./images/build --registry $(REGISTRY) --tag $(TAG) --out bin/images debian-disk
 
 up: deps images ## Start a cluster on this machine with virtkit and the VM demo (NAME=, NODES=)
 	@dev/up.sh $(NAME) $(NODES) $(REGISTRY) $(TAG)
@@ -76,6 +79,9 @@ test-integration: ## Run the tests against a real API server
 
 test-e2e: ## Run the tests against a cluster of their own
 	@dev/test.sh e2e
+
+test-slow: ## Run the tests with a real cloud image, which boots for minutes (CI does not run them)
+	@dev/test.sh slow
 
 bench: deps images ## Measure what DESIGN promises, as a table (`go run ./tests/bench -h` for more)
 	@dev/step.sh "Measuring"

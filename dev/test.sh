@@ -6,6 +6,7 @@
 #   unit         everything that needs no cluster
 #   integration  reconcilers and the installer against virt-local's control plane alone
 #   e2e          virt-local itself, and virtkit on two nodes of a cluster of its own
+#   slow         a real cloud image on a cluster of its own: minutes; as root, for the image is installed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -43,6 +44,12 @@ e2e() {
 	# One package after the other: each has the machine to itself. -v shows that something is going on.
 	packages_with e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 40m -v
 	go -C cmd/virt-local test -tags e2e -count=1 -p 1 -timeout 20m -v .
+}
+
+slow() {
+	dev/deps.sh e2e
+	make --no-print-directory images debian
+	go test -tags slow -count=1 -timeout 90m -v ./tests/slow
 }
 
 # packages_with TAG lists the packages that have files for the build tag.

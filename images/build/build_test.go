@@ -174,7 +174,7 @@ func TestLists(t *testing.T) {
 }
 
 func TestMBR(t *testing.T) {
-	b := mbr([]byte{0xeb, 0x01}, 4096)
+	b := mbr([]byte{0xeb, 0x01}, []partition{{partitionESP, partitionStart, 4096}})
 	if len(b) != 512 || b[0] != 0xeb || b[510] != 0x55 || b[511] != 0xaa {
 		t.Errorf("not a boot record: % x", b)
 	}

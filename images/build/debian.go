@@ -50,7 +50,8 @@ func (b *build) fetchDebian(ctx context.Context, l packageList) (*debian, error)
 	key := digest("debian 1", l.Suite, b.Mirrors.Main, b.Mirrors.Security, strings.Join(l.Packages, "\n"))
 	cached := filepath.Join(b.Cache, "debian-"+key[:16]+".tar")
 	if _, err := os.Stat(cached); err != nil || b.Refresh {
-		if err := b.mmdebstrap(ctx, l, cached); err != nil {
+		err := b.mmdebstrap(ctx, l, cached, "--variant=extract", "--extract-hook="+manifestHook)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -93,7 +94,8 @@ const manifestHook = `cd "$1/var/cache/apt/archives" && for d in *.deb; do ` +
 	`echo "$(dpkg-deb --show --showformat='${Package} ${Version} ${Architecture}' "$d") $(sha256sum <"$d" | cut -d' ' -f1)"; ` +
 	`done | LC_ALL=C sort >"$1/packages"`
 
-func (b *build) mmdebstrap(ctx context.Context, l packageList, out string) error {
+// mmdebstrap makes a tar of packages; flags say how far they are installed.
+func (b *build) mmdebstrap(ctx context.Context, l packageList, out string, flags ...string) error {
 	m := b.Mirrors
 	if m.Main == "" || m.Security == "" {
 		found, err := aptMirrors(ctx)
@@ -110,13 +112,12 @@ func (b *build) mmdebstrap(ctx context.Context, l packageList, out string) error
 	b.log("fetching %d packages and what they need from Debian %s", len(l.Packages), l.Suite)
 	tmp := out + ".new"
 	defer os.Remove(tmp)
-	cmd := exec.CommandContext(ctx, "mmdebstrap",
-		"--variant=extract", "--format=tar", "--architectures=amd64",
+	args := append(flags, "--format=tar", "--architectures=amd64",
 		"--include="+strings.Join(l.Packages, ","),
 		"--aptopt=APT::Install-Recommends \"false\"",
 		"--aptopt=Acquire::Languages \"none\"",
-		"--extract-hook="+manifestHook,
 		l.Suite, tmp, "-")
+	cmd := exec.CommandContext(ctx, "mmdebstrap", args...)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", b.Epoch.Unix()), "LC_ALL=C.UTF-8")
 	cmd.Stdin = strings.NewReader(m.sources(l.Suite))
 	if err := runQuiet(cmd); err != nil {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,20 +15,32 @@ import (
 
 const (
 	sector = 512
-	// partitionStart is where the one partition begins: 1 MiB, as every partitioner does.
+	// partitionStart is where the first partition begins: 1 MiB, as every partitioner does.
 	partitionStart = 2048 // sectors
-	// partitionESP is the MBR type of an EFI system partition.
-	partitionESP = 0xef
+	// partitionESP is the MBR type of an EFI system partition, partitionLinux that of any of Linux' own.
+	partitionESP   = 0xef
+	partitionLinux = 0x83
 	// volumeID and diskID are arbitrary and fixed, because a random one would change the digest.
 	volumeID = 0x76697274
 	diskID   = 0x6b697431
 )
 
-// bootDisk makes a disk that boots under BIOS and UEFI alike: an MBR with one FAT partition,
-// which holds the files; syslinux starts from it under BIOS, EFI/BOOT/BOOTX64.EFI under UEFI. The
-// kernel and initramfs are there once, for both. Everything works on plain files: no loop device, no mount,
-// no root.
-func bootDisk(ctx context.Context, files tree, at time.Time, out string) error {
+// diskPlan is a disk that boots under BIOS and UEFI alike: an MBR with a FAT partition, which holds the files of
+// Boot; syslinux starts from it under BIOS, EFI/BOOT/BOOTX64.EFI under UEFI. The kernel and initramfs are there once,
+// for both.
+type diskPlan struct {
+	// Label of the FAT file system, at most 11 capitals.
+	Label string
+	Boot  tree
+	// Root is a file with what the second partition has; "" is a disk without one.
+	Root string
+	// Compress what is not compressed already.
+	Compress bool
+}
+
+// write makes the disk, a qcow2. Everything works on plain files: no loop device, no mount, no root.
+func (p diskPlan) write(ctx context.Context, at time.Time, out string) error {
+	files := p.Boot
 	work, err := os.MkdirTemp("", "virtkit-disk-")
 	if err != nil {
 		return err
@@ -49,7 +63,7 @@ func bootDisk(ctx context.Context, files tree, at time.Time, out string) error {
 		return runQuiet(cmd)
 	}
 	sectors := uint32(mib<<20/sector) - partitionStart
-	err = tool("mkfs.vfat", "--offset", fmt.Sprint(partitionStart), "-F", "16", "-n", "TINY", "--invariant",
+	err = tool("mkfs.vfat", "--offset", fmt.Sprint(partitionStart), "-F", "16", "-n", p.Label, "--invariant",
 		"-i", fmt.Sprintf("%08x", volumeID), "-h", fmt.Sprint(partitionStart), raw, fmt.Sprint(sectors/2))
 	if err != nil {
 		return err
@@ -77,17 +91,74 @@ func bootDisk(ctx context.Context, files tree, at time.Time, out string) error {
 	if err := tool("syslinux", "--install", "--offset", fmt.Sprint(partitionStart*sector), raw); err != nil {
 		return err
 	}
-	if err := writeMBR(raw, sectors); err != nil {
+	partitions := []partition{{partitionESP, partitionStart, sectors}}
+	if p.Root != "" {
+		root, err := appendFile(raw, p.Root)
+		if err != nil {
+			return err
+		}
+		partitions = append(partitions, root)
+	}
+	if err := writeMBR(raw, partitions); err != nil {
 		return err
 	}
-	return tool("qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, out)
+	convert := []string{"convert", "-f", "raw", "-O", "qcow2"}
+	if p.Compress {
+		convert = append(convert, "-c", "-o", "compression_type=zstd")
+	}
+	return tool("qemu-img", append(convert, raw, out)...)
 }
 
 // bootCode starts the active partition's boot sector; package syslinux-common has it.
 const bootCode = "/usr/lib/syslinux/mbr/mbr.bin"
 
-// writeMBR writes the master boot record: boot code, identity, one active partition.
-func writeMBR(raw string, sectors uint32) error {
+// partition is a row of a master boot record, in sectors.
+type partition struct {
+	kind         byte
+	start, count uint32
+}
+
+// appendFile adds a partition with a file's content, of which what is all zeros stays a hole.
+func appendFile(raw, content string) (partition, error) {
+	from, err := os.Open(content)
+	if err != nil {
+		return partition{}, err
+	}
+	defer from.Close()
+	to, err := os.OpenFile(raw, os.O_WRONLY, 0)
+	if err != nil {
+		return partition{}, err
+	}
+	defer to.Close()
+	start, err := to.Seek(0, io.SeekEnd)
+	if err != nil {
+		return partition{}, err
+	}
+	buffer, zeros := make([]byte, 1<<20), make([]byte, 1<<20)
+	size := int64(0)
+	for {
+		n, err := io.ReadFull(from, buffer)
+		if n > 0 && !bytes.Equal(buffer[:n], zeros[:n]) {
+			if _, err := to.WriteAt(buffer[:n], start+size); err != nil {
+				return partition{}, err
+			}
+		}
+		size += int64(n)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return partition{}, err
+		}
+	}
+	if err := to.Truncate(start + size); err != nil {
+		return partition{}, err
+	}
+	return partition{partitionLinux, uint32(start / sector), uint32(size / sector)}, to.Close()
+}
+
+// writeMBR writes the master boot record: boot code, identity, partitions of which the first is active.
+func writeMBR(raw string, partitions []partition) error {
 	code, err := os.ReadFile(bootCode)
 	if err != nil {
 		return fmt.Errorf("%w (make deps installs what is missing)", err)
@@ -100,24 +171,28 @@ func writeMBR(raw string, sectors uint32) error {
 		return err
 	}
 	defer f.Close()
-	if _, err := f.WriteAt(mbr(code, sectors), 0); err != nil {
+	if _, err := f.WriteAt(mbr(code, partitions), 0); err != nil {
 		return err
 	}
 	return f.Close()
 }
 
-func mbr(code []byte, sectors uint32) []byte {
+func mbr(code []byte, partitions []partition) []byte {
 	b := make([]byte, sector)
 	copy(b, code)
 	binary.LittleEndian.PutUint32(b[440:], diskID)
-	entry := b[446:]
-	entry[0] = 0x80 // active
-	// The old cylinder numbers say "beyond them"; everyone reads the sector numbers.
-	copy(entry[1:4], []byte{0xfe, 0xff, 0xff})
-	entry[4] = partitionESP
-	copy(entry[5:8], []byte{0xfe, 0xff, 0xff})
-	binary.LittleEndian.PutUint32(entry[8:], partitionStart)
-	binary.LittleEndian.PutUint32(entry[12:], sectors)
+	for i, p := range partitions {
+		entry := b[446+16*i:]
+		if i == 0 {
+			entry[0] = 0x80 // active
+		}
+		// The old cylinder numbers say "beyond them"; everyone reads the sector numbers.
+		copy(entry[1:4], []byte{0xfe, 0xff, 0xff})
+		entry[4] = p.kind
+		copy(entry[5:8], []byte{0xfe, 0xff, 0xff})
+		binary.LittleEndian.PutUint32(entry[8:], p.start)
+		binary.LittleEndian.PutUint32(entry[12:], p.count)
+	}
 	copy(b[510:], []byte{0x55, 0xaa})
-	return bytes.Clone(b)
+	return b
 }

@@ -32,7 +32,7 @@ func buildTinyDisk(ctx context.Context, b *build) error {
 	if err != nil {
 		return err
 	}
-	if err := bootDisk(ctx, boot, b.Epoch, disk+".new"); err != nil {
+	if err := (diskPlan{Label: "TINY", Boot: boot}).write(ctx, b.Epoch, disk+".new"); err != nil {
 		return fmt.Errorf("make the disk: %w", err)
 	}
 	if err := os.Rename(disk+".new", disk); err != nil {
@@ -83,33 +83,7 @@ func (b *build) tinyBoot(ctx context.Context) (tree, error) {
 	t := tree{}
 	t.file("vmlinuz", 0o644, linux.Files[kernel].Data)
 	t.file("initrd", 0o644, initramfs)
-	for to, from := range map[string]string{
-		// shim starts grubx64.efi beside it whatever that is; both are signed, so is the kernel.
-		"EFI/BOOT/BOOTX64.EFI": "usr/lib/shim/shimx64.efi.signed",
-		"EFI/BOOT/grubx64.efi": "usr/lib/systemd/boot/efi/systemd-bootx64.efi.signed",
-	} {
-		n, ok := d.Files[from]
-		if !ok {
-			return nil, fmt.Errorf("no package has %s", from)
-		}
-		t.file(to, 0o644, n.Data)
-	}
-	cmdline, err := os.ReadFile(b.path("guest", "boot", "cmdline"))
-	if err != nil {
-		return nil, err
-	}
-	for to, from := range map[string]string{
-		"syslinux.cfg":             "syslinux.cfg",
-		"loader/loader.conf":       "loader.conf",
-		"loader/entries/tiny.conf": "tiny.conf",
-	} {
-		text, err := os.ReadFile(b.path("guest", "boot", from))
-		if err != nil {
-			return nil, err
-		}
-		t.file(to, 0o644, bytes.ReplaceAll(text, []byte("@CMDLINE@"), bytes.TrimSpace(cmdline)))
-	}
-	return t, nil
+	return t, b.loaders(t, d, "guest", "tiny.conf")
 }
 
 // initramfs is the guest's whole root file system, packed.

@@ -1,4 +1,4 @@
-// Command build makes virtkit's container images and the tiny guest from Debian packages, without
+// Command build makes virtkit's container images and its guests for tests from Debian packages, without
 // Docker and without mounting anything:
 //
 //	go run ./images/build --tag v0.1.0 --out bin/images virt-server virt-launcher tiny-disk
@@ -55,10 +55,12 @@ type build struct {
 var targets = []struct {
 	name  string
 	build func(context.Context, *build) error
+	asked bool // is built when it is asked for by name only
 }{
-	{"tiny-disk", buildTinyDisk},
-	{"virt-launcher", buildLauncher},
-	{"virt-server", buildServer},
+	{name: "tiny-disk", build: buildTinyDisk},
+	{name: "debian-disk", build: buildDebianDisk, asked: true},
+	{name: "virt-launcher", build: buildLauncher},
+	{name: "virt-server", build: buildServer},
 }
 
 func main() {
@@ -110,7 +112,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.Mirrors.Security, "security-mirror", "", "Debian security mirror (default: this machine's apt sources)")
 	fs.BoolVar(&o.Refresh, "refresh", false, "fetch Debian's packages again even when nothing here changed")
 	fs.Usage = func() {
-		fmt.Fprintln(fs.Output(), "usage: go run ./images/build [flags] [virt-server] [virt-launcher] [tiny-disk]")
+		fmt.Fprintln(fs.Output(), "usage: go run ./images/build [flags] [virt-server] [virt-launcher] [tiny-disk] [debian-disk]")
 		fs.PrintDefaults()
 	}
 	if err := fs.Parse(args); err != nil {
@@ -130,12 +132,14 @@ func parse(args []string) (options, error) {
 			known = known || t.name == want
 		}
 		if !known {
-			return o, fmt.Errorf("no such image %q: the images are virt-server, virt-launcher and tiny-disk", want)
+			return o, fmt.Errorf("no such image %q: the images are virt-server, virt-launcher, tiny-disk and debian-disk", want)
 		}
 	}
 	if len(o.Targets) == 0 {
 		for _, t := range targets {
-			o.Targets = append(o.Targets, t.name)
+			if !t.asked {
+				o.Targets = append(o.Targets, t.name)
+			}
 		}
 	}
 	for _, p := range []*string{&o.Out, &o.Cache, &o.Bin} {
