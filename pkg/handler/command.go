@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
 
@@ -240,7 +241,7 @@ func stripPod(object any) (any, error) {
 		}
 	}
 	pod.Spec = spec
-	pod.Status.Conditions = nil
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.ContainersReady })
 	pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses = nil, nil
 	return pod, nil
 }

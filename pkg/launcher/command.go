@@ -69,5 +69,6 @@ func NewCommand() *cobra.Command {
 			panic(fmt.Sprintf("flag %s: %v", required, err))
 		}
 	}
+	cmd.AddCommand(newProbeCommand())
 	return cmd
 }

@@ -109,6 +109,10 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	probes, err := listenForProbes(o.RunDir)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	// What runs in the background lives until the guest is gone, not until SIGTERM.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running, reaping sync.WaitGroup
@@ -140,6 +144,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { s.holdArrived(background) })
 	running.Go(func() { s.tpm.run(background) })
 	running.Go(func() { s.serveSeeds(background) })
+	running.Go(func() { newProber(s).serve(background, probes) })
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
 		grpc.UnaryInterceptor(logCalls(o.Log)))
 	pb.RegisterLauncherServer(server, s)

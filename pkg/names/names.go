@@ -86,6 +86,8 @@ const (
 	// SocketLauncher is where the launcher's gRPC service listens, relative to RunDir. It is
 	// there once the launcher is ready for requests.
 	SocketLauncher = "launcher.sock"
+	// SocketProbe is where the launcher answers the kubelet's probes, which are `virt-launcher probe` in its container.
+	SocketProbe = "probe.sock"
 	// SocketSerial and LogSerial are the first serial port's chardev and what the guest wrote to it.
 	SocketSerial = "serial0.sock"
 	LogSerial    = "serial0.log"

@@ -117,6 +117,8 @@ func defaultSpec(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 	if sound := spec.Domain.Devices.Sound; sound != nil && sound.Model == "" {
 		sound.Model = "ich9"
 	}
+	defaultProbe(spec.ReadinessProbe)
+	defaultProbe(spec.LivenessProbe)
 	Attach(spec)
 	defaultDisks(spec)
 	defaultInterfaces(spec, d)

@@ -223,6 +223,9 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 			t.Run(f.Path, func(t *testing.T) {
 				example, ok := examples[f.Path]
 				if !ok {
+					example, ok = probeExamples[f.Path]
+				}
+				if !ok {
 					t.Fatal("no example: add one, or take the field out of the table")
 				}
 				spec := merged(t, example.before)
@@ -254,7 +257,7 @@ func merged(t *testing.T, sections string) map[string]any {
 // lists are the elements of paths that are lists of objects.
 var lists = map[string]bool{
 	"disks": true, "interfaces": true, "inputs": true, "ports": true, "panicDevices": true, "volumes": true, "networks": true, "cpu.features": true,
-	"accessCredentials": true,
+	"accessCredentials": true, "httpHeaders": true,
 }
 
 // set writes a value at a path, in the first element of each list on the way.

@@ -110,7 +110,7 @@ func TestUnsupported(t *testing.T) {
 		"switch off elsewhere": {`domain: {features: {hyperv: {relaxed: {enabled: false}}}}`, nil},
 		"false that matters":   {`domain: {devices: {logSerialConsole: false}}`, []string{"spec.domain.devices.logSerialConsole"}},
 		"empty":                {`{accessCredentials: [], domain: {ioThreadsPolicy: null, devices: {filesystems: []}}, livenessProbe: null}`, nil},
-		"several":              {`{readinessProbe: {tcpSocket: {port: 80}}, livenessProbe: {tcpSocket: {port: 80}}}`, []string{"spec.livenessProbe", "spec.readinessProbe"}},
+		"several":              {`{utilityVolumes: [{name: a}], resourceClaims: [{name: b}]}`, []string{"spec.resourceClaims", "spec.utilityVolumes"}},
 		"volume":               {`volumes: [{name: root, dataVolume: {name: x}}]`, nil},
 		"hotpluggable":         {`volumes: [{name: root, persistentVolumeClaim: {claimName: x, hotpluggable: true}}]`, nil},
 		"hotplug of CDI":       {`volumes: [{name: root, dataVolume: {name: x, hotpluggable: true}}]`, nil},

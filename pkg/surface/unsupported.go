@@ -63,6 +63,8 @@ var remedies = map[string]string{
 	"changedBlockTracking":  " (nothing reads which blocks have changed; leave it out)",
 	"migrations.network":    " (guests move over the nodes' virt-handler pods; leave it out)",
 	"migrations.disableTLS": " (nothing moves between nodes in the clear; leave it out)",
+	"httpGet.host":          " (the guest is asked, at the address of its pod; leave it out)",
+	"tcpSocket.host":        " (the guest is asked, at the address of its pod; leave it out)",
 	"migrations.matchSELinuxLevelOnMigration": " (SELinux levels are left to the container runtime; leave it out)",
 	"migrations.utilityVolumesTimeout":        " (there are no utility volumes to wait for; leave it out)",
 }

@@ -251,5 +251,6 @@ func validateSpec(spec *v1.VirtualMachineInstanceSpec, path *field.Path) field.E
 	errs = append(errs, validateTags(spec, path)...)
 	errs = append(errs, validateScheduling(spec, path)...)
 	errs = append(errs, validateCredentials(spec, path)...)
+	errs = append(errs, validateProbes(spec, path)...)
 	return errs
 }

@@ -162,6 +162,10 @@ func mayPause(vmi *v1.VirtualMachineInstance) error {
 	if paused(vmi) {
 		return conflictVMI(vmi, ": VMI is already paused")
 	}
+	if vmi.Spec.LivenessProbe != nil {
+		return apierrors.NewForbidden(v1.Resource("virtualmachineinstances"), vmi.Name,
+			errors.New("Pausing VMIs with LivenessProbe is currently not supported: the probe would end the guest while it is paused"))
+	}
 	return nil
 }
 

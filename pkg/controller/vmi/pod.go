@@ -94,6 +94,9 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 			Resources:       resources(vmi, facts),
 			VolumeMounts:    volumes.mounts,
 			VolumeDevices:   volumes.devices,
+			Ports:           containerPorts(vmi),
+			LivenessProbe:   probe(vmi.Spec.LivenessProbe),
+			ReadinessProbe:  probe(vmi.Spec.ReadinessProbe),
 			SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: new(false),
 				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

@@ -81,6 +81,9 @@ func running(in Input, c *conditionList) {
 		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, "The guest is paused.")
 	case in.Pod != nil && in.Pod.DeletionTimestamp != nil && in.VMI.DeletionTimestamp == nil: // news only then
 		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.PodTerminatingReason, "The launcher's pod is terminating.")
+	case !answers(in.VMI, in.Pod):
+		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, ReasonNotReady,
+			"The readiness probe does not pass; the events of pod "+in.Pod.Name+" say how it fails.")
 	default:
 		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionTrue, "", "")
 	}
@@ -89,6 +92,22 @@ func running(in Input, c *conditionList) {
 	c.setOrRemove(in.Guest.Emulation, SoftwareEmulation, "EmulatedCPU",
 		"The guest's CPU is emulated in software (TCG), which is many times slower than KVM: the node has no hardware virtualization to offer, or useEmulation is set.")
 	migratable(in.VMI, in.Guest.Emulation, c)
+}
+
+// ReasonNotReady is why an instance is not Ready whose readiness probe does not pass; the kubelet's own word for it.
+const ReasonNotReady = "ContainersNotReady"
+
+// answers says that the guest passes its readiness probe, if it has one.
+func answers(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) bool {
+	if vmi.Spec.ReadinessProbe == nil || pod == nil {
+		return true
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.ContainersReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
 }
 
 // evacuating says that the guest is to leave its node.

@@ -25,6 +25,7 @@ const (
 	ReasonLauncherGone  = "LauncherGone"
 	ReasonLauncherError = "LauncherFailed"
 	ReasonPodEnded      = "PodTerminated"
+	ReasonNotAlive      = "LivenessProbeFailed"
 )
 
 // Input is everything a status depends on.
@@ -164,6 +165,9 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 // run strategy RerunOnFailure starts it again.
 func guestOff(in Input, end launcherpb.Lifecycle, reason string) (v1.VirtualMachineInstancePhase, string, string) {
 	if reason == names.ReasonTerminated && in.VMI.DeletionTimestamp == nil {
+		if in.VMI.Spec.LivenessProbe != nil && in.Pod != nil && in.Pod.DeletionTimestamp == nil && in.Pod.Status.Reason == "" {
+			return v1.Failed, ReasonNotAlive, "The guest was shut down because its liveness probe failed; the events of pod " + in.Pod.Name + " say how."
+		}
 		return v1.Failed, ReasonPodEnded, "The launcher's pod was deleted or evicted, and the guest was shut down with it."
 	}
 	if end == launcherpb.Lifecycle_LIFECYCLE_DESTROYED {
