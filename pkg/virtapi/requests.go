@@ -164,7 +164,7 @@ func mayPause(vmi *v1.VirtualMachineInstance) error {
 	}
 	if vmi.Spec.LivenessProbe != nil {
 		return apierrors.NewForbidden(v1.Resource("virtualmachineinstances"), vmi.Name,
-			errors.New("Pausing VMIs with LivenessProbe is currently not supported: the probe would end the guest while it is paused"))
+			errors.New("pausing VMIs with LivenessProbe is not supported: the probe would end the guest while it is paused"))
 	}
 	return nil
 }

@@ -46,8 +46,8 @@ func TestCloudImage(t *testing.T) {
 		"findmnt -no LABEL /srv":                     "cargo",
 		"timedatectl show -p Timezone --value":       "Europe/Vienna",
 		"systemctl is-system-running --wait || true": "running",
-		"cloud-id": "nocloud",
-		"nproc":    "2",
+		"cloud-id":                                   "nocloud",
+		"nproc":                                      "2",
 	})
 
 	t.Run("agent", func(t *testing.T) { tellsOfItself(t, g) })
