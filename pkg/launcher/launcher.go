@@ -103,15 +103,15 @@ func Run(ctx context.Context, o Options) error {
 	if err := d.configure(); err != nil {
 		return err
 	}
+	probes, err := listenForProbes(o.RunDir)
+	if err != nil {
+		return err
+	}
 	// The socket comes before all that takes time: virt-handler finds the pod by it, and prepares the
 	// network and the capability cache meanwhile.
 	listener, err := listen(filepath.Join(o.RunDir, names.SocketLauncher))
 	if err != nil {
-		return err
-	}
-	probes, err := listenForProbes(o.RunDir)
-	if err != nil {
-		return errors.Join(err, listener.Close())
+		return errors.Join(err, probes.Close())
 	}
 	// What runs in the background lives until the guest is gone, not until SIGTERM.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
