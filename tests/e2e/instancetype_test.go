@@ -14,6 +14,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/tests/instance"
 )
 
 // A guest has the size of its instance type and the devices of its preference, both inferred from the labels of a
@@ -114,4 +116,17 @@ func TestInstancetype(t *testing.T) {
 	if err != nil || !strings.Contains(string(expanded), `"160Mi"`) {
 		t.Errorf("expand-spec: %v\n%s", err, expanded)
 	}
+}
+
+// The common instance types are admitted, and make VMs.
+func TestCommonInstancetypes(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	out := c.virtctl(t, nil, "install", "--instancetypes")
+	if !strings.Contains(out, "is ready") {
+		t.Error(out)
+	}
+	c.virtctl(t, nil, "-n", ns, "create", "vm", "--name", "common", "--run-strategy", "Halted", "--instancetype", "u1.medium", "--preference", "windows.2k25.virtio",
+		"--volume-containerdisk", "src:"+instance.TinyDisk(), "--apply", "--dry-run=server")
 }

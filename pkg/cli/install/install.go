@@ -24,9 +24,11 @@ type Options struct {
 	Factory  *cli.Factory
 	Settings action.Settings
 	DryRun   cli.DryRun
-	Wait     bool
-	Timeout  time.Duration
-	Output   *cli.Output
+	// Instancetypes applies the common instance types and preferences, too.
+	Instancetypes bool
+	Wait          bool
+	Timeout       time.Duration
+	Output        *cli.Output
 }
 
 // NewCmdInstall makes the command; runF replaces Run in tests.
@@ -44,6 +46,7 @@ the ones of manifests/ in the source, for those who prefer 'kubectl apply -k'.`,
 		Example: cli.Examples(f.Program, `
 			virtctl install
 			virtctl install --image-registry registry.example.com/virtkit --image-tag v1.2.3
+			virtctl install --instancetypes
 			virtctl install --dry-run=client > virtkit.yaml`),
 		Args: cli.Args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,6 +61,7 @@ the ones of manifests/ in the source, for those who prefer 'kubectl apply -k'.`,
 	}
 	flags := cmd.Flags()
 	o.DryRun.AddFlag(cmd)
+	flags.BoolVar(&o.Instancetypes, "instancetypes", false, "Also install common instance types (u1.medium, …) and preferences (fedora, …)")
 	flags.BoolVar(&o.Wait, "wait", true, "Wait until everything is ready")
 	flags.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "The most time to take")
 	flags.StringVar(&o.Settings.Registry, "image-registry", "", "Registry and path of the images, a `PREFIX` (default ghcr.io/virtkit)")
@@ -78,6 +82,9 @@ func (o *Options) validate() error {
 	default:
 		return cli.UsageErrorf("--image-pull-policy is %s, not %q", strings.Join(pullPolicies, ", "), o.Settings.PullPolicy)
 	}
+	if o.Instancetypes && !o.Wait && o.DryRun == cli.DryRunNone {
+		return cli.UsageErrorf("--instancetypes needs --wait, since virt-api has to be ready to admit them")
+	}
 	if o.Settings.Tag == "" {
 		return cli.UsageErrorf("--image-tag must not be empty")
 	}
@@ -93,7 +100,14 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	var instancetypes []*unstructured.Unstructured
+	if o.Instancetypes {
+		if instancetypes, err = action.Instancetypes(); err != nil {
+			return err
+		}
+	}
 	if o.DryRun == cli.DryRunClient {
+		objects = append(objects, instancetypes...)
 		if !o.Output.Given() {
 			o.Output.Format = "yaml"
 		}
@@ -111,7 +125,7 @@ func Run(ctx context.Context, o *Options) error {
 	defer cancel()
 	progress := newProgress(o.Factory.IO)
 	installer.Progress = progress.step
-	results, err := o.install(ctx, installer, objects)
+	results, err := o.install(ctx, installer, objects, instancetypes)
 	progress.end()
 	if err != nil {
 		return err
@@ -127,20 +141,26 @@ func Run(ctx context.Context, o *Options) error {
 	return nil
 }
 
-func (o *Options) install(ctx context.Context, installer *action.Installer, objects []*unstructured.Unstructured) ([]action.Result, error) {
+func (o *Options) install(ctx context.Context, installer *action.Installer, objects, instancetypes []*unstructured.Unstructured) ([]action.Result, error) {
 	if err := installer.Check(ctx); err != nil {
 		return nil, err
 	}
 	dryRun := o.DryRun == cli.DryRunServer
 	results, err := installer.Install(ctx, objects, dryRun)
-	if err != nil || dryRun || !o.Wait {
+	if err != nil {
 		return results, err
 	}
-	err = installer.Wait(ctx, objects)
-	if errors.Is(err, action.ErrNotReady) {
-		err = fmt.Errorf("%w. Everything is applied; `%s install` again goes on waiting", err, o.Factory.Program)
+	if !dryRun && o.Wait {
+		err = installer.Wait(ctx, objects)
+		if errors.Is(err, action.ErrNotReady) {
+			err = fmt.Errorf("%w. Everything is applied; `%s install` again goes on waiting", err, o.Factory.Program)
+		}
 	}
-	return results, err
+	if err != nil || len(instancetypes) == 0 {
+		return results, err
+	}
+	more, err := installer.Install(ctx, instancetypes, dryRun)
+	return append(results, more...), err
 }
 
 // summary is one line that says what was done.

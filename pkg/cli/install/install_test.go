@@ -36,6 +36,8 @@ func TestInstallFlags(t *testing.T) {
 			},
 		},
 		{args: "--dry-run=server --wait=false", want: func(o *Options) { o.DryRun, o.Wait = cli.DryRunServer, false }},
+		{args: "--instancetypes", want: func(o *Options) { o.Instancetypes = true }},
+		{args: "--instancetypes --wait=false", usage: "--instancetypes needs --wait"},
 		{args: "--image-pull-policy Sometimes", usage: "--image-pull-policy"},
 		{args: "--image-tag=", usage: "--image-tag"},
 		{args: "--kubelet-dir var/lib", usage: "--kubelet-dir"},
@@ -114,5 +116,23 @@ func TestSummary(t *testing.T) {
 	results := []action.Result{{Change: action.Created}, {Change: action.Unchanged}, {Change: action.Unchanged}}
 	if got, want := o.summary(results), "virtkit v1 is ready in namespace kubevirt: 1 created, 2 unchanged"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestInstallInstancetypes(t *testing.T) {
+	f, out := factory(t)
+	cmd := NewCmdInstall(f, nil)
+	cmd.SetArgs([]string{"--dry-run=client", "--instancetypes", "-o", "name"})
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"deployment.apps/virt-api\n",
+		"virtualmachineclusterinstancetype.instancetype.kubevirt.io/u1.medium\n",
+		"virtualmachineclusterpreference.instancetype.kubevirt.io/windows.11.virtio\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q", want)
+		}
 	}
 }
