@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
@@ -16,7 +17,7 @@ var migrationFields = []Field{
 }
 
 // ValidateVirtualMachineInstanceMigration checks a migration, whose spec cannot change. old is nil at creation.
-// Whether the instance can move is known to virt-controller, which fails the migration if not.
+// Whether the instance can move is ValidateMigrationOf's.
 func ValidateVirtualMachineInstanceMigration(migration, old *v1.VirtualMachineInstanceMigration) field.ErrorList {
 	spec := field.NewPath("spec")
 	if old != nil {
@@ -34,4 +35,24 @@ func ValidateVirtualMachineInstanceMigration(migration, old *v1.VirtualMachineIn
 		errs = append(errs, field.Required(spec.Child("vmiName"), "is not set; it names the VirtualMachineInstance to move"))
 	}
 	return append(errs, metavalidation.ValidateLabels(migration.Spec.AddedNodeSelector, spec.Child("addedNodeSelector"))...)
+}
+
+// ValidateMigrationOf checks that the instance can move that a new migration names; vmi is nil when there is none. One that
+// another migration moves can: the new one waits.
+func ValidateMigrationOf(vmi *v1.VirtualMachineInstance, migration *v1.VirtualMachineInstanceMigration) field.ErrorList {
+	at, name := field.NewPath("spec", "vmiName"), migration.Spec.VMIName
+	switch {
+	case vmi == nil:
+		err := field.NotFound(at, name)
+		err.Detail = fmt.Sprintf("there is no VirtualMachineInstance %q in namespace %s; only a VM that runs can move", name, migration.Namespace)
+		return field.ErrorList{err}
+	case vmi.IsFinal():
+		return field.ErrorList{field.Invalid(at, name, fmt.Sprintf("Cannot migrate VMI in finalized state: %q has %s", name, vmi.Status.Phase))}
+	}
+	for _, c := range vmi.Status.Conditions {
+		if c.Type == v1.VirtualMachineInstanceIsMigratable && c.Status == corev1.ConditionFalse {
+			return field.ErrorList{field.Invalid(at, name, fmt.Sprintf("Cannot migrate VMI, Reason: %s, Message: %s", c.Reason, c.Message))}
+		}
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -30,6 +31,8 @@ type admission struct {
 	defaults func() surface.Defaults
 	// referents is how a VM's instance type and preference are read.
 	referents instancetype.Reader
+	// instance reads a VirtualMachineInstance, which is to migrate.
+	instance  func(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
 	evictions evictions
 }
 
@@ -224,12 +227,23 @@ func (a *admission) validatePreference(_ context.Context, request *admissionv1.A
 	return verdict(request.Kind.Kind, object.Name, instancetype.ValidatePreference(&object.Spec)), nil
 }
 
-func (a *admission) validateMigration(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validateMigration(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	migration, old, err := objects[v1.VirtualMachineInstanceMigration](request)
 	if err != nil {
 		return nil, err
 	}
-	return verdict(request.Kind.Kind, migration.Name, surface.ValidateVirtualMachineInstanceMigration(migration, old)), nil
+	errs := surface.ValidateVirtualMachineInstanceMigration(migration, old)
+	// The components know the instance.
+	if by := surface.ActorOf(request.UserInfo.Username); old == nil && len(errs) == 0 && !by.Component && !by.API {
+		ctx, cancel := context.WithTimeout(ctx, lookup)
+		defer cancel()
+		vmi, err := a.instance(ctx, request.Namespace, migration.Spec.VMIName)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		errs = surface.ValidateMigrationOf(vmi, migration)
+	}
+	return verdict(request.Kind.Kind, migration.Name, errs), nil
 }
 
 func (a *admission) validateMigrationPolicy(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {

@@ -2,6 +2,7 @@ package virtapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -12,8 +13,11 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/surface"
@@ -21,7 +25,22 @@ import (
 
 var hooks = &admission{defaults: func() surface.Defaults {
 	return surface.Defaults{NewUUID: func() string { return "5d307ca9-b3ef-428c-8861-06e72d69f223" }}
-}, referents: stored{}}
+}, referents: stored{}, instance: func(_ context.Context, _, name string) (*v1.VirtualMachineInstance, error) {
+	vmi := &v1.VirtualMachineInstance{}
+	switch name {
+	case "vm":
+		vmi.Status.Phase = v1.Running
+	case "over":
+		vmi.Status.Phase = v1.Succeeded
+	case "pinned":
+		vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
+			Type: v1.VirtualMachineInstanceIsMigratable, Status: "False", Reason: v1.VirtualMachineInstanceReasonDisksNotMigratable, Message: "disk a stays",
+		}}
+	default:
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
+	}
+	return vmi, nil
+}}
 
 const goodMachine = `
 apiVersion: kubevirt.io/v1
@@ -139,6 +158,10 @@ func TestValidate(t *testing.T) {
 		"KubeVirt":                   {"/validate/kubevirts", "jane", `{metadata: {name: kubevirt, namespace: kubevirt}, spec: {configuration: {machineType: x}}}`, "", `spec.configuration.machineType: "x" is not supported`},
 		"migration":                  {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, addedNodeSelector: {a: b}}}`, "", ``},
 		"migration of nothing":       {migrations, "jane", `{metadata: {name: m}, spec: {}}`, "", `spec.vmiName: is not set`},
+		"migration of none":          {migrations, "jane", `{metadata: {name: m, namespace: default}, spec: {vmiName: none}}`, "", `spec.vmiName: there is no VirtualMachineInstance "none" in namespace default`},
+		"migration by a component":   {migrations, controller, `{metadata: {name: m}, spec: {vmiName: none}}`, "", ``},
+		"migration after the end":    {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: over}}`, "", `spec.vmiName: Cannot migrate VMI in finalized state`},
+		"migration of what stays":    {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: pinned}}`, "", `spec.vmiName: Cannot migrate VMI, Reason: DisksNotLiveMigratable, Message: disk a stays`},
 		"migration elsewhere":        {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, sendTo: {migrationID: x, connectURL: there}}}`, "", `spec.sendTo: not supported by virtkit`},
 		"migration, bad selector":    {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, addedNodeSelector: {a: "b c"}}}`, "", `spec.addedNodeSelector`},
 		"migration changed":          {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: other}}`, `{metadata: {name: m}, spec: {vmiName: vm}}`, `spec: cannot be changed`},

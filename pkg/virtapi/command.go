@@ -130,7 +130,7 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		return info.GitVersion, nil
 	})
 	hooks := &admission{
-		defaults: defaultsOf(follower.Current), referents: referents{machines.kubevirt},
+		defaults: defaultsOf(follower.Current), referents: referents{machines.kubevirt}, instance: machines.vmi,
 		evictions: evictions{machines: machines, strategy: func() v1.EvictionStrategy { return follower.Current().EvictionStrategy }},
 	}
 
