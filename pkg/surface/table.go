@@ -70,8 +70,10 @@ var runStrategies = []string{
 
 var updateMethods = []string{string(v1.WorkloadUpdateMethodLiveMigrate), string(v1.WorkloadUpdateMethodEvict)}
 
-var rolloutStrategies = []string{string(v1.VMRolloutStrategyLiveUpdate), string(v1.VMRolloutStrategyStage)}
-var bindings = []string{"masquerade", "bridge"}
+var (
+	rolloutStrategies = []string{string(v1.VMRolloutStrategyLiveUpdate), string(v1.VMRolloutStrategyStage)}
+	bindings          = []string{"masquerade", "bridge"}
+)
 
 var referencePolicies = []string{string(v1.Reference), string(v1.Expand), string(v1.ExpandAll)}
 
