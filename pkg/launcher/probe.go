@@ -30,7 +30,7 @@ import (
 type probeRequest struct {
 	// Command is to run in the guest and end with 0; without one the guest agent is to answer.
 	Command []string `json:"command,omitempty"`
-	// Arrived asks for nothing but that there is a guest.
+	// Arrived asks for nothing but that there is a guest, and waits for it.
 	Arrived bool `json:"arrived,omitempty"`
 	// Timeout is how long that may take.
 	Timeout time.Duration `json:"timeout"`
@@ -123,7 +123,14 @@ func (p *prober) answer(ctx context.Context, conn net.Conn) {
 // frozen, is as it was when it was last asked.
 func (p *prober) probe(ctx context.Context, r probeRequest) probeAnswer {
 	g := p.service.guest
-	state := g.snapshot()
+	state, changed := g.watch()
+	for r.Arrived && state.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE && ctx.Err() == nil {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		state, changed = g.watch()
+	}
 	switch {
 	case state.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE:
 		return probeAnswer{Message: "there is no guest yet"}

@@ -42,7 +42,7 @@ func newProbeCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.DurationVar(&request.Timeout, "timeout", request.Timeout, "how long the guest may take")
-	f.BoolVar(&request.Arrived, "arrived", false, "ask nothing but whether there is a guest")
+	f.BoolVar(&request.Arrived, "arrived", false, "ask nothing but whether there is a guest, and wait for it")
 	f.StringVar(&runDir, "run-dir", runDir, "where the launcher's sockets are")
 	return cmd
 }

@@ -39,7 +39,7 @@ func TestProbe(t *testing.T) {
 	}
 	ping, command := probeRequest{}, probeRequest{Command: []string{"talk"}}
 	check(ping, false, "no guest yet")
-	check(probeRequest{Arrived: true}, false, "no guest yet")
+	check(probeRequest{Arrived: true, Timeout: 10 * time.Millisecond}, false, "no guest yet")
 	if _, err := l.start(demo()); err != nil {
 		t.Fatal(err)
 	}

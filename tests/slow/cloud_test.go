@@ -47,7 +47,6 @@ func TestCloudImage(t *testing.T) {
 		"timedatectl show -p Timezone --value":       "Europe/Vienna",
 		"systemctl is-system-running --wait || true": "running",
 		"cloud-id":                                   "nocloud",
-		"nproc":                                      "2",
 	})
 
 	t.Run("agent", func(t *testing.T) { tellsOfItself(t, g) })

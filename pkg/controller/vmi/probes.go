@@ -42,16 +42,19 @@ func probe(p *v1.Probe) *corev1.Probe {
 	return out
 }
 
+// arrivalWait is how long, seconds, a launcher is asked at a time whether its guest has come.
+const arrivalWait = 600
+
 // Arrival is the probe of a launcher that waits for a guest from another node: until the guest is there, the VMI's own
-// probes would fail, and end the launcher. Nil when the VMI has none.
+// probes would fail, and end the launcher. It is answered when the guest is there. Nil when the VMI has none.
 func Arrival(vmi *v1.VirtualMachineInstance) *corev1.Probe {
 	if vmi.Spec.LivenessProbe == nil && vmi.Spec.ReadinessProbe == nil {
 		return nil
 	}
 	return &corev1.Probe{
-		ProbeHandler:   corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{launcherBinary, "probe", "--arrived"}}},
-		TimeoutSeconds: 1 + agentSlack, PeriodSeconds: 1,
-		FailureThreshold: 7 * 24 * 60 * 60, // longer than any migration
+		ProbeHandler:   corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{launcherBinary, "probe", "--arrived", fmt.Sprintf("--timeout=%ds", arrivalWait)}}},
+		TimeoutSeconds: arrivalWait + agentSlack, PeriodSeconds: 1,
+		FailureThreshold: 7 * 24 * 60 * 60 / arrivalWait, // a week: longer than any migration
 	}
 }
 
