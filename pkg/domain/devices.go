@@ -1,10 +1,13 @@
 package domain
 
 import (
+	"slices"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
+
+	"github.com/virtkit/virtkit/pkg/pci"
 )
 
 const (
@@ -178,7 +181,7 @@ func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tun
 		}
 	}
 	for _, x := range d.Interfaces {
-		if x.Model.Type == v1.VirtIO || x.Model.Type == "e1000e" {
+		if expressNIC(x.Model.Type) {
 			express++
 		}
 	}
@@ -204,10 +207,50 @@ func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tun
 		return out
 	}
 	out = append(out, libvirtxml.DomainController{Type: "pci", Index: &index, Model: "pcie-root"})
-	for range express + plugged + sparePorts {
+	ports := express + plugged + sparePorts
+	bridged := conventional(d, tuning.transitional)
+	if bridged {
+		ports++
+	}
+	for range ports {
 		out = append(out, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port"})
 	}
+	if bridged {
+		out = append(out, libvirtxml.DomainController{Type: "pci", Model: "pcie-to-pci-bridge", Address: address(pci.Address{Bus: lastFree(d, uint(ports))})})
+	}
 	return out
+}
+
+// expressNIC reports the models that are PCIe devices.
+func expressNIC(model string) bool { return model == v1.VirtIO || model == "e1000e" || model == "igb" }
+
+// conventional reports devices that are PCI and not PCIe, and are on no bus of their chipset's.
+func conventional(d *libvirtxml.DomainDeviceList, transitional bool) bool {
+	ac97 := slices.ContainsFunc(d.Sounds, func(s libvirtxml.DomainSound) bool { return s.Model != DefaultSound })
+	nics := slices.ContainsFunc(d.Interfaces, func(n libvirtxml.DomainInterface) bool { return !expressNIC(n.Model.Type) })
+	panics := slices.ContainsFunc(d.Panics, func(p libvirtxml.DomainPanic) bool { return p.Model == string(v1.Pvpanic) })
+	return transitional || ac97 || nics || panics || len(d.Watchdogs) > 0
+}
+
+// lastFree is the last of the root ports that no device is given. A guest numbers its buses as it finds them, and finds another
+// behind the bridge: from there on its numbers are not those of the ports.
+func lastFree(d *libvirtxml.DomainDeviceList, ports uint) uint {
+	taken := map[uint]bool{}
+	take := func(a *libvirtxml.DomainAddress) {
+		if a != nil && a.PCI != nil {
+			taken[*a.PCI.Bus] = true
+		}
+	}
+	for _, x := range d.Disks {
+		take(x.Address)
+	}
+	for _, x := range d.Interfaces {
+		take(x.Address)
+	}
+	for ports > 1 && taken[ports] {
+		ports--
+	}
+	return ports
 }
 
 func isQ35(machine string) bool {
