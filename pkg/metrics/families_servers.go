@@ -3,6 +3,7 @@ package metrics
 // Of virt-api: who is connected, and what was asked for.
 var (
 	Consoles       = family(API, Gauge, "kubevirt_console_active_connections", "Serial consoles that are open through this virt-api.", "namespace", "vmi")
+	USBPorts       = family(API, Gauge, "kubevirt_usbredir_active_connections", "USB redirections that are open through this virt-api.", "namespace", "vmi")
 	Screens        = family(API, Gauge, "kubevirt_vnc_active_connections", "VNC connections that are open through this virt-api.", "namespace", "vmi")
 	Tunnels        = family(API, Gauge, "kubevirt_portforward_active_tunnels", "Connections to ports of guests that are open through this virt-api.", "namespace", "vmi")
 	LastConnection = family(API, Gauge, "kubevirt_vmi_last_api_connection_timestamp_seconds", "When somebody last connected to a guest through this virt-api: console, VNC, port, exec.", "namespace", "vmi")

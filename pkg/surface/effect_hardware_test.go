@@ -37,6 +37,7 @@ var hardwareExamples = map[string]struct{ before, value string }{
 	"domain.features.hyperv.tlbflush.extended.enabled":     {before: withEnlights, value: "true"},
 	"domain.features.hyperv.ipi.enabled":                   {value: "true"},
 	"domain.features.hyperv.evmcs.enabled":                 {value: "true"},
+	"domain.devices.clientPassthrough":                     {value: "{}"},
 	"domain.devices.useVirtioTransitional":                 {value: "true"},
 	"domain.devices.blockMultiQueue":                       {before: withTwoCPUs, value: "true"},
 	"domain.devices.networkInterfaceMultiqueue":            {before: withTwoCPUs, value: "true"},

@@ -346,7 +346,7 @@ func produced(t *testing.T, spec map[string]any) string {
 		built, err := domain.Build(object, domain.Facts{
 			KVM: kvm, CPUs: []domain.HostCPU{{ID: 2, Core: 2}, {ID: 3, Core: 2}}, Emulator: "/qemu", NVRAM: "/nvram", Disks: disks.Sources, Network: plan,
 			Firmware:     domain.Firmware{Code: "/code", Vars: "/vars", SecureCode: "/scode", SecureVars: "/svars"},
-			SerialSocket: "/serial", SerialLog: "/log", VNCSocket: "/vnc", AgentSocket: "/agent",
+			SerialSocket: "/serial", SerialLog: "/log", VNCSocket: "/vnc", AgentSocket: "/agent", USBSockets: []string{"/usb"},
 		})
 		var xml string
 		if err == nil {

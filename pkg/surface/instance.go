@@ -16,7 +16,7 @@ var (
 		string(v1.DiskErrorPolicyStop), string(v1.DiskErrorPolicyIgnore),
 		string(v1.DiskErrorPolicyReport), string(v1.DiskErrorPolicyEnospace),
 	}
-	nicModels       = []string{"virtio", "e1000", "e1000e", "rtl8139", "ne2k_pci", "pcnet"}
+	nicModels       = []string{"virtio", "e1000", "e1000e", "igb", "rtl8139", "ne2k_pci", "pcnet"}
 	nicStates       = []string{string(v1.InterfaceStateLinkUp), string(v1.InterfaceStateLinkDown)}
 	pageSizes       = []string{"2Mi", "1Gi"}
 	featurePolicies = []string{"force", "require", "optional", "disable", "forbid"}
@@ -106,6 +106,7 @@ var instanceFields = []Field{
 	{Path: "domain.devices.useVirtioTransitional", Effect: Domain, Note: "For guests whose drivers know virtio 0.9 only."},
 	{Path: "domain.devices.blockMultiQueue", Effect: Domain, Note: "A queue for each vCPU, of virtio disks and the controller of scsi disks."},
 	{Path: "domain.devices.networkInterfaceMultiqueue", Effect: Network, Note: "A queue for each vCPU, of virtio interfaces."},
+	{Path: "domain.devices.clientPassthrough", Effect: Domain, Note: "USB devices of clients: virtctl usbredir."},
 	{Path: "domain.devices.sound.name", Effect: Domain},
 	{Path: "domain.devices.sound.model", Effect: Domain, Only: soundModels, Note: "ich9 unless set. The guest has a sound card; nobody hears it."},
 	{Path: "domain.devices.disableHotplug", Effect: Domain, Note: "No spare PCIe ports."},

@@ -44,6 +44,7 @@ var counted = []struct {
 }{
 	{"console", metrics.Consoles},
 	{"vnc", metrics.Screens},
+	{"usbredir", metrics.USBPorts},
 	{"portforward", metrics.Tunnels},
 	{exec.Subresource, nil},
 }

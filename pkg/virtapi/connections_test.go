@@ -39,6 +39,7 @@ func TestConnections(t *testing.T) {
 	c.begin("/v1/stats")()
 	const all = `console_active_connections{namespace="ns",vmi="demo"} %d
 vnc_active_connections{namespace="ns",vmi="demo"} 0
+usbredir_active_connections{namespace="ns",vmi="demo"} 0
 portforward_active_tunnels{namespace="ns",vmi="demo"} %d
 vmi_last_api_connection_timestamp_seconds{namespace="ns",vmi="demo"} %d`
 	if got, want := told(), fmt.Sprintf(all, 1, 2, 1000); got != want {

@@ -222,6 +222,13 @@ func hasGraphics(vmi *v1.VirtualMachineInstance) error {
 	return nil
 }
 
+func takesUSB(vmi *v1.VirtualMachineInstance) error {
+	if vmi.Spec.Domain.Devices.ClientPassthrough == nil {
+		return badRequest("Not configured with USB Redirection: spec.domain.devices.clientPassthrough is not set")
+	}
+	return nil
+}
+
 // expand answers with the VM and what it refers to written out.
 func (q *requests) expand(r *restful.Request, w *restful.Response) error {
 	vm, err := q.machines.vm(r.Request.Context(), r.PathParameter("namespace"), r.PathParameter("name"))

@@ -62,6 +62,7 @@ func (q *requests) endpoints() []endpoint {
 		{http.MethodGet, virtualMachineInstances, "objectgraph", true, vmi, nil, q.objectGraph(virtualMachineInstances), "get the objects that a VirtualMachineInstance depends on", get},
 		streamOf("console", "open a websocket to the serial console of a VirtualMachineInstance", hasSerialConsole),
 		streamOf("vnc", "open a websocket to the VNC server of a VirtualMachineInstance", hasGraphics),
+		streamOf("usbredir", "open a websocket to a USB port of a VirtualMachineInstance", takesUSB),
 		{http.MethodGet, virtualMachineInstances, "portforward/{port}", true, vmi, nil, q.portForwardInstance, "open a websocket to a TCP port of a VirtualMachineInstance", get},
 		{http.MethodGet, virtualMachineInstances, "portforward/{port}/{protocol}", true, vmi, nil, q.portForwardInstance, "open a websocket to a port, tcp or udp, of a VirtualMachineInstance", get},
 		{http.MethodGet, virtualMachines, "portforward/{port}", true, vm, nil, q.portForwardMachine, "open a websocket to a TCP port of a VirtualMachine's instance", get},

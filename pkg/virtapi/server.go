@@ -48,7 +48,7 @@ var open = []string{"/healthz", "/livez", "/readyz", "/mutate/*", "/validate/*"}
 
 // streaming are the subresources whose requests last: they have no deadline, and do not count among the requests that
 // are served at a time.
-var streaming = sets.NewString("console", "vnc", "portforward", exec.Subresource, "log")
+var streaming = sets.NewString("console", "vnc", "usbredir", "portforward", exec.Subresource, "log")
 
 // serving is what newServer needs besides the routes.
 type serving struct {

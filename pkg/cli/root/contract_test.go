@@ -69,7 +69,7 @@ func TestEveryVerbThatChangesTheClusterHasDryRun(t *testing.T) {
 		"completion": reads, "console": guest, "dashboard": "it asks before each action that disrupts", "describe": reads, "diff": "it is a dry run", "doctor": reads, "events": reads, "exec": guest,
 		"expand": reads, "expect": guest, "fslist": reads, "guestosinfo": reads, "list": reads, "logs": reads, "objectgraph": reads, "options": reads,
 		"port-forward": reads, "port-forward list": reads, "port-forward stop": "it ends a process of this machine",
-		"scp": guest, "ssh": guest, "top": reads, "userlist": reads, "version": reads, "vnc": guest, "vnc screenshot": reads,
+		"scp": guest, "ssh": guest, "top": reads, "usbredir": guest, "userlist": reads, "version": reads, "vnc": guest, "vnc screenshot": reads,
 		"wait": reads, "why": reads,
 	})
 }

@@ -42,6 +42,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/portforward"
 	"github.com/virtkit/virtkit/pkg/cli/ssh"
 	"github.com/virtkit/virtkit/pkg/cli/top"
+	"github.com/virtkit/virtkit/pkg/cli/usbredir"
 	"github.com/virtkit/virtkit/pkg/cli/version"
 	"github.com/virtkit/virtkit/pkg/cli/vnc"
 	"github.com/virtkit/virtkit/pkg/cli/volume"
@@ -202,6 +203,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		expose.NewCmdExpose(f, nil),
 		portforward.NewCmdPortForward(f, nil),
 		vnc.NewCmdVNC(f, nil),
+		usbredir.NewCmdUSBRedir(f, nil),
 		expect.NewCmdExpect(f, nil),
 		ssh.NewCmdSSH(f, nil),
 		ssh.NewCmdSCP(f, nil),

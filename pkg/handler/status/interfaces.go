@@ -38,7 +38,7 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 	var out []v1.VirtualMachineInstanceNetworkInterface
 	for _, nic := range primaryFirst(in.Plan.Interfaces) {
 		s := v1.VirtualMachineInstanceNetworkInterface{
-			Name: nic.Name, MAC: nic.MAC, PodInterfaceName: nic.PodLink, LinkState: "up", QueueCount: 1,
+			Name: nic.Name, MAC: nic.MAC, PodInterfaceName: nic.PodLink, LinkState: "up", QueueCount: int32(max(nic.Queues, 1)),
 		}
 		if down[nic.Name] {
 			s.LinkState = "down"

@@ -4,6 +4,7 @@
 //
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/console[?join=true][&tail=BYTES]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc[?preserveSession=true]
+//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/usbredir
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/portforward/PORT[/{tcp,udp}][?uid=UID]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc/screenshot[?moveCursor=true]
 //	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{pause,unpause,reset,softreboot}
@@ -73,6 +74,7 @@ type Server struct {
 
 	consoles consoles
 	screens  screens
+	usb      usbPorts
 	resets   resets
 	room     *semaphore.Weighted // of maxHeld
 
@@ -90,6 +92,7 @@ func (s *Server) init() {
 		}
 		s.consoles.log, s.consoles.open = s.Log, map[string]*console{}
 		s.screens.open = map[types.UID]*screen{}
+		s.usb.used = map[types.UID][names.USBRedirections]bool{}
 		s.room = semaphore.NewWeighted(maxHeld)
 	})
 }
@@ -101,6 +104,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+vmi+"console", s.console)
 	mux.HandleFunc("GET "+vmi+"vnc", s.vnc)
+	mux.HandleFunc("GET "+vmi+"usbredir", s.usbRedir)
 	s.agentRoutes(mux, vmi)
 	mux.HandleFunc("GET "+vmi+"log/{source}", s.log)
 	mux.HandleFunc("GET /v1/stats", s.stats)
