@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/controller/pool"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vmstate"
@@ -46,6 +47,8 @@ func cacheOptions() cache.Options {
 				}),
 			},
 			&v1.KubeVirt{}: {Namespaces: installation},
+			// Those of pools.
+			&appsv1.ControllerRevision{}: {Label: labelled(pool.RevisionLabel)},
 			// Is CDI there? Its own kinds are not here, since they may not be; see slim.
 			cdi.Definition(): {Field: fields.OneTermEqualSelector("metadata.name", cdi.CRDName)},
 			// Those of VMIs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
 	"kubevirt.io/api/migrations/v1alpha1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
@@ -35,6 +37,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/kubevirt"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/node"
+	"github.com/virtkit/virtkit/pkg/controller/pool"
 	"github.com/virtkit/virtkit/pkg/controller/replicaset"
 	"github.com/virtkit/virtkit/pkg/controller/vm"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
@@ -55,10 +58,10 @@ const (
 // eventSource is what events say they come from.
 const eventSource = "virtualmachine-controller"
 
-// newScheme knows Kubernetes' kinds, kubevirt.io/v1's, instancetype.kubevirt.io's and CDI's.
+// newScheme knows Kubernetes' kinds, kubevirt.io/v1's, instancetype.kubevirt.io's, pool.kubevirt.io's and CDI's.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), cdiv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	return scheme, nil
@@ -186,6 +189,7 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 	}
 	vms := &vm.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes}
 	replicaSets := &replicaset.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now}
+	pools := &pool.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now, Shuffle: rand.Shuffle, CDI: dataVolumes}
 	nodes := &node.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	evacuations := &evacuation.Reconciler{
 		Client: client, Recorder: recorder, Config: current, Now: time.Now,
@@ -207,6 +211,7 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		installation.SetupWithManager(mgr),
 		updates.SetupWithManager(mgr),
 		replicaSets.SetupWithManager(ctx, mgr),
+		pools.SetupWithManager(ctx, mgr),
 	)
 	if err != nil {
 		return fmt.Errorf("set up controllers: %w", err)

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -213,19 +214,7 @@ func TestReplicaSetQuota(tt *testing.T) {
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{of: quantity("10")}},
 	}
 	t.must(cluster.Client.Create(t.ctx, quota))
-	allow := func(hard, used string) {
-		quota.Status = corev1.ResourceQuotaStatus{Hard: corev1.ResourceList{of: quantity(hard)}, Used: corev1.ResourceList{of: quantity(used)}}
-		t.eventually("quota", func() (bool, error) {
-			status := quota.Status
-			if err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
-				return false, err
-			}
-			quota.Status = status
-			err := cluster.Client.Status().Update(t.ctx, quota)
-			return err == nil, client.IgnoreNotFound(ignoreConflict(err))
-		})
-	}
-	allow("1", "0")
+	t.allow(quota, of, "1", "0")
 	t.createSet(3)
 	failing := func(s v1.VirtualMachineInstanceReplicaSetStatus) bool {
 		return slices.ContainsFunc(s.Conditions, func(c v1.VirtualMachineInstanceReplicaSetCondition) bool {
@@ -233,7 +222,7 @@ func TestReplicaSetQuota(tt *testing.T) {
 		})
 	}
 	t.waitSet("failing", failing)
-	allow("3", "1")
+	t.allow(quota, of, "3", "1")
 	t.waitReplicas(3, 0)
 	t.waitSet("well", func(s v1.VirtualMachineInstanceReplicaSetStatus) bool { return !failing(s) })
 }
@@ -283,3 +272,18 @@ func ignoreConflict(err error) error {
 	}
 	return err
 }
+
+// allow says what a quota allows and what of it is used.
+func (t *test) allow(quota *corev1.ResourceQuota, of corev1.ResourceName, hard, used string) {
+	t.Helper()
+	t.eventually("quota", func() (bool, error) {
+		if err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
+			return false, err
+		}
+		quota.Status = corev1.ResourceQuotaStatus{Hard: corev1.ResourceList{of: quantity(hard)}, Used: corev1.ResourceList{of: quantity(used)}}
+		err := cluster.Client.Status().Update(t.ctx, quota)
+		return err == nil, ignoreConflict(err)
+	})
+}
+
+func intstrOf(n int) intstr.IntOrString { return intstr.FromInt(n) }

@@ -4,6 +4,7 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strconv"
@@ -155,4 +156,16 @@ func TemplateOf(pool *v1beta1.VirtualMachinePool) *Template {
 // RevisionName is that of the revision of a pool's template since a generation.
 func RevisionName(pool string, generation int64) string {
 	return fmt.Sprintf("%s-%d", pool, generation)
+}
+
+// CompareRevisions orders revisions of one pool by their names, older ones first.
+func CompareRevisions(a, b string) int {
+	generation := func(name string) int {
+		n, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	return cmp.Or(cmp.Compare(generation(a), generation(b)), strings.Compare(a, b))
 }

@@ -8,6 +8,9 @@ var unused = map[Right]string{
 	{names.VirtController, "kubevirt.io", "virtualmachineinstances/finalizers", "update", false}:           blockOwnerDeletion,
 	{names.VirtController, "kubevirt.io", "virtualmachineinstancereplicasets/finalizers", "update", false}: blockOwnerDeletion,
 
+	{names.VirtController, "pool.kubevirt.io", "virtualmachinepools/finalizers", "update", false}: blockOwnerDeletion,
+	{names.VirtController, "kubevirt.io", "virtualmachines", "get", false}:                        staleCache,
+
 	{names.VirtController, "", "secrets", "patch", true}:    rotation,
 	{names.VirtController, "", "configmaps", "patch", true}: rotation,
 
@@ -23,6 +26,9 @@ var unused = map[Right]string{
 
 	{names.VirtController, "cdi.kubevirt.io", "datavolumes/source", "create", false}: "CDI asks the API server whether virt-controller has it before it clones for a VM",
 
+	{names.VirtController, "cdi.kubevirt.io", "datavolumes", "patch", false}: keptDisk,
+	{names.VirtController, "", "persistentvolumeclaims", "patch", false}:     keptDisk,
+
 	{names.VirtController, "", "events", "patch", false}: repeatedEvent,
 	{names.VirtHandler, "", "events", "patch", false}:    repeatedEvent,
 }
@@ -31,5 +37,6 @@ const (
 	blockOwnerDeletion = "checked only where the admission plugin OwnerReferencesPermissionEnforcement is on, as on OpenShift"
 	rotation           = "certificates are renewed after months"
 	staleCache         = "looked up when creating it collides with what the cache has not seen yet"
+	keptDisk           = "a disk that outlives its VM because its pool keeps what it scales in is taken from the VM"
 	repeatedEvent      = "an event that is seen again is counted instead of created"
 )

@@ -32,8 +32,6 @@ const (
 
 	// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
 	catchUp = time.Second
-	// forgetful is when a VMI that was made and that the cache does not show is asked for: it may be gone already.
-	forgetful = 5 * time.Second
 )
 
 // Reconciler reads sets and VMIs from Client's cache; it creates, deletes, adopts and releases VMIs and writes the sets'
@@ -159,24 +157,14 @@ func (r *Reconciler) behind(ctx context.Context, set *v1.VirtualMachineInstanceR
 	for _, instance := range mine {
 		shown[instance.UID] = instance.DeletionTimestamp != nil
 	}
-	unseen, stale := r.dependents.Settle(key, shown)
-	waits := stale
-	for _, made := range unseen {
-		if r.Now().Sub(made.At) < forgetful {
-			waits = true
-			continue
-		}
+	return r.dependents.Behind(key, shown, r.Now(), func(made written.Made) (bool, error) {
 		var found v1.VirtualMachineInstance
-		switch err := r.Live.Get(ctx, made.Key, &found); {
-		case client.IgnoreNotFound(err) != nil:
+		err := r.Live.Get(ctx, made.Key, &found)
+		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("get VMI %s: %w", made.Key.Name, err)
-		case err == nil && found.UID == made.UID && metav1.IsControlledBy(&found, set):
-			waits = true
-		default: // gone, or another's
-			r.dependents.Drop(key, made.UID)
 		}
-	}
-	return waits, nil
+		return err == nil && found.UID == made.UID && metav1.IsControlledBy(&found, set), nil
+	})
 }
 
 // claim writes owner references, and gives the VMIs that are the set's then.

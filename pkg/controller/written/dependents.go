@@ -88,8 +88,33 @@ func (d *Dependents) Gone(key types.NamespacedName, dependent client.Object) boo
 	return ok && expected.deleted[dependent.GetUID()]
 }
 
-// Drop forgets a dependent that was made and is gone already, which no cache will show.
-func (d *Dependents) Drop(key types.NamespacedName, uid types.UID) {
+// forgetful is when a dependent that was made and that the cache does not show is asked for: it may be gone already.
+const forgetful = 5 * time.Second
+
+// Behind is Settle as a question: does the cache not show yet what was made and deleted last? there reports whether a
+// dependent that was made a while ago still exists.
+func (d *Dependents) Behind(key types.NamespacedName, deleting map[types.UID]bool, now time.Time, there func(Made) (bool, error)) (bool, error) {
+	unseen, behind := d.Settle(key, deleting)
+	for _, made := range unseen {
+		if now.Sub(made.At) < forgetful {
+			behind = true
+			continue
+		}
+		found, err := there(made)
+		switch {
+		case err != nil:
+			return false, err
+		case found:
+			behind = true
+		default:
+			d.drop(key, made.UID)
+		}
+	}
+	return behind, nil
+}
+
+// drop forgets a dependent that was made and is gone already, which no cache will show.
+func (d *Dependents) drop(key types.NamespacedName, uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if expected, ok := d.all[key]; ok {

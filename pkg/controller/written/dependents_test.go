@@ -30,7 +30,17 @@ func TestDependents(t *testing.T) {
 	}
 	expect("one is shown", map[types.UID]bool{"uid-a": false}, 1, false)
 	expect("it is gone again", map[types.UID]bool{}, 1, false)
-	d.Drop(set, "uid-b")
+	asks := 0
+	gone := func(made Made) (bool, error) {
+		asks++
+		return made.UID != "uid-b", nil
+	}
+	if behind, err := d.Behind(set, nil, at.Add(3*time.Second), gone); !behind || err != nil || asks != 0 {
+		t.Errorf("soon: behind %t, %v, %d questions", behind, err, asks)
+	}
+	if behind, err := d.Behind(set, nil, at.Add(time.Minute), gone); behind || err != nil || asks != 1 {
+		t.Errorf("later: behind %t, %v, %d questions", behind, err, asks)
+	}
 	expect("the other will never be shown", map[types.UID]bool{}, 0, false)
 
 	d.Deleted(set, instance("c"))

@@ -1,0 +1,70 @@
+package pool
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/pool/v1beta1"
+)
+
+// Reasons of conditions and events; KubeVirt's words.
+const (
+	ReasonFailedScaleOut = "FailedScaleOut"
+	ReasonFailedScaleIn  = "FailedScaleIn"
+	ReasonFailedUpdate   = "FailedUpdate"
+	ReasonUpdated        = "SuccessfulUpdate"
+	ReasonFailedPruning  = "FailedRevisionPruning"
+	ReasonPaused         = "SuccessfulPaused"
+	ReasonResumed        = "SuccessfulResume"
+)
+
+// Failure is why the pool's VMs are not as they should be; the zero Failure is none.
+type Failure struct{ Reason, Message string }
+
+// Status is what the pool's status should be. machines are the pool's, as they are after the step was taken.
+func Status(p *v1beta1.VirtualMachinePool, selector labels.Selector, machines []*v1.VirtualMachine, failure Failure, now time.Time) v1beta1.VirtualMachinePoolStatus {
+	status := *p.Status.DeepCopy()
+	status.Replicas, status.ReadyReplicas = int32(len(machines)), 0
+	for _, machine := range machines {
+		if Ready(machine) {
+			status.ReadyReplicas++
+		}
+	}
+	status.LabelSelector = selector.String()
+	paused := Failure{}
+	if p.Spec.Paused {
+		paused = Failure{Reason: ReasonPaused, Message: "nothing is created, changed or deleted until spec.paused is false"}
+	}
+	setCondition(&status, v1beta1.VirtualMachinePoolReplicaPaused, paused, now)
+	setCondition(&status, v1beta1.VirtualMachinePoolReplicaFailure, failure, now)
+	return status
+}
+
+// setCondition has a condition while there is a reason for it.
+func setCondition(status *v1beta1.VirtualMachinePoolStatus, of v1beta1.VirtualMachinePoolConditionType, why Failure, now time.Time) {
+	i := slices.IndexFunc(status.Conditions, func(c v1beta1.VirtualMachinePoolCondition) bool { return c.Type == of })
+	if why.Reason == "" {
+		if i >= 0 {
+			status.Conditions = slices.Delete(status.Conditions, i, i+1)
+		}
+		return
+	}
+	condition := v1beta1.VirtualMachinePoolCondition{
+		Type: of, Status: corev1.ConditionTrue, Reason: why.Reason, Message: why.Message, LastTransitionTime: metav1.NewTime(now),
+	}
+	if i < 0 {
+		status.Conditions = append(status.Conditions, condition)
+		return
+	}
+	condition.LastTransitionTime = status.Conditions[i].LastTransitionTime
+	status.Conditions[i] = condition
+}
+
+// has reports a condition of a status.
+func has(status v1beta1.VirtualMachinePoolStatus, of v1beta1.VirtualMachinePoolConditionType) bool {
+	return slices.ContainsFunc(status.Conditions, func(c v1beta1.VirtualMachinePoolCondition) bool { return c.Type == of })
+}

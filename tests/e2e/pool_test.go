@@ -1,0 +1,139 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	v1 "kubevirt.io/api/core/v1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/action/forward"
+)
+
+// The VMs of a pool have names and Secrets with their numbers. A changed template reaches them one after the other, and what is
+// taken from the pool stays.
+func TestPool(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	for i := range 3 {
+		seed := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("seed-%d", i)},
+			StringData: map[string]string{"userdata": fmt.Sprintf("#!/bin/sh\necho number %d >/www/number\n", i)},
+		}
+		if err := c.Client.Create(t.Context(), seed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	template := newVM(ns, "db", v1.RunStrategyAlways, withUserData(""))
+	template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr(int64(0))
+	template.Spec.Template.Spec.Volumes[1].CloudInitNoCloud = &v1.CloudInitNoCloudSource{UserDataSecretRef: &corev1.LocalObjectReference{Name: "seed"}}
+	labels := map[string]string{"app": "db"}
+	one := intstr.FromInt32(1)
+	pool := &poolv1beta1.VirtualMachinePool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "db"},
+		Spec: poolv1beta1.VirtualMachinePoolSpec{
+			Replicas: ptr(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels}, MaxUnavailable: &one,
+			NameGeneration: &poolv1beta1.VirtualMachinePoolNameGeneration{AppendIndexToSecretRefs: ptr(true)},
+			VirtualMachineTemplate: &poolv1beta1.VirtualMachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: template.Spec,
+			},
+		},
+	}
+	if err := c.Client.Create(t.Context(), pool); err != nil {
+		t.Fatalf("create pool: %v", err)
+	}
+	ready := func(n int32) {
+		t.Helper()
+		eventually(t, 2*time.Minute, fmt.Sprintf("%d of %d are ready", n, n), func() string {
+			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
+				return err.Error()
+			}
+			if pool.Status.Replicas != n || pool.Status.ReadyReplicas != n {
+				return fmt.Sprintf("%+v", pool.Status)
+			}
+			return ""
+		})
+	}
+	ready(2)
+	machines := []*guest{{cluster: c, ns: ns, name: "db-0"}, {cluster: c, ns: ns, name: "db-1"}}
+	for i, g := range machines {
+		address := g.forwarded(t, 80, forward.TCP)
+		eventually(t, bootTime, g.name+" has the Secret of its number", func() string {
+			if body, err := page(address, "/number"); err != nil || strings.TrimSpace(string(body)) != fmt.Sprintf("number %d", i) {
+				return fmt.Sprintf("%q, %v", body, err)
+			}
+			return ""
+		})
+	}
+
+	// One after the other.
+	before := pool.DeepCopy()
+	pool.Spec.VirtualMachineTemplate.Spec.Template.Spec.Domain.Chassis = &v1.Chassis{Asset: "two"}
+	if err := c.Client.Patch(t.Context(), pool, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 2*time.Minute, "both guests are of the new template", func() string {
+		away, old := 0, 0
+		for _, g := range machines {
+			vmi := &v1.VirtualMachineInstance{}
+			if err := c.Client.Get(t.Context(), g.key(), vmi); err != nil {
+				away++
+				continue
+			}
+			if vmi.Spec.Domain.Chassis == nil {
+				old++
+			}
+			if vmi.DeletionTimestamp != nil || vmi.Status.Phase != v1.Running {
+				away++
+			}
+		}
+		if away > 1 {
+			t.Errorf("%d guests are away at a time", away)
+		}
+		if away+old > 0 {
+			return fmt.Sprintf("%d away, %d of the old template", away, old)
+		}
+		return ""
+	})
+	ready(2)
+
+	// One leaves the pool and runs on.
+	left := machines[0].vm(t)
+	uid, guestUID := left.UID, machines[0].vmi(t).UID
+	was := left.DeepCopy()
+	left.OwnerReferences = nil
+	if err := c.Client.Patch(t.Context(), left, client.MergeFrom(was)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "another is made", func() string {
+		err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "db-2"}, &v1.VirtualMachine{})
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	ready(2)
+	c.scaleTo(t, pool, 0)
+	eventually(t, time.Minute, "the pool is empty", func() string {
+		var list v1.VirtualMachineList
+		if err := c.Client.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+			return err.Error()
+		}
+		if len(list.Items) != 1 {
+			return fmt.Sprintf("%d VMs", len(list.Items))
+		}
+		return ""
+	})
+	if machines[0].vm(t).UID != uid || machines[0].vmi(t).UID != guestUID {
+		t.Error("the VM that left the pool is another, or its guest is")
+	}
+}
