@@ -14,7 +14,7 @@ import (
 var resources = map[schema.GroupKind]schema.GroupVersionResource{
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:               definitions,
 	{Group: "", Kind: "Namespace"}:                                                  namespaces,
-	{Group: "", Kind: "ServiceAccount"}:                                             {Version: "v1", Resource: "serviceaccounts"},
+	{Group: "", Kind: "ServiceAccount"}:                                             serviceAccounts,
 	{Group: "", Kind: "Service"}:                                                    {Version: "v1", Resource: "services"},
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}:                             {Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"},
 	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}:                       rbac("clusterroles"),
@@ -27,6 +27,9 @@ var resources = map[schema.GroupKind]schema.GroupVersionResource{
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}:                           apiservices,
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   admission("mutatingwebhookconfigurations"),
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: admission("validatingwebhookconfigurations"),
+	{Group: "", Kind: "ConfigMap"}:                                                  {Version: "v1", Resource: "configmaps"},
+	{Group: monitoringGroup, Kind: "ServiceMonitor"}:                                monitors,
+	{Group: monitoringGroup, Kind: "PrometheusRule"}:                                prometheusRules,
 	{Group: v1.GroupVersion.Group, Kind: "KubeVirt"}:                                kubevirts,
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,9 @@ import (
 type Options struct {
 	Factory  *cli.Factory
 	Settings action.Settings
-	DryRun   cli.DryRun
+	// Monitoring is auto, always or never.
+	Monitoring string
+	DryRun     cli.DryRun
 	// Instancetypes applies the common instance types and preferences, too.
 	Instancetypes bool
 	Wait          bool
@@ -42,7 +45,10 @@ func NewCmdInstall(f *cli.Factory, runF func(context.Context, *Options) error) *
 
 Needs Kubernetes 1.35 or newer and a cluster administrator's rights. Installing again repairs and
 changes nothing that is as it should be; what you configured in the KubeVirt resource stays. The manifests are
-the ones of manifests/ in the source, for those who prefer 'kubectl apply -k'.`,
+the ones of manifests/ in the source, for those who prefer 'kubectl apply -k'.
+
+Where the cluster has the Prometheus operator, it is told of virtkit: a ServiceMonitor, alerts, a dashboard for
+Grafana, and the right of Prometheus to read the metrics.`,
 		Example: cli.Examples(f.Program, `
 			virtctl install
 			virtctl install --image-registry registry.example.com/virtkit --image-tag v1.2.3
@@ -69,14 +75,21 @@ the ones of manifests/ in the source, for those who prefer 'kubectl apply -k'.`,
 	flags.StringVar(&o.Settings.PullPolicy, "image-pull-policy", "", "`POLICY`: IfNotPresent, Always or Never (default IfNotPresent)")
 	flags.StringVar(&o.Settings.KubeletDir, "kubelet-dir", "", "The kubelet's root `DIRECTORY` on the nodes (default /var/lib/kubelet)")
 	flags.StringToStringVar(&o.Settings.PodAnnotations, "pod-annotation", nil, "Annotation `KEY=VALUE` for the components' pods (can be repeated)")
+	flags.StringVar(&o.Monitoring, "monitoring", string(action.MonitoringAuto), "`WHEN` to tell the Prometheus operator: auto (where it is), always or never")
 	o.Output.AddFlags(cmd)
 	cli.CompleteFlag(cmd, "image-pull-policy", pullPolicies...)
+	cli.CompleteFlag(cmd, "monitoring", monitoring...)
 	return cmd
 }
 
 var pullPolicies = []string{"IfNotPresent", "Always", "Never"}
 
+var monitoring = []string{string(action.MonitoringAuto), string(action.MonitoringAlways), string(action.MonitoringNever)}
+
 func (o *Options) validate() error {
+	if !slices.Contains(monitoring, o.Monitoring) {
+		return cli.UsageErrorf("--monitoring is %s, not %q", strings.Join(monitoring, ", "), o.Monitoring)
+	}
 	switch o.Settings.PullPolicy {
 	case "", "IfNotPresent", "Always", "Never":
 	default:
@@ -111,6 +124,13 @@ func Run(ctx context.Context, o *Options) error {
 		if !o.Output.Given() {
 			o.Output.Format = "yaml"
 		}
+		if o.Monitoring == string(action.MonitoringAlways) { // the cluster is not asked
+			more, err := action.MonitoringObjects(action.DefaultAccount)
+			if err != nil {
+				return err
+			}
+			objects = append(objects, more...)
+		}
 		return printObjects(o.Output, objects, o.Factory.IO.Out)
 	}
 	config, err := o.Factory.RESTConfig()
@@ -125,10 +145,13 @@ func Run(ctx context.Context, o *Options) error {
 	defer cancel()
 	progress := newProgress(o.Factory.IO)
 	installer.Progress = progress.step
-	results, err := o.install(ctx, installer, objects, instancetypes)
+	results, note, err := o.install(ctx, installer, objects, instancetypes)
 	progress.end()
 	if err != nil {
 		return err
+	}
+	if note != "" {
+		fmt.Fprintln(o.Factory.IO.ErrOut, "note: "+note)
 	}
 	if o.Output.Given() {
 		after := make([]*unstructured.Unstructured, len(results))
@@ -141,14 +164,18 @@ func Run(ctx context.Context, o *Options) error {
 	return nil
 }
 
-func (o *Options) install(ctx context.Context, installer *action.Installer, objects, instancetypes []*unstructured.Unstructured) ([]action.Result, error) {
+func (o *Options) install(ctx context.Context, installer *action.Installer, objects, instancetypes []*unstructured.Unstructured) (results []action.Result, note string, err error) {
 	if err := installer.Check(ctx); err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	monitoring, note, err := installer.AddMonitoring(ctx, action.Monitoring(o.Monitoring))
+	if err != nil {
+		return nil, "", err
 	}
 	dryRun := o.DryRun == cli.DryRunServer
-	results, err := installer.Install(ctx, objects, dryRun)
+	results, err = installer.Install(ctx, append(objects, monitoring...), dryRun)
 	if err != nil {
-		return results, err
+		return results, note, err
 	}
 	if !dryRun && o.Wait {
 		err = installer.Wait(ctx, objects)
@@ -157,10 +184,10 @@ func (o *Options) install(ctx context.Context, installer *action.Installer, obje
 		}
 	}
 	if err != nil || len(instancetypes) == 0 {
-		return results, err
+		return results, note, err
 	}
 	more, err := installer.Install(ctx, instancetypes, dryRun)
-	return append(results, more...), err
+	return append(results, more...), note, err
 }
 
 // summary is one line that says what was done.

@@ -39,6 +39,8 @@ func TestInstallFlags(t *testing.T) {
 		{args: "--instancetypes", want: func(o *Options) { o.Instancetypes = true }},
 		{args: "--instancetypes --wait=false", usage: "--instancetypes needs --wait"},
 		{args: "--image-pull-policy Sometimes", usage: "--image-pull-policy"},
+		{args: "--monitoring never", want: func(o *Options) { o.Monitoring = "never" }},
+		{args: "--monitoring sometimes", usage: "--monitoring"},
 		{args: "--image-tag=", usage: "--image-tag"},
 		{args: "--kubelet-dir var/lib", usage: "--kubelet-dir"},
 		{args: "-o zip", usage: "zip"},
@@ -61,7 +63,7 @@ func TestInstallFlags(t *testing.T) {
 			t.Errorf("install %s: %v", test.args, err)
 			continue
 		}
-		want := &Options{Settings: action.Settings{Tag: "dev"}, DryRun: cli.DryRunNone, Wait: true, Timeout: got.Timeout}
+		want := &Options{Settings: action.Settings{Tag: "dev"}, Monitoring: "auto", DryRun: cli.DryRunNone, Wait: true, Timeout: got.Timeout}
 		test.want(want)
 		got.Factory, got.Output = nil, nil
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -105,6 +107,21 @@ func TestInstallOutputName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"customresourcedefinition.apiextensions.k8s.io/virtualmachines.kubevirt.io\n", "namespace/kubevirt\n", "deployment.apps/virt-api\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// With --monitoring=always a dry run shows what the Prometheus operator is told, too.
+func TestInstallDryRunMonitoring(t *testing.T) {
+	f, out := factory(t)
+	cmd := NewCmdInstall(f, nil)
+	cmd.SetArgs([]string{"--dry-run=client", "--monitoring", "always", "-o", "name"})
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"servicemonitor.monitoring.coreos.com/prometheus-kubevirt-rules\n", "prometheusrule.monitoring.coreos.com/prometheus-kubevirt-rules\n", "configmap/kubevirt-dashboard\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -67,6 +67,11 @@ func RunUninstall(ctx context.Context, o *UninstallOptions) error {
 	if err != nil {
 		return err
 	}
+	more, err := action.MonitoringObjects(action.DefaultAccount) // where they were never applied they are not there
+	if err != nil {
+		return err
+	}
+	objects = append(objects, more...)
 	config, err := o.Factory.RESTConfig()
 	if err != nil {
 		return err

@@ -150,7 +150,9 @@ func TestShared(t *testing.T) {
 
 // A guest that does not run is neither there nor missing.
 func TestNotRunning(t *testing.T) {
-	l := &launcher{stats: func() (*launcherpb.StatsResponse, error) { return nil, status.Error(codes.FailedPrecondition, "not yet") }}
+	l := &launcher{stats: func() (*launcherpb.StatsResponse, error) {
+		return nil, status.Error(codes.FailedPrecondition, "not yet")
+	}}
 	r := reader(t, func() []Guest { return []Guest{guestOf("a", l)} })
 	if names, missing := read(r, time.Second); len(names) != 0 || missing != 0 {
 		t.Errorf("%v, %d missing", names, missing)
