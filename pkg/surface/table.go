@@ -85,6 +85,8 @@ var kubeVirtFields = []Field{
 	{Path: "workloadUpdateStrategy.workloadUpdateMethods", Effect: Life, Only: updateMethods, Note: "What may be done to guests whose virt-launcher is older; nothing unless set. docs/upgrade.md."},
 	{Path: "workloadUpdateStrategy.batchEvictionSize", Effect: Life, Note: "10 unless set."},
 	{Path: "workloadUpdateStrategy.batchEvictionInterval", Effect: Life, Note: "1m unless set."},
+	{Path: "monitorNamespace", Effect: Install, Note: "Of the Prometheus that is to read the metrics; by the next `virtctl install`. docs/observe.md."},
+	{Path: "monitorAccount", Effect: Install, Note: "Its ServiceAccount; prometheus-k8s unless set."},
 	{Path: "configuration.architectureConfiguration.defaultArchitecture", Effect: Install, Only: architectures},
 	{Path: "configuration.architectureConfiguration.amd64.machineType", Effect: Domain},
 	{Path: "configuration.machineType", Effect: Domain},

@@ -45,7 +45,7 @@ var arrows = map[string][]string{
 	"pkg/rfb":          {},
 	"pkg/host":         {},
 	"pkg/stats":        {},
-	"pkg/metrics":      {"pkg/version"},
+	"pkg/metrics":      {"pkg/version", "manifests"},
 	"pkg/progress":     {},
 	"pkg/certs":        {"pkg/names"},
 	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs", "pkg/sizing"},
