@@ -57,6 +57,20 @@ func TestDashboard(t *testing.T) {
 	m.keys("C-]")
 	shows(time.Minute, "the machines again", "VMs 1/2")
 
+	// So does the console beside the events, in the same shell; every key is the guest's.
+	m.keys("C")
+	shows(time.Minute, "the console and the events", "Console, Ctrl-] leaves", "events", "42-from-the-guest", "Started")
+	m.keys("echo $((6*8))-beside", "Enter")
+	shows(time.Minute, "what the guest says", "48-beside")
+	m.keys("C-]")
+	shows(time.Minute, "the machines again", "VMs 1/2")
+
+	// A log that is followed ends with an interrupt, and the dashboard does not.
+	m.keys("l")
+	shows(time.Minute, "the log", "42-from-the-guest")
+	m.keys("C-c")
+	shows(time.Minute, "the machines again", "VMs 1/2")
+
 	// What changes is there by itself.
 	eventually(t, time.Minute, "the guest can be migrated", func() string {
 		for _, condition := range g.vmi(t).Status.Conditions {

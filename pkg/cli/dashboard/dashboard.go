@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -107,6 +108,11 @@ const formatText = "text"
 // Run shows the dashboard until the user leaves it.
 func Run(ctx context.Context, o *Options) error {
 	f := o.Factory
+	interactive := !o.Once && !o.Plain
+	if interactive {
+		// An interrupt is a key, or it is for the program that has the terminal.
+		ctx = context.WithoutCancel(ctx)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := newSession(ctx, o)
@@ -131,18 +137,21 @@ func Run(ctx context.Context, o *Options) error {
 	model.History = s.history()
 	model.Namespaces, model.Contexts, model.Switch = s.namespaces, s.contexts, s.open
 	model.Editor = editor(f.Getenv)
+	model.Command = commands(ctx)
+	if shell() {
+		model.Suspend = tea.Suspend
+	}
 	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.Out), tea.WithFPS(60))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.pump(ctx, program)
-	}()
+	s.program.Store(program)
+	var beside sync.WaitGroup
+	beside.Go(s.guarded(func() { s.pump(ctx, program) }))
+	beside.Go(func() { untilSignal(ctx, cancel) })
 	_, err = program.Run()
 	model.Close()
 	cancel()
-	<-done
+	beside.Wait()
 	s.remember(model.History)
-	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
+	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && !errors.Is(err, tea.ErrProgramPanic) {
 		return nil
 	}
 	return err

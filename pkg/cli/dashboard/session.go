@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
+	tea "charm.land/bubbletea/v2"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +31,9 @@ type session struct {
 
 	stop  context.CancelFunc // ends the feeds of the scope
 	feeds sync.WaitGroup
+
+	// program has the terminal, once there is one.
+	program atomic.Pointer[tea.Program]
 }
 
 func newSession(ctx context.Context, o *Options) (*session, error) {
@@ -52,6 +57,8 @@ func (s *session) close() {
 	s.stop()
 	s.feeds.Wait()
 }
+
+func (s *session) follow(feed func()) { s.feeds.Go(s.guarded(feed)) }
 
 // open follows another scope, and no more the one before.
 func (s *session) open(scope page.Scope) (*page.World, error) {
@@ -88,18 +95,18 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 		Scope: scope, Program: f.Program, Flags: s.options.flags(scope), ReadOnly: s.options.ReadOnly, Theme: look, Now: f.Now,
 		Machines: store.NewMachines(s.changed), Nodes: store.NewTable[store.Node](s.changed),
 		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed), Usage: page.NewUsage(),
-		Actions: &actions{factory: f, client: c, ctx: ctx, changed: s.changed, rules: map[string]*authorizationv1.SubjectRulesReviewStatus{}},
+		Actions: &actions{factory: f, client: c, ctx: ctx, changed: s.changed, panicked: s.release, rules: map[string]*authorizationv1.SubjectRulesReviewStatus{}},
 	}
 	for range sizings {
 		w.Sizings = append(w.Sizings, store.NewTable[store.Sizing](s.changed))
 	}
 	w.FollowSizings = sync.OnceFunc(func() { s.followSizings(ctx, c, w) })
-	s.feeds.Go(func() { w.Machines.Feed(ctx, sources[client.VMs], sources[client.VMIs]) })
-	s.feeds.Go(func() { store.Feed(ctx, w.Nodes, client.Nodes, sources[client.Nodes], store.OfNode) })
-	s.feeds.Go(func() {
+	s.follow(func() { w.Machines.Feed(ctx, sources[client.VMs], sources[client.VMIs]) })
+	s.follow(func() { store.Feed(ctx, w.Nodes, client.Nodes, sources[client.Nodes], store.OfNode) })
+	s.follow(func() {
 		store.Feed(ctx, w.Migrations, client.Migrations, sources[client.Migrations], store.OfMigration)
 	})
-	s.feeds.Go(func() { store.Feed(ctx, w.Events, client.Events, sources[client.Events], store.OfEvent) })
+	s.follow(func() { store.Feed(ctx, w.Events, client.Events, sources[client.Events], store.OfEvent) })
 	return w, nil
 }
 
@@ -114,10 +121,10 @@ func (s *session) followSizings(ctx context.Context, c *client.Client, w *page.W
 		return out
 	}
 	t := w.Sizings
-	s.feeds.Go(func() { store.Feed(ctx, t[0], sizings[0], source(sizings[0], w.Namespace), store.OfInstancetype) })
-	s.feeds.Go(func() { store.Feed(ctx, t[1], sizings[1], source(sizings[1], ""), store.OfClusterInstancetype) })
-	s.feeds.Go(func() { store.Feed(ctx, t[2], sizings[2], source(sizings[2], w.Namespace), store.OfPreference) })
-	s.feeds.Go(func() { store.Feed(ctx, t[3], sizings[3], source(sizings[3], ""), store.OfClusterPreference) })
+	s.follow(func() { store.Feed(ctx, t[0], sizings[0], source(sizings[0], w.Namespace), store.OfInstancetype) })
+	s.follow(func() { store.Feed(ctx, t[1], sizings[1], source(sizings[1], ""), store.OfClusterInstancetype) })
+	s.follow(func() { store.Feed(ctx, t[2], sizings[2], source(sizings[2], w.Namespace), store.OfPreference) })
+	s.follow(func() { store.Feed(ctx, t[3], sizings[3], source(sizings[3], ""), store.OfClusterPreference) })
 }
 
 // flags reach the same cluster from a command line.

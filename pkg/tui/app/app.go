@@ -26,6 +26,10 @@ type App struct {
 	World *page.World
 	// Self is the program that pages hand the terminal to.
 	Self string
+	// Command makes the programs that the terminal is handed to.
+	Command func(name string, args ...string) *exec.Cmd
+	// Suspend stops the program until its shell has it go on; nil where there is no such shell.
+	Suspend tea.Cmd
 	// Editor is the command line of the user's editor, to which a file is added.
 	Editor []string
 	// Switch changes the scope to another namespace or context; the world that it returns replaces this one. nil keeps it.
@@ -82,7 +86,7 @@ type (
 
 // New makes the dashboard, showing its machines.
 func New(w *page.World) *App {
-	a := &App{World: w, focused: true, width: 80, height: 24}
+	a := &App{World: w, Command: exec.Command, focused: true, width: 80, height: 24}
 	a.keys, a.editing, a.copying = appKeys(), a.edit, func(text string) tea.Cmd { return tea.SetClipboard(text) }
 	a.stack = []page.Page{page.NewMachines(w)}
 	return a
@@ -182,8 +186,11 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if m.then != nil {
 			return a, page.Send(m.then(m.err))
 		}
-	case runEnded:
-		a.ended(m.index, m.err)
+	case runEnded: // an error was read where it was said
+		a.log[m.index].ended, a.log[m.index].err = true, m.err
+		if m.err != nil {
+			a.notice = a.log[m.index].line + ": " + m.err.Error()
+		}
 		a.top().Refresh()
 	default:
 		if a.prompt != nil {
@@ -353,12 +360,6 @@ func (a *App) start(t page.Task) tea.Cmd {
 	}
 }
 
-// run hands the terminal to a command of ours until that ends.
-func (a *App) run(r page.Run) tea.Cmd {
-	index := a.logged(a.World.Program + " " + strings.Join(r.Args, " "))
-	return tea.ExecProcess(exec.Command(a.Self, r.Args...), func(err error) tea.Msg { return runEnded{index, err} })
-}
-
 func (a *App) ended(index int, err error) {
 	a.log[index].ended, a.log[index].err = true, err
 	if err != nil {
@@ -412,6 +413,12 @@ func appKeys() keymap.Map[*App] {
 		{Keys: []string{"5"}, Name: "health", Help: "the page of the stack's health", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewHealth(a.World)) }},
 		{Keys: []string{"6"}, Name: "instance types", Help: "the page of instance types and preferences", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewSizings(a.World)) }},
 		{Keys: []string{"L"}, Name: "log", Help: "what was done, as command lines", Do: func(a *App) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) }},
+		{Keys: []string{"ctrl+z"}, Name: "suspend", Help: "back to the shell; fg comes here again", Quiet: true, Allowed: func(a *App) string {
+			if a.Suspend == nil {
+				return "there is no shell to go back to"
+			}
+			return ""
+		}, Do: func(a *App) tea.Cmd { return a.Suspend }},
 		{Keys: []string{"q"}, Name: "quit", Help: "leave the dashboard", Do: func(*App) tea.Cmd { return tea.Quit }},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -28,7 +27,7 @@ func (a *App) edit(e page.EditText) tea.Cmd {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return fail(errors.Join(err, os.Remove(file.Name())))
 	}
-	command := exec.Command(a.Editor[0], append(a.Editor[1:len(a.Editor):len(a.Editor)], file.Name())...)
+	command := a.Command(a.Editor[0], append(a.Editor[1:len(a.Editor):len(a.Editor)], file.Name())...)
 	return tea.ExecProcess(command, func(err error) tea.Msg {
 		text, readErr := readBack(file.Name())
 		return e.Done(text, errors.Join(err, readErr, os.Remove(file.Name())))

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,7 +44,7 @@ var web = &store.Machine{Namespace: "prod", Name: "web"}
 
 var (
 	errRefused = errors.New(`virtualmachines.kubevirt.io is forbidden: User "system:serviceaccount:prod:somebody" cannot list resource "virtualmachines" in API group "kubevirt.io" at the cluster scope`)
-	errCut     = errors.New(`get "https://192.0.2.1:6443/apis/kubevirt.io/v1/virtualmachines?watch=true": dial tcp 192.0.2.1:6443: connect: connection refused`)
+	errCut     = error(&url.Error{Op: "Get", URL: "https://192.0.2.1:6443/apis/kubevirt.io/v1/virtualmachines?watch=true", Err: errors.New("dial tcp 192.0.2.1:6443: connect: connection refused")})
 )
 
 // everyState puts a world and what its actions answer into each state.

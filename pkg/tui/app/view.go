@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -104,9 +106,18 @@ func (a *App) status(t *theme.Theme) []string {
 		return a.said(t, theme.Accent, a.notice, "")
 	}
 	if state := a.top().State(); state.Synced && state.Stale() && state.Err != nil {
-		return a.said(t, theme.Bad, state.Err.Error(), "")
+		return a.said(t, theme.Bad, reason(state.Err), "")
 	}
 	return []string{a.running(t)}
+}
+
+// reason is why a request failed, without the long address that it was for.
+func reason(err error) string {
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err.Error()
+	}
+	return err.Error()
 }
 
 // said is a text in as many lines as it takes, with a key at the end of the last.

@@ -188,12 +188,16 @@ func (p *Edit) apply() tea.Cmd {
 		Do:   func(ctx context.Context) error { return actions.Apply(ctx, before, after) },
 		Then: func(err error) tea.Msg { return editApplied{p, err} },
 	}
+	question := fmt.Sprintf("Change %d fields of %s?", len(p.verdict.Changes), p.key)
+	if len(p.verdict.Changes) == 1 {
+		question = fmt.Sprintf("Change a field of %s?", p.key)
+	}
 	for _, c := range p.verdict.Changes {
 		if effects[string(c.Effect)] == theme.Warn {
-			return Send(Ask{Question: fmt.Sprintf("Change %d fields of %s? Not all take effect at once.", len(p.verdict.Changes), p.key), Task: task})
+			return Send(Ask{Question: question + " Not all takes effect at once.", Task: task})
 		}
 	}
-	return Send(Ask{Question: fmt.Sprintf("Change %d fields of %s?", len(p.verdict.Changes), p.key), Task: task})
+	return Send(Ask{Question: question, Task: task})
 }
 
 // Title is the page's name.

@@ -1,0 +1,34 @@
+package app
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+func TestHandover(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script string
+		fails  bool
+		asks   bool
+	}{
+		"ends":           {"exit 0", false, false},
+		"is interrupted": {"exit 130", false, false},
+		"fails":          {"echo why; exit 3", true, true},
+		"is killed":      {"kill -TERM $$", true, false},
+	} {
+		in, out := strings.NewReader("no\nleft"), &bytes.Buffer{}
+		program := &handed{exec.Command("sh", "-c", c.script)}
+		program.SetStdin(in)
+		program.SetStdout(out)
+		program.SetStderr(out)
+		if err := program.Run(); (err != nil) != c.fails {
+			t.Errorf("%s: %v", name, err)
+		}
+		if asks := strings.Contains(out.String(), "Enter goes back"); asks != c.asks {
+			t.Errorf("%s: %q", name, out)
+		}
+	}
+}
