@@ -1,5 +1,5 @@
 // Package claim says which PersistentVolumeClaim a volume of a virtual machine is. A DataVolume is the claim of its
-// name, once CDI (the Containerized Data Importer) has filled it; everything that mounts, opens or judges a claim asks
+// name, once CDI (the Containerized Data Importer) has filled it; an ephemeral volume is a claim that is only read; everything that mounts, opens or judges a claim asks
 // here, so that both kinds of volume are treated alike; and how far CDI is with filling one (datavolume.go). It is pure.
 package claim
 
@@ -14,6 +14,11 @@ func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
 	case volume.PersistentVolumeClaim != nil:
 		source := *volume.PersistentVolumeClaim
 		return &source
+	case volume.Ephemeral != nil && volume.Ephemeral.PersistentVolumeClaim != nil:
+		// What the guest writes goes elsewhere.
+		source := &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: *volume.Ephemeral.PersistentVolumeClaim}
+		source.ReadOnly = true
+		return source
 	case volume.DataVolume != nil:
 		return &v1.PersistentVolumeClaimVolumeSource{
 			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume.DataVolume.Name},

@@ -45,6 +45,8 @@ type Dirs struct {
 	ContainerDisks, Claims, BlockDevices, Secrets, Credentials string
 	// Hotplug is Claims for volumes that are plugged in while the guest runs.
 	Hotplug string
+	// KernelBoot has the image of firmware.kernelBoot.
+	KernelBoot string
 }
 
 // PodDirs are the directories of a real launcher pod.
@@ -57,6 +59,7 @@ func PodDirs() Dirs {
 		Secrets:        names.SecretsDir,
 		Credentials:    names.CredentialsDir,
 		Hotplug:        names.HotplugDir,
+		KernelBoot:     names.KernelBootDir,
 	}
 }
 
@@ -111,7 +114,5 @@ func (d Dirs) Ignition() string { return path.Join(d.Disks, ".ignition.json") }
 // BlockDevice is where the pod has the device of a volume that is one.
 func (d Dirs) BlockDevice(volume string) string { return path.Join(d.BlockDevices, volume) }
 
-// containerDiskPath is spec.path inside the container disk's image, relative to its root and cleaned.
-func containerDiskPath(src *v1.ContainerDiskSource) string {
-	return strings.TrimPrefix(path.Clean("/"+src.Path), "/")
-}
+// inImage is an absolute path inside an image, relative to its root and cleaned.
+func inImage(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }

@@ -47,6 +47,11 @@ func look(v *v1.Volume, dirs Dirs) (Facts, error) {
 		return lookSecrets(v, dirs)
 	case v.Sysprep != nil:
 		return lookSysprep(v, dirs)
+	case v.Ephemeral != nil:
+		return lookEphemeral(v, dirs)
+	}
+	if _, ok := configuration(v); ok {
+		return lookConfiguration(v, dirs)
 	}
 	return Facts{}, nil
 }
@@ -59,7 +64,7 @@ func lookContainerDisk(dir string, src *v1.ContainerDiskSource) (Facts, error) {
 		return Facts{}, fmt.Errorf("open the container disk %s: %w", src.Image, err)
 	}
 	defer root.Close()
-	name := containerDiskPath(src)
+	name := inImage(src.Path)
 	if src.Path == "" {
 		if name, err = onlyFile(root, src.Image); err != nil {
 			return Facts{}, err
@@ -139,6 +144,38 @@ func lookClaim(v *v1.Volume, dirs Dirs) (Facts, error) {
 		return Facts{}, fmt.Errorf("claim %s is not mounted: %w", claim.Name(v), err)
 	}
 	return Facts{Free: int64(st.Bavail) * st.Bsize}, nil
+}
+
+// lookEphemeral looks at the claim below an ephemeral volume, whose image must be there.
+func lookEphemeral(v *v1.Volume, dirs Dirs) (Facts, error) {
+	f, err := lookClaim(v, dirs)
+	if err != nil {
+		return Facts{}, err
+	}
+	image := dirs.BlockDevice(v.Name)
+	if !f.Block {
+		image = dirs.claimImage(v.Name)
+		if !f.Exists {
+			return Facts{}, invalidf("claim %s has no %s, which an ephemeral volume is to lie on", claim.Name(v), ClaimImage)
+		}
+	}
+	if f.Size, err = sizeOf(image); err != nil {
+		return Facts{}, fmt.Errorf("claim %s: %w", claim.Name(v), err)
+	}
+	return f, nil
+}
+
+// sizeOf is the size of a file or device, bytes, in whole sectors.
+func sizeOf(name string) (int64, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	size, err := file.Seek(0, io.SeekEnd)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return 0, err
+	}
+	return roundUp(size, sectorSize), nil
 }
 
 // lookSecrets reads cloud-init's secrets, under either of the keys that KubeVirt accepts.

@@ -2,6 +2,8 @@ package disk
 
 import (
 	"encoding/binary"
+	"fmt"
+	"hash/crc32"
 	"strings"
 	"unicode/utf16"
 )
@@ -20,8 +22,6 @@ const (
 	sectorJolietPathLittle
 	sectorJolietPathBig
 	sectorRoot
-	sectorJolietRoot
-	sectorRest
 )
 
 // padding is added at the end, sectors, as mkisofs does: programs that look for other file systems first
@@ -53,13 +53,9 @@ func Image(label string, files map[string][]byte) ([]byte, error) {
 		first := layouts[kind]
 		copy(sector(first.pathLittle), little)
 		copy(sector(first.pathBig), big)
-		volumeDescriptor(sector(first.descriptor), kind, label, tree.sectors, uint32(len(little)))
+		volumeDescriptor(sector(first.descriptor), kind, label, tree, uint32(len(little)))
 		for _, d := range tree.dirs {
-			records := d.records(kind)
-			if len(records) > isoSector {
-				return nil, invalidf("too many files for one directory sector: %d in %q", len(d.children)+len(d.files), d.name)
-			}
-			copy(sector(d.sector[kind]), records)
+			copy(img[int(d.sector[kind])*isoSector:], d.records(kind))
 		}
 	}
 	copy(sector(sectorTerminator), "\xffCD001\x01")
@@ -80,18 +76,29 @@ const (
 )
 
 // layouts are where each tree begins, sectors.
-var layouts = [...]struct{ descriptor, pathLittle, pathBig, root uint32 }{
-	plainTree:  {sectorPrimary, sectorPathLittle, sectorPathBig, sectorRoot},
-	jolietTree: {sectorJoliet, sectorJolietPathLittle, sectorJolietPathBig, sectorJolietRoot},
+var layouts = [...]struct{ descriptor, pathLittle, pathBig uint32 }{
+	plainTree:  {sectorPrimary, sectorPathLittle, sectorPathBig},
+	jolietTree: {sectorJoliet, sectorJolietPathLittle, sectorJolietPathBig},
 }
+
+// maxPlain is the longest identifier in the plain tree, without the version. Whoever reads Rock Ridge sees the whole name.
+const maxPlain = 30
 
 // plainName maps a file's name to ISO 9660's letters, level 2.
 func plainName(name string) string {
-	mapped := plainLetters(name, true)
+	mapped := shortened(plainLetters(name, true), name)
 	if !strings.Contains(mapped, ".") {
 		mapped += "."
 	}
 	return mapped + ";1"
+}
+
+// shortened is an identifier of at most maxPlain letters, its own for each name.
+func shortened(id, name string) string {
+	if len(id) <= maxPlain {
+		return id
+	}
+	return fmt.Sprintf("%s_%08X", id[:maxPlain-10], crc32.ChecksumIEEE([]byte(name)))
 }
 
 // plainLetters maps a name to the letters of ISO 9660; directories have no dots.
@@ -109,7 +116,7 @@ func plainLetters(name string, dots bool) string {
 
 // volumeDescriptor writes a tree's descriptor; offsets are those of ECMA-119, 8.4. pathTable is that table's
 // size, bytes.
-func volumeDescriptor(b []byte, kind treeKind, label string, sectors, pathTable uint32) {
+func volumeDescriptor(b []byte, kind treeKind, label string, tree *isoTree, pathTable uint32) {
 	text := func(from, to int, s string) {
 		if kind == jolietTree {
 			s = ucs2(s)
@@ -125,7 +132,7 @@ func volumeDescriptor(b []byte, kind treeKind, label string, sectors, pathTable 
 	copy(b[1:], "CD001\x01")
 	text(8, 40, "")
 	text(40, 72, label)
-	both32(b[80:], sectors)
+	both32(b[80:], tree.sectors)
 	if kind == jolietTree {
 		copy(b[88:], "%/E") // UCS-2 level 3
 	}
@@ -136,7 +143,7 @@ func volumeDescriptor(b []byte, kind treeKind, label string, sectors, pathTable 
 	first := layouts[kind]
 	binary.LittleEndian.PutUint32(b[140:], first.pathLittle)
 	binary.BigEndian.PutUint32(b[148:], first.pathBig)
-	copy(b[156:], dirRecord("\x00", first.root, isoSector, true, nil))
+	copy(b[156:], dirRecord("\x00", tree.dirs[0].sector[kind], tree.dirs[0].size[kind], true, nil))
 	for _, span := range [][2]int{{190, 318}, {318, 446}, {446, 574}, {574, 702}, {702, 739}, {739, 776}, {776, 813}} {
 		text(span[0], span[1], "")
 	}

@@ -7,11 +7,14 @@ import (
 )
 
 // Bounds of an image: the files' sum in bytes, which cloud-init's data is far below; how long a part of a name may
-// be; and how many parts a name has, the most that ISO 9660 knows without relocating directories.
+// be, the most that Windows reads of Joliet; and how many parts a name has, the most that ISO 9660 knows without
+// relocating directories.
 const (
 	maxImage    = 64 << 20
-	maxIsoName  = 30
+	maxIsoName  = 103
 	maxIsoDepth = 7
+	// maxFiles is the most files.
+	maxFiles = 4096
 )
 
 // isoTree is the image's directories, in the order of the path tables: by depth, then by name. The first is
@@ -21,7 +24,8 @@ type isoTree struct {
 	sectors uint32
 }
 
-// isoDir is a directory: its name, its place in the path tables from 1, and its sector in each tree.
+// isoDir is a directory: its name, its place in the path tables from 1, and its first sector and its size in bytes in
+// each tree.
 type isoDir struct {
 	name     string
 	number   uint16
@@ -29,6 +33,7 @@ type isoDir struct {
 	children []*isoDir
 	files    []isoFile
 	sector   [2]uint32
+	size     [2]uint32
 }
 
 // isoFile is one file and its first sector.
@@ -42,6 +47,9 @@ type isoFile struct {
 func newTree(files map[string][]byte) (*isoTree, error) {
 	root := &isoDir{}
 	root.parent = root
+	if len(files) > maxFiles {
+		return nil, invalidf("there are %d files; %d is the most on one disk", len(files), maxFiles)
+	}
 	paths := make([]string, 0, len(files))
 	total := 0
 	for path, data := range files {
@@ -72,7 +80,7 @@ func (d *isoDir) add(path string, data []byte) error {
 	}
 	for i, part := range parts {
 		if part == "" || part == "." || part == ".." || len(part) > maxIsoName {
-			return invalidf("file name %q does not fit an ISO image", path)
+			return invalidf("file name %q does not fit an ISO image, where a name has 1 to %d characters", path, maxIsoName)
 		}
 		if i == len(parts)-1 {
 			break
@@ -99,17 +107,15 @@ func (d *isoDir) child(name string) *isoDir {
 	return d.children[at]
 }
 
-// place gives each directory its number and a sector in both trees, and then the files theirs.
+// place gives each directory its number and its sectors in both trees, and then the files theirs.
 func (t *isoTree) place() {
-	next := uint32(sectorRest)
+	next := uint32(sectorRoot)
 	for i, d := range t.dirs {
 		d.number = uint16(i + 1) //nolint:gosec // pathTable bounds their number
-		if i == 0 {
-			d.sector = [2]uint32{layouts[plainTree].root, layouts[jolietTree].root}
-			continue
+		for _, kind := range []treeKind{plainTree, jolietTree} {
+			d.sector[kind], d.size[kind] = next, d.extent(kind)
+			next += d.size[kind] / isoSector
 		}
-		d.sector = [2]uint32{next, next + 1}
-		next += 2
 	}
 	for _, d := range t.dirs {
 		for i := range d.files {
@@ -120,8 +126,24 @@ func (t *isoTree) place() {
 	t.sectors = next + padding
 }
 
-// records are a directory's content: itself, its parent, and what is in it, by name.
+// records are a directory's content: itself, its parent, and what is in it, by name. No record spans two sectors.
 func (d *isoDir) records(kind treeKind) []byte {
+	var out []byte
+	for _, record := range d.entries(kind) {
+		if room := isoSector - len(out)%isoSector; len(record) > room {
+			out = append(out, make([]byte, room)...)
+		}
+		out = append(out, record...)
+	}
+	return out
+}
+
+// extent is the size of the directory's records, bytes, in whole sectors. It does not depend on where anything lies.
+func (d *isoDir) extent(kind treeKind) uint32 {
+	return uint32((len(d.records(kind)) + isoSector - 1) / isoSector * isoSector) //nolint:gosec // maxFiles bounds it
+}
+
+func (d *isoDir) entries(kind treeKind) [][]byte {
 	use := func(rock ...[]byte) []byte {
 		if kind == jolietTree {
 			return nil
@@ -132,13 +154,15 @@ func (d *isoDir) records(kind treeKind) []byte {
 	if d.parent == d {
 		self = [][]byte{suspSP, suspER, suspPX(d.links())}
 	}
-	out := dirRecord("\x00", d.sector[kind], isoSector, true, use(self...))
-	out = append(out, dirRecord("\x01", d.parent.sector[kind], isoSector, true, use(suspPX(d.parent.links())))...)
+	out := [][]byte{
+		dirRecord("\x00", d.sector[kind], d.size[kind], true, use(self...)),
+		dirRecord("\x01", d.parent.sector[kind], d.parent.size[kind], true, use(suspPX(d.parent.links()))),
+	}
 	dirs, files := d.children, d.files
 	for len(dirs)+len(files) > 0 {
 		if len(files) == 0 || (len(dirs) > 0 && dirs[0].name < files[0].name) {
 			c := dirs[0]
-			out = append(out, dirRecord(c.id(kind), c.sector[kind], isoSector, true, use(suspPX(c.links()), suspNM(c.name)))...)
+			out = append(out, dirRecord(c.id(kind), c.sector[kind], c.size[kind], true, use(suspPX(c.links()), suspNM(c.name))))
 			dirs = dirs[1:]
 			continue
 		}
@@ -147,7 +171,7 @@ func (d *isoDir) records(kind treeKind) []byte {
 		if kind == jolietTree {
 			id = ucs2(f.name)
 		}
-		out = append(out, dirRecord(id, f.sector, uint32(len(f.data)), false, use(suspPX(1), suspNM(f.name)))...)
+		out = append(out, dirRecord(id, f.sector, uint32(len(f.data)), false, use(suspPX(1), suspNM(f.name))))
 		files = files[1:]
 	}
 	return out
@@ -164,7 +188,7 @@ func (d *isoDir) id(kind treeKind) string {
 	case kind == jolietTree:
 		return ucs2(d.name)
 	}
-	return plainLetters(d.name, false)
+	return shortened(plainLetters(d.name, false), d.name)
 }
 
 // pathTable lists all directories (ECMA-119, 9.4).

@@ -20,13 +20,15 @@ type Facts struct {
 	Checksum uint32
 	// Block says that a claim is a device, Exists that a file system claim has its disk.img.
 	Block, Exists bool
+	// Size is that of the image of an ephemeral volume's claim, bytes.
+	Size int64
 	// Free is the space that a claim's file system has left for us, bytes.
 	Free int64
 	// UserData and NetworkData are what cloud-init's secrets hold.
 	UserData, NetworkData []byte
 	// PublicKeys are those of spec.accessCredentials that cloud-init is to authorize.
 	PublicKeys []string
-	// Files are a sysprep volume's.
+	// Files are those of a volume that is an image of files: sysprep's, a ConfigMap's, …
 	Files map[string][]byte
 }
 
@@ -101,19 +103,17 @@ func (p *Plan) add(vmi *v1.VirtualMachineInstance, v *v1.Volume, d *v1.Disk, dir
 		if err != nil {
 			return err
 		}
-		data, err := Image(label, files)
-		if err != nil {
-			return err
-		}
-		path := dirs.cloudInit(v.Name)
-		p.Steps = append(p.Steps, Step{Volume: v.Name, Action: WriteFile, Path: path, Data: data})
-		// QEMU has no read-only sata disks; elsewhere the guest need not write its seed.
-		readOnly := d.Disk == nil || d.Disk.Bus != v1.DiskBusSATA
-		p.Sources[v.Name] = domain.Source{Path: path, Format: FormatRaw, ReadOnly: readOnly}
+		return p.image(v, d, dirs, label, files)
 	case v.Sysprep != nil:
-		return p.sysprep(v, d, dirs, f)
+		return p.image(v, d, dirs, sysprepLabel, f.Files)
+	case v.Ephemeral != nil:
+		p.ephemeral(v, d, dirs, f)
 	default:
-		return invalidf("this kind of volume is not supported; use containerDisk, persistentVolumeClaim, dataVolume, emptyDisk, cloudInitNoCloud, cloudInitConfigDrive or sysprep")
+		label, ok := configuration(v)
+		if !ok {
+			return invalidf("this kind of volume is not supported; docs/volumes.md lists those that are")
+		}
+		return p.image(v, d, dirs, label, f.Files)
 	}
 	return nil
 }
@@ -128,6 +128,21 @@ func (p *Plan) containerDisk(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) {
 	}
 	path := dirs.overlay(v.Name)
 	p.Steps = append(p.Steps, Step{Volume: v.Name, Action: CreateQcow2, Path: path, Size: f.Header.Size, Backing: &image})
+	p.Sources[v.Name] = domain.Source{Path: path, Format: FormatQcow2, Backing: &image}
+}
+
+// ephemeral is a claim that the guest only reads, under an overlay with what it writes, which dies with the pod.
+func (p *Plan) ephemeral(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) {
+	image := domain.Source{Path: dirs.claimImage(v.Name), Format: FormatRaw, ReadOnly: true}
+	if f.Block {
+		image = domain.Source{Path: dirs.BlockDevice(v.Name), Block: true, Format: FormatRaw, ReadOnly: true}
+	}
+	if d.CDRom != nil || (d.Disk != nil && d.Disk.ReadOnly) {
+		p.Sources[v.Name] = image
+		return
+	}
+	path := dirs.overlay(v.Name)
+	p.Steps = append(p.Steps, Step{Volume: v.Name, Action: CreateQcow2, Path: path, Size: f.Size, Backing: &image})
 	p.Sources[v.Name] = domain.Source{Path: path, Format: FormatQcow2, Backing: &image}
 }
 

@@ -2,13 +2,15 @@ package disk
 
 import (
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/domain"
 )
 
 const (
-	// SeedSuffix ends the names of images that are made of an instance's configuration: cloud-init's and sysprep's.
+	// SeedSuffix ends the names of images that are made of an instance's configuration (domain.Configuration).
 	SeedSuffix = ".iso"
-	// MaxSeed bounds such an image, bytes: as many files as there are, each of the most that a Secret holds.
-	MaxSeed = 2*maxSysprepFiles*maxSecret + 1<<20
+	// MaxSeed bounds such an image, bytes: the most that one has of files, and its directories.
+	MaxSeed = maxImage + 16<<20
 )
 
 // Seeds are the volumes with a disk whose images are made of an instance's configuration.
@@ -41,9 +43,7 @@ func WithoutSeeds(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanc
 	return &out
 }
 
-func isSeed(v *v1.Volume) bool {
-	return v.CloudInitNoCloud != nil || v.CloudInitConfigDrive != nil || v.Sysprep != nil
-}
+func isSeed(v *v1.Volume) bool { return domain.Configuration(v) }
 
 func diskIn(spec *v1.VirtualMachineInstanceSpec, name string) bool {
 	for i := range spec.Domain.Devices.Disks {

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtkit/virtkit/pkg/domain"
 )
 
 const (
@@ -60,17 +58,4 @@ func readBounded(name string) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxSecret))
 	return data, errors.Join(err, f.Close())
-}
-
-// sysprep plans the CD with the answer files.
-func (p *Plan) sysprep(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) error {
-	data, err := Image(sysprepLabel, f.Files)
-	if err != nil {
-		return err
-	}
-	image := dirs.cloudInit(v.Name)
-	p.Steps = append(p.Steps, Step{Volume: v.Name, Action: WriteFile, Path: image, Data: data})
-	readOnly := d.Disk == nil || d.Disk.Bus != v1.DiskBusSATA // QEMU has no read-only sata disks
-	p.Sources[v.Name] = domain.Source{Path: image, Format: FormatRaw, ReadOnly: readOnly}
-	return nil
 }

@@ -211,7 +211,7 @@ func backing(src Source) *libvirtxml.DomainDiskBackingStore {
 }
 
 // bootOrder gives the boot position of each disk. When the VMI gives none to any device, its disks
-// boot in the order listed, without those that only carry cloud-init's data.
+// boot in the order listed, without those that only carry configuration.
 func bootOrder(spec *v1.VirtualMachineInstanceSpec, volumes map[string]*v1.Volume) map[string]uint {
 	out := map[string]uint{}
 	given := false
@@ -228,7 +228,7 @@ func bootOrder(spec *v1.VirtualMachineInstanceSpec, volumes map[string]*v1.Volum
 	}
 	next := uint(1)
 	for _, d := range spec.Domain.Devices.Disks {
-		if v := volumes[d.Name]; v != nil && v.CloudInitNoCloud == nil && v.CloudInitConfigDrive == nil && v.Sysprep == nil {
+		if v := volumes[d.Name]; v != nil && !Configuration(v) {
 			out[d.Name] = next
 			next++
 		}

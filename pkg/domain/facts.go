@@ -30,6 +30,8 @@ type Facts struct {
 	SMBIOS v1.SMBiosConfiguration
 	// Ignition is the path of Ignition's configuration, which annotation kubevirt.io/ignitiondata holds.
 	Ignition string
+	// Kernel and Initrd are the paths of what firmware.kernelBoot names.
+	Kernel, Initrd string
 	// Disks are the prepared images by volume name.
 	Disks map[string]Source
 	// Network is the plan that virt-handler has applied.

@@ -16,6 +16,9 @@ func operatingSystem(spec *v1.DomainSpec, facts Facts) (*libvirtxml.DomainOS, er
 		Type:   &libvirtxml.DomainOSType{Arch: "x86_64", Machine: machine(spec), Type: "hvm"},
 		SMBios: &libvirtxml.DomainSMBios{Mode: "sysinfo"},
 	}
+	if facts.Kernel != "" {
+		os.Kernel, os.Initrd, os.Cmdline = facts.Kernel, facts.Initrd, spec.Firmware.KernelBoot.KernelArgs
+	}
 	efi := uefi(spec)
 	if efi == nil {
 		if f := spec.Firmware; f != nil && f.Bootloader != nil && f.Bootloader.BIOS != nil && enabled(f.Bootloader.BIOS.UseSerial, false) {

@@ -51,6 +51,9 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	if err := sameImages(vmi, images); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
+	if _, err := disk.FindKernel(vmi, s.options.Disks); err != nil {
+		return startError(vmi, images, err)
+	}
 	volumes, _ := hotplug.Moving(vmi)
 	for _, name := range volumes {
 		if hotplug.Volume(&vmi.Spec, name) == nil {

@@ -128,6 +128,11 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	if facts.CPUs, err = ownCPUs(vmi, "/sys"); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
+	kernel, err := disk.FindKernel(vmi, s.options.Disks)
+	if err != nil {
+		return startError(vmi, images, err)
+	}
+	facts.Kernel, facts.Initrd = kernel.Kernel, kernel.Initrd
 	d, err := domain.Build(vmi, facts)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())

@@ -130,6 +130,8 @@ const (
 	// ContainerDisksDir has one read-only image volume a container disk, at
 	// <ContainerDisksDir>/<volume name>; the disk is its only file below disk/, or spec.path.
 	ContainerDisksDir = "/var/run/kubevirt/container-disks"
+	// KernelBootDir has the image of firmware.kernelBoot.
+	KernelBootDir = "/var/run/kubevirt/kernel-boot"
 	// ClaimsDir has one directory a filesystem PersistentVolumeClaim, <ClaimsDir>/<volume name>/disk.img.
 	ClaimsDir = "/var/run/kubevirt-private/vmi-disks"
 	// VMStateDir is the claim of what outlives the guest beside its disks: EFI variables, the TPM's state
@@ -143,7 +145,7 @@ const (
 	// virt-handler: <HotplugDir>/<volume name>/disk.img. It is in /dev, which virt-handler can write and the
 	// launcher cannot. A block claim that was plugged in is in BlockDevicesDir as all others.
 	HotplugDir = "/dev/virtkit-volumes"
-	// SecretsDir has one directory a sysprep volume, <SecretsDir>/<volume name>, and one a cloud-init secretRef: <SecretsDir>/<volume name>/{userdata,userData}
+	// SecretsDir has one directory a volume of sysprep, a ConfigMap, Secret, service account or the downward API, <SecretsDir>/<volume name>, and one a cloud-init secretRef: <SecretsDir>/<volume name>/{userdata,userData}
 	// for user data and <SecretsDir>/<volume name>-networkdata/{networkdata,networkData} for network data.
 	SecretsDir = "/var/run/kubevirt-private/secret"
 

@@ -342,8 +342,14 @@ func produced(t *testing.T, spec map[string]any) string {
 	show("disks", disks, err)
 	show("agent", credentials.NewPlan(&object.Spec), nil)
 
+	// pkg/disk finds the kernel in the file system, too.
+	kernel, initrd := "", ""
+	if boot := object.Spec.Domain.Firmware; boot != nil && boot.KernelBoot != nil && boot.KernelBoot.Container != nil {
+		kernel, initrd = boot.KernelBoot.Container.KernelPath, boot.KernelBoot.Container.InitrdPath
+	}
 	for _, kvm := range []bool{true, false} {
 		built, err := domain.Build(object, domain.Facts{
+			Kernel: kernel, Initrd: initrd,
 			KVM: kvm, CPUs: []domain.HostCPU{{ID: 2, Core: 2}, {ID: 3, Core: 2}}, Emulator: "/qemu", NVRAM: "/nvram", Disks: disks.Sources, Network: plan,
 			Firmware:     domain.Firmware{Code: "/code", Vars: "/vars", SecureCode: "/scode", SecureVars: "/svars"},
 			SerialSocket: "/serial", SerialLog: "/log", VNCSocket: "/vnc", AgentSocket: "/agent", USBSockets: []string{"/usb"},

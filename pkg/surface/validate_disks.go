@@ -3,10 +3,8 @@ package surface
 import (
 	"encoding/base64"
 	"fmt"
-	"path"
 	"reflect"
 	"regexp"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -139,7 +137,7 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 	errs := tooMany(len(volumes), at)
 	seen := map[string]bool{}
 	claims := map[string]string{}
-	seeds := 0
+	seeds, others := 0, onlyOne{}
 	for i := range volumes {
 		volume := &volumes[i]
 		here := at.Index(i)
@@ -150,18 +148,21 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 		seen[volume.Name] = true
 		switch n := pointers(volume.VolumeSource); {
 		case n == 0:
-			errs = append(errs, field.Required(here, "has no source; use containerDisk, persistentVolumeClaim, dataVolume, cloudInitNoCloud, cloudInitConfigDrive or emptyDisk"))
+			errs = append(errs, field.Required(here, "has no source; use one such as containerDisk, persistentVolumeClaim, dataVolume, cloudInitNoCloud, emptyDisk, configMap or secret"))
 		case n > 1:
 			errs = append(errs, field.Forbidden(here, "has more than one source; keep one"))
 		}
 		switch {
 		case volume.ContainerDisk != nil:
 			errs = append(errs, validateContainerDisk(volume.ContainerDisk, here.Child("containerDisk"))...)
-		case volume.PersistentVolumeClaim != nil, volume.DataVolume != nil:
+		case claim.Of(volume) != nil:
 			name := claim.Name(volume)
 			where := here.Child("persistentVolumeClaim", "claimName")
-			if volume.DataVolume != nil {
+			switch {
+			case volume.DataVolume != nil:
 				where = here.Child("dataVolume", "name")
+			case volume.Ephemeral != nil:
+				where = here.Child("ephemeral", "persistentVolumeClaim", "claimName")
 			}
 			errs = append(errs, validateObjectName(name, where)...)
 			if other := claims[name]; other != "" {
@@ -185,6 +186,8 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 			}
 			source := v1.CloudInitNoCloudSource(*volume.CloudInitConfigDrive)
 			errs = append(errs, validateCloudInit(&source, here.Child("cloudInitConfigDrive"))...)
+		default:
+			errs = append(errs, validateOtherVolume(volume, here, &others)...)
 		}
 	}
 	return errs
@@ -225,20 +228,11 @@ func validateObjectName(name string, at *field.Path) field.ErrorList {
 }
 
 func validateContainerDisk(disk *v1.ContainerDiskSource, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	switch {
-	case disk.Image == "":
-		errs = append(errs, field.Required(at.Child("image"), "is not set"))
-	case len(disk.Image) > 4096 || !imagePattern.MatchString(disk.Image):
-		errs = append(errs, field.Invalid(at.Child("image"), disk.Image, fmt.Sprintf("%q is not an image reference such as quay.io/org/disk:tag", disk.Image)))
-	}
+	errs := validateImage(disk.Image, at.Child("image"))
 	if disk.ImagePullSecret != "" {
 		errs = append(errs, validateObjectName(disk.ImagePullSecret, at.Child("imagePullSecret"))...)
 	}
-	if p := disk.Path; p != "" && (!path.IsAbs(p) || path.Clean(p) != p || p == "/" || strings.ContainsRune(p, 0)) {
-		errs = append(errs, field.Invalid(at.Child("path"), p, fmt.Sprintf("%q is not an absolute path to a file without . or ..", p)))
-	}
-	return errs
+	return append(errs, validateImagePath(disk.Path, at.Child("path"))...)
 }
 
 func validateCloudInit(source *v1.CloudInitNoCloudSource, at *field.Path) field.ErrorList {

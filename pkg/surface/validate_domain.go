@@ -40,6 +40,7 @@ func validateDomain(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, validateMachineType(domain.Machine.Type, path.Child("machine", "type"))...)
 	}
 	errs = append(errs, validateFirmware(domain, path)...)
+	errs = append(errs, validateKernelBoot(domain.Firmware, path)...)
 	if clock := domain.Clock; clock != nil {
 		zone := clock.Timezone
 		switch {

@@ -139,6 +139,8 @@ func specNodes(namespace string, spec *v1.VirtualMachineInstanceSpec) []v1.Objec
 			add("DataVolume", v.DataVolume.Name, graphNode("PersistentVolumeClaim", namespace, v.DataVolume.Name))
 		case v.PersistentVolumeClaim != nil:
 			add("PersistentVolumeClaim", v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil && v.Ephemeral.PersistentVolumeClaim != nil:
+			add("PersistentVolumeClaim", v.Ephemeral.PersistentVolumeClaim.ClaimName)
 		case v.ConfigMap != nil:
 			add("ConfigMap", v.ConfigMap.Name)
 		case v.Secret != nil:

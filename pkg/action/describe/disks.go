@@ -89,6 +89,8 @@ func source(v *v1.Volume) string {
 		return "persistentVolumeClaim " + v.PersistentVolumeClaim.ClaimName
 	case v.DataVolume != nil:
 		return "dataVolume " + v.DataVolume.Name
+	case v.Ephemeral != nil && v.Ephemeral.PersistentVolumeClaim != nil:
+		return "ephemeral " + v.Ephemeral.PersistentVolumeClaim.ClaimName
 	case v.EmptyDisk != nil:
 		return "emptyDisk " + v.EmptyDisk.Capacity.String()
 	case v.CloudInitNoCloud != nil:
@@ -101,6 +103,10 @@ func source(v *v1.Volume) string {
 		return "configMap " + v.ConfigMap.Name
 	case v.Secret != nil:
 		return "secret " + v.Secret.SecretName
+	case v.ServiceAccount != nil:
+		return "serviceAccount " + v.ServiceAccount.ServiceAccountName
+	case v.DownwardAPI != nil:
+		return "downwardAPI"
 	}
 	return "other"
 }

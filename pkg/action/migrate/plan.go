@@ -211,7 +211,7 @@ func disks(vmi *v1.VirtualMachineInstance) []Disk {
 		switch {
 		case v.EmptyDisk != nil:
 			d.How, d.Bytes = Copied, v.EmptyDisk.Capacity.Value()
-		case v.ContainerDisk != nil:
+		case v.ContainerDisk != nil, v.Ephemeral != nil:
 			d.How = Copied // what the guest wrote
 		case v.PersistentVolumeClaim != nil, v.DataVolume != nil:
 			d.How = Shared

@@ -82,6 +82,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		TopologySpreadConstraints: copyAll(vmi.Spec.TopologySpreadConstraints),
 		PriorityClassName:         vmi.Spec.PriorityClassName,
 		SchedulerName:             vmi.Spec.SchedulerName,
+		ServiceAccountName:        serviceAccount(vmi),
 		ImagePullSecrets:          volumes.pullSecrets,
 		ReadinessGates:            []corev1.PodReadinessGate{{ConditionType: Gate}},
 		Volumes:                   volumes.volumes,

@@ -41,7 +41,10 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 		case volume.ContainerDisk != nil:
 			p.containerDisk(volume.Name, volume.ContainerDisk)
 		case volume.PersistentVolumeClaim != nil, volume.DataVolume != nil:
-			p.claim(volume.Name, claim.Of(volume).PersistentVolumeClaimVolumeSource, claims)
+			source := claim.Of(volume).PersistentVolumeClaimVolumeSource
+			p.claim(volume.Name, source, source.ReadOnly, claims)
+		case volume.Ephemeral != nil && volume.Ephemeral.PersistentVolumeClaim != nil:
+			p.claim(volume.Name, *volume.Ephemeral.PersistentVolumeClaim, true, claims)
 		case volume.CloudInitNoCloud != nil:
 			source := volume.CloudInitNoCloud
 			p.secret(volume.Name, source.UserDataSecretRef)
@@ -53,6 +56,8 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 		case volume.Sysprep != nil:
 			p.secret(volume.Name, volume.Sysprep.Secret)
 			p.configMap(volume.Name, volume.Sysprep.ConfigMap)
+		case volume.ConfigMap != nil, volume.Secret != nil, volume.DownwardAPI != nil, volume.ServiceAccount != nil:
+			p.configuration(volume)
 		}
 	}
 	if page := pageSize(vmi); page != "" {
@@ -60,22 +65,26 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumHugePagesPrefix + corev1.StorageMedium(page)},
 		})
 	}
+	p.kernelBoot(vmi)
 	p.credentials(vmi)
 	p.mountState(vmi, claims)
 	return p
 }
 
 func (p *podVolumes) containerDisk(name string, source *v1.ContainerDiskSource) {
-	p.mount(name, path.Join(names.ContainerDisksDir, name), true, corev1.VolumeSource{
-		Image: &corev1.ImageVolumeSource{Reference: source.Image, PullPolicy: source.ImagePullPolicy},
-	})
-	secret := corev1.LocalObjectReference{Name: source.ImagePullSecret}
+	p.image(name, path.Join(names.ContainerDisksDir, name), source.Image, source.ImagePullPolicy, source.ImagePullSecret)
+}
+
+// image mounts a container image.
+func (p *podVolumes) image(name, directory, image string, policy corev1.PullPolicy, pullSecret string) {
+	p.mount(name, directory, true, corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: policy}})
+	secret := corev1.LocalObjectReference{Name: pullSecret}
 	if secret.Name != "" && !slices.Contains(p.pullSecrets, secret) {
 		p.pullSecrets = append(p.pullSecrets, secret)
 	}
 }
 
-func (p *podVolumes) claim(name string, source corev1.PersistentVolumeClaimVolumeSource, claims map[string]*corev1.PersistentVolumeClaim) {
+func (p *podVolumes) claim(name string, source corev1.PersistentVolumeClaimVolumeSource, readOnly bool, claims map[string]*corev1.PersistentVolumeClaim) {
 	if known := claims[source.ClaimName]; known != nil && isBlock(known) {
 		p.devices = append(p.devices, corev1.VolumeDevice{
 			Name:       p.add(name, corev1.VolumeSource{PersistentVolumeClaim: &source}),
@@ -83,7 +92,7 @@ func (p *podVolumes) claim(name string, source corev1.PersistentVolumeClaimVolum
 		})
 		return
 	}
-	p.mount(name, path.Join(names.ClaimsDir, name), source.ReadOnly, corev1.VolumeSource{PersistentVolumeClaim: &source})
+	p.mount(name, path.Join(names.ClaimsDir, name), readOnly, corev1.VolumeSource{PersistentVolumeClaim: &source})
 }
 
 func (p *podVolumes) secret(name string, ref *corev1.LocalObjectReference) {

@@ -46,8 +46,7 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		if name == "" {
 			continue
 		}
-		info := claims[v.Name]
-		readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
+		info, readOnly := claims[v.Name], claim.Of(&v).ReadOnly
 		if !onBothNodes(info, readOnly) {
 			found = append(found, obstacle{
 				v1.VirtualMachineInstanceReasonDisksNotMigratable,
@@ -161,7 +160,7 @@ func placementObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 // the pod have to.
 func migrationMethod(vmi *v1.VirtualMachineInstance) v1.VirtualMachineInstanceMigrationMethod {
 	for _, v := range vmi.Spec.Volumes {
-		if claim.Of(&v) == nil {
+		if claim.Of(&v) == nil || v.Ephemeral != nil {
 			return v1.BlockMigration
 		}
 	}

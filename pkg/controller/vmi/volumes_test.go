@@ -1,0 +1,27 @@
+package vmi
+
+func init() {
+	for name, volumes := range map[string]string{
+		"config map":            `configMap: {name: settings, volumeLabel: OEMDRV}`,
+		"config map optional":   `configMap: {name: settings, optional: true}`,
+		"secret volume":         `secret: {secretName: keys}`,
+		"service account":       `serviceAccount: {serviceAccountName: robot}`,
+		"downward api":          `downwardAPI: {fields: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, {path: sub/memory, resourceFieldRef: {resource: requests.memory}}]}`,
+		"ephemeral claim":       `ephemeral: {persistentVolumeClaim: {claimName: fs}}`,
+		"ephemeral block claim": `ephemeral: {persistentVolumeClaim: {claimName: block, readOnly: true}}`,
+	} {
+		addPodCase(name, `spec: {volumes: [{name: data, `+volumes+`}]}`)
+	}
+	addPodCase("kernel boot", `
+spec:
+  domain:
+    firmware: {kernelBoot: {kernelArgs: quiet, container: {image: "registry.example/kernel:1", imagePullSecret: one, imagePullPolicy: Always, kernelPath: /boot/vmlinuz}}}`)
+}
+
+func addPodCase(name, vmi string) {
+	podCases = append(podCases, struct {
+		name  string
+		vmi   string
+		facts func(*Facts)
+	}{name: name, vmi: vmi})
+}
