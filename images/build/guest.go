@@ -16,8 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// buildTinyDisk makes tiny-disk: KubeVirt's container disk convention, one disk below /disk and
-// nothing else. The disk itself is also left at <out>/tiny.qcow2, to boot without Kubernetes.
+// buildTinyDisk makes tiny-disk: KubeVirt's container disk convention, one disk below /disk; and, for
+// firmware.kernelBoot, the kernel and initramfs on it below /boot. The disk itself is also left at <out>/tiny.qcow2, to boot without Kubernetes.
 func buildTinyDisk(ctx context.Context, b *build) error {
 	const image = "tiny-disk"
 	inputs, err := b.inputs(b.path("guest"), filepath.Join(b.Root, "go.sum"))
@@ -47,6 +47,9 @@ func buildTinyDisk(ctx context.Context, b *build) error {
 		t := tree{}
 		t.dir("disk", 0o555)
 		t.file("disk/tiny.qcow2", 0o444, data)
+		t.dir("boot", 0o555)
+		t.file("boot/vmlinuz", 0o444, boot["vmlinuz"].Data)
+		t.file("boot/initrd", 0o444, boot["initrd"].Data)
 		return t, nil
 	})
 	if err != nil {
