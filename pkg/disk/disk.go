@@ -111,6 +111,11 @@ func (d Dirs) claimImage(volume string) string {
 // Ignition is where the configuration of annotation kubevirt.io/ignitiondata is for QEMU to read. No volume has such a name.
 func (d Dirs) Ignition() string { return path.Join(d.Disks, ".ignition.json") }
 
+// hostDisk is where the pod has the image of a hostDisk volume: the directory that it lies in is mounted, as a claim is.
+func (d Dirs) hostDisk(v *v1.Volume) string {
+	return path.Join(d.Claims, v.Name, path.Base(v.HostDisk.Path))
+}
+
 // BlockDevice is where the pod has the device of a volume that is one.
 func (d Dirs) BlockDevice(volume string) string { return path.Join(d.BlockDevices, volume) }
 

@@ -47,6 +47,8 @@ func look(v *v1.Volume, dirs Dirs) (Facts, error) {
 		return lookSecrets(v, dirs)
 	case v.Sysprep != nil:
 		return lookSysprep(v, dirs)
+	case v.HostDisk != nil:
+		return Facts{}, lookHostDisk(v, dirs)
 	case v.Ephemeral != nil:
 		return lookEphemeral(v, dirs)
 	}
@@ -163,6 +165,22 @@ func lookEphemeral(v *v1.Volume, dirs Dirs) (Facts, error) {
 		return Facts{}, fmt.Errorf("claim %s: %w", claim.Name(v), err)
 	}
 	return f, nil
+}
+
+// lookHostDisk looks at an image of the node's, which virt-handler has made if it was to be made.
+func lookHostDisk(v *v1.Volume, dirs Dirs) error {
+	info, err := os.Lstat(dirs.hostDisk(v))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return invalidf("hostDisk %s does not exist on this node; make it there, or use type: DiskOrCreate", v.HostDisk.Path)
+	case err != nil:
+		return fmt.Errorf("hostDisk %s: %w", v.HostDisk.Path, err)
+	case !info.Mode().IsRegular():
+		return invalidf("hostDisk %s is not a regular file", v.HostDisk.Path)
+	case info.Size() == 0:
+		return invalidf("hostDisk %s is empty; delete it to have one made", v.HostDisk.Path)
+	}
+	return nil
 }
 
 // sizeOf is the size of a file or device, bytes, in whole sectors.

@@ -10,6 +10,9 @@ const withKernel = "domain: {firmware: {kernelBoot: {container: {image: k, kerne
 var volumeExamples = map[string]struct{ before, value string }{
 	"volumes.ephemeral.persistentVolumeClaim.claimName":    {before: withOverlay, value: "d"},
 	"volumes.ephemeral.persistentVolumeClaim.readOnly":     {before: withOverlay, value: "true"},
+	"volumes.hostDisk.path":                                {before: withHostDisk, value: "/d/other.img"},
+	"volumes.hostDisk.type":                                {before: withHostDisk, value: "Disk"},
+	"volumes.hostDisk.capacity":                            {before: withHostDisk, value: "2Gi"},
 	"volumes.configMap.name":                               {before: "volumes: [{name: root, configMap: {name: c}}]", value: "d"},
 	"volumes.configMap.optional":                           {before: "volumes: [{name: root, configMap: {name: c}}]", value: "true"},
 	"volumes.configMap.volumeLabel":                        {before: "volumes: [{name: root, configMap: {name: c}}]", value: "OEMDRV"},
@@ -27,4 +30,10 @@ var volumeExamples = map[string]struct{ before, value string }{
 	"domain.firmware.kernelBoot.container.initrdPath":      {before: withKernel, value: "/initrd"},
 }
 
-func init() { maps.Copy(examples, volumeExamples) }
+func init() {
+	maps.Copy(examples, volumeExamples)
+	exempt["volumes.hostDisk.shared"] = true   // whether the guest may move: pkg/handler/status
+	exempt["volumes.hostDisk.capacity"] = true // virt-handler makes the image: pkg/handler/podfs
+}
+
+const withHostDisk = "volumes: [{name: root, hostDisk: {path: /d/disk.img, type: DiskOrCreate}}]"

@@ -23,6 +23,7 @@ var (
 	inputBuses      = []string{string(v1.InputBusUSB), string(v1.InputBusVirtio)}
 	inputTypes      = []string{string(v1.InputTypeTablet), string(v1.InputTypeKeyboard)}
 	videoTypes      = []string{"vga", "virtio", "bochs", "ramfb", "cirrus"}
+	hostDiskTypes   = []string{string(v1.HostDiskExists), string(v1.HostDiskExistsOrCreate)}
 	watchdogActions = []string{string(v1.WatchdogActionPoweroff), string(v1.WatchdogActionReset), string(v1.WatchdogActionShutdown)}
 	panicModels     = []string{string(v1.Pvpanic), string(v1.Isa), string(v1.Hyperv)}
 	rebootPolicies  = []string{string(v1.RebootPolicyReboot), string(v1.RebootPolicyTerminate)}
@@ -213,6 +214,10 @@ var instanceFields = []Field{
 	{Path: "volumes.emptyDisk.capacity", Effect: Disk},
 	{Path: "volumes.ephemeral.persistentVolumeClaim.claimName", Effect: Disk, Note: "Only read; what the guest writes goes with the instance."},
 	{Path: "volumes.ephemeral.persistentVolumeClaim.readOnly", Effect: Pod, Note: "How the pod gets the claim; the guest can write either way."},
+	{Path: "volumes.hostDisk.path", Effect: Disk, Note: "A raw image on the node; docs/volumes.md. Needs the feature gate HostDisk."},
+	{Path: "volumes.hostDisk.type", Effect: Pod, Only: hostDiskTypes, Note: "DiskOrCreate makes the image when it is not there."},
+	{Path: "volumes.hostDisk.capacity", Effect: Disk, Note: "Of an image that is made."},
+	{Path: "volumes.hostDisk.shared", Effect: Life, Note: "All nodes have the same file there, so the guest can migrate."},
 	{Path: "volumes.configMap.name", Effect: Pod, Note: "An ISO image of its keys; docs/volumes.md."},
 	{Path: "volumes.configMap.optional", Effect: Pod},
 	{Path: "volumes.configMap.volumeLabel", Effect: Disk, Note: "cfgdata unless set."},

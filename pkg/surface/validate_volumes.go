@@ -27,6 +27,8 @@ func validateOtherVolume(volume *v1.Volume, at *field.Path, others *onlyOne) fie
 	switch {
 	case volume.Ephemeral != nil:
 		return validateEphemeral(volume.Ephemeral, at.Child("ephemeral"))
+	case volume.HostDisk != nil:
+		return validateHostDisk(volume.HostDisk, at.Child("hostDisk"))
 	case volume.ConfigMap != nil:
 		here := at.Child("configMap")
 		return append(validateObjectName(volume.ConfigMap.Name, here.Child("name")), validateVolumeLabel(volume.ConfigMap.VolumeLabel, here)...)
@@ -62,6 +64,24 @@ func validateEphemeral(source *v1.EphemeralVolumeSource, at *field.Path) field.E
 		return field.ErrorList{field.Required(at.Child("persistentVolumeClaim"), "is not set; it is the claim that the guest reads")}
 	}
 	return nil
+}
+
+func validateHostDisk(disk *v1.HostDisk, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if disk.Path == "" {
+		errs = append(errs, field.Required(at.Child("path"), "is not set; it is where the node has the image, such as /var/lib/disks/web.img"))
+	} else {
+		errs = append(errs, validateImagePath(disk.Path, at.Child("path"))...)
+	}
+	switch {
+	case disk.Type == "":
+		errs = append(errs, field.Required(at.Child("type"), "is not set; use "+alternatives(hostDiskTypes)))
+	case disk.Capacity.Sign() < 0:
+		errs = append(errs, field.Invalid(at.Child("capacity"), disk.Capacity.String(), "must not be negative"))
+	case disk.Type == v1.HostDiskExists && disk.Capacity.Sign() != 0:
+		errs = append(errs, field.Forbidden(at.Child("capacity"), "has no effect on an image that is there; remove it, or use type: DiskOrCreate"))
+	}
+	return errs
 }
 
 func validateVolumeLabel(label string, at *field.Path) field.ErrorList {

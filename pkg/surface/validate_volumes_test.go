@@ -22,6 +22,15 @@ func TestValidateVolumes(t *testing.T) {
 		account = "serviceAccount: {serviceAccountName: a}"
 	)
 	for name, tc := range map[string]struct{ spec, want string }{
+		"host disk":             {one("hostDisk: {path: /d/disk.img, type: Disk}"), ``},
+		"host disk, made":       {one("hostDisk: {path: /d/disk.img, type: DiskOrCreate, capacity: 1Gi, shared: true}"), ``},
+		"host disk, no path":    {one("hostDisk: {type: Disk}"), at + `hostDisk.path: is not set`},
+		"host disk, relative":   {one("hostDisk: {path: d/disk.img, type: Disk}"), at + `hostDisk.path: "d/disk.img" is not an absolute path`},
+		"host disk, directory":  {one("hostDisk: {path: /, type: Disk}"), at + `hostDisk.path: "/" is not an absolute path to a file`},
+		"host disk, no type":    {one("hostDisk: {path: /d/disk.img}"), at + `hostDisk.type: is not set; use Disk or DiskOrCreate`},
+		"host disk, type":       {one("hostDisk: {path: /d/disk.img, type: File}"), at + `hostDisk.type: "File" is not supported; use Disk or DiskOrCreate`},
+		"host disk, capacity":   {one("hostDisk: {path: /d/disk.img, type: Disk, capacity: 1Gi}"), at + `hostDisk.capacity: has no effect on an image that is there`},
+		"host disk, negative":   {one("hostDisk: {path: /d/disk.img, type: DiskOrCreate, capacity: -1}"), at + `hostDisk.capacity: must not be negative`},
 		"config map":            {one("configMap: {name: c}"), ``},
 		"config map, label":     {one("configMap: {name: c, volumeLabel: config-2, optional: true}"), ``},
 		"config map, no name":   {one("configMap: {volumeLabel: a}"), at + `configMap.name: is not set`},

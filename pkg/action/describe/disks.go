@@ -105,6 +105,8 @@ func source(v *v1.Volume) string {
 		return "secret " + v.Secret.SecretName
 	case v.ServiceAccount != nil:
 		return "serviceAccount " + v.ServiceAccount.ServiceAccountName
+	case v.HostDisk != nil:
+		return "hostDisk " + v.HostDisk.Path
 	case v.DownwardAPI != nil:
 		return "downwardAPI"
 	}

@@ -213,7 +213,7 @@ func disks(vmi *v1.VirtualMachineInstance) []Disk {
 			d.How, d.Bytes = Copied, v.EmptyDisk.Capacity.Value()
 		case v.ContainerDisk != nil, v.Ephemeral != nil:
 			d.How = Copied // what the guest wrote
-		case v.PersistentVolumeClaim != nil, v.DataVolume != nil:
+		case v.PersistentVolumeClaim != nil, v.DataVolume != nil, v.HostDisk != nil:
 			d.How = Shared
 		}
 		out = append(out, d)

@@ -61,6 +61,18 @@ func serviceAccount(vmi *v1.VirtualMachineInstance) string {
 	return ""
 }
 
+// hostDisk mounts the directory of a node's image, where virt-handler makes it if that is asked for. A namespace whose pods
+// may not have host paths refuses the pod.
+func (p *podVolumes) hostDisk(name string, source *v1.HostDisk) {
+	kind := corev1.HostPathDirectory
+	if source.Type == v1.HostDiskExistsOrCreate {
+		kind = corev1.HostPathDirectoryOrCreate
+	}
+	p.mount(name, path.Join(names.ClaimsDir, name), false, corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: path.Dir(source.Path), Type: &kind},
+	})
+}
+
 // kernelBoot mounts the image with the kernel that the guest boots, if it names one.
 func (p *podVolumes) kernelBoot(vmi *v1.VirtualMachineInstance) {
 	firmware := vmi.Spec.Domain.Firmware

@@ -186,7 +186,7 @@ func TestPod(t *testing.T) {
 	for _, c := range podCases {
 		t.Run(c.name, func(t *testing.T) {
 			pod := plan(t, c.vmi, c.facts)
-			if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+			if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); result.Allowed == hasHostPath(pod) { // those alone need a namespace that allows them
 				t.Errorf("not restricted: %s", result.ForbiddenDetail())
 			}
 			got := render(t, c.vmi, c.facts)

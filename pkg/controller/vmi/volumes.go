@@ -56,6 +56,8 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 		case volume.Sysprep != nil:
 			p.secret(volume.Name, volume.Sysprep.Secret)
 			p.configMap(volume.Name, volume.Sysprep.ConfigMap)
+		case volume.HostDisk != nil:
+			p.hostDisk(volume.Name, volume.HostDisk)
 		case volume.ConfigMap != nil, volume.Secret != nil, volume.DownwardAPI != nil, volume.ServiceAccount != nil:
 			p.configuration(volume)
 		}

@@ -1,5 +1,15 @@
 package vmi
 
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func hasHostPath(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil })
+}
+
 func init() {
 	for name, volumes := range map[string]string{
 		"config map":            `configMap: {name: settings, volumeLabel: OEMDRV}`,
@@ -9,6 +19,8 @@ func init() {
 		"downward api":          `downwardAPI: {fields: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, {path: sub/memory, resourceFieldRef: {resource: requests.memory}}]}`,
 		"ephemeral claim":       `ephemeral: {persistentVolumeClaim: {claimName: fs}}`,
 		"ephemeral block claim": `ephemeral: {persistentVolumeClaim: {claimName: block, readOnly: true}}`,
+		"host disk":             `hostDisk: {path: /data/disks/a.img, type: Disk}`,
+		"host disk made":        `hostDisk: {path: /data/disks/a.img, type: DiskOrCreate, capacity: 1Gi}`,
 	} {
 		addPodCase(name, `spec: {volumes: [{name: data, `+volumes+`}]}`)
 	}

@@ -42,6 +42,12 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	}
 	var found []obstacle
 	for _, v := range vmi.Spec.Volumes {
+		if disk := v.HostDisk; disk != nil && (disk.Shared == nil || !*disk.Shared) {
+			found = append(found, obstacle{
+				v1.VirtualMachineInstanceReasonDisksNotMigratable,
+				fmt.Sprintf("volume %q: hostDisk %s is this node's; shared: true says that all nodes have the same file there", v.Name, disk.Path),
+			})
+		}
 		name := claim.Name(&v)
 		if name == "" {
 			continue
@@ -160,7 +166,7 @@ func placementObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 // the pod have to.
 func migrationMethod(vmi *v1.VirtualMachineInstance) v1.VirtualMachineInstanceMigrationMethod {
 	for _, v := range vmi.Spec.Volumes {
-		if claim.Of(&v) == nil || v.Ephemeral != nil {
+		if claim.Of(&v) == nil && v.HostDisk == nil || v.Ephemeral != nil {
 			return v1.BlockMigration
 		}
 	}

@@ -204,6 +204,9 @@ func TestMigratable(t *testing.T) {
 	}{
 		{"shared claim", "", "", "", "", v1.BlockMigration},
 		{"claim of one node", "ReadWriteMany", "ReadWriteOnce", "DisksNotLiveMigratable", "", v1.BlockMigration},
+		{"ephemeral", "  - {name: root, containerDisk: {image: d}}\n  - {name: data, persistentVolumeClaim: {claimName: claim}}", "  - {name: data, ephemeral: {persistentVolumeClaim: {claimName: claim}}}", "", "", v1.BlockMigration},
+		{"host disk", "- {name: root, containerDisk: {image: d}}", "- {name: root, hostDisk: {path: /d/a.img, type: Disk}}", "DisksNotLiveMigratable", "", v1.BlockMigration},
+		{"shared host disk", "- {name: root, containerDisk: {image: d}}", "- {name: root, hostDisk: {path: /d/a.img, type: Disk, shared: true}}", "", "", v1.LiveMigration},
 		{"only shared claims", "  - {name: root, containerDisk: {image: d}}\n", "", "", "", v1.LiveMigration},
 		{"bridge", "masquerade", "bridge", "InterfaceNotLiveMigratable", "InterfaceNotLiveMigratable", v1.BlockMigration},
 		{"node selector", "spec:", "spec:\n  nodeSelector: {kubernetes.io/hostname: node1}", "NotMigratable", "NotMigratable", v1.BlockMigration},
