@@ -38,7 +38,7 @@ func apply(ctx context.Context, plan Plan, run Run) (map[string]domain.Source, e
 		if err != nil {
 			return nil, volumeError(volume, err)
 		}
-		src.DirectIO = direct
+		src.DirectIO = direct && !src.Live
 		if src.Blocks != nil {
 			if *src.Blocks, err = blocks(src); err != nil {
 				return nil, volumeError(volume, err)

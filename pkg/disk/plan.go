@@ -106,6 +106,8 @@ func (p *Plan) add(vmi *v1.VirtualMachineInstance, v *v1.Volume, d *v1.Disk, dir
 		return p.image(v, d, dirs, label, files)
 	case v.Sysprep != nil:
 		return p.image(v, d, dirs, sysprepLabel, f.Files)
+	case v.DownwardMetrics != nil:
+		return p.metrics(v, dirs)
 	case v.HostDisk != nil:
 		p.Sources[v.Name] = domain.Source{Path: dirs.hostDisk(v), Format: FormatRaw}
 	case v.Ephemeral != nil:

@@ -8,6 +8,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/virtkit/virtkit/pkg/pci"
+	"github.com/virtkit/virtkit/pkg/vhostmd"
 )
 
 const (
@@ -27,6 +28,12 @@ func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts 
 		Source: unixSocket(facts.AgentSocket),
 		Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: agentChannel}},
 	})
+	if spec.DownwardMetrics != nil {
+		out.Channels = append(out.Channels, libvirtxml.DomainChannel{
+			Source: unixSocket(facts.MetricsPort),
+			Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: vhostmd.Port}},
+		})
+	}
 	graphics(out, spec, facts)
 	inputs(out, spec)
 	out.MemBalloon = balloon(domain, facts.Balloon)

@@ -228,7 +228,7 @@ func bootOrder(spec *v1.VirtualMachineInstanceSpec, volumes map[string]*v1.Volum
 	}
 	next := uint(1)
 	for _, d := range spec.Domain.Devices.Disks {
-		if v := volumes[d.Name]; v != nil && !Configuration(v) {
+		if v := volumes[d.Name]; v != nil && !Configuration(v) && v.DownwardMetrics == nil {
 			out[d.Name] = next
 			next++
 		}

@@ -45,6 +45,8 @@ type Facts struct {
 	AgentSocket             string
 	// USBSockets are where USB devices of clients are redirected to, one a socket.
 	USBSockets []string
+	// MetricsPort is the socket of the port for devices.downwardMetrics.
+	MetricsPort string
 	// Balloon is how the cluster wants memory balloons.
 	Balloon Balloon
 }
@@ -84,6 +86,8 @@ type Source struct {
 	Checksum uint32 `json:",omitempty"`
 	// Blocks are the block sizes of what the image is on; nil where nobody asked.
 	Blocks *Blocks `json:",omitempty"`
+	// Live says that the image changes while the guest runs, by other hands: it is not to be cached for long.
+	Live bool `json:",omitempty"`
 	// DirectIO says that the image (and what backs it) opens with O_DIRECT.
 	DirectIO bool
 }

@@ -10,6 +10,11 @@ func init() {
 		}
 		f.Kernel, f.Initrd = "/kernel-boot/boot/vmlinuz", "/kernel-boot/boot/initrd"
 	}
+	cases["downward-metrics"] = func(vmi *v1.VirtualMachineInstance, f *Facts) {
+		f.MetricsPort = "/run/metrics.sock"
+		vmi.Spec.Domain.Devices.DownwardMetrics = &v1.DownwardMetrics{}
+		addDisk(vmi, f, v1.Disk{Name: "metrics"}, v1.VolumeSource{DownwardMetrics: &v1.DownwardMetricsVolumeSource{}}, Source{Path: "/disks/metrics.metrics", Format: "raw", ReadOnly: true, Live: true})
+	}
 	// Files are not booted from, an overlay on a claim is.
 	cases["ephemeral-and-files"] = func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		for name, source := range map[string]v1.VolumeSource{

@@ -95,6 +95,8 @@ type Stats struct {
 	CPUTime, CPUUser, CPUSystem uint64
 	// VCPUs are those of the domain, in order.
 	VCPUs []VCPUStats
+	// Version is the hypervisor and its version: QEMU 10.0.3.
+	Version string
 	// MemoryUsed is 0 when the guest's balloon driver does not say.
 	MemoryGuest, MemoryUsed, MemoryResident uint64
 	// Memory is what the balloon's driver in the guest says.

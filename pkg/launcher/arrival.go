@@ -76,6 +76,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 		return startError(vmi, images, err)
 	}
 	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
+	s.teller.tell(waysOf(vmi, s.options))
 	listener, err := s.listenForArrival()
 	if err != nil {
 		return status.Error(codes.Internal, err.Error())

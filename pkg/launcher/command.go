@@ -47,6 +47,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.Name, "name", "", "name of the VirtualMachineInstance")
 	f.StringVar(&o.Namespace, "namespace", "", "its namespace")
 	f.StringVar(&o.UID, "uid", "", "its UID")
+	f.StringVar(&o.Node, "node", "", "name of the node, for a guest that is told it")
 	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod, "how long the guest may take to shut down after SIGTERM")
 	f.BoolVar(&o.MigrationTarget, "migration-target", o.MigrationTarget, "wait for a guest that runs in another launcher; never start it")
 	f.StringVar(&o.RunDir, "run-dir", o.RunDir, "where sockets, logs and libvirt's state are kept")

@@ -36,6 +36,8 @@ import (
 type Options struct {
 	// Namespace, Name and UID are the VMI's; Start refuses another's.
 	Namespace, Name, UID string
+	// Node is the node's name, for a guest that is told it.
+	Node string
 	// GracePeriod is how long the guest may take to shut down after SIGTERM.
 	GracePeriod time.Duration
 	// MigrationTarget says that the guest comes from another launcher, and is not to be started here.
@@ -145,6 +147,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { s.tpm.run(background) })
 	running.Go(func() { s.serveSeeds(background) })
 	running.Go(func() { newProber(s).serve(background, probes) })
+	running.Go(func() { s.teller.run(background) })
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
 		grpc.UnaryInterceptor(logCalls(o.Log)))
 	pb.RegisterLauncherServer(server, s)

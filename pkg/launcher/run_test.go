@@ -55,6 +55,7 @@ func begin(t *testing.T) *life {
 	l := &life{t: t, memory: newMemory(), err: make(chan error, 1)}
 	l.options = PodOptions()
 	l.options.Namespace, l.options.Name, l.options.UID = "default", "demo", "uid-1"
+	l.options.Node = "node-of-the-test"
 	run, err := os.MkdirTemp("", "vk") //nolint:usetesting // short: a socket's path has 107 bytes at most
 	if err != nil {
 		t.Fatal(err)

@@ -46,6 +46,7 @@ type service struct {
 	credentials *keeper
 	freezer     *freezer
 	tpm         *tpmKeeper
+	teller      *teller
 	// seeds has the images that are to come with a guest, once.
 	seeds chan incomingSeeds
 	// running are the programs in the guest that somebody waits for.
@@ -59,7 +60,7 @@ func newService(life context.Context, o Options, g *guest, run disk.Run) *servic
 	return &service{
 		options: o, guest: g, run: run, life: life,
 		credentials: newKeeper(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), running: make(chan struct{}, maxPrograms),
-		arriving: make(chan arrival, 1), tpm: newTPMKeeper(o, g), seeds: make(chan incomingSeeds, 1),
+		arriving: make(chan arrival, 1), tpm: newTPMKeeper(o, g), teller: newTeller(o, g), seeds: make(chan incomingSeeds, 1),
 	}
 }
 
@@ -92,6 +93,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		return status.Error(codes.FailedPrecondition, "the launcher is shutting down")
 	}
 	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
+	s.teller.tell(waysOf(vmi, s.options))
 	boot := *vmi
 	boot.Spec = *hotplug.Without(&vmi.Spec)
 	targets := domain.Targets(&boot.Spec)
@@ -205,6 +207,7 @@ func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvra
 		AgentSocket:  in("agent.sock"),
 		USBSockets:   usb,
 		Balloon:      s.options.Balloon,
+		MetricsPort:  in(names.SocketMetrics),
 	}
 }
 

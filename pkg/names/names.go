@@ -98,6 +98,8 @@ const (
 	MarksSuffix = ".marks"
 	// QEMULogDir has QEMU's own log, named after the domain.
 	QEMULogDir = "cache/libvirt/qemu/log"
+	// SocketMetrics is the port at which a guest asks for metrics.
+	SocketMetrics = "metrics.sock"
 	// SocketVNC is the VNC server.
 	SocketVNC = "vnc.sock"
 	// SocketUSB and SuffixUSB are around the number of each of the USBRedirections sockets to which clients redirect a USB

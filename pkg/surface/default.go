@@ -246,6 +246,9 @@ func Attach(spec *v1.VirtualMachineInstanceSpec) {
 		if volume.Sysprep != nil {
 			disk.CDRom = &v1.CDRomTarget{}
 		}
+		if volume.DownwardMetrics != nil { // is read-only, and there are no such sata disks
+			disk.Disk = &v1.DiskTarget{Bus: v1.DiskBusVirtio}
+		}
 		devices.Disks = append(devices.Disks, disk)
 	}
 	if len(spec.Networks) == 0 && len(devices.Interfaces) == 0 &&

@@ -10,6 +10,8 @@ const withKernel = "domain: {firmware: {kernelBoot: {container: {image: k, kerne
 var volumeExamples = map[string]struct{ before, value string }{
 	"volumes.ephemeral.persistentVolumeClaim.claimName":    {before: withOverlay, value: "d"},
 	"volumes.ephemeral.persistentVolumeClaim.readOnly":     {before: withOverlay, value: "true"},
+	"volumes.downwardMetrics":                              {before: "volumes: [{name: root}]", value: "{}"},
+	"domain.devices.downwardMetrics":                       {value: "{}"},
 	"volumes.hostDisk.path":                                {before: withHostDisk, value: "/d/other.img"},
 	"volumes.hostDisk.type":                                {before: withHostDisk, value: "Disk"},
 	"volumes.hostDisk.capacity":                            {before: withHostDisk, value: "2Gi"},

@@ -92,7 +92,7 @@ func validateDisk(disk *v1.Disk, volume *v1.Volume, at *field.Path) field.ErrorL
 	}
 	if disk.Disk != nil && disk.Disk.Bus == v1.DiskBusSATA {
 		readOnlyClaim := volume != nil && volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ReadOnly
-		if disk.Disk.ReadOnly || readOnlyClaim {
+		if disk.Disk.ReadOnly || readOnlyClaim || volume != nil && volume.DownwardMetrics != nil {
 			errs = append(errs, field.Forbidden(at.Child("disk", "bus"), "a sata disk cannot be read-only; use virtio or scsi, or a cdrom"))
 		}
 	}

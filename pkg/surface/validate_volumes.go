@@ -27,6 +27,8 @@ func validateOtherVolume(volume *v1.Volume, at *field.Path, others *onlyOne) fie
 	switch {
 	case volume.Ephemeral != nil:
 		return validateEphemeral(volume.Ephemeral, at.Child("ephemeral"))
+	case volume.DownwardMetrics != nil:
+		return others.volume("downwardMetrics", volume.Name, at.Child("downwardMetrics"))
 	case volume.HostDisk != nil:
 		return validateHostDisk(volume.HostDisk, at.Child("hostDisk"))
 	case volume.ConfigMap != nil:

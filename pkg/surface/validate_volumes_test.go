@@ -22,6 +22,9 @@ func TestValidateVolumes(t *testing.T) {
 		account = "serviceAccount: {serviceAccountName: a}"
 	)
 	for name, tc := range map[string]struct{ spec, want string }{
+		"metrics":               {one("downwardMetrics: {}"), ``},
+		"two metrics":           {"volumes: [{name: a, downwardMetrics: {}}, {name: b, downwardMetrics: {}}]", `spec.volumes[1].downwardMetrics: the volume "a" is one already`},
+		"metrics on sata":       {"domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: sata}}]}}\nvolumes: [{name: root, downwardMetrics: {}}]", `spec.domain.devices.disks[0].disk.bus: a sata disk cannot be read-only`},
 		"host disk":             {one("hostDisk: {path: /d/disk.img, type: Disk}"), ``},
 		"host disk, made":       {one("hostDisk: {path: /d/disk.img, type: DiskOrCreate, capacity: 1Gi, shared: true}"), ``},
 		"host disk, no path":    {one("hostDisk: {type: Disk}"), at + `hostDisk.path: is not set`},

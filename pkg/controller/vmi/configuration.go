@@ -2,6 +2,7 @@ package vmi
 
 import (
 	"path"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -71,6 +72,15 @@ func (p *podVolumes) hostDisk(name string, source *v1.HostDisk) {
 	p.mount(name, path.Join(names.ClaimsDir, name), false, corev1.VolumeSource{
 		HostPath: &corev1.HostPathVolumeSource{Path: path.Dir(source.Path), Type: &kind},
 	})
+}
+
+// nodeNameVariable has the name of the node in a launcher that needs to know.
+const nodeNameVariable = "NODE_NAME"
+
+// tellsMetrics reports whether the guest is told about its node.
+func tellsMetrics(vmi *v1.VirtualMachineInstance) bool {
+	return vmi.Spec.Domain.Devices.DownwardMetrics != nil ||
+		slices.ContainsFunc(vmi.Spec.Volumes, func(v v1.Volume) bool { return v.DownwardMetrics != nil })
 }
 
 // kernelBoot mounts the image with the kernel that the guest boots, if it names one.

@@ -106,6 +106,11 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		}},
 	}
+	if tellsMetrics(vmi) {
+		compute := &spec.Containers[0]
+		compute.Env = []corev1.EnvVar{{Name: nodeNameVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}}
+		compute.Args = append(compute.Args, "--node=$("+nodeNameVariable+")")
+	}
 	if facts.Config.RuntimeClass != "" {
 		spec.RuntimeClassName = &facts.Config.RuntimeClass
 	}

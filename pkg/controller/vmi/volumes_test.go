@@ -19,6 +19,7 @@ func init() {
 		"downward api":          `downwardAPI: {fields: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, {path: sub/memory, resourceFieldRef: {resource: requests.memory}}]}`,
 		"ephemeral claim":       `ephemeral: {persistentVolumeClaim: {claimName: fs}}`,
 		"ephemeral block claim": `ephemeral: {persistentVolumeClaim: {claimName: block, readOnly: true}}`,
+		"downward metrics":      `downwardMetrics: {}`,
 		"host disk":             `hostDisk: {path: /data/disks/a.img, type: Disk}`,
 		"host disk made":        `hostDisk: {path: /data/disks/a.img, type: DiskOrCreate, capacity: 1Gi}`,
 	} {

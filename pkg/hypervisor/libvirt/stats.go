@@ -4,6 +4,7 @@ package libvirt
 
 import (
 	"context"
+	"fmt"
 
 	"libvirt.org/go/libvirt"
 
@@ -20,8 +21,13 @@ func (c *connection) Stats(context.Context) (hypervisor.Stats, error) {
 		if err != nil {
 			return err
 		}
+		version, err := c.conn.GetVersion()
+		if err != nil {
+			return err
+		}
 		for i := range all {
 			out = stats(&all[i])
+			out.Version = fmt.Sprintf("QEMU %d.%d.%d", version/1000000, version/1000%1000, version%1000)
 			if err := all[i].Domain.Free(); err != nil {
 				return err
 			}
