@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -83,7 +84,11 @@ func begin(t *testing.T) *life {
 	go func() { l.err <- Run(ctx, l.options) }()
 	socket := filepath.Join(l.options.RunDir, names.SocketLauncher)
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
-		if _, err := os.Stat(socket); err == nil {
+		// The socket has its name before it is listened at.
+		if conn, err := net.Dial("unix", socket); err == nil {
+			if err := conn.Close(); err != nil {
+				t.Fatal(err)
+			}
 			break
 		}
 		if time.Now().After(deadline) {

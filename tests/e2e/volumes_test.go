@@ -89,7 +89,9 @@ func TestVolumes(t *testing.T) {
 	g.waitLogin(t)
 	con = g.shell(t, "")
 	expectText(t, con, "grep -o booted.by=virtkit /proc/cmdline", "booted.by=virtkit")
-	mount := func(volume string) { con.run(t, "mkdir -p /mnt/"+volume+" && mount -t iso9660 -o ro "+virtioDisk(volume)+" /mnt/"+volume) }
+	mount := func(volume string) {
+		con.run(t, "mkdir -p /mnt/"+volume+" && mount -t iso9660 -o ro "+virtioDisk(volume)+" /mnt/"+volume)
+	}
 	for _, volume := range []string{"map", "none", "secret", "account", "down"} {
 		mount(volume)
 	}
