@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,7 +37,17 @@ func TestHostVolumes(t *testing.T) {
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "privileged")
-	image := filepath.Join(t.TempDir(), "images", "a.img")
+	// virt-local's nodes have their own /tmp and /var, and the rest is the machine's.
+	dir, err := os.MkdirTemp("/srv", "virtkit-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	image := filepath.Join(dir, "images", "a.img")
 	hostDisk := func(kind v1.HostDiskType, change ...func(*v1.HostDisk)) v1.VolumeSource {
 		disk := &v1.HostDisk{Path: image, Type: kind}
 		for _, f := range change {
