@@ -4,11 +4,13 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -57,6 +59,31 @@ func TestDataVolume(t *testing.T) {
 	if pods := g.pods(t); len(pods) != 1 {
 		t.Errorf("%d pods, want the launcher's alone", len(pods))
 	}
+
+	// One that is made while the guest runs is plugged in as what it is, once it is filled.
+	late := &cdiv1.DataVolume{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late"},
+		Spec: cdiv1.DataVolumeSpec{
+			Source:  &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: ptr("docker://" + instance.TinyDisk())}},
+			Storage: &cdiv1.StorageSpec{Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("256Mi")}}},
+		},
+	}
+	if err := c.Client.Create(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	c.virtctl(t, nil, "-n", ns, "addvolume", "imported", "--volume-name=late", "--wait", "--timeout=120s")
+	if at := slices.IndexFunc(g.vmi(t).Spec.Volumes, func(v v1.Volume) bool { return v.DataVolume != nil && v.DataVolume.Name == "late" }); at < 0 {
+		t.Errorf("the instance has no DataVolume late: %+v", g.vmi(t).Spec.Volumes)
+	}
+	con := g.shell(t, "")
+	eventually(t, 30*time.Second, "the guest sees the DataVolume", func() string {
+		if con.run(t, "echo "+scsiDisk("late")) == "" {
+			return "no such disk"
+		}
+		return ""
+	})
+	expectText(t, con, "dd if="+scsiDisk("late")+" bs=1 skip=510 count=2 2>/dev/null | hexdump -e '2/1 \"%02x\"'", "55aa")
+	c.virtctl(t, nil, "-n", ns, "removevolume", "imported", "--volume-name=late", "--wait", "--timeout=120s")
 
 	golden := &cdiv1.DataSource{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace(t, "restricted"), Name: "golden"},

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +16,83 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 )
+
+// Three volumes are plugged in at once, and taken away at once, while each component in turn is killed: what one has begun the
+// next one ends, and nothing is plugged in twice or left behind.
+func TestHotplugFaults(t *testing.T) {
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	volumes := []string{"one", "two", "three"}
+	for i, volume := range volumes {
+		mode := corev1.PersistentVolumeFilesystem
+		if i == 1 {
+			mode = corev1.PersistentVolumeBlock
+		}
+		c.claim(t, ns, volume, mode)
+	}
+	g := c.create(t, newVM(ns, "plug", v1.RunStrategyAlways))
+	g.waitLogin(t)
+	first := g.pod(t).UID
+	con := g.shell(t, "")
+	all := func(verb string) {
+		t.Helper()
+		var working sync.WaitGroup
+		for _, volume := range volumes {
+			working.Go(func() {
+				// virt-api may be killed over it; a client asks again, and then it may have been done.
+				for deadline := time.Now().Add(time.Minute); ; {
+					stdout, stderr, err := c.Virtctl(t.Context(), nil, "-n", ns, verb, g.name, "--volume-name="+volume)
+					spec := g.vmi(t).Spec.Volumes
+					has := slices.ContainsFunc(spec, func(v v1.Volume) bool { return v.Name == volume })
+					if has == (verb == "addvolume") {
+						return
+					}
+					if time.Now().After(deadline) {
+						t.Errorf("%s %s: %v\n%s%s", verb, volume, err, stdout, stderr)
+						return
+					}
+				}
+			})
+		}
+		for _, component := range []string{names.VirtController, names.VirtHandler, names.VirtAPI} {
+			pods := []client.DeleteAllOfOption{client.InNamespace(names.Namespace), client.MatchingLabels{names.LabelComponent: component}, client.GracePeriodSeconds(0)}
+			if err := c.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, pods...); err != nil {
+				t.Error(err)
+			}
+		}
+		working.Wait()
+	}
+	for range 2 {
+		all("addvolume")
+		eventually(t, 2*time.Minute, "all volumes are ready", func() string {
+			ready := 0
+			vmi := g.vmi(t)
+			for _, s := range vmi.Status.VolumeStatus {
+				if s.HotplugVolume != nil && s.Phase == v1.VolumeReady {
+					ready++
+				}
+			}
+			if ready != len(volumes) {
+				return fmt.Sprintf("%+v", vmi.Status.VolumeStatus)
+			}
+			return ""
+		})
+		con = g.again(t)
+		for _, volume := range volumes {
+			if got := con.run(t, "echo "+scsiDisk(volume)); len(got) != len("/dev/sda") {
+				t.Errorf("the guest has volume %s as %q", volume, got)
+			}
+		}
+		g.waitAttachments(t, len(volumes))
+		all("removevolume")
+		g.waitAttachments(t, 0)
+		con = g.again(t)
+		expectText(t, con, "ls /sys/block | grep -c ^sd", "0")
+	}
+	if pod := g.pod(t); pod.UID != first {
+		t.Error("the guest is in another pod")
+	}
+}
 
 // scsiDisk is a shell's way to the scsi disk with a serial number; empty while the guest has none.
 func scsiDisk(serial string) string {

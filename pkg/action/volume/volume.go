@@ -26,7 +26,7 @@ type API interface {
 
 // Options of a request; removing uses Volume, Persist and DryRun.
 type Options struct {
-	// Volume is the name of the PersistentVolumeClaim, and of the volume and disk in the spec.
+	// Volume is the name of the PersistentVolumeClaim or DataVolume, and of the volume and disk in the spec.
 	Volume string
 	// Persist changes the VirtualMachine, so that the change outlives a restart; without it only the instance
 	// that runs is changed.
@@ -97,15 +97,38 @@ func Request(o Options) *v1.AddVolumeOptions {
 
 // Add requests that a volume is plugged in. It returns when the request is accepted, not when it is done.
 func Add(ctx context.Context, api API, namespace, name string, o Options) error {
-	// Whoever may add volumes need not be allowed to look at claims.
-	claim := path.Join("/api/v1/namespaces", namespace, "persistentvolumeclaims", o.Volume)
-	if _, err := api.ReadMetadata(ctx, claim); err != nil && !apierrors.IsForbidden(err) {
+	imported, err := isDataVolume(ctx, api, namespace, o.Volume)
+	if err != nil {
 		return fmt.Errorf("add volume %s to %s/%s: %w", o.Volume, namespace, name, err)
 	}
-	if err := api.Put(ctx, o.resource(), namespace, name, "addvolume", Request(o)); err != nil {
+	request := Request(o)
+	if imported {
+		request.VolumeSource = &v1.HotplugVolumeSource{DataVolume: &v1.DataVolumeSource{Name: o.Volume, Hotpluggable: true}}
+	}
+	if err := api.Put(ctx, o.resource(), namespace, name, "addvolume", request); err != nil {
 		return fmt.Errorf("add volume %s to %s/%s: %w", o.Volume, namespace, name, err)
 	}
 	return nil
+}
+
+// isDataVolume reports whether the claim of a name is a DataVolume's, or will be. It fails when there is neither. Whoever may
+// add volumes need not be allowed to look at claims; they get the claim of the name.
+func isDataVolume(ctx context.Context, api API, namespace, name string) (bool, error) {
+	found, missing := api.ReadMetadata(ctx, path.Join("/api/v1/namespaces", namespace, "persistentvolumeclaims", name))
+	switch {
+	case missing == nil:
+		owner := metav1.GetControllerOfNoCopy(found)
+		return owner != nil && owner.Kind == "DataVolume", nil
+	case apierrors.IsForbidden(missing):
+		return false, nil
+	case !apierrors.IsNotFound(missing):
+		return false, missing
+	}
+	_, err := api.ReadMetadata(ctx, path.Join("/apis/cdi.kubevirt.io/v1beta1/namespaces", namespace, "datavolumes", name))
+	if err != nil {
+		return false, missing
+	}
+	return true, nil
 }
 
 // Remove requests that a volume is unplugged. It returns when the request is accepted, not when it is done.
