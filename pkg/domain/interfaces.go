@@ -7,6 +7,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/network"
 )
 
+// InterfaceAlias is the alias of an interface in the domain.
+func InterfaceAlias(name string) string { return aliasPrefix + name }
+
 // interfaces gives the guest's NICs in the VMI's order, each on the tap that the network plan has for
 // it. libvirt is told to leave the tap alone: it exists, and the pod may not change it.
 func interfaces(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainInterface, error) {
@@ -37,7 +40,7 @@ func interfaces(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.Domai
 			Source: &libvirtxml.DomainInterfaceSource{Ethernet: &libvirtxml.DomainInterfaceSourceEthernet{}},
 			Target: &libvirtxml.DomainInterfaceTarget{Dev: p.Tap, Managed: "no"},
 			Model:  &libvirtxml.DomainInterfaceModel{Type: model},
-			Alias:  &libvirtxml.DomainAlias{Name: "ua-" + nic.Name},
+			Alias:  &libvirtxml.DomainAlias{Name: InterfaceAlias(nic.Name)},
 		}
 		if p.MTU > 0 && model == v1.VirtIO {
 			x.MTU = &libvirtxml.DomainInterfaceMTU{Size: uint(p.MTU)}

@@ -321,6 +321,7 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 	working.Go(func() { s.passDepartures(ctx, client, run) })
 	working.Go(func() { s.passArrivals(ctx, client) })
 	working.Go(func() { s.keepPlugged(ctx, client, process) })
+	working.Go(func() { s.keepLinked(ctx, client) })
 	defer working.Wait()
 	defer cancel()
 	for {

@@ -31,6 +31,8 @@ type Connection interface {
 	// Detach asks the guest to let go of the device with the alias. It is gone when Domain does not list it
 	// any more, of which an event tells.
 	Detach(ctx context.Context, alias string) error
+	// SetLink plugs the cable of the interface with the alias in, or pulls it.
+	SetLink(ctx context.Context, alias string, up bool) error
 	// Stats tells what the domain has used; ErrNoDomain when there is none.
 	Stats(ctx context.Context) (Stats, error)
 	// Screenshot writes a PNG of the guest's first screen; ErrNoScreen when it has none.
@@ -85,6 +87,8 @@ type Domain struct {
 	AgentConnected bool
 	// Disks are the names (vda, sdb, …) of the disks that have an alias of ours, by the alias.
 	Disks map[string]string
+	// Links are the interfaces that have an alias of ours, by the alias: "up" or "down".
+	Links map[string]string
 	// SCSI says that there is a controller for scsi disks.
 	SCSI bool
 }

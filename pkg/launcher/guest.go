@@ -317,6 +317,9 @@ func (g *guest) observeLocked(d hypervisor.Domain) {
 		if d.Disks != nil {
 			s.VolumeTargets = volumeTargets(d.Disks)
 		}
+		if d.Links != nil {
+			s.InterfaceLinks = interfaceLinks(d.Links)
+		}
 		if !d.AgentConnected {
 			s.AgentVersion, s.GuestOsJson, s.InterfacesJson, s.FsfreezeStatus = "", nil, nil, ""
 		}

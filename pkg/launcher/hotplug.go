@@ -116,7 +116,7 @@ func (s *service) DetachVolume(ctx context.Context, req *pb.DetachVolumeRequest)
 		if err := conn.Detach(ctx, alias); err != nil {
 			return nil, startError(&v1.VirtualMachineInstance{}, nil, err)
 		}
-		if err := s.gone(ctx, conn, alias); err != nil {
+		if err := s.gone(ctx, conn, "the disk", func(d hypervisor.Domain) bool { return d.Disks[alias] == "" }); err != nil {
 			return nil, err
 		}
 		s.options.Log.Info("detached", "volume", req.Volume)
@@ -129,9 +129,9 @@ func (s *service) DetachVolume(ctx context.Context, req *pb.DetachVolumeRequest)
 	return &pb.DetachVolumeResponse{}, nil
 }
 
-// gone waits until the domain has no disk of the alias. Each change of the guest's state makes it look; libvirt
-// reports the removal as one, and the guest's state changes with it, since it lists the disks.
-func (s *service) gone(ctx context.Context, conn hypervisor.Connection, alias string) error {
+// gone waits until the domain has a device no more. Each change of the guest's state makes it look; libvirt
+// reports the removal as one, and the guest's state changes with it, since it lists the disks and interfaces.
+func (s *service) gone(ctx context.Context, conn hypervisor.Connection, device string, is func(hypervisor.Domain) bool) error {
 	for {
 		_, changed := s.guest.watch()
 		now, err := conn.Domain(ctx)
@@ -141,16 +141,19 @@ func (s *service) gone(ctx context.Context, conn hypervisor.Connection, alias st
 		if err != nil {
 			return status.Error(codes.Unavailable, err.Error())
 		}
-		if _, there := now.Disks[alias]; !there {
+		if is(now) {
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return status.Error(codes.FailedPrecondition, "the guest has not let go of the disk yet; unmount it in the guest")
+			return status.Error(codes.FailedPrecondition, "the guest has not let go of "+device+" yet"+remedy[device])
 		}
 	}
 }
+
+// remedy is what a guest's user may do about a device that is not let go of.
+var remedy = map[string]string{"the disk": "; unmount it in the guest"}
 
 // domainNow gives a connection and the domain, which must exist.
 func (s *service) domainNow(ctx context.Context) (hypervisor.Connection, hypervisor.Domain, error) {

@@ -260,7 +260,19 @@ func (c *memoryConnection) Detach(_ context.Context, alias string) error {
 		disks := maps.Clone(m.domain.Disks)
 		delete(disks, alias)
 		m.domain.Disks = disks
+		links := maps.Clone(m.domain.Links)
+		delete(links, alias)
+		m.domain.Links = links
 		m.tell(hypervisor.Event{})
+		return nil
+	})
+}
+
+func (c *memoryConnection) SetLink(_ context.Context, alias string, up bool) error {
+	return c.use(func(m *memory) error {
+		links := maps.Clone(m.domain.Links)
+		links[alias] = map[bool]string{true: "up", false: "down"}[up]
+		m.domain.Links = links
 		return nil
 	})
 }

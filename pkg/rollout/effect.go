@@ -53,10 +53,29 @@ func EffectOf(c Change, running bool) (Effect, string) {
 	if c.Path == "spec.runStrategy" || c.Path == "spec.running" {
 		return Live, power(c.After, running)
 	}
+	if within(c.Path, interfacesPath) && strings.HasSuffix(c.Path, "].state") {
+		return cable(c)
+	}
 	if best.effect == Restart && pluggable(c) {
 		return Restart, "addvolume would plug it in at once"
 	}
 	return best.effect, best.note
+}
+
+// interfacesPath are the interfaces of a VM's guests.
+const interfacesPath = "spec.template.spec.domain.devices.interfaces"
+
+// cable is when an interface gets another state.
+func cable(c Change) (Effect, string) {
+	switch {
+	case c.Before == "absent":
+		return Restart, "an interface that was unplugged comes back then"
+	case c.After == "absent":
+		return Hotplug, "unplugs the interface"
+	case c.After == "down":
+		return Live, "pulls its cable"
+	}
+	return Live, "plugs its cable in"
 }
 
 // pluggable reports a volume that comes new and may be plugged into a guest that runs; its subresource does so, a change

@@ -17,7 +17,7 @@ var (
 		string(v1.DiskErrorPolicyReport), string(v1.DiskErrorPolicyEnospace),
 	}
 	nicModels       = []string{"virtio", "e1000", "e1000e", "igb", "rtl8139", "ne2k_pci", "pcnet"}
-	nicStates       = []string{string(v1.InterfaceStateLinkUp), string(v1.InterfaceStateLinkDown)}
+	nicStates       = []string{string(v1.InterfaceStateLinkUp), string(v1.InterfaceStateLinkDown), string(v1.InterfaceStateAbsent)}
 	pageSizes       = []string{"2Mi", "1Gi"}
 	featurePolicies = []string{"force", "require", "optional", "disable", "forbid"}
 	inputBuses      = []string{string(v1.InputBusUSB), string(v1.InputBusVirtio)}
@@ -157,7 +157,7 @@ var instanceFields = []Field{
 	{Path: "domain.devices.interfaces.dhcpOptions.tftpServerName", Effect: Network},
 	{Path: "domain.devices.interfaces.dhcpOptions.ntpServers", Effect: Network, Note: "IPv4 addresses."},
 	{Path: "domain.devices.interfaces.dhcpOptions.privateOptions", Effect: Network, Note: "224 to 254."},
-	{Path: "domain.devices.interfaces.state", Effect: Domain, Only: nicStates},
+	{Path: "domain.devices.interfaces.state", Effect: Domain, Only: nicStates, Note: "Changes while the guest runs; absent unplugs an interface of Multus'."},
 	{Path: "domain.devices.inputs.bus", Effect: Domain, Only: inputBuses},
 	{Path: "domain.devices.inputs.type", Effect: Domain, Only: inputTypes},
 	{Path: "domain.devices.inputs.name", Effect: Domain},

@@ -163,6 +163,14 @@ func validateTags(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.E
 	return errs
 }
 
+// validateState checks that an interface may be absent: the pod has its own network, whether the guest is on it or not.
+func validateState(nic *v1.Interface, network *v1.Network, at *field.Path) field.ErrorList {
+	if nic.State != v1.InterfaceStateAbsent || network == nil || network.Multus != nil && !network.Multus.Default {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, nic.State, fmt.Sprintf("%q is for networks besides the pod's; use down, or remove the interface and its network", nic.State))}
+}
+
 func validateDHCP(o *v1.DHCPOptions, at *field.Path) field.ErrorList {
 	if o == nil {
 		return nil

@@ -75,6 +75,9 @@ func TestValidateHardware(t *testing.T) {
 		"interface tag":             {nic("tag: a"), nic0 + `.tag: reaches the guest`},
 		"tag of what":               {nic(`tag: "\u00e4"`), nic0 + `.tag: must be at most 256 printable`},
 
+		"absent":              {nics("state: up", "state: absent"), ``},
+		"absent pod network":  {nic("state: absent"), nic0 + `.state: "absent" is for networks besides the pod's; use down`},
+		"state":               {nic("state: gone"), nic0 + `.state: "gone" is not supported; use up, down or absent`},
 		"dhcp":                {nic("dhcpOptions: {bootFileName: a, tftpServerName: b, ntpServers: [10.0.0.1], privateOptions: [{option: 224, value: x}, {option: 254, value: z}]}"), ``},
 		"dhcp boot file":      {nic("dhcpOptions: {bootFileName: " + strings.Repeat("x", 256) + "}"), nic0 + `.dhcpOptions.bootFileName: must be at most 255 printable`},
 		"dhcp tftp":           {nic(`dhcpOptions: {tftpServerName: "a\nb"}`), nic0 + `.dhcpOptions.tftpServerName: must be at most 255 printable`},

@@ -37,6 +37,7 @@ func validateInterfaces(spec *v1.VirtualMachineInstanceSpec, root *field.Path) f
 		errs = append(errs, validateBinding(nic, network, here)...)
 		errs = append(errs, validateMAC(nic, macs, here.Child("macAddress"))...)
 		errs = append(errs, validatePorts(nic, here.Child("ports"))...)
+		errs = append(errs, validateState(nic, network, here.Child("state"))...)
 		errs = append(errs, validateDHCP(nic.DHCPOptions, here.Child("dhcpOptions"))...)
 		if nic.Bridge != nil && network != nil && network.Pod != nil && network.Pod.VMNetworkCIDR != "" {
 			errs = append(errs, field.Forbidden(root.Child("networks"), fmt.Sprintf(

@@ -140,7 +140,6 @@ func TestValidateInstance(t *testing.T) {
 		"masquerade elsewhere":      {devices("interfaces: [{name: a, masquerade: {}}]") + "\nnetworks: [{name: a, multus: {networkName: x}}]", `spec.domain.devices.interfaces[0].masquerade: is for the pod network`},
 		"two bindings":              {nic("masquerade: {}, bridge: {}"), `spec.domain.devices.interfaces[0]: has both`},
 		"NIC model":                 {nic("model: fast"), `spec.domain.devices.interfaces[0].model: "fast" is not supported`},
-		"absent":                    {nic("state: absent"), `spec.domain.devices.interfaces[0].state: "absent" is not supported; use up or down`},
 		"MAC":                       {nic("macAddress: 'xx'"), `spec.domain.devices.interfaces[0].macAddress: "xx" is not an Ethernet address`},
 		"MAC of many":               {nic("macAddress: '01:00:5e:00:00:01'"), `spec.domain.devices.interfaces[0].macAddress: "01:00:5e:00:00:01" is not the address of one interface`},
 		"MAC good":                  {nic("macAddress: '02-00-00-00-00-01'"), ``},

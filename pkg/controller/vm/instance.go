@@ -78,12 +78,12 @@ func RestartRequired(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool
 		return false
 	}
 	hash, err := templateHash(vm)
-	return err == nil && hash != made
+	return err == nil && hash != made || reappears(vm, vmi)
 }
 
-// templateHash does not count what is plugged in while the guest runs: that needs no restart.
+// templateHash does not count what is plugged in while the guest runs, nor the links of its interfaces: that needs no restart.
 func templateHash(vm *v1.VirtualMachine) (string, error) {
-	data, err := json.Marshal(hotplug.Without(&vm.Spec.Template.Spec))
+	data, err := json.Marshal(linkless(hotplug.Without(&vm.Spec.Template.Spec)))
 	if err != nil {
 		return "", fmt.Errorf("encode spec.template.spec: %w", err)
 	}

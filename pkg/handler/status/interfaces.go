@@ -31,12 +31,18 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 	if in.Pod != nil {
 		attached, _ = network.Attachments(in.Pod.Annotations)
 	}
-	down := map[string]bool{}
+	links := in.Guest.GetInterfaceLinks()
+	down, gone := map[string]bool{}, map[string]bool{}
 	for _, spec := range in.VMI.Spec.Domain.Devices.Interfaces {
-		down[spec.Name] = spec.State == v1.InterfaceStateLinkDown
+		link, there := links[spec.Name]
+		down[spec.Name] = link == "down" || !there && spec.State == v1.InterfaceStateLinkDown
+		gone[spec.Name] = spec.State == v1.InterfaceStateAbsent && !there
 	}
 	var out []v1.VirtualMachineInstanceNetworkInterface
 	for _, nic := range primaryFirst(in.Plan.Interfaces) {
+		if gone[nic.Name] {
+			continue
+		}
 		s := v1.VirtualMachineInstanceNetworkInterface{
 			Name: nic.Name, MAC: nic.MAC, PodInterfaceName: nic.PodLink, LinkState: "up", QueueCount: int32(max(nic.Queues, 1)),
 		}

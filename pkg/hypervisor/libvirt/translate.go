@@ -3,6 +3,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -102,6 +103,14 @@ type description struct {
 			Dev string `xml:"dev,attr"`
 		} `xml:"target"`
 	} `xml:"devices>disk"`
+	Interfaces []struct {
+		Alias struct {
+			Name string `xml:"name,attr"`
+		} `xml:"alias"`
+		Link struct {
+			State string `xml:"state,attr"`
+		} `xml:"link"`
+	} `xml:"devices>interface"`
 	Controllers []struct {
 		Type string `xml:"type,attr"`
 	} `xml:"devices>controller"`
@@ -127,6 +136,12 @@ func describe(state libvirt.DomainState, reason int, text string) (hypervisor.Do
 	for _, disk := range x.Disks {
 		if strings.HasPrefix(disk.Alias.Name, "ua-") {
 			d.Disks[disk.Alias.Name] = disk.Target.Dev
+		}
+	}
+	d.Links = make(map[string]string, len(x.Interfaces))
+	for _, nic := range x.Interfaces {
+		if strings.HasPrefix(nic.Alias.Name, "ua-") {
+			d.Links[nic.Alias.Name] = cmp.Or(nic.Link.State, "up")
 		}
 	}
 	for _, c := range x.Controllers {

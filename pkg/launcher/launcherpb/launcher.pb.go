@@ -2389,6 +2389,87 @@ func (x *MigrationProgress) GetExpectedDowntime() *durationpb.Duration {
 }
 
 // GuestState is a snapshot; fields that are not known yet are empty.
+type SetInterfacesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The VirtualMachineInstance, kubevirt.io/v1 JSON.
+	VmiJson       []byte `protobuf:"bytes,1,opt,name=vmi_json,json=vmiJson,proto3" json:"vmi_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetInterfacesRequest) Reset() {
+	*x = SetInterfacesRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetInterfacesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetInterfacesRequest) ProtoMessage() {}
+
+func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetInterfacesRequest.ProtoReflect.Descriptor instead.
+func (*SetInterfacesRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *SetInterfacesRequest) GetVmiJson() []byte {
+	if x != nil {
+		return x.VmiJson
+	}
+	return nil
+}
+
+type SetInterfacesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetInterfacesResponse) Reset() {
+	*x = SetInterfacesResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetInterfacesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetInterfacesResponse) ProtoMessage() {}
+
+func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetInterfacesResponse.ProtoReflect.Descriptor instead.
+func (*SetInterfacesResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{43}
+}
+
 type GuestState struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Lifecycle Lifecycle              `protobuf:"varint,1,opt,name=lifecycle,proto3,enum=virtkit.launcher.v1.Lifecycle" json:"lifecycle,omitempty"`
@@ -2422,13 +2503,15 @@ type GuestState struct {
 	Arrived bool `protobuf:"varint,42,opt,name=arrived,proto3" json:"arrived,omitempty"`
 	// disk.Checksum of the container disks, by volume name.
 	ImageChecksums map[string]uint32 `protobuf:"bytes,43,rep,name=image_checksums,json=imageChecksums,proto3" json:"image_checksums,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// The interfaces that the guest has, by the VMI's names, and their links: "up" or "down". Empty where the launcher does not tell.
+	InterfaceLinks map[string]string `protobuf:"bytes,44,rep,name=interface_links,json=interfaceLinks,proto3" json:"interface_links,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2523,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2536,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -2575,6 +2658,13 @@ func (x *GuestState) GetImageChecksums() map[string]uint32 {
 	return nil
 }
 
+func (x *GuestState) GetInterfaceLinks() map[string]string {
+	if x != nil {
+		return x.InterfaceLinks
+	}
+	return nil
+}
+
 type AgentCredentials struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What went wrong last; empty when the guest has what it shall have. It never holds a secret.
@@ -2585,7 +2675,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2687,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2700,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{43}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -2637,7 +2727,7 @@ type StatsResponse_Interface struct {
 
 func (x *StatsResponse_Interface) Reset() {
 	*x = StatsResponse_Interface{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2739,7 @@ func (x *StatsResponse_Interface) String() string {
 func (*StatsResponse_Interface) ProtoMessage() {}
 
 func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2835,7 @@ type StatsResponse_Disk struct {
 
 func (x *StatsResponse_Disk) Reset() {
 	*x = StatsResponse_Disk{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2757,7 +2847,7 @@ func (x *StatsResponse_Disk) String() string {
 func (*StatsResponse_Disk) ProtoMessage() {}
 
 func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +2940,7 @@ type StatsResponse_VCPU struct {
 
 func (x *StatsResponse_VCPU) Reset() {
 	*x = StatsResponse_VCPU{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +2952,7 @@ func (x *StatsResponse_VCPU) String() string {
 func (*StatsResponse_VCPU) ProtoMessage() {}
 
 func (x *StatsResponse_VCPU) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3178,10 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\bthrottle\x18\t \x01(\rR\bthrottle\x12\x1c\n" +
 	"\titeration\x18\n" +
 	" \x01(\x04R\titeration\x12F\n" +
-	"\x11expected_downtime\x18\v \x01(\v2\x19.google.protobuf.DurationR\x10expectedDowntime\"\xd0\a\n" +
+	"\x11expected_downtime\x18\v \x01(\v2\x19.google.protobuf.DurationR\x10expectedDowntime\"1\n" +
+	"\x14SetInterfacesRequest\x12\x19\n" +
+	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\"\x17\n" +
+	"\x15SetInterfacesResponse\"\xf1\b\n" +
 	"\n" +
 	"GuestState\x12<\n" +
 	"\tlifecycle\x18\x01 \x01(\x0e2\x1e.virtkit.launcher.v1.LifecycleR\tlifecycle\x12\x16\n" +
@@ -3109,13 +3202,17 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x11agent_credentials\x18( \x01(\v2%.virtkit.launcher.v1.AgentCredentialsR\x10agentCredentials\x12<\n" +
 	"\tmigration\x18) \x01(\v2\x1e.virtkit.launcher.v1.MigrationR\tmigration\x12\x18\n" +
 	"\aarrived\x18* \x01(\bR\aarrived\x12\\\n" +
-	"\x0fimage_checksums\x18+ \x03(\v23.virtkit.launcher.v1.GuestState.ImageChecksumsEntryR\x0eimageChecksums\x1a@\n" +
+	"\x0fimage_checksums\x18+ \x03(\v23.virtkit.launcher.v1.GuestState.ImageChecksumsEntryR\x0eimageChecksums\x12\\\n" +
+	"\x0finterface_links\x18, \x03(\v23.virtkit.launcher.v1.GuestState.InterfaceLinksEntryR\x0einterfaceLinks\x1a@\n" +
 	"\x12VolumeTargetsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aA\n" +
 	"\x13ImageChecksumsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\",\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1aA\n" +
+	"\x13InterfaceLinksEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\",\n" +
 	"\x10AgentCredentials\x12\x18\n" +
 	"\afailure\x18\x01 \x01(\tR\afailure*\xe3\x01\n" +
 	"\tLifecycle\x12\x19\n" +
@@ -3136,7 +3233,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\rMigrationMode\x12\x1b\n" +
 	"\x17MIGRATION_MODE_PRE_COPY\x10\x00\x12\x1c\n" +
 	"\x18MIGRATION_MODE_POST_COPY\x10\x01\x12\x19\n" +
-	"\x15MIGRATION_MODE_PAUSED\x10\x022\xc4\r\n" +
+	"\x15MIGRATION_MODE_PAUSED\x10\x022\xac\x0e\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
@@ -3158,7 +3255,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x0fCancelMigration\x12+.virtkit.launcher.v1.CancelMigrationRequest\x1a,.virtkit.launcher.v1.CancelMigrationResponse\x12W\n" +
 	"\bTakeOver\x12$.virtkit.launcher.v1.TakeOverRequest\x1a%.virtkit.launcher.v1.TakeOverResponse\x12c\n" +
 	"\fAttachVolume\x12(.virtkit.launcher.v1.AttachVolumeRequest\x1a).virtkit.launcher.v1.AttachVolumeResponse\x12c\n" +
-	"\fDetachVolume\x12(.virtkit.launcher.v1.DetachVolumeRequest\x1a).virtkit.launcher.v1.DetachVolumeResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
+	"\fDetachVolume\x12(.virtkit.launcher.v1.DetachVolumeRequest\x1a).virtkit.launcher.v1.DetachVolumeResponse\x12f\n" +
+	"\rSetInterfaces\x12).virtkit.launcher.v1.SetInterfacesRequest\x1a*.virtkit.launcher.v1.SetInterfacesResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
 
 var (
 	file_pkg_launcher_launcherpb_launcher_proto_rawDescOnce sync.Once
@@ -3173,7 +3271,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Lifecycle)(0),                         // 0: virtkit.launcher.v1.Lifecycle
 	(MigrationPhase)(0),                    // 1: virtkit.launcher.v1.MigrationPhase
@@ -3220,86 +3318,92 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*CancelMigrationResponse)(nil),        // 42: virtkit.launcher.v1.CancelMigrationResponse
 	(*Migration)(nil),                      // 43: virtkit.launcher.v1.Migration
 	(*MigrationProgress)(nil),              // 44: virtkit.launcher.v1.MigrationProgress
-	(*GuestState)(nil),                     // 45: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 46: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 47: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 48: virtkit.launcher.v1.StatsResponse.Disk
-	(*StatsResponse_VCPU)(nil),             // 49: virtkit.launcher.v1.StatsResponse.VCPU
-	nil,                                    // 50: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	nil,                                    // 51: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	(*durationpb.Duration)(nil),            // 52: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 53: google.protobuf.Timestamp
+	(*SetInterfacesRequest)(nil),           // 45: virtkit.launcher.v1.SetInterfacesRequest
+	(*SetInterfacesResponse)(nil),          // 46: virtkit.launcher.v1.SetInterfacesResponse
+	(*GuestState)(nil),                     // 47: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 48: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 49: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 50: virtkit.launcher.v1.StatsResponse.Disk
+	(*StatsResponse_VCPU)(nil),             // 51: virtkit.launcher.v1.StatsResponse.VCPU
+	nil,                                    // 52: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	nil,                                    // 53: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	nil,                                    // 54: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	(*durationpb.Duration)(nil),            // 55: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 56: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	45, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	52, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	47, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	48, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	49, // 4: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
+	47, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	55, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	49, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	50, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	51, // 4: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
 	10, // 5: virtkit.launcher.v1.StatsResponse.memory:type_name -> virtkit.launcher.v1.GuestMemory
-	52, // 6: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	55, // 6: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
 	27, // 7: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	45, // 8: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	47, // 8: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
 	37, // 9: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
-	52, // 10: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
-	52, // 11: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
+	55, // 10: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
+	55, // 11: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
 	1,  // 12: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	53, // 13: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	53, // 14: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	52, // 15: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	56, // 13: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	56, // 14: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	55, // 15: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
 	2,  // 16: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
 	44, // 17: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
-	52, // 18: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
-	52, // 19: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
+	55, // 18: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
+	55, // 19: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
 	0,  // 20: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	53, // 21: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	50, // 22: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	46, // 23: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	56, // 21: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	52, // 22: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	48, // 23: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
 	43, // 24: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	51, // 25: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	3,  // 26: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	5,  // 27: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	7,  // 28: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	8,  // 29: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
-	11, // 30: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	13, // 31: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	15, // 32: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	17, // 33: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	19, // 34: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
-	21, // 35: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
-	23, // 36: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
-	25, // 37: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	28, // 38: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	34, // 39: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	36, // 40: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	41, // 41: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	39, // 42: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
-	30, // 43: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	32, // 44: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	4,  // 45: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	6,  // 46: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	45, // 47: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	9,  // 48: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	12, // 49: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	14, // 50: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	16, // 51: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	18, // 52: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	20, // 53: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	22, // 54: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	24, // 55: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	26, // 56: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	29, // 57: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	35, // 58: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	38, // 59: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	42, // 60: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	40, // 61: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
-	31, // 62: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	33, // 63: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	45, // [45:64] is the sub-list for method output_type
-	26, // [26:45] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	53, // 25: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	54, // 26: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	3,  // 27: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	5,  // 28: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	7,  // 29: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	8,  // 30: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
+	11, // 31: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	13, // 32: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	15, // 33: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	17, // 34: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	19, // 35: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	21, // 36: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	23, // 37: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	25, // 38: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	28, // 39: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	34, // 40: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	36, // 41: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	41, // 42: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	39, // 43: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
+	30, // 44: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	32, // 45: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	45, // 46: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
+	4,  // 47: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	6,  // 48: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	47, // 49: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	9,  // 50: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	12, // 51: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	14, // 52: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	16, // 53: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	18, // 54: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	20, // 55: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	22, // 56: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	24, // 57: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	26, // 58: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	29, // 59: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	35, // 60: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	38, // 61: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	42, // 62: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	40, // 63: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	31, // 64: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	33, // 65: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	46, // 66: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
+	47, // [47:67] is the sub-list for method output_type
+	27, // [27:47] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -3313,14 +3417,14 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 		(*ExecResponse_ErrorOutput)(nil),
 		(*ExecResponse_Result)(nil),
 	}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46].OneofWrappers = []any{}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   49,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

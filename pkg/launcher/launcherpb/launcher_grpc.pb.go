@@ -41,6 +41,7 @@ const (
 	Launcher_TakeOver_FullMethodName               = "/virtkit.launcher.v1.Launcher/TakeOver"
 	Launcher_AttachVolume_FullMethodName           = "/virtkit.launcher.v1.Launcher/AttachVolume"
 	Launcher_DetachVolume_FullMethodName           = "/virtkit.launcher.v1.Launcher/DetachVolume"
+	Launcher_SetInterfaces_FullMethodName          = "/virtkit.launcher.v1.Launcher/SetInterfaces"
 )
 
 // LauncherClient is the client API for Launcher service.
@@ -100,6 +101,10 @@ type LauncherClient interface {
 	// DetachVolume takes the disk from the guest and returns once QEMU has let go of the image. It is idempotent.
 	// FAILED_PRECONDITION: the guest has not let go of the disk yet; ask again.
 	DetachVolume(ctx context.Context, in *DetachVolumeRequest, opts ...grpc.CallOption) (*DetachVolumeResponse, error)
+	// SetInterfaces brings the running guest's interfaces to the state that the VMI says: the link up or down, or unplugged
+	// for good (absent). One that is absent already is never plugged in again. It is idempotent and returns when it is done. Errors:
+	// INVALID_ARGUMENT, FAILED_PRECONDITION (the guest has not let go of an interface yet; ask again), INTERNAL.
+	SetInterfaces(ctx context.Context, in *SetInterfacesRequest, opts ...grpc.CallOption) (*SetInterfacesResponse, error)
 }
 
 type launcherClient struct {
@@ -327,6 +332,16 @@ func (c *launcherClient) DetachVolume(ctx context.Context, in *DetachVolumeReque
 	return out, nil
 }
 
+func (c *launcherClient) SetInterfaces(ctx context.Context, in *SetInterfacesRequest, opts ...grpc.CallOption) (*SetInterfacesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetInterfacesResponse)
+	err := c.cc.Invoke(ctx, Launcher_SetInterfaces_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LauncherServer is the server API for Launcher service.
 // All implementations must embed UnimplementedLauncherServer
 // for forward compatibility.
@@ -384,6 +399,10 @@ type LauncherServer interface {
 	// DetachVolume takes the disk from the guest and returns once QEMU has let go of the image. It is idempotent.
 	// FAILED_PRECONDITION: the guest has not let go of the disk yet; ask again.
 	DetachVolume(context.Context, *DetachVolumeRequest) (*DetachVolumeResponse, error)
+	// SetInterfaces brings the running guest's interfaces to the state that the VMI says: the link up or down, or unplugged
+	// for good (absent). One that is absent already is never plugged in again. It is idempotent and returns when it is done. Errors:
+	// INVALID_ARGUMENT, FAILED_PRECONDITION (the guest has not let go of an interface yet; ask again), INTERNAL.
+	SetInterfaces(context.Context, *SetInterfacesRequest) (*SetInterfacesResponse, error)
 	mustEmbedUnimplementedLauncherServer()
 }
 
@@ -450,6 +469,9 @@ func (UnimplementedLauncherServer) AttachVolume(context.Context, *AttachVolumeRe
 }
 func (UnimplementedLauncherServer) DetachVolume(context.Context, *DetachVolumeRequest) (*DetachVolumeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DetachVolume not implemented")
+}
+func (UnimplementedLauncherServer) SetInterfaces(context.Context, *SetInterfacesRequest) (*SetInterfacesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetInterfaces not implemented")
 }
 func (UnimplementedLauncherServer) mustEmbedUnimplementedLauncherServer() {}
 func (UnimplementedLauncherServer) testEmbeddedByValue()                  {}
@@ -793,6 +815,24 @@ func _Launcher_DetachVolume_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Launcher_SetInterfaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetInterfacesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).SetInterfaces(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_SetInterfaces_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).SetInterfaces(ctx, req.(*SetInterfacesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Launcher_ServiceDesc is the grpc.ServiceDesc for Launcher service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -863,6 +903,10 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DetachVolume",
 			Handler:    _Launcher_DetachVolume_Handler,
+		},
+		{
+			MethodName: "SetInterfaces",
+			Handler:    _Launcher_SetInterfaces_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

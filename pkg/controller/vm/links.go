@@ -1,0 +1,72 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// linkless is a spec without what of its interfaces may change while the guest runs.
+func linkless(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
+	out := *spec
+	devices := &out.Domain.Devices
+	devices.Interfaces = append([]v1.Interface(nil), devices.Interfaces...)
+	for i := range devices.Interfaces {
+		devices.Interfaces[i].State = ""
+	}
+	return &out
+}
+
+// relink writes the states of a template's interfaces into an instance made from it. One that the instance has unplugged
+// cannot come back while the guest runs: it is among absent, by name. changed says that something was written.
+func relink(template, instance *v1.VirtualMachineInstanceSpec) (changed bool, absent []string) {
+	wanted := map[string]v1.InterfaceState{}
+	for _, nic := range template.Domain.Devices.Interfaces {
+		wanted[nic.Name] = state(nic.State)
+	}
+	interfaces := instance.Domain.Devices.Interfaces
+	for i := range interfaces {
+		nic := &interfaces[i]
+		want, known := wanted[nic.Name]
+		switch {
+		case !known || want == state(nic.State):
+		case nic.State == v1.InterfaceStateAbsent:
+			absent = append(absent, nic.Name)
+		default:
+			nic.State, changed = want, true
+		}
+	}
+	return changed, absent
+}
+
+// state is a state where none stands for up.
+func state(s v1.InterfaceState) v1.InterfaceState {
+	if s == "" {
+		return v1.InterfaceStateLinkUp
+	}
+	return s
+}
+
+// reappears reports that a template has an interface which the guest has unplugged.
+func reappears(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
+	_, absent := relink(&vm.Spec.Template.Spec, vmi.Spec.DeepCopy())
+	return len(absent) > 0
+}
+
+// followLinks brings the states of the VM's interfaces into its VMI, from which virt-handler takes them.
+func (r *Reconciler) followLinks(ctx context.Context, view *View) error {
+	instance := view.VMI
+	if instance == nil || instance.IsFinal() || instance.DeletionTimestamp != nil || migrating(instance) {
+		return nil
+	}
+	after := instance.DeepCopy()
+	if changed, _ := relink(&view.VM.Spec.Template.Spec, &after.Spec); !changed {
+		return nil
+	}
+	if err := r.patch(ctx, instance, after); err != nil {
+		return fmt.Errorf("change the interfaces of VMI %s: %w", instance.Name, err)
+	}
+	view.VMI = after
+	return nil
+}
