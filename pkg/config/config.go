@@ -60,6 +60,8 @@ type Config struct {
 	BalloonPeriod uint32
 	// KeepFreePages says that guests do not give back memory that they do not use.
 	KeepFreePages bool
+	// SerialConsoleLog gives guests that do not say a container whose log is their serial console.
+	SerialConsoleLog bool
 	// LogVerbosity is how much the components say.
 	LogVerbosity LogVerbosity
 	// Certificates says how long certificates live.
@@ -115,6 +117,8 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 		config.BalloonPeriod = *spec.MemBalloonStatsPeriod
 	}
 	config.KeepFreePages = spec.VirtualMachineOptions != nil && spec.VirtualMachineOptions.DisableFreePageReporting != nil
+	config.SerialConsoleLog = surface.OpenGates(spec.DeveloperConfiguration)[surface.GateSerialConsoleLog] &&
+		(spec.VirtualMachineOptions == nil || spec.VirtualMachineOptions.DisableSerialConsoleLog == nil)
 	if spec.EvictionStrategy != nil {
 		config.EvictionStrategy = *spec.EvictionStrategy
 	}

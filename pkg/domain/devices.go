@@ -22,7 +22,7 @@ const (
 func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts Facts) error {
 	spec := &domain.Devices
 	if enabled(spec.AutoattachSerialConsole, true) {
-		serial(out, facts)
+		serial(out, facts, enabled(spec.LogSerialConsole, true))
 	}
 	out.Channels = append(out.Channels, libvirtxml.DomainChannel{
 		Source: unixSocket(facts.AgentSocket),
@@ -110,19 +110,23 @@ func sound(out *libvirtxml.DomainDeviceList, card *v1.SoundDevice) {
 	out.Sounds = append(out.Sounds, libvirtxml.DomainSound{Model: model, Alias: &libvirtxml.DomainAlias{Name: aliasPrefix + card.Name}})
 }
 
-// serial adds the first serial port: a socket that virt-handler connects consoles to, and a log of all
+// serial adds the first serial port: a socket that virt-handler connects consoles to, and, if it is logged, a log of all
 // the guest wrote. The log is appended to, so that the launcher may cut it while QEMU writes.
-func serial(out *libvirtxml.DomainDeviceList, facts Facts) {
+func serial(out *libvirtxml.DomainDeviceList, facts Facts, logged bool) {
 	port := uint(0)
+	log := &libvirtxml.DomainChardevLog{File: facts.SerialLog, Append: "on"}
+	if !logged {
+		log = nil
+	}
 	out.Serials = append(out.Serials, libvirtxml.DomainSerial{
 		Source: unixSocket(facts.SerialSocket),
 		Target: &libvirtxml.DomainSerialTarget{Port: &port},
-		Log:    &libvirtxml.DomainChardevLog{File: facts.SerialLog, Append: "on"},
+		Log:    log,
 	})
 	out.Consoles = append(out.Consoles, libvirtxml.DomainConsole{
 		Source: unixSocket(facts.SerialSocket),
 		Target: &libvirtxml.DomainConsoleTarget{Type: "serial", Port: &port},
-		Log:    &libvirtxml.DomainChardevLog{File: facts.SerialLog, Append: "on"},
+		Log:    log,
 	})
 }
 

@@ -70,6 +70,6 @@ func NewCommand() *cobra.Command {
 			panic(fmt.Sprintf("flag %s: %v", required, err))
 		}
 	}
-	cmd.AddCommand(newProbeCommand())
+	cmd.AddCommand(newProbeCommand(), newConsoleLogCommand())
 	return cmd
 }

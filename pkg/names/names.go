@@ -78,6 +78,8 @@ const (
 const (
 	// ContainerCompute is the container that runs virt-launcher.
 	ContainerCompute = "compute"
+	// ContainerConsoleLog is the one whose log is the guest's serial console, as KubeVirt's.
+	ContainerConsoleLog = "guest-console-log"
 
 	// VolumeRun is the emptyDir at RunDir: sockets, logs, libvirt's state. virt-handler reaches it at
 	// <kubelet pods>/<pod uid>/volumes/kubernetes.io~empty-dir/run.

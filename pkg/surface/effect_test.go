@@ -125,6 +125,7 @@ var examples = map[string]struct{ before, value string }{
 	"domain.devices.autoattachPodInterface":                    {before: "{domain: {memory: {guest: 1Gi}, devices: {}}, networks: null}", value: "false"},
 	"domain.devices.autoattachGraphicsDevice":                  {value: "false"},
 	"domain.devices.autoattachSerialConsole":                   {value: "false"},
+	"domain.devices.logSerialConsole":                          {value: "true"},
 	"domain.devices.autoattachMemBalloon":                      {value: "false"},
 	"domain.devices.autoattachInputDevice":                     {value: "true"},
 	"domain.devices.rng":                                       {value: "{}"},

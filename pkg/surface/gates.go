@@ -14,9 +14,11 @@ const (
 	GateHostDisk        = "HostDisk"
 	GateDownwardMetrics = "DownwardMetrics"
 	GateVSOCK           = "VSOCK"
+	// GateSerialConsoleLog is virtkit's own: guests that do not say have the container guest-console-log, as KubeVirt's.
+	GateSerialConsoleLog = "SerialConsoleLog"
 )
 
-var gates = []string{GateDownwardMetrics, GateHostDisk, GateVSOCK}
+var gates = []string{GateDownwardMetrics, GateHostDisk, GateSerialConsoleLog, GateVSOCK}
 
 // alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
 var alwaysOpen = []string{

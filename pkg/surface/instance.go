@@ -164,6 +164,7 @@ var instanceFields = []Field{
 	{Path: "domain.devices.autoattachPodInterface", Effect: Network},
 	{Path: "domain.devices.autoattachGraphicsDevice", Effect: Domain},
 	{Path: "domain.devices.autoattachSerialConsole", Effect: Domain},
+	{Path: "domain.devices.logSerialConsole", Effect: Pod, Note: "What the guest writes there as the log of the container guest-console-log; docs/observe.md. virtctl logs has it without, unless it is false, and then nobody has."},
 	{Path: "domain.devices.autoattachMemBalloon", Effect: Domain},
 	{Path: "domain.devices.autoattachInputDevice", Effect: Domain},
 	{Path: "domain.devices.rng", Effect: Domain},

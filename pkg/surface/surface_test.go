@@ -108,7 +108,6 @@ func TestUnsupported(t *testing.T) {
 		"switch on":            {`domain: {devices: {autoattachVSOCK: true}}`, []string{"spec.domain.devices.autoattachVSOCK"}},
 		"switch off":           {`domain: {devices: {blockMultiQueue: false, autoattachVSOCK: false}}`, nil},
 		"switch off elsewhere": {`domain: {features: {hyperv: {relaxed: {enabled: false}}}}`, nil},
-		"false that matters":   {`domain: {devices: {logSerialConsole: false}}`, []string{"spec.domain.devices.logSerialConsole"}},
 		"empty":                {`{accessCredentials: [], domain: {ioThreadsPolicy: null, devices: {filesystems: []}}, livenessProbe: null}`, nil},
 		"several":              {`{utilityVolumes: [{name: a}], resourceClaims: [{name: b}]}`, []string{"spec.resourceClaims", "spec.utilityVolumes"}},
 		"volume":               {`volumes: [{name: root, dataVolume: {name: x}}]`, nil},

@@ -45,9 +45,6 @@ var (
 	policyTree     = sync.OnceValue(func() *node { return tree(policyFields) })
 )
 
-// falseMatters are switches outside the table whose "off" differs from what happens without them.
-var falseMatters = []string{"logSerialConsole"}
-
 // remedies are what to do instead, for fields outside the table that many manifests have.
 var remedies = map[string]string{
 	"slirp":                 " (use masquerade: {})",
@@ -95,7 +92,7 @@ func unsupported(spec any, table *node, path *field.Path) field.ErrorList {
 func walk(v reflect.Value, at *node, path *field.Path, errs *field.ErrorList) {
 	switch {
 	case at == nil:
-		if says(v, lastName(path)) {
+		if says(v) {
 			*errs = append(*errs, field.Forbidden(path, unsupportedDetail()+remedy(path)))
 		}
 		return
@@ -161,7 +158,7 @@ func alternatives(values []string) string {
 }
 
 // says reports whether a value asks for something: what is null, empty, zero or switched off does not.
-func says(v reflect.Value, name string) bool {
+func says(v reflect.Value) bool {
 	if zero, ok := v.Interface().(interface{ IsZero() bool }); ok && (v.Kind() != reflect.Pointer || !v.IsNil()) {
 		return !zero.IsZero()
 	}
@@ -174,15 +171,15 @@ func says(v reflect.Value, name string) bool {
 		if elem.Kind() == reflect.Struct {
 			// An empty section means something by being there; one that holds only what is switched off
 			// does not.
-			return elem.IsZero() || !switchedOff(elem) && says(elem, name)
+			return elem.IsZero() || !switchedOff(elem) && says(elem)
 		}
-		return says(elem, name) || elem.Kind() == reflect.Bool && slices.Contains(falseMatters, name)
+		return says(elem)
 	case reflect.Slice, reflect.Map:
 		return v.Len() > 0
 	case reflect.Struct:
 		for i := range v.NumField() {
 			field := v.Type().Field(i)
-			if field.IsExported() && says(v.Field(i), field.Name) {
+			if field.IsExported() && says(v.Field(i)) {
 				return true
 			}
 		}
