@@ -15,8 +15,8 @@ type kind struct {
 	shortNames  []string
 	columns     []apiextensions.CustomResourceColumnDefinition
 	scale       *apiextensions.CustomResourceSubresourceScale
-	// cluster kinds have no namespace. plain kinds are only read: they have no status, and are not among
-	// what "kubectl get all" lists.
+	// cluster kinds have no namespace; no plain one of them is among what "kubectl get all" lists. plain kinds are only
+	// read: they have no status.
 	cluster, plain bool
 }
 
@@ -110,7 +110,7 @@ var kinds = []kind{
 // dress adds to a definition what the table says.
 func (k kind) dress(d *apiextensions.CustomResourceDefinition) {
 	d.Spec.Names.ShortNames = k.shortNames
-	if !k.plain {
+	if !k.plain || !k.cluster {
 		d.Spec.Names.Categories = []string{"all"}
 	}
 	if k.cluster {

@@ -70,8 +70,8 @@ func (r referents) Read(ctx context.Context, namespace, name string, into runtim
 	return json.Unmarshal(data, into)
 }
 
-// refer fills in what a new VM's references leave open: the volume that they are inferred from, their kind, and the
-// machine type and architecture that the preference has, which the template keeps for life.
+// refer fills in what a new VM's references leave open: the volume that they are inferred from, their kind, the storage
+// class of its DataVolumes, and the machine type and architecture that the preference has, which the template keeps for life.
 func (a *admission) refer(ctx context.Context, vm *v1.VirtualMachine, d surface.Defaults) (surface.Defaults, error) {
 	if vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
 		return d, nil
@@ -96,6 +96,7 @@ func (a *admission) refer(ctx context.Context, vm *v1.VirtualMachine, d surface.
 		return d, err
 	}
 	preference := resolved.Preference.Preference
+	instancetype.PreferStorageClass(preference, vm)
 	if preference.Machine != nil && preference.Machine.PreferredMachineType != "" {
 		d.MachineType = preference.Machine.PreferredMachineType
 	}
