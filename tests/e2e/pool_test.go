@@ -122,7 +122,12 @@ func TestPool(t *testing.T) {
 		return ""
 	})
 	ready(2)
-	c.scaleTo(t, pool, 0)
+	if out := c.virtctl(t, nil, "-n", ns, "list", "vmpool", "--no-headers"); !strings.HasPrefix(strings.Join(strings.Fields(out), " "), "db 2 2 2 ") {
+		t.Errorf("virtctl list vmpool: %s", out)
+	}
+	if out := c.virtctl(t, nil, "-n", ns, "scale", "db", "--replicas=0", "--current-replicas=2", "--wait"); out != "vmpool/db scaled to 0\n" {
+		t.Errorf("virtctl scale: %s", out)
+	}
 	eventually(t, time.Minute, "the pool is empty", func() string {
 		var list v1.VirtualMachineList
 		if err := c.Client.List(t.Context(), &list, client.InNamespace(ns)); err != nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,6 +73,17 @@ func TestReplicaSet(t *testing.T) {
 	ready(2)
 	c.scaleTo(t, set, 3)
 	ready(3)
+	// An autoscaler that wants three at least and at most; nothing measures here.
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstanceReplicaSet", Name: "web"},
+			MinReplicas:    ptr(int32(3)), MaxReplicas: 3,
+		},
+	}
+	if err := c.Client.Create(t.Context(), hpa); err != nil {
+		t.Fatal(err)
+	}
 
 	gone := members()[0]
 	g := &guest{cluster: c, ns: ns, name: gone.Name}
@@ -84,6 +97,21 @@ func TestReplicaSet(t *testing.T) {
 		return ""
 	})
 	ready(3)
+
+	eventually(t, time.Minute, "the autoscaler reads the set's scale", func() string {
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(hpa), hpa); err != nil {
+			return err.Error()
+		}
+		for _, condition := range hpa.Status.Conditions {
+			if condition.Type == autoscalingv2.AbleToScale && condition.Status == corev1.ConditionTrue {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%+v", hpa.Status.Conditions)
+	})
+	if err := c.Client.Delete(t.Context(), hpa); err != nil {
+		t.Fatal(err)
+	}
 
 	c.scaleTo(t, set, 1)
 	ready(1)

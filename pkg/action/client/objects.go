@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
@@ -64,4 +65,26 @@ func raw(result rest.Result) ([]byte, error) {
 		return nil, err
 	}
 	return result.Raw()
+}
+
+// MergeObject applies a JSON merge patch to an object of any resource of a group, or to a subresource of it unless that is
+// empty, and returns what the server answers.
+func (c *Client) MergeObject(ctx context.Context, group, namespace, resource, name, subresource string, patch []byte, dryRun bool) (*unstructured.Unstructured, error) {
+	path := append(objectPath(group, namespace, resource), name)
+	if subresource != "" {
+		path = append(path, subresource)
+	}
+	request := c.vms.Patch(types.MergePatchType).AbsPath(path...).Param("fieldManager", "virtctl").Body(patch)
+	if dryRun {
+		request = request.Param("dryRun", metav1.DryRunAll)
+	}
+	data, err := raw(request.Do(ctx))
+	if err != nil {
+		return nil, err
+	}
+	changed := &unstructured.Unstructured{}
+	if err := changed.UnmarshalJSON(data); err != nil {
+		return nil, fmt.Errorf("read the %s that was changed: %w", resource, err)
+	}
+	return changed, nil
 }

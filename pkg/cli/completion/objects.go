@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
+	"github.com/virtkit/virtkit/pkg/action/sets"
 	"github.com/virtkit/virtkit/pkg/cli"
 )
 
@@ -61,4 +62,28 @@ func Flag(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, values); err != nil {
 		panic(err) // no such flag, or registered twice: a programming error
 	}
+}
+
+// Sets completes pools and replica sets with their kind, most of them.
+func Sets(f *cli.Factory, most int) cobra.CompletionFunc {
+	return names(f, most, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+		var out []string
+		for _, kind := range []sets.Kind{sets.Pool, sets.ReplicaSet} {
+			found, err := c.Names(ctx, kind.Group, ns, kind.Resource)
+			if err != nil {
+				return nil, err
+			}
+			for _, name := range found {
+				out = append(out, kind.Short+"/"+name)
+			}
+		}
+		return out, nil
+	})
+}
+
+// SetsOf completes the names of one kind of them, after a word for the kind.
+func SetsOf(f *cli.Factory, kind sets.Kind) cobra.CompletionFunc {
+	return names(f, -1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+		return c.Names(ctx, kind.Group, ns, kind.Resource)
+	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/action"
 	"github.com/virtkit/virtkit/pkg/action/list"
+	"github.com/virtkit/virtkit/pkg/action/sets"
 	"github.com/virtkit/virtkit/pkg/cli"
 	"github.com/virtkit/virtkit/pkg/cli/completion"
 	"github.com/virtkit/virtkit/pkg/store"
@@ -27,7 +28,9 @@ type Options struct {
 	Factory *cli.Factory
 	Output  *cli.Output
 
-	Selection     list.Selection
+	Selection list.Selection
+	// Sets is the kind of sets to list in place of machines; nil for machines.
+	Sets          *sets.Kind
 	AllNamespaces bool
 	Watch         bool
 }
@@ -38,21 +41,22 @@ const formatWide = "wide"
 func NewCmdList(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput(formatWide)}
 	cmd := &cobra.Command{
-		Use:     "list [vm|vmi|all] [NAME...]",
+		Use:     "list [vm|vmi|all|vmpool|vmirs] [NAME...]",
 		Aliases: []string{"ls"},
 		Short:   "List virtual machines",
 		Long: `List virtual machines, one row each with what the VM and its running instance say.
 
 "vm", the default, lists VirtualMachines; "vmi" lists VirtualMachineInstances; "all" lists VirtualMachines and the
-instances that belong to none. Names choose some of them; with -o one name alone prints the object, not a list. The exit
+instances that belong to none. "vmpool" and "vmirs" list VirtualMachinePools and VirtualMachineInstanceReplicaSets. Names choose some of them; with -o one name alone prints the object, not a list. The exit
 code is 3 when one of them is not there.`,
 		Example: cli.Examples(f.Program, `
 			virtctl list
 			virtctl list -A -o wide
 			virtctl list demo -o jsonpath='{.status.printableStatus}'
 			virtctl list vmi -l app=web --watch
+			virtctl list vmpool
 			virtctl list -o custom-columns=NAME:.metadata.name,STATUS:.status.printableStatus`),
-		Args:              cli.Args(0, -1, "one of vm, vmi, all, and names"),
+		Args:              cli.Args(0, -1, "one of vm, vmi, all, vmpool, vmirs, and names"),
 		ValidArgsFunction: completeArgs(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
@@ -92,6 +96,9 @@ func completeArgs(f *cli.Factory) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		names := completion.VMs
 		if len(args) > 0 {
+			if kind, ok := sets.KindOf(args[0]); ok {
+				return completion.SetsOf(f, kind)(cmd, args, toComplete)
+			}
 			if kind, _ := kindOf(args[0]); kind == list.VMIs {
 				names = completion.VMIs
 			}
@@ -99,7 +106,7 @@ func completeArgs(f *cli.Factory) cobra.CompletionFunc {
 		found, directive := names(f, -1)(cmd, args, toComplete)
 		if len(args) == 0 {
 			// The kinds are there without a cluster.
-			found, directive = append([]string{"vm", "vmi", "all"}, found...), cobra.ShellCompDirectiveNoFileComp
+			found, directive = append([]string{"vm", "vmi", "all", "vmpool", "vmirs"}, found...), cobra.ShellCompDirectiveNoFileComp
 		}
 		return found, directive
 	}
@@ -107,6 +114,10 @@ func completeArgs(f *cli.Factory) cobra.CompletionFunc {
 
 func (o *Options) complete(args []string) error {
 	if len(args) > 0 {
+		if kind, ok := sets.KindOf(args[0]); ok {
+			o.Sets = &kind
+			return o.completeSets(args[1:])
+		}
 		kind, ok := kindOf(args[0])
 		if o.Selection.Kind = kind; ok {
 			args = args[1:]
@@ -157,6 +168,9 @@ func Run(ctx context.Context, o *Options) error {
 	c, err := o.Factory.Client()
 	if err != nil {
 		return err
+	}
+	if o.Sets != nil {
+		return o.listSets(ctx, c)
 	}
 	if o.Watch {
 		return o.watch(ctx, c)

@@ -40,6 +40,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/logs"
 	"github.com/virtkit/virtkit/pkg/cli/objectgraph"
 	"github.com/virtkit/virtkit/pkg/cli/portforward"
+	"github.com/virtkit/virtkit/pkg/cli/scale"
 	"github.com/virtkit/virtkit/pkg/cli/ssh"
 	"github.com/virtkit/virtkit/pkg/cli/top"
 	"github.com/virtkit/virtkit/pkg/cli/usbredir"
@@ -185,6 +186,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		lifecycle.NewCmdEvacuateCancel(f, nil),
 		lifecycle.NewCmdDelete(f, nil),
 		lifecycle.NewCmdUndo(f, nil),
+		scale.NewCmdScale(f, nil),
 		diff.NewCmdDiff(f, nil),
 		wait.NewCmdWait(f, nil),
 		expand.NewCmdExpand(f, nil),
