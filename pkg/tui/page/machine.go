@@ -1,8 +1,10 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"image"
+	"io"
 	"strings"
 	"time"
 
@@ -33,6 +35,7 @@ type Machine struct {
 	picture image.Image
 	screen  reading[int64]
 	console *tail
+	tailing reading[string]
 	ended   error // why there is no more of the console
 
 	offset, height, lines int
@@ -136,9 +139,7 @@ func (p *Machine) Refresh() {
 }
 
 // Start begins to read.
-func (p *Machine) Start() tea.Cmd {
-	return tea.Batch(p.Wants(), p.console.start(p.world.Actions, p.key))
-}
+func (p *Machine) Start() tea.Cmd { return p.Wants() }
 
 // Close ends what goes on.
 func (p *Machine) Close() { p.console.stop() }
@@ -163,6 +164,11 @@ func (p *Machine) Wants() tea.Cmd {
 			info, err := actions.Guest(ctx, key)
 			return guestRead{p, info, err}
 		}))
+	}
+	if m.Phase == v1.Running && p.tailing.wanted("console of "+string(m.UID), now) {
+		p.console.stop() // it has ended, or is another instance's
+		p.console = newTail()
+		cmds = append(cmds, p.console.start(actions, key))
 	}
 	switch {
 	case m.Phase != v1.Running:
@@ -215,11 +221,13 @@ func (p *Machine) Update(msg tea.Msg) tea.Cmd {
 		}
 	case tailChanged:
 		if m.tail == p.console {
+			p.ended = nil
 			return p.console.next()
 		}
-	case tailEnded:
+	case tailEnded: // a console that ends while the guest runs is read again, after a while
 		if m.tail == p.console {
 			p.ended = m.err
+			p.tailing.done(cmp.Or(m.err, io.EOF), p.world.Now())
 		}
 	}
 	return nil

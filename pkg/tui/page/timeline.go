@@ -37,6 +37,8 @@ const (
 	axisLeast  = 12 // the least axis that is worth drawing
 	axisMost   = 48
 	reasonMost = 24
+	// timelineMost is how many events are drawn.
+	timelineMost = 200
 	// axisFrom is the least width with room for an axis besides the words.
 	axisFrom = 72
 )
@@ -47,6 +49,8 @@ func timeline(t *theme.Theme, all []*store.Event, now time.Time, width int) []st
 	if len(all) == 0 {
 		return []string{"  " + t.Paint(theme.Dim, widget.Pad(t, "none that the server still has", max(8, width-3)))}
 	}
+	older := max(0, len(all)-timelineMost)
+	all = all[:len(all)-older]
 	axis, what, reason := 0, 0, 0
 	for _, e := range all {
 		what = max(what, len(short(e.Kind)))
@@ -77,6 +81,9 @@ func timeline(t *theme.Theme, all []*store.Event, now time.Time, width int) []st
 		}
 		line += t.Paint(theme.Dim, widget.Pad(t, short(e.Kind), what)) + "  " + t.Paint(eventRole(e), widget.Pad(t, widget.Harmless(e.Reason), reason)) + "  "
 		lines = append(lines, line+t.Paint(eventRole(e), ansi.Truncate(widget.Harmless(e.Message+count), max(8, width-ansi.StringWidth(line)-1), t.Ellipsis)))
+	}
+	if older > 0 {
+		lines = append(lines, "  "+t.Paint(theme.Dim, fmt.Sprintf("and %d before", older)))
 	}
 	return lines
 }
