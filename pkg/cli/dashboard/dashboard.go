@@ -141,7 +141,7 @@ func Run(ctx context.Context, o *Options) error {
 	if shell() {
 		model.Suspend = tea.Suspend
 	}
-	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.Out), tea.WithFPS(60))
+	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.Out), tea.WithFPS(fps))
 	s.program.Store(program)
 	var beside sync.WaitGroup
 	beside.Go(s.guarded(func() { s.pump(ctx, program) }))
@@ -166,6 +166,9 @@ func editor(env func(string) string) []string {
 	}
 	return []string{"vi"}
 }
+
+// fps is how often at most the screen is drawn in a second: a key does not wait longer than half a frame of most screens.
+const fps = 120
 
 // frame is the shortest time between two drawings of what the cluster changes: half of what a change may take to the screen.
 const frame = 50 * time.Millisecond

@@ -271,3 +271,13 @@ func FuzzTerminal(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkWrite is how fast a guest may write.
+func BenchmarkWrite(b *testing.B) {
+	term := New(120, 40)
+	data := []byte(strings.Repeat("\x1b[32m[  OK  ]\x1b[0m Started something or other on this machine.\r\n", 100))
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		_, _ = term.Write(data)
+	}
+}
