@@ -89,6 +89,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		{"memory", memory},
 		{"console-echo", consoleEcho},
 		{"port-forward", portForward},
+		{"scrape", scrapes},
 		{"migration", migration},
 		{"virtctl-version", virtctlVersion},
 	}
