@@ -64,6 +64,8 @@ type Config struct {
 	SerialConsoleLog bool
 	// LogVerbosity is how much the components say.
 	LogVerbosity LogVerbosity
+	// RateLimits are of the components' requests to the API server.
+	RateLimits RateLimits
 	// Certificates says how long certificates live.
 	Certificates certs.Policy
 	// LiveUpdate is how far guests may grow while they run that do not say; nil is not at all, and no change of a VM's size
@@ -137,6 +139,9 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	}
 	if spec.SMBIOSConfig != nil {
 		config.SMBIOS = *spec.SMBIOSConfig
+	}
+	config.RateLimits = RateLimits{
+		API: rateLimit(spec.APIConfiguration), Controller: rateLimit(spec.ControllerConfiguration), Handler: rateLimit(spec.HandlerConfiguration),
 	}
 	config.Migrations = surface.Migrations(spec.MigrationConfiguration)
 	config.LiveUpdate = liveUpdate(spec)

@@ -114,10 +114,11 @@ func (o *Options) Run(ctx context.Context) error {
 }
 
 // RunWith is Run against a given cluster.
-func (o *Options) RunWith(ctx context.Context, config *rest.Config) error {
-	config = rest.CopyConfig(config)
-	// The API server's priority and fairness is what limits; a limit here only delays.
-	config.QPS = -1
-	config.UserAgent = names.VirtController
-	return o.manage(ctx, config)
+func (o *Options) RunWith(ctx context.Context, cluster *rest.Config) error {
+	cluster = rest.CopyConfig(cluster)
+	// The API server's priority and fairness is what limits; a limit here only delays, unless the KubeVirt resource has one.
+	limiter := config.NewLimiter(config.RateLimit{QPS: -1})
+	cluster.RateLimiter = limiter
+	cluster.UserAgent = names.VirtController
+	return o.manage(ctx, cluster, limiter)
 }

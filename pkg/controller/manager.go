@@ -77,7 +77,7 @@ func apiServices() []string {
 }
 
 // manage runs every reconciler on one cache.
-func (o *Options) manage(ctx context.Context, rest *rest.Config) error {
+func (o *Options) manage(ctx context.Context, rest *rest.Config, limiter *config.Limiter) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	log := klog.FromContext(ctx)
@@ -95,6 +95,7 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config) error {
 		return err
 	}
 	follower.OnVerbosity(o.verbosity, func(v config.LogVerbosity) uint { return v.Controller }, config.SetKlog)
+	follower.OnRateLimit(limiter, func(l config.RateLimits) config.RateLimit { return l.Controller })
 	// Nothing may be decided on defaults that the KubeVirt resource overrides.
 	followed := make(chan error, 1)
 	go func() { followed <- follower.Run(ctx) }()

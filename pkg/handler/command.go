@@ -137,7 +137,8 @@ func setLevel(level *slog.LevelVar, verbosity uint) {
 // runWith runs virt-handler against an API server; level is that of log.
 func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog.Logger, level *slog.LevelVar) error {
 	restConfig = rest.CopyConfig(restConfig)
-	restConfig.QPS, restConfig.Burst = o.apiQPS, o.apiBurst
+	limiter := config.NewLimiter(config.RateLimit{QPS: o.apiQPS, Burst: o.apiBurst})
+	restConfig.RateLimiter = limiter
 	restConfig.UserAgent = names.VirtHandler
 	pods, err := podLister(restConfig, o.node)
 	if err != nil {
@@ -155,6 +156,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	}
 	follower.OnVerbosity(o.verbosity, func(v config.LogVerbosity) uint { return v.OfHandler(o.node) },
 		func(verbosity uint) { setLevel(level, verbosity) })
+	follower.OnRateLimit(limiter, func(l config.RateLimits) config.RateLimit { return l.Handler })
 	store, coming, live, err := openCaches(restConfig, o.node)
 	if err != nil {
 		return err

@@ -173,6 +173,8 @@ func nameOf(t reflect.Type) string {
 			return "integer or percentage"
 		}
 		return "object"
+	case reflect.Float32, reflect.Float64:
+		return "number"
 	default:
 		return "integer"
 	}

@@ -60,8 +60,24 @@ var remedies = map[string]string{
 	"changedBlockTracking":  " (nothing reads which blocks have changed; leave it out)",
 	"migrations.network":    " (guests move over the nodes' virt-handler pods; leave it out)",
 	"migrations.disableTLS": " (nothing moves between nodes in the clear; leave it out)",
-	"httpGet.host":          " (the guest is asked, at the address of its pod; leave it out)",
-	"tcpSocket.host":        " (the guest is asked, at the address of its pod; leave it out)",
+	// The KubeVirt resource: what its operator does, virtctl install and its manifests do.
+	"imageTag":                " (virtctl install --image-tag sets it; leave it out)",
+	"imageRegistry":           " (virtctl install --image-registry sets it; leave it out)",
+	"spec.imagePullPolicy":    " (virtctl install --image-pull-policy sets it; configuration.imagePullPolicy is of guests' pods)",
+	"spec.imagePullSecrets":   " (give the ServiceAccounts of namespace kubevirt imagePullSecrets; leave it out)",
+	"serviceMonitorNamespace": " (the ServiceMonitor is in namespace kubevirt, beside the authority that it trusts; leave it out)",
+	"productName":             " (label the components in a kustomization of manifests/base; leave it out)",
+	"productVersion":          " (label the components in a kustomization of manifests/base; leave it out)",
+	"productComponent":        " (label the components in a kustomization of manifests/base; leave it out)",
+	"spec.infra":              " (set replicas and placement in a kustomization of manifests/base; leave it out)",
+	"spec.workloads":          " (set the placement of virt-handler in a kustomization of manifests/base; leave it out)",
+	"customizeComponents":     " (patch the components in a kustomization of manifests/base; leave it out)",
+	"ovmfPath":                " (the firmware is in virt-launcher's image; leave it out)",
+	"seccompConfiguration":    " (guests' pods have RuntimeDefault, as Pod Security's restricted level wants; leave it out)",
+	"ciphers":                 " (TLS 1.3, which the components speak, has no suites to choose from; leave it out)",
+	"webhookConfiguration":    " (virt-api answers webhooks, too; use apiConfiguration)",
+	"httpGet.host":            " (the guest is asked, at the address of its pod; leave it out)",
+	"tcpSocket.host":          " (the guest is asked, at the address of its pod; leave it out)",
 	"migrations.matchSELinuxLevelOnMigration": " (SELinux levels are left to the container runtime; leave it out)",
 	"migrations.utilityVolumesTimeout":        " (there are no utility volumes to wait for; leave it out)",
 }
@@ -74,7 +90,7 @@ func remedy(path *field.Path) string {
 		return found
 	}
 	for with, found := range remedies {
-		if strings.HasSuffix(text, "."+with) {
+		if text == with || strings.HasSuffix(text, "."+with) {
 			return found
 		}
 	}

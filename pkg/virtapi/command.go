@@ -88,7 +88,6 @@ func (o Options) Run(ctx context.Context) error {
 		return fmt.Errorf("find the API server: %w", err)
 	}
 	restConfig.UserAgent = names.VirtAPI
-	restConfig.QPS, restConfig.Burst = 200, 400
 
 	listener, err := net.Listen("tcp", ":"+strconv.Itoa(o.Port))
 	if err != nil {
@@ -104,6 +103,9 @@ func (o Options) Run(ctx context.Context) error {
 
 // serve is Run on given listeners.
 func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, health net.Listener) error {
+	restConfig = rest.CopyConfig(restConfig)
+	limiter := config.NewLimiter(config.RateLimit{QPS: 200, Burst: 400})
+	restConfig.RateLimiter = limiter
 	client, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
@@ -113,6 +115,7 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		return err
 	}
 	follower.OnVerbosity(o.verbosity, func(v config.LogVerbosity) uint { return v.API }, config.SetKlog)
+	follower.OnRateLimit(limiter, func(l config.RateLimits) config.RateLimit { return l.API })
 	source := certs.NewSource(client, o.Namespace, names.APICertSecret)
 	machines, err := newMachines(restConfig, client)
 	if err != nil {

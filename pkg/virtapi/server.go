@@ -1,6 +1,7 @@
 package virtapi
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -66,7 +67,7 @@ type serving struct {
 // and fairness; the API server in front has them.
 func newServer(s serving, q *requests, hooks *admission) (*genericapiserver.GenericAPIServer, error) {
 	c := genericapiserver.NewConfig(codecs)
-	c.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: s.certificate}
+	c.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: s.certificate, MinTLSVersion: tls.VersionTLS13}
 	c.ExternalAddress = s.listener.Addr().String()
 	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	c.LoopbackClientConfig = &rest.Config{} // nothing here calls itself

@@ -190,17 +190,14 @@ func TestMetrics(t *testing.T) {
 	used, _ := sum(before, metrics.CPUUsage, me...)
 
 	address := g.forwarded(t, 80, forward.TCP)
-	served := 0
-	for served < 100_000 {
-		body, err := page(address, "/cgi-bin/info")
-		if err != nil {
+	for range 5 {
+		if _, err := page(address, "/"); err != nil {
 			t.Fatal(err)
 		}
-		served += 1000 + len(body) // what connections cost besides
 	}
 	con := g.openConsole(t, "")
 	con.login(t, "root", "tiny")
-	con.run(t, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")
+	con.run(t, "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done")
 	eventually(t, time.Minute, "the guest's numbers move", func() string {
 		after := p.scrape(t, names.VirtHandler)
 		cpu, _ := sum(after, metrics.CPUUsage, me...)
