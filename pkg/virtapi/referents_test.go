@@ -24,6 +24,7 @@ func (stored) Read(_ context.Context, _, name string, into runtime.Object) error
 		"*v1beta1.VirtualMachineClusterInstancetype/u1":  `{metadata: {name: u1}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}}}`,
 		"*v1beta1.VirtualMachineClusterInstancetype/gpu": `{metadata: {name: gpu}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}, gpus: [{name: a, deviceName: b}]}}`,
 		"*v1beta1.VirtualMachineClusterPreference/linux": `{metadata: {name: linux}, spec: {machine: {preferredMachineType: pc-q35-9.2}, devices: {preferredDiskBus: virtio}}}`,
+		"*v1beta1.VirtualMachineClusterPreference/fast":  `{metadata: {name: fast}, spec: {volumes: {preferredStorageClassName: fast}}}`,
 		"*v1beta1.VirtualMachineClusterPreference/large": `{metadata: {name: large}, spec: {requirements: {cpu: {guest: 4}, memory: {guest: 4Gi}}}}`,
 		"*v1.PersistentVolumeClaim/labelled":             `{metadata: {labels: {instancetype.kubevirt.io/default-instancetype: u1, instancetype.kubevirt.io/default-preference: linux}}}`,
 		"*v1.PersistentVolumeClaim/plain":                `{metadata: {}}`,
@@ -59,6 +60,15 @@ spec:
       domain: {%s}
       volumes: [{name: root, persistentVolumeClaim: {claimName: %s}}]
 `
+
+// The storage class of a preference is written into a VM, whose DataVolumes are made from its own templates.
+func TestPreferredStorageClass(t *testing.T) {
+	got := reviewed(t, "/mutate/virtualmachines", `{metadata: {name: vm, namespace: default}, spec: {runStrategy: Always, preference: {name: fast},
+		dataVolumeTemplates: [{metadata: {name: a}, spec: {storage: {}}}, {metadata: {name: b}, spec: {storage: {storageClassName: own}}}], template: {spec: {domain: {devices: {}}}}}}`)
+	if patch := string(got.Patch); !strings.Contains(patch, `"storageClassName":"fast"`) || !strings.Contains(patch, `"storageClassName":"own"`) {
+		t.Errorf("%t %s", got.Allowed, patch)
+	}
+}
 
 func TestReferringMachines(t *testing.T) {
 	for name, test := range map[string]struct{ refers, domain, claim, want string }{

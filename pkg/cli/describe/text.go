@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -100,6 +101,7 @@ func (p *page) head(r *describe.Report) {
 		p.line(0, "Namespace", vm.Namespace)
 		p.pairs("Labels", vm.Labels)
 		p.pairs("Annotations", vm.Annotations)
+		p.controlledBy(vm)
 		p.line(0, "Created", fmt.Sprintf("%s (%s ago)", vm.CreationTimestamp.UTC().Format(time.RFC3339), p.age(vm.CreationTimestamp.Time)))
 		strategy, err := vm.RunStrategy()
 		if err != nil {
@@ -119,6 +121,14 @@ func (p *page) head(r *describe.Report) {
 		p.line(0, "Namespace", vmi.Namespace)
 		p.pairs("Labels", vmi.Labels)
 		p.pairs("Annotations", vmi.Annotations)
+		p.controlledBy(vmi)
+	}
+}
+
+// controlledBy names the set that a machine belongs to, in kubectl's words.
+func (p *page) controlledBy(machine metav1.Object) {
+	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
+		p.line(0, "Controlled By", owner.Kind+"/"+owner.Name)
 	}
 }
 
