@@ -9,7 +9,7 @@ import (
 // puts them behind a bridge on PCIe machines.
 const transitionalModel = "virtio-transitional"
 
-// makeTransitional turns the virtio devices but disks and their controllers, which tuning does.
+// makeTransitional turns the virtio devices but disks and their controllers, which tuning does, and inputs, which virtio 0.9 has none of.
 func makeTransitional(d *libvirtxml.DomainDeviceList) {
 	for i := range d.Interfaces {
 		if d.Interfaces[i].Model.Type == v1.VirtIO {
@@ -21,11 +21,6 @@ func makeTransitional(d *libvirtxml.DomainDeviceList) {
 	}
 	for i := range d.RNGs {
 		d.RNGs[i].Model = transitionalModel
-	}
-	for i := range d.Inputs {
-		if d.Inputs[i].Bus == string(v1.InputBusVirtio) {
-			d.Inputs[i].Model = transitionalModel
-		}
 	}
 	for i := range d.Controllers {
 		if d.Controllers[i].Type == "virtio-serial" {

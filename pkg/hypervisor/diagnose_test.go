@@ -2,6 +2,7 @@ package hypervisor
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -58,4 +59,11 @@ func TestEndInLog(t *testing.T) {
 func FuzzEndInLog(f *testing.F) {
 	f.Add("x: shutting down, reason=failed\n")
 	f.Fuzz(func(_ *testing.T, log string) { EndInLog(log); _ = Diagnose(log) })
+}
+
+func TestDiagnoseLUN(t *testing.T) {
+	err := Diagnose(`internal error: qemu-system-x86_64: -device {"driver":"scsi-block","lun":0}: cannot get SG_IO version number: Invalid argument Is this a SCSI device?`)
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "use disk: {bus: scsi}") {
+		t.Errorf("got %v", err)
+	}
 }
