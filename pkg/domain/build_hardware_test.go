@@ -109,6 +109,10 @@ var hardwareCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		f.KVM = false
 		vmi.Spec.Domain.Features = &v1.Features{ACPI: *off(), Hyperv: &v1.FeatureHyperv{Relaxed: on()}, HypervPassthrough: &v1.HyperVPassthrough{Enabled: ptr(false)}}
 	},
+	"acpi-tables": func(vmi *v1.VirtualMachineInstance, f *Facts) {
+		f.Secrets = "/secrets"
+		vmi.Spec.Domain.Firmware.ACPI = &v1.ACPI{SlicNameRef: "licence", MsdmNameRef: "key"}
+	},
 	"sound": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Devices.Sound = &v1.SoundDevice{Name: "card"}
 	},

@@ -43,6 +43,8 @@ type Facts struct {
 	SerialSocket, SerialLog string
 	VNCSocket               string
 	AgentSocket             string
+	// Secrets is the directory that has one for each volume of a Secret.
+	Secrets string
 	// USBSockets are where USB devices of clients are redirected to, one a socket.
 	USBSockets []string
 	// MetricsPort is the socket of the port for devices.downwardMetrics.

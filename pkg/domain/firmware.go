@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"path"
+
 	"cmp"
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
@@ -19,6 +21,7 @@ func operatingSystem(spec *v1.DomainSpec, facts Facts) (*libvirtxml.DomainOS, er
 	if facts.Kernel != "" {
 		os.Kernel, os.Initrd, os.Cmdline = facts.Kernel, facts.Initrd, spec.Firmware.KernelBoot.KernelArgs
 	}
+	os.ACPI = tables(spec.Firmware, facts.Secrets)
 	efi := uefi(spec)
 	if efi == nil {
 		if f := spec.Firmware; f != nil && f.Bootloader != nil && f.Bootloader.BIOS != nil && enabled(f.Bootloader.BIOS.UseSerial, false) {
@@ -36,6 +39,23 @@ func operatingSystem(spec *v1.DomainSpec, facts Facts) (*libvirtxml.DomainOS, er
 	os.Loader = &libvirtxml.DomainLoader{Path: code, Readonly: "yes", Secure: yesNo(secureBoot(efi)), Type: "pflash", Format: "raw"}
 	os.NVRam = &libvirtxml.DomainNVRam{NVRam: facts.NVRAM, Template: vars, Format: "raw", TemplateFormat: "raw"}
 	return os, nil
+}
+
+// tables gives the ACPI tables by which Windows knows its licence, from volumes that are Secrets, in KubeVirt's keys.
+func tables(f *v1.Firmware, secrets string) *libvirtxml.DomainACPI {
+	if f == nil || f.ACPI == nil {
+		return nil
+	}
+	out := &libvirtxml.DomainACPI{}
+	for _, t := range []struct{ kind, volume string }{{"slic", f.ACPI.SlicNameRef}, {"msdm", f.ACPI.MsdmNameRef}} {
+		if t.volume != "" {
+			out.Tables = append(out.Tables, libvirtxml.DomainACPITable{Type: t.kind, Path: path.Join(secrets, t.volume, t.kind+".bin")})
+		}
+	}
+	if out.Tables == nil {
+		return nil
+	}
+	return out
 }
 
 // uefi is the VMI's UEFI section, nil for BIOS.

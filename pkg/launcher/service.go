@@ -206,6 +206,7 @@ func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvra
 		VNCSocket:    in(names.SocketVNC),
 		AgentSocket:  in("agent.sock"),
 		USBSockets:   usb,
+		Secrets:      s.options.Disks.Secrets,
 		Balloon:      s.options.Balloon,
 		MetricsPort:  in(names.SocketMetrics),
 	}

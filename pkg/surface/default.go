@@ -239,7 +239,7 @@ func Attach(spec *v1.VirtualMachineInstanceSpec) {
 		volume := &spec.Volumes[i]
 		if volume.Name == "" || volume.MemoryDump != nil ||
 			slices.ContainsFunc(devices.Disks, func(d v1.Disk) bool { return d.Name == volume.Name }) ||
-			slices.ContainsFunc(devices.Filesystems, func(f v1.Filesystem) bool { return f.Name == volume.Name }) {
+			slices.ContainsFunc(devices.Filesystems, func(f v1.Filesystem) bool { return f.Name == volume.Name }) || isTable(&spec.Domain, volume.Name) {
 			continue
 		}
 		disk := v1.Disk{Name: volume.Name}

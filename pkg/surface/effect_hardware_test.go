@@ -5,6 +5,7 @@ import "maps"
 func init() { maps.Copy(examples, hardwareExamples) }
 
 const (
+	withSecret   = "{domain: {memory: {guest: 1Gi}, devices: {}}, volumes: [{name: root, secret: {secretName: s}}]}"
 	withDrives   = "volumes: [{name: root, cloudInitConfigDrive: {userData: x}}]"
 	withLUN      = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, lun: {}}]}}\nvolumes: [{name: root, persistentVolumeClaim: {claimName: c}}]"
 	withTwoCPUs  = "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}], interfaces: [{name: default, masquerade: {}}]}}"
@@ -37,6 +38,8 @@ var hardwareExamples = map[string]struct{ before, value string }{
 	"domain.features.hyperv.tlbflush.extended.enabled":     {before: withEnlights, value: "true"},
 	"domain.features.hyperv.ipi.enabled":                   {value: "true"},
 	"domain.features.hyperv.evmcs.enabled":                 {value: "true"},
+	"domain.firmware.acpi.slicNameRef":                     {before: withSecret, value: "root"},
+	"domain.firmware.acpi.msdmNameRef":                     {before: withSecret, value: "root"},
 	"domain.devices.clientPassthrough":                     {value: "{}"},
 	"domain.devices.useVirtioTransitional":                 {value: "true"},
 	"domain.devices.blockMultiQueue":                       {before: withTwoCPUs, value: "true"},

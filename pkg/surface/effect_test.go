@@ -353,7 +353,7 @@ func produced(t *testing.T, spec map[string]any) string {
 			Kernel: kernel, Initrd: initrd,
 			KVM: kvm, CPUs: []domain.HostCPU{{ID: 2, Core: 2}, {ID: 3, Core: 2}}, Emulator: "/qemu", NVRAM: "/nvram", Disks: disks.Sources, Network: plan,
 			Firmware:     domain.Firmware{Code: "/code", Vars: "/vars", SecureCode: "/scode", SecureVars: "/svars"},
-			SerialSocket: "/serial", SerialLog: "/log", VNCSocket: "/vnc", AgentSocket: "/agent", USBSockets: []string{"/usb"},
+			SerialSocket: "/serial", SerialLog: "/log", VNCSocket: "/vnc", AgentSocket: "/agent", USBSockets: []string{"/usb"}, Secrets: "/s",
 		})
 		var xml string
 		if err == nil {

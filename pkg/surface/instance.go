@@ -66,6 +66,8 @@ var instanceFields = []Field{
 	{Path: "domain.firmware.bootloader.efi.persistent", Effect: Pod, Note: "Its variables are kept on a PersistentVolumeClaim of the VM's; docs/lifecycle.md."},
 	{Path: "domain.firmware.bootloader.efi.secureBoot", Effect: Domain, Note: "On unless false; it brings SMM with it."},
 	{Path: "domain.firmware.serial", Effect: Domain},
+	{Path: "domain.firmware.acpi.slicNameRef", Effect: Domain, Note: "A volume that is a Secret with the key slic.bin."},
+	{Path: "domain.firmware.acpi.msdmNameRef", Effect: Domain, Note: "A volume that is a Secret with the key msdm.bin."},
 	{Path: "domain.firmware.kernelBoot.kernelArgs", Effect: Domain},
 	{Path: "domain.firmware.kernelBoot.container.image", Effect: Pod},
 	{Path: "domain.firmware.kernelBoot.container.imagePullSecret", Effect: Pod},

@@ -250,6 +250,7 @@ func validateSpec(spec *v1.VirtualMachineInstanceSpec, path *field.Path) field.E
 	errs = append(errs, validateBootOrder(&spec.Domain.Devices, path.Child("domain", "devices"))...)
 	errs = append(errs, validateAddresses(spec, path)...)
 	errs = append(errs, validateTags(spec, path)...)
+	errs = append(errs, validateTables(spec, path)...)
 	errs = append(errs, validateScheduling(spec, path)...)
 	errs = append(errs, validateCredentials(spec, path)...)
 	errs = append(errs, validateProbes(spec, path)...)

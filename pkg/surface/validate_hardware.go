@@ -3,6 +3,7 @@ package surface
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
@@ -208,5 +209,38 @@ func validateDHCP(o *v1.DHCPOptions, at *field.Path) field.ErrorList {
 			text(option.Value, here.Child("value"))
 		}
 	}
+	return errs
+}
+
+// isTable reports a volume that is an ACPI table and so no disk.
+func isTable(domain *v1.DomainSpec, volume string) bool {
+	f := domain.Firmware
+	return f != nil && f.ACPI != nil && (f.ACPI.SlicNameRef == volume || f.ACPI.MsdmNameRef == volume)
+}
+
+// validateTables checks that the ACPI tables that a spec names are volumes of it.
+func validateTables(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.ErrorList {
+	f := spec.Domain.Firmware
+	if f == nil || f.ACPI == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	check := func(name, reference string) {
+		if name == "" {
+			return
+		}
+		at := root.Child("domain", "firmware", "acpi", reference)
+		i := slices.IndexFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == name })
+		switch {
+		case i < 0:
+			err := field.NotFound(at, name)
+			err.Detail = fmt.Sprintf("no volume is named %q; add it to volumes, as a secret", name)
+			errs = append(errs, err)
+		case spec.Volumes[i].Secret == nil:
+			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("volume %q is no Secret; use one with the table in it", name)))
+		}
+	}
+	check(f.ACPI.SlicNameRef, "slicNameRef")
+	check(f.ACPI.MsdmNameRef, "msdmNameRef")
 	return errs
 }

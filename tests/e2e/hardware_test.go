@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"io"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
@@ -55,6 +57,22 @@ func emptyDisk(vm *v1.VirtualMachine, d v1.Disk) {
 	spec.Volumes = append(spec.Volumes, v1.Volume{Name: d.Name, VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("8Mi")}}})
 }
 
+// acpiTable is a table of ACPI: a header of 36 bytes, and what is in it.
+func acpiTable(signature, text string) []byte {
+	table := make([]byte, 36, 36+len(text))
+	copy(table, signature)
+	binary.LittleEndian.PutUint32(table[4:], uint32(36+len(text)))
+	table[8] = 1
+	copy(table[10:], "VIRTKTVIRTKIT  ")
+	table = append(table, text...)
+	sum := byte(0)
+	for _, b := range table {
+		sum += b
+	}
+	table[9] = -sum
+	return table
+}
+
 const nicMAC = "02:00:00:77:00:01"
 
 // withHardware gives a VM one of each device, and a config drive.
@@ -82,6 +100,8 @@ func withHardware(vm *v1.VirtualMachine) {
 		BootFileName: "pxe.0", TFTPServerName: "tftp.example", NTPServers: []string{"192.0.2.1", "192.0.2.2"},
 		PrivateOptions: []v1.DHCPPrivateOptions{{Option: 240, Value: "site"}},
 	}
+	spec.Domain.Firmware.ACPI = &v1.ACPI{SlicNameRef: "licence", MsdmNameRef: "licence"}
+	spec.Volumes = append(spec.Volumes, v1.Volume{Name: "licence", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "licence"}}})
 	devices.Rng, devices.TPM = &v1.Rng{}, &v1.TPMDevice{}
 	devices.Sound = &v1.SoundDevice{Name: "card"}
 	devices.ClientPassthrough = &v1.ClientPassthroughDevices{}
@@ -112,7 +132,14 @@ printf '\002' | dd of=$d/config bs=1 seek=104 conv=notrunc 2>/dev/null`
 func TestHardware(t *testing.T) {
 	t.Parallel()
 	c := theCluster
-	g := c.create(t, newVM(c.namespace(t, "restricted"), "hardware", v1.RunStrategyAlways, withHardware))
+	ns := c.namespace(t, "restricted")
+	licence := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "licence"}, Data: map[string][]byte{
+		"slic.bin": acpiTable("SLIC", "a licence"), "msdm.bin": acpiTable("MSDM", "a key"),
+	}}
+	if _, err := c.Kube.CoreV1().Secrets(ns).Create(t.Context(), licence, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g := c.create(t, newVM(ns, "hardware", v1.RunStrategyAlways, withHardware))
 	g.waitLogin(t)
 	check := func(t *testing.T, got seen) {
 		t.Helper()
@@ -148,6 +175,11 @@ func TestHardware(t *testing.T) {
 		if len(got.DHCP) != 1 || got.DHCP[0].TFTP != "tftp.example" || got.DHCP[0].Bootfile != "pxe.0" || got.DHCP[0].NTP != "192.0.2.1 192.0.2.2" ||
 			got.DHCP[0].Option240 != hex.EncodeToString([]byte("site")) {
 			t.Errorf("DHCP said %+v", got.DHCP)
+		}
+		for table, want := range map[string]string{"SLIC": "a licence", "MSDM": "a key"} {
+			if text := g.in(t, "tail", "-c", strconv.Itoa(len(want)), "/sys/firmware/acpi/tables/"+table); text != want {
+				t.Errorf("ACPI table %s ends with %q", table, text)
+			}
 		}
 		var drive struct {
 			Devices []struct {
