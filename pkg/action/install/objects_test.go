@@ -215,3 +215,15 @@ func abs(t *testing.T, path string) string {
 	}
 	return a
 }
+
+func TestInstancetypesAreKnown(t *testing.T) {
+	objects, err := Instancetypes()
+	if err != nil || len(objects) == 0 {
+		t.Fatalf("%d objects, %v", len(objects), err)
+	}
+	for _, o := range objects {
+		if _, known := resources[o.GroupVersionKind().GroupKind()]; !known {
+			t.Errorf("the resource of %s is not known", Name(o))
+		}
+	}
+}

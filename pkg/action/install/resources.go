@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/instancetype/v1beta1"
 )
 
 // resources says under which resource the API serves the kinds that we install. We know them, so the
@@ -31,6 +32,9 @@ var resources = map[schema.GroupKind]schema.GroupVersionResource{
 	{Group: monitoringGroup, Kind: "ServiceMonitor"}:                                monitors,
 	{Group: monitoringGroup, Kind: "PrometheusRule"}:                                prometheusRules,
 	{Group: v1.GroupVersion.Group, Kind: "KubeVirt"}:                                kubevirts,
+
+	{Group: v1beta1.SchemeGroupVersion.Group, Kind: "VirtualMachineClusterInstancetype"}: v1beta1.SchemeGroupVersion.WithResource("virtualmachineclusterinstancetypes"),
+	{Group: v1beta1.SchemeGroupVersion.Group, Kind: "VirtualMachineClusterPreference"}:   v1beta1.SchemeGroupVersion.WithResource("virtualmachineclusterpreferences"),
 }
 
 var (
