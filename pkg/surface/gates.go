@@ -13,7 +13,6 @@ import (
 const (
 	GateHostDisk        = "HostDisk"
 	GateDownwardMetrics = "DownwardMetrics"
-	GateVSOCK           = "VSOCK"
 	// GateSerialConsoleLog is virtkit's own: guests that do not say have the container guest-console-log, as KubeVirt's.
 	GateSerialConsoleLog = "SerialConsoleLog"
 )
@@ -68,9 +67,6 @@ func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.
 	devices := path.Child("domain", "devices")
 	if spec.Domain.Devices.DownwardMetrics != nil {
 		need(GateDownwardMetrics, devices.Child("downwardMetrics"))
-	}
-	if attach := spec.Domain.Devices.AutoattachVSOCK; attach != nil && *attach {
-		need(GateVSOCK, devices.Child("autoattachVSOCK"))
 	}
 	return errs
 }

@@ -11,12 +11,10 @@ import (
 
 func TestValidateGates(t *testing.T) {
 	for name, tc := range map[string]struct{ gate, spec, want string }{
-		"none needed":      {"", "{}", ""},
-		"host disk":        {GateHostDisk, "volumes: [{name: root, hostDisk: {path: /d/disk.img, type: Disk}}]", "spec.volumes[0].hostDisk"},
-		"metrics disk":     {GateDownwardMetrics, "volumes: [{name: root, downwardMetrics: {}}]", "spec.volumes[0].downwardMetrics"},
-		"metrics device":   {GateDownwardMetrics, "domain: {devices: {downwardMetrics: {}}}", "spec.domain.devices.downwardMetrics"},
-		"vsock":            {GateVSOCK, "domain: {devices: {autoattachVSOCK: true}}", "spec.domain.devices.autoattachVSOCK"},
-		"vsock switch off": {"", "domain: {devices: {autoattachVSOCK: false}}", ""},
+		"none needed":    {"", "{}", ""},
+		"host disk":      {GateHostDisk, "volumes: [{name: root, hostDisk: {path: /d/disk.img, type: Disk}}]", "spec.volumes[0].hostDisk"},
+		"metrics disk":   {GateDownwardMetrics, "volumes: [{name: root, downwardMetrics: {}}]", "spec.volumes[0].downwardMetrics"},
+		"metrics device": {GateDownwardMetrics, "domain: {devices: {downwardMetrics: {}}}", "spec.domain.devices.downwardMetrics"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := &instance(t, tc.spec).Spec
@@ -46,7 +44,7 @@ func TestKubeVirtWarnings(t *testing.T) {
 	kv := &v1.KubeVirt{}
 	kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{
 		FeatureGates:         []string{"HostDisk", "LiveMigration", "Sidecar"},
-		DisabledFeatureGates: []string{"VSOCK", "LiveMigration"},
+		DisabledFeatureGates: []string{"DownwardMetrics", "LiveMigration"},
 	}
 	want := []string{
 		"spec.configuration.developerConfiguration.featureGates: virtkit has no gate Sidecar: it has no effect (see docs/api-surface.md for what there is)",
