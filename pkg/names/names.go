@@ -58,6 +58,9 @@ const AnnotationHost = "virtkit.io/host"
 // AnnotationProgress is how far a migration is, on its VirtualMachineInstanceMigration: JSON of progress.Progress.
 const AnnotationProgress = "virtkit.io/migration-progress"
 
+// ReasonPodTerminated is the reason of a VMI that failed because its pod was ended, not its guest.
+const ReasonPodTerminated = "PodTerminated"
+
 // Ports, TCP.
 const (
 	// PortAPI serves the aggregated API and the webhooks (TLS).

@@ -17,7 +17,7 @@ const (
 	GateSerialConsoleLog = "SerialConsoleLog"
 )
 
-var gates = []string{GateDownwardMetrics, GateHostDisk, GateSerialConsoleLog, GateVSOCK}
+var gates = []string{GateDownwardMetrics, GateHostDisk, GateSerialConsoleLog}
 
 // alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
 var alwaysOpen = []string{

@@ -106,7 +106,7 @@ func TestGuide(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := testDefaults
-			d.Allowed.Gates = Gates{GateHostDisk: true, GateDownwardMetrics: true, GateVSOCK: true}
+			d.Allowed.Gates = Gates{GateHostDisk: true, GateDownwardMetrics: true}
 			DefaultVirtualMachine(vm, nil, d)
 			errs := ValidateVirtualMachine(vm, d)
 			errs = append(errs, d.Allowed.Validate(&vm.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))...)

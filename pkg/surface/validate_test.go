@@ -307,7 +307,7 @@ func TestValidateKubeVirt(t *testing.T) {
 	for name, tc := range map[string]struct{ spec, want string }{
 		"nothing":           {`{}`, ``},
 		"what is read":      {`{configuration: {machineType: q35, cpuModel: host-model, developerConfiguration: {useEmulation: true}}, certificateRotateStrategy: {selfSigned: {ca: {duration: 24h}}}}`, ``},
-		"feature gates":     {`{configuration: {developerConfiguration: {featureGates: [Snapshot], disabledFeatureGates: [VSOCK]}}}`, ``},
+		"feature gates":     {`{configuration: {developerConfiguration: {featureGates: [Snapshot], disabledFeatureGates: [HostDisk]}}}`, ``},
 		"CPU model of old":  {`{configuration: {minCPUModel: Penryn}}`, `spec.configuration.minCPUModel: not supported by virtkit`},
 		"machines":          {`{configuration: {emulatedMachines: ["q35*", "["]}}`, `spec.configuration.emulatedMachines[1]: "[" is not a pattern`},
 		"machines of amd64": {`{configuration: {architectureConfiguration: {amd64: {emulatedMachines: [""]}}}}`, `spec.configuration.architectureConfiguration.amd64.emulatedMachines[0]: "" is not a pattern`},

@@ -7,6 +7,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 const (
@@ -40,8 +41,11 @@ func (d *Decision) countFailure(view View, strategy v1.VirtualMachineRunStrategy
 		}
 		d.StartFailure = nil
 	case v1.Failed:
-		if view.VMI.Status.Reason == vmi.ReasonNodeUnresponsive {
+		switch reason := view.VMI.Status.Reason; {
+		case reason == vmi.ReasonNodeUnresponsive:
 			return // that its node was lost is no fault of the guest, which should run again soon
+		case reason == names.ReasonPodTerminated && !running.IsZero():
+			return // nor that it was shut down to leave its node
 		}
 		if d.StartFailure != nil && d.StartFailure.LastFailedVMIUID == view.VMI.UID {
 			return

@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -262,6 +263,26 @@ func TestBackoff(t *testing.T) {
 	}
 	if backoff(1000) != backoffMax {
 		t.Error("overflow")
+	}
+}
+
+// A guest that was shut down to leave its node starts elsewhere at once, however often that happens; one that never ran waits.
+func TestEvictionIsNoFailure(t *testing.T) {
+	for ran, want := range map[bool]int32{true: 1, false: 2} {
+		evicted := testVMI(v1.Failed)
+		evicted.Status.Reason = names.ReasonPodTerminated
+		if ran {
+			evicted.Status.PhaseTransitionTimestamps = []v1.VirtualMachineInstancePhaseTransitionTimestamp{
+				{Phase: v1.Running, PhaseTransitionTimestamp: metav1.NewTime(now.Add(-time.Minute))},
+				{Phase: v1.Failed, PhaseTransitionTimestamp: metav1.NewTime(now)},
+			}
+		}
+		vm := testVM(v1.RunStrategyAlways)
+		vm.Status.StartFailure = &v1.VirtualMachineStartFailure{ConsecutiveFailCount: 1, LastFailedVMIUID: "before"}
+		d, err := Decide(View{VM: vm, VMI: evicted, Now: now})
+		if err != nil || d.Action != Delete || d.StartFailure == nil || int32(d.StartFailure.ConsecutiveFailCount) != want {
+			t.Errorf("ran %v: %+v, %v", ran, d, err)
+		}
 	}
 }
 

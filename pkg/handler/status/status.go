@@ -24,7 +24,7 @@ const (
 	ReasonCannotStart   = "CannotStart"
 	ReasonLauncherGone  = "LauncherGone"
 	ReasonLauncherError = "LauncherFailed"
-	ReasonPodEnded      = "PodTerminated"
+	ReasonPodEnded      = names.ReasonPodTerminated
 	ReasonNotAlive      = "LivenessProbeFailed"
 )
 
