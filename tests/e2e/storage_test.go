@@ -103,12 +103,22 @@ func testTwoVMsOneClaim(t *testing.T, mode corev1.PersistentVolumeMode) {
 	second.waitPhase(t, 2*time.Minute, v1.Running)
 }
 
-// An empty disk has the size asked for; and Ignition's configuration is where Ignition looks for it.
+// An empty disk has the size asked for; and what the firmware hands over is there: Ignition's configuration where Ignition
+// looks for it, an ACPI table that a Secret has.
 func TestEmptyDisk(t *testing.T) {
 	t.Parallel()
 	c := theCluster
-	g := c.create(t, newVM(c.namespace(t, "restricted"), "scratch", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
+	ns := c.namespace(t, "restricted")
+	// A table's header: signature, length, and what QEMU fills in or nobody reads.
+	table := append([]byte("SLIC\x28\x00\x00\x00\x01\x00ACME  LICENCE \x01\x00\x00\x00ACME\x01\x00\x00\x00"), "key7"...)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "licence"}, Data: map[string][]byte{"slic.bin": table}}
+	if err := c.Client.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	g := c.create(t, newVM(ns, "scratch", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
+		spec.Domain.Firmware = &v1.Firmware{ACPI: &v1.ACPI{SlicNameRef: "licence"}}
+		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "licence", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "licence"}}})
 		vm.Spec.Template.ObjectMeta.Annotations = map[string]string{v1.IgnitionAnnotation: `{"ignition":{"version":"3.4.0"}}`}
 		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "scratch", Serial: "SCRATCH", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
 		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("32Mi")}}})
@@ -122,6 +132,9 @@ func TestEmptyDisk(t *testing.T) {
 	}
 	if got := con.run(t, `cat /sys/firmware/qemu_fw_cfg/by_name/opt/com.coreos/config/raw; echo`); got != `{"ignition":{"version":"3.4.0"}}` {
 		t.Errorf("Ignition would read %q", got)
+	}
+	if got := con.run(t, `tail -c 4 /sys/firmware/acpi/tables/SLIC; echo`); got != "key7" {
+		t.Errorf("the ACPI table ends with %q", got)
 	}
 }
 
