@@ -93,6 +93,7 @@ func (g *guest) learn(ctx context.Context, conn hypervisor.Connection) error {
 		if report.FreezeStatus == frozen && osJSON == nil && interfacesJSON == nil {
 			return // the agent of a frozen guest refuses to say; what is known stays
 		}
+		s.AgentLacks = report.Lacks // of a frozen one, almost all
 		s.GuestOsJson = osJSON
 		s.InterfacesJson = interfacesJSON
 	})

@@ -322,6 +322,7 @@ func (g *guest) observeLocked(d hypervisor.Domain) {
 		}
 		if !d.AgentConnected {
 			s.AgentVersion, s.GuestOsJson, s.InterfacesJson, s.FsfreezeStatus = "", nil, nil, ""
+			s.AgentLacks = nil
 		}
 	})
 	if connected {

@@ -88,6 +88,7 @@ func running(in Input, c *conditionList) {
 		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionTrue, "", "")
 	}
 	c.setOrRemove(in.Guest.AgentConnected, v1.VirtualMachineInstanceAgentConnected, "", "")
+	agentSupport(in.VMI, in.Guest, c)
 	credentials(in.Guest.AgentCredentials, c)
 	c.setOrRemove(in.Guest.Emulation, SoftwareEmulation, "EmulatedCPU",
 		"The guest's CPU is emulated in software (TCG), which is many times slower than KVM: the node has no hardware virtualization to offer, or useEmulation is set.")

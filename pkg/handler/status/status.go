@@ -85,7 +85,7 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 		depart(in, &next)
 		conditions.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, message)
 		for _, gone := range []v1.VirtualMachineInstanceConditionType{
-			v1.VirtualMachineInstancePaused, v1.VirtualMachineInstanceAgentConnected, v1.VirtualMachineInstanceEvictionRequested,
+			v1.VirtualMachineInstancePaused, v1.VirtualMachineInstanceAgentConnected, v1.VirtualMachineInstanceUnsupportedAgent, v1.VirtualMachineInstanceEvictionRequested,
 		} {
 			conditions.remove(gone)
 		}

@@ -16,6 +16,7 @@ import (
 // Report is what the agent says of its guest; what it does not say is empty.
 type Report struct {
 	Version      string
+	Lacks        []string // see ParseLacks
 	OS           *v1.VirtualMachineInstanceGuestOSInfo
 	Interfaces   []v1.VirtualMachineInstanceNetworkInterface
 	FreezeStatus string
@@ -42,6 +43,9 @@ func Ask(send func(command string) (string, error)) (Report, error) {
 		return r, err
 	}
 	if r.Version, err = ParseVersion(reply); err != nil {
+		return r, err
+	}
+	if r.Lacks, err = ParseLacks(reply); err != nil {
 		return r, err
 	}
 	if reply, err := send(`{"execute":"guest-get-osinfo"}`); err == nil {

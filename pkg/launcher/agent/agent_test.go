@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,10 @@ func TestAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !slices.Contains(got.Lacks, "guest-shutdown") || slices.Contains(got.Lacks, "guest-ping") {
+		t.Errorf("lacks %v", got.Lacks)
+	}
+	got.Lacks = nil
 	want := Report{
 		Version: "10.0.2",
 		OS: &v1.VirtualMachineInstanceGuestOSInfo{

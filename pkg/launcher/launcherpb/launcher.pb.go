@@ -2505,8 +2505,10 @@ type GuestState struct {
 	ImageChecksums map[string]uint32 `protobuf:"bytes,43,rep,name=image_checksums,json=imageChecksums,proto3" json:"image_checksums,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// The interfaces that the guest has, by the VMI's names, and their links: "up" or "down". Empty where the launcher does not tell.
 	InterfaceLinks map[string]string `protobuf:"bytes,44,rep,name=interface_links,json=interfaceLinks,proto3" json:"interface_links,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Commands that virtkit or KubeVirt's users need of a guest agent and that this one lacks.
+	AgentLacks    []string `protobuf:"bytes,45,rep,name=agent_lacks,json=agentLacks,proto3" json:"agent_lacks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GuestState) Reset() {
@@ -2661,6 +2663,13 @@ func (x *GuestState) GetImageChecksums() map[string]uint32 {
 func (x *GuestState) GetInterfaceLinks() map[string]string {
 	if x != nil {
 		return x.InterfaceLinks
+	}
+	return nil
+}
+
+func (x *GuestState) GetAgentLacks() []string {
+	if x != nil {
+		return x.AgentLacks
 	}
 	return nil
 }
@@ -3181,7 +3190,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x11expected_downtime\x18\v \x01(\v2\x19.google.protobuf.DurationR\x10expectedDowntime\"1\n" +
 	"\x14SetInterfacesRequest\x12\x19\n" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\"\x17\n" +
-	"\x15SetInterfacesResponse\"\xf1\b\n" +
+	"\x15SetInterfacesResponse\"\x92\t\n" +
 	"\n" +
 	"GuestState\x12<\n" +
 	"\tlifecycle\x18\x01 \x01(\x0e2\x1e.virtkit.launcher.v1.LifecycleR\tlifecycle\x12\x16\n" +
@@ -3203,7 +3212,9 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\tmigration\x18) \x01(\v2\x1e.virtkit.launcher.v1.MigrationR\tmigration\x12\x18\n" +
 	"\aarrived\x18* \x01(\bR\aarrived\x12\\\n" +
 	"\x0fimage_checksums\x18+ \x03(\v23.virtkit.launcher.v1.GuestState.ImageChecksumsEntryR\x0eimageChecksums\x12\\\n" +
-	"\x0finterface_links\x18, \x03(\v23.virtkit.launcher.v1.GuestState.InterfaceLinksEntryR\x0einterfaceLinks\x1a@\n" +
+	"\x0finterface_links\x18, \x03(\v23.virtkit.launcher.v1.GuestState.InterfaceLinksEntryR\x0einterfaceLinks\x12\x1f\n" +
+	"\vagent_lacks\x18- \x03(\tR\n" +
+	"agentLacks\x1a@\n" +
 	"\x12VolumeTargetsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aA\n" +
