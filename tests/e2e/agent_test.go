@@ -29,7 +29,7 @@ func TestGuestAgent(t *testing.T) {
 	if err := c.Client.Create(t.Context(), service); err != nil {
 		t.Fatal(err)
 	}
-	g := c.create(t, newVM(ns, "asked", v1.RunStrategyAlways, withUserData("#cloud-config\nuser: root\npassword: tiny\n"), func(vm *v1.VirtualMachine) {
+	g := c.create(t, newVM(ns, "asked", v1.RunStrategyAlways, withUserData("#cloud-config\nuser: root\npassword: tiny\n"), withEmptyDisk(), func(vm *v1.VirtualMachine) {
 		vm.Spec.Template.Spec.Hostname, vm.Spec.Template.Spec.Subdomain = "web", "farm"
 	}))
 	if got := g.in(t, "hostname"); got != "web" {
@@ -57,7 +57,9 @@ func TestGuestAgent(t *testing.T) {
 	}
 	var users v1.VirtualMachineInstanceGuestOSUserList
 	ask(http.MethodGet, "userlist", "", &users)
-	t.Logf("users %+v", users.Items)
+	if !slices.ContainsFunc(users.Items, func(u v1.VirtualMachineInstanceGuestOSUser) bool { return u.UserName == "root" && u.LoginTime > 0 }) {
+		t.Errorf("users %+v", users.Items)
+	}
 	var info v1.VirtualMachineInstanceGuestAgentInfo
 	ask(http.MethodGet, "guestosinfo", "", &info)
 	if info.Hostname != "web" || info.GAVersion == "" || !slices.ContainsFunc(info.SupportedCommands, func(c v1.GuestAgentCommandInfo) bool { return c.Name == "guest-ping" }) {
@@ -69,6 +71,15 @@ func TestGuestAgent(t *testing.T) {
 		}
 	}
 
+	// The tiny guest lives in memory, which cannot be frozen.
+	g.in(t, "sh", "-c", `for d in /sys/block/vd*; do [ "$(cat $d/serial)" = EMPTY ] && ! grep -q " /mnt " /proc/mounts && mke2fs /dev/${d##*/} && mount /dev/${d##*/} /mnt; done; grep " /mnt " /proc/mounts`)
+	var systems v1.VirtualMachineInstanceFileSystemList
+	ask(http.MethodGet, "filesystemlist", "", &systems)
+	if !slices.ContainsFunc(systems.Items, func(f v1.VirtualMachineInstanceFileSystem) bool {
+		return f.MountPoint == "/mnt" && slices.ContainsFunc(f.Disk, func(d v1.VirtualMachineInstanceFileSystemDisk) bool { return d.BusType == "virtio" })
+	}) {
+		t.Errorf("file systems %+v", systems.Items)
+	}
 	frozen := func(want bool) {
 		t.Helper()
 		eventually(t, 30*time.Second, fmt.Sprintf("status says frozen: %t", want), func() string {
