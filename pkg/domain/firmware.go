@@ -1,9 +1,9 @@
 package domain
 
 import (
+	"cmp"
 	"path"
 
-	"cmp"
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
 )

@@ -32,8 +32,10 @@ func TestQueues(t *testing.T) {
 
 func TestDHCPOptionsErrors(t *testing.T) {
 	for _, o := range []v1.DHCPOptions{
-		{NTPServers: []string{"fd00::1"}}, {NTPServers: []string{"ntp.example"}},
-		{PrivateOptions: []v1.DHCPPrivateOptions{{Option: 66, Value: "x"}}}, {PrivateOptions: []v1.DHCPPrivateOptions{{Option: 480, Value: "x"}}},
+		{NTPServers: []string{"fd00::1"}},
+		{NTPServers: []string{"ntp.example"}},
+		{PrivateOptions: []v1.DHCPPrivateOptions{{Option: 66, Value: "x"}}},
+		{PrivateOptions: []v1.DHCPPrivateOptions{{Option: 480, Value: "x"}}},
 	} {
 		if got, err := dhcpOptions(&o); err == nil {
 			t.Errorf("%+v: %+v", o, got)

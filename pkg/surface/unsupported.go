@@ -53,6 +53,7 @@ var remedies = map[string]string{
 	"passtBinding":          " (use masquerade: {})",
 	"binding":               " (there are no binding plugins; use masquerade: {} or bridge: {})",
 	"sriov":                 " (no devices of the node are passed through; use bridge: {} on a network of Multus')",
+	"autoattachVSOCK":       " (guests get no vsock; use the network, virtctl port-forward or virtctl exec)",
 	"gpus":                  " (no devices of the node are passed through; leave it out)",
 	"hostDevices":           " (no devices of the node are passed through; leave it out)",
 	"launchSecurity":        " (no guest's memory is encrypted; leave it out)",

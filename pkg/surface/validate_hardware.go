@@ -202,12 +202,10 @@ func validateDHCP(o *v1.DHCPOptions, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(here.Child("option"), n, fmt.Sprintf("%d is there twice; remove one", n)))
 		}
 		seen[option.Option] = true
-		switch {
-		case option.Value == "":
+		if option.Value == "" {
 			errs = append(errs, field.Required(here.Child("value"), "is not set"))
-		default:
-			text(option.Value, here.Child("value"))
 		}
+		text(option.Value, here.Child("value"))
 	}
 	return errs
 }
