@@ -79,9 +79,12 @@ func TestHotplugFaults(t *testing.T) {
 		})
 		con = g.again(t)
 		for _, volume := range volumes {
-			if got := con.run(t, "echo "+scsiDisk(volume)); len(got) != len("/dev/sda") {
-				t.Errorf("the guest has volume %s as %q", volume, got)
-			}
+			eventually(t, 30*time.Second, "the guest sees volume "+volume, func() string {
+				if got := con.run(t, "echo "+scsiDisk(volume)); len(got) != len("/dev/sda") {
+					return fmt.Sprintf("as %q", got)
+				}
+				return ""
+			})
 		}
 		g.waitAttachments(t, len(volumes))
 		all("removevolume")
