@@ -19,6 +19,9 @@ func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
 		source := &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: *volume.Ephemeral.PersistentVolumeClaim}
 		source.ReadOnly = true
 		return source
+	case volume.MemoryDump != nil:
+		source := volume.MemoryDump.PersistentVolumeClaimVolumeSource
+		return &source
 	case volume.DataVolume != nil:
 		return &v1.PersistentVolumeClaimVolumeSource{
 			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume.DataVolume.Name},

@@ -38,6 +38,8 @@ type task struct {
 	detach    bool
 	block     bool
 	readOnly  bool
+	// dump says that the volume is no disk but to take the guest's memory.
+	dump bool
 	// settled says that the status has nothing more to gain: Ready.
 	settled bool
 }
@@ -57,13 +59,13 @@ func tasks(vmi *v1.VirtualMachineInstance) []task {
 		switch s.Phase {
 		case v1.HotplugVolumeDetaching:
 			t.detach = true
-		case v1.HotplugVolumeAttachedToNode, v1.HotplugVolumeMounted, v1.VolumeReady:
+		case v1.HotplugVolumeAttachedToNode, v1.HotplugVolumeMounted, v1.VolumeReady, v1.MemoryDumpVolumeInProgress:
 			volume := hotplug.Volume(&vmi.Spec, s.Name)
 			if volume == nil || !hotplug.Is(volume) || t.attachPod == "" || vmi.DeletionTimestamp != nil {
 				continue
 			}
 			t.readOnly = claim.Of(volume).ReadOnly
-			t.settled = s.Phase == v1.VolumeReady
+			t.settled, t.dump = s.Phase == v1.VolumeReady, volume.MemoryDump != nil
 		default:
 			continue
 		}
@@ -86,6 +88,9 @@ func (s *session) keepPlugged(ctx context.Context, client launcherpb.LauncherCli
 			wait = min(2*wait, plugRetryMost)
 		} else {
 			wait = retryFirst
+		}
+		if again == nil && s.dumping() {
+			again = time.After(dumpLook)
 		}
 		select {
 		case <-ctx.Done():
@@ -148,6 +153,8 @@ func (s *session) plugOne(ctx context.Context, client launcherpb.LauncherClient,
 	switch {
 	case t.detach:
 		return s.unplugVolume(ctx, client, process, t)
+	case t.dump:
+		return s.dumpMemory(ctx, client, process, t)
 	case t.settled && target != "":
 		return status.Volume{Mounted: true, Attached: true, Target: target}, nil
 	}

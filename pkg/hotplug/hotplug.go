@@ -86,6 +86,21 @@ func Only(spec *v1.VirtualMachineInstanceSpec, volume string) *v1.VirtualMachine
 	return out
 }
 
+// WithoutDumps is a spec without the volumes that memory dumps go to, which are no disks. It shares all else with spec and
+// must not be written to.
+func WithoutDumps(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
+	dumps := map[string]bool{}
+	for i := range spec.Volumes {
+		if spec.Volumes[i].MemoryDump != nil {
+			dumps[spec.Volumes[i].Name] = true
+		}
+	}
+	if len(dumps) == 0 {
+		return spec
+	}
+	return keep(spec, func(name string) bool { return !dumps[name] })
+}
+
 // keep copies a spec with those of its volumes and disks that are wanted.
 func keep(spec *v1.VirtualMachineInstanceSpec, wanted func(name string) bool) *v1.VirtualMachineInstanceSpec {
 	out := *spec

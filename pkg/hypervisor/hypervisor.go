@@ -33,6 +33,9 @@ type Connection interface {
 	Detach(ctx context.Context, alias string) error
 	// SetLink plugs the cable of the interface with the alias in, or pulls it.
 	SetLink(ctx context.Context, alias string, up bool) error
+	// Dump writes the domain's memory to a file, as an ELF core; the domain stands still meanwhile. It returns when it is
+	// done and does not end with ctx. ErrNoDomain when there is none.
+	Dump(ctx context.Context, path string) error
 	// Stats tells what the domain has used; ErrNoDomain when there is none.
 	Stats(ctx context.Context) (Stats, error)
 	// Screenshot writes a PNG of the guest's first screen; ErrNoScreen when it has none.

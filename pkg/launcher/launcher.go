@@ -148,6 +148,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { s.serveSeeds(background) })
 	running.Go(func() { newProber(s).serve(background, probes) })
 	running.Go(func() { s.teller.run(background) })
+	running.Go(func() { s.dumper.run(background) })
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
 		grpc.UnaryInterceptor(logCalls(o.Log)))
 	pb.RegisterLauncherServer(server, s)

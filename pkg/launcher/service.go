@@ -47,6 +47,7 @@ type service struct {
 	freezer     *freezer
 	tpm         *tpmKeeper
 	teller      *teller
+	dumper      *dumper
 	// seeds has the images that are to come with a guest, once.
 	seeds chan incomingSeeds
 	// running are the programs in the guest that somebody waits for.
@@ -60,7 +61,7 @@ func newService(life context.Context, o Options, g *guest, run disk.Run) *servic
 	return &service{
 		options: o, guest: g, run: run, life: life,
 		credentials: newKeeper(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), running: make(chan struct{}, maxPrograms),
-		arriving: make(chan arrival, 1), tpm: newTPMKeeper(o, g), teller: newTeller(o, g), seeds: make(chan incomingSeeds, 1),
+		arriving: make(chan arrival, 1), tpm: newTPMKeeper(o, g), teller: newTeller(o, g), dumper: newDumper(o, g), seeds: make(chan incomingSeeds, 1),
 	}
 }
 

@@ -141,8 +141,9 @@ func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, b
 		before, after = hotplug.Without(&same), hotplug.Without(&vmi.Spec)
 		if !reflect.DeepEqual(vmi.Spec, same) {
 			spec := field.NewPath("spec")
-			errs = append(errs, unsupported(vmi.Spec, instanceTree(), spec)...)
-			errs = append(errs, validateSpec(&vmi.Spec, spec)...)
+			asked := *hotplug.WithoutDumps(&vmi.Spec) // which nobody asks for in a spec
+			errs = append(errs, unsupported(asked, instanceTree(), spec)...)
+			errs = append(errs, validateSpec(&asked, spec)...)
 		}
 	}
 	if !equality.Semantic.DeepEqual(after, before) {

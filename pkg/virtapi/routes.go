@@ -82,6 +82,8 @@ func (q *requests) endpoints() []endpoint {
 		streamOf(exec.Subresource, "open a websocket to run a program in a VirtualMachineInstance", mayExec),
 		onMachine("addvolume", "add a volume to a VirtualMachine, and plug it in when it runs", v1.AddVolumeOptions{}, q.addVolumeToMachine),
 		onMachine("removevolume", "remove a hotpluggable volume from a VirtualMachine, and unplug it when it runs", v1.RemoveVolumeOptions{}, q.removeVolumeFromMachine),
+		onMachine("memorydump", "dump the memory of a VirtualMachine to a claim", v1.VirtualMachineMemoryDumpRequest{}, q.memoryDump),
+		onMachine("removememorydump", "let go of the claim that the memory of a VirtualMachine was dumped to", nil, q.removeMemoryDump),
 		onInstance("addvolume", "plug a volume into a VirtualMachineInstance", v1.AddVolumeOptions{}, q.addVolumeToInstance),
 		onInstance("removevolume", "unplug a volume from a VirtualMachineInstance", v1.RemoveVolumeOptions{}, q.removeVolumeFromInstance),
 		{http.MethodGet, virtualMachineInstances, "log", true, vmi, nil, q.log, "get what the guest of a VirtualMachineInstance wrote to its serial port, or QEMU's own log", get},

@@ -109,6 +109,8 @@ func source(v *v1.Volume) string {
 		return "hostDisk " + v.HostDisk.Path
 	case v.DownwardAPI != nil:
 		return "downwardAPI"
+	case v.MemoryDump != nil:
+		return "memoryDump " + v.MemoryDump.ClaimName
 	case v.DownwardMetrics != nil:
 		return "downwardMetrics"
 	}

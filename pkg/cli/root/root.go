@@ -38,6 +38,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli/lifecycle"
 	"github.com/virtkit/virtkit/pkg/cli/list"
 	"github.com/virtkit/virtkit/pkg/cli/logs"
+	"github.com/virtkit/virtkit/pkg/cli/memorydump"
 	"github.com/virtkit/virtkit/pkg/cli/objectgraph"
 	"github.com/virtkit/virtkit/pkg/cli/portforward"
 	"github.com/virtkit/virtkit/pkg/cli/scale"
@@ -194,6 +195,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		why.NewCmdWhy(f, nil),
 		volume.NewCmdAddVolume(f, nil),
 		volume.NewCmdRemoveVolume(f, nil),
+		memorydump.NewCmdMemoryDump(f),
 	)
 	add(groupAccess,
 		credentials.NewCmdCredentials(f),

@@ -180,6 +180,10 @@ func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile
 		decision.Action = Keep // The name is taken, what the VM refers to is not there, or its volumes are not.
 	}
 
+	if err := r.dumpMemory(ctx, &view); err != nil {
+		return reconcile.Result{}, err
+	}
+
 	var actErr error
 	switch decision.Action {
 	case Create:

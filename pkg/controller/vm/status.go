@@ -36,6 +36,7 @@ func Status(view View, decision Decision) v1.VirtualMachineStatus {
 	if strategy, err := vm.RunStrategy(); err == nil && vm.DeletionTimestamp == nil && started(view, strategy) {
 		status.RunStrategy = strategy
 	}
+	status.MemoryDumpRequest = dumpRequest(view)
 	conditions(&status, view)
 	status.PrintableStatus = Printable(view, decision)
 	return status

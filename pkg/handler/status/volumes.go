@@ -2,8 +2,10 @@ package status
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -26,6 +28,10 @@ type Volume struct {
 	// Mounted: the launcher's pod has the volume. Attached: the guest has it, too, as Target. Gone: neither has.
 	Mounted, Attached, Gone bool
 	Target                  string
+	// DumpStarted and DumpEnded are those of the dump of the guest's memory that the volume takes instead, zero before; DumpFile is
+	// its file.
+	DumpStarted, DumpEnded time.Time
+	DumpFile               string
 	// Failure is why it did not get further.
 	Failure string
 }
@@ -36,6 +42,10 @@ func plugged(done map[string]Volume, list []v1.VolumeStatus) []v1.VolumeStatus {
 		s := &list[i]
 		volume, known := done[s.Name]
 		if !known || s.HotplugVolume == nil || s.HotplugVolume.AttachPodUID != volume.AttachPod {
+			continue
+		}
+		if !volume.DumpStarted.IsZero() && s.Phase != v1.HotplugVolumeDetaching && s.Phase != v1.HotplugVolumeUnMounted {
+			dumped(volume, s)
 			continue
 		}
 		set := func(phase v1.VolumePhase, reason, message string) {
@@ -65,6 +75,24 @@ func plugged(done map[string]Volume, list []v1.VolumeStatus) []v1.VolumeStatus {
 		}
 	}
 	return list
+}
+
+// dumped says how far the dump of the guest's memory is.
+func dumped(volume Volume, s *v1.VolumeStatus) {
+	at := func(t time.Time) *metav1.Time {
+		seconds := metav1.NewTime(t).Rfc3339Copy()
+		return &seconds
+	}
+	s.MemoryDumpVolume = &v1.DomainMemoryDumpInfo{ClaimName: s.Name, StartTimestamp: at(volume.DumpStarted), TargetFileName: volume.DumpFile}
+	s.Phase, s.Reason, s.Message = v1.MemoryDumpVolumeInProgress, "", fmt.Sprintf("Memory dump Volume %s is attached, getting memory dump", s.Name)
+	if volume.DumpEnded.IsZero() {
+		return
+	}
+	s.MemoryDumpVolume.EndTimestamp = at(volume.DumpEnded)
+	s.Phase, s.Message = v1.MemoryDumpVolumeCompleted, fmt.Sprintf("Memory dump to Volume %s has completed successfully", s.Name)
+	if volume.Failure != "" {
+		s.Phase, s.Message = v1.MemoryDumpVolumeFailed, fmt.Sprintf("Memory dump to pvc %s failed: %s", s.Name, clean(volume.Failure))
+	}
 }
 
 // checksums notes which container disks the guest runs from, so that a node to which it moves can tell whether it has the

@@ -1690,6 +1690,121 @@ func (*DetachVolumeResponse) Descriptor() ([]byte, []int) {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
 }
 
+type DumpMemoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DumpMemoryRequest) Reset() {
+	*x = DumpMemoryRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DumpMemoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DumpMemoryRequest) ProtoMessage() {}
+
+func (x *DumpMemoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DumpMemoryRequest.ProtoReflect.Descriptor instead.
+func (*DumpMemoryRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *DumpMemoryRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+type DumpMemoryResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Started *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=started,proto3" json:"started,omitempty"`
+	// Absent while the dump is under way.
+	Ended *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	// The file's name in the volume.
+	File string `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
+	// Why there is no dump; empty when there is.
+	Failure       string `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DumpMemoryResponse) Reset() {
+	*x = DumpMemoryResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DumpMemoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DumpMemoryResponse) ProtoMessage() {}
+
+func (x *DumpMemoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DumpMemoryResponse.ProtoReflect.Descriptor instead.
+func (*DumpMemoryResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *DumpMemoryResponse) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *DumpMemoryResponse) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *DumpMemoryResponse) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *DumpMemoryResponse) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
 type PrepareMigrationTargetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in StartRequest.
@@ -1701,7 +1816,7 @@ type PrepareMigrationTargetRequest struct {
 
 func (x *PrepareMigrationTargetRequest) Reset() {
 	*x = PrepareMigrationTargetRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1828,7 @@ func (x *PrepareMigrationTargetRequest) String() string {
 func (*PrepareMigrationTargetRequest) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1841,7 @@ func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetRequest.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PrepareMigrationTargetRequest) GetVmiJson() []byte {
@@ -1752,7 +1867,7 @@ type PrepareMigrationTargetResponse struct {
 
 func (x *PrepareMigrationTargetResponse) Reset() {
 	*x = PrepareMigrationTargetResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +1879,7 @@ func (x *PrepareMigrationTargetResponse) String() string {
 func (*PrepareMigrationTargetResponse) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +1892,7 @@ func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetResponse.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PrepareMigrationTargetResponse) GetState() *GuestState {
@@ -1799,7 +1914,7 @@ type MigrateRequest struct {
 
 func (x *MigrateRequest) Reset() {
 	*x = MigrateRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1926,7 @@ func (x *MigrateRequest) String() string {
 func (*MigrateRequest) ProtoMessage() {}
 
 func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1939,7 @@ func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateRequest.ProtoReflect.Descriptor instead.
 func (*MigrateRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MigrateRequest) GetUid() string {
@@ -1866,7 +1981,7 @@ type MigrationLimits struct {
 
 func (x *MigrationLimits) Reset() {
 	*x = MigrationLimits{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1993,7 @@ func (x *MigrationLimits) String() string {
 func (*MigrationLimits) ProtoMessage() {}
 
 func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2006,7 @@ func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationLimits.ProtoReflect.Descriptor instead.
 func (*MigrationLimits) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MigrationLimits) GetBandwidth() uint64 {
@@ -1958,7 +2073,7 @@ type MigrateResponse struct {
 
 func (x *MigrateResponse) Reset() {
 	*x = MigrateResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2085,7 @@ func (x *MigrateResponse) String() string {
 func (*MigrateResponse) ProtoMessage() {}
 
 func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2098,7 @@ func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateResponse.ProtoReflect.Descriptor instead.
 func (*MigrateResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
 }
 
 type TakeOverRequest struct {
@@ -1996,7 +2111,7 @@ type TakeOverRequest struct {
 
 func (x *TakeOverRequest) Reset() {
 	*x = TakeOverRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2123,7 @@ func (x *TakeOverRequest) String() string {
 func (*TakeOverRequest) ProtoMessage() {}
 
 func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2136,7 @@ func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TakeOverRequest) GetPaused() bool {
@@ -2039,7 +2154,7 @@ type TakeOverResponse struct {
 
 func (x *TakeOverResponse) Reset() {
 	*x = TakeOverResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2166,7 @@ func (x *TakeOverResponse) String() string {
 func (*TakeOverResponse) ProtoMessage() {}
 
 func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2179,7 @@ func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
 }
 
 type CancelMigrationRequest struct {
@@ -2076,7 +2191,7 @@ type CancelMigrationRequest struct {
 
 func (x *CancelMigrationRequest) Reset() {
 	*x = CancelMigrationRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2203,7 @@ func (x *CancelMigrationRequest) String() string {
 func (*CancelMigrationRequest) ProtoMessage() {}
 
 func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2216,7 @@ func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationRequest.ProtoReflect.Descriptor instead.
 func (*CancelMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CancelMigrationRequest) GetUid() string {
@@ -2119,7 +2234,7 @@ type CancelMigrationResponse struct {
 
 func (x *CancelMigrationResponse) Reset() {
 	*x = CancelMigrationResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2246,7 @@ func (x *CancelMigrationResponse) String() string {
 func (*CancelMigrationResponse) ProtoMessage() {}
 
 func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2259,7 @@ func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationResponse.ProtoReflect.Descriptor instead.
 func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{41}
 }
 
 // Migration is the last one that this launcher was told to make.
@@ -2168,7 +2283,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2295,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2308,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Migration) GetUid() string {
@@ -2283,7 +2398,7 @@ type MigrationProgress struct {
 
 func (x *MigrationProgress) Reset() {
 	*x = MigrationProgress{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2410,7 @@ func (x *MigrationProgress) String() string {
 func (*MigrationProgress) ProtoMessage() {}
 
 func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2423,7 @@ func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationProgress.ProtoReflect.Descriptor instead.
 func (*MigrationProgress) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{41}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *MigrationProgress) GetElapsed() *durationpb.Duration {
@@ -2399,7 +2514,7 @@ type SetInterfacesRequest struct {
 
 func (x *SetInterfacesRequest) Reset() {
 	*x = SetInterfacesRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2526,7 @@ func (x *SetInterfacesRequest) String() string {
 func (*SetInterfacesRequest) ProtoMessage() {}
 
 func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2539,7 @@ func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*SetInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SetInterfacesRequest) GetVmiJson() []byte {
@@ -2442,7 +2557,7 @@ type SetInterfacesResponse struct {
 
 func (x *SetInterfacesResponse) Reset() {
 	*x = SetInterfacesResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2454,7 +2569,7 @@ func (x *SetInterfacesResponse) String() string {
 func (*SetInterfacesResponse) ProtoMessage() {}
 
 func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2467,7 +2582,7 @@ func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*SetInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{43}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{45}
 }
 
 type GuestState struct {
@@ -2513,7 +2628,7 @@ type GuestState struct {
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2640,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2653,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{44}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -2684,7 +2799,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2811,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2824,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{45}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -2736,7 +2851,7 @@ type StatsResponse_Interface struct {
 
 func (x *StatsResponse_Interface) Reset() {
 	*x = StatsResponse_Interface{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +2863,7 @@ func (x *StatsResponse_Interface) String() string {
 func (*StatsResponse_Interface) ProtoMessage() {}
 
 func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +2959,7 @@ type StatsResponse_Disk struct {
 
 func (x *StatsResponse_Disk) Reset() {
 	*x = StatsResponse_Disk{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2856,7 +2971,7 @@ func (x *StatsResponse_Disk) String() string {
 func (*StatsResponse_Disk) ProtoMessage() {}
 
 func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3064,7 @@ type StatsResponse_VCPU struct {
 
 func (x *StatsResponse_VCPU) Reset() {
 	*x = StatsResponse_VCPU{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2961,7 +3076,7 @@ func (x *StatsResponse_VCPU) String() string {
 func (*StatsResponse_VCPU) ProtoMessage() {}
 
 func (x *StatsResponse_VCPU) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3137,7 +3252,14 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x06target\x18\x01 \x01(\tR\x06target\"-\n" +
 	"\x13DetachVolumeRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\"\x16\n" +
-	"\x14DetachVolumeResponse\"f\n" +
+	"\x14DetachVolumeResponse\"+\n" +
+	"\x11DumpMemoryRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\"\xaa\x01\n" +
+	"\x12DumpMemoryResponse\x124\n" +
+	"\astarted\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
+	"\x05ended\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x12\n" +
+	"\x04file\x18\x03 \x01(\tR\x04file\x12\x18\n" +
+	"\afailure\x18\x04 \x01(\tR\afailure\"f\n" +
 	"\x1dPrepareMigrationTargetRequest\x12\x19\n" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\x12*\n" +
 	"\x11network_plan_json\x18\x02 \x01(\fR\x0fnetworkPlanJson\"W\n" +
@@ -3244,7 +3366,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\rMigrationMode\x12\x1b\n" +
 	"\x17MIGRATION_MODE_PRE_COPY\x10\x00\x12\x1c\n" +
 	"\x18MIGRATION_MODE_POST_COPY\x10\x01\x12\x19\n" +
-	"\x15MIGRATION_MODE_PAUSED\x10\x022\xac\x0e\n" +
+	"\x15MIGRATION_MODE_PAUSED\x10\x022\x8b\x0f\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
@@ -3267,7 +3389,9 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\bTakeOver\x12$.virtkit.launcher.v1.TakeOverRequest\x1a%.virtkit.launcher.v1.TakeOverResponse\x12c\n" +
 	"\fAttachVolume\x12(.virtkit.launcher.v1.AttachVolumeRequest\x1a).virtkit.launcher.v1.AttachVolumeResponse\x12c\n" +
 	"\fDetachVolume\x12(.virtkit.launcher.v1.DetachVolumeRequest\x1a).virtkit.launcher.v1.DetachVolumeResponse\x12f\n" +
-	"\rSetInterfaces\x12).virtkit.launcher.v1.SetInterfacesRequest\x1a*.virtkit.launcher.v1.SetInterfacesResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
+	"\rSetInterfaces\x12).virtkit.launcher.v1.SetInterfacesRequest\x1a*.virtkit.launcher.v1.SetInterfacesResponse\x12]\n" +
+	"\n" +
+	"DumpMemory\x12&.virtkit.launcher.v1.DumpMemoryRequest\x1a'.virtkit.launcher.v1.DumpMemoryResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
 
 var (
 	file_pkg_launcher_launcherpb_launcher_proto_rawDescOnce sync.Once
@@ -3282,7 +3406,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Lifecycle)(0),                         // 0: virtkit.launcher.v1.Lifecycle
 	(MigrationPhase)(0),                    // 1: virtkit.launcher.v1.MigrationPhase
@@ -3318,103 +3442,109 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*AttachVolumeResponse)(nil),           // 31: virtkit.launcher.v1.AttachVolumeResponse
 	(*DetachVolumeRequest)(nil),            // 32: virtkit.launcher.v1.DetachVolumeRequest
 	(*DetachVolumeResponse)(nil),           // 33: virtkit.launcher.v1.DetachVolumeResponse
-	(*PrepareMigrationTargetRequest)(nil),  // 34: virtkit.launcher.v1.PrepareMigrationTargetRequest
-	(*PrepareMigrationTargetResponse)(nil), // 35: virtkit.launcher.v1.PrepareMigrationTargetResponse
-	(*MigrateRequest)(nil),                 // 36: virtkit.launcher.v1.MigrateRequest
-	(*MigrationLimits)(nil),                // 37: virtkit.launcher.v1.MigrationLimits
-	(*MigrateResponse)(nil),                // 38: virtkit.launcher.v1.MigrateResponse
-	(*TakeOverRequest)(nil),                // 39: virtkit.launcher.v1.TakeOverRequest
-	(*TakeOverResponse)(nil),               // 40: virtkit.launcher.v1.TakeOverResponse
-	(*CancelMigrationRequest)(nil),         // 41: virtkit.launcher.v1.CancelMigrationRequest
-	(*CancelMigrationResponse)(nil),        // 42: virtkit.launcher.v1.CancelMigrationResponse
-	(*Migration)(nil),                      // 43: virtkit.launcher.v1.Migration
-	(*MigrationProgress)(nil),              // 44: virtkit.launcher.v1.MigrationProgress
-	(*SetInterfacesRequest)(nil),           // 45: virtkit.launcher.v1.SetInterfacesRequest
-	(*SetInterfacesResponse)(nil),          // 46: virtkit.launcher.v1.SetInterfacesResponse
-	(*GuestState)(nil),                     // 47: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 48: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 49: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 50: virtkit.launcher.v1.StatsResponse.Disk
-	(*StatsResponse_VCPU)(nil),             // 51: virtkit.launcher.v1.StatsResponse.VCPU
-	nil,                                    // 52: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	nil,                                    // 53: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	nil,                                    // 54: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	(*durationpb.Duration)(nil),            // 55: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 56: google.protobuf.Timestamp
+	(*DumpMemoryRequest)(nil),              // 34: virtkit.launcher.v1.DumpMemoryRequest
+	(*DumpMemoryResponse)(nil),             // 35: virtkit.launcher.v1.DumpMemoryResponse
+	(*PrepareMigrationTargetRequest)(nil),  // 36: virtkit.launcher.v1.PrepareMigrationTargetRequest
+	(*PrepareMigrationTargetResponse)(nil), // 37: virtkit.launcher.v1.PrepareMigrationTargetResponse
+	(*MigrateRequest)(nil),                 // 38: virtkit.launcher.v1.MigrateRequest
+	(*MigrationLimits)(nil),                // 39: virtkit.launcher.v1.MigrationLimits
+	(*MigrateResponse)(nil),                // 40: virtkit.launcher.v1.MigrateResponse
+	(*TakeOverRequest)(nil),                // 41: virtkit.launcher.v1.TakeOverRequest
+	(*TakeOverResponse)(nil),               // 42: virtkit.launcher.v1.TakeOverResponse
+	(*CancelMigrationRequest)(nil),         // 43: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 44: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 45: virtkit.launcher.v1.Migration
+	(*MigrationProgress)(nil),              // 46: virtkit.launcher.v1.MigrationProgress
+	(*SetInterfacesRequest)(nil),           // 47: virtkit.launcher.v1.SetInterfacesRequest
+	(*SetInterfacesResponse)(nil),          // 48: virtkit.launcher.v1.SetInterfacesResponse
+	(*GuestState)(nil),                     // 49: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 50: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 51: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 52: virtkit.launcher.v1.StatsResponse.Disk
+	(*StatsResponse_VCPU)(nil),             // 53: virtkit.launcher.v1.StatsResponse.VCPU
+	nil,                                    // 54: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	nil,                                    // 55: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	nil,                                    // 56: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	(*durationpb.Duration)(nil),            // 57: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 58: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	47, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	55, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	49, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	50, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	51, // 4: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
+	49, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	57, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	51, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	52, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	53, // 4: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
 	10, // 5: virtkit.launcher.v1.StatsResponse.memory:type_name -> virtkit.launcher.v1.GuestMemory
-	55, // 6: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	57, // 6: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
 	27, // 7: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	47, // 8: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	37, // 9: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
-	55, // 10: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
-	55, // 11: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
-	1,  // 12: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	56, // 13: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	56, // 14: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	55, // 15: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
-	2,  // 16: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
-	44, // 17: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
-	55, // 18: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
-	55, // 19: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
-	0,  // 20: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	56, // 21: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	52, // 22: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	48, // 23: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	43, // 24: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	53, // 25: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	54, // 26: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	3,  // 27: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	5,  // 28: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	7,  // 29: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	8,  // 30: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
-	11, // 31: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	13, // 32: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	15, // 33: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	17, // 34: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	19, // 35: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
-	21, // 36: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
-	23, // 37: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
-	25, // 38: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	28, // 39: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	34, // 40: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	36, // 41: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	41, // 42: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	39, // 43: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
-	30, // 44: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	32, // 45: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	45, // 46: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
-	4,  // 47: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	6,  // 48: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	47, // 49: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	9,  // 50: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	12, // 51: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	14, // 52: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	16, // 53: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	18, // 54: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	20, // 55: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	22, // 56: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	24, // 57: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	26, // 58: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	29, // 59: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	35, // 60: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	38, // 61: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	42, // 62: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	40, // 63: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
-	31, // 64: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	33, // 65: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	46, // 66: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
-	47, // [47:67] is the sub-list for method output_type
-	27, // [27:47] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	58, // 8: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
+	58, // 9: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
+	49, // 10: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	39, // 11: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
+	57, // 12: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
+	57, // 13: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
+	1,  // 14: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
+	58, // 15: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	58, // 16: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	57, // 17: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	2,  // 18: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
+	46, // 19: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
+	57, // 20: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
+	57, // 21: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
+	0,  // 22: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
+	58, // 23: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	54, // 24: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	50, // 25: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	45, // 26: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	55, // 27: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	56, // 28: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	3,  // 29: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	5,  // 30: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	7,  // 31: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	8,  // 32: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
+	11, // 33: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	13, // 34: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	15, // 35: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	17, // 36: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	19, // 37: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	21, // 38: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	23, // 39: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	25, // 40: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	28, // 41: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	36, // 42: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	38, // 43: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	43, // 44: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	41, // 45: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
+	30, // 46: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	32, // 47: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	47, // 48: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
+	34, // 49: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
+	4,  // 50: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	6,  // 51: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	49, // 52: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	9,  // 53: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	12, // 54: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	14, // 55: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	16, // 56: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	18, // 57: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	20, // 58: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	22, // 59: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	24, // 60: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	26, // 61: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	29, // 62: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	37, // 63: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	40, // 64: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	44, // 65: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	42, // 66: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	31, // 67: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	33, // 68: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	48, // 69: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
+	35, // 70: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
+	50, // [50:71] is the sub-list for method output_type
+	29, // [29:50] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -3428,14 +3558,14 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 		(*ExecResponse_ErrorOutput)(nil),
 		(*ExecResponse_Result)(nil),
 	}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48].OneofWrappers = []any{}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   52,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -42,6 +42,7 @@ const (
 	Launcher_AttachVolume_FullMethodName           = "/virtkit.launcher.v1.Launcher/AttachVolume"
 	Launcher_DetachVolume_FullMethodName           = "/virtkit.launcher.v1.Launcher/DetachVolume"
 	Launcher_SetInterfaces_FullMethodName          = "/virtkit.launcher.v1.Launcher/SetInterfaces"
+	Launcher_DumpMemory_FullMethodName             = "/virtkit.launcher.v1.Launcher/DumpMemory"
 )
 
 // LauncherClient is the client API for Launcher service.
@@ -105,6 +106,9 @@ type LauncherClient interface {
 	// for good (absent). One that is absent already is never plugged in again. It is idempotent and returns when it is done. Errors:
 	// INVALID_ARGUMENT, FAILED_PRECONDITION (the guest has not let go of an interface yet; ask again), INTERNAL.
 	SetInterfaces(ctx context.Context, in *SetInterfacesRequest, opts ...grpc.CallOption) (*SetInterfacesResponse, error)
+	// DumpMemory writes the guest's memory to a file in a volume that virt-handler has mounted in the pod. The first call for a
+	// volume begins; each tells how far it is; DetachVolume, which is refused meanwhile, forgets it. Errors: FAILED_PRECONDITION.
+	DumpMemory(ctx context.Context, in *DumpMemoryRequest, opts ...grpc.CallOption) (*DumpMemoryResponse, error)
 }
 
 type launcherClient struct {
@@ -342,6 +346,16 @@ func (c *launcherClient) SetInterfaces(ctx context.Context, in *SetInterfacesReq
 	return out, nil
 }
 
+func (c *launcherClient) DumpMemory(ctx context.Context, in *DumpMemoryRequest, opts ...grpc.CallOption) (*DumpMemoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DumpMemoryResponse)
+	err := c.cc.Invoke(ctx, Launcher_DumpMemory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LauncherServer is the server API for Launcher service.
 // All implementations must embed UnimplementedLauncherServer
 // for forward compatibility.
@@ -403,6 +417,9 @@ type LauncherServer interface {
 	// for good (absent). One that is absent already is never plugged in again. It is idempotent and returns when it is done. Errors:
 	// INVALID_ARGUMENT, FAILED_PRECONDITION (the guest has not let go of an interface yet; ask again), INTERNAL.
 	SetInterfaces(context.Context, *SetInterfacesRequest) (*SetInterfacesResponse, error)
+	// DumpMemory writes the guest's memory to a file in a volume that virt-handler has mounted in the pod. The first call for a
+	// volume begins; each tells how far it is; DetachVolume, which is refused meanwhile, forgets it. Errors: FAILED_PRECONDITION.
+	DumpMemory(context.Context, *DumpMemoryRequest) (*DumpMemoryResponse, error)
 	mustEmbedUnimplementedLauncherServer()
 }
 
@@ -472,6 +489,9 @@ func (UnimplementedLauncherServer) DetachVolume(context.Context, *DetachVolumeRe
 }
 func (UnimplementedLauncherServer) SetInterfaces(context.Context, *SetInterfacesRequest) (*SetInterfacesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetInterfaces not implemented")
+}
+func (UnimplementedLauncherServer) DumpMemory(context.Context, *DumpMemoryRequest) (*DumpMemoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DumpMemory not implemented")
 }
 func (UnimplementedLauncherServer) mustEmbedUnimplementedLauncherServer() {}
 func (UnimplementedLauncherServer) testEmbeddedByValue()                  {}
@@ -833,6 +853,24 @@ func _Launcher_SetInterfaces_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Launcher_DumpMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DumpMemoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).DumpMemory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_DumpMemory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).DumpMemory(ctx, req.(*DumpMemoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Launcher_ServiceDesc is the grpc.ServiceDesc for Launcher service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -907,6 +945,10 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetInterfaces",
 			Handler:    _Launcher_SetInterfaces_Handler,
+		},
+		{
+			MethodName: "DumpMemory",
+			Handler:    _Launcher_DumpMemory_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
