@@ -67,8 +67,8 @@ func begin(t *testing.T) *life {
 		}
 	})
 	l.options.RunDir = filepath.Join(run, "run")
-	l.options.Disks = disk.Dirs{Disks: filepath.Join(dir, "disks"), Claims: filepath.Join(dir, "claims"), BlockDevices: filepath.Join(dir, "block")}
-	for _, d := range []string{filepath.Join(l.options.RunDir, "rt/libvirt"), l.options.Disks.Disks, filepath.Join(l.options.Disks.Claims, "data")} {
+	l.options.Disks = disk.Dirs{Disks: filepath.Join(dir, "disks"), Claims: filepath.Join(dir, "claims"), BlockDevices: filepath.Join(dir, "block"), Hotplug: filepath.Join(dir, "hotplug")}
+	for _, d := range []string{filepath.Join(l.options.RunDir, "rt/libvirt"), l.options.Disks.Disks, l.options.Disks.Hotplug, filepath.Join(l.options.Disks.Claims, "data")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			t.Fatal(err)
 		}

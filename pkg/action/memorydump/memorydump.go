@@ -80,7 +80,7 @@ func makeClaim(ctx context.Context, api API, namespace, name, claim string, opti
 	if options.StorageClass != "" {
 		spec["storageClassName"] = options.StorageClass
 	}
-	_, err = api.CreateObject(ctx, "v1", namespace, claimResource, &unstructured.Unstructured{Object: map[string]any{
+	_, err = api.CreateObject(ctx, "/api/v1", namespace, claimResource, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "PersistentVolumeClaim",
 		"metadata": map[string]any{"name": claim, "namespace": namespace},
 		"spec":     spec,
