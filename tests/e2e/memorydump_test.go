@@ -23,7 +23,7 @@ func TestMemoryDump(t *testing.T) {
 	g := c.create(t, newVM(ns, "dumped", v1.RunStrategyAlways))
 	g.waitLogin(t)
 	con := g.shell(t, "")
-	con.run(t, "A=find-; B=me-in-the-dump; export SECRET=$A$B; sleep 10000 &")
+	con.run(t, "A=find-; B=me-in-the-dump; export SECRET=$A$B")
 
 	g.virtctl(t, nil, "-n", ns, "memory-dump", "get", g.name, "--claim-name=dump", "--create-claim", "--wait", "--timeout=120s")
 	first := g.vm(t).Status.MemoryDumpRequest

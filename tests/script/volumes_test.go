@@ -16,20 +16,71 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
+// serveMemoryDumps answers memorydump and removememorydump: what is asked for is done at once, but to the claim "broken".
+func (c *cluster) serveMemoryDumps(mux *http.ServeMux, subresources string) {
+	const claims = "POST /api/v1/namespaces/{ns}/persistentvolumeclaims"
+	mux.HandleFunc(claims, func(w http.ResponseWriter, r *http.Request) {
+		var object map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&object); err != nil {
+			refuse(w, apierrors.NewBadRequest(err.Error()))
+			return
+		}
+		answer(w, http.StatusCreated, object)
+	})
+	change := func(verb string, dump func(*http.Request, *v1.VirtualMachine) error) {
+		mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/"+resourceVMs+"/{name}/"+verb, func(w http.ResponseWriter, r *http.Request) {
+			found, ok := c.find(resourceVMs, r.PathValue("ns"), r.PathValue("name")).(*v1.VirtualMachine)
+			if !ok {
+				refuse(w, apierrors.NewNotFound(group(resourceVMs), r.PathValue("name")))
+				return
+			}
+			vm := found.DeepCopy()
+			if err := dump(r, vm); err != nil {
+				refuse(w, apierrors.NewBadRequest(err.Error()))
+				return
+			}
+			c.put1(resourceVMs, vm)
+			w.WriteHeader(http.StatusAccepted)
+		})
+	}
+	change("memorydump", func(r *http.Request, vm *v1.VirtualMachine) error {
+		request := &v1.VirtualMachineMemoryDumpRequest{}
+		if err := json.NewDecoder(r.Body).Decode(request); err != nil {
+			return err
+		}
+		request.Phase = v1.MemoryDumpCompleted
+		if request.ClaimName == "broken" {
+			request.Phase, request.Message = v1.MemoryDumpFailed, "the claim is full"
+		}
+		vm.Status.MemoryDumpRequest = request
+		return nil
+	})
+	change("removememorydump", func(_ *http.Request, vm *v1.VirtualMachine) error {
+		vm.Status.MemoryDumpRequest = nil
+		return nil
+	})
+}
+
 // serveVolumes answers addvolume and removevolume. The claim "data" exists, and so does "slow", which never gets
 // ready.
 func (c *cluster) serveVolumes(mux *http.ServeMux, subresources string) {
-	claims := []string{"data", "slow"}
+	claims := []string{"data", "slow", "imported"}
 	const path = "GET /api/v1/namespaces/{ns}/persistentvolumeclaims"
 	mux.HandleFunc(path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range claims {
 			if name == r.PathValue("name") {
-				answer(w, http.StatusOK, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+				found := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				if name == "imported" {
+					owner := true
+					found.OwnerReferences = []metav1.OwnerReference{{Kind: "DataVolume", Name: name, Controller: &owner}}
+				}
+				answer(w, http.StatusOK, found)
 				return
 			}
 		}
 		refuse(w, apierrors.NewNotFound(schema.GroupResource{Resource: "persistentvolumeclaims"}, r.PathValue("name")))
 	})
+	c.serveMemoryDumps(mux, subresources)
 	for _, resource := range []string{resourceVMs, resourceVMIs} {
 		for _, verb := range []string{"addvolume", "removevolume"} {
 			mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/"+resource+"/{name}/"+verb, func(w http.ResponseWriter, r *http.Request) {
