@@ -122,7 +122,7 @@ func TestAnswer(t *testing.T) {
 		if name == "not available" {
 			tell = func() (Report, error) { return Report{}, errors.New("no") }
 		}
-		if tc.fails == os.ErrClosed {
+		if errors.Is(tc.fails, os.ErrClosed) {
 			wait = func() error { return os.ErrClosed }
 		}
 		var out strings.Builder

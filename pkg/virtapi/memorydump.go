@@ -29,27 +29,9 @@ func (q *requests) memoryDump(r *restful.Request, namespace, name string) error 
 		if err != nil {
 			return err
 		}
-		last := vm.Status.MemoryDumpRequest
-		claimName := request.ClaimName
-		if claimName == "" && last != nil {
-			claimName = last.ClaimName // as the last time
-		}
-		switch {
-		case claimName == "":
-			return badRequest("Memory dump requires claim name on first use")
-		case vmi == nil || !vmi.IsRunning() || vmi.DeletionTimestamp != nil:
-			return conflict(vm, "VM is not running")
-		case last != nil && last.Remove:
-			return conflict(vm, fmt.Sprintf("memory dump to claim [%s] is being removed", last.ClaimName))
-		case last != nil && last.Phase != v1.MemoryDumpCompleted && last.Phase != v1.MemoryDumpFailed:
-			return conflict(vm, "memory dump request already in progress, or its volume is being taken away")
-		case last != nil && last.ClaimName != claimName:
-			return conflict(vm, fmt.Sprintf("unable to request memory dump to claim [%s], since the last was to [%s]; remove that one first (virtctl memory-dump remove)", claimName, last.ClaimName))
-		}
-		for i := range vmi.Spec.Volumes {
-			if volume := &vmi.Spec.Volumes[i]; volume.Name == claimName || claim.Name(volume) == claimName {
-				return conflict(vm, fmt.Sprintf("claim [%s] is volume %q of the VM; use another one", claimName, volume.Name))
-			}
+		claimName, err := mayDump(vm, vmi, request.ClaimName)
+		if err != nil {
+			return err
 		}
 		if err := q.machines.checkDumpClaim(ctx, vm, vmi, claimName); err != nil {
 			return err
@@ -58,14 +40,44 @@ func (q *requests) memoryDump(r *restful.Request, namespace, name string) error 
 	})
 }
 
+// mayDump gives the claim that a dump is to go to, which is that of the last dump when none is named, or why there can be none.
+func mayDump(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, claimName string) (string, error) {
+	last := vm.Status.MemoryDumpRequest
+	if claimName == "" && last != nil {
+		claimName = last.ClaimName
+	}
+	switch {
+	case claimName == "":
+		return "", badRequest("Memory dump requires claim name on first use")
+	case vmi == nil || !vmi.IsRunning() || vmi.DeletionTimestamp != nil:
+		return "", conflict(vm, "VM is not running")
+	case last != nil && last.Remove:
+		return "", conflict(vm, fmt.Sprintf("memory dump to claim [%s] is being removed", last.ClaimName))
+	case last != nil && last.Phase != v1.MemoryDumpCompleted && last.Phase != v1.MemoryDumpFailed:
+		return "", conflict(vm, "memory dump request already in progress, or its volume is being taken away")
+	case last != nil && last.ClaimName != claimName:
+		return "", conflict(vm, fmt.Sprintf("unable to request memory dump to claim [%s], since the last was to [%s]; remove that one first (virtctl memory-dump remove)", claimName, last.ClaimName))
+	}
+	for i := range vmi.Spec.Volumes {
+		if volume := &vmi.Spec.Volumes[i]; volume.Name == claimName || claim.Name(volume) == claimName {
+			return "", conflict(vm, fmt.Sprintf("claim [%s] is volume %q of the VM; use another one", claimName, volume.Name))
+		}
+	}
+	return claimName, nil
+}
+
 // checkDumpClaim reports a claim that a dump does not fit on.
 func (m *machines) checkDumpClaim(ctx context.Context, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, name string) error {
 	pvc, err := m.core.CoreV1().PersistentVolumeClaims(vm.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
+	return dumpFits(vm, vmi, pvc)
+}
+
+func dumpFits(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pvc *corev1.PersistentVolumeClaim) error {
 	if mode := pvc.Spec.VolumeMode; mode != nil && *mode == corev1.PersistentVolumeBlock {
-		return conflict(vm, fmt.Sprintf("claim [%s] is a block device; a memory dump is a file, so use a claim of volumeMode Filesystem", name))
+		return conflict(vm, fmt.Sprintf("claim [%s] is a block device; a memory dump is a file, so use a claim of volumeMode Filesystem", pvc.Name))
 	}
 	size, ok := pvc.Status.Capacity[corev1.ResourceStorage]
 	if !ok {
@@ -73,7 +85,7 @@ func (m *machines) checkDumpClaim(ctx context.Context, vm *v1.VirtualMachine, vm
 	}
 	if memory := vmi.Spec.Domain.Memory; memory != nil && memory.Guest != nil {
 		if need := memory.Guest.Value() + dumpOverhead; size.Value() < need {
-			return conflict(vm, fmt.Sprintf("claim [%s] has %s; a dump of the VM's memory takes %s", name, size.String(), resource.NewQuantity(need, resource.BinarySI)))
+			return conflict(vm, fmt.Sprintf("claim [%s] has %s; a dump of the VM's memory takes %s", pvc.Name, size.String(), resource.NewQuantity(need, resource.BinarySI)))
 		}
 	}
 	return nil
