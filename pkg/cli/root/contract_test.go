@@ -64,10 +64,12 @@ func TestEveryVerbThatChangesTheClusterHasDryRun(t *testing.T) {
 	const (
 		reads = "it changes nothing in the cluster"
 		guest = "what it does is the guest's to undo, and cannot be tried without doing it"
+		dumps = "KubeVirt's requests for memory dumps have none"
 	)
 	check(t, "dry-run", map[string]string{
 		"completion": reads, "console": guest, "dashboard": "it asks before each action that disrupts", "describe": reads, "diff": "it is a dry run", "doctor": reads, "events": reads, "exec": guest,
-		"expand": reads, "expect": guest, "fslist": reads, "guestosinfo": reads, "list": reads, "logs": reads, "objectgraph": reads, "options": reads,
+		"expand": reads, "expect": guest, "fslist": reads, "guestosinfo": reads, "list": reads, "logs": reads,
+		"memory-dump get": dumps, "memory-dump remove": dumps, "objectgraph": reads, "options": reads,
 		"port-forward": reads, "port-forward list": reads, "port-forward stop": "it ends a process of this machine",
 		"scp": guest, "ssh": guest, "top": reads, "usbredir": guest, "userlist": reads, "version": reads, "vnc": guest, "vnc screenshot": reads,
 		"wait": reads, "why": reads,
