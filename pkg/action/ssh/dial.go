@@ -38,6 +38,10 @@ func Dial(ctx context.Context, o forward.Opener, t forward.Target, port uint16, 
 			if last == nil {
 				last = err
 			}
+			// A server that was reached has waited for the guest: it is not the cluster that does not answer.
+			if timedOut(last) {
+				last = fmt.Errorf("%s does not answer on port %d; is its network up?", t, port)
+			}
 			return nil, fmt.Errorf("%w after %s: %w", action.ErrTimeout, patience, last)
 		case patience == 0 || !passing(err):
 			return nil, err
@@ -51,6 +55,14 @@ func Dial(ctx context.Context, o forward.Opener, t forward.Target, port uint16, 
 		}
 		timer.Stop()
 	}
+}
+
+// timedOut is whether err is of a server that was reached and did not answer in time.
+func timedOut(err error) bool {
+	var late net.Error
+	var dial *net.OpError
+	return (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout()) &&
+		(!errors.As(err, &dial) || dial.Op != "dial")
 }
 
 // passing is whether time may mend err.
