@@ -256,7 +256,7 @@ func TestPoolDisks(tt *testing.T) {
 	t.must(cluster.Client.Get(t.ctx, t.key("web-0"), vm))
 	old := vm.UID
 	t.changePool(func(s *v1beta1.VirtualMachinePoolSpec) {
-		s.VirtualMachineTemplate.Spec.DataVolumeTemplates[0].ObjectMeta.Annotations = map[string]string{"another": "disk"}
+		s.VirtualMachineTemplate.Spec.DataVolumeTemplates[0].Annotations = map[string]string{"another": "disk"}
 	})
 	t.eventually("web-0 waits for its disks to go", func() (bool, error) {
 		err := cluster.Client.Get(t.ctx, t.key("web-0"), vm)

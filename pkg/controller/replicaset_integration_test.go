@@ -179,9 +179,9 @@ func TestReplicaSetAdoptsAndReleases(tt *testing.T) {
 
 func TestReplicaSetPaused(tt *testing.T) {
 	t := newTest(tt)
-	set := t.createSet(1)
+	t.createSet(1)
 	t.waitReplicas(1, 0)
-	set = t.waitReplicas(1, 0)
+	set := t.waitReplicas(1, 0)
 	before := set.DeepCopy()
 	set.Spec.Paused = true
 	t.must(cluster.Client.Patch(t.ctx, set, client.MergeFrom(before)))

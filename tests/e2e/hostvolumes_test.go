@@ -39,7 +39,7 @@ func TestHostVolumes(t *testing.T) {
 	c := theCluster
 	ns := c.namespace(t, "privileged")
 	// virt-local's nodes have their own /tmp and /var, and the rest is the machine's.
-	dir, err := os.MkdirTemp("/srv", "virtkit-e2e-")
+	dir, err := os.MkdirTemp("/srv", "virtkit-e2e-") //nolint:usetesting // t.TempDir is in /tmp
 	if err != nil {
 		t.Fatal(err)
 	}
