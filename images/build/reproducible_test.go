@@ -8,9 +8,12 @@ import (
 	"testing"
 )
 
-// Everything is made twice from nothing, Debian's packages fetched twice included.
+// Everything that is published is made twice from nothing, Debian's packages fetched twice included.
 func TestReproducible(t *testing.T) {
 	for _, image := range targets {
+		if image.asked {
+			continue // for tests only, and another each time, as Debian's own scripts make it
+		}
 		t.Run(image.name, func(t *testing.T) {
 			var made [][]byte
 			for range 2 {
