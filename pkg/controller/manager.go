@@ -39,6 +39,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/node"
 	"github.com/virtkit/virtkit/pkg/controller/pool"
 	"github.com/virtkit/virtkit/pkg/controller/replicaset"
+	"github.com/virtkit/virtkit/pkg/controller/resize"
 	"github.com/virtkit/virtkit/pkg/controller/vm"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/controller/workloadupdate"
@@ -188,9 +189,10 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
-	vms := &vm.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes}
 	replicaSets := &replicaset.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now}
 	pools := &pool.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now, Shuffle: rand.Shuffle, CDI: dataVolumes}
+	vms := &vm.Reconciler{Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now, CDI: dataVolumes}
+	sizes := &resize.Reconciler{Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now}
 	nodes := &node.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	evacuations := &evacuation.Reconciler{
 		Client: client, Recorder: recorder, Config: current, Now: time.Now,
@@ -206,6 +208,7 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		vmis.SetupWithManager(ctx, mgr),
 		migrations.SetupWithManager(ctx, mgr),
 		vms.SetupWithManager(ctx, mgr),
+		sizes.SetupWithManager(mgr),
 		nodes.SetupWithManager(ctx, mgr),
 		evacuations.SetupWithManager(ctx, mgr),
 		budgets.SetupWithManager(mgr),

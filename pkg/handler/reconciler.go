@@ -133,7 +133,7 @@ func (r *Reconciler) input(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, s *s
 		seen = s.observation()
 		in.Guest, in.Plan, in.Failure, in.NeverStarted = seen.Guest, seen.Plan, seen.Failure, seen.NeverStarted
 		in.Departure = seen.departureSeen()
-		in.Volumes = seen.Volumes
+		in.Volumes, in.Unsized = seen.Volumes, seen.Unsized
 	}
 	lost := s == nil || !seen.LostAt.IsZero() || seen.Guest == nil
 	switch {

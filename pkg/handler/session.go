@@ -67,6 +67,8 @@ type observation struct {
 	Departure *status.Departure
 	// Volumes is what was done with hotplugged volumes, by name.
 	Volumes map[string]status.Volume
+	// Unsized is why the guest could not be given the size that its VMI says; empty when nothing is wrong.
+	Unsized string
 	// LostAt is when the launcher stopped answering, zero while it answers or before it first did.
 	LostAt time.Time
 	// Dead says that the process which served the launcher's socket has ended.
@@ -322,6 +324,7 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 	working.Go(func() { s.passArrivals(ctx, client) })
 	working.Go(func() { s.keepPlugged(ctx, client, process) })
 	working.Go(func() { s.keepLinked(ctx, client) })
+	working.Go(func() { s.keepSized(ctx, client) })
 	defer working.Wait()
 	defer cancel()
 	for {
@@ -344,7 +347,7 @@ func (s *session) saw(state *launcherpb.GuestState) {
 	old := s.observation()
 	urgent := old.Guest == nil || !old.LostAt.IsZero() || old.Guest.Lifecycle != state.Lifecycle ||
 		old.Guest.Migration.GetPhase() != state.Migration.GetPhase() || old.Guest.Arrived != state.Arrived ||
-		old.Guest.Migration.GetMode() != state.Migration.GetMode()
+		old.Guest.Migration.GetMode() != state.Migration.GetMode() || old.Guest.Vcpus != state.Vcpus || old.Guest.MemoryRequested != state.MemoryRequested
 	s.publish(urgent, func(o *observation) {
 		o.Guest, o.LostAt, o.Dead = state, time.Time{}, false
 		if state.Arrived && o.ArrivedAt.IsZero() {

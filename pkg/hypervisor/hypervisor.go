@@ -36,6 +36,13 @@ type Connection interface {
 	// Dump writes the domain's memory to a file, as an ELF core; the domain stands still meanwhile. It returns when it is
 	// done and does not end with ctx. ErrNoDomain when there is none.
 	Dump(ctx context.Context, path string) error
+	// RequestMemory says how much of the memory that may be plugged in the guest is to have, bytes. The device for it is there.
+	RequestMemory(ctx context.Context, bytes int64) error
+	// SetVCPUs brings so many vCPUs of the running domain online.
+	SetVCPUs(ctx context.Context, n uint) error
+	// PinVCPU and PinEmulator say on which of the host's CPUs a vCPU and QEMU's own threads run.
+	PinVCPU(ctx context.Context, vcpu uint, cpus []int) error
+	PinEmulator(ctx context.Context, cpus []int) error
 	// Stats tells what the domain has used; ErrNoDomain when there is none.
 	Stats(ctx context.Context) (Stats, error)
 	// Screenshot writes a PNG of the guest's first screen; ErrNoScreen when it has none.
@@ -86,6 +93,10 @@ type Domain struct {
 	Machine string
 	// MemoryAtBoot and Memory are the guest's memory then and now, bytes.
 	MemoryAtBoot, Memory int64
+	// Plugged is the device through which memory comes and goes, nil when there is none yet.
+	Plugged *PluggedMemory
+	// VCPUs are online, of MaxVCPUs.
+	VCPUs, MaxVCPUs uint
 	// AgentConnected says that the guest agent has opened its channel.
 	AgentConnected bool
 	// Disks are the names (vda, sdb, …) of the disks that have an alias of ours, by the alias.
@@ -95,6 +106,9 @@ type Domain struct {
 	// SCSI says that there is a controller for scsi disks.
 	SCSI bool
 }
+
+// PluggedMemory is memory beyond that at boot, bytes: what there may be, is to be, and is.
+type PluggedMemory struct{ Size, Requested, Current int64 }
 
 // Stats are counters since the domain started, here. Memory is in bytes, times are in nanoseconds.
 type Stats struct {

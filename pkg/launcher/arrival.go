@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/disk"
 	"github.com/virtkit/virtkit/pkg/domain"
@@ -86,7 +87,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 		listener.Close()
 		return status.Error(codes.Internal, err.Error())
 	}
-	s.arriving <- arrival{devices: exclusiveDevices(&vmi.Spec, images), listener: listener, seeds: seeds}
+	s.arriving <- arrival{vmi: vmi, devices: exclusiveDevices(&vmi.Spec, images), listener: listener, seeds: seeds}
 	s.guest.expect(domain.Targets(hotplug.Without(&vmi.Spec)), checksums(images))
 	return nil
 }
@@ -96,6 +97,7 @@ const holdPause = 500 * time.Millisecond
 
 // arrival is a guest that is to come.
 type arrival struct {
+	vmi *v1.VirtualMachineInstance
 	// devices are its block devices.
 	devices  []string
 	listener net.Listener
@@ -107,9 +109,10 @@ type arrival struct {
 // launcher that it left has let them go. Until then it answers that launcher.
 func (s *service) holdArrived(ctx context.Context) {
 	var devices []string
+	var vmi *v1.VirtualMachineInstance
 	select {
 	case a := <-s.arriving:
-		devices = a.devices
+		devices, vmi = a.devices, a.vmi
 		answering := make(chan struct{})
 		go func() {
 			defer close(answering)
@@ -130,6 +133,9 @@ func (s *service) holdArrived(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+	}
+	if err := s.pinArrived(ctx, vmi); err != nil {
+		s.options.Log.Warn("cannot give the guest's vCPUs CPUs of their own", "err", err)
 	}
 	for {
 		s.starting.Lock()

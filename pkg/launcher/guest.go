@@ -312,7 +312,11 @@ func (g *guest) observeLocked(d hypervisor.Domain) {
 		}
 		s.Emulation = d.Emulated
 		s.Machine = d.Machine
-		s.MemoryAtBoot, s.MemoryCurrent = d.MemoryAtBoot, d.Memory
+		s.MemoryAtBoot, s.MemoryCurrent, s.MemoryRequested = d.MemoryAtBoot, d.Memory, 0
+		if d.Plugged != nil {
+			s.MemoryRequested = d.Plugged.Requested
+		}
+		s.Vcpus = uint32(d.VCPUs)
 		s.AgentConnected = d.AgentConnected
 		if d.Disks != nil {
 			s.VolumeTargets = volumeTargets(d.Disks)

@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 // memory is a hypervisor in memory: a daemon that comes and goes, and a domain that outlives it.
 type memory struct {
+	pins []string
 	mu   sync.Mutex
 	conn *memoryConnection
 	// busy keeps looks at the domain waiting until it is closed; nil does not.
@@ -243,6 +245,9 @@ func (c *memoryConnection) Attach(_ context.Context, xml string) error {
 			m.domain.SCSI = true
 			return nil
 		}
+		if strings.HasPrefix(xml, "<memory") {
+			return m.plug(xml)
+		}
 		var disk libvirtxml.DomainDisk
 		if err := disk.Unmarshal(xml); err != nil {
 			return err
@@ -254,6 +259,51 @@ func (c *memoryConnection) Attach(_ context.Context, xml string) error {
 		disks[disk.Alias.Name] = disk.Target.Dev
 		m.domain.Disks = disks
 		m.tell(hypervisor.Event{})
+		return nil
+	})
+}
+
+func (c *memoryConnection) RequestMemory(_ context.Context, bytes int64) error {
+	return c.use(func(m *memory) error {
+		plugged := *m.domain.Plugged
+		plugged.Requested, plugged.Current = bytes, bytes
+		m.domain.Plugged, m.domain.Memory = &plugged, m.domain.MemoryAtBoot+bytes
+		m.tell(hypervisor.Event{})
+		return nil
+	})
+}
+
+// plug takes a memory device, of which the guest makes use at once.
+func (m *memory) plug(xml string) error {
+	var dev libvirtxml.DomainMemorydev
+	if err := dev.Unmarshal(xml); err != nil {
+		return err
+	}
+	requested := int64(dev.Target.Requested.Value)
+	m.domain.Plugged = &hypervisor.PluggedMemory{Size: int64(dev.Target.Size.Value), Requested: requested, Current: requested}
+	m.domain.Memory = m.domain.MemoryAtBoot + requested
+	m.tell(hypervisor.Event{})
+	return nil
+}
+
+func (c *memoryConnection) SetVCPUs(_ context.Context, n uint) error {
+	return c.use(func(m *memory) error {
+		m.domain.VCPUs = n
+		m.tell(hypervisor.Event{})
+		return nil
+	})
+}
+
+func (c *memoryConnection) PinVCPU(_ context.Context, vcpu uint, cpus []int) error {
+	return c.use(func(m *memory) error {
+		m.pins = append(m.pins, fmt.Sprint("vCPU ", vcpu, " on ", len(cpus)))
+		return nil
+	})
+}
+
+func (c *memoryConnection) PinEmulator(_ context.Context, cpus []int) error {
+	return c.use(func(m *memory) error {
+		m.pins = append(m.pins, fmt.Sprint("QEMU on ", len(cpus)))
 		return nil
 	})
 }

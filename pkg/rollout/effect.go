@@ -27,14 +27,22 @@ type rule struct {
 	note   string
 }
 
+// The fields by which a guest that runs can grow.
+const (
+	socketsPath = "spec.template.spec.domain.cpu.sockets"
+	memoryPath  = "spec.template.spec.domain.memory.guest"
+)
+
 // rules are those of VirtualMachine; the longest path counts. They are what virt-controller does: it makes the instance
 // from the template once, and whatever is changed in the template later is the next one's, but for what is listed here.
 var rules = []rule{
 	{"metadata", Live, ""},
 	{"spec", Live, ""},
-	{"spec.instancetype", Restart, ""},
+	{"spec.instancetype", Restart, "what is only more sockets and memory, within the guest's bounds, at once"},
 	{"spec.preference", Restart, ""},
 	{"spec.template", Restart, ""},
+	{socketsPath, Hotplug, "up to maxSockets, unless vmRolloutStrategy is Stage"},
+	{memoryPath, Hotplug, "between what the guest was started with and maxGuest, unless vmRolloutStrategy is Stage"},
 	{"spec.template.metadata", Restart, "the instance and its pod have it from their next start on"},
 }
 
@@ -55,6 +63,9 @@ func EffectOf(c Change, running bool) (Effect, string) {
 	}
 	if within(c.Path, interfacesPath) && strings.HasSuffix(c.Path, "].state") {
 		return cable(c)
+	}
+	if best.effect == Hotplug && !grows(c) {
+		return Restart, "a guest that runs keeps its sockets"
 	}
 	if best.effect == Restart && pluggable(c) {
 		return Restart, "addvolume would plug it in at once"
@@ -89,6 +100,22 @@ func pluggable(c Change) bool {
 		if fields, ok := volume[source].(map[string]any); ok && fields["hotpluggable"] == true {
 			return true
 		}
+	}
+	return false
+}
+
+// grows reports a size that was given and is given as more, or for memory as anything else: what was plugged in may go.
+func grows(c Change) bool {
+	switch before := c.Before.(type) {
+	case float64:
+		after, ok := c.After.(float64)
+		return ok && after > before
+	case int64:
+		after, ok := c.After.(int64)
+		return ok && after > before
+	case string:
+		_, ok := c.After.(string)
+		return ok
 	}
 	return false
 }

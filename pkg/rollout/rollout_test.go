@@ -80,7 +80,12 @@ func TestEffectOf(t *testing.T) {
 		{Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", After: "absent"}, "hotplug unplugs the interface", "start"},
 		{Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", Before: "absent", After: "up"}, "restart an interface that was unplugged comes back then", "start"},
 		{Change{Path: "spec.template.spec.domain.devices.interfaces[red].model", After: "e1000"}, "restart", "start"},
-		{Change{Path: "spec.instancetype.name"}, "restart", "start"},
+		{Change{Path: "spec.template.spec.domain.cpu.sockets", Before: 1.0, After: 2.0}, "hotplug up to maxSockets, unless vmRolloutStrategy is Stage", "start"},
+		{Change{Path: "spec.template.spec.domain.cpu.sockets", Before: int64(1), After: int64(2)}, "hotplug up to maxSockets, unless vmRolloutStrategy is Stage", "start"},
+		{Change{Path: "spec.template.spec.domain.cpu.sockets", Before: 2.0, After: 1.0}, "restart a guest that runs keeps its sockets", "start"},
+		{Change{Path: "spec.template.spec.domain.cpu.sockets", After: 2.0}, "restart a guest that runs keeps its sockets", "start"},
+		{Change{Path: "spec.template.spec.domain.memory.guest", Before: "1Gi", After: "2Gi"}, "hotplug between what the guest was started with and maxGuest, unless vmRolloutStrategy is Stage", "start"},
+		{Change{Path: "spec.instancetype.name"}, "restart what is only more sockets and memory, within the guest's bounds, at once", "start"},
 		{Change{Path: "spec.preference"}, "restart", "start"},
 		{Change{Path: "spec.templates"}, "live", "live"},
 	} {

@@ -122,3 +122,38 @@ func acpi(domain *v1.DomainSpec) bool {
 	f := domain.Features
 	return f == nil || f.ACPI.Enabled == nil || *f.ACPI.Enabled
 }
+
+// Reasons of the conditions HotVCPUChange and HotMemoryChange, which say that a running guest is to have another size than
+// it has. virt-controller writes them.
+const (
+	// ReasonPodResizing: the pod is being given what the guest needs.
+	ReasonPodResizing = "PodResizing"
+	// ReasonPodResized: it has it, and virt-handler may change the guest.
+	ReasonPodResized = "PodResized"
+	// ReasonPodResizeRefused: it cannot have it, for a reason that may pass.
+	ReasonPodResizeRefused = "PodResizeRefused"
+	// ReasonNoRoom: the pod's node has no room for it, so the guest is to move.
+	ReasonNoRoom = "PodResizeInfeasible"
+	// ReasonRestart: nor can the guest move, so only a restart gives it the size.
+	ReasonRestart = "NotMigratable"
+)
+
+// Resizing is the condition of an instance whose guest is to change its CPUs or its memory; nil when it is not.
+func Resizing(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType) *v1.VirtualMachineInstanceCondition {
+	for i := range vmi.Status.Conditions {
+		if c := &vmi.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+// MayResize reports whether the guest of an instance may be given its size now: its pod has room for it.
+func MayResize(vmi *v1.VirtualMachineInstance) bool {
+	for _, kind := range []v1.VirtualMachineInstanceConditionType{v1.VirtualMachineInstanceVCPUChange, v1.VirtualMachineInstanceMemoryChange} {
+		if c := Resizing(vmi, kind); c != nil && c.Reason == ReasonPodResized {
+			return true
+		}
+	}
+	return false
+}

@@ -16,9 +16,12 @@ const maxChanged = 5
 // restartMessage is the message of RestartRequired: KubeVirt's words, and the fields that the guest will have only when
 // it is started again. A field that was taken out of the template is not named: what stands for it in the
 // instance may be a default.
-func restartMessage(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) string {
+func restartMessage(view View) string {
+	if why := tooLarge(view.VMI); why != "" {
+		return "the guest cannot be given its new size while it runs: " + why
+	}
 	const message = "a non-live-updatable field was changed in the template spec"
-	paths := changedFields(vm, vmi)
+	paths := changedFields(view)
 	if len(paths) == 0 {
 		return message
 	}
@@ -28,16 +31,22 @@ func restartMessage(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) strin
 	}
 	for i, path := range paths {
 		paths[i] = "spec.template.spec." + path
+		if why := view.Change.Refused[path]; why != "" {
+			paths[i] += " (" + why + ")"
+		}
 	}
 	return message + ": " + strings.Join(paths, ", ") + more
 }
 
-func changedFields(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []string {
-	template, err := plain(vm.Spec.Template.Spec)
+func changedFields(view View) []string {
+	if view.template() == nil {
+		return nil
+	}
+	template, err := plain(*view.template())
 	if err != nil {
 		return nil // the message goes without
 	}
-	instance, err := plain(vmi.Spec)
+	instance, err := plain(view.VMI.Spec)
 	if err != nil {
 		return nil
 	}

@@ -6,14 +6,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
 // TemplateHashAnnotation is on a VM's VMI: what the template was when it was made, so that a later
@@ -31,7 +34,7 @@ func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, e
 
 // instanceOf is Instance for a VM whose instance type and preference were written into template.
 func instanceOf(vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTemplateSpec, paused bool) (*v1.VirtualMachineInstance, error) {
-	hash, err := templateHash(vm)
+	hash, err := templateHash(&template.Spec, refers(vm))
 	if err != nil {
 		return nil, err
 	}
@@ -70,29 +73,59 @@ func instanceOf(vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTempla
 	return vmi, nil
 }
 
-// RestartRequired reports whether the VM's template is another than the one that its VMI was made
-// from. A VMI that does not tell, such as an adopted one, is taken to be current.
-func RestartRequired(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
-	made := vmi.Annotations[TemplateHashAnnotation]
-	if made == "" || vmi.Annotations[v1.VirtualMachineGenerationAnnotation] == strconv.FormatInt(vm.Generation, 10) {
-		return false
-	}
-	hash, err := templateHash(vm)
-	return err == nil && hash != made || reappears(vm, vmi)
+// upToDate reports whether a VMI was made from its VM as it is now, or has taken over since what was changed. One that does not
+// tell, such as an adopted one, is taken to be.
+func upToDate(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
+	return vmi.Annotations[TemplateHashAnnotation] == "" || vmi.Annotations[v1.VirtualMachineGenerationAnnotation] == strconv.FormatInt(vm.Generation, 10)
 }
 
-// templateHash does not count what is plugged in while the guest runs, nor the links of its interfaces: that needs no restart.
-func templateHash(vm *v1.VirtualMachine) (string, error) {
-	data, err := json.Marshal(linkless(hotplug.Without(&vm.Spec.Template.Spec)))
+// restartRequired reports whether there is something in the VM's template that its VMI, which was made from another, will not
+// have before it is made anew.
+func restartRequired(view View) bool {
+	if tooLarge(view.VMI) != "" {
+		return true
+	}
+	if upToDate(view.VM, view.VMI) {
+		return false
+	}
+	template := view.template()
+	if template == nil {
+		return true // nor can what it refers to be read
+	}
+	hash, err := templateHash(template, refers(view.VM))
+	return err == nil && hash != view.VMI.Annotations[TemplateHashAnnotation] || len(view.Change.Refused) > 0 ||
+		reappears(view.VM, view.VMI)
+}
+
+// RestartRequired is what is known of that from outside: what the VM's status says, and, before it says so, that
+// another field than the guest's size was changed in a template that is all there is.
+func RestartRequired(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
+	if !refers(vm) && restartRequired(View{VM: vm, VMI: vmi}) {
+		return true
+	}
+	return slices.ContainsFunc(vm.Status.Conditions, func(c v1.VirtualMachineCondition) bool {
+		return c.Type == v1.VirtualMachineRestartRequired && c.Status == corev1.ConditionTrue
+	})
+}
+
+// template is the VM's, with what it refers to written into it; nil when that is not known.
+func (view View) template() *v1.VirtualMachineInstanceSpec {
+	if view.Template == nil && !refers(view.VM) {
+		return &view.VM.Spec.Template.Spec
+	}
+	return view.Template
+}
+
+// templateHash does not count what is plugged in while the guest runs, nor the links of its interfaces and its size, which may
+// change then. What an instance type requests goes with the size.
+func templateHash(spec *v1.VirtualMachineInstanceSpec, refers bool) (string, error) {
+	fixed := sizing.Fixed(linkless(hotplug.Without(spec)))
+	if refers {
+		delete(fixed.Domain.Resources.Requests, corev1.ResourceMemory)
+	}
+	data, err := json.Marshal(fixed)
 	if err != nil {
 		return "", fmt.Errorf("encode spec.template.spec: %w", err)
-	}
-	if refers(vm) {
-		references, err := json.Marshal([]any{vm.Spec.Instancetype, vm.Spec.Preference})
-		if err != nil {
-			return "", fmt.Errorf("encode spec.instancetype and spec.preference: %w", err)
-		}
-		data = append(data, references...)
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8]), nil

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/claim"
+	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/controller/written"
@@ -38,12 +39,13 @@ const concurrency = 16
 const catchUp = time.Second
 
 // Reconciler reads VMs, VMIs, pods, claims and DataVolumes from Client's cache, and writes VMIs (create, delete,
-// adopt), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of package vmi.
+// adopt, size), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of package vmi.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, where a create has just told that the cache is behind.
 	Live     client.Reader
 	Recorder record.EventRecorder
+	Config   func() config.Config
 	Now      func() time.Time
 	// CDI is how to DataVolumes, if the cluster has them.
 	CDI *cdi.Access
@@ -163,6 +165,9 @@ func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile
 		return reconcile.Result{}, err
 	}
 	if err := r.followLinks(ctx, &view); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := r.followSize(ctx, &view); err != nil {
 		return reconcile.Result{}, err
 	}
 	decision, err := Decide(view)

@@ -92,10 +92,10 @@ func conditions(status *v1.VirtualMachineStatus, view View) {
 		removeCondition(status, v1.VirtualMachineFailure)
 	}
 
-	if view.VMI != nil && !view.VMI.IsFinal() && RestartRequired(view.VM, view.VMI) {
+	if view.VMI != nil && !view.VMI.IsFinal() && restartRequired(view) {
 		set(v1.VirtualMachineCondition{
 			Type: v1.VirtualMachineRestartRequired, Status: corev1.ConditionTrue, Reason: "RestartRequired",
-			Message: restartMessage(view.VM, view.VMI),
+			Message: restartMessage(view),
 		})
 	} else {
 		removeCondition(status, v1.VirtualMachineRestartRequired)

@@ -298,7 +298,7 @@ func TestRestartMessage(t *testing.T) {
 		changed := vm.DeepCopy()
 		changed.Spec.Template.Spec.Volumes, changed.Spec.Template.Spec.Networks = nil, nil
 		test.change(&changed.Spec.Template.Spec)
-		if got := restartMessage(changed, made); got != test.want {
+		if got := restartMessage(View{VM: changed, VMI: made}); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}

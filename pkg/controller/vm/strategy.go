@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
 // View is all that is looked at.
@@ -35,6 +37,10 @@ type View struct {
 	// that none of the latter keeps the VMI from starting.
 	DataVolumes map[string]*cdiv1.DataVolume
 	Filled      bool
+	// Template is what a VMI would be made from now, nil while that is not known; Change is what of its size concerns the
+	// guest that runs.
+	Template *v1.VirtualMachineInstanceSpec
+	Change   sizing.Change
 	// Referred says that InstancetypeRef and PreferenceRef are what the status is to record from now on.
 	Referred                       bool
 	InstancetypeRef, PreferenceRef *v1.InstancetypeStatusRef

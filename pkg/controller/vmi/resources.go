@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/sizing"
 )
@@ -166,4 +167,46 @@ func guestMemory(vmi *v1.VirtualMachineInstance) *resource.Quantity {
 func vcpus(vmi *v1.VirtualMachineInstance) int64 {
 	sockets, _ := sizing.Sockets(&vmi.Spec.Domain)
 	return int64(sockets) * int64(sizing.PerSocket(&vmi.Spec.Domain))
+}
+
+// Sizes are what the container of a running guest's pod needs of CPU and memory (and nothing else): both for the guest as it is
+// and as its VMI says that it is to be, and for the latter alone.
+func Sizes(vmi *v1.VirtualMachineInstance, installation config.Config) (both, fit corev1.ResourceRequirements) {
+	larger := vmi.DeepCopy()
+	domain := &larger.Spec.Domain
+	if t := vmi.Status.CurrentCPUTopology; t != nil && domain.CPU != nil {
+		domain.CPU.Sockets = max(domain.CPU.Sockets, t.Sockets)
+	}
+	if s := vmi.Status.Memory; s != nil && domain.Memory != nil && domain.Memory.Guest != nil {
+		for _, quantity := range []*resource.Quantity{s.GuestCurrent, s.GuestRequested} {
+			if quantity != nil && quantity.Cmp(*domain.Memory.Guest) > 0 {
+				added := *resource.NewQuantity(quantity.Value()-domain.Memory.Guest.Value(), resource.BinarySI)
+				domain.Memory.Guest = new(quantity.DeepCopy())
+				for _, list := range []corev1.ResourceList{domain.Resources.Requests, domain.Resources.Limits} {
+					if _, ok := list[corev1.ResourceMemory]; ok {
+						addBytes(list, corev1.ResourceMemory, added.Value())
+					}
+				}
+			}
+		}
+	}
+	facts := Facts{Config: installation}
+	return compute(resources(larger, facts)), compute(resources(vmi, facts))
+}
+
+// compute leaves CPU and memory of a container's resources.
+func compute(all corev1.ResourceRequirements) corev1.ResourceRequirements {
+	only := func(list corev1.ResourceList) corev1.ResourceList {
+		var out corev1.ResourceList
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if quantity, ok := list[name]; ok {
+				if out == nil {
+					out = corev1.ResourceList{}
+				}
+				out[name] = quantity
+			}
+		}
+		return out
+	}
+	return corev1.ResourceRequirements{Requests: only(all.Requests), Limits: only(all.Limits)}
 }

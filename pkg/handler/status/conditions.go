@@ -65,9 +65,12 @@ func (c *conditionList) setOrRemove(wanted bool, kind v1.VirtualMachineInstanceC
 
 // running sets the conditions of a guest that runs or is paused.
 func running(in Input, c *conditionList) {
-	if in.Failure != nil {
+	switch {
+	case in.Failure != nil:
 		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), in.Failure.Message)
-	} else {
+	case in.Unsized != "":
+		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), "size of the guest: "+in.Unsized)
+	default:
 		c.remove(v1.VirtualMachineInstanceSynchronized)
 	}
 	if in.Guest == nil {

@@ -106,8 +106,14 @@ func networkObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	return nil
 }
 
-// cpuObstacles finds a CPU that is the node's own. One that is emulated is the same everywhere, whatever its model.
+// cpuObstacles finds a CPU that is the node's own, and NUMA nodes that are. A CPU that is emulated is the same everywhere, whatever its model.
 func cpuObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
+	if cpu := vmi.Spec.Domain.CPU; cpu != nil && cpu.NUMA != nil && cpu.NUMA.GuestMappingPassthrough != nil {
+		return []obstacle{{
+			v1.VirtualMachineInstanceReasonNotMigratable,
+			"spec.domain.cpu.numa.guestMappingPassthrough shows the guest the NUMA nodes of this very node",
+		}}
+	}
 	if cpu := vmi.Spec.Domain.CPU; emulated || cpu == nil || cpu.Model != v1.CPUModeHostPassthrough {
 		return nil
 	}

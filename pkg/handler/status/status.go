@@ -41,6 +41,8 @@ type Input struct {
 	Failure *Failure
 	// Volumes is what was done with hotplugged volumes, by name.
 	Volumes map[string]Volume
+	// Unsized is why a guest that runs could not be given the size that its VMI says; empty when nothing is wrong.
+	Unsized string
 	// NeverStarted: the VMI was deleted before its guest was started.
 	NeverStarted bool
 	// Gone says, when not empty, that the launcher vanished without a last word, and how that showed.
@@ -228,7 +230,7 @@ func fill(in Input, next *v1.VirtualMachineInstanceStatus) {
 			next.QOSClass = &qos
 		}
 	}
-	next.CurrentCPUTopology = topology(in.VMI.Spec.Domain.CPU)
+	next.CurrentCPUTopology = topology(in.VMI.Spec.Domain.CPU, in.Guest.GetVcpus(), next.CurrentCPUTopology)
 	if in.Guest == nil {
 		return
 	}
@@ -245,7 +247,7 @@ func fill(in Input, next *v1.VirtualMachineInstanceStatus) {
 		}
 		setQuantity(&next.Memory.GuestAtBoot, boot)
 		setQuantity(&next.Memory.GuestCurrent, current)
-		setQuantity(&next.Memory.GuestRequested, boot)
+		setQuantity(&next.Memory.GuestRequested, boot+max(in.Guest.MemoryRequested, 0))
 	}
 	next.VolumeStatus = plugged(in.Volumes, volumes(in, next.VolumeStatus))
 	checksums(in.Guest.GetImageChecksums(), in.VMI, next.VolumeStatus)
@@ -269,10 +271,17 @@ func setQuantity(q **resource.Quantity, bytes int64) {
 	}
 }
 
-func topology(cpu *v1.CPU) *v1.CPUTopology {
+// topology is that of the vCPUs that are online; before the launcher has said how many, what was known of them.
+func topology(cpu *v1.CPU, online uint32, known *v1.CPUTopology) *v1.CPUTopology {
 	t := &v1.CPUTopology{Cores: 1, Sockets: 1, Threads: 1}
 	if cpu != nil {
 		t.Cores, t.Sockets, t.Threads = max(1, cpu.Cores), max(1, cpu.Sockets), max(1, cpu.Threads)
+	}
+	switch {
+	case online > 0:
+		t.Sockets = max(1, online/max(1, t.Cores*t.Threads))
+	case known != nil:
+		return known
 	}
 	return t
 }

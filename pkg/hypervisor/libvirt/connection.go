@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -92,6 +93,11 @@ func (c *connection) follow() error {
 	}
 	if _, err := c.conn.DomainEventJobCompletedRegister(nil, func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventJobCompleted) {
 		c.completed(e.Info)
+	}); err != nil {
+		return err
+	}
+	if _, err := c.conn.DomainEventMemoryDeviceSizeChangeRegister(nil, func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventMemoryDeviceSizeChange) {
+		changed()
 	}); err != nil {
 		return err
 	}
@@ -226,6 +232,42 @@ func (c *connection) Detach(_ context.Context, alias string) error {
 		}
 		return err
 	})
+}
+
+func (c *connection) RequestMemory(_ context.Context, bytes int64) error {
+	return c.with(func(d *libvirt.Domain) error {
+		text, err := d.GetXMLDesc(0)
+		if err != nil {
+			return err
+		}
+		device, err := hypervisor.RequestedMemory(text, bytes)
+		if err != nil {
+			return err
+		}
+		return d.UpdateDeviceFlags(device, libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+	})
+}
+
+func (c *connection) SetVCPUs(_ context.Context, n uint) error {
+	return c.with(func(d *libvirt.Domain) error { return d.SetVcpusFlags(n, libvirt.DOMAIN_VCPU_LIVE) })
+}
+
+func (c *connection) PinVCPU(_ context.Context, vcpu uint, cpus []int) error {
+	return c.with(func(d *libvirt.Domain) error {
+		return d.PinVcpuFlags(vcpu, cpuMap(cpus), libvirt.DOMAIN_AFFECT_LIVE)
+	})
+}
+
+func (c *connection) PinEmulator(_ context.Context, cpus []int) error {
+	return c.with(func(d *libvirt.Domain) error { return d.PinEmulator(cpuMap(cpus), libvirt.DOMAIN_AFFECT_LIVE) })
+}
+
+func cpuMap(cpus []int) []bool {
+	out := make([]bool, slices.Max(cpus)+1)
+	for _, id := range cpus {
+		out[id] = true
+	}
+	return out
 }
 
 // agentTimeout is how long the guest agent may take when the caller does not say, and maxAgentTimeout the most,

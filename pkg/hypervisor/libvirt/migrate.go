@@ -46,6 +46,9 @@ func (c *connection) Migrate(_ context.Context, m hypervisor.Migration) (hypervi
 			parameters.MigrateDisksSet, parameters.MigrateDisks = true, disks
 			parameters.DisksURISet, parameters.DisksURI = true, "unix://"+m.Disks
 		}
+		if err := unpin(d, parameters); err != nil {
+			return err
+		}
 		if err := limit(parameters, &flags, m); err != nil {
 			return err
 		}
@@ -65,6 +68,19 @@ func (c *connection) Migrate(_ context.Context, m hypervisor.Migration) (hypervi
 	case <-time.After(accountWait):
 	}
 	return hypervisor.Migrated{}, nil
+}
+
+// unpin leaves it to the other side on which CPUs a domain runs that is bound to some here.
+func unpin(d *libvirt.Domain, parameters *libvirt.DomainMigrateParameters) error {
+	text, err := d.GetXMLDesc(libvirt.DOMAIN_XML_MIGRATABLE)
+	if err != nil {
+		return err
+	}
+	free, had, err := hypervisor.WithoutPins(text)
+	if had {
+		parameters.DestXMLSet, parameters.DestXML = true, free
+	}
+	return err
 }
 
 // limit adds how the domain is to move.

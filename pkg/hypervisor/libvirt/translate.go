@@ -89,7 +89,17 @@ type description struct {
 	} `xml:"os"`
 	Memory        quantity `xml:"memory"`
 	CurrentMemory quantity `xml:"currentMemory"`
-	Channels      []struct {
+	VCPU          struct {
+		Current uint `xml:"current,attr"`
+		Most    uint `xml:",chardata"`
+	} `xml:"vcpu"`
+	Plugged []struct {
+		Model     string   `xml:"model,attr"`
+		Size      quantity `xml:"target>size"`
+		Requested quantity `xml:"target>requested"`
+		Current   quantity `xml:"target>current"`
+	} `xml:"devices>memory"`
+	Channels []struct {
 		Target struct {
 			Name  string `xml:"name,attr"`
 			State string `xml:"state,attr"`
@@ -131,6 +141,19 @@ func describe(state libvirt.DomainState, reason int, text string) (hypervisor.Do
 		Machine:      x.OS.Type.Machine,
 		MemoryAtBoot: x.Memory.KiB << 10,
 		Memory:       x.CurrentMemory.KiB << 10,
+	}
+	d.VCPUs, d.MaxVCPUs = x.VCPU.Most, x.VCPU.Most
+	if x.VCPU.Current > 0 {
+		d.VCPUs = x.VCPU.Current
+	}
+	for _, m := range x.Plugged {
+		if m.Model != "virtio-mem" {
+			continue
+		}
+		d.Plugged = &hypervisor.PluggedMemory{Size: m.Size.KiB << 10, Requested: m.Requested.KiB << 10, Current: m.Current.KiB << 10}
+		// What libvirt counts as memory has the whole device in it.
+		d.MemoryAtBoot -= d.Plugged.Size
+		d.Memory = d.MemoryAtBoot + d.Plugged.Current
 	}
 	d.Disks = make(map[string]string, len(x.Disks))
 	for _, disk := range x.Disks {

@@ -1610,6 +1610,87 @@ func (x *AttachVolumeResponse) GetTarget() string {
 	return ""
 }
 
+type ResizeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The VirtualMachineInstance of now: kubevirt.io/v1 JSON.
+	VmiJson       []byte `protobuf:"bytes,1,opt,name=vmi_json,json=vmiJson,proto3" json:"vmi_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeRequest) Reset() {
+	*x = ResizeRequest{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeRequest) ProtoMessage() {}
+
+func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
+func (*ResizeRequest) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ResizeRequest) GetVmiJson() []byte {
+	if x != nil {
+		return x.VmiJson
+	}
+	return nil
+}
+
+type ResizeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeResponse) Reset() {
+	*x = ResizeResponse{}
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeResponse) ProtoMessage() {}
+
+func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
+func (*ResizeResponse) Descriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
+}
+
 type DetachVolumeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
@@ -1619,7 +1700,7 @@ type DetachVolumeRequest struct {
 
 func (x *DetachVolumeRequest) Reset() {
 	*x = DetachVolumeRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1712,7 @@ func (x *DetachVolumeRequest) String() string {
 func (*DetachVolumeRequest) ProtoMessage() {}
 
 func (x *DetachVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[29]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1725,7 @@ func (x *DetachVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachVolumeRequest.ProtoReflect.Descriptor instead.
 func (*DetachVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{29}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DetachVolumeRequest) GetVolume() string {
@@ -1662,7 +1743,7 @@ type DetachVolumeResponse struct {
 
 func (x *DetachVolumeResponse) Reset() {
 	*x = DetachVolumeResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1755,7 @@ func (x *DetachVolumeResponse) String() string {
 func (*DetachVolumeResponse) ProtoMessage() {}
 
 func (x *DetachVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[30]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1768,7 @@ func (x *DetachVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachVolumeResponse.ProtoReflect.Descriptor instead.
 func (*DetachVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{30}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
 }
 
 type DumpMemoryRequest struct {
@@ -1699,7 +1780,7 @@ type DumpMemoryRequest struct {
 
 func (x *DumpMemoryRequest) Reset() {
 	*x = DumpMemoryRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1792,7 @@ func (x *DumpMemoryRequest) String() string {
 func (*DumpMemoryRequest) ProtoMessage() {}
 
 func (x *DumpMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[31]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1805,7 @@ func (x *DumpMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpMemoryRequest.ProtoReflect.Descriptor instead.
 func (*DumpMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{31}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DumpMemoryRequest) GetVolume() string {
@@ -1749,7 +1830,7 @@ type DumpMemoryResponse struct {
 
 func (x *DumpMemoryResponse) Reset() {
 	*x = DumpMemoryResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1842,7 @@ func (x *DumpMemoryResponse) String() string {
 func (*DumpMemoryResponse) ProtoMessage() {}
 
 func (x *DumpMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[32]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1855,7 @@ func (x *DumpMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpMemoryResponse.ProtoReflect.Descriptor instead.
 func (*DumpMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{32}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DumpMemoryResponse) GetStarted() *timestamppb.Timestamp {
@@ -1816,7 +1897,7 @@ type PrepareMigrationTargetRequest struct {
 
 func (x *PrepareMigrationTargetRequest) Reset() {
 	*x = PrepareMigrationTargetRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +1909,7 @@ func (x *PrepareMigrationTargetRequest) String() string {
 func (*PrepareMigrationTargetRequest) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[33]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +1922,7 @@ func (x *PrepareMigrationTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetRequest.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{33}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PrepareMigrationTargetRequest) GetVmiJson() []byte {
@@ -1867,7 +1948,7 @@ type PrepareMigrationTargetResponse struct {
 
 func (x *PrepareMigrationTargetResponse) Reset() {
 	*x = PrepareMigrationTargetResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +1960,7 @@ func (x *PrepareMigrationTargetResponse) String() string {
 func (*PrepareMigrationTargetResponse) ProtoMessage() {}
 
 func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[34]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +1973,7 @@ func (x *PrepareMigrationTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareMigrationTargetResponse.ProtoReflect.Descriptor instead.
 func (*PrepareMigrationTargetResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{34}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PrepareMigrationTargetResponse) GetState() *GuestState {
@@ -1914,7 +1995,7 @@ type MigrateRequest struct {
 
 func (x *MigrateRequest) Reset() {
 	*x = MigrateRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +2007,7 @@ func (x *MigrateRequest) String() string {
 func (*MigrateRequest) ProtoMessage() {}
 
 func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[35]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2020,7 @@ func (x *MigrateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateRequest.ProtoReflect.Descriptor instead.
 func (*MigrateRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{35}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MigrateRequest) GetUid() string {
@@ -1981,7 +2062,7 @@ type MigrationLimits struct {
 
 func (x *MigrationLimits) Reset() {
 	*x = MigrationLimits{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1993,7 +2074,7 @@ func (x *MigrationLimits) String() string {
 func (*MigrationLimits) ProtoMessage() {}
 
 func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[36]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2006,7 +2087,7 @@ func (x *MigrationLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationLimits.ProtoReflect.Descriptor instead.
 func (*MigrationLimits) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{36}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MigrationLimits) GetBandwidth() uint64 {
@@ -2073,7 +2154,7 @@ type MigrateResponse struct {
 
 func (x *MigrateResponse) Reset() {
 	*x = MigrateResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2166,7 @@ func (x *MigrateResponse) String() string {
 func (*MigrateResponse) ProtoMessage() {}
 
 func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[37]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2179,7 @@ func (x *MigrateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateResponse.ProtoReflect.Descriptor instead.
 func (*MigrateResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{37}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
 }
 
 type TakeOverRequest struct {
@@ -2111,7 +2192,7 @@ type TakeOverRequest struct {
 
 func (x *TakeOverRequest) Reset() {
 	*x = TakeOverRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2204,7 @@ func (x *TakeOverRequest) String() string {
 func (*TakeOverRequest) ProtoMessage() {}
 
 func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[38]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2217,7 @@ func (x *TakeOverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{38}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TakeOverRequest) GetPaused() bool {
@@ -2154,7 +2235,7 @@ type TakeOverResponse struct {
 
 func (x *TakeOverResponse) Reset() {
 	*x = TakeOverResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2247,7 @@ func (x *TakeOverResponse) String() string {
 func (*TakeOverResponse) ProtoMessage() {}
 
 func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[39]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2260,7 @@ func (x *TakeOverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{39}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{41}
 }
 
 type CancelMigrationRequest struct {
@@ -2191,7 +2272,7 @@ type CancelMigrationRequest struct {
 
 func (x *CancelMigrationRequest) Reset() {
 	*x = CancelMigrationRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2284,7 @@ func (x *CancelMigrationRequest) String() string {
 func (*CancelMigrationRequest) ProtoMessage() {}
 
 func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[40]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2297,7 @@ func (x *CancelMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationRequest.ProtoReflect.Descriptor instead.
 func (*CancelMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{40}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CancelMigrationRequest) GetUid() string {
@@ -2234,7 +2315,7 @@ type CancelMigrationResponse struct {
 
 func (x *CancelMigrationResponse) Reset() {
 	*x = CancelMigrationResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2327,7 @@ func (x *CancelMigrationResponse) String() string {
 func (*CancelMigrationResponse) ProtoMessage() {}
 
 func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[41]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2340,7 @@ func (x *CancelMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMigrationResponse.ProtoReflect.Descriptor instead.
 func (*CancelMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{41}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{43}
 }
 
 // Migration is the last one that this launcher was told to make.
@@ -2283,7 +2364,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2376,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[42]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2389,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{42}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Migration) GetUid() string {
@@ -2398,7 +2479,7 @@ type MigrationProgress struct {
 
 func (x *MigrationProgress) Reset() {
 	*x = MigrationProgress{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2491,7 @@ func (x *MigrationProgress) String() string {
 func (*MigrationProgress) ProtoMessage() {}
 
 func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[43]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2504,7 @@ func (x *MigrationProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationProgress.ProtoReflect.Descriptor instead.
 func (*MigrationProgress) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{43}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *MigrationProgress) GetElapsed() *durationpb.Duration {
@@ -2514,7 +2595,7 @@ type SetInterfacesRequest struct {
 
 func (x *SetInterfacesRequest) Reset() {
 	*x = SetInterfacesRequest{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2526,7 +2607,7 @@ func (x *SetInterfacesRequest) String() string {
 func (*SetInterfacesRequest) ProtoMessage() {}
 
 func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[44]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2539,7 +2620,7 @@ func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*SetInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{44}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetInterfacesRequest) GetVmiJson() []byte {
@@ -2557,7 +2638,7 @@ type SetInterfacesResponse struct {
 
 func (x *SetInterfacesResponse) Reset() {
 	*x = SetInterfacesResponse{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +2650,7 @@ func (x *SetInterfacesResponse) String() string {
 func (*SetInterfacesResponse) ProtoMessage() {}
 
 func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[45]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +2663,7 @@ func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*SetInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{45}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{47}
 }
 
 type GuestState struct {
@@ -2604,7 +2685,7 @@ type GuestState struct {
 	GuestOsJson    []byte `protobuf:"bytes,8,opt,name=guest_os_json,json=guestOsJson,proto3" json:"guest_os_json,omitempty"`
 	InterfacesJson []byte `protobuf:"bytes,9,opt,name=interfaces_json,json=interfacesJson,proto3" json:"interfaces_json,omitempty"`
 	FsfreezeStatus string `protobuf:"bytes,10,opt,name=fsfreeze_status,json=fsfreezeStatus,proto3" json:"fsfreeze_status,omitempty"`
-	// Guest memory, bytes: at boot and now (balloon).
+	// Guest memory, bytes: at boot and now (balloon, and what was plugged in).
 	MemoryAtBoot  int64 `protobuf:"varint,11,opt,name=memory_at_boot,json=memoryAtBoot,proto3" json:"memory_at_boot,omitempty"`
 	MemoryCurrent int64 `protobuf:"varint,12,opt,name=memory_current,json=memoryCurrent,proto3" json:"memory_current,omitempty"`
 	// "target name per volume": vda, vdb, … by volume name.
@@ -2616,6 +2697,10 @@ type GuestState struct {
 	// A guest that comes by migration is here, whole, and stands still until the launcher that it comes from has let
 	// it go. It stays true then.
 	Arrived bool `protobuf:"varint,42,opt,name=arrived,proto3" json:"arrived,omitempty"`
+	// How many vCPUs are online; 0 when it is not known.
+	Vcpus uint32 `protobuf:"varint,50,opt,name=vcpus,proto3" json:"vcpus,omitempty"`
+	// How much memory beyond memory_at_boot the guest is to have, bytes; how much it has is in memory_current.
+	MemoryRequested int64 `protobuf:"varint,51,opt,name=memory_requested,json=memoryRequested,proto3" json:"memory_requested,omitempty"`
 	// disk.Checksum of the container disks, by volume name.
 	ImageChecksums map[string]uint32 `protobuf:"bytes,43,rep,name=image_checksums,json=imageChecksums,proto3" json:"image_checksums,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// The interfaces that the guest has, by the VMI's names, and their links: "up" or "down". Empty where the launcher does not tell.
@@ -2628,7 +2713,7 @@ type GuestState struct {
 
 func (x *GuestState) Reset() {
 	*x = GuestState{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2725,7 @@ func (x *GuestState) String() string {
 func (*GuestState) ProtoMessage() {}
 
 func (x *GuestState) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[46]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2738,7 @@ func (x *GuestState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestState.ProtoReflect.Descriptor instead.
 func (*GuestState) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{46}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GuestState) GetLifecycle() Lifecycle {
@@ -2768,6 +2853,20 @@ func (x *GuestState) GetArrived() bool {
 	return false
 }
 
+func (x *GuestState) GetVcpus() uint32 {
+	if x != nil {
+		return x.Vcpus
+	}
+	return 0
+}
+
+func (x *GuestState) GetMemoryRequested() int64 {
+	if x != nil {
+		return x.MemoryRequested
+	}
+	return 0
+}
+
 func (x *GuestState) GetImageChecksums() map[string]uint32 {
 	if x != nil {
 		return x.ImageChecksums
@@ -2799,7 +2898,7 @@ type AgentCredentials struct {
 
 func (x *AgentCredentials) Reset() {
 	*x = AgentCredentials{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2910,7 @@ func (x *AgentCredentials) String() string {
 func (*AgentCredentials) ProtoMessage() {}
 
 func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[47]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2923,7 @@ func (x *AgentCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCredentials.ProtoReflect.Descriptor instead.
 func (*AgentCredentials) Descriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{47}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AgentCredentials) GetFailure() string {
@@ -2851,7 +2950,7 @@ type StatsResponse_Interface struct {
 
 func (x *StatsResponse_Interface) Reset() {
 	*x = StatsResponse_Interface{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +2962,7 @@ func (x *StatsResponse_Interface) String() string {
 func (*StatsResponse_Interface) ProtoMessage() {}
 
 func (x *StatsResponse_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[48]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3058,7 @@ type StatsResponse_Disk struct {
 
 func (x *StatsResponse_Disk) Reset() {
 	*x = StatsResponse_Disk{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2971,7 +3070,7 @@ func (x *StatsResponse_Disk) String() string {
 func (*StatsResponse_Disk) ProtoMessage() {}
 
 func (x *StatsResponse_Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[49]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +3163,7 @@ type StatsResponse_VCPU struct {
 
 func (x *StatsResponse_VCPU) Reset() {
 	*x = StatsResponse_VCPU{}
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3175,7 @@ func (x *StatsResponse_VCPU) String() string {
 func (*StatsResponse_VCPU) ProtoMessage() {}
 
 func (x *StatsResponse_VCPU) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50]
+	mi := &file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3249,7 +3348,10 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\".\n" +
 	"\x14AttachVolumeResponse\x12\x16\n" +
-	"\x06target\x18\x01 \x01(\tR\x06target\"-\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\"*\n" +
+	"\rResizeRequest\x12\x19\n" +
+	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\"\x10\n" +
+	"\x0eResizeResponse\"-\n" +
 	"\x13DetachVolumeRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\"\x16\n" +
 	"\x14DetachVolumeResponse\"+\n" +
@@ -3312,7 +3414,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x11expected_downtime\x18\v \x01(\v2\x19.google.protobuf.DurationR\x10expectedDowntime\"1\n" +
 	"\x14SetInterfacesRequest\x12\x19\n" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\"\x17\n" +
-	"\x15SetInterfacesResponse\"\x92\t\n" +
+	"\x15SetInterfacesResponse\"\xd3\t\n" +
 	"\n" +
 	"GuestState\x12<\n" +
 	"\tlifecycle\x18\x01 \x01(\x0e2\x1e.virtkit.launcher.v1.LifecycleR\tlifecycle\x12\x16\n" +
@@ -3332,7 +3434,9 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x0evolume_targets\x18\r \x03(\v22.virtkit.launcher.v1.GuestState.VolumeTargetsEntryR\rvolumeTargets\x12R\n" +
 	"\x11agent_credentials\x18( \x01(\v2%.virtkit.launcher.v1.AgentCredentialsR\x10agentCredentials\x12<\n" +
 	"\tmigration\x18) \x01(\v2\x1e.virtkit.launcher.v1.MigrationR\tmigration\x12\x18\n" +
-	"\aarrived\x18* \x01(\bR\aarrived\x12\\\n" +
+	"\aarrived\x18* \x01(\bR\aarrived\x12\x14\n" +
+	"\x05vcpus\x182 \x01(\rR\x05vcpus\x12)\n" +
+	"\x10memory_requested\x183 \x01(\x03R\x0fmemoryRequested\x12\\\n" +
 	"\x0fimage_checksums\x18+ \x03(\v23.virtkit.launcher.v1.GuestState.ImageChecksumsEntryR\x0eimageChecksums\x12\\\n" +
 	"\x0finterface_links\x18, \x03(\v23.virtkit.launcher.v1.GuestState.InterfaceLinksEntryR\x0einterfaceLinks\x12\x1f\n" +
 	"\vagent_lacks\x18- \x03(\tR\n" +
@@ -3366,7 +3470,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\rMigrationMode\x12\x1b\n" +
 	"\x17MIGRATION_MODE_PRE_COPY\x10\x00\x12\x1c\n" +
 	"\x18MIGRATION_MODE_POST_COPY\x10\x01\x12\x19\n" +
-	"\x15MIGRATION_MODE_PAUSED\x10\x022\x8b\x0f\n" +
+	"\x15MIGRATION_MODE_PAUSED\x10\x022\xde\x0f\n" +
 	"\bLauncher\x12N\n" +
 	"\x05Start\x12!.virtkit.launcher.v1.StartRequest\x1a\".virtkit.launcher.v1.StartResponse\x12W\n" +
 	"\bShutdown\x12$.virtkit.launcher.v1.ShutdownRequest\x1a%.virtkit.launcher.v1.ShutdownResponse\x12M\n" +
@@ -3391,7 +3495,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\fDetachVolume\x12(.virtkit.launcher.v1.DetachVolumeRequest\x1a).virtkit.launcher.v1.DetachVolumeResponse\x12f\n" +
 	"\rSetInterfaces\x12).virtkit.launcher.v1.SetInterfacesRequest\x1a*.virtkit.launcher.v1.SetInterfacesResponse\x12]\n" +
 	"\n" +
-	"DumpMemory\x12&.virtkit.launcher.v1.DumpMemoryRequest\x1a'.virtkit.launcher.v1.DumpMemoryResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
+	"DumpMemory\x12&.virtkit.launcher.v1.DumpMemoryRequest\x1a'.virtkit.launcher.v1.DumpMemoryResponse\x12Q\n" +
+	"\x06Resize\x12\".virtkit.launcher.v1.ResizeRequest\x1a#.virtkit.launcher.v1.ResizeResponseB4Z2github.com/virtkit/virtkit/pkg/launcher/launcherpbb\x06proto3"
 
 var (
 	file_pkg_launcher_launcherpb_launcher_proto_rawDescOnce sync.Once
@@ -3406,7 +3511,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(Lifecycle)(0),                         // 0: virtkit.launcher.v1.Lifecycle
 	(MigrationPhase)(0),                    // 1: virtkit.launcher.v1.MigrationPhase
@@ -3440,64 +3545,66 @@ var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
 	(*ScreenshotPiece)(nil),                // 29: virtkit.launcher.v1.ScreenshotPiece
 	(*AttachVolumeRequest)(nil),            // 30: virtkit.launcher.v1.AttachVolumeRequest
 	(*AttachVolumeResponse)(nil),           // 31: virtkit.launcher.v1.AttachVolumeResponse
-	(*DetachVolumeRequest)(nil),            // 32: virtkit.launcher.v1.DetachVolumeRequest
-	(*DetachVolumeResponse)(nil),           // 33: virtkit.launcher.v1.DetachVolumeResponse
-	(*DumpMemoryRequest)(nil),              // 34: virtkit.launcher.v1.DumpMemoryRequest
-	(*DumpMemoryResponse)(nil),             // 35: virtkit.launcher.v1.DumpMemoryResponse
-	(*PrepareMigrationTargetRequest)(nil),  // 36: virtkit.launcher.v1.PrepareMigrationTargetRequest
-	(*PrepareMigrationTargetResponse)(nil), // 37: virtkit.launcher.v1.PrepareMigrationTargetResponse
-	(*MigrateRequest)(nil),                 // 38: virtkit.launcher.v1.MigrateRequest
-	(*MigrationLimits)(nil),                // 39: virtkit.launcher.v1.MigrationLimits
-	(*MigrateResponse)(nil),                // 40: virtkit.launcher.v1.MigrateResponse
-	(*TakeOverRequest)(nil),                // 41: virtkit.launcher.v1.TakeOverRequest
-	(*TakeOverResponse)(nil),               // 42: virtkit.launcher.v1.TakeOverResponse
-	(*CancelMigrationRequest)(nil),         // 43: virtkit.launcher.v1.CancelMigrationRequest
-	(*CancelMigrationResponse)(nil),        // 44: virtkit.launcher.v1.CancelMigrationResponse
-	(*Migration)(nil),                      // 45: virtkit.launcher.v1.Migration
-	(*MigrationProgress)(nil),              // 46: virtkit.launcher.v1.MigrationProgress
-	(*SetInterfacesRequest)(nil),           // 47: virtkit.launcher.v1.SetInterfacesRequest
-	(*SetInterfacesResponse)(nil),          // 48: virtkit.launcher.v1.SetInterfacesResponse
-	(*GuestState)(nil),                     // 49: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 50: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 51: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 52: virtkit.launcher.v1.StatsResponse.Disk
-	(*StatsResponse_VCPU)(nil),             // 53: virtkit.launcher.v1.StatsResponse.VCPU
-	nil,                                    // 54: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	nil,                                    // 55: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	nil,                                    // 56: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	(*durationpb.Duration)(nil),            // 57: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 58: google.protobuf.Timestamp
+	(*ResizeRequest)(nil),                  // 32: virtkit.launcher.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 33: virtkit.launcher.v1.ResizeResponse
+	(*DetachVolumeRequest)(nil),            // 34: virtkit.launcher.v1.DetachVolumeRequest
+	(*DetachVolumeResponse)(nil),           // 35: virtkit.launcher.v1.DetachVolumeResponse
+	(*DumpMemoryRequest)(nil),              // 36: virtkit.launcher.v1.DumpMemoryRequest
+	(*DumpMemoryResponse)(nil),             // 37: virtkit.launcher.v1.DumpMemoryResponse
+	(*PrepareMigrationTargetRequest)(nil),  // 38: virtkit.launcher.v1.PrepareMigrationTargetRequest
+	(*PrepareMigrationTargetResponse)(nil), // 39: virtkit.launcher.v1.PrepareMigrationTargetResponse
+	(*MigrateRequest)(nil),                 // 40: virtkit.launcher.v1.MigrateRequest
+	(*MigrationLimits)(nil),                // 41: virtkit.launcher.v1.MigrationLimits
+	(*MigrateResponse)(nil),                // 42: virtkit.launcher.v1.MigrateResponse
+	(*TakeOverRequest)(nil),                // 43: virtkit.launcher.v1.TakeOverRequest
+	(*TakeOverResponse)(nil),               // 44: virtkit.launcher.v1.TakeOverResponse
+	(*CancelMigrationRequest)(nil),         // 45: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 46: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 47: virtkit.launcher.v1.Migration
+	(*MigrationProgress)(nil),              // 48: virtkit.launcher.v1.MigrationProgress
+	(*SetInterfacesRequest)(nil),           // 49: virtkit.launcher.v1.SetInterfacesRequest
+	(*SetInterfacesResponse)(nil),          // 50: virtkit.launcher.v1.SetInterfacesResponse
+	(*GuestState)(nil),                     // 51: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 52: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 53: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 54: virtkit.launcher.v1.StatsResponse.Disk
+	(*StatsResponse_VCPU)(nil),             // 55: virtkit.launcher.v1.StatsResponse.VCPU
+	nil,                                    // 56: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	nil,                                    // 57: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	nil,                                    // 58: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	(*durationpb.Duration)(nil),            // 59: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 60: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	49, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	57, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	51, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	52, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	53, // 4: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
+	51, // 0: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	59, // 1: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	53, // 2: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	54, // 3: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	55, // 4: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
 	10, // 5: virtkit.launcher.v1.StatsResponse.memory:type_name -> virtkit.launcher.v1.GuestMemory
-	57, // 6: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	59, // 6: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
 	27, // 7: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	58, // 8: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
-	58, // 9: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
-	49, // 10: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	39, // 11: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
-	57, // 12: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
-	57, // 13: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
+	60, // 8: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
+	60, // 9: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
+	51, // 10: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	41, // 11: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
+	59, // 12: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
+	59, // 13: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
 	1,  // 14: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	58, // 15: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	58, // 16: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	57, // 17: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	60, // 15: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	60, // 16: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	59, // 17: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
 	2,  // 18: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
-	46, // 19: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
-	57, // 20: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
-	57, // 21: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
+	48, // 19: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
+	59, // 20: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
+	59, // 21: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
 	0,  // 22: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	58, // 23: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	54, // 24: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	50, // 25: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	45, // 26: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	55, // 27: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	56, // 28: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	60, // 23: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	56, // 24: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	52, // 25: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	47, // 26: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	57, // 27: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	58, // 28: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
 	3,  // 29: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
 	5,  // 30: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
 	7,  // 31: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
@@ -3511,37 +3618,39 @@ var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
 	23, // 39: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
 	25, // 40: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
 	28, // 41: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	36, // 42: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	38, // 43: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	43, // 44: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	41, // 45: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
+	38, // 42: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	40, // 43: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	45, // 44: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	43, // 45: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
 	30, // 46: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	32, // 47: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	47, // 48: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
-	34, // 49: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
-	4,  // 50: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	6,  // 51: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	49, // 52: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	9,  // 53: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	12, // 54: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	14, // 55: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	16, // 56: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	18, // 57: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	20, // 58: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	22, // 59: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	24, // 60: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	26, // 61: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	29, // 62: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	37, // 63: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	40, // 64: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	44, // 65: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	42, // 66: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
-	31, // 67: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	33, // 68: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	48, // 69: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
-	35, // 70: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
-	50, // [50:71] is the sub-list for method output_type
-	29, // [29:50] is the sub-list for method input_type
+	34, // 47: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	49, // 48: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
+	36, // 49: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
+	32, // 50: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
+	4,  // 51: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	6,  // 52: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	51, // 53: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	9,  // 54: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	12, // 55: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	14, // 56: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	16, // 57: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	18, // 58: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	20, // 59: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	22, // 60: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	24, // 61: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	26, // 62: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	29, // 63: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	39, // 64: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	42, // 65: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	46, // 66: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	44, // 67: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	31, // 68: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	35, // 69: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	50, // 70: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
+	37, // 71: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
+	33, // 72: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
+	51, // [51:73] is the sub-list for method output_type
+	29, // [29:51] is the sub-list for method input_type
 	29, // [29:29] is the sub-list for extension type_name
 	29, // [29:29] is the sub-list for extension extendee
 	0,  // [0:29] is the sub-list for field type_name
@@ -3558,14 +3667,14 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 		(*ExecResponse_ErrorOutput)(nil),
 		(*ExecResponse_Result)(nil),
 	}
-	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[50].OneofWrappers = []any{}
+	file_pkg_launcher_launcherpb_launcher_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   54,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

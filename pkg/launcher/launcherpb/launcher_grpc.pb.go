@@ -43,6 +43,7 @@ const (
 	Launcher_DetachVolume_FullMethodName           = "/virtkit.launcher.v1.Launcher/DetachVolume"
 	Launcher_SetInterfaces_FullMethodName          = "/virtkit.launcher.v1.Launcher/SetInterfaces"
 	Launcher_DumpMemory_FullMethodName             = "/virtkit.launcher.v1.Launcher/DumpMemory"
+	Launcher_Resize_FullMethodName                 = "/virtkit.launcher.v1.Launcher/Resize"
 )
 
 // LauncherClient is the client API for Launcher service.
@@ -109,6 +110,11 @@ type LauncherClient interface {
 	// DumpMemory writes the guest's memory to a file in a volume that virt-handler has mounted in the pod. The first call for a
 	// volume begins; each tells how far it is; DetachVolume, which is refused meanwhile, forgets it. Errors: FAILED_PRECONDITION.
 	DumpMemory(ctx context.Context, in *DumpMemoryRequest, opts ...grpc.CallOption) (*DumpMemoryResponse, error)
+	// Resize gives the running guest the CPU sockets and the memory that the VirtualMachineInstance of now says. Sockets
+	// only come; memory comes and goes down to what the guest was started with, as far as the guest goes along, which
+	// GuestState tells. It is idempotent. Errors: INVALID_ARGUMENT (the guest has no room for it), FAILED_PRECONDITION
+	// (worth trying again), INTERNAL.
+	Resize(ctx context.Context, in *ResizeRequest, opts ...grpc.CallOption) (*ResizeResponse, error)
 }
 
 type launcherClient struct {
@@ -356,6 +362,16 @@ func (c *launcherClient) DumpMemory(ctx context.Context, in *DumpMemoryRequest, 
 	return out, nil
 }
 
+func (c *launcherClient) Resize(ctx context.Context, in *ResizeRequest, opts ...grpc.CallOption) (*ResizeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResizeResponse)
+	err := c.cc.Invoke(ctx, Launcher_Resize_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LauncherServer is the server API for Launcher service.
 // All implementations must embed UnimplementedLauncherServer
 // for forward compatibility.
@@ -420,6 +436,11 @@ type LauncherServer interface {
 	// DumpMemory writes the guest's memory to a file in a volume that virt-handler has mounted in the pod. The first call for a
 	// volume begins; each tells how far it is; DetachVolume, which is refused meanwhile, forgets it. Errors: FAILED_PRECONDITION.
 	DumpMemory(context.Context, *DumpMemoryRequest) (*DumpMemoryResponse, error)
+	// Resize gives the running guest the CPU sockets and the memory that the VirtualMachineInstance of now says. Sockets
+	// only come; memory comes and goes down to what the guest was started with, as far as the guest goes along, which
+	// GuestState tells. It is idempotent. Errors: INVALID_ARGUMENT (the guest has no room for it), FAILED_PRECONDITION
+	// (worth trying again), INTERNAL.
+	Resize(context.Context, *ResizeRequest) (*ResizeResponse, error)
 	mustEmbedUnimplementedLauncherServer()
 }
 
@@ -492,6 +513,9 @@ func (UnimplementedLauncherServer) SetInterfaces(context.Context, *SetInterfaces
 }
 func (UnimplementedLauncherServer) DumpMemory(context.Context, *DumpMemoryRequest) (*DumpMemoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DumpMemory not implemented")
+}
+func (UnimplementedLauncherServer) Resize(context.Context, *ResizeRequest) (*ResizeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Resize not implemented")
 }
 func (UnimplementedLauncherServer) mustEmbedUnimplementedLauncherServer() {}
 func (UnimplementedLauncherServer) testEmbeddedByValue()                  {}
@@ -871,6 +895,24 @@ func _Launcher_DumpMemory_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Launcher_Resize_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResizeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).Resize(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_Resize_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).Resize(ctx, req.(*ResizeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Launcher_ServiceDesc is the grpc.ServiceDesc for Launcher service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -949,6 +991,10 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DumpMemory",
 			Handler:    _Launcher_DumpMemory_Handler,
+		},
+		{
+			MethodName: "Resize",
+			Handler:    _Launcher_Resize_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,366 @@
+// Package resize gives the pod of a running guest what the guest is to have: its VMI says more CPU sockets or memory than
+// the guest has, since its VM was changed (pkg/controller/vm). Inputs are the VMI, its launcher pod and its migrations;
+// outputs are the pod's resources, a migration where its node has no room, and the conditions HotVCPUChange and
+// HotMemoryChange, whose reason tells virt-handler when it may change the guest:
+//
+//	VMI ≠ guest ──► PodResizing: pods/resize ──► PodResized ──► virt-handler ──► VMI = guest: the conditions go
+//	                     └► PodResizeInfeasible: a migration, whose pod has the size ─┘
+//
+// KubeVirt always moves the guest for this. A guest that cannot move and whose node has no room needs a restart, which the VM says.
+//
+// The core is pure: Next (this file) says what is to be done; the Reconciler (reconciler.go) reads, asks, and writes.
+package resize
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/controller/migration"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/sizing"
+)
+
+const (
+	cpus   = v1.VirtualMachineInstanceVCPUChange
+	memory = v1.VirtualMachineInstanceMemoryChange
+)
+
+const (
+	// patience is how long the kubelet may find no room just now before the guest moves instead.
+	patience = 10 * time.Second
+	// again is when to try again what was refused, and to look again at what has no event.
+	again = 30 * time.Second
+	// backoffBase is how long a guest whose migration failed stays; it doubles with each failure up to backoffMax.
+	backoffBase = 20 * time.Second
+	backoffMax  = 5 * time.Minute
+	// namePrefix begins the names of migrations that are made here; KubeVirt's.
+	namePrefix = "kubevirt-workload-update-"
+)
+
+// View is all that Next looks at.
+type View struct {
+	VMI *v1.VirtualMachineInstance
+	// Pod is the one that the guest runs in, nil when there is none.
+	Pod *corev1.Pod
+	// Want is what its container should have for the guest of now and the one to be, Fit for the one to be alone.
+	Want, Fit corev1.ResourceRequirements
+	// Migrations are all of the VMI.
+	Migrations []*v1.VirtualMachineInstanceMigration
+	Now        time.Time
+}
+
+// Step is what is to be done; the zero Step but for Status is nothing.
+type Step struct {
+	// Resize is what the pod's container is to have, nil leaves it.
+	Resize *corev1.ResourceRequirements
+	// Migrate is the name of a migration to make; empty is none.
+	Migrate string
+	// Status is what the VMI's status should be.
+	Status       v1.VirtualMachineInstanceStatus
+	RequeueAfter time.Duration
+}
+
+// Pending reports whether there may be anything to do for a VMI.
+func Pending(vmi *v1.VirtualMachineInstance) bool {
+	if vmi.Status.Phase != v1.Running || vmi.DeletionTimestamp != nil {
+		return false
+	}
+	return grows(vmi, cpus) || grows(vmi, memory) || sizing.Resizing(vmi, cpus) != nil || sizing.Resizing(vmi, memory) != nil
+}
+
+// grows reports whether a guest is to have other CPUs, or another amount of memory, than it has.
+func grows(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType) bool {
+	if kind == cpus {
+		sockets, most := sizing.Sockets(&vmi.Spec.Domain)
+		t := vmi.Status.CurrentCPUTopology
+		return t != nil && sockets <= most && int(t.Sockets) != sockets
+	}
+	_, ok := memoryLeft(vmi)
+	return ok
+}
+
+// memoryLeft is how much memory (bytes) a guest has got of what it is to have, if it has not got it yet, or still has.
+func memoryLeft(vmi *v1.VirtualMachineInstance) (current int64, ok bool) {
+	m, s := vmi.Spec.Domain.Memory, vmi.Status.Memory
+	if m == nil || m.Guest == nil || m.MaxGuest == nil || s == nil || s.GuestAtBoot == nil || s.GuestCurrent == nil || s.GuestRequested == nil {
+		return 0, false
+	}
+	if sizing.MemoryObstacle(&vmi.Spec.Domain) != "" || s.GuestAtBoot.Cmp(*m.Guest) > 0 {
+		return 0, false
+	}
+	return s.GuestCurrent.Value(), s.GuestRequested.Cmp(*m.Guest) != 0 || s.GuestCurrent.Cmp(*m.Guest) != 0
+}
+
+// Next decides. While the guest moves all waits: the pod that it moves to is made for what the VMI says.
+func Next(view View) Step {
+	vmi := view.VMI
+	step := Step{Status: *vmi.Status.DeepCopy()}
+	if !Pending(vmi) || view.Pod == nil || migrating(vmi) {
+		return step
+	}
+	if !grows(vmi, cpus) && !grows(vmi, memory) {
+		step.remove(cpus)
+		step.remove(memory)
+		if view.shrinks() {
+			step.Resize = &view.Fit
+		}
+		return step
+	}
+	switch has := view.room(); {
+	case has == resized:
+		step.set(view, sizing.ReasonPodResized, step.ready(view))
+	case has == refused || !view.inPlace():
+		step.move(view)
+	case has == asked:
+		step.wait(view)
+	default:
+		step.set(view, sizing.ReasonPodResizing, "Pod "+view.Pod.Name+" is being given what the guest is to have.")
+		step.Resize = &view.Want
+	}
+	return step
+}
+
+// ready is what is said of a guest whose pod has room for its size.
+func (s *Step) ready(view View) string {
+	if current, ok := memoryLeft(view.VMI); ok && !grows(view.VMI, cpus) {
+		of := view.VMI.Spec.Domain.Memory.Guest
+		return fmt.Sprintf("The guest has %s of memory so far and is to have %s; its driver virtio_mem takes it and gives it back.",
+			resource.NewQuantity(current, resource.BinarySI), of)
+	}
+	return "Pod " + view.Pod.Name + " has room for what the guest is to have."
+}
+
+// wait follows what the kubelet makes of the request.
+func (s *Step) wait(view View) {
+	pending := condition(view.Pod, corev1.PodResizePending)
+	if pending == nil {
+		message := "Pod " + view.Pod.Name + " is being given what the guest is to have."
+		if c := condition(view.Pod, corev1.PodResizeInProgress); c != nil && c.Message != "" {
+			message += " The kubelet says: " + c.Message
+		}
+		s.set(view, sizing.ReasonPodResizing, message)
+		s.RequeueAfter = again
+		return
+	}
+	if left := patience - view.Now.Sub(pending.LastTransitionTime.Time); pending.Reason == corev1.PodReasonDeferred && left > 0 {
+		s.set(view, sizing.ReasonPodResizing, "Node "+view.Pod.Spec.NodeName+" has no room just now: "+pending.Message)
+		s.RequeueAfter = left
+		return
+	}
+	s.move(view)
+}
+
+// move lets the guest go to a node that has room.
+func (s *Step) move(view View) {
+	why := "Pod " + view.Pod.Name + " cannot grow on node " + view.Pod.Spec.NodeName
+	if detail := view.why(); detail != "" {
+		why += ": " + strings.TrimRight(detail, ".")
+	}
+	if message := migration.NotMigratable(view.VMI); message != "" {
+		s.set(view, sizing.ReasonRestart, why+". "+message+".")
+		s.RequeueAfter = again
+		return
+	}
+	s.set(view, sizing.ReasonNoRoom, why+". The guest moves to a pod of the size.")
+	failures, last, made := 0, time.Time{}, 0
+	for _, m := range view.Migrations {
+		if !migration.Final(m) {
+			return // Its end is an event.
+		}
+		if _, ours := m.Annotations[v1.WorkloadUpdateMigrationAnnotation]; !ours {
+			continue
+		}
+		made++
+		if m.Status.Phase == v1.MigrationFailed {
+			failures++
+			last = latest(last, m)
+		}
+	}
+	if failures > 0 {
+		wait := min(backoffBase<<min(failures-1, 10), backoffMax)
+		if left := wait - view.Now.Sub(last); left > 0 {
+			s.RequeueAfter = left
+			return
+		}
+	}
+	sum := sha256.Sum256([]byte(string(view.VMI.UID) + "\n" + string(view.Pod.UID) + "\n" + strconv.Itoa(made)))
+	s.Migrate = namePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+}
+
+func latest(so time.Time, m *v1.VirtualMachineInstanceMigration) time.Time {
+	for _, transition := range m.Status.PhaseTransitionTimestamps {
+		if t := transition.PhaseTransitionTimestamp.Time; t.After(so) {
+			so = t
+		}
+	}
+	return so
+}
+
+// what a pod has of what it should have.
+type room int
+
+const (
+	lacks   room = iota // and was not asked to have more
+	asked               // by us, but the kubelet has not done so yet
+	refused             // the node can never have it
+	resized
+)
+
+func (view View) room() room {
+	spec := container(view.Pod)
+	if spec == nil || !covers(spec.Resources, view.Want) {
+		// The API server knows how large the node is.
+		if c := sizing.Resizing(view.VMI, view.kind()); c != nil && c.Reason == sizing.ReasonNoRoom {
+			return refused
+		}
+		return lacks
+	}
+	if c := condition(view.Pod, corev1.PodResizePending); c != nil {
+		if c.Reason == corev1.PodReasonInfeasible {
+			return refused
+		}
+		return asked
+	}
+	if condition(view.Pod, corev1.PodResizeInProgress) != nil {
+		return asked
+	}
+	for i := range view.Pod.Status.ContainerStatuses {
+		if c := &view.Pod.Status.ContainerStatuses[i]; c.Name == names.ContainerCompute && c.Resources != nil && covers(*c.Resources, view.Want) {
+			return resized
+		}
+	}
+	return asked
+}
+
+// kind is the condition by which is followed how far it is.
+func (view View) kind() v1.VirtualMachineInstanceConditionType {
+	if grows(view.VMI, cpus) {
+		return cpus
+	}
+	return memory
+}
+
+// inPlace reports whether Kubernetes can change what the guest needs more of while the pod runs: neither CPUs of its own
+// nor huge pages.
+func (view View) inPlace() bool {
+	domain := &view.VMI.Spec.Domain
+	if domain.CPU != nil && domain.CPU.DedicatedCPUPlacement {
+		return false
+	}
+	return domain.Memory == nil || domain.Memory.Hugepages == nil || !grows(view.VMI, memory)
+}
+
+// why is what keeps a pod from having more.
+func (view View) why() string {
+	if !view.inPlace() {
+		return "CPUs of its own and huge pages are given when a pod starts"
+	}
+	if c := condition(view.Pod, corev1.PodResizePending); c != nil {
+		return c.Message
+	}
+	if c := sizing.Resizing(view.VMI, view.kind()); c != nil && c.Reason == sizing.ReasonNoRoom {
+		_, detail, _ := strings.Cut(c.Message, ": ")
+		detail, _, _ = strings.Cut(detail, ". The guest moves")
+		return detail
+	}
+	return ""
+}
+
+// shrinks reports whether the pod has more than its guest needs.
+func (view View) shrinks() bool {
+	spec := container(view.Pod)
+	if spec == nil || !view.inPlace() || !covers(spec.Resources, view.Fit) {
+		return false
+	}
+	for name, quantity := range view.Fit.Requests {
+		if has := spec.Resources.Requests[name]; has.Cmp(quantity) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether a container that has is large enough for what it should have.
+func covers(has, should corev1.ResourceRequirements) bool {
+	for name, quantity := range should.Requests {
+		if had := has.Requests[name]; had.Cmp(quantity) < 0 {
+			return false
+		}
+	}
+	for name, quantity := range should.Limits {
+		if had, limited := has.Limits[name]; limited && had.Cmp(quantity) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func container(pod *corev1.Pod) *corev1.Container {
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == names.ContainerCompute {
+			return &pod.Spec.Containers[i]
+		}
+	}
+	return nil
+}
+
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+func migrating(vmi *v1.VirtualMachineInstance) bool {
+	ms := vmi.Status.MigrationState
+	return ms != nil && ms.EndTimestamp == nil && !ms.Completed && !ms.Failed
+}
+
+// set says of what changes how far it is.
+func (s *Step) set(view View, reason, message string) {
+	for _, kind := range []v1.VirtualMachineInstanceConditionType{cpus, memory} {
+		if !grows(view.VMI, kind) {
+			s.remove(kind)
+			continue
+		}
+		next := v1.VirtualMachineInstanceCondition{
+			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(view.Now).Rfc3339Copy(),
+		}
+		i := slices.IndexFunc(s.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == kind })
+		if i < 0 {
+			s.Status.Conditions = append(s.Status.Conditions, next)
+			continue
+		}
+		if s.Status.Conditions[i].Status == next.Status {
+			next.LastTransitionTime = s.Status.Conditions[i].LastTransitionTime
+		}
+		s.Status.Conditions[i] = next
+	}
+}
+
+func (s *Step) remove(kind v1.VirtualMachineInstanceConditionType) {
+	s.Status.Conditions = slices.DeleteFunc(s.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == kind })
+}
+
+// refuse says why the API server does not let the pod have what it should have. That its node is too small is known to it.
+func (s *Step) refuse(view View, err error) {
+	message := "Pod " + view.Pod.Name + " cannot grow on node " + view.Pod.Spec.NodeName + ": " + err.Error()
+	if strings.Contains(err.Error(), "allocatable") {
+		s.set(view, sizing.ReasonNoRoom, message+". The guest moves to a pod of the size.")
+		return
+	}
+	s.set(view, sizing.ReasonPodResizeRefused, message+".")
+	s.RequeueAfter = again
+}

@@ -1,0 +1,216 @@
+package resize
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/migration"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// Reasons of events on a VMI; KubeVirt's words.
+const (
+	reasonCreate       = "SuccessfulCreate"
+	reasonFailedCreate = "FailedCreate"
+)
+
+// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
+const catchUp = time.Second
+
+// Reconciler reads VMIs, migrations and (from Live) launcher pods of VMIs that change their size. It writes the resources of
+// these pods, two conditions of the VMIs, and migrations. It needs the indexes of packages vmi and migration.
+type Reconciler struct {
+	Client   client.Client
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Config   func() config.Config
+	Now      func() time.Time
+}
+
+// SetupWithManager registers the reconciler.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("resize").
+		For(&v1.VirtualMachineInstance{}, builder.WithPredicates(pending)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(changes)).
+		Watches(&v1.VirtualMachineInstanceMigration{}, handler.EnqueueRequestsFromMapFunc(r.ofMigration), builder.WithPredicates(ends)).
+		Complete(r)
+}
+
+// pending lets VMIs through for which there may be something to do: few, for a short time.
+var pending = predicate.NewPredicateFuncs(func(object client.Object) bool { return Pending(object.(*v1.VirtualMachineInstance)) })
+
+var changes = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+var ends = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return migration.Final(e.ObjectNew.(*v1.VirtualMachineInstanceMigration))
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind != v1.VirtualMachineInstanceGroupVersionKind.Kind {
+		return nil
+	}
+	return r.ifPending(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name})
+}
+
+func (r *Reconciler) ofMigration(ctx context.Context, m client.Object) []reconcile.Request {
+	return r.ifPending(ctx, types.NamespacedName{Namespace: m.GetNamespace(), Name: m.(*v1.VirtualMachineInstanceMigration).Spec.VMIName})
+}
+
+func (r *Reconciler) ifPending(ctx context.Context, key types.NamespacedName) []reconcile.Request {
+	var instance v1.VirtualMachineInstance
+	// Not copied, since most are none of ours and none is changed.
+	if err := r.Client.Get(ctx, key, &instance, client.UnsafeDisableDeepCopy); err != nil || !Pending(&instance) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: key}}
+}
+
+// Reconcile takes one VMI a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var instance v1.VirtualMachineInstance
+	if err := r.Client.Get(ctx, request.NamespacedName, &instance); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !Pending(&instance) {
+		return reconcile.Result{}, nil
+	}
+	view, err := r.look(ctx, &instance)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	step := Next(view)
+	err = r.apply(ctx, view, &step)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
+	}
+	return reconcile.Result{RequeueAfter: step.RequeueAfter}, err
+}
+
+func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstance) (View, error) {
+	view := View{VMI: instance, Now: r.Now()}
+	var pods corev1.PodList
+	err := r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	if err != nil {
+		return view, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		_, active := instance.Status.ActivePods[pods.Items[i].UID]
+		if !active || pods.Items[i].Spec.NodeName != instance.Status.NodeName {
+			continue
+		}
+		// The cache does not keep what a pod has.
+		var pod corev1.Pod
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(&pods.Items[i]), &pod); err != nil {
+			return view, fmt.Errorf("get pod %s: %w", pods.Items[i].Name, err)
+		}
+		if pod.UID == pods.Items[i].UID && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+			view.Pod = &pod
+		}
+	}
+	if view.Pod == nil {
+		return view, nil
+	}
+	view.Want, view.Fit = vmi.Sizes(instance, r.Config())
+	var migrations v1.VirtualMachineInstanceMigrationList
+	err = r.Client.List(ctx, &migrations, client.InNamespace(instance.Namespace), client.MatchingFields{migration.MigrationsByVMI: instance.Name})
+	if err != nil {
+		return view, fmt.Errorf("list migrations: %w", err)
+	}
+	for i := range migrations.Items {
+		view.Migrations = append(view.Migrations, &migrations.Items[i])
+	}
+	return view, nil
+}
+
+// apply does what the step says: what is being done is said first, so that nobody takes it for nothing.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	if step.Resize != nil {
+		err := r.resize(ctx, view.Pod, *step.Resize)
+		switch {
+		case err == nil:
+		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsMethodNotSupported(err):
+			if grows(view.VMI, cpus) || grows(view.VMI, memory) { // else it keeps what it has
+				step.refuse(view, err)
+			}
+		default:
+			return fmt.Errorf("resize pod %s: %w", view.Pod.Name, err)
+		}
+	}
+	if step.Migrate != "" {
+		if err := r.migrate(ctx, view.VMI, step.Migrate); err != nil {
+			return err
+		}
+	}
+	if equality.Semantic.DeepEqual(view.VMI.Status, step.Status) {
+		return nil
+	}
+	after := view.VMI.DeepCopy()
+	after.Status = step.Status
+	if err := r.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(view.VMI, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	return nil
+}
+
+// resize asks for other CPUs and memory of the pod's container, and nothing else.
+func (r *Reconciler) resize(ctx context.Context, pod *corev1.Pod, to corev1.ResourceRequirements) error {
+	type container struct {
+		Name      string                      `json:"name"`
+		Resources corev1.ResourceRequirements `json:"resources"`
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"spec":     map[string]any{"containers": []container{{names.ContainerCompute, to}}},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the pod's resources: %w", err)
+	}
+	return r.Client.SubResource("resize").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+}
+
+func (r *Reconciler) migrate(ctx context.Context, instance *v1.VirtualMachineInstance, name string) error {
+	err := r.Client.Create(ctx, &v1.VirtualMachineInstanceMigration{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: instance.Namespace,
+			Annotations: map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""},
+		},
+		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: instance.Name},
+	})
+	switch {
+	case err == nil:
+		r.Recorder.Eventf(instance, corev1.EventTypeNormal, reasonCreate, "Created Migration %s for automated workload update", name)
+		return nil
+	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil
+	}
+	r.Recorder.Eventf(instance, corev1.EventTypeWarning, reasonFailedCreate, "Error creating a Migration for automated workload update: %v", err)
+	return fmt.Errorf("create a migration: %w", err)
+}

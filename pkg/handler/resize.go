@@ -1,0 +1,71 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/sizing"
+)
+
+const (
+	// resizeTimeout bounds one attempt to change the guest's size; the launcher's own limit is shorter.
+	resizeTimeout = time.Minute
+	// resizeRetryMost is the longest wait before a change that failed is tried again.
+	resizeRetryMost = 30 * time.Second
+)
+
+// keepSized gives the guest the size that its VMI says whenever its pod has room for it, until ctx ends.
+func (s *session) keepSized(ctx context.Context, client launcherpb.LauncherClient) {
+	wait := retryFirst
+	for {
+		s.mu.Lock()
+		vmi, renewed := s.vmi, s.renewed
+		s.mu.Unlock()
+		var again <-chan time.Time
+		if err := s.size(ctx, client, vmi); err != nil && ctx.Err() == nil {
+			s.log.Warn("size of the guest", "error", describe(err), "again", wait)
+			again = time.After(wait)
+			wait = min(2*wait, resizeRetryMost)
+		} else {
+			wait = retryFirst
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-renewed:
+		case <-again:
+		}
+	}
+}
+
+func (s *session) size(ctx context.Context, client launcherpb.LauncherClient, vmi *v1.VirtualMachineInstance) error {
+	if vmi.Status.NodeName != s.node.Name || !sizing.MayResize(vmi) {
+		s.sawSize("")
+		return nil
+	}
+	encoded, err := json.Marshal(vmi)
+	if err != nil {
+		return fmt.Errorf("encode VirtualMachineInstance: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, resizeTimeout)
+	defer cancel()
+	_, err = client.Resize(ctx, &launcherpb.ResizeRequest{VmiJson: encoded})
+	if err != nil {
+		s.sawSize(describe(err))
+		return err
+	}
+	s.sawSize("")
+	return nil
+}
+
+// sawSize publishes why the guest could not be given its size; empty is that it could.
+func (s *session) sawSize(failure string) {
+	if s.observation().Unsized != failure {
+		s.publish(true, func(o *observation) { o.Unsized = failure })
+	}
+}

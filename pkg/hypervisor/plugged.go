@@ -1,0 +1,41 @@
+package hypervisor
+
+import (
+	"errors"
+	"fmt"
+
+	"libvirt.org/go/libvirtxml"
+)
+
+// RequestedMemory takes the device through which memory comes and goes out of a domain's XML, with another amount (bytes)
+// asked of the guest. libvirt knows the device only with all that it has written there itself.
+func RequestedMemory(text string, bytes int64) (string, error) {
+	var domain libvirtxml.Domain
+	if err := domain.Unmarshal(text); err != nil {
+		return "", fmt.Errorf("read the domain's XML: %w", err)
+	}
+	if domain.Devices != nil {
+		for _, device := range domain.Devices.Memorydevs {
+			if device.Model == "virtio-mem" && device.Target != nil {
+				device.Target.Requested = &libvirtxml.DomainMemorydevTargetRequested{Value: uint(bytes), Unit: "b"}
+				return device.Marshal()
+			}
+		}
+	}
+	return "", errors.New("the domain has no device for memory that is plugged in")
+}
+
+// WithoutPins takes out of a domain's XML on which CPUs of the host it runs, for another host where it has others; it
+// reports whether there was anything.
+func WithoutPins(text string) (string, bool, error) {
+	var domain libvirtxml.Domain
+	if err := domain.Unmarshal(text); err != nil {
+		return "", false, fmt.Errorf("read the domain's XML: %w", err)
+	}
+	if domain.CPUTune == nil || len(domain.CPUTune.VCPUPin) == 0 && domain.CPUTune.EmulatorPin == nil {
+		return text, false, nil
+	}
+	domain.CPUTune.VCPUPin, domain.CPUTune.EmulatorPin = nil, nil
+	out, err := domain.Marshal()
+	return out, true, err
+}
