@@ -28,6 +28,7 @@ func sized(sockets uint32, guest, most string) *v1.VirtualMachineInstance {
 
 func TestResize(t *testing.T) {
 	l := begin(t)
+	defer l.end(t)
 	l.mustStart()
 	l.memory.change(func(d *hypervisor.Domain) {
 		d.VCPUs, d.MaxVCPUs, d.MemoryAtBoot, d.Memory = 1, 4, 128<<20, 128<<20
@@ -101,6 +102,7 @@ func TestResize(t *testing.T) {
 
 func TestResizeOfNothing(t *testing.T) {
 	l := begin(t)
+	defer l.end(t)
 	data, err := json.Marshal(sized(2, "256Mi", "512Mi"))
 	if err != nil {
 		t.Fatal(err)

@@ -95,7 +95,8 @@ func begin(t *testing.T) *life {
 			t.Fatal("the launcher does not listen")
 		}
 	}
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true))) // the socket is there before somebody listens
 	if err != nil {
 		t.Fatal(err)
 	}
