@@ -102,7 +102,12 @@ func TestResize(t *testing.T) {
 
 func TestResizeOfNothing(t *testing.T) {
 	l := begin(t)
-	defer l.end(t)
+	defer func() {
+		l.sigterm()
+		if err := <-l.err; err != nil {
+			t.Error(err)
+		}
+	}()
 	data, err := json.Marshal(sized(2, "256Mi", "512Mi"))
 	if err != nil {
 		t.Fatal(err)
