@@ -37,6 +37,8 @@ type Config struct {
 	MachineType string
 	// CPUModel is the CPU model of a guest that names none; empty leaves it to the launcher.
 	CPUModel string
+	// ObsoleteCPUModels are those for which nodes get no label.
+	ObsoleteCPUModels map[string]bool
 	// CPURequest is requested for a guest's pod that names no request; nil means by the ratio.
 	CPURequest *resource.Quantity
 	// CPUAllocationRatio is how many vCPUs share one requested CPU.
@@ -94,6 +96,7 @@ func Default() Config {
 		BalloonPeriod:       names.DefaultBalloonPeriod,
 		Certificates:        certs.DefaultPolicy(),
 		Migrations:          surface.Migrations(nil),
+		ObsoleteCPUModels:   obsoleteCPUModels(),
 		LiveUpdate:          &sizing.Bounds{Ratio: sizing.DefaultRatio},
 	}
 }
@@ -111,6 +114,7 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	}
 	setIf(&config.MachineType, machineType(spec, config.Architecture))
 	setIf(&config.CPUModel, spec.CPUModel)
+	maps.Copy(config.ObsoleteCPUModels, spec.ObsoleteCPUModels)
 	config.CPURequest = spec.CPURequest
 	setIf(&config.ImagePullPolicy, spec.ImagePullPolicy)
 	setIf(&config.RuntimeClass, spec.DefaultRuntimeClass)
@@ -159,6 +163,18 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 		config.MemoryOverheadRatio = ratio
 	}
 	return config, wrong
+}
+
+// obsoleteCPUModels are KubeVirt's, and QEMU's own that no hardware has.
+func obsoleteCPUModels() map[string]bool {
+	out := map[string]bool{}
+	for _, name := range []string{
+		"486", "pentium", "pentium2", "pentium3", "pentiumpro", "coreduo", "n270", "core2duo", "Conroe", "athlon", "phenom",
+		"qemu64", "qemu32", "kvm64", "kvm32", "cpu64-rhel5", "cpu64-rhel6",
+	} {
+		out[name] = true
+	}
+	return out
 }
 
 func liveUpdate(spec v1.KubeVirtConfiguration) *sizing.Bounds {

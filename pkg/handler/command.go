@@ -251,6 +251,9 @@ func stripPod(object any) (any, error) {
 // kubeletDir is the kubelet's directory of the node, seen from virt-handler, which is among the node's processes.
 const kubeletDir = "/proc/1/root/var/lib/kubelet"
 
+// cpuMap has libvirt's CPU models, in virt-launcher's image, which is mounted in virt-handler.
+const cpuMap = "/launcher/usr/share/libvirt/cpu_map"
+
 // handler is a running virt-handler.
 type handler struct {
 	options
@@ -311,7 +314,7 @@ func (h *handler) run(ctx context.Context) error {
 			return nil
 		case <-ready:
 		}
-		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat, Labels: node.CPUManager(kubeletDir)}
+		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat, Labels: h.labels(noKVM)}
 		return beat.Run(ctx)
 	})
 	if noKVM != nil {
@@ -327,6 +330,22 @@ func (h *handler) run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// labels are what of the node guests are scheduled by. Guests that are emulated can have any CPU anywhere.
+func (h *handler) labels(noKVM error) node.Labels {
+	manager := node.CPUManager(kubeletDir)
+	if noKVM != nil {
+		return manager
+	}
+	models, err := node.CPUModels(cpuMap,
+		func() (map[node.Leaf]node.Registers, error) { return node.SupportedCPUID(h.device) },
+		func() map[string]bool { return h.follower.Current().ObsoleteCPUModels })
+	if err != nil {
+		h.log.Warn("guests with a named CPU model are not scheduled to this node", "error", err)
+		return manager
+	}
+	return node.All(manager, models)
 }
 
 // serveStreams serves virt-api.

@@ -99,6 +99,7 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.architectureConfiguration.amd64.machineType", Effect: Domain},
 	{Path: "configuration.machineType", Effect: Domain},
 	{Path: "configuration.cpuModel", Effect: Domain},
+	{Path: "configuration.obsoleteCPUModels", Effect: Install, Note: "Models for which nodes get no label, besides those of KubeVirt's; false takes one of those back."},
 	{Path: "configuration.cpuRequest", Effect: Pod},
 	{Path: "configuration.emulatedMachines", Effect: Install, Note: "Deprecated by KubeVirt; see architectureConfiguration."},
 	{Path: "configuration.architectureConfiguration.amd64.emulatedMachines", Effect: Install, Note: "Patterns of the machine types that guests may have. `q35*` and `pc-q35*` unless set."},

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"maps"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -76,7 +77,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		Subdomain:                 vmi.Spec.Subdomain,
 		DNSPolicy:                 vmi.Spec.DNSPolicy,
 		DNSConfig:                 vmi.Spec.DNSConfig.DeepCopy(),
-		NodeSelector:              nodeSelector(vmi, facts.Config),
+		NodeSelector:              nodeSelector(vmi, facts),
 		Affinity:                  vmi.Spec.Affinity.DeepCopy(),
 		Tolerations:               tolerations(vmi.Spec.Tolerations),
 		TopologySpreadConstraints: copyAll(vmi.Spec.TopologySpreadConstraints),
@@ -183,7 +184,8 @@ func Hostname(vmi *v1.VirtualMachineInstance) string {
 	return strings.TrimRight(name[:min(len(name), 63)], "-")
 }
 
-func nodeSelector(vmi *v1.VirtualMachineInstance, cfg config.Config) map[string]string {
+func nodeSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string {
+	cfg := facts.Config
 	selector := map[string]string{}
 	maps.Copy(selector, cfg.NodeSelectors)
 	maps.Copy(selector, vmi.Spec.NodeSelector)
@@ -191,12 +193,27 @@ func nodeSelector(vmi *v1.VirtualMachineInstance, cfg config.Config) map[string]
 	if dedicated(vmi) {
 		selector[v1.CPUManager] = "true"
 	}
+	if model := namedModel(vmi); model != "" && facts.KVM && !cfg.UseEmulation {
+		selector[v1.CPUModelLabel+model] = "true"
+	}
 	architecture := vmi.Spec.Architecture
 	if architecture == "" {
 		architecture = cfg.Architecture
 	}
 	selector[corev1.LabelArchStable] = architecture
 	return selector
+}
+
+// modelVersion ends the name of a version of a CPU model; nodes are labelled with the model.
+var modelVersion = regexp.MustCompile(`-v[0-9]+$`)
+
+// namedModel is the CPU model that the guest is to have, "" for one that follows the node.
+func namedModel(vmi *v1.VirtualMachineInstance) string {
+	cpu := vmi.Spec.Domain.CPU
+	if cpu == nil || cpu.Model == v1.CPUModeHostModel || cpu.Model == v1.CPUModeHostPassthrough {
+		return ""
+	}
+	return modelVersion.ReplaceAllString(cpu.Model, "")
 }
 
 func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {

@@ -140,6 +140,8 @@ spec:
 	{name: "kvm", facts: func(f *Facts) { f.KVM = true }},
 	{name: "kvm but emulation", facts: func(f *Facts) { f.KVM, f.Config.UseEmulation = true, true }},
 
+	{name: "cpu model", vmi: `spec: {domain: {cpu: {model: Skylake-Server-v4}}}`, facts: func(f *Facts) { f.KVM = true }},
+
 	{name: "container disk", vmi: `
 spec:
   volumes:
