@@ -76,6 +76,10 @@ const sharedConf = `shared_filesystems = [ %q, %q ]
 const emulatedConf = `capability_filters = [ "cpu-unavailable-features" ]
 `
 
+// hugepagesConf is for pods with huge pages: libvirt looks for them by itself only where it is root.
+const hugepagesConf = `hugetlbfs_mount = %q
+`
+
 // configure writes the configuration. The directory of the capability cache is made too, so that
 // virt-handler only has to put a file into it.
 func (d *daemon) configure() error {
@@ -89,6 +93,9 @@ func (d *daemon) configure() error {
 	// virt-handler has yet to let us open the device, but it is there.
 	if _, err := os.Stat(d.options.KVMDevice); errors.Is(err, os.ErrNotExist) {
 		qemu += emulatedConf
+	}
+	if _, err := os.Stat(d.options.Hugepages); err == nil {
+		qemu += fmt.Sprintf(hugepagesConf, d.options.Hugepages)
 	}
 	for name, text := range map[string]string{
 		"libvirtd.conf": fmt.Sprintf(libvirtdConf, randomUUID()),

@@ -13,6 +13,7 @@ func TestQEMUConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := Options{RunDir: t.TempDir(), KVMDevice: filepath.Join(t.TempDir(), "kvm")}
 			if kvm {
+				o.Hugepages = t.TempDir()
 				// As the kubelet leaves it, before virt-handler hands it over.
 				if err := os.WriteFile(o.KVMDevice, nil, 0o000); err != nil {
 					t.Fatal(err)
@@ -27,6 +28,9 @@ func TestQEMUConfiguration(t *testing.T) {
 			}
 			if !strings.HasPrefix(string(conf), qemuConf) {
 				t.Errorf("qemu.conf lacks what every guest needs:\n%s", conf)
+			}
+			if huge := strings.Contains(string(conf), `hugetlbfs_mount = "`+o.Hugepages+`"`); huge != kvm {
+				t.Errorf("huge pages: %v", huge)
 			}
 			if filtered := strings.Contains(string(conf), "capability_filters"); filtered == kvm {
 				t.Errorf("capabilities filtered: %v", filtered)

@@ -61,6 +61,8 @@ type Options struct {
 	Balloon domain.Balloon
 	// KVMDevice is used when it is there and is hardware virtualisation.
 	KVMDevice string
+	// Hugepages is where huge pages are mounted, if the pod has any.
+	Hugepages string
 	// Connect opens connections to libvirtd.
 	Connect hypervisor.Connect
 	Log     *slog.Logger
@@ -84,6 +86,7 @@ func PodOptions() Options {
 		},
 		Libvirtd:  "libvirtd",
 		KVMDevice: "/dev/kvm",
+		Hugepages: names.HugepagesDir,
 		Balloon:   domain.Balloon{Period: names.DefaultBalloonPeriod},
 	}
 }
