@@ -61,7 +61,8 @@ func (p *Placement) pins(d *libvirtxml.Domain) {
 	d.CPUTune = tune
 }
 
-// mapNUMA gives the guest the NUMA nodes that its CPUs are on, each with its share of the memory, from that node.
+// mapNUMA gives the guest the NUMA nodes that its CPUs are on, each with its share of the memory. The memory is not bound to
+// the nodes, which a container may not do (set_mempolicy): a page comes from the node of the vCPU that touches it first.
 func (p *Placement) mapNUMA(d *libvirtxml.Domain, spec *v1.DomainSpec) error {
 	page, ok := pageSize(spec)
 	if !ok {
@@ -79,7 +80,7 @@ func (p *Placement) mapNUMA(d *libvirtxml.Domain, spec *v1.DomainSpec) error {
 	if pages < uint64(len(nodes)) {
 		return field("spec.domain.memory.guest", "%d pages cannot be spread over the %d NUMA nodes of the pod's CPUs", pages, len(nodes))
 	}
-	numa, tune := &libvirtxml.DomainNuma{}, &libvirtxml.DomainNUMATune{}
+	numa := &libvirtxml.DomainNuma{}
 	backing := &libvirtxml.DomainMemoryHugepages{}
 	for i, node := range nodes {
 		share := pages / uint64(len(nodes))
@@ -88,15 +89,9 @@ func (p *Placement) mapNUMA(d *libvirtxml.Domain, spec *v1.DomainSpec) error {
 		}
 		id := uint(i)
 		numa.Cell = append(numa.Cell, libvirtxml.DomainCell{ID: &id, CPUs: strings.Join(members[node], ","), Memory: uint(share * page), Unit: "b"})
-		tune.MemNodes = append(tune.MemNodes, libvirtxml.DomainNUMATuneMemNode{CellID: id, Mode: "strict", Nodeset: strconv.Itoa(node)})
 		backing.Hugepages = append(backing.Hugepages, libvirtxml.DomainMemoryHugepage{Size: uint(page), Unit: "b", Nodeset: strconv.Itoa(i)})
 	}
-	all := make([]string, len(nodes))
-	for i, node := range nodes {
-		all[i] = strconv.Itoa(node)
-	}
-	tune.Memory = &libvirtxml.DomainNUMATuneMemory{Mode: "strict", Nodeset: strings.Join(all, ",")}
-	d.CPU.Numa, d.NUMATune = numa, tune
+	d.CPU.Numa = numa
 	d.MemoryBacking.MemoryHugePages = backing
 	return nil
 }
