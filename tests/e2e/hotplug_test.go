@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,13 +55,18 @@ func TestHotplugFaults(t *testing.T) {
 				}
 			})
 		}
-		for _, component := range []string{names.VirtController, names.VirtHandler, names.VirtAPI} {
+		killed := map[types.UID]bool{}
+		for _, component := range components {
+			for _, pod := range c.componentPods(t, component) {
+				killed[pod.UID] = true
+			}
 			pods := []client.DeleteAllOfOption{client.InNamespace(names.Namespace), client.MatchingLabels{names.LabelComponent: component}, client.GracePeriodSeconds(0)}
 			if err := c.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, pods...); err != nil {
 				t.Error(err)
 			}
 		}
 		working.Wait()
+		c.waitComponents(t, ns, killed)
 	}
 	for range 2 {
 		all("addvolume")
@@ -95,6 +101,42 @@ func TestHotplugFaults(t *testing.T) {
 	if pod := g.pod(t); pod.UID != first {
 		t.Error("the guest is in another pod")
 	}
+}
+
+var components = []string{names.VirtController, names.VirtHandler, names.VirtAPI}
+
+// waitComponents waits until the pods that came for killed ones are ready, and virt-api is found by the API server.
+func (c *cluster) waitComponents(t *testing.T, ns string, killed map[types.UID]bool) {
+	t.Helper()
+	eventually(t, 2*time.Minute, "the components are back", func() string {
+		pods, err := c.Kube.CoreV1().Pods(names.Namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		ready := 0
+		for _, pod := range pods.Items {
+			if slices.Contains(components, pod.Labels[names.LabelComponent]) && !killed[pod.UID] && podReady(&pod) {
+				ready++
+			}
+		}
+		if ready < len(killed) {
+			return fmt.Sprintf("%d of %d pods are ready", ready, len(killed))
+		}
+		vm := newVM(ns, "probe", v1.RunStrategyHalted)
+		if err := c.Client.Create(t.Context(), vm, client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		if _, stderr, err := c.Virtctl(t.Context(), nil, "version"); err != nil {
+			return stderr
+		}
+		return ""
+	})
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // scsiDisk is a shell's way to the scsi disk with a serial number; empty while the guest has none.
