@@ -176,6 +176,13 @@ func TestMetrics(t *testing.T) {
 	g.waitLogin(t)
 	me := []string{"namespace", ns, "name", g.name}
 	before := p.scrape(t, names.VirtHandler)
+	eventually(t, time.Minute, "its launcher answers in time, which on a busy machine it need not at once", func() string {
+		if _, ok := sum(before, metrics.MemoryDomain, me...); ok {
+			return ""
+		}
+		before = p.scrape(t, names.VirtHandler)
+		return "no series of the guest"
+	})
 	for _, f := range []*metrics.Family{
 		metrics.CPUUsage, metrics.VCPUSeconds, metrics.MemoryDomain, metrics.MemoryBalloon, metrics.MemoryResident, metrics.StorageReads, metrics.StorageReadBytes,
 	} {
@@ -183,8 +190,8 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %v", f.Name, value)
 		}
 	}
-	if value, ok := sum(before, metrics.GuestsUnreachable); !ok || value != 0 {
-		t.Errorf("guests unreachable: %v", value)
+	if _, ok := sum(before, metrics.GuestsUnreachable); !ok { // other tests' guests may be
+		t.Error("not said how many guests are unreachable")
 	}
 	sent, _ := sum(before, metrics.NetworkSentBytes, append(me, "interface", "default")...)
 	used, _ := sum(before, metrics.CPUUsage, me...)
