@@ -3,6 +3,7 @@
 package slow
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -49,6 +50,9 @@ func TestConfigDrive(t *testing.T) {
 
 	// The guest shuts itself down, and what is on its root disk is gone with it.
 	g.virtctl(t, "stop", "--wait", "--timeout", "3m")
+	if err := os.Remove(g.knownHosts()); err != nil { // its host key was on that disk
+		t.Fatal(err)
+	}
 	g.virtctl(t, "start")
 	ready()
 	g.expect(t, "debian", key, map[string]string{"tail -c4 " + efiVariable: "ahoy"})

@@ -123,6 +123,8 @@ func create(t *testing.T, ns, file, dir string) *guest {
 	return g
 }
 
+func (g *guest) knownHosts() string { return filepath.Join(g.dir, "known_hosts") }
+
 // virtctl runs a verb of virtctl on the guest and returns its standard output.
 func (g *guest) virtctl(t *testing.T, verb string, args ...string) string {
 	t.Helper()
@@ -136,7 +138,7 @@ func (g *guest) virtctl(t *testing.T, verb string, args ...string) string {
 // trySSH runs a command of a shell in the guest as a user who has a key in the file, with input.
 func (g *guest) trySSH(ctx context.Context, user, key, input, command string) (string, error) {
 	stdout, stderr, err := g.Virtctl(ctx, strings.NewReader(input), "-n", g.ns, "ssh", user+"@"+g.name, "-i", key, "--timeout", "30s",
-		"--known-hosts", filepath.Join(g.dir, "known_hosts"), "--strict-host-key-checking", "accept-new", "-c", command)
+		"--known-hosts", g.knownHosts(), "--strict-host-key-checking", "accept-new", "-c", command)
 	if err != nil {
 		return "", fmt.Errorf("ssh %s@%s %s: %w\n%s%s", user, g.name, command, err, stdout, stderr)
 	}
