@@ -38,7 +38,7 @@ func TestSerialConsoleLog(t *testing.T) {
 			return ""
 		})
 	}
-	has(g.pod(t).Name, "login: ")
+	has(g.pod(t).Name, " is ready, address ") // the prompt is no whole line, and a log has those
 	g.waitMigration(t, g.migrate(t, "away"), v1.MigrationSucceeded)
 	pod := g.vmi(t).Status.MigrationState.TargetPod
 	g.in(t, "sh", "-c", "echo said on the other node > /dev/ttyS0")
