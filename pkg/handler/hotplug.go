@@ -76,29 +76,13 @@ func tasks(vmi *v1.VirtualMachineInstance) []task {
 
 // keepPlugged does with the hotplugged volumes of the VMI what it says, again and again until ctx ends.
 func (s *session) keepPlugged(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process) {
-	wait := retryFirst
-	for {
-		s.mu.Lock()
-		vmi, renewed := s.vmi, s.renewed
-		s.mu.Unlock()
-		var again <-chan time.Time
-		if err := s.plugAll(ctx, client, process, vmi); err != nil && ctx.Err() == nil {
-			s.log.Warn("hotplug", "error", describe(err), "again", wait)
-			again = time.After(wait)
-			wait = min(2*wait, plugRetryMost)
-		} else {
-			wait = retryFirst
+	s.keep(ctx, "hotplug", plugRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
+		err := s.plugAll(ctx, client, process, vmi)
+		if s.dumping() {
+			return dumpLook, err
 		}
-		if again == nil && s.dumping() {
-			again = time.After(dumpLook)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-renewed:
-		case <-again:
-		}
-	}
+		return 0, err
+	})
 }
 
 // plugAll goes over all hotplugged volumes once. One that fails does not hold up the others.

@@ -21,26 +21,9 @@ const (
 // keepLinked keeps the links of the guest's interfaces as its VMI says, and unplugs those that it wants to be absent, until ctx
 // ends.
 func (s *session) keepLinked(ctx context.Context, client launcherpb.LauncherClient) {
-	wait := retryFirst
-	for {
-		s.mu.Lock()
-		vmi, renewed := s.vmi, s.renewed
-		s.mu.Unlock()
-		var again <-chan time.Time
-		if err := s.link(ctx, client, vmi); err != nil && ctx.Err() == nil {
-			s.log.Warn("interfaces of the guest", "error", describe(err), "again", wait)
-			again = time.After(wait)
-			wait = min(2*wait, linkRetryMost)
-		} else {
-			wait = retryFirst
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-renewed:
-		case <-again:
-		}
-	}
+	s.keep(ctx, "interfaces of the guest", linkRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
+		return 0, s.link(ctx, client, vmi)
+	})
 }
 
 func (s *session) link(ctx context.Context, client launcherpb.LauncherClient, vmi *v1.VirtualMachineInstance) error {

@@ -21,26 +21,9 @@ const (
 
 // keepSized gives the guest the size that its VMI says whenever its pod has room for it, until ctx ends.
 func (s *session) keepSized(ctx context.Context, client launcherpb.LauncherClient) {
-	wait := retryFirst
-	for {
-		s.mu.Lock()
-		vmi, renewed := s.vmi, s.renewed
-		s.mu.Unlock()
-		var again <-chan time.Time
-		if err := s.size(ctx, client, vmi); err != nil && ctx.Err() == nil {
-			s.log.Warn("size of the guest", "error", describe(err), "again", wait)
-			again = time.After(wait)
-			wait = min(2*wait, resizeRetryMost)
-		} else {
-			wait = retryFirst
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-renewed:
-		case <-again:
-		}
-	}
+	s.keep(ctx, "size of the guest", resizeRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
+		return 0, s.size(ctx, client, vmi)
+	})
 }
 
 func (s *session) size(ctx context.Context, client launcherpb.LauncherClient, vmi *v1.VirtualMachineInstance) error {

@@ -1,0 +1,37 @@
+package handler
+
+import (
+	"context"
+	"time"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// keep keeps something of the guest as its VMI says until ctx ends: it calls do whenever the VMI has changed, after a failure
+// again and again, at most after most, and otherwise after what do returns, 0 for not before the next change. what says in the
+// log what it is about.
+func (s *session) keep(ctx context.Context, what string, most time.Duration, do func(vmi *v1.VirtualMachineInstance) (time.Duration, error)) {
+	wait := retryFirst
+	for {
+		s.mu.Lock()
+		vmi, renewed := s.vmi, s.renewed
+		s.mu.Unlock()
+		var again <-chan time.Time
+		switch look, err := do(vmi); {
+		case err != nil && ctx.Err() == nil:
+			s.log.Warn(what, "error", describe(err), "again", wait)
+			again = time.After(wait)
+			wait = min(2*wait, most)
+		case look > 0:
+			wait, again = retryFirst, time.After(look)
+		default:
+			wait = retryFirst
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-renewed:
+		case <-again:
+		}
+	}
+}
