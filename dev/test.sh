@@ -42,14 +42,27 @@ e2e() {
 	dev/deps.sh e2e
 	make --no-print-directory images
 	# One package after the other: each has the machine to itself. -v shows that something is going on.
-	packages_with e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 40m -v
-	go -C cmd/virt-local test -tags e2e -count=1 -p 1 -timeout 20m -v .
+	packages_with e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 40m -v | failures_last
+	go -C cmd/virt-local test -tags e2e -count=1 -p 1 -timeout 20m -v . | failures_last
 }
 
 slow() {
 	dev/deps.sh e2e
 	make --no-print-directory images debian
-	go test -tags slow -count=1 -timeout 90m -v ./tests/slow
+	go test -tags slow -count=1 -timeout 90m -v ./tests/slow | failures_last
+}
+
+# failures_last passes on what go test -v prints, and repeats what failed at its end.
+failures_last() {
+	local log status=0
+	log=$(mktemp)
+	tee "$log"
+	if grep -q '^FAIL' "$log"; then
+		awk -v lines=40 -f dev/failed.awk "$log"
+		status=1
+	fi
+	rm -f "$log"
+	return $status
 }
 
 # packages_with TAG lists the packages that have files for the build tag.
