@@ -163,7 +163,7 @@ func (s sections) head() []string {
 	add("Node", m.Node, theme.Text)
 	add("Addresses", strings.Join(m.IPs, ", "), theme.Text)
 	add("Guest OS", m.GuestOS, theme.Text)
-	add("Size", fmt.Sprintf("%d CPUs, %s", m.CPUs, m.Memory.String()), theme.Text)
+	add("Size", cpuCount(m.CPUs)+", "+m.Memory.String(), theme.Text)
 	if d := s.details; d != nil {
 		if d.VM != nil && d.VM.Spec.Instancetype != nil {
 			add("Instance type", d.VM.Spec.Instancetype.Name, theme.Text)
@@ -181,6 +181,14 @@ func (s sections) head() []string {
 		lines = append(lines, s.failed(s.objects.err)...)
 	}
 	return lines
+}
+
+// cpuCount is a number of CPUs in words.
+func cpuCount[T int | int32 | int64 | uint32](n T) string {
+	if n == 1 {
+		return "1 CPU"
+	}
+	return fmt.Sprintf("%d CPUs", n)
 }
 
 // usage draws what the guest used lately, each in so many lines.
