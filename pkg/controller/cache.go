@@ -118,6 +118,12 @@ func slimPod(pod *corev1.Pod) {
 		status.ContainerStatuses = append(status.ContainerStatuses,
 			corev1.ContainerStatus{Name: container.Name, State: container.State})
 	}
+	for _, container := range pod.Status.InitContainerStatuses {
+		if container.State.Waiting != nil { // all that is asked of those beside the guest's
+			status.InitContainerStatuses = append(status.InitContainerStatuses,
+				corev1.ContainerStatus{Name: container.Name, State: container.State})
+		}
+	}
 	pod.Status = status
 }
 

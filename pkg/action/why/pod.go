@@ -3,6 +3,7 @@ package why
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,7 +125,7 @@ func (e *explanation) starting(pod *corev1.Pod) {
 	if pod.Annotations["scheduler.alpha.kubernetes.io/node-missing"] != "" {
 		return
 	}
-	for _, c := range pod.Status.ContainerStatuses {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		w := c.State.Waiting
 		if w == nil {
 			continue

@@ -157,6 +157,15 @@ func waiting(reason, message string, more ...situation) situation {
 	}, func(f *Facts) { apply(f, more) })
 }
 
+// beside has a container beside the guest's wait, and the guest's for that.
+func beside(reason, message string) situation {
+	return waiting("PodInitializing", "", func(f *Facts) {
+		f.Pods[0].Status.InitContainerStatuses = []corev1.ContainerStatus{{
+			Name: names.ContainerConsoleLog, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		}}
+	})
+}
+
 func event(kind, name, reason, message string) situation {
 	return func(f *Facts) {
 		f.Events = append(f.Events, corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Type: corev1.EventTypeWarning, Reason: reason, Message: message})
@@ -324,6 +333,7 @@ func TestSituations(t *testing.T) {
 		{"disk image not found", waiting("ErrImagePull", `rpc error: code = NotFound desc = failed to pull and unpack image "ghcr.io/virtkit/tiny-disk:dev": ghcr.io/virtkit/tiny-disk:dev: not found`), "ImageNotFound", Broken, LayerPod, `container disk of volume "disk", ghcr.io/virtkit/tiny-disk:dev`, `containerDisk.image of volume "disk"`},
 		{"disk image, in back-off", waiting("ImagePullBackOff", `Back-off pulling image "ghcr.io/virtkit/tiny-disk:dev": ErrImagePull`, event("Pod", "virt-launcher-demo-abc", "Failed", `Failed to pull image "ghcr.io/virtkit/tiny-disk:dev": unauthorized: authentication required`)), "ImageDenied", Broken, LayerPod, "credentials", "containerDisk.image"},
 		{"launcher image not found", waiting("ErrImagePull", `failed to pull image "ghcr.io/virtkit/virt-launcher:dev": not found`), "ImageNotFound", Broken, LayerPod, "the launcher's image", "virtctl install"},
+		{"image of a container beside the guest's", beside("ErrImagePull", `failed to pull image "ghcr.io/virtkit/virt-launcher:dev": not found`), "ImageNotFound", Broken, LayerPod, "the launcher's image", "virtctl install"},
 		{"image never pulled", waiting("ErrImageNeverPull", `Container image "ghcr.io/virtkit/tiny-disk:dev" is not present with pull policy of Never`), "ImageNotPresent", Broken, LayerPod, "policy is Never", "containerDisk.image"},
 		{"image name", waiting("InvalidImageName", `Failed to apply default image tag "ghcr.io/virtkit/tiny-disk:dev": invalid reference`), "ImageName", Broken, LayerPod, "not valid", "containerDisk.image"},
 		{"registry unreachable", waiting("ErrImagePull", `failed to do request: Head "https://ghcr.io/v2": dial tcp: lookup ghcr.io: no such host, image "ghcr.io/virtkit/tiny-disk:dev"`), "RegistryUnreachable", Broken, LayerPod, "cannot reach", "containerDisk.image"},

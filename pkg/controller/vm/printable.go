@@ -131,11 +131,14 @@ func waitingReason(pod *corev1.Pod) string {
 	return state.Reason
 }
 
-// waitingState is that of the first container that does not run yet; nil when all do.
+// waitingState is that of a container that does not run yet; nil when all do. The containers beside the guest's are made
+// before it, so that what one of them waits for is what it waits for.
 func waitingState(pod *corev1.Pod) *corev1.ContainerStateWaiting {
-	for i := range pod.Status.ContainerStatuses {
-		if state := pod.Status.ContainerStatuses[i].State.Waiting; state != nil {
-			return state
+	for _, containers := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range containers {
+			if state := containers[i].State.Waiting; state != nil {
+				return state
+			}
 		}
 	}
 	return nil

@@ -27,6 +27,13 @@ func pods(reason string) []*corev1.Pod {
 	}}}}}
 }
 
+// beside has a container beside the guest's wait, and the guest's for that.
+func beside(reason string) []*corev1.Pod {
+	out := pods("PodInitializing")
+	out[0].Status.InitContainerStatuses = pods(reason)[0].Status.ContainerStatuses
+	return out
+}
+
 func claims(phase corev1.PersistentVolumeClaimPhase) []*corev1.PersistentVolumeClaim {
 	return []*corev1.PersistentVolumeClaim{{Status: corev1.PersistentVolumeClaimStatus{Phase: phase}}}
 }
@@ -67,6 +74,9 @@ func TestPrintable(t *testing.T) {
 		{"claim not bound, so no node", View{VM: testVM(always), VMI: testVMI(v1.Scheduling, unschedulable), Claims: claims(corev1.ClaimPending)}, "WaitingForVolumeBinding"},
 		{"image", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: pods("ErrImagePull")}, "ErrImagePull"},
 		{"image, waiting", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: pods("ImagePullBackOff")}, "ImagePullBackOff"},
+		{"image of a container beside the guest's", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: beside("ErrImagePull")}, "ErrImagePull"},
+		{"image of a container beside the guest's, waiting", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: beside("ImagePullBackOff")}, "ImagePullBackOff"},
+		{"container beside the guest's being made", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: beside("PodInitializing")}, "Starting"},
 		{"container being made", View{VM: testVM(always), VMI: testVMI(v1.Scheduled), Pods: pods("ContainerCreating")}, "Starting"},
 		{"claim bound", View{VM: testVM(always), VMI: testVMI(v1.Scheduling), Claims: claims(corev1.ClaimBound)}, "Starting"},
 		{"new instance", View{VM: testVM(always), VMI: testVMI("")}, "Starting"},
@@ -79,6 +89,16 @@ func TestPrintable(t *testing.T) {
 		{"ended and being removed", View{VM: testVM(halted), VMI: testVMI(v1.Succeeded, deleted)}, "Stopped"},
 		{"receiver", View{VM: testVM(always), VMI: testVMI(v1.WaitingForSync)}, "WaitingForReceiver"},
 		{"node lost", View{VM: testVM(always), VMI: testVMI(v1.Unknown)}, "Unknown"},
+	}
+	missing := map[v1.VirtualMachinePrintableStatus]bool{v1.VirtualMachineStatusUnknown: true}
+	for _, printable := range printables {
+		missing[printable.status] = true
+	}
+	for _, c := range cases {
+		delete(missing, c.want)
+	}
+	if len(missing) > 0 {
+		t.Errorf("no case for %v", missing)
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
