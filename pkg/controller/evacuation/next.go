@@ -41,8 +41,6 @@ const (
 	maxDelay   = 5 * time.Minute
 	// waitAgain is when one that has to wait for others looks again, at the latest.
 	waitAgain = 5 * time.Second
-	// keep is how many failed migrations of a VMI are left for people to read.
-	keep = 5
 )
 
 // Limits are how many migrations may be under way or waiting; zero is none.
@@ -71,8 +69,6 @@ type View struct {
 type Step struct {
 	// Create is a migration to be made.
 	Create *v1.VirtualMachineInstanceMigration
-	// Delete are failed migrations of ours that are old enough.
-	Delete []*v1.VirtualMachineInstanceMigration
 	Events []vmi.Event
 	// RequeueAfter is when to look again without an event; zero is never.
 	RequeueAfter time.Duration
@@ -99,7 +95,7 @@ func Next(view View) Step {
 	if slices.ContainsFunc(newestFirst, func(m *v1.VirtualMachineInstanceMigration) bool { return !migration.Final(m) }) {
 		return Step{} // its end is an event
 	}
-	step := Step{Delete: old(newestFirst)}
+	var step Step
 	switch failures, last := failed(newestFirst, view.VMI.Status.NodeName); {
 	case view.Pods > 1:
 		step.RequeueAfter = waitAgain // what the last migration left is being tidied up
@@ -152,20 +148,6 @@ func delay(failures int) time.Duration {
 		}
 	}
 	return d
-}
-
-// old are our failed migrations but for the newest ones.
-func old(newestFirst []*v1.VirtualMachineInstanceMigration) []*v1.VirtualMachineInstanceMigration {
-	var mine []*v1.VirtualMachineInstanceMigration
-	for _, m := range newestFirst {
-		if strings.HasPrefix(m.Name, namePrefix) && m.Status.Phase == v1.MigrationFailed && m.DeletionTimestamp == nil {
-			mine = append(mine, m)
-		}
-	}
-	if len(mine) <= keep {
-		return nil
-	}
-	return mine[keep:]
 }
 
 // next is the VMI's next migration. Its name follows from the last one, so that it cannot be made twice.

@@ -118,14 +118,3 @@ func TestMigration(t *testing.T) {
 		t.Errorf("migration %+v", first)
 	}
 }
-
-func TestOldFailuresGo(t *testing.T) {
-	var changes []func(*View)
-	for i := range 7 {
-		changes = append(changes, past(v1.MigrationFailed, time.Duration(10-i)*time.Hour))
-	}
-	step := Next(view(append(changes, past(v1.MigrationFailed, time.Hour), byHand)...))
-	if len(step.Delete) != 2 || step.Delete[0].Name != namePrefix+"1" || step.Delete[1].Name != namePrefix+"0" {
-		t.Errorf("delete %v", step.Delete)
-	}
-}

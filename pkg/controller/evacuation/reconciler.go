@@ -2,7 +2,6 @@ package evacuation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -190,19 +189,13 @@ func (r *Reconciler) draining(ctx context.Context, name string) (bool, error) {
 }
 
 func (r *Reconciler) apply(ctx context.Context, instance *v1.VirtualMachineInstance, step Step) error {
-	var errs []error
-	for _, m := range step.Delete {
-		if err := r.Client.Delete(ctx, m); client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("delete migration %s: %w", m.Name, err))
-		}
-	}
 	for _, event := range step.Events {
 		if was, _ := r.told.Swap(instance.UID, event); was != event {
 			r.Recorder.Event(instance, event.Type, event.Reason, event.Message)
 		}
 	}
 	if step.Create == nil {
-		return errors.Join(errs...)
+		return nil
 	}
 	switch err := r.Client.Create(ctx, step.Create); {
 	case err == nil:
@@ -210,7 +203,7 @@ func (r *Reconciler) apply(ctx context.Context, instance *v1.VirtualMachineInsta
 	case apierrors.IsAlreadyExists(err): // the cache will show it
 	default:
 		r.Recorder.Eventf(instance, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating a Migration: %v", err)
-		errs = append(errs, fmt.Errorf("create migration: %w", err))
+		return fmt.Errorf("create migration: %w", err)
 	}
-	return errors.Join(errs...)
+	return nil
 }

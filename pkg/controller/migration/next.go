@@ -45,6 +45,10 @@ type View struct {
 	// is none.
 	Pod       *corev1.Pod
 	SourcePod string
+	// Siblings are the VMI's migrations, this one among them, and Ended its pods that are over; they are known when the
+	// migration is over.
+	Siblings []*v1.VirtualMachineInstanceMigration
+	Ended    []*corev1.Pod
 	// TargetLost says why the node to which the guest is to move counts as lost; empty is not.
 	TargetLost string
 	// Attachments are the pods that hold hotplugged claims for Pod.
@@ -67,6 +71,9 @@ type Step struct {
 	// pods that nobody needs.
 	Attach            []string
 	DeleteAttachments []*corev1.Pod
+	// Prune are ended migrations that newer ones displace, and PrunePods what they left behind.
+	Prune     []*v1.VirtualMachineInstanceMigration
+	PrunePods []*corev1.Pod
 	// Status is what the migration's status should be.
 	Status v1.VirtualMachineInstanceMigrationStatus
 	// VMIStatus is what the VMI's status should be; nil leaves it.
@@ -329,6 +336,8 @@ func (s *Step) tidy(view View) {
 		s.Hide = ms != nil && view.VMI.Labels[v1.MigrationTargetNodeNameLabel] == ms.TargetNode && view.VMI.Status.NodeName != ms.TargetNode
 	}
 	s.RemoveFinalizer = slices.Contains(view.Migration.Finalizers, v1.VirtualMachineInstanceMigrationFinalizer)
+	s.Prune = surplus(view.Siblings)
+	s.PrunePods = leftBy(s.Prune, view.Ended)
 }
 
 // forget takes the pod out of the VMI's active ones.

@@ -94,6 +94,20 @@ func (r *Reconciler) migrationsOf(ctx context.Context, namespace, name string) [
 	return out
 }
 
+// siblings are all migrations of the VMI of one.
+func (r *Reconciler) siblings(ctx context.Context, migration *v1.VirtualMachineInstanceMigration) ([]*v1.VirtualMachineInstanceMigration, error) {
+	var list v1.VirtualMachineInstanceMigrationList
+	err := r.Client.List(ctx, &list, client.InNamespace(migration.Namespace), client.MatchingFields{MigrationsByVMI: migration.Spec.VMIName})
+	if err != nil {
+		return nil, fmt.Errorf("list migrations by VMI: %w", err)
+	}
+	out := make([]*v1.VirtualMachineInstanceMigration, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	return out, nil
+}
+
 // migrationOf is the one that a launcher pod was made for.
 func (r *Reconciler) migrationOf(ctx context.Context, pod client.Object) []reconcile.Request {
 	uid := pod.GetLabels()[v1.MigrationJobLabel]
@@ -140,6 +154,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInstanceMigration) (_ View, behind bool, _ error) {
 	view := View{Migration: migration, Now: r.Now()}
+	if Final(migration) {
+		var err error
+		if view.Siblings, err = r.siblings(ctx, migration); err != nil {
+			return view, false, err
+		}
+	}
 	key := types.NamespacedName{Namespace: migration.Namespace, Name: migration.Spec.VMIName}
 	var instance v1.VirtualMachineInstance
 	switch err := r.Client.Get(ctx, key, &instance); {
@@ -167,6 +187,9 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		if over(pod) {
+			view.Ended = append(view.Ended, pod)
+		}
 		// Not the label, which is anybody's to set who may make a pod: memory of the guest is sent there.
 		if pod.Name == PodName(migration, &instance) {
 			view.Pod = pod
@@ -310,6 +333,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 	}
 	for _, event := range step.Events {
 		r.Recorder.Event(migration, event.Type, event.Reason, event.Message)
+	}
+	if err := r.prune(ctx, step); err != nil {
+		return err
 	}
 	if step.RemoveFinalizer {
 		held := migration.DeepCopy()
