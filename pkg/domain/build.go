@@ -60,6 +60,9 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	if devices.Interfaces, err = interfaces(vmi, facts); err != nil {
 		return nil, err
 	}
+	if devices.Hostdevs, err = hostDevices(&vmi.Spec.Domain.Devices, facts); err != nil {
+		return nil, err
+	}
 	if err := peripherals(devices, &vmi.Spec.Domain, facts); err != nil {
 		return nil, err
 	}

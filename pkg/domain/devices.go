@@ -77,10 +77,11 @@ func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts 
 }
 
 // reportsFreePages says whether the guest gives the node memory back that it does not use. One that is on huge pages or has
-// CPUs of its own is not to be disturbed by it.
+// CPUs of its own is not to be disturbed by it, and the memory of one with devices of the node is locked.
 func reportsFreePages(domain *v1.DomainSpec) bool {
 	_, huge := pageSize(domain)
-	return !huge && (domain.CPU == nil || !domain.CPU.DedicatedCPUPlacement)
+	locked := len(domain.Devices.GPUs) > 0 || len(domain.Devices.HostDevices) > 0
+	return !huge && !locked && (domain.CPU == nil || !domain.CPU.DedicatedCPUPlacement)
 }
 
 // balloon gives the memory balloon, or says that there is none.
@@ -198,6 +199,13 @@ func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tun
 	}
 	if d.MemBalloon.Model == v1.VirtIO {
 		express++
+	}
+	for _, x := range d.Hostdevs {
+		if x.SubsysUSB != nil {
+			usb = true
+		} else {
+			express++
+		}
 	}
 	express += len(d.RNGs) + 1 // and virtio-serial
 

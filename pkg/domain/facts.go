@@ -51,6 +51,9 @@ type Facts struct {
 	MetricsPort string
 	// Balloon is how the cluster wants memory balloons.
 	Balloon Balloon
+	// PluginVariables are the environment variables by which device plugins tell the pod which devices it got
+	// (passthrough.Environment).
+	PluginVariables map[string]string
 }
 
 // Balloon is a guest's memory balloon as the cluster's configuration has it.

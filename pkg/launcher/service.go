@@ -25,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network"
 	"github.com/virtkit/virtkit/pkg/network/dhcp"
+	"github.com/virtkit/virtkit/pkg/passthrough"
 )
 
 // service is what virt-handler calls.
@@ -210,6 +211,8 @@ func (s *service) facts(images map[string]domain.Source, plan network.Plan, nvra
 		Secrets:      s.options.Disks.Secrets,
 		Balloon:      s.options.Balloon,
 		MetricsPort:  in(names.SocketMetrics),
+
+		PluginVariables: passthrough.Environment(os.Environ()),
 	}
 }
 

@@ -35,9 +35,10 @@ var arrows = map[string][]string{
 	"pkg/launcher/launcherpb": {},
 
 	"pkg/vhostmd":      {},
-	"pkg/domain":       {"pkg/vhostmd", "pkg/names", "pkg/network", "pkg/surface", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/pci"},
+	"pkg/domain":       {"pkg/passthrough", "pkg/vhostmd", "pkg/names", "pkg/network", "pkg/surface", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/pci"},
 	"pkg/surface":      {"pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/sizing", "pkg/pci"},
 	"pkg/pci":          {},
+	"pkg/passthrough":  {},
 	"pkg/instancetype": {"pkg/surface", "pkg/claim"},
 	"pkg/network":      {"pkg/names"},
 	"pkg/disk":         {"pkg/vhostmd", "pkg/names", "pkg/surface", "pkg/domain", "pkg/claim", "pkg/hotplug"},
@@ -66,11 +67,11 @@ var arrows = map[string][]string{
 // servers is what every server may import.
 func servers(more ...string) []string {
 	return append(more, "pkg/metrics", "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
-		"pkg/certs", "pkg/config", "pkg/stats", "pkg/progress", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction", "pkg/sizing", "pkg/pool", "pkg/vhostmd")
+		"pkg/certs", "pkg/config", "pkg/stats", "pkg/progress", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction", "pkg/sizing", "pkg/pool", "pkg/vhostmd", "pkg/passthrough")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/vmstate", "pkg/pool", "pkg/pci", "pkg/vhostmd"}
+var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/vmstate", "pkg/pool", "pkg/pci", "pkg/vhostmd", "pkg/passthrough"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 
