@@ -5,7 +5,8 @@
 /^ *--- FAIL: / { failed[++failures] = $3; took[$3] = $4; next }
 /^ *--- (PASS|SKIP): / { next }
 /^panic: |^fatal error: |^e2e: |^signal: / { loose[++looses] = $0 }
-test != "" { said[test, ++count[test]] = $0 }
+/ as it was left:$/ { described[test] = 1 }
+test != "" && !described[test] { said[test, ++count[test]] = $0 }
 END {
 	for (i = 1; i <= failures; i++) {
 		t = failed[i]

@@ -96,6 +96,7 @@ func (c *cluster) namespace(t *testing.T, level string) string {
 
 // describe logs what a person would look at after a failure.
 func (c *cluster) describe(ctx context.Context, t *testing.T, ns string) {
+	t.Logf("namespace %s as it was left:", ns) // dev/failed.awk leaves out what follows
 	vmis := &v1.VirtualMachineInstanceList{}
 	if err := c.Client.List(ctx, vmis, client.InNamespace(ns)); err == nil {
 		for _, vmi := range vmis.Items {
