@@ -42,7 +42,7 @@ e2e() {
 	dev/deps.sh e2e
 	make --no-print-directory images
 	# One package after the other: each has the machine to itself. -v shows that something is going on.
-	packages_with e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 40m -v | failures_last
+	packages_with e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 60m -v | failures_last
 	go -C cmd/virt-local test -tags e2e -count=1 -p 1 -timeout 20m -v . | failures_last
 }
 

@@ -168,7 +168,7 @@ func TestMigration(t *testing.T) {
 	g.onlyOn(t, away)
 	select {
 	case <-con.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience * 30 * time.Second):
 		t.Fatal("the console of the old node is still open")
 	}
 	var closed *websocket.CloseError

@@ -22,7 +22,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files in the scripts")
 
 // deadline ends one script; a guest boots in seconds, but not when a dozen of them do on two cores.
-const deadline = 8 * time.Minute
+const deadline = 15 * time.Minute
 
 // TestScript runs the txtar scripts of testdata/script: virtctl as a user types it, against virtkit and real guests.
 // Each has a namespace of its own, which is the kubeconfig's; $DISK names the tiny guest's container disk and
@@ -32,7 +32,7 @@ const deadline = 8 * time.Minute
 //	                                   create vm's further ARGUMENTS, and wait for its login prompt
 //	exits CODE PROGRAM ARGUMENTS...    the program must end with CODE
 //	eventually [-stdout REGEXP] PROGRAM ARGUMENTS...
-//	                                   within two minutes the program must succeed, or else print what matches; it is
+//	                                   within six minutes the program must succeed, or else print what matches; it is
 //	                                   tried again until then
 //
 // `go test -tags e2e -run TestScript/NAME ./tests/e2e` runs one of them, with -update to rewrite its golden files.
@@ -117,7 +117,7 @@ func eventuallyCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: eventually [-stdout REGEXP] PROGRAM ARGUMENTS...")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience*time.Minute)
 	defer cancel()
 	for {
 		err := ts.Exec(args[0], args[1:]...)
@@ -126,7 +126,7 @@ func eventuallyCommand(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		select {
 		case <-ctx.Done():
-			ts.Fatalf("not within two minutes: %v", err)
+			ts.Fatalf("not within six minutes: %v", err)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
