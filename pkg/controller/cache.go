@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"strings"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -139,7 +141,13 @@ func slimClaim(claim *corev1.PersistentVolumeClaim) {
 
 // slimNode keeps virt-handler's marks, taints, whether the node answers, and whether it has KVM.
 func slimNode(node *corev1.Node) {
-	node.Labels = keep(node.Labels, v1.NodeSchedulable)
+	kept := keep(node.Labels, v1.NodeSchedulable)
+	for key, value := range node.Labels {
+		if strings.HasPrefix(key, v1.HostModelCPULabel) || strings.HasPrefix(key, v1.HostModelRequiredFeaturesLabel) {
+			kept[key] = value
+		}
+	}
+	node.Labels = kept
 	node.Annotations = keep(node.Annotations, v1.VirtHandlerHeartbeat)
 	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints}
 	status := corev1.NodeStatus{}

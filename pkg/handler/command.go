@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -156,6 +157,8 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	}
 	follower.OnVerbosity(o.verbosity, func(v config.LogVerbosity) uint { return v.OfHandler(o.node) },
 		func(verbosity uint) { setLevel(level, verbosity) })
+	beat := newSignal()
+	follower.OnChange(beat.call)
 	follower.OnRateLimit(limiter, func(l config.RateLimits) config.RateLimit { return l.Handler })
 	store, coming, live, err := openCaches(restConfig, o.node)
 	if err != nil {
@@ -168,7 +171,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	}
 	h := &handler{
 		options: o, log: log, node: n, clients: clients, store: store, coming: coming, live: live, follower: follower,
-		connections: connections, listPods: pods, beat: newSignal(), removed: newSignal(), cluster: restConfig,
+		connections: connections, listPods: pods, beat: beat, removed: newSignal(), cluster: restConfig,
 	}
 	return h.run(ctx)
 }
@@ -332,20 +335,27 @@ func (h *handler) run(ctx context.Context) error {
 	return nil
 }
 
-// labels are what of the node guests are scheduled by. Guests that are emulated can have any CPU anywhere.
+// labels are what of the node guests are scheduled by.
 func (h *handler) labels(noKVM error) node.Labels {
-	manager := node.CPUManager(kubeletDir)
-	if noKVM != nil {
-		return manager
+	all := []node.Labels{node.CPUManager(kubeletDir), node.Realtime("/proc"), node.Confidential(h.modules)}
+	if runtime.GOARCH != "amd64" {
+		return node.All(all...)
 	}
-	models, err := node.CPUModels(cpuMap,
-		func() (map[node.Leaf]node.Registers, error) { return node.SupportedCPUID(h.device) },
-		func() map[string]bool { return h.follower.Current().ObsoleteCPUModels })
-	if err != nil {
-		h.log.Warn("guests with a named CPU model are not scheduled to this node", "error", err)
-		return manager
+	var hardware func() (*node.Processor, error)
+	if noKVM == nil {
+		hardware = sync.OnceValues(func() (*node.Processor, error) {
+			hardware, err := node.ReadHardware(h.device)
+			if err != nil {
+				return nil, err
+			}
+			return node.ReadProcessor(cpuMap, hardware)
+		})
 	}
-	return node.All(manager, models)
+	emulated := sync.OnceValues(func() (*node.Processor, error) { return node.ReadProcessor(cpuMap, nil) })
+	return node.All(append(all, node.CPULabels(hardware, emulated, func() (bool, map[string]bool) {
+		installation := h.follower.Current()
+		return installation.UseEmulation, installation.ObsoleteCPUModels
+	}))...)
 }
 
 // serveStreams serves virt-api.

@@ -79,7 +79,7 @@ const nicMAC = "02:00:00:77:00:01"
 func withHardware(vm *v1.VirtualMachine) {
 	spec := &vm.Spec.Template.Spec
 	spec.Domain.Memory.Guest = ptr(resource.MustParse("192Mi"))
-	spec.Domain.CPU = &v1.CPU{Sockets: 1, Cores: 2, Threads: 1}
+	spec.Domain.CPU = withProcessor(&v1.CPU{Sockets: 1, Cores: 2, Threads: 1})
 	spec.Domain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")}
 	spec.Domain.IOThreadsPolicy = ptr(v1.IOThreadsPolicyAuto)
 	spec.Domain.Firmware = &v1.Firmware{Serial: "machine-7"}
@@ -149,6 +149,7 @@ func TestHardware(t *testing.T) {
 		if !got.TPM || !got.RNG || got.Serial != "machine-7" {
 			t.Errorf("TPM %v, rng %v, serial %q", got.TPM, got.RNG, got.Serial)
 		}
+		g.hasProcessor(t)
 		for _, id := range []string{pciSound, pciWatchdog, pciUSB, pciPanic, pciBalloon} {
 			if !slices.Contains(got.PCI, id) {
 				t.Errorf("no PCI device %s among %v", id, got.PCI)

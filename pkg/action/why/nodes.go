@@ -83,6 +83,10 @@ func (e *explanation) unscheduled(pod *corev1.Pod) {
 	} else {
 		text += ": " + firstLine(message)
 	}
+	if missing := e.missingLabels(pod); len(missing) > 0 && strings.Contains(verdict, "node affinity/selector") {
+		text += "; no node has " + strings.Join(missing, ", ")
+		mend = append(labelMends(missing), mend...)
+	}
 	mend = append(mend, "kubectl describe "+object+e.flag())
 	if len(parts) > 1 {
 		reason = "Unschedulable"

@@ -148,6 +148,13 @@ func unschedulable(message string, more ...situation) situation {
 	}, func(f *Facts) { apply(f, more) })
 }
 
+// selecting has the pod ask for a label of nodes.
+func selecting(label string) situation {
+	return func(f *Facts) {
+		f.Pods[0].Spec.NodeSelector = map[string]string{v1.NodeSchedulable: "true", label: "true"}
+	}
+}
+
 // waiting is the kubelet's word on the container.
 func waiting(reason, message string, more ...situation) situation {
 	return phase(v1.Scheduled, time.Minute, func(f *Facts) {
@@ -315,6 +322,10 @@ func TestSituations(t *testing.T) {
 		{"no KVM", unschedulable(noNodes + "2 Insufficient devices.kubevirt.io/kvm. no new claims"), "NoKVM", Broken, LayerPod, "KVM", "useEmulation"},
 		{"no huge pages", unschedulable(noNodes + "2 Insufficient hugepages-2Mi."), "NoHugepages", Broken, LayerPod, "huge pages", "huge pages"},
 		{"node selector", unschedulable(noNodes + "2 node(s) didn't match Pod's node affinity/selector."), "NodeAffinity", Broken, LayerPod, "2 nodes: not where", "nodeSelector"},
+		{"no CPU feature", unschedulable(noNodes+"2 node(s) didn't match Pod's node affinity/selector.", selecting(v1.CPUFeatureLabel+"avx512f")), "NodeAffinity", Broken, LayerPod, "no node has the label cpu-feature.node.kubevirt.io/avx512f=true", "domain.cpu.features"},
+		{"CPU model on another's node", unschedulable(noNodes+"2 node(s) didn't match Pod's node affinity/selector.", selecting(v1.CPUModelLabel+"EPYC"), func(f *Facts) {
+			f.Nodes[0].Labels[v1.CPUModelLabel+"EPYC"], f.Nodes[0].Labels[v1.NodeSchedulable] = "true", "false"
+		}), "NodeAffinity", Broken, LayerPod, "no node has the label cpu-model.node.kubevirt.io/EPYC=true", "host-model"},
 		{"no virt-handler anywhere", unschedulable(noNodes+"2 node(s) didn't match Pod's node affinity/selector.", func(f *Facts) {
 			for i := range f.Nodes {
 				f.Nodes[i].Labels[v1.NodeSchedulable] = "false"

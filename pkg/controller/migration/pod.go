@@ -34,8 +34,7 @@ func PodName(migration *v1.VirtualMachineInstanceMigration, instance *v1.Virtual
 // Pod is the launcher pod to which a VMI's guest moves: the pod that the VMI has, on any other node.
 func Pod(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance, facts vmi.Facts) *corev1.Pod {
 	// What the guest has it keeps: one that is emulated does not become a hardware one on the way.
-	emulated := vmi.Condition(&instance.Status, "SoftwareEmulation")
-	facts.KVM = emulated == nil || emulated.Status != corev1.ConditionTrue
+	facts.KVM = !emulated(instance)
 	pod := vmi.Pod(instance, facts)
 	pod.Name = PodName(migration, instance)
 	pod.Labels[v1.MigrationJobLabel] = string(migration.UID)
@@ -52,6 +51,12 @@ func Pod(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMach
 	withoutSecrets(pod)
 	pod.Spec.Affinity = elsewhere(pod.Spec.Affinity, instance.Status.NodeName)
 	return pod
+}
+
+// emulated reports whether a guest that runs is emulated.
+func emulated(instance *v1.VirtualMachineInstance) bool {
+	c := vmi.Condition(&instance.Status, "SoftwareEmulation")
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // withoutSecrets lets the pod start although a Secret or ConfigMap is gone: what was made of it comes with the guest.

@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -358,6 +359,9 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 	pod := Pod(view.Migration, view.VMI, vmi.Facts{
 		Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
 	})
+	if err := r.keepProcessor(ctx, view, pod); err != nil {
+		return err
+	}
 	err = r.Client.Create(ctx, pod)
 	if err == nil {
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created migration target pod %s", pod.Name)
@@ -366,6 +370,25 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating pod: %v", err)
 		return fmt.Errorf("create the migration's pod: %w", err)
 	}
+	return nil
+}
+
+// keepProcessor lets the pod onto nodes only that can show the guest the CPU that it has.
+func (r *Reconciler) keepProcessor(ctx context.Context, view View, pod *corev1.Pod) error {
+	if emulated(view.VMI) || !vmi.FollowsNode(view.VMI) {
+		return nil
+	}
+	source, node := &corev1.Pod{}, &corev1.Node{}
+	// The cache has no selectors of pods.
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: view.VMI.Namespace, Name: view.SourcePod}, source)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get the guest's pod: %w", err)
+	}
+	err = r.Client.Get(ctx, types.NamespacedName{Name: view.VMI.Status.NodeName}, node)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get the guest's node: %w", err)
+	}
+	maps.Copy(pod.Spec.NodeSelector, vmi.HostModelSelector(view.VMI, source, node))
 	return nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"maps"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -193,27 +192,9 @@ func nodeSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string
 	if dedicated(vmi) {
 		selector[v1.CPUManager] = "true"
 	}
-	if model := namedModel(vmi); model != "" && facts.KVM && !cfg.UseEmulation {
-		selector[v1.CPUModelLabel+model] = "true"
-	}
-	architecture := vmi.Spec.Architecture
-	if architecture == "" {
-		architecture = cfg.Architecture
-	}
-	selector[corev1.LabelArchStable] = architecture
+	maps.Copy(selector, processorSelector(vmi, facts))
+	selector[corev1.LabelArchStable] = architecture(vmi, facts)
 	return selector
-}
-
-// modelVersion ends the name of a version of a CPU model; nodes are labelled with the model.
-var modelVersion = regexp.MustCompile(`-v[0-9]+$`)
-
-// namedModel is the CPU model that the guest is to have, "" for one that follows the node.
-func namedModel(vmi *v1.VirtualMachineInstance) string {
-	cpu := vmi.Spec.Domain.CPU
-	if cpu == nil || cpu.Model == v1.CPUModeHostModel || cpu.Model == v1.CPUModeHostPassthrough {
-		return ""
-	}
-	return modelVersion.ReplaceAllString(cpu.Model, "")
 }
 
 func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {

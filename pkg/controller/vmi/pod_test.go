@@ -140,6 +140,8 @@ spec:
 	{name: "kvm", facts: func(f *Facts) { f.KVM = true }},
 	{name: "kvm but emulation", facts: func(f *Facts) { f.KVM, f.Config.UseEmulation = true, true }},
 
+	{name: "cpu features", vmi: `spec: {domain: {cpu: {features: [{name: aes}, {name: avx, policy: require}, {name: vmx, policy: force}, {name: pcid, policy: optional}, {name: svm, policy: disable}]}}}`},
+	{name: "cpu of another architecture", vmi: `spec: {architecture: arm64, domain: {cpu: {model: max, features: [{name: aes}]}}}`, facts: func(f *Facts) { f.KVM = true }},
 	{name: "cpu model", vmi: `spec: {domain: {cpu: {model: Skylake-Server-v4}}}`, facts: func(f *Facts) { f.KVM = true }},
 
 	{name: "container disk", vmi: `

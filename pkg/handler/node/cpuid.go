@@ -26,8 +26,8 @@ type Leaf struct{ Function, Index uint32 }
 // Registers are what CPUID answers: EAX, EBX, ECX, EDX.
 type Registers [4]uint32
 
-// SupportedCPUID is the CPU that KVM can give to guests.
-func SupportedCPUID(device string) (map[Leaf]Registers, error) {
+// supportedCPUID is the CPU that KVM can give to guests, but for its model-specific registers.
+func supportedCPUID(device string) (map[Leaf]Registers, error) {
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err

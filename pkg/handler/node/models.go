@@ -2,31 +2,29 @@ package node
 
 import (
 	"encoding/xml"
-	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	v1 "kubevirt.io/api/core/v1"
 )
 
 // versioned is a model of QEMU's that differs little from the one without the version, which stands for it in labels.
 var versioned = regexp.MustCompile(`-v[0-9]+$`)
 
-// emulated are features that KVM has whatever the CPU, without saying so.
-var emulated = []string{"x2apic", "tsc-deadline", "hypervisor", "apic"}
-
 // cpuMap is libvirt's account of the models that there are.
 type cpuMap struct {
-	// features are the CPUID bits by name; one without any is a matter of model-specific registers, which is not looked at.
-	features map[string][]bits
+	features map[string]feature
 	models   map[string]cpuModel
 	vendors  map[string]string
+}
+
+// feature is the bits that a CPU with it has set.
+type feature struct {
+	cpuid []bits
+	msrs  map[uint32]uint64
 }
 
 type bits struct {
@@ -35,9 +33,14 @@ type bits struct {
 }
 
 type cpuModel struct {
-	base     string
-	features []string
+	base       string
+	vendor     string
+	signatures []signature
+	features   []string
 }
+
+// signature is a family and model of processors.
+type signature struct{ family, model uint32 }
 
 // mapFile is a file of the map.
 type mapFile struct {
@@ -51,12 +54,24 @@ type mapFile struct {
 			ECX      string `xml:"ecx,attr"`
 			EDX      string `xml:"edx,attr"`
 		} `xml:"cpuid"`
+		MSRs []struct {
+			Index string `xml:"index,attr"`
+			EAX   string `xml:"eax,attr"`
+			EDX   string `xml:"edx,attr"`
+		} `xml:"msr"`
 	} `xml:"feature"`
 	Models []struct {
 		Name string `xml:"name,attr"`
 		Base struct {
 			Name string `xml:"name,attr"`
 		} `xml:"model"`
+		Vendor struct {
+			Name string `xml:"name,attr"`
+		} `xml:"vendor"`
+		Signatures []struct {
+			Family uint32 `xml:"family,attr"`
+			Model  uint32 `xml:"model,attr"`
+		} `xml:"signature"`
 		Features []struct {
 			Name    string `xml:"name,attr"`
 			Added   string `xml:"added,attr"`
@@ -75,7 +90,7 @@ func readMap(dir string) (*cpuMap, error) {
 	if err != nil || len(files) == 0 {
 		return nil, fmt.Errorf("%s has no CPU models", dir)
 	}
-	m := &cpuMap{features: map[string][]bits{}, models: map[string]cpuModel{}, vendors: map[string]string{}}
+	m := &cpuMap{features: map[string]feature{}, models: map[string]cpuModel{}, vendors: map[string]string{}}
 	for _, path := range files {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -93,25 +108,32 @@ func readMap(dir string) (*cpuMap, error) {
 }
 
 func (m *cpuMap) add(file *mapFile) error {
-	for _, feature := range file.Features {
-		m.features[feature.Name] = nil
-		for _, cpuid := range feature.CPUID {
-			var numbers [6]uint32
-			for i, text := range []string{cpuid.Function, cpuid.Index, cpuid.EAX, cpuid.EBX, cpuid.ECX, cpuid.EDX} {
-				if text == "" {
-					continue
-				}
-				n, err := strconv.ParseUint(text, 0, 32)
-				if err != nil {
-					return fmt.Errorf("feature %s: %w", feature.Name, err)
-				}
-				numbers[i] = uint32(n)
+	for i := range file.Features {
+		name, f := file.Features[i].Name, feature{}
+		for _, cpuid := range file.Features[i].CPUID {
+			n, err := numbers(cpuid.Function, cpuid.Index, cpuid.EAX, cpuid.EBX, cpuid.ECX, cpuid.EDX)
+			if err != nil {
+				return fmt.Errorf("feature %s: %w", name, err)
 			}
-			m.features[feature.Name] = append(m.features[feature.Name], bits{Leaf{numbers[0], numbers[1]}, Registers(numbers[2:])})
+			f.cpuid = append(f.cpuid, bits{Leaf{n[0], n[1]}, Registers(n[2:])})
 		}
+		for _, msr := range file.Features[i].MSRs {
+			n, err := numbers(msr.Index, msr.EAX, msr.EDX)
+			if err != nil {
+				return fmt.Errorf("feature %s: %w", name, err)
+			}
+			if f.msrs == nil {
+				f.msrs = map[uint32]uint64{}
+			}
+			f.msrs[n[0]] |= uint64(n[2])<<32 | uint64(n[1])
+		}
+		m.features[name] = f
 	}
 	for _, model := range file.Models {
-		out := cpuModel{base: model.Base.Name}
+		out := cpuModel{base: model.Base.Name, vendor: model.Vendor.Name}
+		for _, s := range model.Signatures {
+			out.signatures = append(out.signatures, signature{s.Family, s.Model})
+		}
 		for _, feature := range model.Features {
 			// What libvirt has added to a model later need not be there.
 			if feature.Added != "yes" && feature.Removed != "yes" {
@@ -126,11 +148,46 @@ func (m *cpuMap) add(file *mapFile) error {
 	return nil
 }
 
-// usable lists the models that a CPU can be shown as, without versions.
-func (m *cpuMap) usable(cpu map[Leaf]Registers) []string {
+// numbers reads some, in any notation of C's; nothing is 0.
+func numbers(texts ...string) ([]uint32, error) {
+	out := make([]uint32, len(texts))
+	for i, text := range texts {
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseUint(text, 0, 32)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = uint32(n)
+	}
+	return out, nil
+}
+
+// has reports whether a CPU has a feature that the map knows and says bits of.
+func (m *cpuMap) has(cpu *CPU, name string) bool {
+	f := m.features[name]
+	for _, b := range f.cpuid {
+		is := cpu.Leaves[b.Leaf]
+		for i := range is {
+			if is[i]&b.Mask[i] != b.Mask[i] {
+				return false
+			}
+		}
+	}
+	for index, mask := range f.msrs {
+		if cpu.MSRs[index]&mask != mask {
+			return false
+		}
+	}
+	return len(f.cpuid)+len(f.msrs) > 0
+}
+
+// featuresOf lists what a CPU has.
+func (m *cpuMap) featuresOf(cpu *CPU) []string {
 	var out []string
-	for name := range m.models {
-		if !versioned.MatchString(name) && m.fits(name, cpu, 0) {
+	for name := range m.features {
+		if m.has(cpu, name) {
 			out = append(out, name)
 		}
 	}
@@ -138,28 +195,75 @@ func (m *cpuMap) usable(cpu map[Leaf]Registers) []string {
 	return out
 }
 
-// fits follows models that build on others, a few at most.
-func (m *cpuMap) fits(name string, cpu map[Leaf]Registers, depth int) bool {
-	model, ok := m.models[name]
-	if !ok || depth > 8 || model.base != "" && !m.fits(model.base, cpu, depth+1) {
-		return false
+// usable lists the models that a CPU can be shown as, without versions.
+func (m *cpuMap) usable(cpu *CPU) []string {
+	var out []string
+	for name := range m.models {
+		if needs, ok := m.needs(name, 0); ok && !versioned.MatchString(name) && !slices.ContainsFunc(needs, func(feature string) bool {
+			f := m.features[feature]
+			return !m.has(cpu, feature) && len(f.cpuid)+len(f.msrs) > 0
+		}) {
+			out = append(out, name)
+		}
 	}
-	return !slices.ContainsFunc(model.features, func(feature string) bool {
-		return !slices.Contains(emulated, feature) && slices.ContainsFunc(m.features[feature], func(b bits) bool {
-			has := cpu[b.Leaf]
-			for i := range has {
-				if has[i]&b.Mask[i] != b.Mask[i] {
-					return true
-				}
+	slices.Sort(out)
+	return out
+}
+
+// needs lists a model's features. It follows models that build on others, a few at most.
+func (m *cpuMap) needs(name string, depth int) ([]string, bool) {
+	model, ok := m.models[name]
+	if !ok || depth > 8 {
+		return nil, false
+	}
+	if model.base == "" {
+		return model.features, true
+	}
+	base, ok := m.needs(model.base, depth+1)
+	return append(slices.Clone(base), model.features...), ok
+}
+
+// closest is the model among some that tells most of a CPU: one of its maker's and, where there is such, made for its family and
+// model, to which fewest features have to be added. These are what the CPU has beyond it.
+func (m *cpuMap) closest(cpu *CPU, models []string) (name string, beyond []string) {
+	vendor, is := m.vendor(cpu), signatureOf(cpu.Leaves[Leaf{Function: 1}][0])
+	features := m.featuresOf(cpu)
+	matched := false
+	for _, candidate := range models {
+		model := m.models[candidate]
+		matches := slices.Contains(model.signatures, is)
+		if model.vendor != "" && model.vendor != vendor || matched && !matches {
+			continue
+		}
+		needs, _ := m.needs(candidate, 0)
+		var more []string
+		for _, feature := range features {
+			if !slices.Contains(needs, feature) {
+				more = append(more, feature)
 			}
-			return false
-		})
-	})
+		}
+		if name == "" || matches && !matched || len(more) < len(beyond) {
+			name, beyond, matched = candidate, more, matches
+		}
+	}
+	return name, beyond
+}
+
+// signatureOf reads the family and model of CPUID's function 1, whose extended parts count for some families only.
+func signatureOf(eax uint32) signature {
+	s := signature{family: eax >> 8 & 0xf, model: eax >> 4 & 0xf}
+	if s.family == 6 || s.family == 15 {
+		s.model |= eax >> 16 & 0xf << 4
+	}
+	if s.family == 15 {
+		s.family += eax >> 20 & 0xff
+	}
+	return s
 }
 
 // vendor is the CPU's maker as libvirt calls it, "" for one that it does not know.
-func (m *cpuMap) vendor(cpu map[Leaf]Registers) string {
-	r := cpu[Leaf{}]
+func (m *cpuMap) vendor(cpu *CPU) string {
+	r := cpu.Leaves[Leaf{}]
 	var text strings.Builder
 	for _, register := range []uint32{r[1], r[3], r[2]} {
 		for range 4 {
@@ -168,54 +272,4 @@ func (m *cpuMap) vendor(cpu map[Leaf]Registers) string {
 		}
 	}
 	return m.vendors[text.String()]
-}
-
-// CPUModels gives the labels cpu-vendor.node.kubevirt.io/NAME and cpu-model.node.kubevirt.io/NAME of a node with hardware
-// virtualization: its CPU's maker, and the models that guests can be given there, but for those of no use any more. dir is
-// libvirt's map of models.
-func CPUModels(dir string, cpu func() (map[Leaf]Registers, error), obsolete func() map[string]bool) (Labels, error) {
-	m, err := readMap(dir)
-	if err != nil {
-		return nil, err
-	}
-	has, err := cpu()
-	if err != nil {
-		return nil, err
-	}
-	usable, vendor := m.usable(has), m.vendor(has)
-	return func() (map[string]*string, error) {
-		labels := map[string]*string{}
-		none := obsolete()
-		for name := range m.models {
-			if !versioned.MatchString(name) {
-				labels[v1.CPUModelLabel+name] = nil
-			}
-		}
-		for _, name := range m.vendors {
-			labels[v1.CPUModelVendorLabel+name] = nil
-		}
-		for _, name := range usable {
-			if !none[name] {
-				labels[v1.CPUModelLabel+name] = new("true")
-			}
-		}
-		if vendor != "" {
-			labels[v1.CPUModelVendorLabel+vendor] = new("true")
-		}
-		return labels, nil
-	}, nil
-}
-
-// All joins labels.
-func All(some ...Labels) Labels {
-	return func() (map[string]*string, error) {
-		all := map[string]*string{}
-		var errs []error
-		for _, labels := range some {
-			more, err := labels()
-			errs = append(errs, err)
-			maps.Copy(all, more)
-		}
-		return all, errors.Join(errs...)
-	}
 }

@@ -1,6 +1,7 @@
 // Package node tells the cluster that a node can run virtual machines: the label
 // kubevirt.io/schedulable, and a heartbeat annotation that virt-controller watches. One patch a minute
-// carries both.
+// carries both; its answer is the node, so that the labels by which guests are scheduled are written only when they
+// are not what they are to be.
 package node
 
 import (
@@ -8,9 +9,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -38,7 +39,7 @@ type Heartbeat struct {
 	Now   func() time.Time
 	// Host is the annotation names.AnnotationHost.
 	Host string
-	// Labels is looked at before each heartbeat; nil is none.
+	// Labels is looked at after each heartbeat; nil is none.
 	Labels Labels
 	// Wake asks for a heartbeat now; nil never does.
 	Wake <-chan struct{}
@@ -74,37 +75,57 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 }
 
 func (h *Heartbeat) patch(ctx context.Context, schedulable bool) error {
-	var labels map[string]*string
-	if h.Labels != nil {
-		var err error
-		if labels, err = h.Labels(); err != nil {
-			h.Log.Warn("not all labels of the node are known", "error", err)
-		}
-	}
-	data, err := Patch(schedulable, h.Now(), h.Host, labels)
+	data, err := Patch(schedulable, h.Now(), h.Host)
 	if err != nil {
 		return err
 	}
+	node, err := h.write(ctx, data)
+	if err != nil || h.Labels == nil || !schedulable {
+		return err
+	}
+	wanted, err := h.Labels()
+	if err != nil {
+		h.Log.Warn("not all labels of the node are known", "error", err)
+	}
+	if data, err = Relabel(node, wanted); err != nil || data == nil {
+		return err
+	}
+	_, err = h.write(ctx, data)
+	return err
+}
+
+func (h *Heartbeat) write(ctx context.Context, data []byte) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if _, err := h.Nodes.Patch(ctx, h.Name, types.MergePatchType, data, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("patch node %s: %w", h.Name, err)
+	node, err := h.Nodes.Patch(ctx, h.Name, types.MergePatchType, data, metav1.PatchOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("patch node %s: %w", h.Name, err)
 	}
-	return nil
+	return node, nil
 }
 
 // Patch is the merge patch of one heartbeat. The annotation's value is the time in JSON, quotes
-// included, which is how KubeVirt writes it. host is what is known of the machine; a label without a value
-// is taken away.
-func Patch(schedulable bool, now time.Time, host string, labels map[string]*string) ([]byte, error) {
+// included, which is how KubeVirt writes it. host is what is known of the machine.
+func Patch(schedulable bool, now time.Time, host string) ([]byte, error) {
 	stamp, err := json.Marshal(metav1.NewTime(now))
 	if err != nil {
 		return nil, fmt.Errorf("encode heartbeat: %w", err)
 	}
-	all := map[string]*string{v1.NodeSchedulable: new(fmt.Sprint(schedulable))}
-	maps.Copy(all, labels)
 	return json.Marshal(map[string]any{"metadata": map[string]any{
-		"labels":      all,
+		"labels":      map[string]string{v1.NodeSchedulable: fmt.Sprint(schedulable)},
 		"annotations": map[string]string{v1.VirtHandlerHeartbeat: string(stamp), names.AnnotationHost: host},
 	}})
+}
+
+// Relabel is the merge patch that gives a node the labels that it is to have, nil when it has them, or when its annotation
+// node-labeller.kubevirt.io/skip-node says that somebody else looks after them.
+func Relabel(node *corev1.Node, wanted Wanted) ([]byte, error) {
+	if _, skip := node.Annotations[v1.LabellerSkipNodeAnnotation]; skip {
+		return nil, nil
+	}
+	change := wanted.change(node.Labels)
+	if len(change) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"labels": change}})
 }

@@ -21,10 +21,28 @@ import (
 )
 
 func TestPatch(t *testing.T) {
-	got, err := Patch(true, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), `{"kvm":true}`, map[string]*string{"a": new("b"), "gone": nil})
-	want := `{"metadata":{"annotations":{"kubevirt.io/heartbeat":"\"2026-01-02T03:04:05Z\"","virtkit.io/host":"{\"kvm\":true}"},"labels":{"a":"b","gone":null,"kubevirt.io/schedulable":"true"}}}`
+	got, err := Patch(true, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), `{"kvm":true}`)
+	want := `{"metadata":{"annotations":{"kubevirt.io/heartbeat":"\"2026-01-02T03:04:05Z\"","virtkit.io/host":"{\"kvm\":true}"},"labels":{"kubevirt.io/schedulable":"true"}}}`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+func TestRelabel(t *testing.T) {
+	wanted := Wanted{Labels: map[string]string{"own/a": "b"}, Owned: []string{"own/"}}
+	node := func(labels, annotations map[string]string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations}}
+	}
+	for want, node := range map[string]*corev1.Node{
+		`{"metadata":{"labels":{"own/a":"b","own/gone":null}}}`: node(map[string]string{"own/gone": "1", "other": "2"}, nil),
+		"": node(map[string]string{"own/a": "b", "other": "2"}, nil),
+	} {
+		if got, err := Relabel(node, wanted); err != nil || string(got) != want {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+	if got, err := Relabel(node(nil, map[string]string{v1.LabellerSkipNodeAnnotation: ""}), wanted); err != nil || got != nil {
+		t.Errorf("a node that is to be skipped: %s, %v", got, err)
 	}
 }
 
@@ -41,7 +59,8 @@ func TestHeartbeat(t *testing.T) {
 	ticks, waits := make(chan time.Time), make(chan time.Duration, 10)
 	h := Heartbeat{
 		Nodes: client.CoreV1().Nodes(), Name: "n", Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: time.Now,
-		Tick: func(d time.Duration) <-chan time.Time { waits <- d; return ticks },
+		Labels: flagsOf("x"),
+		Tick:   func(d time.Duration) <-chan time.Time { waits <- d; return ticks },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -63,6 +82,17 @@ func TestHeartbeat(t *testing.T) {
 	ticks <- time.Time{}
 	if got := <-waits; got != Period || label() != "true" {
 		t.Errorf("waits %s, schedulable=%s", got, label())
+	}
+	ticks <- time.Time{}
+	<-waits
+	patches := 0
+	for _, action := range client.Actions() {
+		if action.Matches("patch", "nodes") {
+			patches++
+		}
+	}
+	if patches != 4 { // one failed, two brought heartbeat and label, one the next heartbeat
+		t.Errorf("%d patches", patches)
 	}
 	cancel()
 	running.Wait()
@@ -92,4 +122,8 @@ func TestKVMNeedsHardware(t *testing.T) {
 	if err := KVM(device, modules, "amd64"); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("a file counts as KVM: %v", err)
 	}
+}
+
+func flagsOf(key string) Labels {
+	return func() (Wanted, error) { return flags(map[string]bool{key: true}), nil }
 }
