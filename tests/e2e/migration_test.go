@@ -229,6 +229,29 @@ func TestMigration(t *testing.T) {
 	if phases := transitions(back); !slices.IsSorted(phases) || phases[len(phases)-1] != slices.Index(order, v1.MigrationSucceeded) {
 		t.Errorf("phases %+v", back.Status.PhaseTransitionTimestamps)
 	}
+
+	// The sixth that ends displaces the first, and the pod that the first has left.
+	for i := range 3 {
+		g.waitMigration(t, g.migrate(t, fmt.Sprintf("more-%d", i)), v1.MigrationSucceeded)
+	}
+	left := there.Status.MigrationState.SourcePod
+	eventually(t, 60*time.Second, "the first migration is gone, with its pod", func() string {
+		list := &v1.VirtualMachineInstanceMigrationList{}
+		if err := c.Client.List(t.Context(), list, client.InNamespace(ns)); err != nil {
+			return err.Error()
+		}
+		for i := range list.Items {
+			if list.Items[i].UID == there.UID || len(list.Items) != 5 {
+				return fmt.Sprintf("%d are left, among them %s", len(list.Items), list.Items[i].Name)
+			}
+		}
+		for _, pod := range g.pods(t) {
+			if pod.Name == left {
+				return "pod " + left + " is " + string(pod.Status.Phase)
+			}
+		}
+		return ""
+	})
 }
 
 // order is that of a migration's phases.

@@ -19,8 +19,7 @@ var unused = map[Right]string{
 
 	{names.VirtController, "kubevirt.io", "virtualmachineinstancereplicasets", "get", false}: "asked for before a VMI that nobody owns is adopted",
 
-	{names.VirtController, "policy", "poddisruptionbudgets", "delete", false}:                  "a running VMI need not be kept any more: the cluster has another eviction strategy now, or it cannot move any more",
-	{names.VirtController, "kubevirt.io", "virtualmachineinstancemigrations", "delete", false}: "a VMI that could not leave its node six times loses the first of its failed migrations",
+	{names.VirtController, "policy", "poddisruptionbudgets", "delete", false}: "a running VMI need not be kept any more: the cluster has another eviction strategy now, or it cannot move any more",
 
 	{names.VirtController, "", "nodes", "patch", false}: "a node that is lost for minutes is marked as taking no VMs",
 
