@@ -242,15 +242,15 @@ func hostname(vmi *v1.VirtualMachineInstance) string {
 	return name
 }
 
-// search is the domain in which a guest with spec.subdomain finds its own full name: the subdomain
-// in the pod's namespace, whose domain is in the pod's own search list.
+// search are the domains of a guest with spec.subdomain: the one in which it finds its own full name, the subdomain in the
+// pod's namespace, and then the pod's own. A guest without has just those, nil here.
 func search(vmi *v1.VirtualMachineInstance, domains []string) []string {
 	if vmi.Spec.Subdomain == "" {
 		return nil
 	}
 	for _, d := range domains {
 		if strings.HasPrefix(d, vmi.Namespace+".svc.") {
-			return []string{vmi.Spec.Subdomain + "." + d}
+			return append([]string{vmi.Spec.Subdomain + "." + d}, domains...)
 		}
 	}
 	return nil
