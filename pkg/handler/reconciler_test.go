@@ -219,7 +219,7 @@ func TestPodEnds(t *testing.T) {
 		reason string
 	}{
 		{"shut down", ended(corev1.PodSucceeded, 0, "Completed", `{"lifecycle":"LIFECYCLE_SHUTOFF"}`), v1.Succeeded, ""},
-		{"crashed", ended(corev1.PodFailed, 1, "Error", `{"lifecycle":"LIFECYCLE_CRASHED","reason":"panicked"}`), v1.Failed, status.ReasonGuestCrashed},
+		{"crashed", ended(corev1.PodFailed, 1, "Error", `{"lifecycle":"LIFECYCLE_CRASHED","reason":"panicked"}`), v1.Failed, status.ReasonGuestPanicked},
 		{"launcher killed", ended(corev1.PodFailed, 137, "Error", ""), v1.Failed, status.ReasonLauncherError},
 		{"out of memory", ended(corev1.PodFailed, 137, "OOMKilled", ""), v1.Failed, "OOMKilled"},
 		{"evicted", evicted, v1.Failed, "Evicted"},

@@ -166,9 +166,12 @@ type Event struct {
 // End says how a domain ended.
 type End struct {
 	Outcome Outcome
-	// Reason is libvirt's word: shutdown, destroyed, crashed, failed, migrated.
+	// Reason is libvirt's word: shutdown, destroyed, crashed, failed, migrated; or ReasonPanicked.
 	Reason string
 }
+
+// ReasonPanicked is why a guest crashed whose panic device was told so.
+const ReasonPanicked = "panicked"
 
 // Outcome is how a domain ended.
 type Outcome int

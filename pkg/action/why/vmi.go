@@ -137,6 +137,8 @@ func (e *explanation) failed(vmi *v1.VirtualMachineInstance) {
 	switch vmi.Status.Reason {
 	case "GuestCrashed":
 		add("GuestCrashed", message, logs, logs+" --source qemu")
+	case "GuestPanicked":
+		add("GuestPanicked", message, logs)
 	case "OOMKilled":
 		add("OOMKilled", "QEMU used more memory than its pod may: "+message, "raise spec.template.spec.domain.memory.guest, or resources.limits.memory if you set it")
 	case "CannotStart":

@@ -397,7 +397,8 @@ func TestSituations(t *testing.T) {
 		{"an error nobody foresaw", syncFailed("internal error: qemu unexpectedly closed the monitor"), "CannotStart", Broken, LayerQEMU, "unexpectedly closed", "virtctl logs demo"},
 		{"launcher is silent", phase(v1.Scheduled, 2*time.Minute, running), "LauncherSilent", Broken, LayerQEMU, "has run for 2m0s without", "virtctl logs demo"},
 		{"could not be started, for good", failed("CannotStart", "unsupported machine type 'x'"), "MachineType", Broken, LayerQEMU, "machine type", "machine.type"},
-		{"guest panicked", failed("GuestCrashed", "The guest crashed: panicked."), "GuestCrashed", Broken, LayerQEMU, "panicked", "virtctl logs demo"},
+		{"guest crashed", failed("GuestCrashed", "The guest crashed: failed."), "GuestCrashed", Broken, LayerQEMU, "failed", "virtctl logs demo"},
+		{"guest panicked", failed("GuestPanicked", "The guest panicked."), "GuestPanicked", Broken, LayerQEMU, "panicked", "virtctl logs demo"},
 		{"launcher vanished", failed("LauncherGone", "The launcher's process has ended without a final word."), "LauncherGone", Broken, LayerQEMU, "final word", "--source launcher"},
 		{"pod deleted under the guest", failed("PodTerminated", "The launcher's pod was deleted or evicted"), "PodDeleted", Broken, LayerQEMU, "deleted or evicted", "virtctl events demo"},
 

@@ -36,6 +36,9 @@ func Events(old, next v1.VirtualMachineInstanceStatus) []Event {
 		case v1.Succeeded:
 			normal(string(v1.Stopped), "The VirtualMachineInstance was shut down.")
 		case v1.Failed:
+			if next.Reason == ReasonGuestPanicked {
+				warning(ReasonGuestPanicked, message(next.Conditions, v1.VirtualMachineInstanceReady))
+			}
 			if next.Reason == ReasonGuestCrashed || next.Reason == ReasonLauncherGone || old.Phase == v1.Running {
 				warning(string(v1.Stopped), "The VirtualMachineInstance failed: "+message(next.Conditions, v1.VirtualMachineInstanceReady))
 			}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network"
@@ -21,6 +22,7 @@ import (
 // Reasons of status.reason when a VMI has failed.
 const (
 	ReasonGuestCrashed  = "GuestCrashed"
+	ReasonGuestPanicked = "GuestPanicked"
 	ReasonCannotStart   = "CannotStart"
 	ReasonLauncherGone  = "LauncherGone"
 	ReasonLauncherError = "LauncherFailed"
@@ -113,6 +115,9 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 	case launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, launcherpb.Lifecycle_LIFECYCLE_DESTROYED:
 		return guestOff(in, in.Guest.GetLifecycle(), in.Guest.GetReason())
 	case launcherpb.Lifecycle_LIFECYCLE_CRASHED:
+		if in.Guest.GetReason() == hypervisor.ReasonPanicked {
+			return v1.Failed, ReasonGuestPanicked, "The guest panicked; its console may tell why."
+		}
 		message := "The guest crashed"
 		if r := clean(in.Guest.GetReason()); r != "" {
 			message += ": " + r

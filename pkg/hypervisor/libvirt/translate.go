@@ -73,8 +73,8 @@ func lifecycle(e *libvirt.DomainEventLifecycle) hypervisor.Event {
 		end = hypervisor.End{Outcome: hypervisor.Destroyed, Reason: "destroyed"}
 	case libvirt.DOMAIN_EVENT_STOPPED_MIGRATED:
 		end = hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"}
-	case libvirt.DOMAIN_EVENT_STOPPED_CRASHED:
-		end.Reason = "crashed"
+	case libvirt.DOMAIN_EVENT_STOPPED_CRASHED: // of QEMU's own end libvirt says that it failed
+		end.Reason = hypervisor.ReasonPanicked
 	}
 	return hypervisor.Event{End: &end}
 }
