@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/certs"
@@ -64,6 +65,12 @@ type Config struct {
 	KeepFreePages bool
 	// SerialConsoleLog gives guests that do not say a container whose log is their serial console.
 	SerialConsoleLog bool
+	// Support is what containers beside a guest's ask for.
+	Support Support
+	// LimitedNamespaces are those whose guests have no more CPU time than their vCPUs; nil for none.
+	LimitedNamespaces labels.Selector
+	// InstancesPerNode is how many guests with KVM a node offers to hold.
+	InstancesPerNode int
 	// LogVerbosity is how much the components say.
 	LogVerbosity LogVerbosity
 	// RateLimits are of the components' requests to the API server.
@@ -98,6 +105,7 @@ func Default() Config {
 		Migrations:          surface.Migrations(nil),
 		ObsoleteCPUModels:   obsoleteCPUModels(),
 		LiveUpdate:          &sizing.Bounds{Ratio: sizing.DefaultRatio},
+		InstancesPerNode:    DefaultInstancesPerNode,
 	}
 }
 
@@ -150,9 +158,14 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	config.Migrations = surface.Migrations(spec.MigrationConfiguration)
 	config.LiveUpdate = liveUpdate(spec)
 	setRotation(&config.Certificates, kv.Spec.CertificateRotationStrategy.SelfSigned)
+	config.Support = support(spec.SupportContainerResources)
+	if n := spec.VirtualMachineInstancesPerNode; n != nil {
+		config.InstancesPerNode = *n
+	}
 	var wrong error
+	config.LimitedNamespaces, wrong = limitedNamespaces(spec.AutoCPULimitNamespaceLabelSelector)
 	if developer := spec.DeveloperConfiguration; developer != nil {
-		wrong = setVerbosity(&config.LogVerbosity, developer.LogVerbosity)
+		wrong = errors.Join(wrong, setVerbosity(&config.LogVerbosity, developer.LogVerbosity))
 	}
 
 	if text := spec.AdditionalGuestMemoryOverheadRatio; text != nil {

@@ -48,8 +48,6 @@ import (
 )
 
 const (
-	// kvmUnits is how many guests with KVM a node offers to hold; the device has no limit of its own.
-	kvmUnits = 1000
 	// dialTimeout and keepAlive let a connection to an API server that is not there any more end.
 	dialTimeout, keepAlive = 10 * time.Second, 10 * time.Second
 	// minFenceAfter is the least --fence-after that can be meant.
@@ -323,11 +321,15 @@ func (h *handler) run(ctx context.Context) error {
 	if noKVM != nil {
 		h.log.Info("no hardware virtualization: guests on this node are emulated", "reason", noKVM)
 	} else {
-		plugin := &deviceplugin.Plugin{
-			Resource: names.ResourceKVM, Device: h.device, Count: kvmUnits,
-			Dir: h.devices, Socket: "virtkit-kvm.sock", Log: h.log,
-		}
-		group.Go(func() error { return plugin.Run(ctx) })
+		group.Go(func() error {
+			return offerKVM(ctx, h.follower, func(ctx context.Context, guests int) error {
+				plugin := &deviceplugin.Plugin{
+					Resource: names.ResourceKVM, Device: h.device, Count: guests,
+					Dir: h.devices, Socket: "virtkit-kvm.sock", Log: h.log,
+				}
+				return plugin.Run(ctx)
+			})
+		})
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err

@@ -77,6 +77,8 @@ var (
 
 var referencePolicies = []string{string(v1.Reference), string(v1.Expand), string(v1.ExpandAll)}
 
+var supportContainers = []string{string(v1.GuestConsoleLog), string(v1.HotplugAttachment)}
+
 var kubeVirtFields = []Field{
 	{Path: "certificateRotateStrategy.selfSigned.ca.duration", Effect: Install},
 	{Path: "certificateRotateStrategy.selfSigned.ca.renewBefore", Effect: Install},
@@ -85,6 +87,15 @@ var kubeVirtFields = []Field{
 	{Path: "workloadUpdateStrategy.workloadUpdateMethods", Effect: Life, Only: updateMethods, Note: "What may be done to guests whose virt-launcher is older; nothing unless set. docs/upgrade.md."},
 	{Path: "workloadUpdateStrategy.batchEvictionSize", Effect: Life, Note: "10 unless set."},
 	{Path: "workloadUpdateStrategy.batchEvictionInterval", Effect: Life, Note: "1m unless set."},
+	{Path: "infra.replicas", Effect: Install, Note: "How many virt-api and virt-controller there are; 2 unless set. By the next `virtctl install`, as all that is said of the components here."},
+	{Path: "infra.nodePlacement.nodeSelector", Effect: Install, Note: "Of the nodes for virt-api and virt-controller."},
+	{Path: "infra.nodePlacement.affinity", Effect: Install, Note: "Goes on after that which keeps the pods of one component apart."},
+	{Path: "infra.nodePlacement.tolerations", Effect: Install, Note: "Besides that of CriticalAddonsOnly."},
+	{Path: "workloads.nodePlacement.nodeSelector", Effect: Install, Note: "Of the nodes for virt-handler, and so for guests."},
+	{Path: "workloads.nodePlacement.affinity", Effect: Install},
+	{Path: "workloads.nodePlacement.tolerations", Effect: Install, Note: "virt-handler's; guests have those of their VMs."},
+	{Path: "imagePullPolicy", Effect: Install, Only: pullPolicies, Note: "Of the components; `virtctl install --image-pull-policy` goes before."},
+	{Path: "imagePullSecrets", Effect: Install, Note: "Of the components' pods."},
 	{Path: "monitorNamespace", Effect: Install, Note: "Of the Prometheus that is to read the metrics; by the next `virtctl install`. docs/observe.md."},
 	{Path: "monitorAccount", Effect: Install, Note: "Its ServiceAccount; prometheus-k8s unless set."},
 	{Path: "configuration.apiConfiguration.restClient.rateLimiter.tokenBucketRateLimiter.qps", Effect: Install, Note: "Requests of virt-api to the API server, a second; 200 and 400 unless set. Followed live."},
@@ -111,6 +122,11 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.network.defaultNetworkInterface", Effect: Network, Only: bindings, Note: "Of interfaces of the pod network that name no binding. masquerade unless set."},
 	{Path: "configuration.network.permitBridgeInterfaceOnPodNetwork", Effect: Network, Note: "Whether guests may have the pod's own address; true unless set."},
 	{Path: "configuration.instancetype.referencePolicy", Effect: Life, Only: referencePolicies, Note: "`expand` writes what a new VM's instance type and preference make of it into the VM, `expandAll` also at each change of one that has them; docs/instancetypes.md."},
+	{Path: "configuration.virtualMachineInstancesPerNode", Effect: Install, Note: "With KVM, which is what each asks its node for; 1000 unless set. Followed live."},
+	{Path: "configuration.autoCPULimitNamespaceLabelSelector", Effect: Pod, Note: "Guests in namespaces with these labels get no more CPU time than their vCPUs, unless they say a limit or have CPUs of their own."},
+	{Path: "configuration.supportContainerResources.type", Effect: Pod, Only: supportContainers, Note: "There are no other containers beside guests' to which KubeVirt gives resources."},
+	{Path: "configuration.supportContainerResources.resources.requests", Effect: Pod, Note: "Of a guest with CPUs of its own, guest-console-log keeps what makes the pod Guaranteed."},
+	{Path: "configuration.supportContainerResources.resources.limits", Effect: Pod},
 	{Path: "configuration.imagePullPolicy", Effect: Pod, Only: pullPolicies},
 	{Path: "configuration.defaultRuntimeClass", Effect: Pod},
 	{Path: "configuration.vmStateStorageClass", Effect: Pod, Note: "Of the claims for persistent TPMs and EFI variables, which are then ReadWriteMany; the default class and ReadWriteOnce unless set."},

@@ -193,6 +193,8 @@ func ValidateKubeVirt(kv, old *v1.KubeVirt) field.ErrorList {
 	errs = append(errs, validateSMBIOS(kv.Spec.Configuration.SMBIOSConfig, configuration.Child("smbios"))...)
 	errs = append(errs, validateMachines(&kv.Spec.Configuration, configuration)...)
 	errs = append(errs, validateRateLimits(&kv.Spec.Configuration, configuration)...)
+	errs = append(errs, validatePlacement(&kv.Spec, spec)...)
+	errs = append(errs, validatePods(&kv.Spec.Configuration, configuration)...)
 	if request := kv.Spec.Configuration.CPURequest; request != nil && request.Sign() < 0 {
 		errs = append(errs, field.Invalid(configuration.Child("cpuRequest"), request.String(), "must not be negative"))
 	}

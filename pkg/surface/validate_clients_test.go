@@ -48,15 +48,13 @@ func TestValidateInstallation(t *testing.T) {
 // What KubeVirt's operator does is refused with what to do instead.
 func TestInstallationRemedies(t *testing.T) {
 	for spec, want := range map[string]string{
-		`{imageTag: v1}`:                                       "virtctl install --image-tag",
-		`{imageRegistry: r}`:                                   "virtctl install --image-registry",
-		`{imagePullPolicy: Always}`:                            "virtctl install --image-pull-policy",
-		`{serviceMonitorNamespace: m}`:                         "kubevirt",
-		`{productName: p}`:                                     "kustomization",
-		`{infra: {replicas: 3}}`:                               "kustomization",
-		`{workloads: {nodePlacement: {nodeSelector: {a: b}}}}`: "kustomization",
-		`{customizeComponents: {flags: {api: {v: "5"}}}}`:      "kustomization",
-		`{configuration: {ovmfPath: /x}}`:                      "image",
+		`{imageTag: v1}`:                                  "virtctl install --image-tag",
+		`{imageRegistry: r}`:                              "virtctl install --image-registry",
+		`{serviceMonitorNamespace: m}`:                    "kubevirt",
+		`{productName: p}`:                                "kustomization",
+		`{workloads: {replicas: 3}}`:                      "one virt-handler a node",
+		`{customizeComponents: {flags: {api: {v: "5"}}}}`: "kustomization",
+		`{configuration: {ovmfPath: /x}}`:                 "image",
 		`{configuration: {seccompConfiguration: {virtualMachineInstanceProfile: {customProfile: {runtimeDefaultProfile: true}}}}}`: "RuntimeDefault",
 		`{configuration: {tlsConfiguration: {ciphers: [a]}}}`:                                                                      "TLS 1.3",
 		`{configuration: {webhookConfiguration: {restClient: {rateLimiter: {}}}}}`:                                                 "apiConfiguration",

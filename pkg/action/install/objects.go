@@ -8,8 +8,10 @@ import (
 	"path"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	v1 "kubevirt.io/api/core/v1"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/manifests"
@@ -25,6 +27,10 @@ type Settings struct {
 	KubeletDir string
 	// PodAnnotations are added to every pod of the components; a change of them rolls the pods over.
 	PodAnnotations map[string]string
+	// PullSecrets are added to every component's pods. Infra is of virt-api and virt-controller, Workloads of virt-handler; nil says
+	// nothing. The KubeVirt resource has them (Installer.Follow).
+	PullSecrets      []corev1.LocalObjectReference
+	Infra, Workloads *v1.ComponentConfig
 }
 
 // Objects returns everything to install, in the order of installation: the custom resource definitions,
@@ -82,6 +88,9 @@ func load(dir string) ([]*unstructured.Unstructured, error) {
 
 // change applies the settings to one object; only workloads have anything to change.
 func (s Settings) change(o *unstructured.Unstructured) error {
+	if err := s.replicas(o); err != nil {
+		return err
+	}
 	switch o.GetKind() {
 	case "Deployment", "DaemonSet":
 	default:
@@ -97,6 +106,14 @@ func (s Settings) change(o *unstructured.Unstructured) error {
 			return err
 		}
 	}
+	pod, found, err := unstructured.NestedMap(template, "spec")
+	if err != nil || !found {
+		return errors.Join(errors.New("no pod in the template"), err)
+	}
+	if err := s.place(o.GetKind(), pod); err != nil {
+		return err
+	}
+	template["spec"] = pod
 	return unstructured.SetNestedMap(o.Object, template, "spec", "template")
 }
 

@@ -143,6 +143,13 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
+	settings, err := installer.Follow(ctx, o.Settings)
+	if err != nil {
+		return err
+	}
+	if objects, err = action.Objects(settings); err != nil {
+		return err
+	}
 	progress := newProgress(o.Factory.IO)
 	installer.Progress = progress.step
 	results, note, err := o.install(ctx, installer, objects, instancetypes)

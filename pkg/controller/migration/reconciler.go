@@ -356,8 +356,12 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 	if err != nil {
 		return err
 	}
+	limit, err := vmi.LimitsCPU(ctx, r.Live, r.Config(), view.VMI.Namespace)
+	if err != nil {
+		return err
+	}
 	pod := Pod(view.Migration, view.VMI, vmi.Facts{
-		Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
+		Config: r.Config(), LimitCPU: limit, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
 	})
 	if err := r.keepProcessor(ctx, view, pod); err != nil {
 		return err

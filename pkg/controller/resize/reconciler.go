@@ -138,7 +138,11 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	if view.Pod == nil {
 		return view, nil
 	}
-	view.Want, view.Fit = vmi.Sizes(instance, r.Config())
+	limit, err := vmi.LimitsCPU(ctx, r.Live, r.Config(), instance.Namespace)
+	if err != nil {
+		return view, err
+	}
+	view.Want, view.Fit = vmi.Sizes(instance, r.Config(), limit)
 	var migrations v1.VirtualMachineInstanceMigrationList
 	err = r.Client.List(ctx, &migrations, client.InNamespace(instance.Namespace), client.MatchingFields{migration.MigrationsByVMI: instance.Name})
 	if err != nil {

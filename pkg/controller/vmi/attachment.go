@@ -50,6 +50,9 @@ func Attachment(vmi *v1.VirtualMachineInstance, volumes []string, launcher *core
 			ReadOnlyRootFilesystem:   new(true),
 		},
 	}
+	if given := facts.Config.Support.Attachment; given != nil {
+		container.Resources = *given.DeepCopy()
+	}
 	if facts.Config.ImagePullPolicy != "" {
 		container.ImagePullPolicy = facts.Config.ImagePullPolicy
 	}

@@ -24,13 +24,17 @@ func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Con
 	if !wanted {
 		return nil
 	}
+	resources := consoleLogResources(&compute.Resources)
+	if given := facts.Config.Support.ConsoleLog; given != nil && !dedicated(vmi) {
+		resources = *given.DeepCopy()
+	}
 	return []corev1.Container{{
 		Name:            names.ContainerConsoleLog,
 		Image:           compute.Image,
 		ImagePullPolicy: compute.ImagePullPolicy,
 		Command:         []string{launcherBinary, "console-log"},
 		RestartPolicy:   new(corev1.ContainerRestartPolicyAlways),
-		Resources:       consoleLogResources(&compute.Resources),
+		Resources:       resources,
 		VolumeMounts:    []corev1.VolumeMount{{Name: names.VolumeRun, MountPath: names.RunDir, ReadOnly: true}},
 		SecurityContext: compute.SecurityContext.DeepCopy(),
 	}}

@@ -317,8 +317,13 @@ func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, plan 
 	if err != nil {
 		return err
 	}
+	limit, err := LimitsCPU(ctx, r.Live, r.Config(), view.VMI.Namespace)
+	if err != nil {
+		return err
+	}
 	pod := plan(view.VMI, Facts{
 		Config:          r.Config(),
+		LimitCPU:        limit,
 		Image:           r.Image,
 		ImagePullPolicy: r.ImagePullPolicy,
 		KVM:             kvm,

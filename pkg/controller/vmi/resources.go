@@ -113,6 +113,9 @@ func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineIns
 func cpuResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstance, facts Facts) {
 	_, requested := out.Requests[corev1.ResourceCPU]
 	limit, limited := out.Limits[corev1.ResourceCPU]
+	if facts.LimitCPU && !limited && !dedicated(vmi) {
+		out.Limits[corev1.ResourceCPU] = most(out.Requests[corev1.ResourceCPU], vcpus(vmi))
+	}
 	switch {
 	case dedicated(vmi):
 		cpus := vcpus(vmi)
@@ -171,7 +174,7 @@ func vcpus(vmi *v1.VirtualMachineInstance) int64 {
 
 // Sizes are what the container of a running guest's pod needs of CPU and memory (and nothing else): both for the guest as it is
 // and as its VMI says that it is to be, and for the latter alone.
-func Sizes(vmi *v1.VirtualMachineInstance, installation config.Config) (both, fit corev1.ResourceRequirements) {
+func Sizes(vmi *v1.VirtualMachineInstance, installation config.Config, limitCPU bool) (both, fit corev1.ResourceRequirements) {
 	larger := vmi.DeepCopy()
 	domain := &larger.Spec.Domain
 	if t := vmi.Status.CurrentCPUTopology; t != nil && domain.CPU != nil {
@@ -190,7 +193,7 @@ func Sizes(vmi *v1.VirtualMachineInstance, installation config.Config) (both, fi
 			}
 		}
 	}
-	facts := Facts{Config: installation}
+	facts := Facts{Config: installation, LimitCPU: limitCPU}
 	return compute(resources(larger, facts)), compute(resources(vmi, facts))
 }
 
