@@ -296,6 +296,8 @@ func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first b
 		// It is still arriving.
 	case g.incoming && !g.created && !g.released && d.Run == hypervisor.Paused:
 		g.arriveLocked()
+	case g.incoming && !g.created && !g.released && d.Run == hypervisor.Stopping:
+		// It is not to come after all, and libvirt ends its QEMU: the guest stays where it was.
 	case g.created || g.incoming || first:
 		g.created = true
 		g.observeLocked(d)

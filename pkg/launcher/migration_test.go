@@ -271,6 +271,23 @@ func TestArrivalFails(t *testing.T) {
 	})
 }
 
+// libvirt ends the QEMU of a guest that does not come after all, which looks like a guest that shuts down. It never was here.
+func TestArrivalTakenBack(t *testing.T) {
+	for name, was := range map[string]hypervisor.Domain{"still coming": {Run: hypervisor.Paused, Reason: "migration"}, "arrived": here} {
+		t.Run(name, func(t *testing.T) {
+			withGuest(t, func(t *testing.T, m *memory, g *guest) {
+				arriving(t, m, g, was)
+				m.change(func(d *hypervisor.Domain) { d.Run, d.Reason = hypervisor.Stopping, "shutdown" })
+				expect(t, g, none, "")
+				m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
+				expect(t, g, none, "")
+				g.shutdown(0)
+				expect(t, g, shutOff, "not started")
+			})
+		})
+	}
+}
+
 // A launcher that waits for a guest never starts one.
 func TestTargetDoesNotStart(t *testing.T) {
 	withGuest(t, func(t *testing.T, _ *memory, g *guest) {
