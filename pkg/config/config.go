@@ -40,6 +40,9 @@ type Config struct {
 	CPUModel string
 	// ObsoleteCPUModels are those for which nodes get no label.
 	ObsoleteCPUModels map[string]bool
+	// LowestTSC is the frequency of time stamp counters that is given to guests which keep theirs when they move, ticks a second; 0
+	// is the lowest of the nodes'.
+	LowestTSC int64
 	// CPURequest is requested for a guest's pod that names no request; nil means by the ratio.
 	CPURequest *resource.Quantity
 	// CPUAllocationRatio is how many vCPUs share one requested CPU.
@@ -141,6 +144,9 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 		setIf(&config.CPUAllocationRatio, developer.CPUAllocationRatio)
 		setIf(&config.MemoryOvercommit, developer.MemoryOvercommit)
 		config.NodeSelectors = maps.Clone(developer.NodeSelectors)
+		if developer.MinimumClusterTSCFrequency != nil {
+			config.LowestTSC = max(*developer.MinimumClusterTSCFrequency, 0)
+		}
 	}
 	config.Allowed = surface.AllowedBy(&spec, config.Architecture)
 	if spec.NetworkConfiguration != nil {

@@ -35,11 +35,11 @@ func TestFromKubeVirt(t *testing.T) {
 		"developer configuration": {
 			func(kv *v1.KubeVirt) {
 				kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{
-					CPUAllocationRatio: 4, MemoryOvercommit: 150, NodeSelectors: map[string]string{"a": "b"},
+					CPUAllocationRatio: 4, MemoryOvercommit: 150, NodeSelectors: map[string]string{"a": "b"}, MinimumClusterTSCFrequency: new(int64(7)),
 				}
 			},
 			func(c *Config) {
-				c.CPUAllocationRatio, c.MemoryOvercommit, c.NodeSelectors = 4, 150, map[string]string{"a": "b"}
+				c.CPUAllocationRatio, c.MemoryOvercommit, c.NodeSelectors, c.LowestTSC = 4, 150, map[string]string{"a": "b"}, 7
 			},
 		},
 		"machine type": {

@@ -143,8 +143,10 @@ func slimClaim(claim *corev1.PersistentVolumeClaim) {
 func slimNode(node *corev1.Node) {
 	kept := keep(node.Labels, v1.NodeSchedulable)
 	for key, value := range node.Labels {
-		if strings.HasPrefix(key, v1.HostModelCPULabel) || strings.HasPrefix(key, v1.HostModelRequiredFeaturesLabel) {
-			kept[key] = value
+		for _, prefix := range []string{v1.HostModelCPULabel, v1.HostModelRequiredFeaturesLabel, v1.CPUTimerLabel, vmi.TSCSchedulingLabel} {
+			if strings.HasPrefix(key, prefix) {
+				kept[key] = value
+			}
 		}
 	}
 	node.Labels = kept

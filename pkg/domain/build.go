@@ -69,6 +69,9 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	devices.Controllers = controllers(devices, &vmi.Spec.Domain, tuning, len(plugged))
 	d.IOThreads = tuning.threads.count
 	hypervClock(d.Clock, d.Features.HyperV)
+	if facts.KVM {
+		steadyClock(d.Clock, vmi.Status.TopologyHints)
+	}
 	if tuning.transitional {
 		makeTransitional(devices)
 	}

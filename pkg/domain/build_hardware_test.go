@@ -93,6 +93,10 @@ var hardwareCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 			TLBFlush: &v1.TLBFlush{Direct: on(), Extended: off()}, IPI: on(), EVMCS: off(),
 		}}
 	},
+	"time-stamp-counter": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
+		vmi.Spec.Domain.CPU = &v1.CPU{Features: []v1.CPUFeature{{Name: "invtsc", Policy: "require"}}}
+		vmi.Status.TopologyHints = &v1.TopologyHints{TSCFrequency: new(int64(2_500_000_000))}
+	},
 	"hyperv-off": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Features = &v1.Features{Hyperv: &v1.FeatureHyperv{
 			Spinlocks: &v1.FeatureSpinlocks{FeatureState: *off()}, VendorID: &v1.FeatureVendorID{FeatureState: *off(), VendorID: "x"}, SyNICTimer: &v1.SyNICTimer{FeatureState: *off()},

@@ -55,6 +55,13 @@ func hypervState(s *v1.FeatureState) *libvirtxml.DomainFeatureState {
 	return &libvirtxml.DomainFeatureState{State: onOff(enabled(s.Enabled, true))}
 }
 
+// steadyClock gives the guest a time stamp counter that ticks as often on each node to which it may move.
+func steadyClock(clock *libvirtxml.DomainClock, hints *v1.TopologyHints) {
+	if hints != nil && hints.TSCFrequency != nil && *hints.TSCFrequency > 0 {
+		clock.Timer = append(clock.Timer, libvirtxml.DomainTimer{Name: "tsc", Frequency: uint64(*hints.TSCFrequency)})
+	}
+}
+
 // hypervClock adds the clock that the synthetic timers count by, unless the VMI says whether there is one.
 func hypervClock(clock *libvirtxml.DomainClock, h *libvirtxml.DomainFeatureHyperV) {
 	if h == nil || h.STimer == nil || h.STimer.State != "on" {

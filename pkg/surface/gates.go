@@ -13,11 +13,13 @@ import (
 const (
 	GateHostDisk        = "HostDisk"
 	GateDownwardMetrics = "DownwardMetrics"
+	// GateHypervStrictCheck has guests go to nodes only whose KVM has what they need of Hyper-V.
+	GateHypervStrictCheck = "HypervStrictCheck"
 	// GateSerialConsoleLog is virtkit's own: guests that do not say have the container guest-console-log, as KubeVirt's.
 	GateSerialConsoleLog = "SerialConsoleLog"
 )
 
-var gates = []string{GateDownwardMetrics, GateHostDisk, GateSerialConsoleLog}
+var gates = []string{GateDownwardMetrics, GateHostDisk, GateHypervStrictCheck, GateSerialConsoleLog}
 
 // alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
 var alwaysOpen = []string{

@@ -207,6 +207,9 @@ func ValidateKubeVirt(kv, old *v1.KubeVirt) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("memoryOvercommit"), n, "must not be negative; it is a percentage"))
 		}
 		errs = append(errs, metavalidation.ValidateLabels(developer.NodeSelectors, path.Child("nodeSelectors"))...)
+		if frequency := developer.MinimumClusterTSCFrequency; frequency != nil && *frequency <= 0 {
+			errs = append(errs, field.Invalid(path.Child("minimumClusterTSCFrequency"), *frequency, "must be ticks a second, more than 0; leave it out for the lowest of the nodes'"))
+		}
 	}
 	return append(errs, validateMigrations(kv.Spec.Configuration.MigrationConfiguration, configuration.Child("migrations"))...)
 }

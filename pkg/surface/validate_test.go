@@ -319,6 +319,7 @@ func TestValidateKubeVirt(t *testing.T) {
 		"CPU model":         {`{configuration: {cpuModel: "a b"}}`, `spec.configuration.cpuModel: "a b"`},
 		"overcommit":        {`{configuration: {developerConfiguration: {memoryOvercommit: -1}}}`, `spec.configuration.developerConfiguration.memoryOvercommit: must not`},
 		"ratio":             {`{configuration: {developerConfiguration: {cpuAllocationRatio: -1}}}`, `spec.configuration.developerConfiguration.cpuAllocationRatio: must not`},
+		"TSC":               {`{configuration: {developerConfiguration: {minimumClusterTSCFrequency: 0}}}`, `spec.configuration.developerConfiguration.minimumClusterTSCFrequency: must be ticks a second`},
 		"request":           {`{configuration: {cpuRequest: -1}}`, `spec.configuration.cpuRequest: must not`},
 		"migrations":        {`{configuration: {migrations: {bandwidthPerMigration: 64Mi, completionTimeoutPerGiB: 800, progressTimeout: 0, disableTLS: false}}}`, ``},
 		"drain taint":       {`{configuration: {migrations: {nodeDrainTaintKey: a b}}}`, `spec.configuration.migrations.nodeDrainTaintKey: "a b" is not the key of a taint`},

@@ -15,6 +15,8 @@ var labelled = []struct{ prefix, mend string }{
 	{v1.CPUFeatureLabel, "spec.template.spec.domain.cpu.features of the VM: leave the feature out, or let its policy be optional"},
 	{v1.SupportedHostModelMigrationCPU, "the guest has the CPU of its node, which no other node can show; a named model in spec.template.spec.domain.cpu.model can move further"},
 	{v1.HypervLabel, "spec.template.spec.domain.features.hyperv of the VM"},
+	{"scheduling.node.kubevirt.io/tsc-frequency-", "spec.template.spec.domain.cpu.features invtsc and features.hyperv.reenlightenment of the VM, or minimumClusterTSCFrequency of the KubeVirt resource"},
+	{v1.RealtimeLabel, "a node with kernel.sched_rt_runtime_us = -1, or leave out spec.template.spec.domain.cpu.realtime"},
 	{v1.CPUManager, "a node whose kubelet has cpuManagerPolicy: static, or leave out spec.template.spec.domain.cpu.dedicatedCpuPlacement"},
 }
 

@@ -1,6 +1,7 @@
 // Package node watches over the nodes that VMs run on. Its inputs are nodes, with the heartbeat that
 // virt-handler leaves on them, and the VMIs on them; its outputs are phase Unknown for VMIs whose node
-// does not answer, and the node's label kubevirt.io/schedulable=false when its virt-handler does not.
+// does not answer, the node's label kubevirt.io/schedulable=false when its virt-handler does not, and the labels
+// scheduling.node.kubevirt.io/tsc-frequency-N of the frequencies that guests' time stamp counters can have there.
 //
 // Nothing is ended here. A VMI of a lost node fails when the node is fenced or its pod is gone (package vmi), and a
 // pod of a lost node goes when Kubernetes knows that it cannot run any more: the Node object was deleted, or

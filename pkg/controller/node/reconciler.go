@@ -28,7 +28,7 @@ const VMIsByNode = "node-name"
 // catchUp is how long to wait for a cache that is behind; its event mostly comes first.
 const catchUp = time.Second
 
-// Reconciler reads nodes and VMIs from Client's cache, and writes phase Unknown and the node label.
+// Reconciler reads nodes and VMIs from Client's cache, and writes phase Unknown and the nodes' labels.
 type Reconciler struct {
 	Client   client.Client
 	Recorder record.EventRecorder
@@ -53,6 +53,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		For(&corev1.Node{}).
 		// A VMI may be handed over to a node that was lost meanwhile.
 		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(moved)).
+		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(given)).
 		Complete(r)
 }
 
@@ -80,6 +81,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if err != nil {
 		node = nil
+	}
+	if node != nil {
+		if err := r.offer(ctx, node); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	health := examine(node, r.Timeout, r.Now())
 	if health.silent && node.Labels[v1.NodeSchedulable] == "true" {

@@ -53,6 +53,8 @@ type View struct {
 	// Node is that of a VMI in phase Unknown, or which was when it ended; nil otherwise, and when it does not
 	// exist any more.
 	Node *corev1.Node
+	// TSC is the frequency for a VMI that needs one and has none yet, 0 where there is none to be had.
+	TSC int64
 	// DeadSince is when the VMI, handed over, was first seen without a pod that is alive; zero
 	// means now or never.
 	DeadSince time.Time
@@ -196,6 +198,10 @@ func (s *Step) withoutPod(view View) {
 	if vmstate.Needed(&view.VMI.Spec) && stateClaimIn(view.VMI, view.Claims) == nil {
 		s.CreateState = true
 		s.RequeueAfter = catchUp // its event comes first, unless the cache had not seen one that exists
+		return
+	}
+	if view.TSC > 0 && GivenTSC(view.VMI) == 0 {
+		s.Status.TopologyHints = &v1.TopologyHints{TSCFrequency: &view.TSC} // and the pod once nodes hear of it
 		return
 	}
 	s.fill(view)

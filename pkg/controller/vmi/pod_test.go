@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/surface"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -90,6 +91,8 @@ func claimOf(name string, mode corev1.PersistentVolumeMode) *corev1.PersistentVo
 
 // podCases has one for each supported field that makes a difference to the pod. The golden file of
 // base is the whole pod, that of another case how it differs from base.
+const hyperv = `spec: {domain: {features: {hyperv: {relaxed: {}, synic: {enabled: true}, vpindex: {}, ipi: {enabled: false}, synictimer: {}, tlbflush: {}, evmcs: {}}}}}`
+
 var podCases = []struct {
 	name  string
 	vmi   string
@@ -141,6 +144,11 @@ spec:
 	{name: "kvm but emulation", facts: func(f *Facts) { f.KVM, f.Config.UseEmulation = true, true }},
 
 	{name: "cpu features", vmi: `spec: {domain: {cpu: {features: [{name: aes}, {name: avx, policy: require}, {name: vmx, policy: force}, {name: pcid, policy: optional}, {name: svm, policy: disable}]}}}`},
+	{name: "time stamp counter", vmi: `{spec: {domain: {cpu: {features: [{name: invtsc, policy: require}]}}}, status: {topologyHints: {tscFrequency: 2500000000}}}`},
+	{name: "hyperv", vmi: hyperv, facts: func(f *Facts) { f.KVM = true }},
+	{name: "hyperv strictly", vmi: hyperv, facts: func(f *Facts) {
+		f.KVM, f.Config.Allowed.Gates = true, surface.Gates{surface.GateHypervStrictCheck: true}
+	}},
 	{name: "cpu of another architecture", vmi: `spec: {architecture: arm64, domain: {cpu: {model: max, features: [{name: aes}]}}}`, facts: func(f *Facts) { f.KVM = true }},
 	{name: "cpu model", vmi: `spec: {domain: {cpu: {model: Skylake-Server-v4}}}`, facts: func(f *Facts) { f.KVM = true }},
 

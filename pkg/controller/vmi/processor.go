@@ -1,11 +1,15 @@
 package vmi
 
 import (
+	"maps"
 	"regexp"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/surface"
 )
 
 // modelVersion ends the name of a version of a CPU model; nodes are labelled with the model.
@@ -18,8 +22,17 @@ const amd64 = "amd64"
 // anywhere, but only the features that QEMU emulates.
 func processorSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string {
 	selector := map[string]string{}
+	if architecture(vmi, facts) != amd64 {
+		return selector
+	}
+	if frequency := GivenTSC(vmi); frequency > 0 {
+		selector[TSCSchedulingLabel+strconv.FormatInt(frequency, 10)] = "true"
+	}
+	if facts.hardware() && facts.Config.Allowed.Gates[surface.GateHypervStrictCheck] {
+		maps.Copy(selector, hypervSelector(vmi.Spec.Domain.Features))
+	}
 	cpu := vmi.Spec.Domain.CPU
-	if cpu == nil || architecture(vmi, facts) != amd64 {
+	if cpu == nil {
 		return selector
 	}
 	if model := namedModel(cpu); model != "" && facts.hardware() {
@@ -29,6 +42,28 @@ func processorSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]s
 		if feature.Policy == "" || feature.Policy == "require" {
 			selector[v1.CPUFeatureLabel+feature.Name] = "true"
 		}
+	}
+	return selector
+}
+
+// hypervSelector are the labels of nodes whose KVM has the features of Hyper-V that the guest needs; those that are QEMU's own have none.
+func hypervSelector(features *v1.Features) map[string]string {
+	if features == nil || features.Hyperv == nil {
+		return nil
+	}
+	h := features.Hyperv
+	selector := map[string]string{}
+	for name, needed := range map[string]bool{
+		"vpindex": on(h.VPIndex), "runtime": on(h.Runtime), "reset": on(h.Reset), "synic": on(h.SyNIC), "frequencies": on(h.Frequencies),
+		"reenlightenment": on(h.Reenlightenment), "ipi": on(h.IPI), "synictimer": h.SyNICTimer != nil && on(&h.SyNICTimer.FeatureState),
+		"tlbflush": h.TLBFlush != nil && on(&h.TLBFlush.FeatureState),
+	} {
+		if needed {
+			selector[v1.HypervLabel+name] = "true"
+		}
+	}
+	if on(h.EVMCS) {
+		selector[v1.CPUModelVendorLabel+"Intel"] = "true"
 	}
 	return selector
 }

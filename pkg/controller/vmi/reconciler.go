@@ -88,6 +88,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err != nil {
 		return fmt.Errorf("index VMIs by claim: %w", err)
 	}
+	err = indexer.IndexField(ctx, &v1.VirtualMachineInstance{}, VMIsWithTSC, func(obj client.Object) []string {
+		if GivenTSC(obj.(*v1.VirtualMachineInstance)) > 0 {
+			return []string{AnyTSC}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index VMIs by the frequency of their time stamp counters: %w", err)
+	}
 	err = indexer.IndexField(ctx, &corev1.Pod{}, AttachmentsByPod, func(obj client.Object) []string {
 		if owner := launcherOf(obj); owner != nil {
 			return []string{string(owner.UID)}
@@ -203,6 +212,9 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 		return view, nil
 	}
 	if view.Claims, err = Claims(ctx, r.Client, vmi); err != nil {
+		return View{}, err
+	}
+	if view.TSC, err = r.chooseTSC(ctx, vmi); err != nil {
 		return View{}, err
 	}
 	return view, r.lookAtDataVolumes(ctx, &view)

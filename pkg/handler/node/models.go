@@ -24,6 +24,8 @@ type cpuMap struct {
 // feature is the bits that a CPU with it has set.
 type feature struct {
 	cpuid []bits
+	// stays says that a guest with it cannot move.
+	stays bool
 	msrs  map[uint32]uint64
 }
 
@@ -45,8 +47,9 @@ type signature struct{ family, model uint32 }
 // mapFile is a file of the map.
 type mapFile struct {
 	Features []struct {
-		Name  string `xml:"name,attr"`
-		CPUID []struct {
+		Name       string `xml:"name,attr"`
+		Migratable string `xml:"migratable,attr"`
+		CPUID      []struct {
 			Function string `xml:"eax_in,attr"`
 			Index    string `xml:"ecx_in,attr"`
 			EAX      string `xml:"eax,attr"`
@@ -109,7 +112,7 @@ func readMap(dir string) (*cpuMap, error) {
 
 func (m *cpuMap) add(file *mapFile) error {
 	for i := range file.Features {
-		name, f := file.Features[i].Name, feature{}
+		name, f := file.Features[i].Name, feature{stays: file.Features[i].Migratable == "no"}
 		for _, cpuid := range file.Features[i].CPUID {
 			n, err := numbers(cpuid.Function, cpuid.Index, cpuid.EAX, cpuid.EBX, cpuid.ECX, cpuid.EDX)
 			if err != nil {
@@ -238,7 +241,7 @@ func (m *cpuMap) closest(cpu *CPU, models []string) (name string, beyond []strin
 		needs, _ := m.needs(candidate, 0)
 		var more []string
 		for _, feature := range features {
-			if !slices.Contains(needs, feature) {
+			if !slices.Contains(needs, feature) && !m.features[feature].stays {
 				more = append(more, feature)
 			}
 		}

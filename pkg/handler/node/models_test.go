@@ -16,6 +16,7 @@ import (
 // A map in libvirt's form, of invented models.
 var testMap = map[string]string{
 	"x86_features.xml": `<cpus>
+  <feature name='tied' migratable='no'><cpuid eax_in='0x00000001' ecx='0x00000001'/></feature>
   <feature name='old'><cpuid eax_in='0x00000001' ecx='0x00000001'/></feature>
   <feature name='new'><cpuid eax_in='0x00000007' ecx_in='0x00' ebx='0x00000020'/></feature>
   <feature name='x2apic'><cpuid eax_in='0x00000001' ecx='0x00200000'/></feature>
@@ -60,13 +61,13 @@ func TestCPULabels(t *testing.T) {
 		obsolete map[string]bool
 		want     string
 	}{
-		"older": {older, nil, `cpu-feature/x2apic cpu-feature/old cpu-model/Later cpu-model/Plain
+		"older": {older, nil, `cpu-feature/x2apic cpu-feature/tied cpu-feature/old cpu-model/Later cpu-model/Plain
 			cpu-model-migration/Later cpu-model-migration/Plain cpu-vendor/Intel host-model-cpu/Plain`},
-		"newer": {newer, nil, `cpu-feature/x2apic cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Better cpu-model/Later cpu-model/Plain
+		"newer": {newer, nil, `cpu-feature/x2apic cpu-feature/tied cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Better cpu-model/Later cpu-model/Plain
 			cpu-model-migration/Better cpu-model-migration/Later cpu-model-migration/Plain cpu-vendor/Intel host-model-cpu/Better`},
-		"obsolete": {newer, map[string]bool{"Better": true, "Later": false}, `cpu-feature/x2apic cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Later cpu-model/Plain
+		"obsolete": {newer, map[string]bool{"Better": true, "Later": false}, `cpu-feature/x2apic cpu-feature/tied cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Later cpu-model/Plain
 			cpu-model-migration/Later cpu-model-migration/Plain cpu-vendor/Intel host-model-cpu/Better obsolete`},
-		"by signature": {signed, nil, `cpu-feature/x2apic cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Better cpu-model/Later cpu-model/Plain
+		"by signature": {signed, nil, `cpu-feature/x2apic cpu-feature/tied cpu-feature/old cpu-feature/new cpu-feature/register cpu-model/Better cpu-model/Later cpu-model/Plain
 			cpu-model-migration/Better cpu-model-migration/Later cpu-model-migration/Plain cpu-vendor/Intel
 			host-model-cpu/Later host-model-required-features/new host-model-required-features/register host-model-required-features/x2apic`},
 	} {

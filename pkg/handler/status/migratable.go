@@ -19,7 +19,7 @@ type obstacle struct{ reason, message string }
 // migratable says whether the guest could move to another node, and whether it could if its disks
 // were copied along.
 func migratable(vmi *v1.VirtualMachineInstance, emulated bool, c *conditionList) {
-	others := slices.Concat(networkObstacles(vmi), cpuObstacles(vmi, emulated), hypervObstacles(vmi, emulated), placementObstacles(vmi))
+	others := slices.Concat(networkObstacles(vmi), cpuObstacles(vmi, emulated), clockObstacles(vmi, emulated), hypervObstacles(vmi, emulated), placementObstacles(vmi))
 	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
 		if len(found) == 0 {
 			c.set(kind, corev1.ConditionTrue, "", "")
@@ -120,6 +120,32 @@ func cpuObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	return []obstacle{{
 		v1.VirtualMachineInstanceReasonCPUModeNotMigratable,
 		"spec.domain.cpu.model host-passthrough is the CPU of this very node; host-model or a named model can migrate",
+	}}
+}
+
+// clockObstacles finds a guest that relies on a time stamp counter which ticks as often everywhere, where nobody has said how often.
+func clockObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
+	if hints := vmi.Status.TopologyHints; emulated || hints != nil && hints.TSCFrequency != nil {
+		return nil
+	}
+	spec := &vmi.Spec.Domain
+	what := ""
+	if f := spec.Features; f != nil && f.Hyperv != nil && f.Hyperv.Reenlightenment != nil && (f.Hyperv.Reenlightenment.Enabled == nil || *f.Hyperv.Reenlightenment.Enabled) {
+		what = "spec.domain.features.hyperv.reenlightenment"
+	}
+	if spec.CPU != nil {
+		for _, feature := range spec.CPU.Features {
+			if feature.Name == "invtsc" && (feature.Policy == "" || feature.Policy == "require" || feature.Policy == "force") {
+				what = "the feature invtsc of spec.domain.cpu"
+			}
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return []obstacle{{
+		v1.VirtualMachineInstanceReasonNoTSCFrequencyMigratable,
+		what + " relies on a time stamp counter that ticks as often on each node, and no node had said how often when the guest was started (label " + v1.CPUTimerLabel + "tsc-frequency)",
 	}}
 }
 
