@@ -18,7 +18,7 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	plugged := hotplug.Volumes(&vmi.Spec)
 	if len(plugged) > 0 {
 		boot := *vmi
-		boot.Spec = *hotplug.Without(&vmi.Spec)
+		boot.Spec = *hotplug.AtStart(&vmi.Spec)
 		vmi = &boot
 	}
 	vcpu, topology := processors(&vmi.Spec.Domain)

@@ -73,11 +73,13 @@ func disks(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainDisk
 	for i := range vmi.Spec.Domain.Devices.Disks {
 		d := &vmi.Spec.Domain.Devices.Disks[i]
 		path := "spec.domain.devices.disks[" + itoa(i) + "]"
-		if volumes[d.Name] == nil {
-			return nil, field(path, "no volume is named %q", d.Name)
-		}
 		src, ok := facts.Disks[d.Name]
-		if !ok {
+		switch {
+		case volumes[d.Name] == nil && d.CDRom == nil:
+			return nil, field(path, "no volume is named %q", d.Name)
+		case volumes[d.Name] == nil:
+			src = empty
+		case !ok:
 			return nil, field(path, "volume %q has no image", d.Name)
 		}
 		x, err := disk(d, src, path)
@@ -97,6 +99,9 @@ func disks(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainDisk
 	}
 	return out, nil
 }
+
+// empty is the medium of a CD-ROM drive that has none.
+var empty = Source{Format: "raw"}
 
 // disk gives one disk without its name and boot order.
 func disk(d *v1.Disk, src Source, path string) (*libvirtxml.DomainDisk, error) {
@@ -184,6 +189,9 @@ func driver(x *libvirtxml.DomainDiskDriver, d *v1.Disk, src Source) {
 
 // file is the libvirt source of an image.
 func file(src Source) *libvirtxml.DomainDiskSource {
+	if src.Path == "" {
+		return nil
+	}
 	if src.Block {
 		return &libvirtxml.DomainDiskSource{Block: &libvirtxml.DomainDiskSourceBlock{Dev: src.Path}}
 	}

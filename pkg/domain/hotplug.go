@@ -49,6 +49,16 @@ func Hotplugged(vmi *v1.VirtualMachineInstance, volume string, src Source, taken
 	return x, nil
 }
 
+// Medium gives the image of a volume as a disk, for the CD-ROM drive that the guest has of that name.
+func Medium(vmi *v1.VirtualMachineInstance, volume string, src Source) (*libvirtxml.DomainDisk, error) {
+	path := "volume " + volume
+	d := hotplug.Disk(&vmi.Spec, volume)
+	if d == nil || d.CDRom == nil {
+		return nil, field(path, "the VMI has no CD-ROM drive of that name")
+	}
+	return disk(d, src, path)
+}
+
 // SCSIController is the controller of scsi disks, for a guest that was started without.
 func SCSIController(spec *v1.VirtualMachineInstanceSpec) *libvirtxml.DomainController {
 	return scsiController(tune(spec))

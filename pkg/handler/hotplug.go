@@ -36,8 +36,10 @@ type task struct {
 	// attachPod is the pod that holds the claim on this node.
 	attachPod types.UID
 	detach    bool
-	block     bool
-	readOnly  bool
+	// eject says that a CD-ROM drive stays without it.
+	eject    bool
+	block    bool
+	readOnly bool
 	// dump says that the volume is no disk but to take the guest's memory.
 	dump bool
 	// settled says that the status has nothing more to gain: Ready.
@@ -59,6 +61,8 @@ func tasks(vmi *v1.VirtualMachineInstance) []task {
 		switch s.Phase {
 		case v1.HotplugVolumeDetaching:
 			t.detach = true
+			drive := hotplug.Disk(&vmi.Spec, s.Name)
+			t.eject = drive != nil && drive.CDRom != nil
 		case v1.HotplugVolumeAttachedToNode, v1.HotplugVolumeMounted, v1.VolumeReady, v1.MemoryDumpVolumeInProgress:
 			volume := hotplug.Volume(&vmi.Spec, s.Name)
 			if volume == nil || !hotplug.Is(volume) || t.attachPod == "" || vmi.DeletionTimestamp != nil {
@@ -237,7 +241,7 @@ func (s *session) unplugVolume(ctx context.Context, client launcherpb.LauncherCl
 	v := status.Volume{Mounted: true}
 	within, cancel := context.WithTimeout(ctx, plugTimeout)
 	defer cancel()
-	if _, err := client.DetachVolume(within, &launcherpb.DetachVolumeRequest{Volume: t.name}); err != nil {
+	if _, err := client.DetachVolume(within, &launcherpb.DetachVolumeRequest{Volume: t.name, Eject: t.eject}); err != nil {
 		return v, err
 	}
 	device, err := process.RemoveBlock(path.Join(names.BlockDevicesDir, t.name))

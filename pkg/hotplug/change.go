@@ -101,8 +101,8 @@ func Add(spec *v1.VirtualMachineInstanceSpec, options *v1.AddVolumeOptions) erro
 	return nil
 }
 
-// Remove takes a hotplugged volume and its disk out of a spec. The error is ErrConflict when there is no such
-// volume, or it is not one that was plugged in.
+// Remove takes a hotplugged volume and its disk out of a spec; a CD-ROM drive that cannot leave a guest stays, empty. The error
+// is ErrConflict when there is no such volume, or it is not one that was plugged in.
 func Remove(spec *v1.VirtualMachineInstanceSpec, name string) error {
 	volume := Volume(spec, name)
 	if volume == nil {
@@ -112,6 +112,9 @@ func Remove(spec *v1.VirtualMachineInstanceSpec, name string) error {
 		return conflict("Unable to remove volume [%s] because it is not hotpluggable", name)
 	}
 	left := keep(spec, func(other string) bool { return other != name })
-	spec.Volumes, spec.Domain.Devices.Disks = left.Volumes, left.Domain.Devices.Disks
+	spec.Volumes = left.Volumes
+	if disk := Disk(spec, name); disk == nil || disk.CDRom == nil || Pluggable(disk) {
+		spec.Domain.Devices.Disks = left.Domain.Devices.Disks
+	}
 	return nil
 }

@@ -6,10 +6,16 @@
 //	                                            └─► virt-handler: claim into the launcher's pod
 //	                                                  └─► launcher: disk into the guest
 //
-// removevolume goes back the same way.
+// removevolume goes back the same way. What a VirtualMachine declares, by a volume of its template, virt-controller carries
+// over to the instance (Follow) instead of virt-api.
+//
+// A CD-ROM drive is there without a volume, too, or before its volume: then it is empty. Its volume is the medium, which
+// is put in and taken out while the drive stays.
 package hotplug
 
 import (
+	"slices"
+
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/claim"
@@ -61,14 +67,55 @@ func Volume(spec *v1.VirtualMachineInstanceSpec, name string) *v1.Volume {
 	return nil
 }
 
-// Without is a spec without its hotplugged volumes and their disks: what the guest starts with. It shares
-// all else with spec and must not be written to.
+// Without is a spec without its hotplugged volumes and their disks, and without empty CD-ROM drives: what stays as it is
+// while the guest runs. It shares all else with spec and must not be written to.
 func Without(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 	plugged := Names(spec)
+	for name := range drives(spec, plugged) {
+		plugged[name] = true
+	}
 	if len(plugged) == 0 {
 		return spec
 	}
 	return keep(spec, func(name string) bool { return !plugged[name] })
+}
+
+// AtStart is a spec as the guest starts with it: without its hotplugged volumes, of whose disks the CD-ROM drives are
+// there, empty. It shares all else with spec and must not be written to.
+func AtStart(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
+	plugged := Names(spec)
+	if len(plugged) == 0 {
+		return spec
+	}
+	stay := drives(spec, plugged)
+	out := keep(spec, func(name string) bool { return !plugged[name] || stay[name] })
+	out.Volumes = slices.DeleteFunc(out.Volumes, func(v v1.Volume) bool { return plugged[v.Name] })
+	return out
+}
+
+// drives are the names of the CD-ROM drives that are empty without the plugged volumes.
+func drives(spec *v1.VirtualMachineInstanceSpec, plugged map[string]bool) map[string]bool {
+	out := map[string]bool{}
+	for i := range spec.Domain.Devices.Disks {
+		if d := &spec.Domain.Devices.Disks[i]; d.CDRom != nil && (plugged[d.Name] || Volume(spec, d.Name) == nil) {
+			out[d.Name] = true
+		}
+	}
+	return out
+}
+
+// Pluggable reports whether a disk, which has its defaults, can come to a guest that runs and leave it. A CD-ROM drive that
+// cannot still takes media.
+func Pluggable(disk *v1.Disk) bool {
+	switch {
+	case disk.CDRom != nil:
+		return disk.CDRom.Bus == v1.DiskBusSCSI
+	case disk.LUN != nil:
+		return disk.LUN.Bus == v1.DiskBusSCSI
+	case disk.Disk != nil:
+		return disk.Disk.Bus == v1.DiskBusSCSI || disk.Disk.Bus == v1.DiskBusVirtio
+	}
+	return false
 }
 
 // Only is a spec with one of its volumes and that one's disk, marked as one that is there from the start.

@@ -31,6 +31,9 @@ type Connection interface {
 	// Detach asks the guest to let go of the device with the alias. It is gone when Domain does not list it
 	// any more, of which an event tells.
 	Detach(ctx context.Context, alias string) error
+	// SetMedium puts the image of the disk that xml describes into the CD-ROM drive with the alias; an empty xml takes out
+	// what is there. A guest that holds the drive's door, since the disc is mounted, makes it fail after 5 s.
+	SetMedium(ctx context.Context, alias, xml string) error
 	// SetLink plugs the cable of the interface with the alias in, or pulls it.
 	SetLink(ctx context.Context, alias string, up bool) error
 	// Dump writes the domain's memory to a file, as an ELF core; the domain stands still meanwhile. It returns when it is
@@ -101,6 +104,8 @@ type Domain struct {
 	AgentConnected bool
 	// Disks are the names (vda, sdb, …) of the disks that have an alias of ours, by the alias.
 	Disks map[string]string
+	// Empty are those aliases of Disks that are CD-ROM drives without a medium.
+	Empty map[string]bool
 	// Links are the interfaces that have an alias of ours, by the alias: "up" or "down".
 	Links map[string]string
 	// SCSI says that there is a controller for scsi disks.

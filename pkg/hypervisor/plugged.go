@@ -25,6 +25,35 @@ func RequestedMemory(text string, bytes int64) (string, error) {
 	return "", errors.New("the domain has no device for memory that is plugged in")
 }
 
+// WithMedium takes the CD-ROM drive with the alias out of a domain's XML, with the image of another disk's XML in it; an empty
+// medium is none. All else of a drive stays as it was when the guest was started.
+func WithMedium(text, alias, medium string) (string, error) {
+	var domain libvirtxml.Domain
+	if err := domain.Unmarshal(text); err != nil {
+		return "", fmt.Errorf("read the domain's XML: %w", err)
+	}
+	var image libvirtxml.DomainDisk
+	if medium != "" {
+		if err := image.Unmarshal(medium); err != nil {
+			return "", fmt.Errorf("read the disk's XML: %w", err)
+		}
+	}
+	if domain.Devices != nil {
+		for i := range domain.Devices.Disks {
+			drive := &domain.Devices.Disks[i]
+			if drive.Alias == nil || drive.Alias.Name != alias || drive.Device != "cdrom" {
+				continue
+			}
+			drive.Source, drive.BackingStore = image.Source, image.BackingStore
+			if drive.Driver != nil && image.Driver != nil {
+				drive.Driver.Type = image.Driver.Type
+			}
+			return drive.Marshal()
+		}
+	}
+	return "", fmt.Errorf("the domain has no CD-ROM drive %s", alias)
+}
+
 // WithoutPins takes out of a domain's XML on which CPUs of the host it runs, for another host where it has others; it
 // reports whether there was anything.
 func WithoutPins(text string) (string, bool, error) {

@@ -11,7 +11,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/disk"
-	"github.com/virtkit/virtkit/pkg/domain"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/credentials"
@@ -44,7 +43,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 		return s.serveDHCP(plan)
 	}
 	boot := *vmi
-	boot.Spec = *disk.WithoutSeeds(hotplug.Without(&vmi.Spec)) // those come
+	boot.Spec = *disk.WithoutSeeds(hotplug.AtStart(&vmi.Spec)) // those come
 	images, err := disk.Prepare(ctx, &boot, s.options.Disks, s.run)
 	if err != nil {
 		return startError(vmi, images, err)
@@ -88,7 +87,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 		return status.Error(codes.Internal, err.Error())
 	}
 	s.arriving <- arrival{vmi: vmi, devices: exclusiveDevices(&vmi.Spec, images), listener: listener, seeds: seeds}
-	s.guest.expect(domain.Targets(hotplug.Without(&vmi.Spec)), checksums(images))
+	s.guest.expect(targetsAtStart(hotplug.AtStart(&vmi.Spec)), checksums(images))
 	return nil
 }
 

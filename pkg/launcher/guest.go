@@ -321,7 +321,7 @@ func (g *guest) observeLocked(d hypervisor.Domain) {
 		s.Vcpus = uint32(d.VCPUs)
 		s.AgentConnected = d.AgentConnected
 		if d.Disks != nil {
-			s.VolumeTargets = volumeTargets(d.Disks)
+			s.VolumeTargets = volumeTargets(d)
 		}
 		if d.Links != nil {
 			s.InterfaceLinks = interfaceLinks(d.Links)

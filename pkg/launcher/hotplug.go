@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "kubevirt.io/api/core/v1"
+	"libvirt.org/go/libvirtxml"
 
 	"github.com/virtkit/virtkit/pkg/disk"
 	"github.com/virtkit/virtkit/pkg/domain"
@@ -55,7 +56,8 @@ func (s *service) attach(ctx context.Context, req *pb.AttachVolumeRequest) (targ
 		return "", err
 	}
 	alias := domain.VolumeAlias(req.Volume)
-	if target, ok := now.Disks[alias]; ok {
+	target, there := now.Disks[alias]
+	if there && !now.Empty[alias] {
 		s.guest.refresh(ctx, conn, false)
 		return target, nil
 	}
@@ -64,7 +66,12 @@ func (s *service) attach(ctx context.Context, req *pb.AttachVolumeRequest) (targ
 	if err != nil {
 		return "", startError(vmi, images, err)
 	}
-	d, err := domain.Hotplugged(vmi, req.Volume, source, slices.Collect(maps.Values(now.Disks)))
+	var d *libvirtxml.DomainDisk
+	if there {
+		d, err = domain.Medium(vmi, req.Volume, source)
+	} else {
+		d, err = domain.Hotplugged(vmi, req.Volume, source, slices.Collect(maps.Values(now.Disks)))
+	}
 	if err != nil {
 		return "", status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -72,20 +79,27 @@ func (s *service) attach(ctx context.Context, req *pb.AttachVolumeRequest) (targ
 	if err != nil {
 		return "", status.Errorf(codes.InvalidArgument, "write the disk: %v", err)
 	}
-	if err := s.ensureController(ctx, conn, now, &vmi.Spec, d.Target.Bus); err != nil {
-		return "", startError(vmi, images, err)
+	if !there {
+		if err := s.ensureController(ctx, conn, now, &vmi.Spec, d.Target.Bus); err != nil {
+			return "", startError(vmi, images, err)
+		}
 	}
 	held := exclusiveDevices(hotplug.Only(&vmi.Spec, req.Volume), images)
 	if err := s.devices.hold(held); err != nil {
 		return "", startError(vmi, images, err)
 	}
 	began := time.Now()
-	if err := conn.Attach(ctx, xml); err != nil {
+	if there {
+		err = conn.SetMedium(ctx, alias, xml)
+	} else {
+		target, err = d.Target.Dev, conn.Attach(ctx, xml)
+	}
+	if err != nil {
 		return "", errors.Join(startError(vmi, images, err), s.devices.drop(held))
 	}
-	s.options.Log.Info("attached", "volume", req.Volume, "target", d.Target.Dev, "took", time.Since(began))
+	s.options.Log.Info("attached", "volume", req.Volume, "target", target, "took", time.Since(began))
 	s.guest.refresh(ctx, conn, false)
-	return d.Target.Dev, nil
+	return target, nil
 }
 
 // ensureController plugs the controller of scsi disks in, if the disk is the first that needs it: guests that
@@ -115,7 +129,15 @@ func (s *service) DetachVolume(ctx context.Context, req *pb.DetachVolumeRequest)
 		return nil, err
 	}
 	alias := domain.VolumeAlias(req.Volume)
-	if _, there := now.Disks[alias]; there {
+	_, there := now.Disks[alias]
+	switch {
+	case !there, req.Eject && now.Empty[alias]:
+	case req.Eject:
+		if err := conn.SetMedium(ctx, alias, ""); err != nil {
+			return nil, status.Errorf(codes.FailedPrecondition, "the guest keeps the disc; unmount it in the guest: %v", err)
+		}
+		s.options.Log.Info("ejected", "volume", req.Volume)
+	default:
 		if err := conn.Detach(ctx, alias); err != nil {
 			return nil, startError(&v1.VirtualMachineInstance{}, nil, err)
 		}
@@ -177,13 +199,20 @@ func (s *service) domainNow(ctx context.Context) (hypervisor.Connection, hypervi
 	return conn, now, nil
 }
 
-// volumeTargets are the names of disks by volume.
-func volumeTargets(disks map[string]string) map[string]string {
-	out := make(map[string]string, len(disks))
-	for alias, target := range disks {
-		if volume, ok := strings.CutPrefix(alias, domain.VolumeAlias("")); ok {
+// volumeTargets are the names of disks by volume; a drive without a medium has none.
+func volumeTargets(d hypervisor.Domain) map[string]string {
+	out := make(map[string]string, len(d.Disks))
+	for alias, target := range d.Disks {
+		if volume, ok := strings.CutPrefix(alias, domain.VolumeAlias("")); ok && !d.Empty[alias] {
 			out[volume] = target
 		}
 	}
+	return out
+}
+
+// targetsAtStart are volumeTargets of a guest that is to start with spec.
+func targetsAtStart(spec *v1.VirtualMachineInstanceSpec) map[string]string {
+	out := domain.Targets(spec)
+	maps.DeleteFunc(out, func(volume, _ string) bool { return hotplug.Volume(spec, volume) == nil })
 	return out
 }

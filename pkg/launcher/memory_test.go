@@ -263,6 +263,21 @@ func (c *memoryConnection) Attach(_ context.Context, xml string) error {
 	})
 }
 
+func (c *memoryConnection) SetMedium(_ context.Context, alias, xml string) error {
+	return c.use(func(m *memory) error {
+		if m.clings {
+			return errors.New("the tray is locked")
+		}
+		empty := maps.Clone(m.domain.Empty)
+		if delete(empty, alias); xml == "" {
+			empty[alias] = true
+		}
+		m.domain.Empty = empty
+		m.tell(hypervisor.Event{})
+		return nil
+	})
+}
+
 func (c *memoryConnection) RequestMemory(_ context.Context, bytes int64) error {
 	return c.use(func(m *memory) error {
 		plugged := *m.domain.Plugged

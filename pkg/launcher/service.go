@@ -97,8 +97,8 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
 	s.teller.tell(waysOf(vmi, s.options))
 	boot := *vmi
-	boot.Spec = *hotplug.Without(&vmi.Spec)
-	targets := domain.Targets(&boot.Spec)
+	boot.Spec = *hotplug.AtStart(&vmi.Spec)
+	targets := targetsAtStart(&boot.Spec)
 	var images map[string]domain.Source
 	known := func(st *pb.GuestState) {
 		if len(st.ImageChecksums) == 0 {

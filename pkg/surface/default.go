@@ -196,6 +196,12 @@ func defaultMemory(domain *v1.DomainSpec) {
 	domain.Memory.Guest = pointer(quantity.DeepCopy())
 }
 
+// DefaultDisks gives each volume its disk, and each disk its defaults, as a new instance of spec would have them.
+func DefaultDisks(spec *v1.VirtualMachineInstanceSpec) {
+	attachDisks(spec)
+	defaultDisks(spec)
+}
+
 // defaultDisks gives each disk a device and a bus: sata, which every guest has a driver for, as
 // KubeVirt does; scsi when it is plugged in while the guest runs.
 func defaultDisks(spec *v1.VirtualMachineInstanceSpec) {
@@ -219,7 +225,7 @@ func defaultDisks(spec *v1.VirtualMachineInstanceSpec) {
 			continue
 		}
 		if device.CDRom.Bus == "" {
-			device.CDRom.Bus = bus
+			device.CDRom.Bus = v1.DiskBusSATA // its drive is there from the start
 		}
 		if device.CDRom.ReadOnly == nil {
 			device.CDRom.ReadOnly = pointer(true)
@@ -234,6 +240,16 @@ func defaultDisks(spec *v1.VirtualMachineInstanceSpec) {
 // volume that has none, a CD-ROM for sysprep's, which is where Windows looks; and the pod's network for a guest that
 // names no network, unless it asks not to be connected.
 func Attach(spec *v1.VirtualMachineInstanceSpec) {
+	attachDisks(spec)
+	devices := &spec.Domain.Devices
+	if len(spec.Networks) == 0 && len(devices.Interfaces) == 0 &&
+		(devices.AutoattachPodInterface == nil || *devices.AutoattachPodInterface) {
+		spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
+		devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
+	}
+}
+
+func attachDisks(spec *v1.VirtualMachineInstanceSpec) {
 	devices := &spec.Domain.Devices
 	for i := range spec.Volumes {
 		volume := &spec.Volumes[i]
@@ -250,11 +266,6 @@ func Attach(spec *v1.VirtualMachineInstanceSpec) {
 			disk.Disk = &v1.DiskTarget{Bus: v1.DiskBusVirtio}
 		}
 		devices.Disks = append(devices.Disks, disk)
-	}
-	if len(spec.Networks) == 0 && len(devices.Interfaces) == 0 &&
-		(devices.AutoattachPodInterface == nil || *devices.AutoattachPodInterface) {
-		spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
-		devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
 	}
 }
 

@@ -23,7 +23,7 @@ var gates = []string{GateDownwardMetrics, GateHostDisk, GateHypervStrictCheck, G
 
 // alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
 var alwaysOpen = []string{
-	"CPUManager", "CPUNodeDiscovery", "ExperimentalIgnitionSupport", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NonRoot",
+	"CPUManager", "CPUNodeDiscovery", "DeclarativeHotplugVolumes", "ExperimentalIgnitionSupport", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NonRoot",
 	"ObjectGraph", "PSA", "PanicDevices", "VMLiveUpdateFeatures", "VMPersistentState", "VideoConfig",
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -39,7 +40,7 @@ func validateDisks(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.
 			errs = append(errs, field.Required(here.Child("name"), "is not set"))
 		case disks[disk.Name]:
 			errs = append(errs, duplicate(here.Child("name"), disk.Name, "disk"))
-		case volumes[disk.Name] == nil:
+		case volumes[disk.Name] == nil && disk.CDRom == nil: // a CD-ROM drive may be empty
 			errs = append(errs, field.NotFound(here.Child("name"), disk.Name))
 			errs[len(errs)-1].Detail = fmt.Sprintf("no volume is named %q; add it to volumes or remove the disk", disk.Name)
 		}
@@ -58,7 +59,7 @@ func validateHotplugged(disk *v1.Disk, devices *v1.Devices, at *field.Path) fiel
 	if devices.DisableHotplug {
 		errs = append(errs, field.Forbidden(at, "cannot be plugged in: domain.devices.disableHotplug is set; remove it"))
 	}
-	if disk.BootOrder != nil {
+	if disk.BootOrder != nil && disk.CDRom == nil { // a drive is there from the start
 		errs = append(errs, field.Forbidden(at.Child("bootOrder"), "the disk is plugged in once the guest runs, so it cannot boot from it; remove bootOrder"))
 	}
 	if own := disk.DedicatedIOThread; own != nil && *own {
@@ -73,8 +74,9 @@ func validateHotplugged(disk *v1.Disk, devices *v1.Devices, at *field.Path) fiel
 	case disk.Disk != nil:
 		bus = disk.Disk.Bus
 	}
-	if bus != "" && bus != v1.DiskBusSCSI && (bus != v1.DiskBusVirtio || kind == "cdrom") {
-		errs = append(errs, field.Invalid(at.Child(kind, "bus"), bus, fmt.Sprintf("%q cannot be plugged in while the guest runs; use scsi or virtio", bus)))
+	buses := map[string][]string{"disk": {"scsi", "virtio"}, "lun": {"scsi"}, "cdrom": {"sata", "scsi"}}[kind]
+	if bus != "" && !slices.Contains(buses, string(bus)) {
+		errs = append(errs, field.Invalid(at.Child(kind, "bus"), bus, fmt.Sprintf("%q cannot be plugged in while the guest runs; use %s", bus, alternatives(buses))))
 	}
 	return errs
 }

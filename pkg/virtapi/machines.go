@@ -108,7 +108,12 @@ func (m *machines) apply(ctx context.Context, vm *v1.VirtualMachine, vmi *v1.Vir
 
 // patch merges into an object, unless it has changed since it was read.
 func (m *machines) patch(ctx context.Context, resource string, object metav1.Object, subresource string, patch map[string]any, dryRun []string) error {
-	patch["metadata"] = map[string]any{"resourceVersion": object.GetResourceVersion()}
+	metadata, ok := patch["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		patch["metadata"] = metadata
+	}
+	metadata["resourceVersion"] = object.GetResourceVersion()
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)

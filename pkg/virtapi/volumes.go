@@ -3,6 +3,7 @@ package virtapi
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/emicklei/go-restful/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,10 +77,12 @@ func (q *requests) removeVolumeFromInstance(r *restful.Request, namespace, name 
 	return q.changeInstanceVolumes(r.Request.Context(), namespace, name, c)
 }
 
-// changeMachineVolumes changes a VM's template, and the instance with it when there is one. The instance comes
-// first: it is what may refuse. What it has already of the change, by an earlier attempt for example, stays.
+// changeMachineVolumes changes a VM's template, and the instance with it when there is one. The template comes first, once the
+// instance was asked whether it would refuse: virt-controller brings instances up to their templates, too, so what
+// either of them does to the instance meanwhile is the same, and who comes second finds it done.
 func (q *requests) changeMachineVolumes(ctx context.Context, namespace, name string, c volumeChange) error {
-	return retried(func() error {
+	var before, after *v1.VirtualMachineInstanceSpec
+	err := retried(func() error {
 		vm, vmi, err := q.machines.machine(ctx, namespace, name)
 		if err != nil {
 			return err
@@ -87,19 +90,27 @@ func (q *requests) changeMachineVolumes(ctx context.Context, namespace, name str
 		if vm.Spec.Template == nil {
 			return conflict(vm, "spec.template is not set")
 		}
-		before := vm.Spec.Template.Spec.DeepCopy()
+		before = vm.Spec.Template.Spec.DeepCopy()
 		if err := c.edit(&vm.Spec.Template.Spec); err != nil {
 			return refused(err, func(text string) error { return conflict(vm, text) })
 		}
-		after := &vm.Spec.Template.Spec
-		if active(vmi) {
-			if carry(&vmi.Spec, before, after) {
-				if err := q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec, c.dryRun); err != nil {
-					return err
-				}
+		after = &vm.Spec.Template.Spec
+		if active(vmi) && carry(vmi, before, after) {
+			if err := q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec, []string{metav1.DryRunAll}); err != nil {
+				return err
 			}
 		}
 		return q.machines.patchVolumes(ctx, virtualMachines, vm, after, c.dryRun)
+	})
+	if err != nil || len(c.dryRun) > 0 {
+		return err
+	}
+	return retried(func() error {
+		_, vmi, err := q.machines.machine(ctx, namespace, name)
+		if err != nil || !active(vmi) || !carry(vmi, before, after) {
+			return err
+		}
+		return q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec, nil)
 	})
 }
 
@@ -113,9 +124,14 @@ func (q *requests) changeInstanceVolumes(ctx context.Context, namespace, name st
 		if !vmi.IsRunning() || vmi.DeletionTimestamp != nil {
 			return notRunning(vmi)
 		}
+		had := hotplug.Names(&vmi.Spec)
 		if err := c.edit(&vmi.Spec); err != nil {
 			return refused(err, func(text string) error { return conflictVMI(vmi, ": "+text) })
 		}
+		// What comes so is the instance's alone, whatever its VM had of that name; what goes so is taken away until the next start.
+		declared := hotplug.Declared(vmi.Annotations)
+		maps.DeleteFunc(declared, func(name string, _ bool) bool { return !had[name] && hotplug.Volume(&vmi.Spec, name) != nil })
+		declare(vmi, declared)
 		return q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec, c.dryRun)
 	})
 }
@@ -147,10 +163,11 @@ func refused(err error, conflict func(text string) error) error {
 
 // carry makes of an instance's volumes what was made of those of its template between before and after, and
 // reports whether that is a change.
-func carry(instance, before, after *v1.VirtualMachineInstanceSpec) bool {
-	changed := false
+func carry(vmi *v1.VirtualMachineInstance, before, after *v1.VirtualMachineInstanceSpec) bool {
+	instance, declared, changed := &vmi.Spec, hotplug.Declared(vmi.Annotations), false
 	for _, volume := range hotplug.Volumes(before) {
 		if hotplug.Volume(after, volume.Name) == nil && hotplug.Remove(instance, volume.Name) == nil {
+			delete(declared, volume.Name)
 			changed = true
 		}
 	}
@@ -158,14 +175,29 @@ func carry(instance, before, after *v1.VirtualMachineInstanceSpec) bool {
 		if hotplug.Volume(before, volume.Name) == nil && hotplug.Volume(instance, volume.Name) == nil {
 			instance.Volumes = append(instance.Volumes, *volume.DeepCopy())
 			instance.Domain.Devices.Disks = append(instance.Domain.Devices.Disks, *hotplug.Disk(after, volume.Name).DeepCopy())
+			declared[volume.Name] = true
 			changed = true
 		}
 	}
+	declare(vmi, declared)
 	return changed
+}
+
+// declare notes which of an instance's volumes are its VM's.
+func declare(vmi *v1.VirtualMachineInstance, declared map[string]bool) {
+	value := hotplug.Declare(declared)
+	if value == vmi.Annotations[hotplug.DeclaredAnnotation] {
+		return
+	}
+	if vmi.Annotations == nil {
+		vmi.Annotations = map[string]string{}
+	}
+	vmi.Annotations[hotplug.DeclaredAnnotation] = value
 }
 
 // patchVolumes writes the volumes and disks of a VM's template or an instance.
 func (m *machines) patchVolumes(ctx context.Context, resource string, object metav1.Object, after *v1.VirtualMachineInstanceSpec, dryRun []string) error {
+	changes := map[string]any{}
 	spec := map[string]any{
 		"volumes": after.Volumes,
 		"domain":  map[string]any{"devices": map[string]any{"disks": after.Domain.Devices.Disks}},
@@ -173,7 +205,11 @@ func (m *machines) patchVolumes(ctx context.Context, resource string, object met
 	if resource == virtualMachines {
 		spec = map[string]any{"template": map[string]any{"spec": spec}}
 	}
-	err := m.patch(ctx, resource, object, "", map[string]any{"spec": spec}, dryRun)
+	changes["spec"] = spec
+	if value, ok := object.GetAnnotations()[hotplug.DeclaredAnnotation]; ok && resource == virtualMachineInstances {
+		changes["metadata"] = map[string]any{"annotations": map[string]any{hotplug.DeclaredAnnotation: value}}
+	}
+	err := m.patch(ctx, resource, object, "", changes, dryRun)
 	if apierrors.IsConflict(err) {
 		return &conflictingWriteError{err}
 	}

@@ -1,12 +1,16 @@
 package vm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/rollout"
 )
 
@@ -31,7 +35,7 @@ func restartMessage(view View) string {
 	}
 	for i, path := range paths {
 		paths[i] = "spec.template.spec." + path
-		if why := view.Change.Refused[path]; why != "" {
+		if why := cmp.Or(view.Change.Refused[path], view.Volumes.Refused[path]); why != "" {
 			paths[i] += " (" + why + ")"
 		}
 	}
@@ -50,7 +54,25 @@ func changedFields(view View) []string {
 	if err != nil {
 		return nil
 	}
-	return rollout.Beyond(template, instance)
+	paths := slices.DeleteFunc(rollout.Beyond(template, instance), func(path string) bool { return ofPlugged(view.template(), path) })
+	paths = append(paths, slices.Collect(maps.Keys(view.Volumes.Refused))...)
+	slices.Sort(paths)
+	return paths
+}
+
+// ofPlugged reports a field of a hotplugged volume, of its disk, or of an empty drive: what of these waits for the next start is known
+// otherwise.
+func ofPlugged(template *v1.VirtualMachineInstanceSpec, path string) bool {
+	for _, list := range []string{"volumes[", "domain.devices.disks["} {
+		rest, ok := strings.CutPrefix(path, list)
+		name, _, _ := strings.Cut(rest, "]")
+		if !ok {
+			continue
+		}
+		volume, disk := hotplug.Volume(template, name), hotplug.Disk(template, name)
+		return volume != nil && hotplug.Is(volume) || volume == nil && disk != nil && disk.CDRom != nil
+	}
+	return false
 }
 
 func plain(spec v1.VirtualMachineInstanceSpec) (map[string]any, error) {

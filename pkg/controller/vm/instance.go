@@ -60,6 +60,9 @@ func instanceOf(vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTempla
 	maps.Copy(vmi.Annotations, template.ObjectMeta.Annotations)
 	vmi.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(vm.Generation, 10)
 	vmi.Annotations[TemplateHashAnnotation] = hash
+	if plugged := hotplug.Names(&template.Spec); len(plugged) > 0 {
+		vmi.Annotations[hotplug.DeclaredAnnotation] = hotplug.Declare(plugged)
+	}
 	if paused {
 		strategy := v1.StartStrategyPaused
 		vmi.Spec.StartStrategy = &strategy
@@ -93,7 +96,7 @@ func restartRequired(view View) bool {
 		return true // nor can what it refers to be read
 	}
 	hash, err := templateHash(template, refers(view.VM))
-	return err == nil && hash != view.VMI.Annotations[TemplateHashAnnotation] || len(view.Change.Refused) > 0 ||
+	return err == nil && hash != view.VMI.Annotations[TemplateHashAnnotation] || len(view.Change.Refused) > 0 || len(view.Volumes.Refused) > 0 ||
 		reappears(view.VM, view.VMI)
 }
 

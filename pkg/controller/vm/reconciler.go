@@ -39,7 +39,7 @@ const concurrency = 16
 const catchUp = time.Second
 
 // Reconciler reads VMs, VMIs, pods, claims and DataVolumes from Client's cache, and writes VMIs (create, delete,
-// adopt, size), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of package vmi.
+// adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of package vmi.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, where a create has just told that the cache is behind.
@@ -165,6 +165,9 @@ func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile
 		return reconcile.Result{}, err
 	}
 	if err := r.followLinks(ctx, &view); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := r.followVolumes(ctx, &view); err != nil {
 		return reconcile.Result{}, err
 	}
 	if err := r.followSize(ctx, &view); err != nil {

@@ -33,7 +33,7 @@ func (r *Reconciler) followSize(ctx context.Context, view *View) error {
 	}
 	after := instance.DeepCopy()
 	view.Change.Apply(&after.Spec.Domain)
-	if !restartRequired(*view) {
+	if !restartRequired(*view) && !view.Volumes.Changed && !view.Volumes.Waiting {
 		after.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(view.VM.Generation, 10)
 	}
 	if err := r.patch(ctx, instance, after); err != nil {

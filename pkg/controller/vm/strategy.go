@@ -17,6 +17,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
@@ -41,6 +42,8 @@ type View struct {
 	// guest that runs.
 	Template *v1.VirtualMachineInstanceSpec
 	Change   sizing.Change
+	// Volumes are what of the template's hotplugged volumes concerns that guest.
+	Volumes hotplug.Change
 	// Referred says that InstancetypeRef and PreferenceRef are what the status is to record from now on.
 	Referred                       bool
 	InstancetypeRef, PreferenceRef *v1.InstancetypeStatusRef

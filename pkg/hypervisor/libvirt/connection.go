@@ -234,6 +234,20 @@ func (c *connection) Detach(_ context.Context, alias string) error {
 	})
 }
 
+func (c *connection) SetMedium(_ context.Context, alias, medium string) error {
+	return c.with(func(d *libvirt.Domain) error {
+		text, err := d.GetXMLDesc(0)
+		if err != nil {
+			return err
+		}
+		device, err := hypervisor.WithMedium(text, alias, medium)
+		if err != nil {
+			return err
+		}
+		return d.UpdateDeviceFlags(device, libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+	})
+}
+
 func (c *connection) RequestMemory(_ context.Context, bytes int64) error {
 	return c.with(func(d *libvirt.Domain) error {
 		text, err := d.GetXMLDesc(0)

@@ -106,7 +106,9 @@ type description struct {
 		} `xml:"target"`
 	} `xml:"devices>channel"`
 	Disks []struct {
-		Alias struct {
+		Device string    `xml:"device,attr"`
+		Source *struct{} `xml:"source"`
+		Alias  struct {
 			Name string `xml:"name,attr"`
 		} `xml:"alias"`
 		Target struct {
@@ -155,10 +157,13 @@ func describe(state libvirt.DomainState, reason int, text string) (hypervisor.Do
 		d.MemoryAtBoot -= d.Plugged.Size
 		d.Memory = d.MemoryAtBoot + d.Plugged.Current
 	}
-	d.Disks = make(map[string]string, len(x.Disks))
+	d.Disks, d.Empty = make(map[string]string, len(x.Disks)), map[string]bool{}
 	for _, disk := range x.Disks {
 		if strings.HasPrefix(disk.Alias.Name, "ua-") {
 			d.Disks[disk.Alias.Name] = disk.Target.Dev
+			if disk.Device == "cdrom" && disk.Source == nil {
+				d.Empty[disk.Alias.Name] = true
+			}
 		}
 	}
 	d.Links = make(map[string]string, len(x.Interfaces))

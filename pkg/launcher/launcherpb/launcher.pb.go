@@ -1692,8 +1692,10 @@ func (*ResizeResponse) Descriptor() ([]byte, []int) {
 }
 
 type DetachVolumeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Volume string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	// The volume is the medium of a CD-ROM drive, which stays.
+	Eject         bool `protobuf:"varint,2,opt,name=eject,proto3" json:"eject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1733,6 +1735,13 @@ func (x *DetachVolumeRequest) GetVolume() string {
 		return x.Volume
 	}
 	return ""
+}
+
+func (x *DetachVolumeRequest) GetEject() bool {
+	if x != nil {
+		return x.Eject
+	}
+	return false
 }
 
 type DetachVolumeResponse struct {
@@ -3351,9 +3360,10 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x06target\x18\x01 \x01(\tR\x06target\"*\n" +
 	"\rResizeRequest\x12\x19\n" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\"\x10\n" +
-	"\x0eResizeResponse\"-\n" +
+	"\x0eResizeResponse\"C\n" +
 	"\x13DetachVolumeRequest\x12\x16\n" +
-	"\x06volume\x18\x01 \x01(\tR\x06volume\"\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x14\n" +
+	"\x05eject\x18\x02 \x01(\bR\x05eject\"\x16\n" +
 	"\x14DetachVolumeResponse\"+\n" +
 	"\x11DumpMemoryRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\"\xaa\x01\n" +

@@ -97,7 +97,7 @@ type LauncherClient interface {
 	// FAILED_PRECONDITION (no guest has arrived), UNAVAILABLE (worth trying again).
 	TakeOver(ctx context.Context, in *TakeOverRequest, opts ...grpc.CallOption) (*TakeOverResponse, error)
 	// AttachVolume gives the running guest the disk of a hotplugged volume, whose claim virt-handler has put into
-	// the pod. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION
+	// the pod, or puts it into the CD-ROM drive that is there. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION
 	// (worth trying again), INTERNAL.
 	AttachVolume(ctx context.Context, in *AttachVolumeRequest, opts ...grpc.CallOption) (*AttachVolumeResponse, error)
 	// DetachVolume takes the disk from the guest and returns once QEMU has let go of the image. It is idempotent.
@@ -423,7 +423,7 @@ type LauncherServer interface {
 	// FAILED_PRECONDITION (no guest has arrived), UNAVAILABLE (worth trying again).
 	TakeOver(context.Context, *TakeOverRequest) (*TakeOverResponse, error)
 	// AttachVolume gives the running guest the disk of a hotplugged volume, whose claim virt-handler has put into
-	// the pod. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION
+	// the pod, or puts it into the CD-ROM drive that is there. It is idempotent. Errors: INVALID_ARGUMENT (trying again changes nothing), FAILED_PRECONDITION
 	// (worth trying again), INTERNAL.
 	AttachVolume(context.Context, *AttachVolumeRequest) (*AttachVolumeResponse, error)
 	// DetachVolume takes the disk from the guest and returns once QEMU has let go of the image. It is idempotent.
