@@ -40,3 +40,30 @@ func TestWithoutPins(t *testing.T) {
 		t.Errorf("no pins: %s, %v, %v", got, had, err)
 	}
 }
+
+const driven = `<domain type="kvm"><devices>
+  <disk type="file" device="cdrom">
+    <driver name="qemu" type="raw" cache="writethrough"/><target dev="sda" bus="sata" tray="open"/><readonly/>
+    <alias name="ua-cd"/><address type="drive" controller="0" bus="0" target="0" unit="0"/>
+  </disk>
+  <disk type="file" device="disk"><source file="/a"/><target dev="vda" bus="virtio"/><alias name="ua-root"/></disk>
+</devices></domain>`
+
+func TestWithMedium(t *testing.T) {
+	const disc = `<disk type="block" device="cdrom"><driver name="qemu" type="qcow2" cache="none"/><source dev="/b"></source><target dev="sdz" bus="sata"/></disk>`
+	got, err := WithMedium(driven, "ua-cd", disc)
+	for _, part := range []string{`<source dev="/b"`, `type="block"`, `cache="writethrough"`, `type="qcow2"`, `dev="sda"`, `name="ua-cd"`, `unit="0"`} {
+		if !strings.Contains(got, part) {
+			t.Errorf("no %s in %s, %v", part, got, err)
+		}
+	}
+	full := strings.Replace(driven, `<target dev="sda"`, `<source file="/c"/><target dev="sda"`, 1)
+	if got, err := WithMedium(full, "ua-cd", ""); err != nil || strings.Contains(got, "<source") || !strings.Contains(got, "<readonly") {
+		t.Errorf("taken out: %s, %v", got, err)
+	}
+	for _, wrong := range [][3]string{{driven, "ua-root", ""}, {driven, "ua-x", ""}, {"<domain/>", "ua-cd", ""}, {"<", "ua-cd", ""}, {driven, "ua-cd", "<"}} {
+		if got, err := WithMedium(wrong[0], wrong[1], wrong[2]); err == nil {
+			t.Errorf("%v: %s", wrong, got)
+		}
+	}
+}

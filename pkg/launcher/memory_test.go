@@ -331,6 +331,9 @@ func (c *memoryConnection) Detach(_ context.Context, alias string) error {
 		disks := maps.Clone(m.domain.Disks)
 		delete(disks, alias)
 		m.domain.Disks = disks
+		empty := maps.Clone(m.domain.Empty)
+		delete(empty, alias)
+		m.domain.Empty = empty
 		links := maps.Clone(m.domain.Links)
 		delete(links, alias)
 		m.domain.Links = links

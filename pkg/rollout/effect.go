@@ -47,7 +47,7 @@ var rules = []rule{
 }
 
 // EffectOf says when a change of a VirtualMachine takes effect, and a note on it, which may be empty. running is
-// whether there is a guest.
+// whether there is a guest. Of volumes and disks EffectIn knows more.
 func EffectOf(c Change, running bool) (Effect, string) {
 	best := rule{effect: Live}
 	for _, r := range rules {
@@ -66,9 +66,6 @@ func EffectOf(c Change, running bool) (Effect, string) {
 	}
 	if best.effect == Hotplug && !grows(c) {
 		return Restart, "a guest that runs keeps its sockets"
-	}
-	if best.effect == Restart && pluggable(c) {
-		return Restart, "addvolume would plug it in at once"
 	}
 	return best.effect, best.note
 }
@@ -89,13 +86,8 @@ func cable(c Change) (Effect, string) {
 	return Live, "plugs its cable in"
 }
 
-// pluggable reports a volume that comes new and may be plugged into a guest that runs; its subresource does so, a change
-// of the template does not.
-func pluggable(c Change) bool {
-	volume, ok := c.After.(map[string]any)
-	if !ok || c.Before != nil || !strings.HasPrefix(c.Path, "spec.template.spec.volumes[") {
-		return false
-	}
+// hotpluggable reports a volume that may come to a guest that runs, and leave it.
+func hotpluggable(volume map[string]any) bool {
 	for _, source := range []string{"persistentVolumeClaim", "dataVolume"} {
 		if fields, ok := volume[source].(map[string]any); ok && fields["hotpluggable"] == true {
 			return true

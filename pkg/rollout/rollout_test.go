@@ -58,7 +58,6 @@ func TestBeyond(t *testing.T) {
 }
 
 func TestEffectOf(t *testing.T) {
-	pluggable := map[string]any{"name": "a", "persistentVolumeClaim": map[string]any{"claimName": "c", "hotpluggable": true}}
 	for _, test := range []struct {
 		change Change
 		// running and stopped are the effects and notes in either case.
@@ -72,8 +71,6 @@ func TestEffectOf(t *testing.T) {
 		{Change{Path: "spec.running", After: true}, "live", "live starts the guest"},
 		{Change{Path: "spec.updateVolumesStrategy"}, "live", "live"},
 		{Change{Path: "spec.template.spec.domain.cpu.cores"}, "restart", "start"},
-		{Change{Path: "spec.template.spec.volumes[a]", After: pluggable}, "restart addvolume would plug it in at once", "start"},
-		{Change{Path: "spec.template.spec.volumes[a]", Before: pluggable}, "restart", "start"},
 		{Change{Path: "spec.template.metadata.labels.app"}, "restart the instance and its pod have it from their next start on", "start"},
 		{Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", After: "down"}, "live pulls its cable", "start"},
 		{Change{Path: "spec.template.spec.domain.devices.interfaces[red].state", Before: "down"}, "live plugs its cable in", "start"},
@@ -95,5 +92,71 @@ func TestEffectOf(t *testing.T) {
 				t.Errorf("%s, running %v: %q, want %q", test.change.Path, running, got, want)
 			}
 		}
+	}
+}
+
+func TestEffectIn(t *testing.T) {
+	vm := func(text string) map[string]any { return object(t, "{spec: {template: {spec: "+text+"}}}") }
+	with := func(disk, volume string) string {
+		out := "{name: root}"
+		if volume != "" {
+			out += ", {name: a, " + volume + "}"
+		}
+		disks := "{name: root, disk: {bus: virtio}}"
+		if disk != "" {
+			disks += ", {name: a, " + disk + "}"
+		}
+		return "{volumes: [" + out + "], domain: {devices: {disks: [" + disks + "]}}}"
+	}
+	const (
+		claim, other = "persistentVolumeClaim: {claimName: c, hotpluggable: true}", "persistentVolumeClaim: {claimName: d, hotpluggable: true}"
+		data, fixed  = "dataVolume: {name: c, hotpluggable: true}", "persistentVolumeClaim: {claimName: c}"
+		disk, sata   = "disk: {bus: scsi}", "cdrom: {}"
+		scsi         = "cdrom: {bus: scsi}"
+	)
+	const volumePath, diskPath = "spec.template.spec.volumes[a]", "spec.template.spec.domain.devices.disks[a]"
+	for name, test := range map[string]struct {
+		before, after string
+		// want are the changes with their effects, by path without what goes before.
+		want string
+	}{
+		"a disk comes":    {with("", ""), with(disk, claim), "disk: hotplug plugs the disk in; volume: hotplug plugs the disk in"},
+		"a disk goes":     {with(disk, data), with("", ""), "disk: hotplug unplugs the disk; volume: hotplug unplugs the disk"},
+		"another claim":   {with(disk, claim), with(disk, other), "volume.persistentVolumeClaim.claimName: hotplug unplugs the disk and plugs it in as it is then"},
+		"another serial":  {with(disk, claim), with(disk+", serial: s", claim), "disk.serial: hotplug unplugs the disk and plugs it in as it is then"},
+		"for good":        {with("", ""), with(disk, fixed), "disk: restart; volume: restart"},
+		"no more":         {with(disk, claim), with(disk, fixed), "volume.persistentVolumeClaim.hotpluggable: restart"},
+		"inject":          {with(sata, ""), with(sata, claim), "volume: hotplug puts the disc into the drive"},
+		"eject":           {with(sata, claim), with(sata, ""), "volume: hotplug takes the disc out of the drive"},
+		"swap":            {with(sata, claim), with(sata, other), "volume.persistentVolumeClaim.claimName: hotplug swaps the disc in the drive"},
+		"drive comes":     {with("", ""), with(sata, ""), "disk: restart " + noteDrive},
+		"drive and disc":  {with("", ""), with(sata, claim), "disk: restart " + noteDrive + "; volume: restart " + noteDrive},
+		"drive goes":      {with(sata, ""), with("", ""), "disk: restart " + noteDrive},
+		"both go":         {with(sata, claim), with("", ""), "disk: restart " + noteDrive + "; volume: hotplug takes the disc out of the drive"},
+		"on scsi":         {with("", ""), with(scsi, claim), "disk: hotplug plugs the disk in; volume: hotplug plugs the disk in"},
+		"empty on scsi":   {with("", ""), with(scsi, ""), "disk: restart " + noteDrive},
+		"goes from scsi":  {with(scsi, claim), with("", ""), "disk: hotplug unplugs the disk; volume: hotplug unplugs the disk"},
+		"inject on scsi":  {with(scsi, ""), with(scsi, claim), "volume: hotplug puts the disc into the drive"},
+		"drive changes":   {with(sata, ""), with(sata+", serial: s", ""), "disk.serial: restart " + noteDrive},
+		"another volume":  {with("", ""), with("", "emptyDisk: {}"), "volume: restart"},
+		"another's disk":  {with("", "emptyDisk: {}"), with("disk: {bus: sata}", "emptyDisk: {}"), "disk: restart"},
+		"disk, no volume": {with("", ""), with(disk, ""), "disk: restart"},
+	} {
+		before, after := vm(test.before), vm(test.after)
+		var got []string
+		for _, c := range Compare(before, after) {
+			effect, note := EffectIn(c, before, after, true)
+			path := strings.Replace(strings.Replace(c.Path, volumePath, "volume", 1), diskPath, "disk", 1)
+			got = append(got, strings.TrimSpace(path+": "+string(effect)+" "+note))
+			if effect, _ := EffectIn(c, before, after, false); effect != Start {
+				t.Errorf("%s: %s without a guest", name, effect)
+			}
+		}
+		if text := strings.Join(got, "; "); text != test.want {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	if effect, _ := EffectIn(Change{Path: "metadata.labels.a"}, nil, nil, true); effect != Live {
+		t.Errorf("a label: %s", effect)
 	}
 }

@@ -194,7 +194,7 @@ var instanceFields = []Field{
 	{Path: "volumes.name", Effect: Disk},
 	{Path: "volumes.persistentVolumeClaim.claimName", Effect: Disk},
 	{Path: "volumes.persistentVolumeClaim.readOnly", Effect: Disk},
-	{Path: "volumes.persistentVolumeClaim.hotpluggable", Effect: Life, Note: "Plugged in once the guest runs, on scsi or virtio; docs/hotplug.md."},
+	{Path: "volumes.persistentVolumeClaim.hotpluggable", Effect: Life, Note: "Plugged in once the guest runs, on scsi or virtio, and by editing the VM; the disc of a drive. docs/hotplug.md."},
 	{Path: "volumes.dataVolume.name", Effect: Disk, Note: "The claim of that name, once it is filled; docs/datavolumes.md."},
 	{Path: "volumes.dataVolume.hotpluggable", Effect: Life, Note: "As that of a claim."},
 	{Path: "volumes.cloudInitNoCloud.secretRef.name", Effect: Seed},

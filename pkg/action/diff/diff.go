@@ -151,7 +151,7 @@ func one(ctx context.Context, api API, object map[string]any, head *Object, o Op
 	}
 	head.Running = err == nil && !vmi.IsFinal()
 	for _, c := range rollout.Compare(visible(live), visible(then)) {
-		effect, note := rollout.EffectOf(c, head.Running)
+		effect, note := rollout.EffectIn(c, live, then, head.Running)
 		head.Changes = append(head.Changes, Change{Path: c.Path, Effect: effect, Note: note, Before: c.Before, After: c.After})
 	}
 	return nil

@@ -85,7 +85,7 @@ func Verdict(ctx context.Context, api API, e Edit) (*Object, error) {
 	}
 	head.Exists, head.Running = true, err == nil && !vmi.IsFinal()
 	for _, c := range rollout.Compare(visible(live), visible(then)) {
-		effect, note := rollout.EffectOf(c, head.Running)
+		effect, note := rollout.EffectIn(c, live, then, head.Running)
 		head.Changes = append(head.Changes, Change{Path: c.Path, Effect: effect, Note: note, Before: c.Before, After: c.After})
 	}
 	return &head, nil

@@ -1,0 +1,107 @@
+package rollout
+
+import (
+	"reflect"
+	"strings"
+)
+
+// The lists of a VM's volumes and disks.
+const (
+	volumesPath = "spec.template.spec.volumes"
+	disksPath   = "spec.template.spec.domain.devices.disks"
+)
+
+// The notes on volumes that come and go.
+const (
+	notePlug   = "plugs the disk in"
+	noteUnplug = "unplugs the disk"
+	noteChange = "unplugs the disk and plugs it in as it is then"
+	noteInject = "puts the disc into the drive"
+	noteEject  = "takes the disc out of the drive"
+	noteSwap   = "swaps the disc in the drive"
+	noteDrive  = "a CD-ROM drive comes, goes and changes only then"
+)
+
+// EffectIn is EffectOf for one of the changes between two versions of a VirtualMachine, which say whether a volume or disk may
+// come and go while the guest runs.
+func EffectIn(c Change, before, after map[string]any, running bool) (Effect, string) {
+	name, ofVolume := element(c.Path, volumesPath)
+	if !ofVolume {
+		var ofDisk bool
+		if name, ofDisk = element(c.Path, disksPath); !ofDisk {
+			return EffectOf(c, running)
+		}
+	}
+	if !running {
+		return Start, ""
+	}
+	had, has := plan(before, name), plan(after, name)
+	if had.fixed() || has.fixed() {
+		return EffectOf(c, running)
+	}
+	same := reflect.DeepEqual(had.disk, has.disk)
+	stays := had.drive() && (same || !had.comes())
+	switch gone, new := has.volume == nil, had.volume == nil; {
+	case gone && new && !had.drive() && !has.drive():
+		return EffectOf(c, running)
+	case gone && new, stays && !same && (!ofVolume || new), !stays && has.drive() && !has.comes(), !stays && had.drive() && new:
+		return Restart, noteDrive
+	case stays && new:
+		return Hotplug, noteInject
+	case stays && gone:
+		return Hotplug, noteEject
+	case stays:
+		return Hotplug, noteSwap
+	case new:
+		return Hotplug, notePlug
+	case gone:
+		return Hotplug, noteUnplug
+	}
+	return Hotplug, noteChange
+}
+
+// element is the name of the element of a list that a path leads to.
+func element(path, list string) (string, bool) {
+	rest, ok := strings.CutPrefix(path, list+"[")
+	if !ok {
+		return "", false
+	}
+	name, _, ok := strings.Cut(rest, "]")
+	return name, ok
+}
+
+// planned is a volume and its disk; either may be nil.
+type planned struct{ volume, disk map[string]any }
+
+func plan(vm map[string]any, name string) planned {
+	return planned{entry(vm, name, "volumes"), entry(vm, name, "domain", "devices", "disks")}
+}
+
+// entry is the element of a name in a list of the template's spec.
+func entry(vm map[string]any, name string, path ...string) map[string]any {
+	at := vm
+	for _, key := range append([]string{"spec", "template", "spec"}, path[:len(path)-1]...) {
+		at, _ = at[key].(map[string]any)
+	}
+	list, _ := at[path[len(path)-1]].([]any)
+	for _, element := range list {
+		if fields, ok := element.(map[string]any); ok && fields["name"] == name {
+			return fields
+		}
+	}
+	return nil
+}
+
+// fixed reports a volume that is there from the start only.
+func (p planned) fixed() bool { return p.volume != nil && !hotpluggable(p.volume) }
+
+func (p planned) drive() bool {
+	_, ok := p.disk["cdrom"]
+	return ok
+}
+
+// comes reports a disk that can come to a guest that runs: any but a drive on sata, which is the default.
+func (p planned) comes() bool {
+	drive, _ := p.disk["cdrom"].(map[string]any)
+	return !p.drive() || drive["bus"] == "scsi"
+}
