@@ -17,7 +17,8 @@ func spec(t *testing.T, text string) v1.VirtualMachineInstanceSpec {
 	t.Helper()
 	var out v1.VirtualMachineInstanceSpec
 	for word := range strings.FieldsSeq(text) {
-		entry, into := "", any(nil)
+		var entry string
+		var into any
 		switch {
 		case strings.ContainsAny(word, "=!"):
 			fields := strings.FieldsFunc(word, func(r rune) bool { return r == '=' || r == '!' })
@@ -46,14 +47,15 @@ func short(volumes []v1.Volume, disks []v1.Disk) string {
 		out = append(out, v.Name+sign+v.PersistentVolumeClaim.ClaimName)
 	}
 	for _, d := range disks {
-		kind, bus := "disk", v1.DiskBus("")
+		var kind string
+		var bus v1.DiskBus
 		switch {
 		case d.CDRom != nil:
 			kind, bus = "cdrom", d.CDRom.Bus
 		case d.LUN != nil:
 			kind, bus = "lun", d.LUN.Bus
 		default:
-			bus = d.Disk.Bus
+			kind, bus = "disk", d.Disk.Bus
 		}
 		out = append(out, strings.TrimSuffix(fmt.Sprintf("%s:%s/%s/%s", d.Name, kind, bus, d.Serial), "/"))
 	}
