@@ -78,7 +78,7 @@ func (s *service) AskAgent(ctx context.Context, _ *pb.AskAgentRequest) (*pb.AskA
 		return nil, agentStatus(err)
 	}
 	data, err := json.Marshal(info)
-	return &pb.AskAgentResponse{InfoJson: data}, agentStatus(err)
+	return &pb.AskAgentResponse{InfoJson: data, Load: agent.AskLoad(info, ask)}, agentStatus(err)
 }
 
 // Exec implements the contract.

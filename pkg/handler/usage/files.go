@@ -3,6 +3,7 @@ package usage
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strings"
 	"time"
 	"unicode"
@@ -22,11 +23,17 @@ const (
 	filesTimeout = 10 * time.Second
 )
 
-// files is what an agent said last of its guest's file systems.
+// files is what an agent said last of its guest's file systems and load.
 type files struct {
 	asked  time.Time
 	asking bool
-	list   []v1.VirtualMachineInstanceFileSystem
+	said
+}
+
+// said is what an agent says; load is of the last 1, 5 and 15 minutes, or empty.
+type said struct {
+	list []v1.VirtualMachineInstanceFileSystem
+	load []float64
 }
 
 // refresh asks the agent of a guest in the background, when its turn has come.
@@ -42,26 +49,27 @@ func (r *Reader) refresh(guest *Guest, now time.Time) {
 	f.asking, f.asked = true, now
 	launcher := guest.Launcher
 	r.working.Go(func() {
-		list, err := r.askFiles(launcher)
+		answer, err := r.askFiles(launcher)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		f.asking = false
 		if err == nil {
-			f.list = list
+			f.said = answer
 		} else {
-			f.list = nil // what was is not what is
+			f.said = said{} // what was is not what is
 		}
 	})
 }
 
-func (r *Reader) askFiles(launcher launcherpb.LauncherClient) ([]v1.VirtualMachineInstanceFileSystem, error) {
+func (r *Reader) askFiles(launcher launcherpb.LauncherClient) (said, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, filesTimeout)
 	defer cancel()
 	answer, err := launcher.AskAgent(ctx, &launcherpb.AskAgentRequest{})
 	if err != nil {
-		return nil, err
+		return said{}, err
 	}
-	return fileSystems(answer.InfoJson)
+	list, err := fileSystems(answer.InfoJson)
+	return said{list: list, load: loads(answer.Load)}, err
 }
 
 // fileSystems reads an agent's answer, which the guest can make up.
@@ -87,6 +95,19 @@ func fileSystems(data []byte) ([]v1.VirtualMachineInstanceFileSystem, error) {
 	return out, nil
 }
 
+// loads are three numbers that can be told, or none; the guest can make them up.
+func loads(of []float64) []float64 {
+	if len(of) != 3 {
+		return nil
+	}
+	for _, load := range of {
+		if load < 0 || math.IsNaN(load) || math.IsInf(load, 0) {
+			return nil
+		}
+	}
+	return of
+}
+
 // maxName bounds a guest's text, in characters.
 const maxName = 128
 
@@ -103,13 +124,13 @@ func printable(text string) string {
 	return out
 }
 
-func (r *Reader) filesystems(pod types.UID) []v1.VirtualMachineInstanceFileSystem {
+func (r *Reader) said(pod types.UID) said {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f := r.files[pod]; f != nil {
-		return f.list
+		return f.said
 	}
-	return nil
+	return said{}
 }
 
 // slow reports whether a call has failed for want of an answer, not because the launcher had one that says no.

@@ -57,6 +57,8 @@ type Reading struct {
 	Time time.Time
 	// Filesystems are those that the agent named last.
 	Filesystems []v1.VirtualMachineInstanceFileSystem
+	// Load is what the agent said last of 1, 5 and 15 minutes; empty when it does not.
+	Load []float64
 }
 
 // Reader asks the launchers of a node. The zero value needs Guests, Log and Now.
@@ -145,7 +147,8 @@ func (r *Reader) Read(ctx context.Context, want func(types.NamespacedName) bool,
 			}
 			continue
 		}
-		readings = append(readings, Reading{Guest: guests[i], Stats: c.answer, Time: c.at, Filesystems: r.filesystems(guests[i].Pod)})
+		said := r.said(guests[i].Pod)
+		readings = append(readings, Reading{Guest: guests[i], Stats: c.answer, Time: c.at, Filesystems: said.list, Load: said.load})
 	}
 	return readings, missing
 }

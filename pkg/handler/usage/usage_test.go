@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -38,6 +39,7 @@ type launcher struct {
 	// stats answers; nil hangs until the call ends.
 	stats func() (*launcherpb.StatsResponse, error)
 	agent string
+	load  []float64
 }
 
 func (l *launcher) Stats(ctx context.Context, _ *launcherpb.StatsRequest, _ ...grpc.CallOption) (*launcherpb.StatsResponse, error) {
@@ -51,7 +53,7 @@ func (l *launcher) Stats(ctx context.Context, _ *launcherpb.StatsRequest, _ ...g
 
 func (l *launcher) AskAgent(context.Context, *launcherpb.AskAgentRequest, ...grpc.CallOption) (*launcherpb.AskAgentResponse, error) {
 	l.asks.Add(1)
-	return &launcherpb.AskAgentResponse{InfoJson: []byte(l.agent)}, nil
+	return &launcherpb.AskAgentResponse{InfoJson: []byte(l.agent), Load: l.load}, nil
 }
 
 func ok() (*launcherpb.StatsResponse, error) { return &launcherpb.StatsResponse{CpuTime: 1}, nil }
@@ -178,7 +180,7 @@ func TestFilesystems(t *testing.T) {
 		l := &launcher{stats: ok, agent: `{"fsInfo":{"disks":[
 			{"diskName":"vda1","mountPoint":"/","fileSystemType":"ext4","totalBytes":100,"usedBytes":40},
 			{"diskName":"vda1","mountPoint":"/","fileSystemType":"ext4","totalBytes":1,"usedBytes":1},
-			{"diskName":"","mountPoint":"/\u001b[2J","fileSystemType":"x","totalBytes":7,"usedBytes":-1}]}}`}
+			{"diskName":"","mountPoint":"/\u001b[2J","fileSystemType":"x","totalBytes":7,"usedBytes":-1}]}}`, load: []float64{2, 1, 0.5}}
 		r := &Reader{Log: slog.New(slog.DiscardHandler), Now: time.Now, Guests: func() []Guest { return []Guest{guestOf("a", l)} }}
 		defer r.Close()
 		for range 10 {
@@ -190,7 +192,7 @@ func TestFilesystems(t *testing.T) {
 		}
 		readings, _ := r.Read(context.Background(), nil, true)
 		want := []v1.VirtualMachineInstanceFileSystem{{DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", TotalBytes: 100, UsedBytes: 40}}
-		if len(readings) != 1 || !reflect.DeepEqual(readings[0].Filesystems, want) {
+		if len(readings) != 1 || !reflect.DeepEqual(readings[0].Filesystems, want) || !slices.Equal(readings[0].Load, l.load) {
 			t.Errorf("%+v", readings)
 		}
 	})
@@ -233,6 +235,7 @@ func whole() Reading {
 			},
 		},
 		Filesystems: []v1.VirtualMachineInstanceFileSystem{{DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", TotalBytes: 100, UsedBytes: 40}},
+		Load:        []float64{1.5, 0.75, 0},
 	}
 }
 
@@ -285,4 +288,16 @@ func BenchmarkWrite(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(out.Len()), "bytes/scrape")
+}
+
+// What a guest makes up is not told.
+func TestLoads(t *testing.T) {
+	for _, of := range [][]float64{nil, {1, 2}, {1, 2, math.NaN()}, {1, math.Inf(1), 2}, {-1, 0, 0}, {1, 2, 3, 4}} {
+		if got := loads(of); got != nil {
+			t.Errorf("%v: %v", of, got)
+		}
+	}
+	if got := loads([]float64{0, 1, 2}); len(got) != 3 {
+		t.Errorf("%v", got)
+	}
 }

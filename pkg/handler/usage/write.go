@@ -149,6 +149,7 @@ func Write(w *metrics.Writer, node string, readings []Reading, missing int) {
 		}
 	}
 	writeFilesystems(w, ids, readings)
+	writeLoad(w, ids, readings)
 	for _, m := range migrations {
 		w.Family(m.family)
 		for i := range readings {
@@ -205,6 +206,17 @@ func writeFilesystems(w *metrics.Writer, ids []metrics.Fixed, readings []Reading
 			for k := range readings[i].Filesystems {
 				fs := &readings[i].Filesystems[k]
 				w.Series(float64(f.of(fs)), ids[i], fs.DiskName, fs.MountPoint, fs.FileSystemType)
+			}
+		}
+	}
+}
+
+func writeLoad(w *metrics.Writer, ids []metrics.Fixed, readings []Reading) {
+	for n, family := range []*metrics.Family{metrics.GuestLoad1, metrics.GuestLoad5, metrics.GuestLoad15} {
+		w.Family(family)
+		for i := range readings {
+			if n < len(readings[i].Load) {
+				w.Series(readings[i].Load[n], ids[i])
 			}
 		}
 	}

@@ -1021,7 +1021,9 @@ func (*AskAgentRequest) Descriptor() ([]byte, []int) {
 type AskAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// kubevirt.io/v1 VirtualMachineInstanceGuestAgentInfo.
-	InfoJson      []byte `protobuf:"bytes,1,opt,name=info_json,json=infoJson,proto3" json:"info_json,omitempty"`
+	InfoJson []byte `protobuf:"bytes,1,opt,name=info_json,json=infoJson,proto3" json:"info_json,omitempty"`
+	// How many processes ran or waited on average in the last 1, 5 and 15 minutes; empty when the agent does not say.
+	Load          []float64 `protobuf:"fixed64,2,rep,packed,name=load,proto3" json:"load,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1059,6 +1061,13 @@ func (*AskAgentResponse) Descriptor() ([]byte, []int) {
 func (x *AskAgentResponse) GetInfoJson() []byte {
 	if x != nil {
 		return x.InfoJson
+	}
+	return nil
+}
+
+func (x *AskAgentResponse) GetLoad() []float64 {
+	if x != nil {
+		return x.Load
 	}
 	return nil
 }
@@ -3329,9 +3338,10 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\rResetResponse\"\x13\n" +
 	"\x11SoftRebootRequest\"\x14\n" +
 	"\x12SoftRebootResponse\"\x11\n" +
-	"\x0fAskAgentRequest\"/\n" +
+	"\x0fAskAgentRequest\"C\n" +
 	"\x10AskAgentResponse\x12\x1b\n" +
-	"\tinfo_json\x18\x01 \x01(\fR\binfoJson\"Q\n" +
+	"\tinfo_json\x18\x01 \x01(\fR\binfoJson\x12\x12\n" +
+	"\x04load\x18\x02 \x03(\x01R\x04load\"Q\n" +
 	"\rFreezeRequest\x12@\n" +
 	"\x0eunfreeze_after\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\runfreezeAfter\"\x10\n" +
 	"\x0eFreezeResponse\"\x11\n" +
