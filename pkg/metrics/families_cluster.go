@@ -30,6 +30,9 @@ var (
 		labels(guest, "vnic_name", "interface_name", "address", "type")...)
 	VMIInterfaces = family(Controller, Gauge, "kubevirt_vmi_vnic_info", "Network interfaces of a VirtualMachineInstance.",
 		labels(machine, "vnic_name", "binding_type", "network", "binding_name", "model")...)
+	VMIEphemeralHotplug = family(Controller, Gauge, "kubevirt_vmi_contains_ephemeral_hotplug_volume",
+		"1 for a volume that was plugged into a VirtualMachineInstance, and which its VirtualMachine does not have: a restart loses it.",
+		"namespace", "name", "volume_name")
 	VMIOutdated       = family(Controller, Gauge, "kubevirt_vmi_number_of_outdated", "VirtualMachineInstances that run an older virt-launcher.")
 	VMIMigrationStart = family(Controller, Gauge, "kubevirt_vmi_migration_start_time_seconds", "When the last migration of a VirtualMachineInstance began.",
 		labels(guest, "migration_name")...)

@@ -4,11 +4,13 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/eviction"
+	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/metrics"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -96,7 +98,31 @@ func (c *Cluster) writeInstances(w *metrics.Writer) {
 	for _, i := range c.Instances {
 		writeInterfaces(w, i.Namespace, i.Name, &i.Spec)
 	}
+	c.writeEphemeral(w)
 	c.writeLastMigrations(w)
+}
+
+// writeEphemeral tells which plugged volumes a restart would lose.
+func (c *Cluster) writeEphemeral(w *metrics.Writer) {
+	w.Family(metrics.VMIEphemeralHotplug)
+	var machines map[types.UID]*v1.VirtualMachine // looked up seldom: few guests have plugged volumes
+	for _, i := range c.Instances {
+		owner := metav1.GetControllerOfNoCopy(i)
+		if owner == nil || owner.Kind != v1.VirtualMachineGroupVersionKind.Kind {
+			continue
+		}
+		for _, volume := range hotplug.Volumes(&i.Spec) {
+			if machines == nil {
+				machines = make(map[types.UID]*v1.VirtualMachine, len(c.Machines))
+				for _, m := range c.Machines {
+					machines[m.UID] = m
+				}
+			}
+			if m := machines[owner.UID]; m != nil && m.Spec.Template != nil && hotplug.Volume(&m.Spec.Template.Spec, volume.Name) == nil {
+				w.Series(1, "", i.Namespace, i.Name, volume.Name)
+			}
+		}
+	}
 }
 
 func (c *Cluster) writeAddresses(w *metrics.Writer) {

@@ -43,10 +43,12 @@ metadata:
   namespace: prod
   name: db
   uid: u1
+  ownerReferences: [{apiVersion: kubevirt.io/v1, kind: VirtualMachine, name: db, uid: m1, controller: true}]
   labels: {kubevirt.io/outdatedLauncherImage: ""}
   annotations: {vm.kubevirt.io/os: fedora, vm.kubevirt.io/workload: server, vm.kubevirt.io/flavor: large, kubevirt.io/cluster-instancetype-name: u1.large}
 spec:
   evictionStrategy: LiveMigrate
+  volumes: [{name: plugged, persistentVolumeClaim: {claimName: more, hotpluggable: true}}]
   networks: [{name: default, pod: {}}, {name: lan, multus: {networkName: prod/lan}}]
   domain:
     memory: {guest: 1Gi}
@@ -66,7 +68,7 @@ spec: {domain: {memory: {guest: 128Mi}, devices: {}}}
 status: {phase: Pending}
 `)
 	vm := parse[v1.VirtualMachine](t, `
-metadata: {namespace: prod, name: db, creationTimestamp: "2026-01-01T00:00:00Z"}
+metadata: {namespace: prod, name: db, uid: m1, creationTimestamp: "2026-01-01T00:00:00Z"}
 spec:
   instancetype: {name: u1.large}
   preference: {name: fedora}
@@ -285,4 +287,30 @@ type counter int
 func (c *counter) Write(p []byte) (int, error) {
 	*c += counter(len(p))
 	return len(p), nil
+}
+
+func TestEphemeralHotplug(t *testing.T) {
+	plugged := func(names ...string) (out []v1.Volume) {
+		for _, name := range names {
+			out = append(out, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{Hotpluggable: true}}})
+		}
+		return append(out, v1.Volume{Name: "root"})
+	}
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "vm"}}
+	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{Spec: v1.VirtualMachineInstanceSpec{Volumes: plugged("kept")}}
+	owned := &v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)}},
+		Spec:       v1.VirtualMachineInstanceSpec{Volumes: plugged("kept", "lost")},
+	}
+	alone := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "alone"}, Spec: v1.VirtualMachineInstanceSpec{Volumes: plugged("own")}}
+	var out bytes.Buffer
+	w := metrics.NewWriter(&out)
+	(&Cluster{Instances: []*v1.VirtualMachineInstance{owned, alone}, Machines: []*v1.VirtualMachine{vm}}).writeEphemeral(w)
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	const want = `kubevirt_vmi_contains_ephemeral_hotplug_volume{namespace="ns",name="vm",volume_name="lost"} 1`
+	if got := out.String(); strings.Count(got, "kubevirt_vmi_contains_ephemeral_hotplug_volume{") != 1 || !strings.Contains(got, want) {
+		t.Errorf("got %s", got)
+	}
 }
