@@ -97,6 +97,9 @@ type Row struct {
 	// Desired, Current and Ready are numbers of members.
 	Desired, Current, Ready int64
 	Created                 time.Time
+	// Paused says that nothing is made or removed; Failure is what the controller says why it could not.
+	Paused  bool
+	Failure string
 	// Note is what keeps the set from what it is asked for, or that it is paused; empty when all is well.
 	Note string
 }
@@ -115,9 +118,11 @@ func RowOf(set *unstructured.Unstructured) Row {
 		}
 		switch condition["type"] {
 		case "ReplicaPaused":
+			row.Paused = true
 			notes = append(notes, "paused")
 		case "ReplicaFailure":
-			notes = append(notes, fmt.Sprintf("%v: %v", condition["reason"], condition["message"]))
+			row.Failure = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
+			notes = append(notes, row.Failure)
 		}
 	}
 	row.Note = strings.Join(notes, "; ")

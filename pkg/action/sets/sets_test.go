@@ -114,7 +114,7 @@ func TestList(t *testing.T) {
 	for i := range list.Items {
 		rows = append(rows, RowOf(&list.Items[i]))
 	}
-	want := []Row{{Namespace: "a", Name: "c", Current: 1, Ready: 1}, {Namespace: "x", Name: "b", Desired: 1, Note: "paused; FailedCreate: quota"}}
+	want := []Row{{Namespace: "a", Name: "c", Current: 1, Ready: 1}, {Namespace: "x", Name: "b", Desired: 1, Paused: true, Failure: "FailedCreate: quota", Note: "paused; FailedCreate: quota"}}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Error(diff)
 	}

@@ -118,7 +118,7 @@ type Metadata struct {
 
 // Link is one object of the chain.
 type Link struct {
-	// Layer is vm, vmi, pod, volumes, node or qemu.
+	// Layer is vm, vmi, pod, volumes, node or qemu; set for a pool or replica set.
 	Layer Layer `json:"layer"`
 	// Object is KIND/NAME, in lower case as kubectl takes it.
 	Object string `json:"object"`

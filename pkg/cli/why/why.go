@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
+	"github.com/virtkit/virtkit/pkg/action/sets"
 	"github.com/virtkit/virtkit/pkg/action/why"
 	"github.com/virtkit/virtkit/pkg/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/cli"
@@ -21,30 +23,37 @@ type Options struct {
 	Output  *cli.Output
 	Name    string
 	Migrate bool
+	// Set is the kind when a pool or replica set is asked about.
+	Set *sets.Kind
 }
 
 // NewCmdWhy makes the command; runF replaces Run in tests.
 func NewCmdWhy(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
-		Use:   "why NAME",
+		Use:   "why (NAME | vmpool/NAME | vmirs/NAME)",
 		Short: "Explain what holds a virtual machine up, and what mends it",
 		Long: `Explain what holds a virtual machine up, and what mends it.
 
 It looks at the VM, its instance, the launcher's pod, volumes, the node, virtkit itself and QEMU, shows the chain
 from the one to the other, and names the causes: the first is the one to mend first. With --migrate it says
-why the guest cannot move to another node, with all reasons at once.
+why the guest cannot move to another node, with all reasons at once. Of a pool or replica set it says why there
+are fewer ready machines than there are to be, with the first cause of each that is not.
 
 It ends with 0 when nothing is in the way or the VM is not meant to run, with 8 when time alone may help, with 1
 when somebody must act, and with 3 when there is no such VM.`,
 		Example: cli.Examples(f.Program, `
 			virtctl why demo
 			virtctl why demo --migrate
+			virtctl why vmpool/web
 			virtctl why demo -o json | jq -r '.causes[0].mend[0]'`),
 		Args:              cli.Args(1, 1, "the name of a VM"),
-		ValidArgsFunction: completion.VMs(f, 1),
+		ValidArgsFunction: complete(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Name = args[0]
+			if err := o.set(); err != nil {
+				return err
+			}
 			if err := o.Output.Validate(); err != nil {
 				return err
 			}
@@ -59,8 +68,42 @@ when somebody must act, and with 3 when there is no such VM.`,
 	return cmd
 }
 
+// complete has machines, and sets after a kind.
+func complete(f *cli.Factory) cobra.CompletionFunc {
+	machines, groups := completion.VMs(f, 1), completion.Sets(f, 1)
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		if strings.Contains(toComplete, "/") {
+			return groups(cmd, args, toComplete)
+		}
+		return machines(cmd, args, toComplete)
+	}
+}
+
+// set finds out whether a pool or replica set is meant.
+func (o *Options) set() error {
+	word, name, ok := strings.Cut(o.Name, "/")
+	if !ok {
+		return nil
+	}
+	kind, known := sets.KindOf(word)
+	if !known {
+		return nil // vm/NAME, or no kind at all, which is said later
+	}
+	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
+		return cli.UsageErrorf("%q is not %s/NAME", o.Name, kind.Short)
+	}
+	if o.Migrate {
+		return cli.UsageErrorf("--migrate is about one machine; %s has several", o.Name)
+	}
+	o.Set, o.Name = &kind, name
+	return nil
+}
+
 // Run gathers, explains and prints.
 func Run(ctx context.Context, o *Options) error {
+	if o.Set != nil {
+		return o.runSet(ctx)
+	}
 	c, target, err := o.Factory.Machine(o.Name)
 	if err != nil {
 		return err
@@ -86,6 +129,36 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	return exit(report, o.Migrate)
+}
+
+// runSet does the same of a pool or replica set.
+func (o *Options) runSet(ctx context.Context) error {
+	ns, err := o.Factory.Namespace()
+	if err != nil {
+		return err
+	}
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	var facts why.SetFacts
+	err = o.Factory.IO.While("looking at "+o.Name, func() (err error) {
+		facts, err = gather.Set(ctx, c, *o.Set, ns, o.Name, o.Factory.Now())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	report := why.ExplainSet(facts)
+	if o.Output.Given() {
+		err = o.Output.Print(report, o.Factory.IO.Out)
+	} else {
+		err = printReport(o.Factory.IO.Out, report, o.Factory.Program)
+	}
+	if err != nil {
+		return err
+	}
+	return exit(report, false)
 }
 
 // exit is the report as an exit code. What it says has been printed.
@@ -117,7 +190,7 @@ func printReport(w io.Writer, r *why.Report, program string) error {
 	if len(r.Chain) > 0 {
 		b.WriteString("\n")
 		for i, l := range r.Chain {
-			fmt.Fprintf(&b, "  %-4s  %s%s: %s\n", marks[l.State], strings.Repeat("  ", i), l.Object, l.Message)
+			fmt.Fprintf(&b, "  %-4s  %s%s: %s\n", marks[l.State], strings.Repeat("  ", depth(r, i)), l.Object, l.Message)
 		}
 	}
 	for i, c := range r.Causes {
@@ -130,6 +203,14 @@ func printReport(w io.Writer, r *why.Report, program string) error {
 	printUnreadable(&b, r)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// depth is how far a link is set in: each of a machine's below the one before, the machines of a set beside each other.
+func depth(r *why.Report, i int) int {
+	if r.Chain[0].Layer == why.LayerSet {
+		return min(i, 1)
+	}
+	return i
 }
 
 func printMigration(w io.Writer, r *why.Report, program string) error {
