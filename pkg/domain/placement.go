@@ -104,6 +104,10 @@ func place(d *libvirtxml.Domain, spec *v1.DomainSpec, cpus []HostCPU) error {
 		return err
 	}
 	p.pins(d)
+	if spec.CPU.Realtime != nil {
+		// Counters of performance are the host's to interrupt for.
+		d.Features.PMU = &libvirtxml.DomainFeatureState{State: "off"}
+	}
 	if spec.CPU.NUMA != nil && spec.CPU.NUMA.GuestMappingPassthrough != nil {
 		return p.mapNUMA(d, spec)
 	}

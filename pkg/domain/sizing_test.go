@@ -33,6 +33,14 @@ var sizingCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		vmi.Spec.Domain.Memory.Hugepages = &v1.Hugepages{PageSize: "2Mi"}
 		f.CPUs = []HostCPU{{ID: 8, Core: 8, Node: 1}, {ID: 3, Core: 3}, {ID: 2, Core: 2}}
 	},
+	"realtime": func(vmi *v1.VirtualMachineInstance, f *Facts) {
+		vmi.Spec.Domain.CPU = &v1.CPU{
+			Sockets: 1, Cores: 2, Threads: 1, DedicatedCPUPlacement: true, Realtime: &v1.Realtime{Mask: "0"},
+			NUMA: &v1.NUMA{GuestMappingPassthrough: &v1.NUMAGuestMappingPassthrough{}},
+		}
+		vmi.Spec.Domain.Memory.Hugepages = &v1.Hugepages{PageSize: "2Mi"}
+		f.CPUs = []HostCPU{{ID: 3, Core: 3}, {ID: 2, Core: 2}}
+	},
 }
 
 func TestPlacementNeedsCPUs(t *testing.T) {

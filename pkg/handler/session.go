@@ -321,6 +321,9 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 	working.Go(func() { s.keepPlugged(ctx, client, process) })
 	working.Go(func() { s.keepLinked(ctx, client) })
 	working.Go(func() { s.keepSized(ctx, client) })
+	if cpu := s.latest().Spec.Domain.CPU; cpu != nil && cpu.Realtime != nil {
+		working.Go(func() { s.keepRealtime(ctx, process) })
+	}
 	defer working.Wait()
 	defer cancel()
 	for {

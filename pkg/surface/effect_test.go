@@ -58,6 +58,7 @@ var examples = map[string]struct{ before, value string }{
 	"domain.cpu.maxSockets":                                    {value: "4"},
 	"domain.cpu.dedicatedCpuPlacement":                         {value: "true"},
 	"domain.cpu.isolateEmulatorThread":                         {before: withDedicated, value: "true"},
+	"domain.cpu.realtime.mask":                                 {before: withDedicated, value: `"0"`},
 	"domain.cpu.numa.guestMappingPassthrough":                  {before: withDedicated, value: "{}"},
 	"domain.memory.maxGuest":                                   {value: "2Gi"},
 	"domain.memory.hugepages.pageSize":                         {value: "2Mi"},

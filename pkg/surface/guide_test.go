@@ -29,7 +29,7 @@ var guide = map[string]struct{ spec, refused string }{
 	"Hyper-V passthrough":      {`domain: {features: {hypervPassthrough: {enabled: true}}}`, ``},
 	"dedicated CPUs":           {`domain: {cpu: {cores: 2, dedicatedCpuPlacement: true, isolateEmulatorThread: true}, resources: {limits: {memory: 1Gi}}}`, ``},
 	"NUMA":                     {`domain: {cpu: {cores: 2, dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}}, memory: {hugepages: {pageSize: 2Mi}}, resources: {limits: {memory: 1Gi}}}`, ``},
-	"real time":                {`domain: {cpu: {cores: 2, dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}, realtime: {mask: 0-1}}, memory: {hugepages: {pageSize: 2Mi}}, resources: {limits: {memory: 1Gi}}}`, `spec.domain.cpu.realtime`},
+	"real time":                {`domain: {cpu: {cores: 2, dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}, realtime: {mask: 0-1}}, memory: {hugepages: {pageSize: 2Mi}}, resources: {limits: {memory: 1Gi}}}`, ``},
 	"huge pages":               {`domain: {memory: {hugepages: {pageSize: 2Mi}}, resources: {requests: {memory: 1Gi}}}`, ``},
 	"memory overcommit":        {`domain: {resources: {overcommitGuestOverhead: true, requests: {memory: 512Mi}}}`, ``},
 	"room to grow":             {`domain: {cpu: {sockets: 1, maxSockets: 4}, memory: {guest: 1Gi, maxGuest: 4Gi}}`, ``},

@@ -52,6 +52,7 @@ var instanceFields = []Field{
 	{Path: "domain.cpu.dedicatedCpuPlacement", Effect: Pod, Note: "Whole CPUs of a node with the label kubevirt.io/cpumanager; docs/cpu-memory.md."},
 	{Path: "domain.cpu.isolateEmulatorThread", Effect: Pod, Note: "One more CPU, with dedicatedCpuPlacement."},
 	{Path: "domain.cpu.numa.guestMappingPassthrough", Effect: Domain, Note: "With dedicatedCpuPlacement and hugepages."},
+	{Path: "domain.cpu.realtime.mask", Effect: Pod, Note: "vCPUs such as 0-3,^1, all unless set: virt-handler gives them real-time priority. With numa.guestMappingPassthrough."},
 	{Path: "domain.cpu.model", Effect: Domain, Note: "host-model and host-passthrough are all that QEMU can emulate where there is no KVM."},
 	{Path: "domain.cpu.features.name", Effect: Domain},
 	{Path: "domain.cpu.features.policy", Effect: Domain, Only: featurePolicies},

@@ -75,6 +75,11 @@ func validateDedicated(domain *v1.DomainSpec, path *field.Path) field.ErrorList 
 	if cpu.Realtime != nil && !mapped {
 		errs = append(errs, field.Forbidden(at.Child("realtime"), "needs numa.guestMappingPassthrough: {}, and with it memory.hugepages"))
 	}
+	if cpu.Realtime != nil {
+		if _, err := sizing.Realtime(domain); err != nil {
+			errs = append(errs, field.Invalid(at.Child("realtime", "mask"), cpu.Realtime.Mask, err.Error()+"; use numbers, ranges and numbers to leave out, such as 0-3,^1, or leave it out for all"))
+		}
+	}
 	if mapped && cpu.MaxSockets > cpu.Sockets {
 		errs = append(errs, field.Forbidden(at.Child("maxSockets"), "cannot be more than sockets with numa.guestMappingPassthrough"))
 	}

@@ -12,6 +12,7 @@ func TestValidateSizing(t *testing.T) {
 		return "domain: {devices: {disks: [{name: root, disk: {bus: virtio}}]}, " + text + "}"
 	}
 	const gib = "memory: {guest: 1Gi}, "
+	const mapped = "memory: {guest: 1Gi, hugepages: {pageSize: 2Mi}}, cpu: {dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}, "
 	for name, tc := range map[string]struct{ spec, want string }{
 		"room for sockets":          {of(gib + "cpu: {sockets: 2, maxSockets: 4}"), ``},
 		"sockets beyond":            {of(gib + "cpu: {sockets: 4, maxSockets: 2}"), `spec.domain.cpu.sockets: 4 is more than maxSockets, 2; raise maxSockets or lower it`},
@@ -41,6 +42,12 @@ func TestValidateSizing(t *testing.T) {
 		"mapped NUMA":                    {of("memory: {guest: 1Gi, hugepages: {pageSize: 2Mi}}, cpu: {dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}}"), ``},
 		"mapped NUMA on small pages":     {of(gib + "cpu: {dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}}"), `spec.domain.cpu.numa.guestMappingPassthrough: needs memory.hugepages`},
 		"mapped NUMA, not dedicated":     {of("memory: {guest: 1Gi, hugepages: {pageSize: 2Mi}}, cpu: {numa: {guestMappingPassthrough: {}}}"), `spec.domain.cpu.numa: needs dedicatedCpuPlacement: true`},
+		"realtime":                       {of(mapped + "realtime: {}}"), ``},
+		"realtime vCPUs":                 {of(mapped + `cores: 4, realtime: {mask: "0-3,^1"}}`), ``},
+		"realtime vCPU beyond":           {of(mapped + `cores: 2, realtime: {mask: "0-2"}}`), `spec.domain.cpu.realtime.mask: there is no vCPU 2: the guest has 2, from 0; use numbers`},
+		"realtime vCPU of another kind":  {of(mapped + `realtime: {mask: all}}`), `spec.domain.cpu.realtime.mask: "all" is not the number of a vCPU; use numbers`},
+		"realtime, not dedicated":        {of(gib + "cpu: {realtime: {}}"), `spec.domain.cpu.realtime: needs dedicatedCpuPlacement: true`},
+		"realtime, not mapped":           {of(gib + "cpu: {dedicatedCpuPlacement: true, realtime: {}}"), `spec.domain.cpu.realtime: needs numa.guestMappingPassthrough: {}, and with it memory.hugepages`},
 		"mapped NUMA with room":          {of("memory: {guest: 1Gi, maxGuest: 2Gi, hugepages: {pageSize: 2Mi}}, cpu: {dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}}"), `spec.domain.memory.maxGuest: cannot be combined with cpu.numa.guestMappingPassthrough`},
 		"mapped NUMA with sockets":       {of("memory: {guest: 1Gi, hugepages: {pageSize: 2Mi}}, cpu: {maxSockets: 2, dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}}"), `spec.domain.cpu.maxSockets: cannot be more than sockets with numa.guestMappingPassthrough`},
 	} {

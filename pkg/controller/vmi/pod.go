@@ -194,6 +194,9 @@ func nodeSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string
 	if dedicated(vmi) {
 		selector[v1.CPUManager] = "true"
 	}
+	if cpu := vmi.Spec.Domain.CPU; cpu != nil && cpu.Realtime != nil {
+		selector[v1.RealtimeLabel] = "true"
+	}
 	maps.Copy(selector, processorSelector(vmi, facts))
 	selector[corev1.LabelArchStable] = architecture(vmi, facts)
 	return selector

@@ -143,6 +143,7 @@ spec:
 	{name: "kvm", facts: func(f *Facts) { f.KVM = true }},
 	{name: "kvm but emulation", facts: func(f *Facts) { f.KVM, f.Config.UseEmulation = true, true }},
 
+	{name: "realtime", vmi: `spec: {domain: {memory: {hugepages: {pageSize: 2Mi}}, cpu: {cores: 2, dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}, realtime: {}}}}`},
 	{name: "cpu features", vmi: `spec: {domain: {cpu: {features: [{name: aes}, {name: avx, policy: require}, {name: vmx, policy: force}, {name: pcid, policy: optional}, {name: svm, policy: disable}]}}}`},
 	{name: "time stamp counter", vmi: `{spec: {domain: {cpu: {features: [{name: invtsc, policy: require}]}}}, status: {topologyHints: {tscFrequency: 2500000000}}}`},
 	{name: "hyperv", vmi: hyperv, facts: func(f *Facts) { f.KVM = true }},

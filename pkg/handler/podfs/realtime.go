@@ -1,0 +1,98 @@
+package podfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// realtimePriority is that of a vCPU, the least above all others; KubeVirt's.
+const realtimePriority = 1
+
+// vcpuThread is how QEMU calls the thread of a vCPU.
+var vcpuThread = regexp.MustCompile(`^CPU ([0-9]{1,5})/(KVM|TCG)$`)
+
+// Realtime has those vCPUs of the guest in the process's container run with real-time priority whose number says so in real, and
+// reports whether it has found each. Threads that have it stay as they are. proc is as in AllowBlock.
+func (p *Process) Realtime(proc string, real []bool) (all bool, err error) {
+	text, err := p.read("cgroup", 64<<10)
+	if err != nil {
+		return false, fmt.Errorf("read the pod's cgroup: %w", err)
+	}
+	group, err := deviceGroup(string(text))
+	if err != nil {
+		return false, err
+	}
+	dir := filepath.Join(proc, "1/root/sys/fs/cgroup")
+	if group.v1 {
+		dir = filepath.Join(dir, "devices")
+	}
+	list, err := os.ReadFile(filepath.Join(dir, group.path, "cgroup.procs"))
+	if err != nil {
+		return false, fmt.Errorf("list the processes of the pod: %w", err)
+	}
+	found := make([]bool, len(real))
+	for pid := range strings.FieldsSeq(string(list)) {
+		if err := realtimeThreads(filepath.Join(proc, pid, "task"), real, found); err != nil {
+			return false, err
+		}
+	}
+	for i := range real {
+		if real[i] && !found[i] {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// realtimeThreads looks at the threads of one process, in its directory of procfs.
+func realtimeThreads(tasks string, real, found []bool) error {
+	threads, err := os.ReadDir(tasks)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it has ended
+	}
+	if err != nil {
+		return fmt.Errorf("list threads: %w", err)
+	}
+	for _, thread := range threads {
+		tid, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			continue
+		}
+		name, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "comm"))
+		if err != nil {
+			continue // it has ended
+		}
+		match := vcpuThread.FindSubmatch([]byte(strings.TrimSuffix(string(name), "\n")))
+		if match == nil {
+			continue
+		}
+		vcpu, err := strconv.Atoi(string(match[1]))
+		// Who runs in the pod may call threads as they like: no more than one a vCPU.
+		if err != nil || vcpu >= len(real) || !real[vcpu] || found[vcpu] {
+			continue
+		}
+		if err := prioritize(tid); errors.Is(err, unix.ESRCH) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("give vCPU %d real-time priority: %w", vcpu, err)
+		}
+		found[vcpu] = true
+	}
+	return nil
+}
+
+func prioritize(tid int) error {
+	attr, err := unix.SchedGetAttr(tid, 0)
+	if err != nil || attr.Policy == unix.SCHED_FIFO && attr.Priority == realtimePriority {
+		return err
+	}
+	return unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: realtimePriority}, 0)
+}
