@@ -94,7 +94,7 @@ func (b *build) launcherBase(ctx context.Context) (*layer, error) {
 func launcherDirs(t tree) {
 	for _, d := range []string{
 		"dev", "proc", "sys", "etc", "root",
-		names.RunDir, names.DisksDir, names.ContainerDisksDir, names.ClaimsDir, names.SecretsDir,
+		names.RunDir, names.DisksDir, names.ContainerDisksDir, names.ClaimsDir, names.SecretsDir, names.FilesystemsDir, names.SharedDir,
 	} {
 		t.dir(d, 0o755)
 	}

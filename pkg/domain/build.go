@@ -46,6 +46,7 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	if err != nil {
 		return nil, err
 	}
+	shareMemory(d, &vmi.Spec.Domain)
 	if err := place(d, &vmi.Spec.Domain, facts.CPUs); err != nil {
 		return nil, err
 	}
@@ -66,6 +67,7 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	if err := peripherals(devices, &vmi.Spec.Domain, facts); err != nil {
 		return nil, err
 	}
+	devices.Filesystems = filesystems(&vmi.Spec.Domain)
 	devices.Controllers = controllers(devices, &vmi.Spec.Domain, tuning, len(plugged))
 	d.IOThreads = tuning.threads.count
 	hypervClock(d.Clock, d.Features.HyperV)

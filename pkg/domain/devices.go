@@ -207,7 +207,7 @@ func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tun
 			express++
 		}
 	}
-	express += len(d.RNGs) + 1 // and virtio-serial
+	express += len(d.RNGs) + len(d.Filesystems) + 1 // and virtio-serial
 
 	index := uint(0)
 	var out []libvirtxml.DomainController

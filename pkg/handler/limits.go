@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/filesystem"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/surface"
@@ -31,7 +32,7 @@ func limitsOf(vmi *v1.VirtualMachineInstance) limits {
 	l := limits{
 		perGiB:       time.Duration(*c.CompletionTimeoutPerGiB) * time.Second,
 		progress:     time.Duration(*c.ProgressTimeout) * time.Second,
-		autoConverge: *c.AllowAutoConverge, postCopy: *c.AllowPostCopy,
+		autoConverge: *c.AllowAutoConverge, postCopy: *c.AllowPostCopy && !filesystem.Any(&vmi.Spec.Domain), // virtiofsd cannot wait for memory
 		disruption: *c.AllowWorkloadDisruption, unsafe: *c.UnsafeMigrationOverride,
 	}
 	if n := c.BandwidthPerMigration.Value(); n > 0 {

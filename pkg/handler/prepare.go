@@ -16,6 +16,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/claim"
+	"github.com/virtkit/virtkit/pkg/filesystem"
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
@@ -154,14 +155,14 @@ func (s *session) handOverDevices(vmi *v1.VirtualMachineInstance, process *podfs
 // blockVolumes are the volumes that may be block devices in the pod. Whether one is, only the pod
 // knows for sure; a claim of mode Filesystem has no device.
 func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
-	filesystem := map[string]bool{}
+	mounted := map[string]bool{}
 	for _, st := range vmi.Status.VolumeStatus {
 		info := st.PersistentVolumeClaimInfo
-		filesystem[st.Name] = info != nil && info.VolumeMode != nil && *info.VolumeMode == corev1.PersistentVolumeFilesystem
+		mounted[st.Name] = info != nil && info.VolumeMode != nil && *info.VolumeMode == corev1.PersistentVolumeFilesystem
 	}
 	var volumes []string
 	for _, v := range vmi.Spec.Volumes {
-		if claim.Of(&v) != nil && !filesystem[v.Name] {
+		if claim.Of(&v) != nil && !mounted[v.Name] && filesystem.Of(&vmi.Spec, v.Name) == nil {
 			volumes = append(volumes, v.Name)
 		}
 	}

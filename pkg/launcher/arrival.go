@@ -63,6 +63,9 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 			return startError(vmi, images, err)
 		}
 	}
+	if err := awaitFilesystems(ctx, &vmi.Spec); err != nil {
+		return err
+	}
 	if err := s.serveDHCP(plan); err != nil {
 		return err
 	}

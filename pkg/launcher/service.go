@@ -152,6 +152,11 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		s.releaseDevices()
 		return err
 	}
+	if err := awaitFilesystems(ctx, &vmi.Spec); err != nil {
+		s.closeDHCP()
+		s.releaseDevices()
+		return err
+	}
 	prepared := time.Now()
 	s.options.Log.Debug("domain", "xml", xml)
 	if err := s.guest.create(ctx, xml, startsPaused(vmi), known); err != nil {

@@ -146,6 +146,11 @@ const (
 	VMStateDir = "/var/run/kubevirt-private/vm-state"
 	// BlockDevicesDir has one device a block PersistentVolumeClaim: <BlockDevicesDir>/<volume name>.
 	BlockDevicesDir = "/dev/virtkit-block"
+	// FilesystemsDir has one directory a file system that the guest shares, <FilesystemsDir>/<name>, with the socket of its
+	// virtiofsd; VolumeFilesystems is the emptyDir there. SharedDir is what is shared, in virtiofsd's container.
+	FilesystemsDir    = "/run/virtkit-fs"
+	VolumeFilesystems = "filesystems"
+	SharedDir         = "/run/virtkit-shared"
 	// HugepagesDir is where the huge pages of a guest on such are mounted; libvirt finds it.
 	HugepagesDir = "/dev/hugepages"
 	// HotplugDir has one directory a filesystem claim that was plugged in while the guest runs, mounted by

@@ -258,7 +258,7 @@ func merged(t *testing.T, sections string) map[string]any {
 
 // lists are the elements of paths that are lists of objects.
 var lists = map[string]bool{
-	"disks": true, "interfaces": true, "inputs": true, "ports": true, "panicDevices": true, "volumes": true, "networks": true, "cpu.features": true,
+	"disks": true, "filesystems": true, "interfaces": true, "inputs": true, "ports": true, "panicDevices": true, "volumes": true, "networks": true, "cpu.features": true,
 	"accessCredentials": true, "httpHeaders": true,
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/filesystem"
 )
 
 // Feature gates of KubeVirt's that virtkit keeps closed unless the KubeVirt resource opens them: what they allow reaches
@@ -15,15 +17,17 @@ const (
 	GateDownwardMetrics = "DownwardMetrics"
 	// GateHypervStrictCheck has guests go to nodes only whose KVM has what they need of Hyper-V.
 	GateHypervStrictCheck = "HypervStrictCheck"
+	// GateVirtiofsStorage is for claims that guests have as file systems; what Kubernetes has anyway needs no gate.
+	GateVirtiofsStorage = "EnableVirtioFsStorageVolumes"
 	// GateSerialConsoleLog is virtkit's own: guests that do not say have the container guest-console-log, as KubeVirt's.
 	GateSerialConsoleLog = "SerialConsoleLog"
 )
 
-var gates = []string{GateDownwardMetrics, GateHostDisk, GateHypervStrictCheck, GateSerialConsoleLog}
+var gates = []string{GateDownwardMetrics, GateHostDisk, GateHypervStrictCheck, GateSerialConsoleLog, GateVirtiofsStorage}
 
 // alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
 var alwaysOpen = []string{
-	"CPUManager", "CPUNodeDiscovery", "DeclarativeHotplugVolumes", "ExperimentalIgnitionSupport", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NonRoot",
+	"CPUManager", "CPUNodeDiscovery", "DeclarativeHotplugVolumes", "EnableVirtioFsConfigVolumes", "ExperimentalIgnitionSupport", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NonRoot",
 	"ObjectGraph", "PSA", "PanicDevices", "VMLiveUpdateFeatures", "VMPersistentState", "VideoConfig",
 }
 
@@ -67,6 +71,11 @@ func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.
 		}
 	}
 	devices := path.Child("domain", "devices")
+	for i := range spec.Domain.Devices.Filesystems {
+		if volume := volumeOf(spec, spec.Domain.Devices.Filesystems[i].Name); volume != nil && filesystem.Storage(volume) {
+			need(GateVirtiofsStorage, devices.Child("filesystems").Index(i))
+		}
+	}
 	if spec.Domain.Devices.DownwardMetrics != nil {
 		need(GateDownwardMetrics, devices.Child("downwardMetrics"))
 	}

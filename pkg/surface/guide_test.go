@@ -67,6 +67,12 @@ var guide = map[string]struct{ spec, refused string }{
 	"service account":       {`{domain: {devices: {disks+: [{name: a, disk: {}}]}}, volumes+: [{name: a, serviceAccount: {serviceAccountName: default}}]}`, ``},
 	"downward API":          {`{domain: {devices: {disks+: [{name: a, disk: {}}]}}, volumes+: [{name: a, downwardAPI: {fields: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}]}`, ``},
 	"downward metrics disk": {`{domain: {devices: {disks+: [{name: a, disk: {bus: virtio}}]}}, volumes+: [{name: a, downwardMetrics: {}}]}`, ``},
+	"virtiofs config map":   {`{domain: {devices: {filesystems: [{name: config-fs, virtiofs: {}}]}}, volumes+: [{name: config-fs, configMap: {name: app-config}}]}`, ``},
+	"virtiofs secret":       {`{domain: {devices: {filesystems: [{name: secret-fs, virtiofs: {}}]}}, volumes+: [{name: secret-fs, secret: {secretName: app-secret}}]}`, ``},
+	"virtiofs account":      {`{domain: {devices: {filesystems: [{name: serviceaccount-fs, virtiofs: {}}]}}, volumes+: [{name: serviceaccount-fs, serviceAccount: {serviceAccountName: default}}]}`, ``},
+	"virtiofs downward API": {`{domain: {devices: {filesystems: [{name: downwardapi-fs, virtiofs: {}}]}}, volumes+: [{name: downwardapi-fs, downwardAPI: {fields: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}]}`, ``},
+	"virtiofs claim":        {`{domain: {devices: {filesystems: [{name: virtiofs-disk, virtiofs: {}}]}}, volumes+: [{name: virtiofs-disk, persistentVolumeClaim: {claimName: mypvc}}]}`, ``},
+	"virtiofs data volume":  {`{domain: {devices: {filesystems: [{name: virtiofs-disk, virtiofs: {}}]}}, volumes+: [{name: virtiofs-disk, dataVolume: {name: nfs}}]}`, ``},
 	"sysprep":               {`{domain: {devices: {disks+: [{name: a, cdrom: {bus: sata}}]}}, volumes+: [{name: a, sysprep: {configMap: {name: answers}}}]}`, ``},
 	"cloud-init":            {`{domain: {devices: {disks+: [{name: a, disk: {bus: virtio}}]}}, volumes+: [{name: a, cloudInitNoCloud: {userDataBase64: SGkuXG4=, networkData: "version: 2"}}]}`, ``},
 	"cloud-init by secret":  {`{domain: {devices: {disks+: [{name: a, disk: {bus: virtio}}]}}, volumes+: [{name: a, cloudInitConfigDrive: {secretRef: {name: seed}, networkDataSecretRef: {name: net}}}]}`, ``},
@@ -109,7 +115,7 @@ func TestGuide(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := testDefaults
-			d.Allowed.Gates = Gates{GateHostDisk: true, GateDownwardMetrics: true}
+			d.Allowed.Gates = Gates{GateHostDisk: true, GateDownwardMetrics: true, GateVirtiofsStorage: true}
 			DefaultVirtualMachine(vm, nil, d)
 			errs := ValidateVirtualMachine(vm, d)
 			errs = append(errs, d.Allowed.Validate(&vm.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))...)

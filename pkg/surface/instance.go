@@ -129,6 +129,8 @@ var instanceFields = []Field{
 	{Path: "domain.devices.disks.cdrom.bus", Effect: Domain, Only: cdromBuses},
 	{Path: "domain.devices.disks.cdrom.readonly", Effect: Domain, Note: "CD-ROMs are always read-only.", Only: []string{"true"}},
 	{Path: "domain.devices.disks.cdrom.tray", Effect: Domain, Only: []string{string(v1.TrayStateClosed), string(v1.TrayStateOpen)}},
+	{Path: "domain.devices.filesystems.name", Effect: Domain, Note: "The volume behind it, and its tag in the guest: mount -t virtiofs NAME DIRECTORY. 36 characters at most."},
+	{Path: "domain.devices.filesystems.virtiofs", Effect: Domain, Note: "Of a ConfigMap, Secret, service account or the downward API; a claim's needs the feature gate EnableVirtioFsStorageVolumes. docs/volumes.md."},
 	{Path: "domain.devices.disks.bootOrder", Effect: Domain},
 	{Path: "domain.devices.disks.serial", Effect: Domain},
 	{Path: "domain.devices.disks.cache", Effect: Domain, Only: caches},

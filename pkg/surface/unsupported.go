@@ -48,8 +48,7 @@ var (
 // remedies are what to do instead, for fields outside the table that many manifests have.
 var remedies = map[string]string{
 	"slirp":                 " (use masquerade: {})",
-	"filesystems":           " (there is no virtiofs; use a disk of files such as configMap or secret, or a network file system: docs/volumes.md)",
-	"containerPath":         " (there is no virtiofs; use a disk of files such as serviceAccount or downwardAPI: docs/volumes.md)",
+	"containerPath":         " (use a file system of the volume itself, such as serviceAccount or secret: docs/volumes.md)",
 	"utilityVolumes":        " (they are made for memory dumps and backups as these need them; leave it out)",
 	"memoryDump":            " (ask for one with virtctl memory-dump get: docs/volumes.md)",
 	"macvtap":               " (use bridge: {}, or the macvtap of a NetworkAttachmentDefinition with it)",

@@ -251,6 +251,7 @@ func validateSpec(spec *v1.VirtualMachineInstanceSpec, path *field.Path) field.E
 	var errs field.ErrorList
 	errs = append(errs, validateDomain(&spec.Domain, path.Child("domain"))...)
 	errs = append(errs, validateDisks(spec, path)...)
+	errs = append(errs, validateFilesystems(spec, path)...)
 	errs = append(errs, validateVolumes(spec.Volumes, path.Child("volumes"))...)
 	errs = append(errs, validateInterfaces(spec, path)...)
 	errs = append(errs, validateBootOrder(&spec.Domain.Devices, path.Child("domain", "devices"))...)

@@ -25,7 +25,6 @@ func TestValidateVolumes(t *testing.T) {
 		"metrics":               {one("downwardMetrics: {}"), ``},
 		"two metrics":           {"volumes: [{name: a, downwardMetrics: {}}, {name: b, downwardMetrics: {}}]", `spec.volumes[1].downwardMetrics: the volume "a" is one already`},
 		"metrics on sata":       {"domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: sata}}]}}\nvolumes: [{name: root, downwardMetrics: {}}]", `spec.domain.devices.disks[0].disk.bus: a sata disk cannot be read-only`},
-		"virtiofs":              {"domain: {memory: {guest: 1Gi}, devices: {filesystems: [{name: root, virtiofs: {}}]}}\nvolumes: [{name: root, configMap: {name: c}}]", `spec.domain.devices.filesystems: not supported by virtkit`},
 		"memory dump":           {one("memoryDump: {claimName: c}"), at + `memoryDump: not supported by virtkit`},
 		"container path":        {one("containerPath: {path: /a}"), at + `containerPath: not supported by virtkit`},
 		"utility volumes":       {"volumes: [{name: root, containerDisk: {image: x}}]\nutilityVolumes: [{name: a, claimName: c}]", `spec.utilityVolumes: not supported by virtkit`},

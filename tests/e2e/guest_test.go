@@ -357,6 +357,9 @@ const shellPrompt = `[#$] (\x1b\[6n)?$`
 // escapes are what a shell's line editor sends to the terminal.
 var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
+// said are the lines that the guest itself writes to its console while a shell is there.
+var said = regexp.MustCompile(`(?m)^tiny: [^\n]*\n`)
+
 // run types a command and returns its output. The guest's shell joins the marks around it, so that the echo of the
 // command, which the shell may break into lines, does not look like them.
 func (c *console) run(t *testing.T, command string) string {
@@ -365,6 +368,7 @@ func (c *console) run(t *testing.T, command string) string {
 	c.send(t, "echo BEGIN'-'OF; "+command+"; echo END'-'OF\r")
 	out := c.expectFrom(t, from, 30*time.Second, `(?s)BEGIN-OF\r?\n.*END-OF\r?\n`)
 	out = strings.ReplaceAll(escapes.ReplaceAllString(out, ""), "\r", "")
+	out = said.ReplaceAllString(out, "")
 	return strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(out, "BEGIN-OF\n"), "END-OF\n"))
 }
 

@@ -19,9 +19,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// openGates opens feature gates, for good: other tests do not mind.
+// openGates opens these of the feature gates that are closed in other tests, for good: other tests do not mind.
 func (c *cluster) openGates(t *testing.T, gates string) {
 	t.Helper()
+	if gates != "" {
+		gates = "," + gates
+	}
+	gates = `"EnableVirtioFsStorageVolumes"` + gates // a test beside this one needs it all the time
 	kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.KubeVirt}}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"configuration":{"developerConfiguration":{"featureGates":[`+gates+`]}}}}`))
 	if err := c.Client.Patch(t.Context(), kv, patch); err != nil {

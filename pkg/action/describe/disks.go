@@ -39,6 +39,9 @@ func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 	for i := range spec.Domain.Devices.Disks {
 		devices[spec.Domain.Devices.Disks[i].Name] = device(&spec.Domain.Devices.Disks[i])
 	}
+	for i := range spec.Domain.Devices.Filesystems {
+		devices[spec.Domain.Devices.Filesystems[i].Name] = "filesystem virtiofs"
+	}
 	var out []Disk
 	for i := range spec.Volumes {
 		v := &spec.Volumes[i]

@@ -16,7 +16,11 @@ const tokenSeconds = 3607
 
 // configuration mounts what Kubernetes has into the pod, where the launcher makes an image of it.
 func (p *podVolumes) configuration(volume *v1.Volume) {
-	var source corev1.VolumeSource
+	p.mount(volume.Name, path.Join(names.SecretsDir, volume.Name), true, configurationSource(volume))
+}
+
+// configurationSource is what the kubelet makes the files of.
+func configurationSource(volume *v1.Volume) (source corev1.VolumeSource) {
 	switch {
 	case volume.ConfigMap != nil:
 		source.ConfigMap = &corev1.ConfigMapVolumeSource{
@@ -38,7 +42,7 @@ func (p *podVolumes) configuration(volume *v1.Volume) {
 			}}}},
 		}}
 	}
-	p.mount(volume.Name, path.Join(names.SecretsDir, volume.Name), true, source)
+	return source
 }
 
 // downwardFields are the fields as the pod takes them: resources are those of the container that the guest runs in.

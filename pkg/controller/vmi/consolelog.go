@@ -43,14 +43,10 @@ func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Con
 // consoleLogResources are what it asks for: little, or, in a pod of QoS class Guaranteed, which all of its containers have to
 // make, its limits.
 func consoleLogResources(compute *corev1.ResourceRequirements) corev1.ResourceRequirements {
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		request, requested := compute.Requests[name]
-		limit, limited := compute.Limits[name]
-		if !limited || requested && request.Cmp(limit) != 0 {
-			return corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("10Mi"),
-			}}
-		}
+	if !guaranteed(compute) {
+		return corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("10Mi"),
+		}}
 	}
 	most := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi")}
 	return corev1.ResourceRequirements{Requests: most, Limits: most.DeepCopy()}

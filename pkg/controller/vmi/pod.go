@@ -113,7 +113,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		compute.Env = []corev1.EnvVar{{Name: nodeNameVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}}
 		compute.Args = append(compute.Args, "--node=$("+nodeNameVariable+")")
 	}
-	spec.InitContainers = consoleLog(vmi, facts, &spec.Containers[0])
+	spec.InitContainers = append(consoleLog(vmi, facts, &spec.Containers[0]), filesystems(volumes.shared, &spec.Containers[0])...)
 	if facts.Config.RuntimeClass != "" {
 		spec.RuntimeClassName = &facts.Config.RuntimeClass
 	}

@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/claim"
+	"github.com/virtkit/virtkit/pkg/filesystem"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -22,14 +23,19 @@ type podVolumes struct {
 	mounts      []corev1.VolumeMount
 	devices     []corev1.VolumeDevice
 	pullSecrets []corev1.LocalObjectReference
+	// shared are those that the guest has as file systems.
+	shared []shared
 }
 
-// planVolumes makes the pod's volumes: the two emptyDirs of the launcher, then one for each of the
+// planVolumes makes the pod's volumes: the emptyDirs of the launcher, then one for each of the
 // VMI's that needs one.
 func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim) podVolumes {
 	var p podVolumes
 	p.mount(names.VolumeRun, names.RunDir, false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	p.mount(names.VolumeDisks, names.DisksDir, false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+	if filesystem.Any(&vmi.Spec.Domain) {
+		p.mount(names.VolumeFilesystems, names.FilesystemsDir, false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+	}
 	if tpm := vmi.Spec.Domain.Devices.TPM; tpm != nil && (tpm.Enabled == nil || *tpm.Enabled) {
 		// swtpm_setup insists on a temporary file in /tmp, whatever TMPDIR says.
 		p.mount("tmp", "/tmp", false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
@@ -38,6 +44,8 @@ func planVolumes(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Persi
 		volume := &vmi.Spec.Volumes[i]
 		switch {
 		case hotplug.Is(volume): // an attachment pod's
+		case filesystem.Of(&vmi.Spec, volume.Name) != nil:
+			p.share(volume)
 		case volume.ContainerDisk != nil:
 			p.containerDisk(volume.Name, volume.ContainerDisk)
 		case volume.PersistentVolumeClaim != nil, volume.DataVolume != nil:

@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/claim"
+	"github.com/virtkit/virtkit/pkg/filesystem"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/vmstate"
 )
@@ -198,6 +199,9 @@ func placementObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 // the pod have to.
 func migrationMethod(vmi *v1.VirtualMachineInstance) v1.VirtualMachineInstanceMigrationMethod {
 	for _, v := range vmi.Spec.Volumes {
+		if filesystem.Of(&vmi.Spec, v.Name) != nil {
+			continue
+		}
 		if claim.Of(&v) == nil && v.HostDisk == nil || v.Ephemeral != nil {
 			return v1.BlockMigration
 		}
