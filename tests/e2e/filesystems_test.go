@@ -107,7 +107,6 @@ func TestFilesystems(t *testing.T) {
 		}
 		return ""
 	})
-	g.waitGone(t, bootTime)
 	g.virtctl(t, nil, "-n", ns, "start", g.name)
 	g.waitLogin(t)
 	con = g.shell(t, "")

@@ -1,6 +1,8 @@
 package vmi
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
@@ -37,6 +39,18 @@ func (p *podVolumes) share(volume *v1.Volume) {
 	}
 	s.volume = p.add(volume.Name, source)
 	p.shared = append(p.shared, s)
+}
+
+// deviceShared says that a claim that the guest is to have as a file system is a device; empty if none is.
+func deviceShared(view View) string {
+	for i := range view.VMI.Spec.Volumes {
+		volume := &view.VMI.Spec.Volumes[i]
+		of := view.Claims[claim.Name(volume)]
+		if filesystem.Of(&view.VMI.Spec, volume.Name) != nil && of != nil && isBlock(of) {
+			return fmt.Sprintf("filesystem %q: PersistentVolumeClaim %s has volumeMode Block, a device without a file system; use a claim of mode Filesystem, or a disk", volume.Name, of.Name)
+		}
+	}
+	return ""
 }
 
 // filesystems are the containers in which virtiofsd serves what the guest shares, one each, so that a guest that takes

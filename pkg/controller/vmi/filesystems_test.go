@@ -1,10 +1,12 @@
 package vmi
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
 )
 
 func init() {
@@ -51,5 +53,24 @@ func TestVirtiofsdResources(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A claim without a file system is said to have none, before a pod would wait for it in vain.
+func TestDeviceAsFilesystem(t *testing.T) {
+	shares := func(vmi *v1.VirtualMachineInstance) {
+		vmi.Spec.Volumes = parseClaimVolume()
+		vmi.Spec.Domain.Devices.Filesystems = []v1.Filesystem{{Name: vmi.Spec.Volumes[0].Name, Virtiofs: &v1.FilesystemVirtiofs{}}}
+	}
+	for mode, waits := range map[corev1.PersistentVolumeMode]bool{"Block": true, "Filesystem": false} {
+		view := View{VMI: testVMI(t, "", shares), Claims: map[string]*corev1.PersistentVolumeClaim{"data": claimOf("data", mode)}, Now: now}
+		step := Next(view)
+		condition := Condition(&step.Status, v1.VirtualMachineInstanceSynchronized)
+		if step.CreatePod == waits || (condition != nil) != waits {
+			t.Errorf("%s: create %v, condition %+v", mode, step.CreatePod, condition)
+		}
+		if waits && !strings.Contains(condition.Message, "PersistentVolumeClaim data has volumeMode Block") {
+			t.Errorf("%s: %s", mode, condition.Message)
+		}
 	}
 }

@@ -195,6 +195,10 @@ func (s *Step) withoutPod(view View) {
 			return
 		}
 	}
+	if message := deviceShared(view); message != "" {
+		s.wait(view, ReasonFailedCreate, message)
+		return
+	}
 	if vmstate.Needed(&view.VMI.Spec) && stateClaimIn(view.VMI, view.Claims) == nil {
 		s.CreateState = true
 		s.RequeueAfter = catchUp // its event comes first, unless the cache had not seen one that exists
