@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/pool"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/network"
 	"github.com/virtkit/virtkit/pkg/vmstate"
 )
 
@@ -99,10 +100,10 @@ func typed[T any](change func(*T)) func(any) (any, error) {
 	}
 }
 
-// slimPod keeps identity, owner, node, phase, conditions and how the container fares.
+// slimPod keeps identity, owner, node, phase, conditions and how the container fares, and the networks that were asked for.
 func slimPod(pod *corev1.Pod) {
 	pod.Labels = keep(pod.Labels, v1.AppLabel, v1.CreatedByLabel, v1.MigrationJobLabel)
-	pod.Annotations = nil
+	pod.Annotations = keep(pod.Annotations, network.AnnotationNetworks)
 	var containers []corev1.Container
 	if len(pod.Spec.Containers) > 0 {
 		containers = []corev1.Container{{Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image}}

@@ -232,11 +232,7 @@ func stripPod(object any) (any, error) {
 		return object, nil
 	}
 	pod.ManagedFields = nil
-	status, attached := pod.Annotations[network.AnnotationStatus]
-	pod.Annotations = nil
-	if attached {
-		pod.Annotations = map[string]string{network.AnnotationStatus: status}
-	}
+	pod.Annotations = network.Kept(pod.Annotations)
 	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	for _, c := range pod.Spec.Containers {
 		if c.Name == names.ContainerCompute {

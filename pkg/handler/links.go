@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/network"
 )
 
 const (
@@ -27,29 +31,65 @@ func (s *session) keepLinked(ctx context.Context, client launcherpb.LauncherClie
 }
 
 func (s *session) link(ctx context.Context, client launcherpb.LauncherClient, vmi *v1.VirtualMachineInstance) error {
-	if vmi.Status.NodeName != s.node.Name || vmi.DeletionTimestamp != nil || !relinks(vmi, s.observation().Guest) {
+	seen := s.observation()
+	if vmi.Status.NodeName != s.node.Name || vmi.DeletionTimestamp != nil || !relinks(vmi, seen.Guest, seen.Plan, s.target.Annotations) {
+		s.sawLinks("")
 		return nil
 	}
 	encoded, err := json.Marshal(vmi)
 	if err != nil {
 		return fmt.Errorf("encode VirtualMachineInstance: %w", err)
 	}
+	plan, err := json.Marshal(connected(vmi, seen.Plan, s.target.Annotations))
+	if err != nil {
+		return fmt.Errorf("encode network plan: %w", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()
-	_, err = client.SetInterfaces(ctx, &launcherpb.SetInterfacesRequest{VmiJson: encoded})
+	_, err = client.SetInterfaces(ctx, &launcherpb.SetInterfacesRequest{VmiJson: encoded, NetworkPlanJson: plan})
+	switch {
+	case err == nil:
+		s.sawLinks("")
+	case grpcstatus.Code(err) != codes.FailedPrecondition: // the guest only needs longer
+		s.sawLinks(describe(err))
+	}
 	return err
 }
 
-// relinks reports that an interface of the guest is not as its VMI says.
-func relinks(vmi *v1.VirtualMachineInstance, guest *launcherpb.GuestState) bool {
+// sawLinks publishes why the guest's interfaces could not be changed; empty is that they could.
+func (s *session) sawLinks(failure string) {
+	if s.observation().Unlinked != failure {
+		s.publish(true, func(o *observation) { o.Unlinked = failure })
+	}
+}
+
+// connected is the part of a plan that the guest's interfaces may be plugged into now.
+func connected(vmi *v1.VirtualMachineInstance, plan *network.Plan, annotations map[string]string) network.Plan {
+	here, _ := network.Lacking(vmi, plan, annotations, func(string) bool { return false })
+	var out network.Plan
+	if plan == nil {
+		return out
+	}
+	for _, nic := range plan.Interfaces {
+		if slices.Contains(here, nic.Name) {
+			out.Interfaces = append(out.Interfaces, nic)
+		}
+	}
+	return out
+}
+
+// relinks reports that an interface of the guest is not as its VMI says, and could be.
+func relinks(vmi *v1.VirtualMachineInstance, guest *launcherpb.GuestState, plan *network.Plan, annotations map[string]string) bool {
 	if guest.GetLifecycle() != launcherpb.Lifecycle_LIFECYCLE_RUNNING {
 		return false
 	}
+	links := guest.GetInterfaceLinks()
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
-		link, there := guest.GetInterfaceLinks()[nic.Name]
+		link, there := links[nic.Name]
 		if there && (nic.State == v1.InterfaceStateAbsent || (nic.State == v1.InterfaceStateLinkDown) == (link == "up")) {
 			return true
 		}
 	}
-	return false
+	lacking, _ := network.Lacking(vmi, plan, annotations, func(name string) bool { _, there := links[name]; return there })
+	return len(lacking) > 0
 }

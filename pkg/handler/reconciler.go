@@ -133,7 +133,7 @@ func (r *Reconciler) input(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, s *s
 		seen = s.observation()
 		in.Guest, in.Plan, in.Failure, in.NeverStarted = seen.Guest, seen.Plan, seen.Failure, seen.NeverStarted
 		in.Departure = seen.departureSeen()
-		in.Volumes, in.Unsized = seen.Volumes, seen.Unsized
+		in.Volumes, in.Unsized, in.Unlinked = seen.Volumes, seen.Unsized, seen.Unlinked
 	}
 	lost := s == nil || !seen.LostAt.IsZero() || seen.Guest == nil
 	switch {
@@ -268,7 +268,7 @@ func (r *Reconciler) session(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, st
 	if pod == nil || ended(pod) || r.Sessions.Err() != nil {
 		return nil, false
 	}
-	t := target{VMI: key, UID: vmi.UID, Pod: pod.UID}
+	t := target{VMI: key, UID: vmi.UID, Pod: pod.UID, Annotations: pod.Annotations}
 	_, t.Multus = network.Attachments(pod.Annotations)
 	for _, c := range pod.Spec.Containers {
 		if c.Name == names.ContainerCompute {

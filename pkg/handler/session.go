@@ -47,6 +47,8 @@ type target struct {
 	KVM   bool
 	// Multus: it has left its status in the pod.
 	Multus bool
+	// Annotations are the pod's.
+	Annotations map[string]string
 }
 
 // observation is what a session knows. A published one is never changed.
@@ -65,6 +67,8 @@ type observation struct {
 	Volumes map[string]status.Volume
 	// Unsized is why the guest could not be given the size that its VMI says; empty when nothing is wrong.
 	Unsized string
+	// Unlinked is why the guest's interfaces are not as its VMI says; empty when nothing is wrong.
+	Unlinked string
 	// LostAt is when the launcher stopped answering, zero while it answers or before it first did.
 	LostAt time.Time
 	// Dead says that the process which served the launcher's socket has ended.

@@ -12,6 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/domain"
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/network"
 )
 
 // SetInterfaces implements the contract.
@@ -24,6 +25,12 @@ func (s *service) SetInterfaces(ctx context.Context, req *pb.SetInterfacesReques
 	if err := json.Unmarshal(req.VmiJson, vmi); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "read the VMI: %v", err)
 	}
+	var plan network.Plan
+	if len(req.NetworkPlanJson) > 0 {
+		if err := json.Unmarshal(req.NetworkPlanJson, &plan); err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "read the network plan: %v", err)
+		}
+	}
 	conn, now, err := s.domainNow(ctx)
 	if err != nil {
 		return nil, err
@@ -31,10 +38,14 @@ func (s *service) SetInterfaces(ctx context.Context, req *pb.SetInterfacesReques
 	var failed error
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
 		link, there := now.Links[domain.InterfaceAlias(nic.Name)]
-		if !there {
-			continue
+		err := error(nil)
+		switch {
+		case there:
+			err = s.setInterface(ctx, conn, nic, link)
+		case nic.State != v1.InterfaceStateAbsent && plan.Has(nic.Name):
+			err = s.plugInterface(ctx, conn, vmi, plan, nic.Name)
 		}
-		if err := s.setInterface(ctx, conn, nic, link); err != nil && failed == nil {
+		if err != nil && failed == nil {
 			failed = status.Errorf(status.Code(err), "interface %q: %s", nic.Name, status.Convert(err).Message())
 		}
 	}
@@ -44,6 +55,23 @@ func (s *service) SetInterfaces(ctx context.Context, req *pb.SetInterfacesReques
 		return nil, failed
 	}
 	return &pb.SetInterfacesResponse{}, nil
+}
+
+// plugInterface gives the guest an interface that it lacks.
+func (s *service) plugInterface(ctx context.Context, conn hypervisor.Connection, vmi *v1.VirtualMachineInstance, plan network.Plan, name string) error {
+	nic, err := domain.PluggedInterface(vmi, plan, name)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	xml, err := nic.Marshal()
+	if err != nil {
+		return status.Errorf(codes.InvalidArgument, "write the interface: %v", err)
+	}
+	if err := conn.Attach(ctx, xml); err != nil {
+		return startError(&v1.VirtualMachineInstance{}, nil, err)
+	}
+	s.options.Log.Info("plugged in", "interface", name, "mac", nic.MAC.Address)
+	return nil
 }
 
 // setInterface changes one interface of the guest whose link is as given.

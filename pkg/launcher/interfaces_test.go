@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/network"
 )
 
 func (l *life) setInterfaces(states map[string]v1.InterfaceState) error {
@@ -23,7 +24,11 @@ func (l *life) setInterfaces(states map[string]v1.InterfaceState) error {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	_, err = l.client.SetInterfaces(l.t.Context(), &pb.SetInterfacesRequest{VmiJson: b})
+	plan, err := json.Marshal(network.Plan{Interfaces: []network.Interface{{Name: "green", Tap: "tap9", MAC: "02:00:00:00:00:09"}, {Name: "red", Tap: "tap8", MAC: "02:00:00:00:00:08"}}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	_, err = l.client.SetInterfaces(l.t.Context(), &pb.SetInterfacesRequest{VmiJson: b, NetworkPlanJson: plan})
 	return err
 }
 
@@ -45,7 +50,10 @@ func TestSetInterfaces(t *testing.T) {
 		{map[string]v1.InterfaceState{"default": "", "red": "up", "blue": "down"}, map[string]string{"ua-default": "up", "ua-red": "up", "ua-blue": "down"}},
 		{map[string]v1.InterfaceState{"default": "", "red": "down", "blue": ""}, map[string]string{"ua-default": "up", "ua-red": "down", "ua-blue": "up"}},
 		{map[string]v1.InterfaceState{"red": "absent", "none": "absent"}, map[string]string{"ua-default": "up", "ua-blue": "up"}},
-		{map[string]v1.InterfaceState{"red": "up"}, map[string]string{"ua-default": "up", "ua-blue": "up"}},
+		{map[string]v1.InterfaceState{"white": "up"}, map[string]string{"ua-default": "up", "ua-blue": "up"}}, // is not in the plan
+		{map[string]v1.InterfaceState{"green": "absent"}, map[string]string{"ua-default": "up", "ua-blue": "up"}},
+		{map[string]v1.InterfaceState{"green": ""}, map[string]string{"ua-default": "up", "ua-blue": "up", "ua-green": "up"}},
+		{map[string]v1.InterfaceState{"red": "up"}, map[string]string{"ua-default": "up", "ua-blue": "up", "ua-green": "up", "ua-red": "up"}},
 	} {
 		for range 2 { // it is idempotent
 			if err := l.setInterfaces(step.states); err != nil {

@@ -248,6 +248,17 @@ func (c *memoryConnection) Attach(_ context.Context, xml string) error {
 		if strings.HasPrefix(xml, "<memory") {
 			return m.plug(xml)
 		}
+		if strings.HasPrefix(xml, "<interface") {
+			var nic libvirtxml.DomainInterface
+			if err := nic.Unmarshal(xml); err != nil {
+				return err
+			}
+			links := maps.Clone(m.domain.Links)
+			links[nic.Alias.Name] = "up"
+			m.domain.Links = links
+			m.tell(hypervisor.Event{})
+			return nil
+		}
 		var disk libvirtxml.DomainDisk
 		if err := disk.Unmarshal(xml); err != nil {
 			return err

@@ -20,6 +20,22 @@ const (
 	AnnotationStatus = "k8s.v1.cni.cncf.io/network-status"
 )
 
+// Kept are those of a pod's annotations that say what it was connected to: asked for, and got.
+func Kept(annotations map[string]string) map[string]string {
+	var out map[string]string
+	for _, name := range []string{AnnotationNetworks, AnnotationStatus} {
+		text, ok := annotations[name]
+		if !ok {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[name] = text
+	}
+	return out
+}
+
 // PodLink is the link of every pod on its first network, as every CNI runtime names it.
 const PodLink = "eth0"
 

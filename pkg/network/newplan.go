@@ -46,6 +46,8 @@ type Link struct {
 // NewPlan says what must exist in the pod for the VMI's interfaces, in the order of the spec. The
 // errors name the field of the VMI, or the fact of the pod, that stands in the way.
 //
+// An interface that was added while the guest runs is left out where the pod is not connected to its network.
+//
 // With the bridge binding the plan holds what the guest takes over (addresses, gateway, MAC), which
 // is gone from the pod once the plan is applied: keep the plan, don't make it again.
 func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
@@ -63,6 +65,9 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 			continue
 		}
 		link, err := pod.link(vmi, nw)
+		if err != nil && comes(vmi, &spec, &nw) {
+			continue
+		}
 		if err != nil {
 			return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, err)
 		}

@@ -4,11 +4,19 @@
 // answers DHCP from it (pkg/network/dhcp).
 package network
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Plan is all that a VMI's networks need in its pod. It travels as JSON.
 type Plan struct {
 	Interfaces []Interface `json:"interfaces,omitempty"`
+}
+
+// Has reports whether an interface is in the plan.
+func (p Plan) Has(name string) bool {
+	return slices.ContainsFunc(p.Interfaces, func(i Interface) bool { return i.Name == name })
 }
 
 // Binding is how a guest's NIC reaches the pod's network.

@@ -64,6 +64,9 @@ func EffectOf(c Change, running bool) (Effect, string) {
 	if within(c.Path, interfacesPath) && strings.HasSuffix(c.Path, "].state") {
 		return cable(c)
 	}
+	if effect, note, ok := attached(c); ok {
+		return effect, note
+	}
 	if best.effect == Hotplug && !grows(c) {
 		return Restart, "a guest that runs keeps its sockets"
 	}
@@ -73,11 +76,37 @@ func EffectOf(c Change, running bool) (Effect, string) {
 // interfacesPath are the interfaces of a VM's guests.
 const interfacesPath = "spec.template.spec.domain.devices.interfaces"
 
+// networksPath are the networks of a VM's guests.
+const networksPath = "spec.template.spec.networks"
+
+// attached is when an interface or network that comes new, or is taken out, takes effect; ok is false for other changes.
+func attached(c Change) (effect Effect, note string, ok bool) {
+	if !strings.HasPrefix(c.Path, interfacesPath+"[") && !strings.HasPrefix(c.Path, networksPath+"[") || !strings.HasSuffix(c.Path, "]") {
+		return "", "", false
+	}
+	const plugged = "plugged in when the guest has migrated, unless vmRolloutStrategy is Stage"
+	if before, ok := c.Before.(map[string]any); ok && c.After == nil && before["state"] == "absent" {
+		return Live, "the guest has unplugged it", true
+	}
+	after, ok := c.After.(map[string]any)
+	if !ok || c.Before != nil {
+		return "", "", false
+	}
+	if multus, ok := after["multus"].(map[string]any); ok && multus["default"] != true {
+		return Migration, plugged, true
+	}
+	_, bridge := after["bridge"]
+	if strings.HasPrefix(c.Path, interfacesPath) && bridge {
+		return Migration, plugged, true
+	}
+	return "", "", false
+}
+
 // cable is when an interface gets another state.
 func cable(c Change) (Effect, string) {
 	switch {
 	case c.Before == "absent":
-		return Restart, "an interface that was unplugged comes back then"
+		return Hotplug, "plugs the interface in, for which the guest may have to migrate"
 	case c.After == "absent":
 		return Hotplug, "unplugs the interface"
 	case c.After == "down":

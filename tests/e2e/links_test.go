@@ -15,14 +15,21 @@ import (
 // setState changes the state of an interface in the VM's template.
 func (g *guest) setState(t *testing.T, name string, state v1.InterfaceState) {
 	t.Helper()
+	g.edit(t, func(spec *v1.VirtualMachineInstanceSpec) {
+		for i := range spec.Domain.Devices.Interfaces {
+			if nic := &spec.Domain.Devices.Interfaces[i]; nic.Name == name {
+				nic.State = state
+			}
+		}
+	})
+}
+
+// edit changes the VM's template.
+func (g *guest) edit(t *testing.T, change func(*v1.VirtualMachineInstanceSpec)) {
+	t.Helper()
 	vm := g.vm(t)
 	before := vm.DeepCopy()
-	interfaces := vm.Spec.Template.Spec.Domain.Devices.Interfaces
-	for i := range interfaces {
-		if interfaces[i].Name == name {
-			interfaces[i].State = state
-		}
-	}
+	change(&vm.Spec.Template.Spec)
 	if err := g.Client.Patch(t.Context(), vm, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +46,8 @@ func (g *guest) restartMessage(t *testing.T) string {
 	return ""
 }
 
-// The cable of a running guest's interface is pulled and plugged in by editing its VM, and the interface is unplugged; what
-// cannot be done while it runs is named.
+// The cable of a running guest's interface is pulled and plugged in by editing its VM, the interface is unplugged, comes back, and is
+// taken out; what cannot be done while the guest runs is named.
 func TestInterfaceState(t *testing.T) {
 	t.Parallel()
 	c := theCluster
@@ -76,9 +83,29 @@ func TestInterfaceState(t *testing.T) {
 	want(true, true)
 	g.setState(t, "red", v1.InterfaceStateAbsent)
 	want(false, false)
+	// It comes back: the pod is connected to its network still.
 	g.setState(t, "red", v1.InterfaceStateLinkUp)
+	want(true, true)
+	if address := g.in(t, "cat", "/sys/class/net/eth1/address"); address != mac {
+		t.Errorf("it came back as %s", address)
+	}
+	// One that was unplugged may be taken out of the VM.
+	g.setState(t, "red", v1.InterfaceStateAbsent)
+	want(false, false)
+	g.edit(t, func(spec *v1.VirtualMachineInstanceSpec) {
+		spec.Domain.Devices.Interfaces, spec.Networks = spec.Domain.Devices.Interfaces[:1], spec.Networks[:1]
+	})
+	eventually(t, 30*time.Second, "the instance has no interface red any more", func() string {
+		vmi, vm := g.vmi(t), g.vm(t)
+		if len(vmi.Spec.Domain.Devices.Interfaces) == 1 && vm.Status.ObservedGeneration == vm.Generation && g.restartMessage(t) == "" {
+			return ""
+		}
+		return fmt.Sprintf("%+v %s", vmi.Spec.Domain.Devices.Interfaces, g.restartMessage(t))
+	})
+	// What cannot be done while it runs is named.
+	g.edit(t, func(spec *v1.VirtualMachineInstanceSpec) { spec.Domain.Devices.Interfaces[0].Model = "e1000e" })
 	eventually(t, 30*time.Second, "what needs a restart is named", func() string {
-		if message := g.restartMessage(t); !strings.Contains(message, "domain.devices.interfaces[red].state") {
+		if message := g.restartMessage(t); !strings.Contains(message, "domain.devices.interfaces[default]") {
 			return message
 		}
 		return ""

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +141,33 @@ func TestNetworks(t *testing.T) {
 	}
 	all("from node to node")
 
+	// An interface that comes now is the guest's when it has moved.
+	const greenMAC = "02:00:00:00:01:04"
+	mover.edit(t, func(spec *v1.VirtualMachineInstanceSpec) {
+		spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, v1.Interface{Name: "green", MacAddress: greenMAC})
+		spec.Networks = append(spec.Networks, v1.Network{Name: "green", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "red"}}})
+	})
+	eventually(t, 30*time.Second, "the guest must migrate for its new interface", func() string {
+		for _, condition := range mover.vmi(t).Status.Conditions {
+			if condition.Type == v1.VirtualMachineInstanceMigrationRequired && condition.Status == corev1.ConditionTrue {
+				return mover.restartMessage(t)
+			}
+		}
+		return "no condition"
+	})
+	green := func(where string) {
+		t.Helper()
+		eventually(t, bootTime, where+", the guest has the new interface", func() string {
+			rows := mover.vmi(t).Status.Interfaces
+			for _, row := range rows {
+				if row.Name == "green" && row.MAC == greenMAC && row.InfoSource == "domain, guest-agent, multus-status" {
+					return ""
+				}
+			}
+			return fmt.Sprintf("%+v", rows)
+		})
+	}
+
 	// The other guest asks without a pause while the guest moves.
 	asked := make(chan string, 1)
 	go func() {
@@ -154,6 +182,21 @@ func TestNetworks(t *testing.T) {
 	away := other.vmi(t).Status.NodeName
 	mover.onlyOn(t, away)
 	all("on one node")
+	green("on one node")
+	other.in(t, "ip", "address", "replace", "198.18.4.2/24", "dev", "eth1")
+	mover.in(t, "sh", "-c", "ip address replace 198.18.4.1/24 dev eth4 && ip link set eth4 up")
+	answers := func() {
+		t.Helper()
+		if out := mover.in(t, "ping", "-c", "3", "-W", "5", "198.18.4.2"); strings.Contains(out, "100% packet loss") {
+			t.Errorf("over the new interface: %s", out)
+		}
+	}
+	answers()
+	for _, condition := range mover.vmi(t).Status.Conditions {
+		if condition.Type == v1.VirtualMachineInstanceMigrationRequired {
+			t.Errorf("the guest still must migrate: %s", condition.Message)
+		}
+	}
 	if got := mover.row(t, "blue", "203.0.113.1"); got.MAC != blue.MAC {
 		t.Errorf("blue's MAC was %s and is %s", blue.MAC, got.MAC)
 	}
@@ -168,11 +211,18 @@ func TestNetworks(t *testing.T) {
 	mover.waitMigration(t, back, v1.MigrationSucceeded)
 	mover.onlyOn(t, home)
 	all("back")
+	green("back")
+	answers()
 	answer := <-asked
 	t.Log(answer[max(0, len(answer)-200):])
 	if !strings.Contains(answer, "round-trip") {
 		t.Errorf("pings while the guest moved: %s", answer)
 	}
+
+	if _, errs, err := mover.Virtctl(t.Context(), nil, "-n", ns, "restart", "mover", "--wait"); err != nil {
+		t.Fatalf("%v: %s", err, errs)
+	}
+	green("after a restart")
 }
 
 // A guest whose network Multus does not know waits, and says for what.

@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -24,8 +23,20 @@ func restartMessage(view View) string {
 	if why := tooLarge(view.VMI); why != "" {
 		return "the guest cannot be given its new size while it runs: " + why
 	}
+	if why := stuck(view.VMI); why != "" {
+		return "the guest cannot be given its new interfaces while it runs: " + why
+	}
 	const message = "a non-live-updatable field was changed in the template spec"
 	paths := changedFields(view)
+	refused := map[string]string{}
+	maps.Copy(refused, view.plugging().Refused)
+	for _, path := range slices.Sorted(maps.Keys(refused)) {
+		if !slices.ContainsFunc(paths, func(p string) bool { return within(p, path) }) {
+			paths = append(paths, path) // what was taken out of the template
+		}
+	}
+	maps.Copy(refused, view.Change.Refused)
+	maps.Copy(refused, view.Volumes.Refused)
 	if len(paths) == 0 {
 		return message
 	}
@@ -35,7 +46,7 @@ func restartMessage(view View) string {
 	}
 	for i, path := range paths {
 		paths[i] = "spec.template.spec." + path
-		if why := cmp.Or(view.Change.Refused[path], view.Volumes.Refused[path]); why != "" {
+		if why := refused[path]; why != "" {
 			paths[i] += " (" + why + ")"
 		}
 	}
@@ -54,7 +65,10 @@ func changedFields(view View) []string {
 	if err != nil {
 		return nil
 	}
-	paths := slices.DeleteFunc(rollout.Beyond(template, instance), func(path string) bool { return ofPlugged(view.template(), path) })
+	plugging := view.plugging()
+	paths := slices.DeleteFunc(rollout.Beyond(template, instance), func(path string) bool {
+		return ofPlugged(view.template(), path) || plugging.covers(view.VMI, path)
+	})
 	paths = append(paths, slices.Collect(maps.Keys(view.Volumes.Refused))...)
 	slices.Sort(paths)
 	return paths
@@ -73,6 +87,25 @@ func ofPlugged(template *v1.VirtualMachineInstanceSpec, path string) bool {
 		return volume != nil && hotplug.Is(volume) || volume == nil && disk != nil && disk.CDRom != nil
 	}
 	return false
+}
+
+// covers reports a field of an interface or a network that the guest has, or gets while it runs.
+func (p plugging) covers(instance *v1.VirtualMachineInstance, path string) bool {
+	if _, known := taken(instance); !known || !within(path, "domain.devices.interfaces") && !within(path, "networks") {
+		return false
+	}
+	for refused := range p.Refused {
+		if within(path, refused) {
+			return false
+		}
+	}
+	return true
+}
+
+// within reports a path at or below another.
+func within(path, of string) bool {
+	rest, ok := strings.CutPrefix(path, of)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 func plain(spec v1.VirtualMachineInstanceSpec) (map[string]any, error) {

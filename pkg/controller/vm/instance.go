@@ -34,7 +34,11 @@ func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, e
 
 // instanceOf is Instance for a VM whose instance type and preference were written into template.
 func instanceOf(vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTemplateSpec, paused bool) (*v1.VirtualMachineInstance, error) {
-	hash, err := templateHash(&template.Spec, refers(vm))
+	hash, err := templateHash(&template.Spec, refers(vm), false)
+	if err != nil {
+		return nil, err
+	}
+	attached, err := attachmentsOf(&template.Spec).encode()
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +67,7 @@ func instanceOf(vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTempla
 	if plugged := hotplug.Names(&template.Spec); len(plugged) > 0 {
 		vmi.Annotations[hotplug.DeclaredAnnotation] = hotplug.Declare(plugged)
 	}
+	vmi.Annotations[InterfacesAnnotation] = attached
 	if paused {
 		strategy := v1.StartStrategyPaused
 		vmi.Spec.StartStrategy = &strategy
@@ -85,7 +90,7 @@ func upToDate(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
 // restartRequired reports whether there is something in the VM's template that its VMI, which was made from another, will not
 // have before it is made anew.
 func restartRequired(view View) bool {
-	if tooLarge(view.VMI) != "" {
+	if tooLarge(view.VMI) != "" || stuck(view.VMI) != "" {
 		return true
 	}
 	if upToDate(view.VM, view.VMI) {
@@ -95,9 +100,10 @@ func restartRequired(view View) bool {
 	if template == nil {
 		return true // nor can what it refers to be read
 	}
-	hash, err := templateHash(template, refers(view.VM))
+	_, apart := taken(view.VMI)
+	hash, err := templateHash(template, refers(view.VM), !apart)
 	return err == nil && hash != view.VMI.Annotations[TemplateHashAnnotation] || len(view.Change.Refused) > 0 || len(view.Volumes.Refused) > 0 ||
-		reappears(view.VM, view.VMI)
+		len(view.plugging().Refused) > 0
 }
 
 // RestartRequired is what is known of that from outside: what the VM's status says, and, before it says so, that
@@ -120,9 +126,12 @@ func (view View) template() *v1.VirtualMachineInstanceSpec {
 }
 
 // templateHash does not count what is plugged in while the guest runs, nor the links of its interfaces and its size, which may
-// change then. What an instance type requests goes with the size.
-func templateHash(spec *v1.VirtualMachineInstanceSpec, refers bool) (string, error) {
+// change then. What an instance type requests goes with the size. attached is whether interfaces and networks count.
+func templateHash(spec *v1.VirtualMachineInstanceSpec, refers, attached bool) (string, error) {
 	fixed := sizing.Fixed(linkless(hotplug.Without(spec)))
+	if !attached {
+		fixed.Domain.Devices.Interfaces, fixed.Networks = nil, nil
+	}
 	if refers {
 		delete(fixed.Domain.Resources.Requests, corev1.ResourceMemory)
 	}

@@ -18,9 +18,9 @@ func linkless(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpe
 	return &out
 }
 
-// relink writes the states of a template's interfaces into an instance made from it. One that the instance has unplugged
-// cannot come back while the guest runs: it is among absent, by name. changed says that something was written.
-func relink(template, instance *v1.VirtualMachineInstanceSpec) (changed bool, absent []string) {
+// relink writes the states of a template's interfaces into an instance made from it, but for one that the instance has unplugged:
+// it comes back as a new one does. It reports whether something was written.
+func relink(template, instance *v1.VirtualMachineInstanceSpec) (changed bool) {
 	wanted := map[string]v1.InterfaceState{}
 	for _, nic := range template.Domain.Devices.Interfaces {
 		wanted[nic.Name] = state(nic.State)
@@ -29,15 +29,11 @@ func relink(template, instance *v1.VirtualMachineInstanceSpec) (changed bool, ab
 	for i := range interfaces {
 		nic := &interfaces[i]
 		want, known := wanted[nic.Name]
-		switch {
-		case !known || want == state(nic.State):
-		case nic.State == v1.InterfaceStateAbsent:
-			absent = append(absent, nic.Name)
-		default:
+		if known && want != state(nic.State) && nic.State != v1.InterfaceStateAbsent {
 			nic.State, changed = want, true
 		}
 	}
-	return changed, absent
+	return changed
 }
 
 // state is a state where none stands for up.
@@ -48,12 +44,6 @@ func state(s v1.InterfaceState) v1.InterfaceState {
 	return s
 }
 
-// reappears reports that a template has an interface which the guest has unplugged.
-func reappears(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
-	_, absent := relink(&vm.Spec.Template.Spec, vmi.Spec.DeepCopy())
-	return len(absent) > 0
-}
-
 // followLinks brings the states of the VM's interfaces into its VMI, from which virt-handler takes them.
 func (r *Reconciler) followLinks(ctx context.Context, view *View) error {
 	instance := view.VMI
@@ -61,7 +51,7 @@ func (r *Reconciler) followLinks(ctx context.Context, view *View) error {
 		return nil
 	}
 	after := instance.DeepCopy()
-	if changed, _ := relink(&view.VM.Spec.Template.Spec, &after.Spec); !changed {
+	if !relink(&view.VM.Spec.Template.Spec, &after.Spec) {
 		return nil
 	}
 	if err := r.patch(ctx, instance, after); err != nil {

@@ -173,6 +173,9 @@ func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile
 	if err := r.followSize(ctx, &view); err != nil {
 		return reconcile.Result{}, err
 	}
+	if err := r.followInterfaces(ctx, &view); err != nil {
+		return reconcile.Result{}, err
+	}
 	decision, err := Decide(view)
 	if err != nil {
 		view.Failure, view.FailureReason = err.Error(), "InvalidRunStrategy"

@@ -265,7 +265,7 @@ func TestInstance(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "demo", Namespace: "default",
 			Labels:          map[string]string{"app": "web", "kubevirt.io/vm": "demo"},
-			Annotations:     map[string]string{"note": "x", "kubevirt.io/vm-generation": "3", TemplateHashAnnotation: got.Annotations[TemplateHashAnnotation]},
+			Annotations:     map[string]string{"note": "x", "kubevirt.io/vm-generation": "3", TemplateHashAnnotation: got.Annotations[TemplateHashAnnotation], InterfacesAnnotation: "{}"},
 			Finalizers:      []string{v1.VirtualMachineInstanceFinalizer},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)},
 		},
@@ -310,10 +310,10 @@ func TestRestartMessage(t *testing.T) {
 		},
 		"many": {func(s *v1.VirtualMachineInstanceSpec) {
 			for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
-				s.Networks = append(s.Networks, v1.Network{Name: name})
+				s.Volumes = append(s.Volumes, v1.Volume{Name: name})
 			}
-		}, words + ": spec.template.spec.networks[a], spec.template.spec.networks[b], spec.template.spec.networks[c], " +
-			"spec.template.spec.networks[d], spec.template.spec.networks[e] and 2 more"},
+		}, words + ": spec.template.spec.volumes[a], spec.template.spec.volumes[b], spec.template.spec.volumes[c], " +
+			"spec.template.spec.volumes[d], spec.template.spec.volumes[e] and 2 more"},
 	} {
 		changed := vm.DeepCopy()
 		changed.Spec.Template.Spec.Volumes, changed.Spec.Template.Spec.Networks = nil, nil

@@ -44,6 +44,8 @@ type View struct {
 	Change   sizing.Change
 	// Volumes are what of the template's hotplugged volumes concerns that guest.
 	Volumes hotplug.Change
+	// Staged says that the installation does not change guests that run.
+	Staged bool
 	// Referred says that InstancetypeRef and PreferenceRef are what the status is to record from now on.
 	Referred                       bool
 	InstancetypeRef, PreferenceRef *v1.InstancetypeStatusRef

@@ -4,6 +4,7 @@
 // evictions, the label kubevirt.io/outdatedLauncherImage, and the count in the KubeVirt resource's status.
 //
 //	outdated, LiveMigratable, method LiveMigrate ──► VirtualMachineInstanceMigration, within the cluster's limit
+//	condition MigrationRequired, the same        ──► the same
 //	outdated, else, method Evict ─────────────────► eviction of its pod, so many in so long; its VM starts it again
 //
 // The core is pure: Next (this file) says what is to be done; the Reconciler (reconciler.go) reads, asks, and writes.
@@ -91,10 +92,11 @@ func Next(view View) Step {
 		case !outdated && marked && instance.Status.LauncherContainerImageVersion == view.Image:
 			step.Unmark = append(step.Unmark, instance)
 		}
-		if !outdated {
+		if outdated {
+			step.Outdated++
+		} else if !mustMove(instance) {
 			continue
 		}
-		step.Outdated++
 		of := history[keyOf(instance)]
 		switch {
 		case instance.Status.Phase != v1.Running || of.underWay || migrating(instance):
@@ -104,7 +106,7 @@ func Next(view View) Step {
 				continue
 			}
 			movable = append(movable, instance)
-		case wants(view.Strategy, v1.WorkloadUpdateMethodEvict):
+		case outdated && wants(view.Strategy, v1.WorkloadUpdateMethodEvict):
 			others = append(others, instance)
 		}
 	}
@@ -121,6 +123,12 @@ func Next(view View) Step {
 func Outdated(instance *v1.VirtualMachineInstance, image string) bool {
 	is := instance.Status.LauncherContainerImageVersion
 	return is != "" && is != image && !instance.IsFinal() && instance.DeletionTimestamp == nil && vmi.HandedOver(instance)
+}
+
+// mustMove reports a guest that gets what its VMI asks for in another pod only, such as a new interface.
+func mustMove(instance *v1.VirtualMachineInstance) bool {
+	c := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceMigrationRequired)
+	return c != nil && c.Status == corev1.ConditionTrue && !instance.IsFinal() && instance.DeletionTimestamp == nil
 }
 
 // migrate takes as many as the cluster's limit leaves room for, the oldest first.

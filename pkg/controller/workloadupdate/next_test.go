@@ -41,6 +41,15 @@ func upToDate(instance *v1.VirtualMachineInstance) {
 	instance.Status.LauncherContainerImageVersion = current
 }
 
+// mustMoveNow is a guest with a new interface, in the launcher of now.
+func mustMoveNow(instance *v1.VirtualMachineInstance) {
+	upToDate(instance)
+	unmarked(instance)
+	instance.Status.Conditions = append(instance.Status.Conditions, v1.VirtualMachineInstanceCondition{
+		Type: v1.VirtualMachineInstanceMigrationRequired, Status: corev1.ConditionTrue,
+	})
+}
+
 func deleted(instance *v1.VirtualMachineInstance) {
 	instance.DeletionTimestamp = &metav1.Time{Time: now}
 }
@@ -120,6 +129,10 @@ func TestNext(t *testing.T) {
 		"a batch":                  {vmis: guests{guest("a", 1, stuck), guest("b", 2, stuck), guest("c", 3, stuck)}, methods: both, strategy: two, outdated: 3, evict: "c b", again: 10 * time.Second},
 		"a batch a moment ago":     {vmis: guests{guest("a", 1, stuck)}, methods: both, strategy: two, lastBatch: 4 * time.Second, outdated: 1, again: 6 * time.Second},
 		"those not tried yet":      {vmis: guests{guest("a", 1, stuck), guest("b", 2, stuck), guest("c", 3, stuck)}, methods: both, strategy: two, tried: map[types.UID]time.Time{"c": now.Add(-time.Minute), "b": now.Add(-time.Hour)}, outdated: 3, evict: "a b", again: 10 * time.Second},
+		"must move":                {vmis: guests{guest("a", 1, mustMoveNow)}, methods: both, migrate: "a"},
+		"must move, may not":       {vmis: guests{guest("a", 1, mustMoveNow)}, methods: []v1.WorkloadUpdateMethod{evict}},
+		"must move, and cannot":    {vmis: guests{guest("a", 1, mustMoveNow, stuck)}, methods: both},
+		"must move, ends":          {vmis: guests{guest("a", 1, mustMoveNow, deleted)}, methods: both},
 		"a batch, and one to move": {vmis: guests{guest("a", 1, stuck), guest("b", 2)}, methods: both, lastBatch: time.Second, outdated: 2, migrate: "b", again: 59 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -67,14 +67,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// concerns lets through what changes of a VMI that is outdated, and that it is or is no more: nothing of the others.
+// concerns lets through what changes of a VMI that is outdated or must move, and that it is or is no more: nothing of the others.
 func (r *Reconciler) concerns() predicate.Predicate {
-	type facts struct{ outdated, marked, running, migratable, migrating bool }
+	type facts struct{ outdated, marked, must, running, migratable, migrating bool }
 	of := func(object client.Object) facts {
 		instance := object.(*v1.VirtualMachineInstance)
 		_, marked := instance.Labels[v1.OutdatedLauncherImageLabel]
-		f := facts{outdated: Outdated(instance, r.Image), marked: marked}
-		if f.outdated {
+		f := facts{outdated: Outdated(instance, r.Image), marked: marked, must: mustMove(instance)}
+		if f.outdated || f.must {
 			f.running, f.migratable, f.migrating = instance.Status.Phase == v1.Running, migratable(instance), migrating(instance)
 		}
 		return f

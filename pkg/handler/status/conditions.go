@@ -70,6 +70,8 @@ func running(in Input, c *conditionList) {
 		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), in.Failure.Message)
 	case in.Unsized != "":
 		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), "size of the guest: "+in.Unsized)
+	case in.Unlinked != "":
+		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), "interfaces of the guest: "+in.Unlinked)
 	default:
 		c.remove(v1.VirtualMachineInstanceSynchronized)
 	}
@@ -96,6 +98,7 @@ func running(in Input, c *conditionList) {
 	c.setOrRemove(in.Guest.Emulation, SoftwareEmulation, "EmulatedCPU",
 		"The guest's CPU is emulated in software (TCG), which is many times slower than KVM: the node has no hardware virtualization to offer, or useEmulation is set.")
 	migratable(in.VMI, in.Guest.Emulation, c)
+	mustMove(in, c)
 }
 
 // ReasonNotReady is why an instance is not Ready whose readiness probe does not pass; the kubelet's own word for it.

@@ -32,15 +32,16 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 		attached, _ = network.Attachments(in.Pod.Annotations)
 	}
 	links := in.Guest.GetInterfaceLinks()
-	down, gone := map[string]bool{}, map[string]bool{}
+	down, stays := map[string]bool{}, map[string]bool{}
 	for _, spec := range in.VMI.Spec.Domain.Devices.Interfaces {
 		link, there := links[spec.Name]
 		down[spec.Name] = link == "down" || !there && spec.State == v1.InterfaceStateLinkDown
-		gone[spec.Name] = spec.State == v1.InterfaceStateAbsent && !there
+		stays[spec.Name] = spec.State != v1.InterfaceStateAbsent
 	}
 	var out []v1.VirtualMachineInstanceNetworkInterface
 	for _, nic := range primaryFirst(in.Plan.Interfaces) {
-		if gone[nic.Name] {
+		_, there := links[nic.Name]
+		if !there && !stays[nic.Name] {
 			continue
 		}
 		s := v1.VirtualMachineInstanceNetworkInterface{
@@ -49,7 +50,10 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 		if down[nic.Name] {
 			s.LinkState = "down"
 		}
-		sources := []string{sourceDomain}
+		var sources []string
+		if there || len(links) == 0 { // or a launcher that does not tell
+			sources = append(sources, sourceDomain)
+		}
 		for _, ip := range nic.PodIPs {
 			s.IPs = append(s.IPs, ip.String())
 		}

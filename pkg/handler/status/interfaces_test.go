@@ -41,3 +41,48 @@ func TestInterfaces(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// TestInterfaceComes: an interface that the guest has not got yet, in a pod without and with its network.
+func TestInterfaceComes(t *testing.T) {
+	in := Input{
+		VMI: &v1.VirtualMachineInstance{Spec: v1.VirtualMachineInstanceSpec{
+			Domain: v1.DomainSpec{Devices: v1.Devices{Interfaces: []v1.Interface{
+				{Name: "default", InterfaceBindingMethod: v1.InterfaceBindingMethod{Masquerade: &v1.InterfaceMasquerade{}}},
+				{Name: "red", InterfaceBindingMethod: v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}}},
+			}}},
+			Networks: []v1.Network{*v1.DefaultPodNetwork(), {Name: "red", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "red-net"}}}},
+		}},
+		Pod:   &corev1.Pod{},
+		Plan:  &network.Plan{Interfaces: []network.Interface{{Name: "default", PodLink: "eth0"}, {Name: "out", PodLink: "pod1"}}},
+		Guest: &launcherpb.GuestState{InterfaceLinks: map[string]string{"default": "up"}},
+	}
+	look := func() (rows, condition string) {
+		for _, row := range interfaces(in) {
+			rows += row.Name + ": " + row.InfoSource + "; "
+		}
+		c := conditionList{list: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceMigrationRequired, Message: "old"}}}
+		mustMove(in, &c)
+		for _, x := range c.list {
+			condition = x.Reason + ": " + x.Message
+		}
+		return rows, condition
+	}
+	const required = "AutoMigrationDueToLiveUpdate: The guest gets its new interface red in another pod: it has to migrate, or to be restarted."
+	if rows, condition := look(); rows != "default: domain; " || condition != required {
+		t.Errorf("in the pod it has: %q, %q", rows, condition)
+	}
+	in.Pod.Annotations = network.Annotations(in.VMI)
+	in.Pod.Annotations[network.AnnotationStatus] = `[{"name":"red-net","interface":"podb1f51a511f1"}]`
+	in.Plan.Interfaces[1] = network.Interface{Name: "red", PodLink: "podb1f51a511f1"}
+	if rows, condition := look(); rows != "default: domain; red: multus-status; " || condition != "" {
+		t.Errorf("in another pod: %q, %q", rows, condition)
+	}
+	in.Guest.InterfaceLinks["red"] = "up"
+	if rows, condition := look(); rows != "default: domain; red: domain, multus-status; " || condition != "" {
+		t.Errorf("once it is plugged in: %q, %q", rows, condition)
+	}
+	in.Pod = nil
+	if _, condition := look(); condition != ": old" {
+		t.Errorf("without a pod: %q", condition)
+	}
+}

@@ -45,6 +45,8 @@ type Input struct {
 	Volumes map[string]Volume
 	// Unsized is why a guest that runs could not be given the size that its VMI says; empty when nothing is wrong.
 	Unsized string
+	// Unlinked is why a guest's interfaces are not as its VMI says; empty when nothing is wrong.
+	Unlinked string
 	// NeverStarted: the VMI was deleted before its guest was started.
 	NeverStarted bool
 	// Gone says, when not empty, that the launcher vanished without a last word, and how that showed.

@@ -2606,9 +2606,11 @@ func (x *MigrationProgress) GetExpectedDowntime() *durationpb.Duration {
 type SetInterfacesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The VirtualMachineInstance, kubevirt.io/v1 JSON.
-	VmiJson       []byte `protobuf:"bytes,1,opt,name=vmi_json,json=vmiJson,proto3" json:"vmi_json,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	VmiJson []byte `protobuf:"bytes,1,opt,name=vmi_json,json=vmiJson,proto3" json:"vmi_json,omitempty"`
+	// network.Plan as JSON: what of it may be plugged in, the pod being connected. Empty is nothing.
+	NetworkPlanJson []byte `protobuf:"bytes,2,opt,name=network_plan_json,json=networkPlanJson,proto3" json:"network_plan_json,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SetInterfacesRequest) Reset() {
@@ -2644,6 +2646,13 @@ func (*SetInterfacesRequest) Descriptor() ([]byte, []int) {
 func (x *SetInterfacesRequest) GetVmiJson() []byte {
 	if x != nil {
 		return x.VmiJson
+	}
+	return nil
+}
+
+func (x *SetInterfacesRequest) GetNetworkPlanJson() []byte {
+	if x != nil {
+		return x.NetworkPlanJson
 	}
 	return nil
 }
@@ -3431,9 +3440,10 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\bthrottle\x18\t \x01(\rR\bthrottle\x12\x1c\n" +
 	"\titeration\x18\n" +
 	" \x01(\x04R\titeration\x12F\n" +
-	"\x11expected_downtime\x18\v \x01(\v2\x19.google.protobuf.DurationR\x10expectedDowntime\"1\n" +
+	"\x11expected_downtime\x18\v \x01(\v2\x19.google.protobuf.DurationR\x10expectedDowntime\"]\n" +
 	"\x14SetInterfacesRequest\x12\x19\n" +
-	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\"\x17\n" +
+	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\x12*\n" +
+	"\x11network_plan_json\x18\x02 \x01(\fR\x0fnetworkPlanJson\"\x17\n" +
 	"\x15SetInterfacesResponse\"\xd3\t\n" +
 	"\n" +
 	"GuestState\x12<\n" +

@@ -104,7 +104,7 @@ type LauncherClient interface {
 	// FAILED_PRECONDITION: the guest has not let go of the disk yet; ask again.
 	DetachVolume(ctx context.Context, in *DetachVolumeRequest, opts ...grpc.CallOption) (*DetachVolumeResponse, error)
 	// SetInterfaces brings the running guest's interfaces to the state that the VMI says: the link up or down, or unplugged
-	// for good (absent). One that is absent already is never plugged in again. It is idempotent and returns when it is done. Errors:
+	// (absent). One that the guest lacks is plugged in if the network plan has it. It is idempotent and returns when it is done. Errors:
 	// INVALID_ARGUMENT, FAILED_PRECONDITION (the guest has not let go of an interface yet; ask again), INTERNAL.
 	SetInterfaces(ctx context.Context, in *SetInterfacesRequest, opts ...grpc.CallOption) (*SetInterfacesResponse, error)
 	// DumpMemory writes the guest's memory to a file in a volume that virt-handler has mounted in the pod. The first call for a
@@ -430,7 +430,7 @@ type LauncherServer interface {
 	// FAILED_PRECONDITION: the guest has not let go of the disk yet; ask again.
 	DetachVolume(context.Context, *DetachVolumeRequest) (*DetachVolumeResponse, error)
 	// SetInterfaces brings the running guest's interfaces to the state that the VMI says: the link up or down, or unplugged
-	// for good (absent). One that is absent already is never plugged in again. It is idempotent and returns when it is done. Errors:
+	// (absent). One that the guest lacks is plugged in if the network plan has it. It is idempotent and returns when it is done. Errors:
 	// INVALID_ARGUMENT, FAILED_PRECONDITION (the guest has not let go of an interface yet; ask again), INTERNAL.
 	SetInterfaces(context.Context, *SetInterfacesRequest) (*SetInterfacesResponse, error)
 	// DumpMemory writes the guest's memory to a file in a volume that virt-handler has mounted in the pod. The first call for a

@@ -1,0 +1,96 @@
+package network
+
+import (
+	"encoding/json"
+	"strings"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// PlugObstacle is why a guest that runs cannot be given an interface on a network; empty when it can. It is KubeVirt's rule: the
+// pod has its first link for ever, and only a bridge needs nothing else of the pod than another one.
+func PlugObstacle(nic *v1.Interface, n *v1.Network) string {
+	switch {
+	case n == nil:
+		return "no network has its name"
+	case n.Multus == nil || n.Multus.Default:
+		return "it is on the pod network"
+	case nic.Bridge == nil && (nic.InterfaceBindingMethod != (v1.InterfaceBindingMethod{}) || nic.Binding != nil):
+		return "only interfaces with bridge: {} can be plugged in while the guest runs"
+	}
+	return ""
+}
+
+// Plugged is an interface without PlugObstacle as admission would have made it, had it been there from the start.
+func Plugged(nic *v1.Interface) v1.Interface {
+	out := *nic.DeepCopy()
+	if out.Bridge == nil {
+		out.Bridge = &v1.InterfaceBridge{}
+	}
+	if out.Model == "" {
+		out.Model = v1.VirtIO
+	}
+	return out
+}
+
+// Connected reports whether a pod was connected by Multus to a network of its VMI's, and as the VMI's interface says now.
+func Connected(annotations map[string]string, namespace string, nic *v1.Interface, n *v1.Network) bool {
+	if n.Multus == nil || n.Multus.Default {
+		return true // by the CNI plugin of its first link
+	}
+	var asked []selection
+	text := annotations[AnnotationNetworks]
+	if text == "" || len(text) > maxStatus || json.Unmarshal([]byte(text), &asked) != nil {
+		return false
+	}
+	namespace, name := definition(namespace, n.Multus.NetworkName)
+	for _, s := range asked {
+		if s.Name == name && s.Namespace == namespace && s.Interface == LinkOf(*n) {
+			return nic.MacAddress == "" || strings.EqualFold(s.MAC, nic.MacAddress)
+		}
+	}
+	return false
+}
+
+// Lacking are the interfaces that a VMI has and its guest, which runs, has not. Those of here can be plugged in, since the guest's pod is
+// connected to their networks; those of elsewhere need another pod, to which the guest moves. annotations are the
+// pod's, and has says which interfaces the guest has.
+func Lacking(vmi *v1.VirtualMachineInstance, plan *Plan, annotations map[string]string, has func(name string) bool) (here, elsewhere []string) {
+	if plan == nil {
+		return nil, nil
+	}
+	planned := map[string]bool{}
+	for i := range plan.Interfaces {
+		planned[plan.Interfaces[i].Name] = true
+	}
+	networks := map[string]*v1.Network{}
+	for i := range vmi.Spec.Networks {
+		networks[vmi.Spec.Networks[i].Name] = &vmi.Spec.Networks[i]
+	}
+	for i := range vmi.Spec.Domain.Devices.Interfaces {
+		nic := &vmi.Spec.Domain.Devices.Interfaces[i]
+		n := networks[nic.Name]
+		switch {
+		case n == nil || nic.State == v1.InterfaceStateAbsent || has(nic.Name):
+		case planned[nic.Name] && Connected(annotations, vmi.Namespace, nic, n):
+			here = append(here, nic.Name)
+		case PlugObstacle(nic, n) == "":
+			elsewhere = append(elsewhere, nic.Name)
+		}
+	}
+	return here, elsewhere
+}
+
+// comes reports whether an interface was added to a VMI while its guest runs, which has not got it yet: a pod that was made before
+// need not be connected to its network.
+func comes(vmi *v1.VirtualMachineInstance, nic *v1.Interface, n *v1.Network) bool {
+	if vmi.Status.Phase != v1.Running || PlugObstacle(nic, n) != "" {
+		return false
+	}
+	for _, s := range vmi.Status.Interfaces {
+		if s.Name == nic.Name {
+			return false
+		}
+	}
+	return true
+}
