@@ -1,14 +1,16 @@
 package describe
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Disk is one volume of a machine with the device that the guest sees it as.
+// Disk is one volume of a machine with the device that the guest sees it as, or a CD-ROM drive without a disc.
 type Disk struct {
 	Name string
-	// Source is what it is: "containerDisk IMAGE", "persistentVolumeClaim NAME".
+	// Source is what it is: "containerDisk IMAGE", "persistentVolumeClaim NAME", "empty".
 	Source string
 	// Device is kind and bus: "disk virtio"; empty where none is said.
 	Device string
@@ -50,6 +52,12 @@ func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 			Name: v.Name, Source: source(v), Device: devices[v.Name], Target: s.Target, Phase: string(s.Phase),
 			Size: size(v, &s), Hotplug: s.HotplugVolume != nil || hotpluggable(v),
 		})
+	}
+	for i := range spec.Domain.Devices.Disks {
+		d := &spec.Domain.Devices.Disks[i]
+		if d.CDRom != nil && !slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == d.Name }) {
+			out = append(out, Disk{Name: d.Name, Source: "empty", Device: device(d)})
+		}
 	}
 	return out
 }
