@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/hotplug"
 )
 
 func init() { maps.Copy(cases, hardwareCases) }
@@ -187,13 +189,27 @@ func TestHotpluggedTuning(t *testing.T) {
 	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "new", VolumeSource: v1.VolumeSource{
 		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{Hotpluggable: true},
 	}})
-	d, err := Hotplugged(vmi, "new", rawFile, nil)
+	d, err := Hotplugged(vmi, "new", rawFile, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d.Driver.Queues == nil || *d.Driver.Queues != 2 || d.Driver.IOThread == nil || *d.Driver.IOThread != 1 {
 		t.Errorf("driver %+v", d.Driver)
 	}
+	if own, err := Hotplugged(vmi, "new", rawFile, nil, FirstPluggedThread); err != nil || *own.Driver.IOThread != FirstPluggedThread {
+		t.Errorf("a thread of its own: %+v, %v", own, err)
+	}
+	for policy, want := range map[v1.IOThreadsPolicy]bool{v1.IOThreadsPolicyAuto: true, v1.IOThreadsPolicySupplementalPool: false} {
+		vmi.Spec.Domain.IOThreadsPolicy = &policy
+		disk := hotplug.Disk(&vmi.Spec, "new")
+		if disk.DedicatedIOThread = nil; OwnThread(&vmi.Spec, "new") {
+			t.Errorf("%s: a thread that nobody asked for", policy)
+		}
+		if disk.DedicatedIOThread = ptr(true); OwnThread(&vmi.Spec, "new") != want {
+			t.Errorf("%s: a thread of its own: %v", policy, !want)
+		}
+	}
+	vmi.Spec.Domain.IOThreadsPolicy = ptr(v1.IOThreadsPolicyAuto)
 	if c := SCSIController(&vmi.Spec); c.Driver == nil || c.Driver.Queues == nil || c.Driver.IOThread != 1 {
 		t.Errorf("controller %+v", c.Driver)
 	}

@@ -16,8 +16,20 @@ const aliasPrefix = "ua-"
 // VolumeAlias is the alias of a volume's disk in the domain.
 func VolumeAlias(volume string) string { return aliasPrefix + volume }
 
-// Hotplugged gives the disk of a volume for a guest that runs. taken are the names that its disks have.
-func Hotplugged(vmi *v1.VirtualMachineInstance, volume string, src Source, taken []string) (*libvirtxml.DomainDisk, error) {
+// FirstPluggedThread is the number from which on I/O threads are made for disks that are plugged in: beyond those that a guest
+// may be started with.
+const FirstPluggedThread = 10001
+
+// OwnThread reports whether the disk of a volume that is plugged in gets an I/O thread of its own. Where there is a pool of
+// threads, all disks have that.
+func OwnThread(spec *v1.VirtualMachineInstanceSpec, volume string) bool {
+	d, policy := hotplug.Disk(spec, volume), spec.Domain.IOThreadsPolicy
+	return d != nil && enabled(d.DedicatedIOThread, false) && Bus(d) == v1.DiskBusVirtio && (policy == nil || *policy != v1.IOThreadsPolicySupplementalPool)
+}
+
+// Hotplugged gives the disk of a volume for a guest that runs. taken are the names that its disks have, thread its own I/O thread;
+// 0 is none.
+func Hotplugged(vmi *v1.VirtualMachineInstance, volume string, src Source, taken []string, thread uint) (*libvirtxml.DomainDisk, error) {
 	path := "volume " + volume
 	d := hotplug.Disk(&vmi.Spec, volume)
 	if d == nil {
@@ -39,6 +51,9 @@ func Hotplugged(vmi *v1.VirtualMachineInstance, volume string, src Source, taken
 	}
 	x.Alias = &libvirtxml.DomainAlias{Name: VolumeAlias(volume)}
 	tune(&vmi.Spec).disk(x, volume)
+	if thread > 0 {
+		x.Driver.IOThread = &thread
+	}
 	if d.Disk != nil && d.Disk.PciAddress != "" {
 		a, err := pci.Parse(d.Disk.PciAddress)
 		if err != nil {

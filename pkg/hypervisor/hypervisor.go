@@ -34,6 +34,9 @@ type Connection interface {
 	// SetMedium puts the image of the disk that xml describes into the CD-ROM drive with the alias; an empty xml takes out
 	// what is there. A guest that holds the drive's door, since the disc is mounted, makes it fail after 5 s.
 	SetMedium(ctx context.Context, alias, xml string) error
+	// AddThread makes an I/O thread of that number for disks that are plugged in, RemoveThread ends one that no disk uses.
+	AddThread(ctx context.Context, id uint) error
+	RemoveThread(ctx context.Context, id uint) error
 	// SetLink plugs the cable of the interface with the alias in, or pulls it.
 	SetLink(ctx context.Context, alias string, up bool) error
 	// Dump writes the domain's memory to a file, as an ELF core; the domain stands still meanwhile. It returns when it is
@@ -106,6 +109,9 @@ type Domain struct {
 	Disks map[string]string
 	// Empty are those aliases of Disks that are CD-ROM drives without a medium.
 	Empty map[string]bool
+	// Threads are the numbers of the I/O threads that have been given one, DiskThreads which of Disks is alone on which, by alias.
+	Threads     []uint
+	DiskThreads map[string]uint
 	// Links are the interfaces that have an alias of ours, by the alias: "up" or "down".
 	Links map[string]string
 	// SCSI says that there is a controller for scsi disks.

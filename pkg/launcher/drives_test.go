@@ -2,8 +2,10 @@ package launcher
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -86,6 +88,53 @@ func TestMedium(t *testing.T) {
 		t.Fatal(err)
 	}
 	drive(true, false)
+	l.sigterm()
+	if _, err := l.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A disk with an I/O thread of its own gets one when it comes, which ends with it.
+func TestPluggedThread(t *testing.T) {
+	l := begin(t)
+	if err := os.MkdirAll(filepath.Join(l.options.Disks.Hotplug, "data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l.mustStart()
+	vmi, own := demo(), true
+	vmi.Spec.Domain.Devices.Disks[0].DedicatedIOThread = &own
+	vmi.Spec.Volumes[0].PersistentVolumeClaim.Hotpluggable = true
+	encoded, err := json.Marshal(vmi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	threads := func(want ...uint) {
+		t.Helper()
+		l.memory.mu.Lock()
+		defer l.memory.mu.Unlock()
+		if !slices.Equal(l.memory.domain.Threads, want) {
+			t.Errorf("threads %v, want %v", l.memory.domain.Threads, want)
+		}
+	}
+	attach := &pb.AttachVolumeRequest{VmiJson: encoded, Volume: "data"}
+	l.memory.mu.Lock()
+	l.memory.attachErr = errors.New("no room")
+	l.memory.mu.Unlock()
+	if _, err := l.client.AttachVolume(t.Context(), attach); err == nil {
+		t.Error("attached")
+	}
+	threads(10001)
+	l.memory.mu.Lock()
+	l.memory.attachErr = nil
+	l.memory.mu.Unlock()
+	if _, err := l.client.AttachVolume(t.Context(), attach); err != nil {
+		t.Fatal(err)
+	}
+	threads(10001)
+	if _, err := l.client.DetachVolume(t.Context(), &pb.DetachVolumeRequest{Volume: "data"}); err != nil {
+		t.Fatal(err)
+	}
+	threads()
 	l.sigterm()
 	if _, err := l.wait(); err != nil {
 		t.Error(err)

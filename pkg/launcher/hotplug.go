@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -67,10 +68,14 @@ func (s *service) attach(ctx context.Context, req *pb.AttachVolumeRequest) (targ
 		return "", startError(vmi, images, err)
 	}
 	var d *libvirtxml.DomainDisk
+	var thread uint
 	if there {
 		d, err = domain.Medium(vmi, req.Volume, source)
 	} else {
-		d, err = domain.Hotplugged(vmi, req.Volume, source, slices.Collect(maps.Values(now.Disks)))
+		if domain.OwnThread(&vmi.Spec, req.Volume) {
+			thread = freeThread(now)
+		}
+		d, err = domain.Hotplugged(vmi, req.Volume, source, slices.Collect(maps.Values(now.Disks)), thread)
 	}
 	if err != nil {
 		return "", status.Error(codes.InvalidArgument, err.Error())
@@ -92,7 +97,7 @@ func (s *service) attach(ctx context.Context, req *pb.AttachVolumeRequest) (targ
 	if there {
 		err = conn.SetMedium(ctx, alias, xml)
 	} else {
-		target, err = d.Target.Dev, conn.Attach(ctx, xml)
+		target, err = d.Target.Dev, attachOn(ctx, conn, now, xml, thread)
 	}
 	if err != nil {
 		return "", errors.Join(startError(vmi, images, err), s.devices.drop(held))
@@ -100,6 +105,26 @@ func (s *service) attach(ctx context.Context, req *pb.AttachVolumeRequest) (targ
 	s.options.Log.Info("attached", "volume", req.Volume, "target", target, "took", time.Since(began))
 	s.guest.refresh(ctx, conn, false)
 	return target, nil
+}
+
+// freeThread is the number of an I/O thread that a disk can have to itself: of one that is there, or a new one.
+func freeThread(now hypervisor.Domain) uint {
+	used := slices.Collect(maps.Values(now.DiskThreads))
+	id := uint(domain.FirstPluggedThread)
+	for slices.Contains(used, id) {
+		id++
+	}
+	return id
+}
+
+// attachOn plugs a disk in, with an I/O thread unless that is 0.
+func attachOn(ctx context.Context, conn hypervisor.Connection, now hypervisor.Domain, xml string, thread uint) error {
+	if thread > 0 && !slices.Contains(now.Threads, thread) {
+		if err := conn.AddThread(ctx, thread); err != nil {
+			return fmt.Errorf("make an I/O thread: %w", err)
+		}
+	}
+	return conn.Attach(ctx, xml) // a thread whose disk does not come is the next one's
 }
 
 // ensureController plugs the controller of scsi disks in, if the disk is the first that needs it: guests that
@@ -145,6 +170,11 @@ func (s *service) DetachVolume(ctx context.Context, req *pb.DetachVolumeRequest)
 			return nil, err
 		}
 		s.options.Log.Info("detached", "volume", req.Volume)
+		if id := now.DiskThreads[alias]; id >= domain.FirstPluggedThread {
+			if err := conn.RemoveThread(ctx, id); err != nil {
+				s.options.Log.Warn("cannot end the disk's I/O thread", "volume", req.Volume, "err", err)
+			}
+		}
 	}
 	s.guest.refresh(ctx, conn, false)
 	device := s.options.Disks.BlockDevice(req.Volume)

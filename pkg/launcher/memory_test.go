@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -269,7 +270,24 @@ func (c *memoryConnection) Attach(_ context.Context, xml string) error {
 		}
 		disks[disk.Alias.Name] = disk.Target.Dev
 		m.domain.Disks = disks
+		if disk.Driver != nil && disk.Driver.IOThread != nil {
+			m.domain.DiskThreads = map[string]uint{disk.Alias.Name: *disk.Driver.IOThread}
+		}
 		m.tell(hypervisor.Event{})
+		return nil
+	})
+}
+
+func (c *memoryConnection) AddThread(_ context.Context, id uint) error {
+	return c.use(func(m *memory) error {
+		m.domain.Threads = append(slices.Clone(m.domain.Threads), id)
+		return nil
+	})
+}
+
+func (c *memoryConnection) RemoveThread(_ context.Context, id uint) error {
+	return c.use(func(m *memory) error {
+		m.domain.Threads = slices.DeleteFunc(slices.Clone(m.domain.Threads), func(other uint) bool { return other == id })
 		return nil
 	})
 }

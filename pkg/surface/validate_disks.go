@@ -62,9 +62,6 @@ func validateHotplugged(disk *v1.Disk, devices *v1.Devices, at *field.Path) fiel
 	if disk.BootOrder != nil && disk.CDRom == nil { // a drive is there from the start
 		errs = append(errs, field.Forbidden(at.Child("bootOrder"), "the disk is plugged in once the guest runs, so it cannot boot from it; remove bootOrder"))
 	}
-	if own := disk.DedicatedIOThread; own != nil && *own {
-		errs = append(errs, field.Forbidden(at.Child("dedicatedIOThread"), "is made when the guest is started, and the disk is plugged in later; remove it"))
-	}
 	kind, bus := "disk", v1.DiskBus("")
 	switch {
 	case disk.CDRom != nil:

@@ -47,7 +47,7 @@ func TestValidateHardware(t *testing.T) {
 		"threads without pool":          {domain("ioThreadsPolicy: shared, ioThreads: {supplementalPoolThreadCount: 4}"), `spec.domain.ioThreads.supplementalPoolThreadCount: has no meaning but with`},
 		"io thread of a virtio disk":    {disk("disk: {bus: virtio}, dedicatedIOThread: true", image), ``},
 		"io thread of a sata disk":      {disk("disk: {bus: sata}, dedicatedIOThread: true", image), disk0 + `.dedicatedIOThread: is for virtio disks, and this one is on sata; change its bus or remove it`},
-		"io thread of a hotplugged one": {disk("disk: {bus: virtio}, dedicatedIOThread: true", "persistentVolumeClaim: {claimName: c, hotpluggable: true}"), disk0 + `.dedicatedIOThread: is made when the guest is started`},
+		"io thread of a hotplugged one": {disk("disk: {bus: virtio}, dedicatedIOThread: true", "persistentVolumeClaim: {claimName: c, hotpluggable: true}"), ``},
 
 		"lun":               {disk("lun: {}", claim), ``},
 		"lun of an image":   {disk("lun: {}", image), disk0 + `.lun: hands SCSI commands to the device of a claim with volumeMode Block, and the volume is none; use disk: {bus: scsi}`},

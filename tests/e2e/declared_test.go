@@ -100,7 +100,11 @@ func TestDeclaredVolumes(t *testing.T) {
 
 	disks := []v1.Disk{
 		{Name: "one", Serial: "one", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}},
-		{Name: "two", Serial: "two", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSCSI}}},
+		{Name: "two", Serial: "two", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}, DedicatedIOThread: ptr(true)},
+	}
+	devices := map[string]string{
+		"one": scsiDisk("one"),
+		"two": `$(for d in /sys/block/vd*; do [ "$(cat $d/serial)" = two ] && echo /dev/${d##*/}; done)`,
 	}
 	g.template(t, func(spec *v1.VirtualMachineInstanceSpec) {
 		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, disks...)
@@ -109,12 +113,12 @@ func TestDeclaredVolumes(t *testing.T) {
 	g.plugged(t, map[string]string{"one": "one", "two": "two"})
 	for _, name := range []string{"one", "two"} {
 		eventually(t, 30*time.Second, "the guest sees "+name, func() string {
-			if con.run(t, "echo "+scsiDisk(name)) == "" {
+			if con.run(t, "echo "+devices[name]) == "" {
 				return "no such disk"
 			}
 			return ""
 		})
-		con.run(t, "echo disc-"+name+" | dd of="+scsiDisk(name)+" bs=2048 count=1 conv=sync 2>/dev/null; sync")
+		con.run(t, "echo disc-"+name+" | dd of="+devices[name]+" bs=2048 count=1 conv=sync 2>/dev/null; sync")
 	}
 	if why := g.restartMessage(t); why != "" {
 		t.Error(why)

@@ -234,6 +234,14 @@ func (c *connection) Detach(_ context.Context, alias string) error {
 	})
 }
 
+func (c *connection) AddThread(_ context.Context, id uint) error {
+	return c.with(func(d *libvirt.Domain) error { return d.AddIOThread(id, libvirt.DOMAIN_AFFECT_LIVE) })
+}
+
+func (c *connection) RemoveThread(_ context.Context, id uint) error {
+	return c.with(func(d *libvirt.Domain) error { return d.DelIOThread(id, libvirt.DOMAIN_AFFECT_LIVE) })
+}
+
 func (c *connection) SetMedium(_ context.Context, alias, medium string) error {
 	return c.with(func(d *libvirt.Domain) error {
 		text, err := d.GetXMLDesc(0)

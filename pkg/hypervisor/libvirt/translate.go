@@ -105,10 +105,16 @@ type description struct {
 			State string `xml:"state,attr"`
 		} `xml:"target"`
 	} `xml:"devices>channel"`
+	Threads []struct {
+		ID uint `xml:"id,attr"`
+	} `xml:"iothreadids>iothread"`
 	Disks []struct {
 		Device string    `xml:"device,attr"`
 		Source *struct{} `xml:"source"`
-		Alias  struct {
+		Driver struct {
+			IOThread uint `xml:"iothread,attr"`
+		} `xml:"driver"`
+		Alias struct {
 			Name string `xml:"name,attr"`
 		} `xml:"alias"`
 		Target struct {
@@ -157,10 +163,16 @@ func describe(state libvirt.DomainState, reason int, text string) (hypervisor.Do
 		d.MemoryAtBoot -= d.Plugged.Size
 		d.Memory = d.MemoryAtBoot + d.Plugged.Current
 	}
-	d.Disks, d.Empty = make(map[string]string, len(x.Disks)), map[string]bool{}
+	for _, thread := range x.Threads {
+		d.Threads = append(d.Threads, thread.ID)
+	}
+	d.Disks, d.Empty, d.DiskThreads = make(map[string]string, len(x.Disks)), map[string]bool{}, map[string]uint{}
 	for _, disk := range x.Disks {
 		if strings.HasPrefix(disk.Alias.Name, "ua-") {
 			d.Disks[disk.Alias.Name] = disk.Target.Dev
+			if disk.Driver.IOThread > 0 {
+				d.DiskThreads[disk.Alias.Name] = disk.Driver.IOThread
+			}
 			if disk.Device == "cdrom" && disk.Source == nil {
 				d.Empty[disk.Alias.Name] = true
 			}
