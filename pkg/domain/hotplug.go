@@ -18,7 +18,7 @@ func VolumeAlias(volume string) string { return aliasPrefix + volume }
 
 // FirstPluggedThread is the number from which on I/O threads are made for disks that are plugged in: beyond those that a guest
 // may be started with.
-const FirstPluggedThread = 10001
+const FirstPluggedThread = 2001
 
 // OwnThread reports whether the disk of a volume that is plugged in gets an I/O thread of its own. Where there is a pool of
 // threads, all disks have that.

@@ -123,14 +123,14 @@ func TestPluggedThread(t *testing.T) {
 	if _, err := l.client.AttachVolume(t.Context(), attach); err == nil {
 		t.Error("attached")
 	}
-	threads(10001)
+	threads(2001)
 	l.memory.mu.Lock()
 	l.memory.attachErr = nil
 	l.memory.mu.Unlock()
 	if _, err := l.client.AttachVolume(t.Context(), attach); err != nil {
 		t.Fatal(err)
 	}
-	threads(10001)
+	threads(2001)
 	if _, err := l.client.DetachVolume(t.Context(), &pb.DetachVolumeRequest{Volume: "data"}); err != nil {
 		t.Fatal(err)
 	}
