@@ -85,6 +85,8 @@ type Config struct {
 	LiveUpdate *sizing.Bounds
 	// Allowed is what guests may have.
 	Allowed surface.Allowed
+	// HostDevices are the devices of nodes that guests may have; nil for none.
+	HostDevices *v1.PermittedHostDevices
 	// Bridge gives interfaces of the pod network that name no binding a bridge, in place of masquerade.
 	Bridge bool
 	// ReferencePolicy is what becomes of a VM's instance type and preference; empty keeps them as references.
@@ -149,6 +151,7 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 		}
 	}
 	config.Allowed = surface.AllowedBy(&spec, config.Architecture)
+	config.HostDevices = spec.PermittedHostDevices
 	if spec.NetworkConfiguration != nil {
 		config.Bridge = spec.NetworkConfiguration.NetworkInterface == "bridge"
 	}

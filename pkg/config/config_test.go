@@ -79,6 +79,15 @@ func TestFromKubeVirt(t *testing.T) {
 			},
 			func(c *Config) { c.Bridge, c.Allowed.NoBridge = true, true },
 		},
+		"devices of nodes": {
+			func(kv *v1.KubeVirt) {
+				kv.Spec.Configuration.PermittedHostDevices = &v1.PermittedHostDevices{PciHostDevices: []v1.PciHostDevice{{PCIVendorSelector: "10de:1eb8", ResourceName: "v/gpu"}}}
+			},
+			func(c *Config) {
+				c.HostDevices = &v1.PermittedHostDevices{PciHostDevices: []v1.PciHostDevice{{PCIVendorSelector: "10de:1eb8", ResourceName: "v/gpu"}}}
+				c.Allowed.Devices = map[string]bool{"v/gpu": true}
+			},
+		},
 		"references": {
 			func(kv *v1.KubeVirt) {
 				kv.Spec.Configuration.Instancetype = &v1.InstancetypeConfiguration{ReferencePolicy: ptr(v1.ExpandAll)}

@@ -38,6 +38,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
+	"github.com/virtkit/virtkit/pkg/handler/hostdevices"
 	"github.com/virtkit/virtkit/pkg/handler/migration"
 	"github.com/virtkit/virtkit/pkg/handler/node"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
@@ -248,6 +249,9 @@ func stripPod(object any) (any, error) {
 // kubeletDir is the kubelet's directory of the node, seen from virt-handler, which is among the node's processes.
 const kubeletDir = "/proc/1/root/var/lib/kubelet"
 
+// nodeDev is the node's /dev; virt-handler's own is as the node's was when its container was made.
+const nodeDev = "/proc/1/root/dev"
+
 // cpuMap has libvirt's CPU models, in virt-launcher's image, which is mounted in virt-handler.
 const cpuMap = "/launcher/usr/share/libvirt/cpu_map"
 
@@ -320,17 +324,34 @@ func (h *handler) run(ctx context.Context) error {
 		group.Go(func() error {
 			return offerKVM(ctx, h.follower, func(ctx context.Context, guests int) error {
 				plugin := &deviceplugin.Plugin{
-					Resource: names.ResourceKVM, Device: h.device, Count: guests,
+					Resource: names.ResourceKVM, Offer: deviceplugin.Shared{Device: h.device, Count: guests},
 					Dir: h.devices, Socket: "virtkit-kvm.sock", Log: h.log,
 				}
 				return plugin.Run(ctx)
 			})
 		})
 	}
+	group.Go(func() error { return h.offerDevices(ctx) })
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// offerDevices offers the devices of the node that the KubeVirt resource lets guests have.
+func (h *handler) offerDevices(ctx context.Context) error {
+	changed := newSignal()
+	h.follower.OnChange(changed.call)
+	offers := &hostdevices.Offers{
+		Permitted: func() *v1.PermittedHostDevices { return h.follower.Current().HostDevices }, Changed: changed,
+		Sys: os.DirFS("/sys"), Dev: os.DirFS(nodeDev), Dir: h.devices, Log: h.log,
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-h.follower.Ready():
+	}
+	return offers.Run(ctx)
 }
 
 // labels are what of the node guests are scheduled by.

@@ -44,6 +44,9 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	if err := s.handOverDevices(vmi, process); err != nil {
 		return err
 	}
+	if err := s.readyForDevices(vmi, process); err != nil {
+		return err
+	}
 	if err := s.makeHostDisks(vmi, process); err != nil {
 		return err
 	}

@@ -15,13 +15,15 @@ type Allowed struct {
 	Gates Gates
 	// Machines are patterns (path.Match) of machine types; none allow all that virtkit has.
 	Machines []string
+	// Devices are the resources of devices of nodes that guests may have (permittedHostDevices).
+	Devices map[string]bool
 	// NoBridge forbids that a guest has the pod's address.
 	NoBridge bool
 }
 
 // AllowedBy reads what a configuration allows on an architecture.
 func AllowedBy(configuration *v1.KubeVirtConfiguration, architecture string) Allowed {
-	allowed := Allowed{Gates: OpenGates(configuration.DeveloperConfiguration), Machines: configuration.EmulatedMachines}
+	allowed := Allowed{Gates: OpenGates(configuration.DeveloperConfiguration), Machines: configuration.EmulatedMachines, Devices: permitted(configuration.PermittedHostDevices)}
 	if specific := configuration.ArchitectureConfiguration; specific != nil && architecture == "amd64" && specific.Amd64 != nil && len(specific.Amd64.EmulatedMachines) > 0 {
 		allowed.Machines = specific.Amd64.EmulatedMachines
 	}
@@ -34,7 +36,7 @@ func AllowedBy(configuration *v1.KubeVirtConfiguration, architecture string) All
 // Validate reports what of an instance's spec this installation does not allow. What the spec leaves to defaults is not
 // looked at.
 func (a Allowed) Validate(spec *v1.VirtualMachineInstanceSpec, at *field.Path) field.ErrorList {
-	errs := validateGates(spec, a.Gates, at)
+	errs := append(validateGates(spec, a.Gates, at), a.validatePermitted(spec, at)...)
 	if machine := spec.Domain.Machine; machine != nil && machine.Type != "" && !a.machine(machine.Type) {
 		errs = append(errs, field.Invalid(at.Child("domain", "machine", "type"), machine.Type,
 			fmt.Sprintf("%q is not among the machine types of this installation; use %s", machine.Type, alternatives(a.Machines))))

@@ -258,7 +258,7 @@ func merged(t *testing.T, sections string) map[string]any {
 
 // lists are the elements of paths that are lists of objects.
 var lists = map[string]bool{
-	"disks": true, "filesystems": true, "interfaces": true, "inputs": true, "ports": true, "panicDevices": true, "volumes": true, "networks": true, "cpu.features": true,
+	"disks": true, "filesystems": true, "interfaces": true, "inputs": true, "ports": true, "panicDevices": true, "gpus": true, "hostDevices": true, "volumes": true, "networks": true, "cpu.features": true,
 	"accessCredentials": true, "httpHeaders": true,
 }
 
@@ -355,6 +355,7 @@ func produced(t *testing.T, spec map[string]any) string {
 			KVM: kvm, CPUs: []domain.HostCPU{{ID: 2, Core: 2}, {ID: 3, Core: 2}}, Emulator: "/qemu", NVRAM: "/nvram", Disks: disks.Sources, Network: plan,
 			Firmware:     domain.Firmware{Code: "/code", Vars: "/vars", SecureCode: "/scode", SecureVars: "/svars"},
 			SerialSocket: "/serial", SerialLog: "/log", VNCSocket: "/vnc", AgentSocket: "/agent", USBSockets: []string{"/usb"}, Secrets: "/s",
+			PluginVariables: map[string]string{"MDEV_PCI_RESOURCE_V_GPU": "f3e5c1a0-2f5d-4a43-9a3c-0a6c7c8d9e01", "PCI_RESOURCE_V_DEVICE": "0000:01:00.0"},
 		})
 		var xml string
 		if err == nil {

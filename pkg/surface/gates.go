@@ -15,6 +15,7 @@ import (
 const (
 	GateHostDisk        = "HostDisk"
 	GateDownwardMetrics = "DownwardMetrics"
+	GateHostDevices     = "HostDevices"
 	// GateHypervStrictCheck has guests go to nodes only whose KVM has what they need of Hyper-V.
 	GateHypervStrictCheck = "HypervStrictCheck"
 	// GateVirtiofsStorage is for claims that guests have as file systems; what Kubernetes has anyway needs no gate.
@@ -23,11 +24,12 @@ const (
 	GateSerialConsoleLog = "SerialConsoleLog"
 )
 
-var gates = []string{GateDownwardMetrics, GateHostDisk, GateHypervStrictCheck, GateSerialConsoleLog, GateVirtiofsStorage}
+var gates = []string{GateDownwardMetrics, GateHostDevices, GateHostDisk, GateHypervStrictCheck, GateSerialConsoleLog, GateVirtiofsStorage}
 
 // alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
 var alwaysOpen = []string{
-	"CPUManager", "CPUNodeDiscovery", "DeclarativeHotplugVolumes", "EnableVirtioFsConfigVolumes", "ExperimentalIgnitionSupport", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NonRoot",
+	"CPUManager", "CPUNodeDiscovery", "DeclarativeHotplugVolumes", "EnableVirtioFsConfigVolumes", "ExperimentalIgnitionSupport",
+	"GPU", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NonRoot",
 	"ObjectGraph", "PSA", "PanicDevices", "VMLiveUpdateFeatures", "VMPersistentState", "VideoConfig",
 }
 
@@ -78,6 +80,9 @@ func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.
 	}
 	if spec.Domain.Devices.DownwardMetrics != nil {
 		need(GateDownwardMetrics, devices.Child("downwardMetrics"))
+	}
+	if len(spec.Domain.Devices.HostDevices) > 0 {
+		need(GateHostDevices, devices.Child("hostDevices"))
 	}
 	return errs
 }

@@ -44,8 +44,9 @@ var guide = map[string]struct{ spec, refused string }{
 	"vsock":                    {`domain: {devices: {autoattachVSOCK: true}}`, `spec.domain.devices.autoattachVSOCK`},
 	"downward metrics device":  {`domain: {devices: {downwardMetrics: {}}}`, ``},
 	"console log":              {`domain: {devices: {logSerialConsole: true}}`, ``},
-	"GPU":                      {`domain: {devices: {gpus: [{name: gpu1, deviceName: nvidia.com/GP102GL}]}}`, `spec.domain.devices.gpus`},
-	"host device":              {`domain: {devices: {hostDevices: [{name: qat, deviceName: intel.com/qat}]}}`, `spec.domain.devices.hostDevices`},
+	"GPU":                      {`domain: {devices: {gpus: [{name: gpu1, deviceName: nvidia.com/GP102GL, virtualGPUOptions: {display: {enabled: true, ramFB: {enabled: false}}}}]}}`, ``},
+	"host device":              {`domain: {devices: {hostDevices: [{name: qat, deviceName: intel.com/qat}]}}`, ``},
+	"device by a claim":        {`domain: {devices: {hostDevices: [{name: qat, claimName: c, requestName: r}]}}`, `spec.domain.devices.hostDevices[0].claimName`},
 	"memory encryption":        {`domain: {launchSecurity: {sev: {}}}`, `spec.domain.launchSecurity`},
 
 	// Disks and volumes.
@@ -115,7 +116,8 @@ func TestGuide(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := testDefaults
-			d.Allowed.Gates = Gates{GateHostDisk: true, GateDownwardMetrics: true, GateVirtiofsStorage: true}
+			d.Allowed.Gates = Gates{GateHostDisk: true, GateDownwardMetrics: true, GateVirtiofsStorage: true, GateHostDevices: true}
+			d.Allowed.Devices = map[string]bool{"nvidia.com/GP102GL": true, "intel.com/qat": true}
 			DefaultVirtualMachine(vm, nil, d)
 			errs := ValidateVirtualMachine(vm, d)
 			errs = append(errs, d.Allowed.Validate(&vm.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))...)

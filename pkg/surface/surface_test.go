@@ -100,7 +100,7 @@ func TestUnsupported(t *testing.T) {
 		spec string
 		want []string // fields
 	}{
-		"list of devices":      {`domain: {devices: {gpus: [{name: g, deviceName: nvidia.com/x}]}}`, []string{"spec.domain.devices.gpus"}},
+		"inline":               {`domain: {devices: {gpus: [{name: g, claimName: c, requestName: r}]}}`, []string{"spec.domain.devices.gpus[0].claimName", "spec.domain.devices.gpus[0].requestName"}},
 		"in a list":            {`domain: {devices: {disks: [{name: root, changedBlockTracking: true}]}}`, []string{"spec.domain.devices.disks[0].changedBlockTracking"}},
 		"marker object":        {`domain: {devices: {interfaces: [{name: a, sriov: {}}]}}`, []string{"spec.domain.devices.interfaces[0].sriov"}},
 		"section":              {`domain: {launchSecurity: {sev: {}}}`, []string{"spec.domain.launchSecurity"}},
@@ -128,9 +128,9 @@ func TestUnsupported(t *testing.T) {
 		})
 	}
 	t.Run("virtual machine", func(t *testing.T) {
-		vm := machine(t, `{runStrategy: Always, instancetype: {name: u1}, dataVolumeTemplates: [{}], template: {metadata: {labels: {a: b}, name: x}, spec: {domain: {memory: {guest: 1Gi}, devices: {gpus: [{name: g}]}}}}}`)
+		vm := machine(t, `{runStrategy: Always, instancetype: {name: u1}, dataVolumeTemplates: [{}], template: {metadata: {labels: {a: b}, name: x}, spec: {domain: {memory: {guest: 1Gi}, launchSecurity: {sev: {}}}}}}`)
 		got := Message(unsupported(vm.Spec, machineTree(), specPath))
-		want := "spec.template.metadata.name" + tail + "; spec.template.spec.domain.devices.gpus" + tail + remedies["gpus"]
+		want := "spec.template.metadata.name" + tail + "; spec.template.spec.domain.launchSecurity" + tail + remedies["launchSecurity"]
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

@@ -34,6 +34,7 @@ func validateDevices(devices *v1.Devices, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Required(at.Child("i6300esb"), "is not set; it is the one kind of watchdog there is"))
 		}
 	}
+	errs = append(errs, validateHostDevices(devices, path)...)
 	errs = append(errs, validateSound(devices.Sound, path.Child("sound"))...)
 	if devices.Video != nil && devices.AutoattachGraphicsDevice != nil && !*devices.AutoattachGraphicsDevice {
 		errs = append(errs, field.Forbidden(path.Child("video"), "cannot be set when autoattachGraphicsDevice is false"))

@@ -92,8 +92,6 @@ func TestValidateHardware(t *testing.T) {
 		"passt":                 {devices("interfaces: [{name: default, passtBinding: {}}]") + "\nnetworks: [{name: default, pod: {}}]", unsupported(nic0+".passtBinding", "use masquerade")},
 		"plugin":                {devices("interfaces: [{name: default, binding: {name: x}}]") + "\nnetworks: [{name: default, pod: {}}]", unsupported(nic0+".binding", "there are no binding plugins")},
 		"sriov":                 {devices("interfaces: [{name: default, sriov: {}}]") + "\nnetworks: [{name: default, pod: {}}]", unsupported(nic0+".sriov", "no devices of the node")},
-		"gpus":                  {devices("gpus: [{name: a, deviceName: b}]"), unsupported("spec.domain.devices.gpus", "no devices of the node")},
-		"hostDevices":           {devices("hostDevices: [{name: a, deviceName: b}]"), unsupported("spec.domain.devices.hostDevices", "no devices of the node")},
 		"launchSecurity":        {domain("launchSecurity: {sev: {}}"), unsupported("spec.domain.launchSecurity", "no guest's memory is encrypted")},
 		"sound":                 {devices("sound: {name: a}"), ``},
 		"sound without name":    {devices("sound: {name: ''}"), `spec.domain.devices.sound.name: is not set`},

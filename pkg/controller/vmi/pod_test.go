@@ -178,6 +178,8 @@ spec:
   - {name: run, containerDisk: {image: "registry.example/a:1"}}
   - {name: disks, persistentVolumeClaim: {claimName: block}}`},
 
+	{name: "devices of the node", vmi: `spec: {domain: {devices: {gpus: [{name: a, deviceName: v/gpu}, {name: b, deviceName: v/gpu}], hostDevices: [{name: c, deviceName: v/qat}]}}}`},
+
 	{name: "configuration", facts: func(f *Facts) {
 		f.Config.ImagePullPolicy = corev1.PullAlways
 		f.Config.NodeSelectors = map[string]string{"vms": "yes"}

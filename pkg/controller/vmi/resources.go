@@ -7,6 +7,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/passthrough"
 	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
@@ -37,6 +38,9 @@ func Overhead(vmi *v1.VirtualMachineInstance, ratio float64) int64 {
 	if tpm := vmi.Spec.Domain.Devices.TPM; tpm != nil && (tpm.Enabled == nil || *tpm.Enabled) {
 		overhead += overheadTPM
 	}
+	if passthrough.VFIO(&vmi.Spec) {
+		overhead += passthrough.MappedSpace
+	}
 	if ratio > 1 {
 		overhead = int64(float64(overhead) * ratio)
 	}
@@ -66,6 +70,10 @@ func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequi
 	if facts.KVM && !facts.Config.UseEmulation {
 		out.Limits[names.ResourceKVM] = resource.MustParse("1")
 		out.Requests[names.ResourceKVM] = resource.MustParse("1")
+	}
+	for name, n := range passthrough.Resources(&vmi.Spec) {
+		quantity := *resource.NewQuantity(n, resource.DecimalSI)
+		out.Limits[corev1.ResourceName(name)], out.Requests[corev1.ResourceName(name)] = quantity, quantity
 	}
 	if len(out.Limits) == 0 {
 		out.Limits = nil

@@ -1,6 +1,10 @@
-// Package deviceplugin offers /dev/kvm to the kubelet as an extended resource, so that a launcher pod
-// gets the device without any privilege. It serves the kubelet's device plugin API v1beta1 on a socket
+// Package deviceplugin offers devices of the node to the kubelet as extended resources, so that a launcher pod
+// gets them without any privilege. It serves the kubelet's device plugin API v1beta1 on a socket
 // beside the kubelet's own and registers again whenever the kubelet has restarted.
+//
+//	Shared (/dev/kvm) ──┐
+//	                    ├─ Offer ─► Plugin ─► kubelet
+//	Pool (PCI, USB, …) ─┘
 package deviceplugin
 
 import (
@@ -27,11 +31,19 @@ const (
 	registerTimeout = 10 * time.Second
 )
 
-// Plugin offers Count units of one character device, which any number of processes can share.
+// Offer is what a plugin has.
+type Offer interface {
+	// Devices are those of now; changed is closed when there may be others.
+	Devices() (devices []*pluginapi.Device, changed <-chan struct{})
+	// Allocate gives a container the devices of these IDs.
+	Allocate(ids []string) (*pluginapi.ContainerAllocateResponse, error)
+}
+
+// Plugin offers an extended resource.
 type Plugin struct {
-	// Resource is the extended resource's name, Device the path on the node and in containers.
-	Resource, Device string
-	Count            int
+	// Resource is the extended resource's name.
+	Resource string
+	Offer    Offer
 	// Dir is the kubelet's device plugin directory, Socket the plugin's file name in it.
 	Dir, Socket string
 	Log         *slog.Logger
@@ -125,26 +137,30 @@ func (p *Plugin) register(ctx context.Context) error {
 	return nil
 }
 
-// ListAndWatch sends the units, which never change.
+// ListAndWatch sends the devices, and sends them again when they have changed.
 func (p *Plugin) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
-	devices := make([]*pluginapi.Device, p.Count)
-	for i := range devices {
-		devices[i] = &pluginapi.Device{ID: fmt.Sprintf("%s%d", filepath.Base(p.Device), i), Health: pluginapi.Healthy}
+	for {
+		devices, changed := p.Offer.Devices()
+		if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: devices}); err != nil {
+			return err
+		}
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case <-changed:
+		}
 	}
-	if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: devices}); err != nil {
-		return err
-	}
-	<-stream.Context().Done()
-	return nil
 }
 
-// Allocate puts the device into a container. It belongs to root there; virt-handler hands it over.
+// Allocate puts devices into containers. They belong to root there; virt-handler hands them over.
 func (p *Plugin) Allocate(_ context.Context, request *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
 	response := &pluginapi.AllocateResponse{}
-	for range request.ContainerRequests {
-		response.ContainerResponses = append(response.ContainerResponses, &pluginapi.ContainerAllocateResponse{
-			Devices: []*pluginapi.DeviceSpec{{HostPath: p.Device, ContainerPath: p.Device, Permissions: "rw"}},
-		})
+	for _, container := range request.ContainerRequests {
+		given, err := p.Offer.Allocate(container.DevicesIds)
+		if err != nil {
+			return nil, fmt.Errorf("allocate %s: %w", p.Resource, err)
+		}
+		response.ContainerResponses = append(response.ContainerResponses, given)
 	}
 	return response, nil
 }

@@ -67,7 +67,7 @@ func TestPlugin(t *testing.T) {
 	k := &kubelet{registered: make(chan *pluginapi.RegisterRequest, 10)}
 	stop := k.start(t, dir)
 	p := &Plugin{
-		Resource: names.ResourceKVM, Device: "/dev/kvm", Count: 3, Dir: dir, Socket: "kvm.sock",
+		Resource: names.ResourceKVM, Offer: Shared{Device: "/dev/kvm", Count: 3}, Dir: dir, Socket: "kvm.sock",
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	ctx, cancel := context.WithCancel(context.Background())

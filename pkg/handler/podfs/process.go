@@ -247,3 +247,33 @@ func (p *Process) HandOver(name string, kind uint32) error {
 	}
 	return nil
 }
+
+// HandOverAll gives all character devices in a directory of the pod, and in those below it, to the launcher's user. It is
+// no error when there is no such directory.
+func (p *Process) HandOverAll(dir string) error {
+	f, err := p.inRoot(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return fmt.Errorf("list %s in the pod: %w", dir, err)
+	}
+	for _, entry := range entries {
+		name := path.Join(dir, entry.Name())
+		switch {
+		case entry.IsDir():
+			err = p.HandOverAll(name)
+		case entry.Type()&fs.ModeCharDevice != 0:
+			err = p.HandOver(name, unix.S_IFCHR)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

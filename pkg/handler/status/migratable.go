@@ -20,7 +20,7 @@ type obstacle struct{ reason, message string }
 // migratable says whether the guest could move to another node, and whether it could if its disks
 // were copied along.
 func migratable(vmi *v1.VirtualMachineInstance, emulated bool, c *conditionList) {
-	others := slices.Concat(networkObstacles(vmi), cpuObstacles(vmi, emulated), clockObstacles(vmi, emulated), hypervObstacles(vmi, emulated), placementObstacles(vmi))
+	others := slices.Concat(networkObstacles(vmi), cpuObstacles(vmi, emulated), clockObstacles(vmi, emulated), hypervObstacles(vmi, emulated), deviceObstacles(vmi), placementObstacles(vmi))
 	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
 		if len(found) == 0 {
 			c.set(kind, corev1.ConditionTrue, "", "")
@@ -159,6 +159,18 @@ func hypervObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	return []obstacle{{
 		v1.VirtualMachineInstanceReasonHypervPassthroughNotMigratable,
 		"spec.domain.features.hypervPassthrough is what this very node has of Hyper-V; the features of hyperv, each by its name, can migrate",
+	}}
+}
+
+// deviceObstacles finds devices that are the node's own.
+func deviceObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	devices := &vmi.Spec.Domain.Devices
+	if len(devices.HostDevices) == 0 && len(devices.GPUs) == 0 {
+		return nil
+	}
+	return []obstacle{{
+		v1.VirtualMachineInstanceReasonHostDeviceNotMigratable,
+		"spec.domain.devices.gpus and hostDevices are devices of this very node",
 	}}
 }
 

@@ -1,0 +1,30 @@
+package handler
+
+import (
+	"fmt"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/passthrough"
+)
+
+// nodeDevices are where a pod has the devices of its node, if it has any.
+var nodeDevices = []string{"/dev/vfio", "/dev/bus/usb"}
+
+// readyForDevices gives the launcher of a guest with devices of its node those that the kubelet put into the pod as root's,
+// and lets it lock as much memory as they can reach.
+func (s *session) readyForDevices(vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
+	if !passthrough.VFIO(&vmi.Spec) {
+		return nil
+	}
+	for _, dir := range nodeDevices {
+		if err := process.HandOverAll(dir); err != nil {
+			return fmt.Errorf("devices of the node: %w", err)
+		}
+	}
+	if err := process.AllowLocked(s.node.ProcDir, passthrough.Locked(&vmi.Spec)); err != nil {
+		return fmt.Errorf("memory that devices of the node reach: %w", err)
+	}
+	return nil
+}
