@@ -182,7 +182,7 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 	}
 	dataVolumes := &cdi.Access{Client: client, Cache: mgr.GetCache(), Discovery: api}
 	vmis := &vmi.Reconciler{
-		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now, CDI: dataVolumes,
+		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now, Random: rand.Uint32N, CDI: dataVolumes,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
 	migrations := &migration.Reconciler{

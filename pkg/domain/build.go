@@ -68,6 +68,9 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 		return nil, err
 	}
 	devices.Filesystems = filesystems(&vmi.Spec.Domain)
+	if devices.VSock, err = vsock(vmi); err != nil {
+		return nil, err
+	}
 	devices.Controllers = controllers(devices, &vmi.Spec.Domain, tuning, len(plugged))
 	d.IOThreads = tuning.threads.count
 	hypervClock(d.Clock, d.Features.HyperV)

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -94,6 +95,18 @@ func balloon(domain *v1.DomainSpec, b Balloon) *libvirtxml.DomainMemBalloon {
 		out.Stats = &libvirtxml.DomainMemBalloonStats{Period: b.Period}
 	}
 	return out
+}
+
+// vsock is the device by which the guest and its node have connections without a network; nil for none.
+func vsock(vmi *v1.VirtualMachineInstance) (*libvirtxml.DomainVSock, error) {
+	if !enabled(vmi.Spec.Domain.Devices.AutoattachVSOCK, false) {
+		return nil, nil
+	}
+	cid := vmi.Status.VSOCKCID
+	if cid == nil {
+		return nil, field("spec.domain.devices.autoattachVSOCK", "virt-controller has given the guest no CID")
+	}
+	return &libvirtxml.DomainVSock{Model: v1.VirtIO, CID: &libvirtxml.DomainVSockCID{Auto: "no", Address: strconv.FormatUint(uint64(*cid), 10)}}, nil
 }
 
 // DefaultSound is the model of a sound card that names none.
@@ -198,6 +211,9 @@ func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tun
 		}
 	}
 	if d.MemBalloon.Model == v1.VirtIO {
+		express++
+	}
+	if d.VSock != nil {
 		express++
 	}
 	for _, x := range d.Hostdevs {

@@ -48,10 +48,27 @@ var hostdevCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 		vmi.Spec.Domain.Devices.GPUs = []v1.GPU{gpu("vgpu", "v/x", nil)}
 		f.PluginVariables = map[string]string{"MDEV_PCI_RESOURCE_V_X": mdevUUID}
 	},
+	"vsock": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
+		vmi.Spec.Domain.Devices.AutoattachVSOCK = ptr(true)
+		vmi.Status.VSOCKCID = ptr(uint32(4294967294))
+	},
+	"vsock-transitional": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
+		vmi.Spec.Domain.Devices.AutoattachVSOCK = ptr(true)
+		vmi.Spec.Domain.Devices.UseVirtioTransitional = ptr(true)
+		vmi.Status.VSOCKCID = ptr(uint32(3))
+	},
 	"hostdev-usb": func(vmi *v1.VirtualMachineInstance, f *Facts) {
 		vmi.Spec.Domain.Devices.HostDevices = []v1.HostDevice{{Name: "keys", DeviceName: "kubevirt.io/keys"}, {Name: "more", DeviceName: "kubevirt.io/keys"}}
 		f.PluginVariables = map[string]string{"USB_RESOURCE_KUBEVIRT_IO_KEYS": "1:4,1:5,3:10,3:11"}
 	},
+}
+
+func TestNoCID(t *testing.T) {
+	vmi, facts := baseline()
+	vmi.Spec.Domain.Devices.AutoattachVSOCK = ptr(true)
+	if _, err := Build(vmi, *facts); err == nil || !strings.Contains(err.Error(), "autoattachVSOCK: virt-controller has given the guest no CID") {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestHostdevErrors(t *testing.T) {

@@ -19,6 +19,9 @@ func makeTransitional(d *libvirtxml.DomainDeviceList) {
 	if d.MemBalloon.Model == v1.VirtIO {
 		d.MemBalloon.Model = transitionalModel
 	}
+	if d.VSock != nil {
+		d.VSock.Model = transitionalModel
+	}
 	for i := range d.RNGs {
 		d.RNGs[i].Model = transitionalModel
 	}

@@ -303,7 +303,7 @@ func (h *handler) run(ctx context.Context) error {
 	reader := &usage.Reader{Guests: loop.reconciler.Guests, Log: h.log, Now: time.Now}
 	defer reader.Close()
 	group.Go(func() error {
-		return h.serveStreams(ctx, loop.reconciler, reader, source.ServerConfig(names.CommonNameAPI))
+		return h.serveStreams(ctx, loop.reconciler, reader, toGuest(source), source.ServerConfig(names.CommonNameAPI))
 	})
 	group.Go(func() error { return h.serveMetrics(ctx, reader, source.ServerConfig(), ready) })
 	group.Go(func() error {
@@ -332,6 +332,7 @@ func (h *handler) run(ctx context.Context) error {
 		})
 	}
 	group.Go(func() error { return h.offerDevices(ctx) })
+	group.Go(func() error { return h.offerVSOCK(ctx) })
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -378,12 +379,12 @@ func (h *handler) labels(noKVM error) node.Labels {
 }
 
 // serveStreams serves virt-api.
-func (h *handler) serveStreams(ctx context.Context, r *Reconciler, reader *usage.Reader, config *tls.Config) error {
+func (h *handler) serveStreams(ctx context.Context, r *Reconciler, reader *usage.Reader, guestTLS, config *tls.Config) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(h.port)))
 	if err != nil {
 		return fmt.Errorf("listen for virt-api: %w", err)
 	}
-	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Usage: reader, Dial: r.DialGuest, Runs: r.Runs, Leaving: r.Leaving, Moved: r.Moved, Log: h.log}
+	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Usage: reader, Dial: r.DialGuest, DialVSOCK: r.DialVSOCK, GuestTLS: guestTLS, Runs: r.Runs, Leaving: r.Leaving, Moved: r.Moved, Log: h.log}
 	return serve(ctx, &http.Server{
 		Handler: guests.Handler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),

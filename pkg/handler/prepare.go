@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network"
 	"github.com/virtkit/virtkit/pkg/network/apply"
+	"github.com/virtkit/virtkit/pkg/passthrough"
 )
 
 // start prepares the pod and starts the guest. All of it may be done again, by this handler or by
@@ -143,6 +144,11 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 func (s *session) handOverDevices(vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
 	if s.target.KVM {
 		if err := process.HandOver("/dev/kvm", unix.S_IFCHR); err != nil {
+			return err
+		}
+	}
+	if passthrough.VSOCK(&vmi.Spec) {
+		if err := process.HandOver("/dev/"+names.DeviceVSOCK, unix.S_IFCHR); err != nil {
 			return err
 		}
 	}

@@ -200,4 +200,7 @@ const DefaultBalloonPeriod = 10
 const (
 	// ResourceKVM is offered on nodes with hardware KVM only.
 	ResourceKVM = "devices.kubevirt.io/kvm"
+	// ResourceVSOCK is offered on nodes with DeviceVSOCK in /dev, while the feature gate VSOCK is open.
+	ResourceVSOCK = "devices.kubevirt.io/vhost-vsock"
+	DeviceVSOCK   = "vhost-vsock"
 )

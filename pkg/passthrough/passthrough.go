@@ -23,6 +23,12 @@ func VFIO(spec *v1.VirtualMachineInstanceSpec) bool {
 	return len(spec.Domain.Devices.GPUs) > 0 || len(spec.Domain.Devices.HostDevices) > 0
 }
 
+// VSOCK reports an instance that its node reaches over vsock.
+func VSOCK(spec *v1.VirtualMachineInstanceSpec) bool {
+	attach := spec.Domain.Devices.AutoattachVSOCK
+	return attach != nil && *attach
+}
+
 // Resources are how many of which extended resource the pod needs for gpus and hostDevices; nil for none.
 func Resources(spec *v1.VirtualMachineInstanceSpec) map[string]int64 {
 	if !VFIO(spec) {

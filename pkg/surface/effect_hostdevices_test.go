@@ -10,6 +10,7 @@ const (
 )
 
 var hostDeviceExamples = map[string]struct{ before, value string }{
+	"domain.devices.autoattachVSOCK":                              {value: "true"},
 	"domain.devices.gpus.name":                                    {before: withGPU, value: "b"},
 	"domain.devices.gpus.deviceName":                              {before: withGPU, value: "v/device"},
 	"domain.devices.gpus.virtualGPUOptions.display.enabled":       {before: withGPU, value: "false"},

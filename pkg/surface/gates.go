@@ -16,6 +16,7 @@ const (
 	GateHostDisk        = "HostDisk"
 	GateDownwardMetrics = "DownwardMetrics"
 	GateHostDevices     = "HostDevices"
+	GateVSOCK           = "VSOCK"
 	// GateHypervStrictCheck has guests go to nodes only whose KVM has what they need of Hyper-V.
 	GateHypervStrictCheck = "HypervStrictCheck"
 	// GateVirtiofsStorage is for claims that guests have as file systems; what Kubernetes has anyway needs no gate.
@@ -24,7 +25,7 @@ const (
 	GateSerialConsoleLog = "SerialConsoleLog"
 )
 
-var gates = []string{GateDownwardMetrics, GateHostDevices, GateHostDisk, GateHypervStrictCheck, GateSerialConsoleLog, GateVirtiofsStorage}
+var gates = []string{GateDownwardMetrics, GateHostDevices, GateHostDisk, GateHypervStrictCheck, GateSerialConsoleLog, GateVSOCK, GateVirtiofsStorage}
 
 // alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
 var alwaysOpen = []string{
@@ -83,6 +84,9 @@ func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.
 	}
 	if len(spec.Domain.Devices.HostDevices) > 0 {
 		need(GateHostDevices, devices.Child("hostDevices"))
+	}
+	if attach := spec.Domain.Devices.AutoattachVSOCK; attach != nil && *attach {
+		need(GateVSOCK, devices.Child("autoattachVSOCK"))
 	}
 	return errs
 }

@@ -14,6 +14,8 @@ func TestValidateGates(t *testing.T) {
 		"none needed":    {"", "{}", ""},
 		"host disk":      {GateHostDisk, "volumes: [{name: root, hostDisk: {path: /d/disk.img, type: Disk}}]", "spec.volumes[0].hostDisk"},
 		"metrics disk":   {GateDownwardMetrics, "volumes: [{name: root, downwardMetrics: {}}]", "spec.volumes[0].downwardMetrics"},
+		"vsock":          {GateVSOCK, "domain: {devices: {autoattachVSOCK: true}}", "spec.domain.devices.autoattachVSOCK"},
+		"no vsock":       {"", "domain: {devices: {autoattachVSOCK: false}}", ""},
 		"metrics device": {GateDownwardMetrics, "domain: {devices: {downwardMetrics: {}}}", "spec.domain.devices.downwardMetrics"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ var guide = map[string]struct{ spec, refused string }{
 	"random numbers":           {`domain: {devices: {rng: {}}}`, ``},
 	"panic device":             {`domain: {devices: {panicDevices: [{model: pvpanic}]}}`, ``},
 	"USB redirection":          {`domain: {devices: {clientPassthrough: {}}}`, ``},
-	"vsock":                    {`domain: {devices: {autoattachVSOCK: true}}`, `spec.domain.devices.autoattachVSOCK`},
+	"vsock":                    {`domain: {devices: {autoattachVSOCK: true}}`, ``},
 	"downward metrics device":  {`domain: {devices: {downwardMetrics: {}}}`, ``},
 	"console log":              {`domain: {devices: {logSerialConsole: true}}`, ``},
 	"GPU":                      {`domain: {devices: {gpus: [{name: gpu1, deviceName: nvidia.com/GP102GL, virtualGPUOptions: {display: {enabled: true, ramFB: {enabled: false}}}}]}}`, ``},
@@ -116,7 +116,7 @@ func TestGuide(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := testDefaults
-			d.Allowed.Gates = Gates{GateHostDisk: true, GateDownwardMetrics: true, GateVirtiofsStorage: true, GateHostDevices: true}
+			d.Allowed.Gates = Gates{GateHostDisk: true, GateDownwardMetrics: true, GateVirtiofsStorage: true, GateHostDevices: true, GateVSOCK: true}
 			d.Allowed.Devices = map[string]bool{"nvidia.com/GP102GL": true, "intel.com/qat": true}
 			DefaultVirtualMachine(vm, nil, d)
 			errs := ValidateVirtualMachine(vm, d)

@@ -173,6 +173,7 @@ var instanceFields = []Field{
 	{Path: "domain.devices.autoattachMemBalloon", Effect: Domain},
 	{Path: "domain.devices.autoattachInputDevice", Effect: Domain},
 	{Path: "domain.devices.rng", Effect: Domain},
+	{Path: "domain.devices.autoattachVSOCK", Effect: Domain, Note: "Needs the feature gate VSOCK, and a node with /dev/vhost-vsock; docs/devices.md."},
 	{Path: "domain.devices.gpus.name", Effect: Domain},
 	{Path: "domain.devices.gpus.deviceName", Effect: Pod, Note: "A resource of configuration.permittedHostDevices; docs/devices.md."},
 	{Path: "domain.devices.gpus.virtualGPUOptions.display.enabled", Effect: Domain, Note: "Of mediated devices. The first is a screen, unless one of them says something."},

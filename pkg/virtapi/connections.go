@@ -46,6 +46,7 @@ var counted = []struct {
 	{"vnc", metrics.Screens},
 	{"usbredir", metrics.USBPorts},
 	{"portforward", metrics.Tunnels},
+	{"vsock", nil},
 	{exec.Subresource, nil},
 }
 

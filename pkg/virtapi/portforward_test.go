@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -105,5 +106,13 @@ func TestPortForwardRefused(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+func TestVSOCKIsAttached(t *testing.T) {
+	c := newCluster(t, pairOf(v1.RunStrategyAlways, instance(v1.Running)), echoes)
+	_, err := c.dial("virtualmachineinstances/vm/vsock", url.Values{"port": {"22"}})
+	if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "VSOCK is not attached: spec.domain.devices.autoattachVSOCK is not set") {
+		t.Errorf("got %v", err)
 	}
 }

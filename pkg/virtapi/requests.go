@@ -17,6 +17,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/passthrough"
 	"github.com/virtkit/virtkit/pkg/version"
 )
 
@@ -225,6 +226,13 @@ func hasGraphics(vmi *v1.VirtualMachineInstance) error {
 func takesUSB(vmi *v1.VirtualMachineInstance) error {
 	if vmi.Spec.Domain.Devices.ClientPassthrough == nil {
 		return badRequest("Not configured with USB Redirection: spec.domain.devices.clientPassthrough is not set")
+	}
+	return nil
+}
+
+func hasVSOCK(vmi *v1.VirtualMachineInstance) error {
+	if !passthrough.VSOCK(&vmi.Spec) {
+		return badRequest("VSOCK is not attached: spec.domain.devices.autoattachVSOCK is not set")
 	}
 	return nil
 }

@@ -63,6 +63,7 @@ func (q *requests) endpoints() []endpoint {
 		streamOf("console", "open a websocket to the serial console of a VirtualMachineInstance", hasSerialConsole),
 		streamOf("vnc", "open a websocket to the VNC server of a VirtualMachineInstance", hasGraphics),
 		streamOf("usbredir", "open a websocket to a USB port of a VirtualMachineInstance", takesUSB),
+		streamOf("vsock", "open a websocket to a vsock port of a VirtualMachineInstance: ?port=PORT[&tls=false]", hasVSOCK),
 		{http.MethodGet, virtualMachineInstances, "portforward/{port}", true, vmi, nil, q.portForwardInstance, "open a websocket to a TCP port of a VirtualMachineInstance", get},
 		{http.MethodGet, virtualMachineInstances, "portforward/{port}/{protocol}", true, vmi, nil, q.portForwardInstance, "open a websocket to a port, tcp or udp, of a VirtualMachineInstance", get},
 		{http.MethodGet, virtualMachines, "portforward/{port}", true, vm, nil, q.portForwardMachine, "open a websocket to a TCP port of a VirtualMachine's instance", get},

@@ -49,7 +49,7 @@ var open = []string{"/healthz", "/livez", "/readyz", "/mutate/*", "/validate/*"}
 
 // streaming are the subresources whose requests last: they have no deadline, and do not count among the requests that
 // are served at a time.
-var streaming = sets.NewString("console", "vnc", "usbredir", "portforward", exec.Subresource, "log")
+var streaming = sets.NewString("console", "vnc", "usbredir", "vsock", "portforward", exec.Subresource, "log")
 
 // serving is what newServer needs besides the routes.
 type serving struct {

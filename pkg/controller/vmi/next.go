@@ -50,6 +50,8 @@ type View struct {
 	CDI         bool
 	// Attachments are the VMI's attachment pods that exist.
 	Attachments []*corev1.Pod
+	// CID is the vsock CID that a VMI which has none yet is to have; 0 for none.
+	CID uint32
 	// Node is that of a VMI in phase Unknown, or which was when it ended; nil otherwise, and when it does not
 	// exist any more.
 	Node *corev1.Node
@@ -263,6 +265,9 @@ func (s *Step) handOver(view View, pod *corev1.Pod) {
 		status.LauncherContainerImageVersion = pod.Spec.Containers[0].Image
 	}
 	status.VolumeStatus = volumeStatus(view.VMI, view.Claims)
+	if view.CID != 0 {
+		status.VSOCKCID = &view.CID
+	}
 	filled(status, view)
 	removeCondition(status, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled))
 	removeCondition(status, v1.VirtualMachineInstanceSynchronized)

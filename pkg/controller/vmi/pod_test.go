@@ -178,6 +178,7 @@ spec:
   - {name: run, containerDisk: {image: "registry.example/a:1"}}
   - {name: disks, persistentVolumeClaim: {claimName: block}}`},
 
+	{name: "vsock", vmi: `spec: {domain: {devices: {autoattachVSOCK: true}}}`},
 	{name: "devices of the node", vmi: `spec: {domain: {devices: {gpus: [{name: a, deviceName: v/gpu}, {name: b, deviceName: v/gpu}], hostDevices: [{name: c, deviceName: v/qat}]}}}`},
 
 	{name: "configuration", facts: func(f *Facts) {

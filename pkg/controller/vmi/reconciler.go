@@ -58,6 +58,8 @@ type Reconciler struct {
 	Image           string
 	ImagePullPolicy corev1.PullPolicy
 	Now             func() time.Time
+	// Random gives a number below n.
+	Random func(n uint32) uint32
 	// CDI is how to DataVolumes, if the cluster has them.
 	CDI *cdi.Access
 
@@ -68,6 +70,7 @@ type Reconciler struct {
 	deleted   written.Deletions
 	released  written.Releases
 	gated     written.Log // pods
+	cids      cids
 }
 
 // SetupWithManager registers the reconciler and its indexes.
@@ -206,6 +209,9 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 		}
 	}
 	if err := r.lookAtAttachments(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if err := r.lookAtCID(ctx, &view); err != nil {
 		return View{}, err
 	}
 	if HandedOver(vmi) && len(hotplug.Volumes(&vmi.Spec)) == 0 {

@@ -71,6 +71,10 @@ func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequi
 		out.Limits[names.ResourceKVM] = resource.MustParse("1")
 		out.Requests[names.ResourceKVM] = resource.MustParse("1")
 	}
+	if passthrough.VSOCK(&vmi.Spec) {
+		out.Limits[names.ResourceVSOCK] = resource.MustParse("1")
+		out.Requests[names.ResourceVSOCK] = resource.MustParse("1")
+	}
 	for name, n := range passthrough.Resources(&vmi.Spec) {
 		quantity := *resource.NewQuantity(n, resource.DecimalSI)
 		out.Limits[corev1.ResourceName(name)], out.Requests[corev1.ResourceName(name)] = quantity, quantity

@@ -6,6 +6,7 @@
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc[?preserveSession=true]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/usbredir
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/portforward/PORT[/{tcp,udp}][?uid=UID]
+//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vsock?port=PORT[&tls=false]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc/screenshot[?moveCursor=true]
 //	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{pause,unpause,reset,softreboot}
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/{guestosinfo,userlist,filesystemlist}
@@ -19,6 +20,7 @@ package streams
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,6 +64,9 @@ type Server struct {
 	Launcher func(types.NamespacedName) (launcherpb.LauncherClient, types.UID, error)
 	// Dial connects to a port of a guest on this node; protocol is tcp or udp.
 	Dial func(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16) (net.Conn, error)
+	// DialVSOCK connects to a vsock port of a guest on this node, and GuestTLS is TLS to what listens there.
+	DialVSOCK func(ctx context.Context, vmi types.NamespacedName, port uint32) (net.Conn, error)
+	GuestTLS  *tls.Config
 	// Runs is the UID of the VMI of that name whose guest is on this node and has not moved away; empty when there is none.
 	Runs func(types.NamespacedName) types.UID
 	// Leaving reports whether the guest of a pod has moved to another node or is about to; nil is never.
@@ -105,6 +110,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET "+vmi+"console", s.console)
 	mux.HandleFunc("GET "+vmi+"vnc", s.vnc)
 	mux.HandleFunc("GET "+vmi+"usbredir", s.usbRedir)
+	mux.HandleFunc("GET "+vmi+"vsock", s.vsock)
 	s.agentRoutes(mux, vmi)
 	mux.HandleFunc("GET "+vmi+"log/{source}", s.log)
 	mux.HandleFunc("GET /v1/stats", s.stats)

@@ -1,0 +1,70 @@
+package handler
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtkit/virtkit/pkg/certs"
+	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
+	"github.com/virtkit/virtkit/pkg/handler/vsock"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/surface"
+)
+
+// vsockUnits is how many guests with vsock a node offers to hold; the device has no limit of its own.
+const vsockUnits = 1000
+
+// offerVSOCK offers the node's vsock to guests while the feature gate is open, if the node has any.
+func (h *handler) offerVSOCK(ctx context.Context) error {
+	changed := newSignal()
+	h.follower.OnChange(changed.call)
+	device := "/dev/" + names.DeviceVSOCK
+	units := func() int {
+		if _, err := os.Stat(filepath.Join(nodeDev, names.DeviceVSOCK)); err != nil || !h.follower.Current().Allowed.Gates[surface.GateVSOCK] {
+			return 0
+		}
+		return vsockUnits
+	}
+	return whileSame(ctx, changed, units, func(ctx context.Context, units int) error {
+		if units == 0 {
+			<-ctx.Done()
+			return nil
+		}
+		plugin := &deviceplugin.Plugin{
+			Resource: names.ResourceVSOCK, Offer: deviceplugin.Shared{Device: device, Count: units},
+			Dir: h.devices, Socket: "virtkit-vsock.sock", Log: h.log,
+		}
+		return plugin.Run(ctx)
+	})
+}
+
+// DialVSOCK connects to a vsock port of a guest on this node. Errors are those of vsock.Dial, or say why there is no guest to
+// dial.
+func (r *Reconciler) DialVSOCK(ctx context.Context, vmi types.NamespacedName, port uint32) (net.Conn, error) {
+	r.mu.Lock()
+	s := r.sessions[vmi]
+	r.mu.Unlock()
+	if s == nil || moved(s.observation().Guest) {
+		return nil, fmt.Errorf("VirtualMachineInstance %s does not run on node %s", vmi, r.Node.Name)
+	}
+	cid := s.latest().Status.VSOCKCID
+	if cid == nil {
+		return nil, errors.New("the guest has no vsock: spec.domain.devices.autoattachVSOCK is not set")
+	}
+	return vsock.Dial(ctx, vsock.Address{CID: *cid, Port: port})
+}
+
+// toGuest is TLS to a program in a guest. The CID, which is the kernel's to give, says which guest it is: its certificate is
+// not looked at. It may look at virt-handler's, which the installation's authority has signed.
+func toGuest(source *certs.Source) *tls.Config {
+	config := source.ClientConfig("")
+	config.VerifyConnection = nil
+	return config
+}
