@@ -10,8 +10,11 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Kernel is what a guest boots by firmware.kernelBoot: paths in the pod, empty for none.
-type Kernel struct{ Kernel, Initrd string }
+// Kernel is what a guest boots by firmware.kernelBoot: paths in the pod, empty for none, and their checksums.
+type Kernel struct {
+	Kernel, Initrd                 string
+	KernelChecksum, InitrdChecksum uint32
+}
 
 // FindKernel finds the kernel and initramfs that a VMI names in the image at dirs.KernelBoot. The zero Kernel is that of
 // a VMI that boots from its disks.
@@ -30,12 +33,13 @@ func FindKernel(vmi *v1.VirtualMachineInstance, dirs Dirs) (Kernel, error) {
 	for _, file := range []struct {
 		field, path string
 		to          *string
-	}{{"kernelPath", source.KernelPath, &out.Kernel}, {"initrdPath", source.InitrdPath, &out.Initrd}} {
+		sum         *uint32
+	}{{"kernelPath", source.KernelPath, &out.Kernel, &out.KernelChecksum}, {"initrdPath", source.InitrdPath, &out.Initrd, &out.InitrdChecksum}} {
 		if file.path == "" {
 			continue
 		}
 		name := inImage(file.path)
-		if err := readable(root, name); err != nil {
+		if *file.sum, err = fileChecksum(root, name); err != nil {
 			return Kernel{}, fmt.Errorf("firmware.kernelBoot.container.%s: image %s: %w", file.field, source.Image, err)
 		}
 		*file.to = path.Join(dirs.KernelBoot, name)
@@ -43,25 +47,26 @@ func FindKernel(vmi *v1.VirtualMachineInstance, dirs Dirs) (Kernel, error) {
 	return out, nil
 }
 
-// readable fails when a name in an image is no regular file that we may read. Links are not followed: they would lead
-// out of the image that the user named.
-func readable(root *os.Root, name string) error {
+// fileChecksum is that of a file in an image; it fails when the name is of no regular file that we may read. Links are not followed: they
+// would lead out of the image that the user named.
+func fileChecksum(root *os.Root, name string) (sum uint32, err error) {
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return invalidf("there is no file /%s", name)
+		return 0, invalidf("there is no file /%s", name)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return invalidf("/%s is not a regular file", name)
+		return 0, invalidf("/%s is not a regular file", name)
 	}
 	f, err := root.Open(name)
 	if errors.Is(err, fs.ErrPermission) {
-		return invalidf("/%s cannot be read by user 107; build the image with the file owned by 107 or readable by all", name)
+		return 0, invalidf("/%s cannot be read by user 107; build the image with the file owned by 107 or readable by all", name)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return f.Close()
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return Checksum(f, info.Size())
 }

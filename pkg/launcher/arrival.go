@@ -51,8 +51,12 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	if err := sameImages(vmi, images); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	if _, err := disk.FindKernel(vmi, s.options.Disks); err != nil {
+	kernel, err := disk.FindKernel(vmi, s.options.Disks)
+	if err != nil {
 		return startError(vmi, images, err)
+	}
+	if err := sameKernel(vmi, kernel); err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	volumes, _ := hotplug.Moving(vmi)
 	for _, name := range volumes {
@@ -90,7 +94,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 		return status.Error(codes.Internal, err.Error())
 	}
 	s.arriving <- arrival{vmi: vmi, devices: exclusiveDevices(&vmi.Spec, images), listener: listener, seeds: seeds}
-	s.guest.expect(targetsAtStart(hotplug.AtStart(&vmi.Spec)), checksums(images))
+	s.guest.expect(targetsAtStart(hotplug.AtStart(&vmi.Spec)), checksums(images, kernel))
 	return nil
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// checksums are those of the container disks, by volume.
-func checksums(images map[string]domain.Source) map[string]uint32 {
+// checksums are those of the container disks, by volume, and of the kernel that is booted instead of one on a disk.
+func checksums(images map[string]domain.Source, kernel disk.Kernel) map[string]uint32 {
 	out := map[string]uint32{}
 	for volume, image := range images {
 		if image.Backing != nil {
@@ -23,13 +23,34 @@ func checksums(images map[string]domain.Source) map[string]uint32 {
 			out[volume] = image.Checksum
 		}
 	}
+	for name, sum := range map[string]uint32{names.ChecksumKernel: kernel.KernelChecksum, names.ChecksumInitrd: kernel.InitrdChecksum} {
+		if sum != 0 {
+			out[name] = sum
+		}
+	}
 	return out
+}
+
+// sameKernel fails when the kernel or initramfs of firmware.kernelBoot here is another than the one that the guest was booted
+// with: it has that in memory, and would come up with this one after a reboot.
+func sameKernel(vmi *v1.VirtualMachineInstance, here disk.Kernel) error {
+	there := vmi.Status.KernelBootStatus
+	if there == nil || here == (disk.Kernel{}) {
+		return nil
+	}
+	differ := there.KernelInfo != nil && there.KernelInfo.Checksum != 0 && there.KernelInfo.Checksum != here.KernelChecksum ||
+		there.InitrdInfo != nil && there.InitrdInfo.Checksum != 0 && there.InitrdInfo.Checksum != here.InitrdChecksum
+	if !differ {
+		return nil
+	}
+	return fmt.Errorf("firmware.kernelBoot: %s is another image on this node than the one that the guest was booted from; its tag was moved: restart the VM, and name images by digest",
+		vmi.Spec.Domain.Firmware.KernelBoot.Container.Image)
 }
 
 // sameImages fails when a container disk here is another than the one that the guest runs from: what the guest wrote lies
 // over that one, and would be garbage over this one.
 func sameImages(vmi *v1.VirtualMachineInstance, images map[string]domain.Source) error {
-	here := checksums(images)
+	here := checksums(images, disk.Kernel{})
 	for _, s := range vmi.Status.VolumeStatus {
 		there := s.ContainerDiskVolume
 		if there == nil || there.Checksum == 0 || here[s.Name] == 0 || here[s.Name] == there.Checksum {

@@ -100,9 +100,10 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	boot.Spec = *hotplug.AtStart(&vmi.Spec)
 	targets := targetsAtStart(&boot.Spec)
 	var images map[string]domain.Source
+	var kernel disk.Kernel
 	known := func(st *pb.GuestState) {
 		if len(st.ImageChecksums) == 0 {
-			st.ImageChecksums = checksums(images)
+			st.ImageChecksums = checksums(images, kernel)
 		}
 		if len(st.VolumeTargets) == 0 { // else the domain itself has told
 			st.VolumeTargets = targets
@@ -132,8 +133,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	if facts.CPUs, err = ownCPUs(vmi, "/sys"); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
-	kernel, err := disk.FindKernel(vmi, s.options.Disks)
-	if err != nil {
+	if kernel, err = disk.FindKernel(vmi, s.options.Disks); err != nil {
 		return startError(vmi, images, err)
 	}
 	facts.Kernel, facts.Initrd = kernel.Kernel, kernel.Initrd

@@ -169,6 +169,11 @@ const (
 	User  = 107
 	Group = 107
 
+	// ChecksumKernel and ChecksumInitrd are beside the volumes of a guest's container disks in what the launcher tells of their
+	// checksums; no volume has such a name.
+	ChecksumKernel = ".kernel"
+	ChecksumInitrd = ".initrd"
+
 	// ExitGuestFailed is the launcher's exit code when the guest crashed or could not be started
 	// for good; a guest that shut down gives 0. It decides the pod's phase and so the VMI's.
 	ExitGuestFailed = 1

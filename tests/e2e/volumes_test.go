@@ -115,6 +115,9 @@ func TestVolumes(t *testing.T) {
 	third.waitPhase(t, bootTime, v1.Running)
 
 	g.waitMigration(t, g.migrate(t, "there"), v1.MigrationSucceeded)
+	if kernel := g.vmi(t).Status.KernelBootStatus; kernel == nil || kernel.KernelInfo == nil || kernel.KernelInfo.Checksum == 0 || kernel.InitrdInfo == nil || kernel.InitrdInfo.Checksum == 0 {
+		t.Errorf("status.kernelBootStatus: %+v", kernel)
+	}
 	con = g.again(t)
 	for _, volume := range []string{"files", "device"} {
 		expectText(t, con, "echo 3 > /proc/sys/vm/drop_caches; head -c 13 "+virtioDisk(volume)+" | tr -d '\\0\\n'", ("written-" + volume)[:13])

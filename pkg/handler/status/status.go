@@ -258,6 +258,7 @@ func fill(in Input, next *v1.VirtualMachineInstanceStatus) {
 	}
 	next.VolumeStatus = plugged(in.Volumes, volumes(in, next.VolumeStatus))
 	checksums(in.Guest.GetImageChecksums(), in.VMI, next.VolumeStatus)
+	kernelChecksums(in.Guest.GetImageChecksums(), next)
 	next.Interfaces = interfaces(in)
 	next.GuestOSInfo = v1.VirtualMachineInstanceGuestOSInfo{}
 	if in.Guest.AgentConnected {

@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // Reasons of hotplugged volumes, in their status and in events. The first three are KubeVirt's.
@@ -107,6 +108,22 @@ func checksums(images map[string]uint32, vmi *v1.VirtualMachineInstance, list []
 		}
 		s.ContainerDiskVolume = &v1.ContainerDiskInfo{Checksum: sum}
 	}
+}
+
+// kernelChecksums notes those of what firmware.kernelBoot booted; a launcher that does not say changes nothing.
+func kernelChecksums(images map[string]uint32, next *v1.VirtualMachineInstanceStatus) {
+	kernel, initrd := images[names.ChecksumKernel], images[names.ChecksumInitrd]
+	if kernel == 0 && initrd == 0 {
+		return
+	}
+	out := &v1.KernelBootStatus{}
+	if kernel != 0 {
+		out.KernelInfo = &v1.KernelInfo{Checksum: kernel}
+	}
+	if initrd != 0 {
+		out.InitrdInfo = &v1.InitrdInfo{Checksum: initrd}
+	}
+	next.KernelBootStatus = out
 }
 
 // volumeEvents are what happened to hotplugged volumes between two statuses.

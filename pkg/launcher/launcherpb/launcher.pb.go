@@ -2728,7 +2728,7 @@ type GuestState struct {
 	Vcpus uint32 `protobuf:"varint,50,opt,name=vcpus,proto3" json:"vcpus,omitempty"`
 	// How much memory beyond memory_at_boot the guest is to have, bytes; how much it has is in memory_current.
 	MemoryRequested int64 `protobuf:"varint,51,opt,name=memory_requested,json=memoryRequested,proto3" json:"memory_requested,omitempty"`
-	// disk.Checksum of the container disks, by volume name.
+	// disk.Checksum of the container disks, by volume name, and of firmware.kernelBoot's files, by names.ChecksumKernel and names.ChecksumInitrd.
 	ImageChecksums map[string]uint32 `protobuf:"bytes,43,rep,name=image_checksums,json=imageChecksums,proto3" json:"image_checksums,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// The interfaces that the guest has, by the VMI's names, and their links: "up" or "down". Empty where the launcher does not tell.
 	InterfaceLinks map[string]string `protobuf:"bytes,44,rep,name=interface_links,json=interfaceLinks,proto3" json:"interface_links,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
