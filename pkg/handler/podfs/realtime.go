@@ -81,6 +81,8 @@ func realtimeThreads(tasks string, real, found []bool) error {
 		}
 		if err := prioritize(tid); errors.Is(err, unix.ESRCH) {
 			continue
+		} else if errors.Is(err, unix.EPERM) {
+			return fmt.Errorf("give vCPU %d real-time priority: %w: the kernel of the node has CONFIG_RT_GROUP_SCHED and leaves none to the pod's control group (cpu.rt_runtime_us)", vcpu, err)
 		} else if err != nil {
 			return fmt.Errorf("give vCPU %d real-time priority: %w", vcpu, err)
 		}
