@@ -15,16 +15,19 @@ var nodeDevices = []string{"/dev/vfio", "/dev/bus/usb"}
 // readyForDevices gives the launcher of a guest with devices of its node those that the kubelet put into the pod as root's,
 // and lets it lock as much memory as they can reach.
 func (s *session) readyForDevices(vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
-	if !passthrough.VFIO(&vmi.Spec) {
+	if !passthrough.Locks(&vmi.Spec) {
 		return nil
 	}
 	for _, dir := range nodeDevices {
+		if !passthrough.VFIO(&vmi.Spec) {
+			break // it asks for the right to lock alone
+		}
 		if err := process.HandOverAll(dir); err != nil {
 			return fmt.Errorf("devices of the node: %w", err)
 		}
 	}
 	if err := process.AllowLocked(s.node.ProcDir, passthrough.Locked(&vmi.Spec)); err != nil {
-		return fmt.Errorf("memory that devices of the node reach: %w", err)
+		return fmt.Errorf("memory that is locked: %w", err)
 	}
 	return nil
 }

@@ -23,6 +23,12 @@ func VFIO(spec *v1.VirtualMachineInstanceSpec) bool {
 	return len(spec.Domain.Devices.GPUs) > 0 || len(spec.Domain.Devices.HostDevices) > 0
 }
 
+// Locks reports an instance whose memory QEMU may lock: for devices of the node, or since memory.reservedOverhead.memLock says so.
+func Locks(spec *v1.VirtualMachineInstanceSpec) bool {
+	m := spec.Domain.Memory
+	return VFIO(spec) || m != nil && m.ReservedOverhead != nil && m.ReservedOverhead.MemLock != nil && *m.ReservedOverhead.MemLock == v1.MemLockRequired
+}
+
 // VSOCK reports an instance that its node reaches over vsock.
 func VSOCK(spec *v1.VirtualMachineInstanceSpec) bool {
 	attach := spec.Domain.Devices.AutoattachVSOCK
@@ -55,8 +61,12 @@ func Locked(spec *v1.VirtualMachineInstanceSpec) uint64 {
 			most = max(most, m.MaxGuest.Value())
 		}
 	}
+	beyond := int64(0)
+	if m := spec.Domain.Memory; m != nil && m.ReservedOverhead != nil && m.ReservedOverhead.AddedOverhead != nil {
+		beyond = max(0, m.ReservedOverhead.AddedOverhead.Value())
+	}
 	most = max(most, spec.Domain.Resources.Requests.Memory().Value(), spec.Domain.Resources.Limits.Memory().Value())
-	return uint64(most) + MappedSpace + alignment
+	return uint64(most) + uint64(beyond) + MappedSpace + alignment
 }
 
 // Prefixes of the variables by which a device plugin tells a container which devices it got.

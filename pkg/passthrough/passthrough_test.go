@@ -49,3 +49,29 @@ func TestVariables(t *testing.T) {
 		t.Errorf("devices %v", got)
 	}
 }
+
+func TestLocks(t *testing.T) {
+	required, not := v1.MemLockRequirement(v1.MemLockRequired), v1.MemLockRequirement(v1.MemLockNotRequired)
+	overhead := func(lock *v1.MemLockRequirement) *v1.VirtualMachineInstanceSpec {
+		return &v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Memory: &v1.Memory{ReservedOverhead: &v1.ReservedOverhead{
+			AddedOverhead: resource.NewQuantity(1<<30, resource.BinarySI), MemLock: lock,
+		}}}}
+	}
+	for name, c := range map[string]struct {
+		spec *v1.VirtualMachineInstanceSpec
+		want bool
+	}{
+		"nothing":      {&v1.VirtualMachineInstanceSpec{}, false},
+		"not said":     {overhead(nil), false},
+		"not required": {overhead(&not), false},
+		"required":     {overhead(&required), true},
+		"a device":     {&v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Devices: v1.Devices{HostDevices: []v1.HostDevice{{}}}}}, true},
+	} {
+		if got := Locks(c.spec); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if got := Locked(overhead(&required)); got != 1<<30+MappedSpace+alignment {
+		t.Errorf("with overhead %d", got)
+	}
+}

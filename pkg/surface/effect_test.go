@@ -202,10 +202,11 @@ func withKeys(way string) string {
 
 // exempt are the fields that may only say what happens anyway.
 var exempt = map[string]bool{
-	"domain.devices.disks.cdrom.readonly": true,
-	"evictionStrategy":                    true, // pkg/eviction
-	"startStrategy":                       true, // how the domain is made, not what it is: tests/e2e
-	"architecture":                        true,
+	"domain.devices.disks.cdrom.readonly":    true,
+	"evictionStrategy":                       true, // pkg/eviction
+	"startStrategy":                          true, // how the domain is made, not what it is: tests/e2e
+	"architecture":                           true,
+	"domain.memory.reservedOverhead.memLock": true, // pkg/passthrough
 }
 
 // sameAsDefault are the fields whose example is what an absent field means; their presence changes nothing.

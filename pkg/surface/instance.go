@@ -60,6 +60,7 @@ var instanceFields = []Field{
 	{Path: "domain.memory.maxGuest", Effect: Domain, Note: "To how much guest may be raised while the guest runs; docs/hotplug.md."},
 	{Path: "domain.memory.hugepages.pageSize", Effect: Domain, Only: pageSizes},
 	{Path: "domain.memory.reservedOverhead.addedOverhead", Effect: Pod},
+	{Path: "domain.memory.reservedOverhead.memLock", Effect: Pod, Only: []string{v1.MemLockNotRequired, v1.MemLockRequired}, Note: "Required lets QEMU lock the guest's memory and what it has beyond."},
 	{Path: "domain.machine.type", Effect: Domain, Note: "q35, or a version of it such as pc-q35-9.2."},
 	{Path: "domain.firmware.uuid", Effect: Domain, Note: "Made at random when a VirtualMachine is created, and kept."},
 	{Path: "domain.firmware.bootloader.bios.useSerial", Effect: Domain},

@@ -32,7 +32,8 @@ func TestValidateSizing(t *testing.T) {
 		"odd room on huge pages":    {of("memory: {guest: 1Gi, maxGuest: 2050Mi, hugepages: {pageSize: 1Gi}}"), `spec.domain.memory.maxGuest: 2050Mi is not a multiple of 1024Mi`},
 		"added overhead":            {of("memory: {guest: 1Gi, reservedOverhead: {addedOverhead: 64Mi}}"), ``},
 		"negative added overhead":   {of("memory: {guest: 1Gi, reservedOverhead: {addedOverhead: -1}}"), `spec.domain.memory.reservedOverhead.addedOverhead: -1 must not be negative`},
-		"locked overhead":           {of("memory: {guest: 1Gi, reservedOverhead: {memLock: Required}}"), `spec.domain.memory.reservedOverhead.memLock: `},
+		"locked overhead":           {of("memory: {guest: 1Gi, reservedOverhead: {memLock: Required}}"), ``},
+		"overhead locked somehow":   {of("memory: {guest: 1Gi, reservedOverhead: {memLock: Maybe}}"), `spec.domain.memory.reservedOverhead.memLock: "Maybe" is not supported; use NotRequired or Required`},
 
 		"dedicated":                      {of(gib + "cpu: {sockets: 2, dedicatedCpuPlacement: true, isolateEmulatorThread: true}"), ``},
 		"dedicated with equal resources": {of(gib + "cpu: {sockets: 2, dedicatedCpuPlacement: true}, resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}"), ``},
