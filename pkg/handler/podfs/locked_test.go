@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // TestAllowLocked has two processes in a cgroup, of which the launcher is one.
@@ -56,5 +58,32 @@ func TestAllowLocked(t *testing.T) {
 		if err := unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, nil, &got); err != nil || got.Cur != bytes || got.Max != low.Max {
 			t.Errorf("process %d: %+v, %v", pid, got, err)
 		}
+	}
+}
+
+func TestHandOverAll(t *testing.T) {
+	p, root := fakeProcess(t)
+	check(t, p.HandOverAll("/dev/vfio")) // a pod without
+	check(t, os.MkdirAll(filepath.Join(root, "dev/vfio/deep"), 0o755))
+	for _, name := range []string{"vfio", "12", "deep/1"} {
+		check(t, unix.Mknod(filepath.Join(root, "dev/vfio", name), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
+	}
+	check(t, unix.Mknod(filepath.Join(root, "dev/vfio/block"), unix.S_IFBLK|0o600, int(unix.Mkdev(7, 250))))
+	outside := filepath.Join(t.TempDir(), "outside")
+	check(t, os.WriteFile(outside, nil, 0o600))
+	check(t, os.Symlink(outside, filepath.Join(root, "dev/vfio/link")))
+	for range 2 {
+		check(t, p.HandOverAll("/dev/vfio"))
+	}
+	for name, given := range map[string]bool{"vfio": true, "12": true, "deep/1": true, "block": false, "link": false} {
+		var stat unix.Stat_t
+		check(t, unix.Lstat(filepath.Join(root, "dev/vfio", name), &stat))
+		if (stat.Uid == names.User) != given {
+			t.Errorf("%s is %d's", name, stat.Uid)
+		}
+	}
+	var stat unix.Stat_t
+	if check(t, unix.Stat(outside, &stat)); stat.Uid == names.User {
+		t.Error("what a link leads to was handed over")
 	}
 }
