@@ -159,6 +159,7 @@ func TestDeclaredVolumes(t *testing.T) {
 		spec.Volumes = append(spec.Volumes, pluggable("cd", "one"))
 	})
 	g.plugged(t, map[string]string{"cd": "one"})
+	disc("disc-one")
 	eventually(t, 30*time.Second, "a restart is asked for", func() string {
 		if why := g.restartMessage(t); !strings.HasSuffix(why, "spec.template.spec.domain.devices.disks[bay] (a CD-ROM drive comes, goes and changes only then)") {
 			return why

@@ -109,8 +109,12 @@ type description struct {
 		ID uint `xml:"id,attr"`
 	} `xml:"iothreadids>iothread"`
 	Disks []struct {
-		Device string    `xml:"device,attr"`
-		Source *struct{} `xml:"source"`
+		Device string `xml:"device,attr"`
+		// Source is there without an image once that was taken out.
+		Source struct {
+			File string `xml:"file,attr"`
+			Dev  string `xml:"dev,attr"`
+		} `xml:"source"`
 		Driver struct {
 			IOThread uint `xml:"iothread,attr"`
 		} `xml:"driver"`
@@ -173,7 +177,7 @@ func describe(state libvirt.DomainState, reason int, text string) (hypervisor.Do
 			if disk.Driver.IOThread > 0 {
 				d.DiskThreads[disk.Alias.Name] = disk.Driver.IOThread
 			}
-			if disk.Device == "cdrom" && disk.Source == nil {
+			if disk.Device == "cdrom" && disk.Source.File == "" && disk.Source.Dev == "" {
 				d.Empty[disk.Alias.Name] = true
 			}
 		}
