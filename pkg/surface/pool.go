@@ -35,7 +35,7 @@ var poolFields = []Field{
 	{Path: "scaleInStrategy.proactive.selectionPolicy.sortPolicy", Effect: Life, Only: sortPolicies, Note: "Random unless set."},
 	{Path: "scaleInStrategy.proactive.selectionPolicy.selectors.labelSelector", Effect: Life, Note: "Of the VM's labels and those of its template."},
 	{Path: "scaleInStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher", Effect: Life, Note: "Of the nodeSelector of the VM's template."},
-	{Path: "scaleInStrategy.proactive.statePreservation", Effect: Life, Only: preservations, Note: "Offline keeps the claims and DataVolumes of a VM that is deleted for one of its name to come."},
+	{Path: "scaleInStrategy.proactive.statePreservation", Effect: Life, Only: preservations, Note: "Offline keeps the claims and DataVolumes of a VM that is deleted for one of its name to come; Online does the same, since nothing keeps its memory, and a warning says so."},
 	{Path: "updateStrategy.unmanaged", Effect: Life, Note: "A changed template is for VMs that are made from now on."},
 	{Path: "updateStrategy.opportunistic", Effect: Life, Note: "The VMs are changed, and their guests when they are started again."},
 	{Path: "updateStrategy.proactive.selectionPolicy.sortPolicy", Effect: Life, Only: sortPolicies, Note: "Random unless set."},
@@ -50,7 +50,16 @@ var sortPolicies = []string{
 	string(v1beta1.VirtualMachinePoolSortPolicyNewest), string(v1beta1.VirtualMachinePoolSortPolicyOldest), string(v1beta1.VirtualMachinePoolSortPolicyRandom),
 }
 
-var preservations = []string{string(v1beta1.StatePreservationDisabled), string(v1beta1.StatePreservationOffline)}
+var preservations = []string{string(v1beta1.StatePreservationDisabled), string(v1beta1.StatePreservationOffline), string(v1beta1.StatePreservationOnline)}
+
+// PoolWarnings are what a pool asks for and gets in part.
+func PoolWarnings(pool *v1beta1.VirtualMachinePool) []string {
+	if s := pool.Spec.ScaleInStrategy; s != nil && s.Proactive != nil && s.Proactive.StatePreservation != nil &&
+		*s.Proactive.StatePreservation == v1beta1.StatePreservationOnline {
+		return []string{"spec.scaleInStrategy.proactive.statePreservation: Online keeps the disks of VMs that are scaled in, as Offline does, and not their memory"}
+	}
+	return nil
+}
 
 // ValidateVirtualMachinePool checks a pool but for the VM that its template makes: see InPool. old is nil at creation.
 func ValidateVirtualMachinePool(pool, old *v1beta1.VirtualMachinePool) field.ErrorList {

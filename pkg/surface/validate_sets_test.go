@@ -86,25 +86,26 @@ func TestValidatePool(t *testing.T) {
 		old, with string
 		want      string
 	}{
-		"good":                    {},
-		"long name":               {name: long, want: "metadata.name: has 53 characters; 52 is the most, since the names of its VMs have a dash and a number more"},
-		"negative":                {old: "replicas: 2", with: "replicas: -1", want: "spec.replicas: must not be negative"},
-		"no template":             {old: goodPool, with: "selector: {matchLabels: {app: web}}", want: "spec.virtualMachineTemplate: is not set; it describes the VMs"},
-		"no selector":             {old: "selector: {matchLabels: {app: web}}", want: "spec.selector: is not set"},
-		"selector elsewhere":      {old: "{matchLabels: {app: web}}", with: "{matchLabels: {app: db}}", want: `spec.selector: "app=db" does not match spec.virtualMachineTemplate.metadata.labels ("app=web")`},
-		"one at a time":           {old: "replicas: 2", with: "maxUnavailable: 1", want: ""},
-		"a half at a time":        {old: "replicas: 2", with: "maxUnavailable: 50%", want: ""},
-		"none at a time":          {old: "replicas: 2", with: "maxUnavailable: 0", want: "spec.maxUnavailable: must be 1 or more"},
-		"no percent at a time":    {old: "replicas: 2", with: "maxUnavailable: 0%", want: `spec.maxUnavailable: "0%" is neither a number nor a percentage from 1% to 100%`},
-		"too many at a time":      {old: "replicas: 2", with: "maxUnavailable: 101%", want: `spec.maxUnavailable: "101%" is neither`},
-		"a number in quotes":      {old: "replicas: 2", with: "maxUnavailable: '5'", want: `spec.maxUnavailable: "5" is neither`},
-		"words at a time":         {old: "replicas: 2", with: "maxUnavailable: some%", want: `spec.maxUnavailable: "some%" is neither`},
-		"two ways in":             {old: "replicas: 2", with: "scaleInStrategy: {unmanaged: {}, proactive: {}}", want: "spec.scaleInStrategy: has several strategies; keep one of unmanaged, opportunistic and proactive"},
-		"two ways to update":      {old: "replicas: 2", with: "updateStrategy: {opportunistic: {}, proactive: {}}", want: "spec.updateStrategy: has several strategies"},
-		"the oldest first":        {old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {sortPolicy: Oldest}}}", want: ""},
-		"any first":               {old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {sortPolicy: Any}}}", want: `spec.scaleInStrategy.proactive.selectionPolicy.sortPolicy: "Any" is not supported; use AscendingOrder, DescendingOrder, Newest, Oldest or Random`},
-		"state is kept":           {old: "replicas: 2", with: "scaleInStrategy: {proactive: {statePreservation: Offline}}", want: ""},
-		"memory is kept":          {old: "replicas: 2", with: "scaleInStrategy: {proactive: {statePreservation: Online}}", want: `spec.scaleInStrategy.proactive.statePreservation: "Online" is not supported; use Disabled or Offline`},
+		"good":                 {},
+		"long name":            {name: long, want: "metadata.name: has 53 characters; 52 is the most, since the names of its VMs have a dash and a number more"},
+		"negative":             {old: "replicas: 2", with: "replicas: -1", want: "spec.replicas: must not be negative"},
+		"no template":          {old: goodPool, with: "selector: {matchLabels: {app: web}}", want: "spec.virtualMachineTemplate: is not set; it describes the VMs"},
+		"no selector":          {old: "selector: {matchLabels: {app: web}}", want: "spec.selector: is not set"},
+		"selector elsewhere":   {old: "{matchLabels: {app: web}}", with: "{matchLabels: {app: db}}", want: `spec.selector: "app=db" does not match spec.virtualMachineTemplate.metadata.labels ("app=web")`},
+		"one at a time":        {old: "replicas: 2", with: "maxUnavailable: 1", want: ""},
+		"a half at a time":     {old: "replicas: 2", with: "maxUnavailable: 50%", want: ""},
+		"none at a time":       {old: "replicas: 2", with: "maxUnavailable: 0", want: "spec.maxUnavailable: must be 1 or more"},
+		"no percent at a time": {old: "replicas: 2", with: "maxUnavailable: 0%", want: `spec.maxUnavailable: "0%" is neither a number nor a percentage from 1% to 100%`},
+		"too many at a time":   {old: "replicas: 2", with: "maxUnavailable: 101%", want: `spec.maxUnavailable: "101%" is neither`},
+		"a number in quotes":   {old: "replicas: 2", with: "maxUnavailable: '5'", want: `spec.maxUnavailable: "5" is neither`},
+		"words at a time":      {old: "replicas: 2", with: "maxUnavailable: some%", want: `spec.maxUnavailable: "some%" is neither`},
+		"two ways in":          {old: "replicas: 2", with: "scaleInStrategy: {unmanaged: {}, proactive: {}}", want: "spec.scaleInStrategy: has several strategies; keep one of unmanaged, opportunistic and proactive"},
+		"two ways to update":   {old: "replicas: 2", with: "updateStrategy: {opportunistic: {}, proactive: {}}", want: "spec.updateStrategy: has several strategies"},
+		"the oldest first":     {old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {sortPolicy: Oldest}}}", want: ""},
+		"any first":            {old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {sortPolicy: Any}}}", want: `spec.scaleInStrategy.proactive.selectionPolicy.sortPolicy: "Any" is not supported; use AscendingOrder, DescendingOrder, Newest, Oldest or Random`},
+		"state is kept":        {old: "replicas: 2", with: "scaleInStrategy: {proactive: {statePreservation: Offline}}", want: ""},
+		"memory is kept":       {old: "replicas: 2", with: "scaleInStrategy: {proactive: {statePreservation: Online}}"},
+		"state is kept for whom somebody deletes": {old: "replicas: 2", with: "scaleInStrategy: {opportunistic: {statePreservation: Offline}}", want: `spec.scaleInStrategy.opportunistic.statePreservation: "Offline" is not supported; use Disabled`},
 		"bad labels":              {old: "replicas: 2", with: "updateStrategy: {proactive: {selectionPolicy: {selectors: {labelSelector: {matchExpressions: [{key: a, operator: x}]}}}}}", want: "spec.updateStrategy.proactive.selectionPolicy.selectors.labelSelector.matchExpressions[0].operator"},
 		"bad nodes":               {old: "replicas: 2", with: "updateStrategy: {proactive: {selectionPolicy: {selectors: {nodeSelectorRequirementMatcher: [{key: a, operator: x}]}}}}", want: `spec.updateStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher[0]: operator "x" is none of In`},
 		"nodes without values":    {old: "replicas: 2", with: "scaleInStrategy: {proactive: {selectionPolicy: {selectors: {nodeSelectorRequirementMatcher: [{key: a, operator: In}]}}}}", want: "spec.scaleInStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher[0]"},
@@ -146,5 +147,16 @@ func TestInPool(t *testing.T) {
 	got := Message(InPool(ValidateVirtualMachine(vm, Defaults{})))
 	if want := "spec.virtualMachineTemplate.spec.runStrategy: is not set; use Always, RerunOnFailure, Manual, Halted or Once"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestPoolWarnings(t *testing.T) {
+	for spec, want := range map[string]int{
+		`{}`: 0, `{scaleInStrategy: {proactive: {statePreservation: Offline}}}`: 0, `{scaleInStrategy: {proactive: {statePreservation: Online}}}`: 1,
+	} {
+		pool := &v1beta1.VirtualMachinePool{Spec: *parse[v1beta1.VirtualMachinePoolSpec](t, spec)}
+		if got := PoolWarnings(pool); len(got) != want {
+			t.Errorf("%s: %q", spec, got)
+		}
 	}
 }

@@ -52,6 +52,7 @@ func (a *admission) validatePool(ctx context.Context, request *admissionv1.Admis
 		return nil, err
 	}
 	response := verdict(request.Kind.Kind, set.Name, append(errs, surface.InPool(made)...))
+	response.Warnings = append(response.Warnings, surface.PoolWarnings(set)...)
 	for _, warning := range surface.MachineWarnings(vm) {
 		response.Warnings = append(response.Warnings, "spec.virtualMachineTemplate."+warning)
 	}

@@ -139,11 +139,12 @@ func proactive(p *v1beta1.VirtualMachinePool) bool {
 	return strategy == nil || strategy.Unmanaged == nil && strategy.Opportunistic == nil
 }
 
-// Preserves reports whether the disks of a VM outlive it when it is deleted because it is one too many.
+// Preserves reports whether the disks of a VM outlive it when it is deleted because it is one too many. Of Online, the guest's
+// memory does not, as in KubeVirt.
 func Preserves(p *v1beta1.VirtualMachinePool) bool {
 	strategy := p.Spec.ScaleInStrategy
 	return strategy != nil && strategy.Proactive != nil && strategy.Proactive.StatePreservation != nil &&
-		*strategy.Proactive.StatePreservation == v1beta1.StatePreservationOffline
+		*strategy.Proactive.StatePreservation != v1beta1.StatePreservationDisabled
 }
 
 // available reports a VM whose guest runs, can be reached, and is not about to be restarted.

@@ -381,6 +381,7 @@ func TestStatus(t *testing.T) {
 func TestPreserves(t *testing.T) {
 	for spec, want := range map[string]bool{
 		"{}": false, "scaleInStrategy: {proactive: {}}": false, "scaleInStrategy: {proactive: {statePreservation: Disabled}}": false,
+		"scaleInStrategy: {proactive: {statePreservation: Online}}":  true,
 		"scaleInStrategy: {proactive: {statePreservation: Offline}}": true, "scaleInStrategy: {opportunistic: {statePreservation: Disabled}}": false,
 	} {
 		if got := Preserves(newPool(t, spec)); got != want {
