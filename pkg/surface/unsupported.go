@@ -82,6 +82,15 @@ var remedies = map[string]string{
 	"mediatedDevicesConfiguration": " (have the devices made on the nodes by other means; permittedHostDevices.mediatedDevices offers what is there)",
 	"migrations.matchSELinuxLevelOnMigration": " (SELinux levels are left to the container runtime; leave it out)",
 	"migrations.utilityVolumesTimeout":        " (there are no utility volumes to wait for; leave it out)",
+
+	// More of the KubeVirt resource's configuration.
+	"ksmConfiguration":                " (turn kernel samepage merging on at the nodes, in /sys/kernel/mm/ksm; leave it out)",
+	"commonInstancetypesDeployment":   " (virtctl install --instancetypes installs them, and nothing else does; leave it out)",
+	"selinuxLauncherType":             " (SELinux is left to the container runtime; leave it out)",
+	"supportedGuestAgentVersions":     " (condition AgentVersionNotSupported goes by what the agent can do; leave it out)",
+	"pvcTolerateLessSpaceUpToPercent": " (a new disk image is as large as its claim, less what the file system takes; leave it out)",
+	"minimumReservePVCBytes":          " (a new disk image is as large as its claim, less what the file system takes; leave it out)",
+	"clusterProfiler":                 " (the components' metrics tell what they use; leave it out)",
 }
 
 // remedy is that of the field at the end of a path: by its name, or by its name and the one before.
