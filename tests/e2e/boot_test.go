@@ -35,7 +35,7 @@ runcmd:
 `
 
 // A VM made with virtctl boots to its login prompt in a namespace that enforces Pod Security `restricted`, has what
-// cloud-init told it, and is reached on the pod's address and through a Service.
+// cloud-init told it, and is reached on the pod's address and through a Service. It is in the cluster's DNS, and panics.
 func TestBootToLogin(t *testing.T) {
 	t.Parallel()
 	c := theCluster
@@ -49,6 +49,15 @@ func TestBootToLogin(t *testing.T) {
 	vm.Namespace = ns
 	withUserData(userData)(vm)
 	vm.Spec.Template.ObjectMeta.Labels = map[string]string{"app": "boot"}
+	vm.Spec.Template.Spec.Hostname, vm.Spec.Template.Spec.Subdomain = "pier", "docks" // in DNS; the guest calls itself as cloud-init says
+	_, err := c.Kube.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "docks"},
+		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "boot"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm.Spec.Template.Spec.Domain.Devices.PanicDevices = []v1.PanicDevice{{Model: ptr(v1.Pvpanic)}}
 	g := c.create(t, vm)
 
 	g.waitPhase(t, bootTime, v1.Running)
@@ -97,6 +106,17 @@ func TestBootToLogin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// It looks for names in the headless Service's domain, where its own is, and then where its pod would.
+	for name, address := range map[string]string{
+		"pier": pod.Status.PodIP, "pier.docks." + ns + ".svc.cluster.local": pod.Status.PodIP, "web": service.Spec.ClusterIP,
+	} {
+		eventually(t, 60*time.Second, "the guest finds "+name, func() string {
+			if got := con.run(t, "ping -c1 -W1 "+name+" 2>&1 | head -1"); !strings.Contains(got, "("+address+")") {
+				return fmt.Sprintf("%q, want %s", got, address)
+			}
+			return ""
+		})
+	}
 	for _, p := range c.componentPods(t, "virt-handler") {
 		fromNode := c.clientInNode(t, p)
 		eventually(t, 30*time.Second, "guest's web server through the Service on "+p.Spec.NodeName, func() string {
@@ -127,6 +147,28 @@ func TestBootToLogin(t *testing.T) {
 	if list := c.virtctl(t, nil, "-n", ns, "list"); !strings.Contains(list, "boot") || !strings.Contains(list, "Running") {
 		t.Errorf("virtctl list:\n%s", list)
 	}
+
+	first := g.vmi(t)
+	con.send(t, "echo c >/proc/sysrq-trigger\r")
+	eventually(t, bootTime, "the guest panics, and another is started", func() string {
+		if vmi := g.vmi(t); vmi == nil || vmi.UID == first.UID || vmi.Status.Phase != v1.Running {
+			return fmt.Sprintf("%+v", vmi)
+		}
+		return ""
+	})
+	g.waitStatus(t, 30*time.Second, v1.VirtualMachineStatusRunning)
+	eventually(t, 30*time.Second, "an event says that the guest panicked", func() string {
+		list, err := g.Kube.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=GuestPanicked"})
+		if err != nil {
+			return err.Error()
+		}
+		for i := range list.Items {
+			if e := &list.Items[i]; e.InvolvedObject.UID == first.UID && e.Type == corev1.EventTypeWarning {
+				return ""
+			}
+		}
+		return "none"
+	})
 }
 
 // UEFI firmware finds the same disk; cloud-init finds a config drive, with a Secret's user data and keys.

@@ -19,7 +19,8 @@ import (
 )
 
 // A guest has the size of its instance type and the devices of its preference, both inferred from the labels of a
-// claim, and keeps them when the objects change or are gone.
+// claim, and keeps them when the objects change or are gone. Another
+// instance type changes its size while it runs.
 func TestInstancetype(t *testing.T) {
 	t.Parallel()
 	c := theCluster
@@ -32,18 +33,20 @@ func TestInstancetype(t *testing.T) {
 		t.Fatal(err)
 	}
 	small := v1beta1.VirtualMachineInstancetypeSpec{
-		CPU: v1beta1.CPUInstancetype{Guest: 2}, Memory: v1beta1.MemoryInstancetype{Guest: resource.MustParse("160Mi")},
+		CPU: v1beta1.CPUInstancetype{Guest: 2}, Memory: v1beta1.MemoryInstancetype{Guest: resource.MustParse("256Mi"), MaxGuest: ptr(resource.MustParse("1Gi"))},
 	}
 	linux := v1beta1.VirtualMachinePreferenceSpec{
 		CPU:          &v1beta1.CPUPreferences{PreferredCPUTopology: ptr(v1beta1.Cores)},
 		Devices:      &v1beta1.DevicePreferences{PreferredDiskBus: v1.DiskBusVirtio},
 		Requirements: &v1beta1.PreferenceRequirements{CPU: &v1beta1.CPUPreferenceRequirement{Guest: 2}},
 	}
+	sockets := *linux.DeepCopy()
+	sockets.CPU.PreferredCPUTopology = ptr(v1beta1.Sockets)
 	objects := []client.Object{
 		&v1beta1.VirtualMachineInstancetype{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: ns}, Spec: small},
 		&v1beta1.VirtualMachineClusterInstancetype{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: small},
 		&v1beta1.VirtualMachinePreference{ObjectMeta: metav1.ObjectMeta{Name: "linux", Namespace: ns}, Spec: linux},
-		&v1beta1.VirtualMachineClusterPreference{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: linux},
+		&v1beta1.VirtualMachineClusterPreference{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: sockets},
 	}
 	for _, object := range objects {
 		if err := c.Client.Create(t.Context(), object); err != nil {
@@ -108,13 +111,37 @@ func TestInstancetype(t *testing.T) {
 	if answers := con.run(t, "mkdir -p /mnt; mount -t iso9660 -o ro /dev/sr0 /mnt; cat /mnt/Autounattend.xml"); answers != "<unattend/>" {
 		t.Errorf("the sysprep CD has %q", answers)
 	}
-	if cpu := inferred.vmi(t).Spec.Domain.CPU; cpu.Cores != 2 || cpu.Sockets != 1 {
+	if cpu := inferred.vmi(t).Spec.Domain.CPU; cpu.Cores != 1 || cpu.Sockets != 2 {
 		t.Errorf("the CPU is %+v", cpu)
 	}
 	expanded, err := c.Kube.CoreV1().RESTClient().Get().
 		AbsPath("/apis/subresources.kubevirt.io/v1/namespaces", ns, "virtualmachines/named/expand-spec").DoRaw(t.Context())
-	if err != nil || !strings.Contains(string(expanded), `"160Mi"`) {
+	if err != nil || !strings.Contains(string(expanded), `"256Mi"`) || !strings.Contains(string(expanded), `"cores": 2`) {
 		t.Errorf("expand-spec: %v\n%s", err, expanded)
+	}
+
+	// Another instance type, of which the running guest gets the CPUs and the memory.
+	atBoot := con.memory(t)
+	large := small
+	large.CPU.Guest, large.Memory.Guest = 3, resource.MustParse("384Mi")
+	if err := c.Client.Create(t.Context(), &v1beta1.VirtualMachineInstancetype{ObjectMeta: metav1.ObjectMeta{Name: "large", Namespace: ns}, Spec: large}); err != nil {
+		t.Fatal(err)
+	}
+	running := inferred.vmi(t).UID
+	vm := inferred.vm(t)
+	before := vm.DeepCopy()
+	vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: "large", Kind: "VirtualMachineInstancetype"}
+	if err := c.Client.Patch(t.Context(), vm, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	inferred.waitSize(t, con, 3, 384, atBoot+128)
+	if inferred.vmi(t).UID != running {
+		t.Error("the guest was started anew")
+	}
+	for _, condition := range inferred.vm(t).Status.Conditions {
+		if condition.Type == v1.VirtualMachineRestartRequired {
+			t.Errorf("condition %+v", condition)
+		}
 	}
 }
 
