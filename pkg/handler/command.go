@@ -164,6 +164,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 		return err
 	}
 	n := NewNode(o.node, o.pods, o.proc, o.state, log)
+	n.Plugins = func() network.Plugins { return follower.Current().Allowed.Bindings }
 	n.Address, n.MigrationPort = o.address, o.migrationPort
 	if err := n.forgetOldPods(); err != nil {
 		log.Warn("old state not removed", "error", err)

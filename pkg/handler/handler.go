@@ -27,6 +27,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
 	"github.com/virtkit/virtkit/pkg/handler/migration"
+	"github.com/virtkit/virtkit/pkg/network"
 )
 
 // Node is what virt-handler knows of the node it runs on.
@@ -41,6 +42,8 @@ type Node struct {
 	Address       string
 	MigrationPort int
 	Dial          migration.Dial
+	// Plugins are the installation's network binding plugins; nil is none.
+	Plugins func() network.Plugins
 
 	plans planStore
 }

@@ -120,6 +120,9 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 			return nil, fmt.Errorf("read the pod's resolv.conf: %w", err)
 		}
 		pod.Multus = s.target.Multus
+		if s.node.Plugins != nil {
+			pod.Plugins = s.node.Plugins()
+		}
 		made, err := network.NewPlan(vmi, pod)
 		if err != nil {
 			return nil, fmt.Errorf("plan the pod's network: %w", err)

@@ -63,11 +63,13 @@ type selection struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	MAC       string `json:"mac,omitempty"`
-	Interface string `json:"interface"`
+	Interface string `json:"interface,omitempty"`
+	// Arguments are handed to the CNI plugin.
+	Arguments map[string]string `json:"cni-args,omitempty"`
 }
 
 // Annotations are those by which a VMI's pod asks Multus for its networks; none where the pod network is enough.
-func Annotations(vmi *v1.VirtualMachineInstance) map[string]string {
+func Annotations(vmi *v1.VirtualMachineInstance, plugins Plugins) map[string]string {
 	macs, absent := map[string]string{}, map[string]bool{}
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
 		macs[nic.Name] = nic.MacAddress
@@ -86,6 +88,7 @@ func Annotations(vmi *v1.VirtualMachineInstance) map[string]string {
 		}
 		wanted = append(wanted, selection{Name: name, Namespace: namespace, MAC: macs[n.Name], Interface: LinkOf(n)})
 	}
+	wanted = append(wanted, plugins.selections(vmi)...)
 	if len(wanted) > 0 {
 		text, err := json.Marshal(wanted)
 		if err != nil {

@@ -23,6 +23,8 @@ type Pod struct {
 	Search []string
 	// Multus says that Multus runs on the node: it has left its status in the pod.
 	Multus bool
+	// Plugins are the installation's.
+	Plugins Plugins
 }
 
 // missing says of a network that its link is not in the pod, and why.
@@ -35,9 +37,11 @@ func missing(network, definition string, multus bool) error {
 
 // Link is one link of a pod with its IPv4 and IPv6 configuration.
 type Link struct {
-	Name      string
-	MAC       string
-	MTU       int
+	Name string
+	MAC  string
+	MTU  int
+	// Tap says that it is one.
+	Tap       bool
 	Addresses []netip.Prefix
 	// Routes leave through the link. An invalid Via (the zero Addr) is on-link.
 	Routes []Route
@@ -100,6 +104,8 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 			err = errors.New("masquerade is for the pod network; set bridge: {}")
 		case spec.Masquerade != nil:
 			err = nic.masquerade(vmi, spec, nw.Pod, link)
+		case spec.Binding != nil:
+			err = nic.plugin(vmi, spec, pod, link)
 		case spec.Bridge != nil:
 			err = nic.bridge(vmi, spec, link)
 		default:

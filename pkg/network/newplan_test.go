@@ -222,17 +222,17 @@ func TestNewPlanKeepsMAC(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	got := Annotations(vmiOf(t, strings.Replace(multusSpec, "name: red, bridge: {}", "name: red, bridge: {}, macAddress: '02:00:00:00:00:09'", 1)))
+	got := Annotations(vmiOf(t, strings.Replace(multusSpec, "name: red, bridge: {}", "name: red, bridge: {}, macAddress: '02:00:00:00:00:09'", 1)), nil)
 	want := map[string]string{AnnotationNetworks: `[{"name":"red-net","namespace":"other","mac":"02:00:00:00:00:09","interface":"podb1f51a511f1"},` +
 		`{"name":"blue-net","namespace":"ns1","interface":"pod16477688c0e"}]`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	got = Annotations(vmiOf(t, `networks: [{name: red, multus: {networkName: red-net, default: true}}]`))
+	got = Annotations(vmiOf(t, `networks: [{name: red, multus: {networkName: red-net, default: true}}]`), nil)
 	if diff := cmp.Diff(map[string]string{AnnotationDefaultNetwork: "ns1/red-net"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := Annotations(vmiOf(t, masqueradeSpec)); len(got) != 0 {
+	if got := Annotations(vmiOf(t, masqueradeSpec), nil); len(got) != 0 {
 		t.Errorf("the pod network alone has %v", got)
 	}
 }

@@ -27,6 +27,8 @@ const (
 	Masquerade Binding = "masquerade"
 	// Bridge gives the guest the pod's own address and MAC.
 	Bridge Binding = "bridge"
+	// Tap is a tap that a CNI plugin has made: there is nothing to make for it.
+	Tap Binding = "tap"
 )
 
 // Interface is one guest NIC.
@@ -61,6 +63,8 @@ type Interface struct {
 	Search   []string `json:"search,omitempty"`
 	// Queues is how many the tap and the guest's NIC have; 0 is one.
 	Queues uint `json:"queues,omitempty"`
+	// Stays says that the guest cannot migrate with it.
+	Stays bool `json:"stays,omitempty"`
 	// DHCP is what DHCP tells besides; nil is nothing.
 	DHCP *DHCPOptions `json:"dhcp,omitempty"`
 }

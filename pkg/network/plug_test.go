@@ -26,7 +26,7 @@ status: {phase: Running, interfaces: [{name: default}]}
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := Annotations(vmi)
+	asked := Annotations(vmi, nil)
 	plan := &Plan{Interfaces: []Interface{{Name: "default"}, {Name: "red"}, {Name: "gone"}}}
 	for name, tc := range map[string]struct {
 		plan            *Plan

@@ -19,6 +19,8 @@ type Allowed struct {
 	Devices map[string]bool
 	// NoBridge forbids that a guest has the pod's address.
 	NoBridge bool
+	// Bindings are the network binding plugins by name.
+	Bindings map[string]v1.InterfaceBindingPlugin
 }
 
 // AllowedBy reads what a configuration allows on an architecture.
@@ -26,6 +28,9 @@ func AllowedBy(configuration *v1.KubeVirtConfiguration, architecture string) All
 	allowed := Allowed{Gates: OpenGates(configuration.DeveloperConfiguration), Machines: configuration.EmulatedMachines, Devices: permitted(configuration.PermittedHostDevices)}
 	if specific := configuration.ArchitectureConfiguration; specific != nil && architecture == "amd64" && specific.Amd64 != nil && len(specific.Amd64.EmulatedMachines) > 0 {
 		allowed.Machines = specific.Amd64.EmulatedMachines
+	}
+	if network := configuration.NetworkConfiguration; network != nil {
+		allowed.Bindings = network.Binding
 	}
 	if network := configuration.NetworkConfiguration; network != nil && network.PermitBridgeInterfaceOnPodNetwork != nil {
 		allowed.NoBridge = !*network.PermitBridgeInterfaceOnPodNetwork
@@ -41,6 +46,7 @@ func (a Allowed) Validate(spec *v1.VirtualMachineInstanceSpec, at *field.Path) f
 		errs = append(errs, field.Invalid(at.Child("domain", "machine", "type"), machine.Type,
 			fmt.Sprintf("%q is not among the machine types of this installation; use %s", machine.Type, alternatives(a.Machines))))
 	}
+	errs = append(errs, a.validatePlugins(spec.Domain.Devices.Interfaces, at.Child("domain", "devices", "interfaces"))...)
 	if !a.NoBridge {
 		return errs
 	}

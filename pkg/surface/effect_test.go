@@ -114,6 +114,7 @@ var examples = map[string]struct{ before, value string }{
 	"domain.devices.interfaces.model":                          {value: "e1000"},
 	"domain.devices.interfaces.bridge":                         {before: withNothing, value: "{}"},
 	"domain.devices.interfaces.masquerade":                     {before: withNothing, value: "{}"},
+	"domain.devices.interfaces.binding.name":                   {before: withNothing, value: "l2bridge"},
 	"domain.devices.interfaces.ports.name":                     {before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}, ports: [{port: 80}]}]}}", value: "http"},
 	"domain.devices.interfaces.ports.protocol":                 {before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}, ports: [{port: 80}]}]}}", value: "UDP"},
 	"domain.devices.interfaces.ports.port":                     {value: "80"},
@@ -325,7 +326,8 @@ func produced(t *testing.T, spec map[string]any) string {
 			Name: "eth0", MAC: "02:aa:bb:cc:dd:ee", MTU: 1450, Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.5/24")},
 			Routes: []network.Route{{Destination: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.1.0.1")}},
 		}},
-		Search: []string{"default.svc.cluster.local"},
+		Search:  []string{"default.svc.cluster.local"},
+		Plugins: network.Plugins{"l2bridge": {DomainAttachmentType: v1.ManagedTap}},
 	})
 	show("network", plan, err)
 

@@ -30,7 +30,7 @@ var gates = []string{GateDownwardMetrics, GateHostDevices, GateHostDisk, GateHyp
 // alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
 var alwaysOpen = []string{
 	"CPUManager", "CPUNodeDiscovery", "DeclarativeHotplugVolumes", "EnableVirtioFsConfigVolumes", "ExperimentalIgnitionSupport",
-	"GPU", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NonRoot",
+	"GPU", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NetworkBindingPlugins", "NonRoot",
 	"ObjectGraph", "PSA", "PanicDevices", "VMLiveUpdateFeatures", "VMPersistentState", "VideoConfig",
 }
 

@@ -87,7 +87,8 @@ var guide = map[string]struct{ spec, refused string }{
 	"DHCP options":              {`{domain: {devices: {interfaces: [{name: default, masquerade: {}, dhcpOptions: {bootFileName: default_image.bin, tftpServerName: tftp.example.com, ntpServers: [192.0.2.1], privateOptions: [{option: 240, value: extra}]}}]}}, networks: [{name: default, pod: {}}]}`, ``},
 	"multiqueue":                {`domain: {cpu: {cores: 2}, devices: {networkInterfaceMultiqueue: true}}`, ``},
 	"SR-IOV":                    {`{domain: {devices: {interfaces: [{name: a, sriov: {}}]}}, networks: [{name: a, multus: {networkName: sriov}}]}`, `spec.domain.devices.interfaces[0].sriov`},
-	"network binding plugin":    {`{domain: {devices: {interfaces: [{name: default, binding: {name: passt}}]}}, networks: [{name: default, pod: {}}]}`, `spec.domain.devices.interfaces[0].binding`},
+	"network binding plugin":    {`{domain: {devices: {interfaces: [{name: default, binding: {name: l2bridge}}]}}, networks: [{name: default, pod: {}}]}`, ``},
+	"passt":                     {`{domain: {devices: {interfaces: [{name: default, passtBinding: {}}]}}, networks: [{name: default, pod: {}}]}`, `spec.domain.devices.interfaces[0].passtBinding`},
 
 	// The pod, its place and its life.
 	"placement":          {`{nodeSelector: {cpu: slow}, priorityClassName: vip, schedulerName: mine, tolerations: [{key: key, operator: Equal, value: virtualization, effect: NoSchedule}], affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: disktype, operator: In, values: [ssd]}]}]}}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}`, ``},
@@ -118,6 +119,7 @@ func TestGuide(t *testing.T) {
 			d := testDefaults
 			d.Allowed.Gates = Gates{GateHostDisk: true, GateDownwardMetrics: true, GateVirtiofsStorage: true, GateHostDevices: true, GateVSOCK: true}
 			d.Allowed.Devices = map[string]bool{"nvidia.com/GP102GL": true, "intel.com/qat": true}
+			d.Allowed.Bindings = map[string]v1.InterfaceBindingPlugin{"l2bridge": {DomainAttachmentType: v1.ManagedTap}}
 			DefaultVirtualMachine(vm, nil, d)
 			errs := ValidateVirtualMachine(vm, d)
 			errs = append(errs, d.Allowed.Validate(&vm.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))...)

@@ -72,6 +72,7 @@ var updateMethods = []string{string(v1.WorkloadUpdateMethodLiveMigrate), string(
 
 var (
 	rolloutStrategies = []string{string(v1.VMRolloutStrategyLiveUpdate), string(v1.VMRolloutStrategyStage)}
+	attachmentTypes   = []string{string(v1.Tap), string(v1.ManagedTap)}
 	bindings          = []string{"masquerade", "bridge"}
 )
 
@@ -121,6 +122,10 @@ var kubeVirtFields = []Field{
 	{Path: "configuration.smbios.family", Effect: Domain, Note: "KubeVirt unless set."},
 	{Path: "configuration.network.defaultNetworkInterface", Effect: Network, Only: bindings, Note: "Of interfaces of the pod network that name no binding. masquerade unless set."},
 	{Path: "configuration.network.permitBridgeInterfaceOnPodNetwork", Effect: Network, Note: "Whether guests may have the pod's own address; true unless set."},
+	{Path: "configuration.network.binding.*.domainAttachmentType", Effect: Network, Only: attachmentTypes, Note: "Of network binding plugins: tap is one that the CNI plugin has made, managedTap a bridge and a tap that virtkit makes; docs/networking.md."},
+	{Path: "configuration.network.binding.*.networkAttachmentDefinition", Effect: Pod, Note: "Called for the pods of guests with the plugin, with the argument logicNetworkName."},
+	{Path: "configuration.network.binding.*.migration", Effect: Life, Note: "On the pod network a guest with the plugin can migrate only if it is there."},
+	{Path: "configuration.network.binding.*.computeResourceOverhead.requests.memory", Effect: Pod, Note: "Once for each plugin that a guest has, beyond the rest of the overhead."},
 	{Path: "configuration.instancetype.referencePolicy", Effect: Life, Only: referencePolicies, Note: "`expand` writes what a new VM's instance type and preference make of it into the VM, `expandAll` also at each change of one that has them; docs/instancetypes.md."},
 	{Path: "configuration.virtualMachineInstancesPerNode", Effect: Install, Note: "With KVM, which is what each asks its node for; 1000 unless set. Followed live."},
 	{Path: "configuration.autoCPULimitNamespaceLabelSelector", Effect: Pod, Note: "Guests in namespaces with these labels get no more CPU time than their vCPUs, unless they say a limit or have CPUs of their own."},

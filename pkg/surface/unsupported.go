@@ -54,7 +54,8 @@ var remedies = map[string]string{
 	"macvtap":               " (use bridge: {}, or the macvtap of a NetworkAttachmentDefinition with it)",
 	"passt":                 " (use masquerade: {})",
 	"passtBinding":          " (use masquerade: {})",
-	"binding":               " (there are no binding plugins; use masquerade: {} or bridge: {})",
+	"sidecarImage":          " (nothing but the launcher makes the domain; use a plugin with domainAttachmentType tap or managedTap alone)",
+	"downwardAPI":           " (it is for sidecars, which there are none of; leave it out)",
 	"sriov":                 " (no devices of the node are passed through; use bridge: {} on a network of Multus')",
 	"resourceClaims":        " (devices come from device plugins; name a resource of permittedHostDevices in deviceName)",
 	"requestName":           " (devices come from device plugins; name a resource of permittedHostDevices in deviceName)",
@@ -139,7 +140,11 @@ func walk(v reflect.Value, at *node, path *field.Path, errs *field.ErrorList) {
 		}
 	case reflect.Map:
 		for _, key := range sortedKeys(v) {
-			walk(v.MapIndex(reflect.ValueOf(key).Convert(v.Type().Key())), at.children[key], path.Child(key), errs)
+			next, ok := at.children[key]
+			if !ok {
+				next = at.children["*"] // whatever its name
+			}
+			walk(v.MapIndex(reflect.ValueOf(key).Convert(v.Type().Key())), next, path.Child(key), errs)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {

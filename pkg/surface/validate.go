@@ -191,6 +191,7 @@ func ValidateKubeVirt(kv, old *v1.KubeVirt) field.ErrorList {
 	}
 	errs = append(errs, validateCPUModel(kv.Spec.Configuration.CPUModel, configuration.Child("cpuModel"))...)
 	errs = append(errs, validateSMBIOS(kv.Spec.Configuration.SMBIOSConfig, configuration.Child("smbios"))...)
+	errs = append(errs, validateBindingPlugins(kv.Spec.Configuration.NetworkConfiguration, configuration.Child("network", "binding"))...)
 	errs = append(errs, validateMachines(&kv.Spec.Configuration, configuration)...)
 	errs = append(errs, validatePermittedDevices(kv.Spec.Configuration.PermittedHostDevices, configuration.Child("permittedHostDevices"))...)
 	errs = append(errs, validateRateLimits(&kv.Spec.Configuration, configuration)...)

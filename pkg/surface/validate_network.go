@@ -120,6 +120,10 @@ func validateDefinition(text string, at *field.Path) field.ErrorList {
 
 func validateBinding(nic *v1.Interface, network *v1.Network, at *field.Path) field.ErrorList {
 	switch {
+	case nic.Binding != nil && nic.InterfaceBindingMethod != (v1.InterfaceBindingMethod{}):
+		return field.ErrorList{field.Forbidden(at.Child("binding"), "is beside masquerade or bridge; keep one")}
+	case nic.Binding != nil && nic.Binding.Name == "":
+		return field.ErrorList{field.Required(at.Child("binding", "name"), "is not set; it names a network binding plugin")}
 	case nic.Masquerade != nil && nic.Bridge != nil:
 		return field.ErrorList{field.Forbidden(at, "has both masquerade and bridge; keep one")}
 	case nic.Masquerade != nil && network != nil && network.Multus != nil:
@@ -149,6 +153,9 @@ func validateMAC(nic *v1.Interface, macs map[string]string, at *field.Path) fiel
 }
 
 func validatePorts(nic *v1.Interface, at *field.Path) field.ErrorList {
+	if len(nic.Ports) > 0 && nic.Binding != nil {
+		return field.ErrorList{field.Forbidden(at, "have no meaning with a network binding plugin, which lets everything in; remove them")}
+	}
 	if len(nic.Ports) > 0 && nic.Bridge != nil {
 		return field.ErrorList{field.Forbidden(at, "have no meaning with bridge, where the guest has the pod's address; remove them")}
 	}

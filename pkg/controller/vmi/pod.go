@@ -122,7 +122,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 			Name:        PodName(vmi),
 			Namespace:   vmi.Namespace,
 			Labels:      podLabels(vmi),
-			Annotations: podAnnotations(vmi),
+			Annotations: podAnnotations(vmi, facts.Config.Allowed.Bindings),
 			OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(vmi, v1.VirtualMachineInstanceGroupVersionKind),
 			},
@@ -215,7 +215,7 @@ func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {
 	return labels
 }
 
-func podAnnotations(vmi *v1.VirtualMachineInstance) map[string]string {
+func podAnnotations(vmi *v1.VirtualMachineInstance, plugins network.Plugins) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, vmi.Annotations)
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
@@ -223,7 +223,7 @@ func podAnnotations(vmi *v1.VirtualMachineInstance) map[string]string {
 	delete(annotations, v1.ControllerAPILatestVersionObservedAnnotation)
 	delete(annotations, v1.ControllerAPIStorageVersionObservedAnnotation)
 	delete(annotations, network.AnnotationStatus) // is Multus' to say
-	maps.Copy(annotations, network.Annotations(vmi))
+	maps.Copy(annotations, network.Annotations(vmi, plugins))
 	annotations[v1.DomainAnnotation] = vmi.Name
 	annotations["kubectl.kubernetes.io/default-container"] = names.ContainerCompute
 	return annotations

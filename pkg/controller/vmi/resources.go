@@ -7,6 +7,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/network"
 	"github.com/virtkit/virtkit/pkg/passthrough"
 	"github.com/virtkit/virtkit/pkg/sizing"
 )
@@ -89,7 +90,7 @@ func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequi
 // pages takes its memory from those.
 func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstance, facts Facts) {
 	guest := guestMemory(vmi).Value()
-	overhead := Overhead(vmi, facts.Config.MemoryOverheadRatio)
+	overhead := Overhead(vmi, facts.Config.MemoryOverheadRatio) + network.Plugins(facts.Config.Allowed.Bindings).Overhead(vmi)
 	limit, limited := out.Limits[corev1.ResourceMemory]
 	if _, ok := out.Requests[corev1.ResourceMemory]; !ok {
 		request := guest

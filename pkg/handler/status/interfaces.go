@@ -60,7 +60,7 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 		if i := slices.IndexFunc(agent, func(a v1.VirtualMachineInstanceNetworkInterface) bool { return a.MAC == nic.MAC }); i >= 0 {
 			sources = append(sources, sourceAgent)
 			s.InterfaceName = agent[i].InterfaceName
-			if nic.Binding == network.Bridge && len(agent[i].IPs) > 0 {
+			if nic.Binding != network.Masquerade && len(agent[i].IPs) > 0 {
 				s.IPs = agent[i].IPs
 			}
 			agent = slices.Delete(agent, i, i+1)

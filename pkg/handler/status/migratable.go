@@ -11,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/filesystem"
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/network"
 	"github.com/virtkit/virtkit/pkg/vmstate"
 )
 
@@ -19,8 +20,8 @@ type obstacle struct{ reason, message string }
 
 // migratable says whether the guest could move to another node, and whether it could if its disks
 // were copied along.
-func migratable(vmi *v1.VirtualMachineInstance, emulated bool, c *conditionList) {
-	others := slices.Concat(networkObstacles(vmi), cpuObstacles(vmi, emulated), clockObstacles(vmi, emulated), hypervObstacles(vmi, emulated), deviceObstacles(vmi), placementObstacles(vmi))
+func migratable(vmi *v1.VirtualMachineInstance, plan *network.Plan, emulated bool, c *conditionList) {
+	others := slices.Concat(networkObstacles(vmi), pluginObstacles(plan), cpuObstacles(vmi, emulated), clockObstacles(vmi, emulated), hypervObstacles(vmi, emulated), deviceObstacles(vmi), placementObstacles(vmi))
 	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
 		if len(found) == 0 {
 			c.set(kind, corev1.ConditionTrue, "", "")
@@ -101,6 +102,22 @@ func networkObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 			return []obstacle{{
 				v1.VirtualMachineInstanceReasonInterfaceNotMigratable,
 				fmt.Sprintf("interface %q has the pod's own address (bridge), which another node cannot have; masquerade can migrate", i.Name),
+			}}
+		}
+	}
+	return nil
+}
+
+// pluginObstacles finds binding plugins on the pod network that do not say how to migrate.
+func pluginObstacles(plan *network.Plan) []obstacle {
+	if plan == nil {
+		return nil
+	}
+	for _, nic := range plan.Interfaces {
+		if nic.Stays {
+			return []obstacle{{
+				v1.VirtualMachineInstanceReasonInterfaceNotMigratable,
+				fmt.Sprintf("interface %q has a network binding plugin on the pod network that does not say how to migrate: it has no migration in spec.configuration.network.binding of the KubeVirt resource", nic.Name),
 			}}
 		}
 	}

@@ -52,7 +52,7 @@ func TestAllObstacles(t *testing.T) {
 	}}}}
 	for emulated, reason := range map[bool]string{false: v1.VirtualMachineInstanceReasonCPUModeNotMigratable, true: v1.VirtualMachineInstanceReasonNotMigratable} {
 		c := &conditionList{}
-		migratable(vmi, emulated, c)
+		migratable(vmi, nil, emulated, c)
 		for _, condition := range c.list {
 			want, parts := v1.VirtualMachineInstanceReasonDisksNotMigratable, 3
 			if condition.Type == v1.VirtualMachineInstanceIsStorageLiveMigratable {

@@ -82,7 +82,7 @@ func in(ns *os.File, f func() error) error {
 
 func readLink(l netlink.Link) (network.Link, error) {
 	attrs := l.Attrs()
-	link := network.Link{Name: attrs.Name, MAC: attrs.HardwareAddr.String(), MTU: attrs.MTU}
+	link := network.Link{Name: attrs.Name, MAC: attrs.HardwareAddr.String(), MTU: attrs.MTU, Tap: l.Type() == "tuntap"}
 	addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
 		return link, err
@@ -113,6 +113,13 @@ func readLink(l netlink.Link) (network.Link, error) {
 }
 
 func applyInterface(nic network.Interface) error {
+	if nic.Binding == network.Tap {
+		link, err := netlink.LinkByName(nic.Tap)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", nic.Tap, err)
+		}
+		return up(link)
+	}
 	bridge, err := ensureBridge(nic)
 	if err != nil {
 		return err

@@ -59,6 +59,9 @@ func applyRules(ns *os.File, plan network.Plan) error {
 		}),
 	}
 	for _, nic := range plan.Interfaces {
+		if nic.Binding == network.Tap {
+			continue
+		}
 		if nic.Binding == network.Bridge {
 			// The pod may forward for masquerade; it does not join the guest's networks.
 			conn.AddRule(&nftables.Rule{Table: t, Chain: c.forward, Exprs: slices.Concat(

@@ -104,6 +104,35 @@ func TestSecondNetwork(t *testing.T) {
 	}
 }
 
+// A tap that a CNI plugin has made is found, and nothing but set up.
+func TestMadeTap(t *testing.T) {
+	pod := newNetns(t)
+	run(t, pod, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "podred"
+		return netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP})
+	})
+	links, err := Links(pod)
+	if err != nil || len(links) != 1 || !links[0].Tap || links[0].Name != "podred" {
+		t.Fatalf("links %+v, %v", links, err)
+	}
+	plan := network.Plan{Interfaces: []network.Interface{{Name: "red", Binding: network.Tap, PodLink: "podred", Tap: "podred", MAC: links[0].MAC}}}
+	for range 2 {
+		if err := Apply(pod, plan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, pod, func() error {
+		all, err := netlink.LinkList()
+		for _, link := range all {
+			if link.Attrs().Flags&net.FlagLoopback == 0 && (link.Attrs().Name != "podred" || link.Attrs().Flags&net.FlagUp == 0) {
+				t.Errorf("there is %+v", link)
+			}
+		}
+		return err
+	})
+}
+
 func TestTapWithQueues(t *testing.T) {
 	pod := newNetns(t)
 	nic := masquerade()
