@@ -101,6 +101,9 @@ func (c *cluster) describe(ctx context.Context, t *testing.T, ns string) {
 	if err := c.Client.List(ctx, vmis, client.InNamespace(ns)); err == nil {
 		for _, vmi := range vmis.Items {
 			t.Logf("vmi %s: phase %q node %q conditions %+v", vmi.Name, vmi.Status.Phase, vmi.Status.NodeName, vmi.Status.Conditions)
+			if serial, _, err := c.Virtctl(ctx, nil, "-n", ns, "logs", vmi.Name, "--tail", "40"); err == nil {
+				t.Logf("serial port of %s:\n%s", vmi.Name, serial)
+			}
 		}
 	}
 	pods, err := c.Kube.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
