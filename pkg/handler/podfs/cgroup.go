@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -20,29 +21,62 @@ func (p *Process) AllowBlock(proc string, device uint64, allow bool) error {
 
 // allow is AllowBlock for a kind of device: b or c.
 func (p *Process) allow(proc string, kind rune, device uint64, allow bool) error {
-	text, err := p.read("cgroup", 64<<10)
-	if err != nil {
-		return fmt.Errorf("read the pod's cgroup: %w", err)
-	}
-	group, err := deviceGroup(string(text))
+	dir, v1, err := p.groupDir(proc)
 	if err != nil {
 		return err
 	}
-	// The node's own view: the one in virt-handler's container begins at that container.
-	mounts := filepath.Join(proc, "1/root/sys/fs/cgroup")
-	if !group.v1 {
-		return p.allowUnified(filepath.Join(mounts, group.path))
+	if !v1 {
+		return p.allowUnified(dir)
 	}
 	file := "devices.deny"
 	if allow {
 		file = "devices.allow"
 	}
 	rule := fmt.Sprintf("%c %d:%d rwm", kind, unix.Major(device), unix.Minor(device))
-	name := filepath.Join(mounts, "devices", group.path, file)
+	name := filepath.Join(dir, file)
 	if err := os.WriteFile(name, []byte(rule), 0o200); err != nil {
 		return fmt.Errorf("let the pod use its device: %w", err)
 	}
 	return nil
+}
+
+// groupDir is the directory of the control group by which the process may use devices, and whether it is of cgroup v1.
+func (p *Process) groupDir(proc string) (dir string, v1 bool, err error) {
+	text, err := p.read("cgroup", 64<<10)
+	if err != nil {
+		return "", false, fmt.Errorf("read the pod's cgroup: %w", err)
+	}
+	group, err := deviceGroup(string(text))
+	if err != nil {
+		return "", false, err
+	}
+	// The node's own view: the one in virt-handler's container begins at that container.
+	mounts := filepath.Join(proc, "1/root/sys/fs/cgroup")
+	if group.v1 {
+		mounts = filepath.Join(mounts, "devices")
+	}
+	return filepath.Join(mounts, group.path), group.v1, nil
+}
+
+// processes are the IDs of the processes in the container.
+func (p *Process) processes(proc string) ([]int, error) {
+	dir, _, err := p.groupDir(proc)
+	if err != nil {
+		return nil, err
+	}
+	list, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return nil, fmt.Errorf("list the processes of the pod: %w", err)
+	}
+	var out []int
+	for field := range strings.FieldsSeq(string(list)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, fmt.Errorf("list the processes of the pod: %w", err)
+		}
+		out = append(out, pid)
+	}
+	return out, nil
 }
 
 // group is the control group that decides which devices a process may use.

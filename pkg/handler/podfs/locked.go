@@ -3,10 +3,6 @@ package podfs
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,31 +10,15 @@ import (
 // AllowLocked lets each process of the container lock so many bytes of memory, and each that it starts from now on. None is
 // allowed less than before. proc is as in AllowBlock.
 func (p *Process) AllowLocked(proc string, bytes uint64) error {
-	text, err := p.read("cgroup", 64<<10)
-	if err != nil {
-		return fmt.Errorf("read the pod's cgroup: %w", err)
-	}
-	group, err := deviceGroup(string(text))
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(proc, "1/root/sys/fs/cgroup")
-	if group.v1 {
-		dir = filepath.Join(dir, "devices")
-	}
 	// The launcher first: whom it starts afterwards has its limit, and whom it started before is in the list.
 	if err := allowLocked(p.PID, bytes); err != nil {
 		return err
 	}
-	list, err := os.ReadFile(filepath.Join(dir, group.path, "cgroup.procs"))
+	pids, err := p.processes(proc)
 	if err != nil {
-		return fmt.Errorf("list the processes of the pod: %w", err)
+		return err
 	}
-	for field := range strings.FieldsSeq(string(list)) {
-		pid, err := strconv.Atoi(field)
-		if err != nil {
-			return fmt.Errorf("list the processes of the pod: %w", err)
-		}
+	for _, pid := range pids {
 		if err := allowLocked(pid, bytes); err != nil && !errors.Is(err, unix.ESRCH) {
 			return err
 		}

@@ -22,25 +22,13 @@ var vcpuThread = regexp.MustCompile(`^CPU ([0-9]{1,5})/(KVM|TCG)$`)
 // Realtime has those vCPUs of the guest in the process's container run with real-time priority whose number says so in real, and
 // reports whether it has found each. Threads that have it stay as they are. proc is as in AllowBlock.
 func (p *Process) Realtime(proc string, real []bool) (all bool, err error) {
-	text, err := p.read("cgroup", 64<<10)
-	if err != nil {
-		return false, fmt.Errorf("read the pod's cgroup: %w", err)
-	}
-	group, err := deviceGroup(string(text))
+	pids, err := p.processes(proc)
 	if err != nil {
 		return false, err
 	}
-	dir := filepath.Join(proc, "1/root/sys/fs/cgroup")
-	if group.v1 {
-		dir = filepath.Join(dir, "devices")
-	}
-	list, err := os.ReadFile(filepath.Join(dir, group.path, "cgroup.procs"))
-	if err != nil {
-		return false, fmt.Errorf("list the processes of the pod: %w", err)
-	}
 	found := make([]bool, len(real))
-	for pid := range strings.FieldsSeq(string(list)) {
-		if err := realtimeThreads(filepath.Join(proc, pid, "task"), real, found); err != nil {
+	for _, pid := range pids {
+		if err := realtimeThreads(filepath.Join(proc, strconv.Itoa(pid), "task"), real, found); err != nil {
 			return false, err
 		}
 	}

@@ -45,6 +45,11 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		refuse(w, name(r), notForwarded(err, name(r), protocol, port))
 		return
 	}
+	s.forward(w, r, guest, protocol, uint32(port))
+}
+
+// forward accepts a stream and joins it with a connection to the guest, which it closes.
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, guest net.Conn, protocol string, port uint32) {
 	s.active.Add(1)
 	defer s.active.Done()
 	conn, err := stream.Accept(w, r, stream.Options{})
@@ -58,7 +63,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.untilMoved(name(r), conn)()
 	if err := stream.Splice(s.ctx, client, target); err != nil {
-		s.Log.Debug("forwarded connection ended", "vmi", name(r).String(), "port", port, "error", err)
+		s.Log.Debug("forwarded connection ended", "vmi", name(r).String(), "protocol", protocol, "port", port, "error", err)
 	}
 }
 

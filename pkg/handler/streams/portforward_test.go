@@ -29,12 +29,19 @@ func (s *setup) loopback() {
 func TestPortForwardHalfClose(t *testing.T) {
 	s := newSetup(t)
 	s.loopback()
+	s.halfClose("portforward/%d")
+}
+
+// halfClose connects to a port of the guest by a stream: each side ends what it sends by itself.
+func (s *setup) halfClose(path string) {
+	t := s.t
+	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	client := s.dial(fmt.Sprintf("portforward/%d", l.Addr().(*net.TCPAddr).Port))
+	client := s.dial(fmt.Sprintf(path, l.Addr().(*net.TCPAddr).Port))
 	guest, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)

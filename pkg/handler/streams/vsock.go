@@ -37,17 +37,7 @@ func (s *Server) vsock(w http.ResponseWriter, r *http.Request) {
 		refuse(w, name(r), notOnVSOCK(err, name(r), port))
 		return
 	}
-	s.active.Add(1)
-	defer s.active.Done()
-	conn, err := stream.Accept(w, r, stream.Options{})
-	if err != nil {
-		guest.Close() // Accept has answered
-		return
-	}
-	defer s.untilMoved(name(r), conn)()
-	if err := stream.Splice(s.ctx, conn, guest); err != nil {
-		s.Log.Debug("vsock connection ended", "vmi", name(r).String(), "port", port, "error", err)
-	}
+	s.forward(w, r, guest, "vsock", port)
 }
 
 // encrypt begins TLS on a connection, which it closes when that fails.

@@ -32,29 +32,7 @@ func (s *setup) vsockOn() {
 func TestVSOCK(t *testing.T) {
 	s := newSetup(t)
 	s.vsockOn()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	client := s.dial(fmt.Sprintf("vsock?port=%d&tls=false", l.Addr().(*net.TCPAddr).Port))
-	guest, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer guest.Close()
-	send(t, client, "request")
-	if err := client.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := io.ReadAll(guest); err != nil || string(got) != "request" {
-		t.Fatalf("the guest got %q, %v", got, err)
-	}
-	send(t, guest, "answer")
-	guest.Close()
-	if got, err := io.ReadAll(client); err != nil || string(got) != "answer" {
-		t.Errorf("the client got %q, %v", got, err)
-	}
+	s.halfClose("vsock?port=%d&tls=false")
 }
 
 func TestVSOCKWithTLS(t *testing.T) {
