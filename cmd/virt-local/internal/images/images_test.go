@@ -40,7 +40,7 @@ func TestPauseRuns(t *testing.T) {
 			if err != nil {
 				t.Errorf("%v: %v", sig, err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			cmd.Process.Kill()
 			t.Fatalf("it does not end on %v", sig)
 		}
@@ -50,7 +50,7 @@ func TestPauseRuns(t *testing.T) {
 // awaitHandlers waits until the process has set what it does on its signals: SIGCHLD ignored, the others caught.
 func awaitHandlers(t *testing.T, pid int) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
 		b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 		if err != nil {
