@@ -80,6 +80,9 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	if tuning.transitional {
 		makeTransitional(devices)
 	}
+	if err := encrypt(d, &vmi.Spec.Domain, facts.KVM); err != nil {
+		return nil, err
+	}
 	return d, nil
 }
 

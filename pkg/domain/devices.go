@@ -8,6 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/virtkit/virtkit/pkg/passthrough"
 	"github.com/virtkit/virtkit/pkg/pci"
 	"github.com/virtkit/virtkit/pkg/vhostmd"
 )
@@ -78,10 +79,10 @@ func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts 
 }
 
 // reportsFreePages says whether the guest gives the node memory back that it does not use. One that is on huge pages or has
-// CPUs of its own is not to be disturbed by it, and the memory of one with devices of the node is locked.
+// CPUs of its own is not to be disturbed by it, and the memory of one with devices of the node, or that is encrypted, is locked.
 func reportsFreePages(domain *v1.DomainSpec) bool {
 	_, huge := pageSize(domain)
-	locked := len(domain.Devices.GPUs) > 0 || len(domain.Devices.HostDevices) > 0
+	locked := len(domain.Devices.GPUs) > 0 || len(domain.Devices.HostDevices) > 0 || passthrough.SEV(domain)
 	return !huge && !locked && (domain.CPU == nil || !domain.CPU.DedicatedCPUPlacement)
 }
 

@@ -7,6 +7,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/passthrough"
 	"github.com/virtkit/virtkit/pkg/pci"
 )
 
@@ -97,6 +98,9 @@ func PluggedInterface(vmi *v1.VirtualMachineInstance, plan network.Plan, name st
 	}
 	if enabled(vmi.Spec.Domain.Devices.UseVirtioTransitional, false) && x.Model.Type == v1.VirtIO {
 		x.Model.Type = transitionalModel
+	}
+	if passthrough.SEV(&vmi.Spec.Domain) {
+		cardBehindIOMMU(&x)
 	}
 	return &x, nil
 }

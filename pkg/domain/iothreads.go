@@ -8,6 +8,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/passthrough"
 )
 
 // maxQueues is the most queues that a virtio device gets, whatever the guest's vCPUs; KubeVirt's.
@@ -86,11 +87,16 @@ type tuning struct {
 	threads      ioThreads
 	queues       uint // 0 leaves them to QEMU
 	transitional bool
+	encrypted    bool // the guest's memory
 }
 
 // tune reads the VMI as it was when the guest was started, so that a disk plugged in later finds the threads that there are.
 func tune(spec *v1.VirtualMachineInstanceSpec) tuning {
-	t := tuning{threads: planThreads(hotplug.Without(spec)), transitional: enabled(spec.Domain.Devices.UseVirtioTransitional, false)}
+	t := tuning{
+		threads:      planThreads(hotplug.Without(spec)),
+		transitional: enabled(spec.Domain.Devices.UseVirtioTransitional, false),
+		encrypted:    passthrough.SEV(&spec.Domain),
+	}
 	if enabled(spec.Domain.Devices.BlockMultiQueue, false) {
 		vcpus, _ := processors(&spec.Domain)
 		started := vcpus.Value
@@ -108,6 +114,9 @@ func (t tuning) disk(x *libvirtxml.DomainDisk, name string) {
 	}
 	if t.transitional {
 		x.Model = transitionalModel
+	}
+	if t.encrypted {
+		x.Driver.IOMMU = "on"
 	}
 	if t.queues > 0 {
 		x.Driver.Queues = &t.queues
@@ -133,10 +142,13 @@ func (t tuning) controller(x *libvirtxml.DomainController) {
 	if t.transitional {
 		x.Model = transitionalModel
 	}
-	if t.queues == 0 && len(t.threads.shared) == 0 {
+	if t.queues == 0 && len(t.threads.shared) == 0 && !t.encrypted {
 		return
 	}
 	x.Driver = &libvirtxml.DomainControllerDriver{}
+	if t.encrypted {
+		x.Driver.IOMMU = "on"
+	}
 	if t.queues > 0 {
 		x.Driver.Queues = &t.queues
 	}

@@ -334,6 +334,7 @@ func (h *handler) run(ctx context.Context) error {
 	}
 	group.Go(func() error { return h.offerDevices(ctx) })
 	group.Go(func() error { return h.offerVSOCK(ctx) })
+	group.Go(func() error { return h.offerSEV(ctx) })
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -13,14 +13,14 @@ import (
 var nodeDevices = []string{"/dev/vfio", "/dev/bus/usb"}
 
 // readyForDevices gives the launcher of a guest with devices of its node those that the kubelet put into the pod as root's,
-// and lets it lock as much memory as they can reach.
+// and lets it lock as much memory as they can reach; of one whose memory is encrypted, all.
 func (s *session) readyForDevices(vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
 	if !passthrough.Locks(&vmi.Spec) {
 		return nil
 	}
 	for _, dir := range nodeDevices {
 		if !passthrough.VFIO(&vmi.Spec) {
-			break // it asks for the right to lock alone
+			break // the right to lock is all it needs
 		}
 		if err := process.HandOverAll(dir); err != nil {
 			return fmt.Errorf("devices of the node: %w", err)

@@ -155,6 +155,11 @@ func (s *session) handOverDevices(vmi *v1.VirtualMachineInstance, process *podfs
 			return err
 		}
 	}
+	if passthrough.SEV(&vmi.Spec.Domain) {
+		if err := process.HandOver("/dev/"+names.DeviceSEV, unix.S_IFCHR); err != nil {
+			return err
+		}
+	}
 	for _, claim := range blockVolumes(vmi) {
 		err := process.HandOver(path.Join(names.BlockDevicesDir, claim), unix.S_IFBLK)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -183,7 +188,7 @@ func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
 
 // warm gives the launcher the node's cache of QEMU's capabilities.
 func (s *session) warm(run *podfs.Run, process *podfs.Process) (*capabilities.Key, error) {
-	key, err := capabilities.NewKey(s.target.Image, s.target.KVM, process.Stat)
+	key, err := capabilities.NewKey(s.target.Image, s.target.KVM, passthrough.SEV(&s.latest().Spec.Domain), process.Stat)
 	if err != nil {
 		return nil, err
 	}

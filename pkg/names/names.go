@@ -208,4 +208,7 @@ const (
 	// ResourceVSOCK is offered on nodes with DeviceVSOCK in /dev, while the feature gate VSOCK is open.
 	ResourceVSOCK = "devices.kubevirt.io/vhost-vsock"
 	DeviceVSOCK   = "vhost-vsock"
+	// ResourceSEV is offered on nodes with DeviceSEV in /dev, while the feature gate WorkloadEncryptionSEV is open.
+	ResourceSEV = "devices.kubevirt.io/sev"
+	DeviceSEV   = "sev"
 )

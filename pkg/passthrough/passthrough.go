@@ -23,10 +23,11 @@ func VFIO(spec *v1.VirtualMachineInstanceSpec) bool {
 	return len(spec.Domain.Devices.GPUs) > 0 || len(spec.Domain.Devices.HostDevices) > 0
 }
 
-// Locks reports an instance whose memory QEMU may lock: for devices of the node, or since memory.reservedOverhead.memLock says so.
+// Locks reports an instance whose memory QEMU may lock: for devices of the node, since it is encrypted, or since
+// memory.reservedOverhead.memLock says so.
 func Locks(spec *v1.VirtualMachineInstanceSpec) bool {
 	m := spec.Domain.Memory
-	return VFIO(spec) || m != nil && m.ReservedOverhead != nil && m.ReservedOverhead.MemLock != nil && *m.ReservedOverhead.MemLock == v1.MemLockRequired
+	return VFIO(spec) || SEV(&spec.Domain) || m != nil && m.ReservedOverhead != nil && m.ReservedOverhead.MemLock != nil && *m.ReservedOverhead.MemLock == v1.MemLockRequired
 }
 
 // VSOCK reports an instance that its node reaches over vsock.

@@ -80,6 +80,8 @@ func MemoryObstacle(domain *v1.DomainSpec) string {
 		return "cannot be combined with cpu.realtime"
 	case c != nil && c.NUMA != nil && c.NUMA.GuestMappingPassthrough != nil:
 		return "cannot be combined with cpu.numa.guestMappingPassthrough"
+	case domain.LaunchSecurity != nil:
+		return "cannot be combined with launchSecurity"
 	case domain.Memory.Guest.Value()%Alignment(domain) != 0:
 		return fmt.Sprintf("needs guest memory that is a multiple of %dMi", Alignment(domain)>>20)
 	}
@@ -89,7 +91,7 @@ func MemoryObstacle(domain *v1.DomainSpec) string {
 // DefaultMaxSockets is maxSockets of a guest that does not say.
 func (b Bounds) DefaultMaxSockets(domain *v1.DomainSpec) uint32 {
 	sockets, _ := Sockets(domain)
-	if !acpi(domain) || domain.CPU != nil && domain.CPU.NUMA != nil {
+	if !acpi(domain) || domain.CPU != nil && domain.CPU.NUMA != nil || encryptedState(domain) {
 		return 0
 	}
 	if b.MaxSockets > 0 {
@@ -98,6 +100,12 @@ func (b Bounds) DefaultMaxSockets(domain *v1.DomainSpec) uint32 {
 	// Each factor is capped so that the products stay small.
 	most := min(int64(min(sockets, MaxVCPUs))*int64(min(b.Ratio, MaxVCPUs)), int64(MaxVCPUs/min(PerSocket(domain), MaxVCPUs)))
 	return uint32(max(most, int64(sockets)))
+}
+
+// encryptedState reports a guest to which no vCPU can be added, since their state is encrypted when it starts.
+func encryptedState(domain *v1.DomainSpec) bool {
+	l := domain.LaunchSecurity
+	return l != nil && l.SEV != nil && l.SEV.Policy != nil && l.SEV.Policy.EncryptedState != nil && *l.SEV.Policy.EncryptedState
 }
 
 // DefaultMaxGuest is maxGuest, bytes, of a guest that does not say; 0 is no room.

@@ -54,6 +54,8 @@ func TestDefaults(t *testing.T) {
 		"odd memory":         {ratio, `{cpu: {sockets: 1}, memory: {guest: 1073741825}}`, 4, 0},
 		"huge pages":         {ratio, `{cpu: {sockets: 1}, memory: {guest: 2Gi, hugepages: {pageSize: 1Gi}}}`, 4, 8 * gib},
 		"between huge pages": {ratio, `{cpu: {sockets: 1}, memory: {guest: 1025Mi, hugepages: {pageSize: 1Gi}}}`, 4, 0},
+		"encrypted":          {ratio, `{cpu: {sockets: 1}, launchSecurity: {sev: {}}, memory: {guest: 1Gi}}`, 4, 0},
+		"encrypted state":    {ratio, `{cpu: {sockets: 1}, launchSecurity: {sev: {policy: {encryptedState: true}}}, memory: {guest: 1Gi}}`, 0, 0},
 		"realtime":           {ratio, `{cpu: {sockets: 1, realtime: {}}, memory: {guest: 1Gi}}`, 4, 0},
 		"mapped NUMA":        {ratio, `{cpu: {sockets: 1, numa: {guestMappingPassthrough: {}}}, memory: {guest: 1Gi}}`, 0, 0},
 		"no memory":          {ratio, `{cpu: {sockets: 1}}`, 4, 0},

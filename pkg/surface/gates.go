@@ -17,6 +17,8 @@ const (
 	GateDownwardMetrics = "DownwardMetrics"
 	GateHostDevices     = "HostDevices"
 	GateVSOCK           = "VSOCK"
+	// GateWorkloadEncryptionSEV is for guests whose memory the processor encrypts.
+	GateWorkloadEncryptionSEV = "WorkloadEncryptionSEV"
 	// GateHypervStrictCheck has guests go to nodes only whose KVM has what they need of Hyper-V.
 	GateHypervStrictCheck = "HypervStrictCheck"
 	// GateVirtiofsStorage is for claims that guests have as file systems; what Kubernetes has anyway needs no gate.
@@ -25,7 +27,7 @@ const (
 	GateSerialConsoleLog = "SerialConsoleLog"
 )
 
-var gates = []string{GateDownwardMetrics, GateHostDevices, GateHostDisk, GateHypervStrictCheck, GateSerialConsoleLog, GateVSOCK, GateVirtiofsStorage}
+var gates = []string{GateDownwardMetrics, GateHostDevices, GateHostDisk, GateHypervStrictCheck, GateSerialConsoleLog, GateVSOCK, GateVirtiofsStorage, GateWorkloadEncryptionSEV}
 
 // alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
 var alwaysOpen = []string{
@@ -87,6 +89,9 @@ func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.
 	}
 	if attach := spec.Domain.Devices.AutoattachVSOCK; attach != nil && *attach {
 		need(GateVSOCK, devices.Child("autoattachVSOCK"))
+	}
+	if security := spec.Domain.LaunchSecurity; security != nil && security.SEV != nil {
+		need(GateWorkloadEncryptionSEV, path.Child("domain", "launchSecurity"))
 	}
 	return errs
 }

@@ -16,6 +16,7 @@ func TestValidateGates(t *testing.T) {
 		"metrics disk":   {GateDownwardMetrics, "volumes: [{name: root, downwardMetrics: {}}]", "spec.volumes[0].downwardMetrics"},
 		"vsock":          {GateVSOCK, "domain: {devices: {autoattachVSOCK: true}}", "spec.domain.devices.autoattachVSOCK"},
 		"no vsock":       {"", "domain: {devices: {autoattachVSOCK: false}}", ""},
+		"encryption":     {GateWorkloadEncryptionSEV, "domain: {launchSecurity: {sev: {}}}", "spec.domain.launchSecurity"},
 		"metrics device": {GateDownwardMetrics, "domain: {devices: {downwardMetrics: {}}}", "spec.domain.devices.downwardMetrics"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,11 @@ var guide = map[string]struct{ spec, refused string }{
 	"GPU":                      {`domain: {devices: {gpus: [{name: gpu1, deviceName: nvidia.com/GP102GL, virtualGPUOptions: {display: {enabled: true, ramFB: {enabled: false}}}}]}}`, ``},
 	"host device":              {`domain: {devices: {hostDevices: [{name: qat, deviceName: intel.com/qat}]}}`, ``},
 	"device by a claim":        {`domain: {devices: {hostDevices: [{name: qat, claimName: c, requestName: r}]}}`, `spec.domain.devices.hostDevices[0].claimName`},
-	"memory encryption":        {`domain: {launchSecurity: {sev: {}}}`, `spec.domain.launchSecurity`},
+	"memory encryption":        {`domain: {launchSecurity: {sev: {}}, firmware: {bootloader: {efi: {secureBoot: false}}}}`, ``},
+	"SEV-ES":                   {`domain: {launchSecurity: {sev: {policy: {encryptedState: true}}}, firmware: {bootloader: {efi: {secureBoot: false}}}}`, ``},
+	"SEV-SNP":                  {`domain: {launchSecurity: {snp: {}}, firmware: {bootloader: {efi: {secureBoot: false}}}}`, `spec.domain.launchSecurity.snp`},
+	"TDX":                      {`domain: {launchSecurity: {tdx: {}}, firmware: {bootloader: {efi: {secureBoot: false}}}}`, `spec.domain.launchSecurity.tdx`},
+	"attestation":              {`{startStrategy: Paused, domain: {launchSecurity: {sev: {attestation: {}}}, firmware: {bootloader: {efi: {secureBoot: false}}}}}`, `spec.domain.launchSecurity.sev.attestation`},
 
 	// Disks and volumes.
 	"disk buses":            {`{domain: {devices: {disks+: [{name: a, disk: {bus: sata}}, {name: b, disk: {bus: scsi}}, {name: c, disk: {bus: usb}}]}}, volumes+: [{name: a, emptyDisk: {capacity: 1Gi}}, {name: b, emptyDisk: {capacity: 1Gi}}, {name: c, emptyDisk: {capacity: 1Gi}}]}`, ``},
@@ -117,7 +121,7 @@ func TestGuide(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := testDefaults
-			d.Allowed.Gates = Gates{GateHostDisk: true, GateDownwardMetrics: true, GateVirtiofsStorage: true, GateHostDevices: true, GateVSOCK: true}
+			d.Allowed.Gates = Gates{GateHostDisk: true, GateDownwardMetrics: true, GateVirtiofsStorage: true, GateHostDevices: true, GateVSOCK: true, GateWorkloadEncryptionSEV: true}
 			d.Allowed.Devices = map[string]bool{"nvidia.com/GP102GL": true, "intel.com/qat": true}
 			d.Allowed.Bindings = map[string]v1.InterfaceBindingPlugin{"l2bridge": {DomainAttachmentType: v1.ManagedTap}}
 			DefaultVirtualMachine(vm, nil, d)

@@ -189,6 +189,8 @@ var instanceFields = []Field{
 	{Path: "domain.devices.video.type", Effect: Domain, Only: videoTypes},
 	{Path: "domain.ioThreadsPolicy", Effect: Domain, Only: ioThreadsPolicies, Note: "Of virtio disks and the controller of scsi disks."},
 	{Path: "domain.ioThreads.supplementalPoolThreadCount", Effect: Domain, Note: "With ioThreadsPolicy supplementalPool, each thread of which serves every virtio disk."},
+	{Path: "domain.launchSecurity.sev", Effect: Domain, Note: "Needs the feature gate WorkloadEncryptionSEV and UEFI without Secure Boot; docs/cpu-memory.md."},
+	{Path: "domain.launchSecurity.sev.policy.encryptedState", Effect: Domain, Note: "SEV-ES: on nodes with the label kubevirt.io/sev-es."},
 	{Path: "domain.chassis.manufacturer", Effect: Domain},
 	{Path: "domain.chassis.version", Effect: Domain},
 	{Path: "domain.chassis.serial", Effect: Domain},

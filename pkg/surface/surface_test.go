@@ -103,7 +103,7 @@ func TestUnsupported(t *testing.T) {
 		"inline":               {`domain: {devices: {gpus: [{name: g, claimName: c, requestName: r}]}}`, []string{"spec.domain.devices.gpus[0].claimName", "spec.domain.devices.gpus[0].requestName"}},
 		"in a list":            {`domain: {devices: {disks: [{name: root, changedBlockTracking: true}]}}`, []string{"spec.domain.devices.disks[0].changedBlockTracking"}},
 		"marker object":        {`domain: {devices: {interfaces: [{name: a, sriov: {}}]}}`, []string{"spec.domain.devices.interfaces[0].sriov"}},
-		"section":              {`domain: {launchSecurity: {sev: {}}}`, []string{"spec.domain.launchSecurity"}},
+		"section":              {`utilityVolumes: [{name: a}]`, []string{"spec.utilityVolumes"}},
 		"resource":             {`domain: {resources: {requests: {example.com/x: 1, memory: 1Gi}}}`, []string{"spec.domain.resources.requests.example.com/x"}},
 		"switch on":            {`domain: {devices: {disks: [{name: a, changedBlockTracking: true}]}}`, []string{"spec.domain.devices.disks[0].changedBlockTracking"}},
 		"switch off":           {`domain: {devices: {blockMultiQueue: false, disks: [{name: a, changedBlockTracking: false}]}}`, nil},
@@ -128,9 +128,9 @@ func TestUnsupported(t *testing.T) {
 		})
 	}
 	t.Run("virtual machine", func(t *testing.T) {
-		vm := machine(t, `{runStrategy: Always, instancetype: {name: u1}, dataVolumeTemplates: [{}], template: {metadata: {labels: {a: b}, name: x}, spec: {domain: {memory: {guest: 1Gi}, launchSecurity: {sev: {}}}}}}`)
+		vm := machine(t, `{runStrategy: Always, instancetype: {name: u1}, dataVolumeTemplates: [{}], template: {metadata: {labels: {a: b}, name: x}, spec: {domain: {memory: {guest: 1Gi}, launchSecurity: {tdx: {}}}}}}`)
 		got := Message(unsupported(vm.Spec, machineTree(), specPath))
-		want := "spec.template.metadata.name" + tail + "; spec.template.spec.domain.launchSecurity" + tail + remedies["launchSecurity"]
+		want := "spec.template.metadata.name" + tail + "; spec.template.spec.domain.launchSecurity.tdx" + tail + remedies["launchSecurity.tdx"]
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

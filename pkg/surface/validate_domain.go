@@ -61,6 +61,7 @@ func validateDomain(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 			errs = append(errs, validateText(text.value, path.Child("chassis", text.name))...)
 		}
 	}
+	errs = append(errs, validateEncryption(domain, path)...)
 	errs = append(errs, validateHyperv(domain, path)...)
 	errs = append(errs, validateIOThreads(domain, path)...)
 	return append(errs, validateDevices(&domain.Devices, path.Child("devices"))...)

@@ -92,7 +92,7 @@ func TestValidateHardware(t *testing.T) {
 		"passt":                 {devices("interfaces: [{name: default, passtBinding: {}}]") + "\nnetworks: [{name: default, pod: {}}]", unsupported(nic0+".passtBinding", "use masquerade")},
 		"plugin":                {devices("interfaces: [{name: default, binding: {name: x}}]") + "\nnetworks: [{name: default, pod: {}}]", ``}, // see Allowed
 		"sriov":                 {devices("interfaces: [{name: default, sriov: {}}]") + "\nnetworks: [{name: default, pod: {}}]", unsupported(nic0+".sriov", "functions of network cards")},
-		"launchSecurity":        {domain("launchSecurity: {sev: {}}"), unsupported("spec.domain.launchSecurity", "no guest's memory is encrypted")},
+		"launchSecurity":        {domain("firmware: {bootloader: {efi: {secureBoot: false}}}, launchSecurity: {sev: {}}"), ``},
 		"sound":                 {devices("sound: {name: a}"), ``},
 		"sound without name":    {devices("sound: {name: ''}"), `spec.domain.devices.sound.name: is not set`},
 		"sound name":            {devices("sound: {name: 'a b'}"), `spec.domain.devices.sound.name: "a b" is not a device name`},

@@ -59,7 +59,7 @@ func TestValidateReplicaSet(t *testing.T) {
 		"reserved label":          {"labels: {app: web}", "labels: {app: web, kubevirt.io/nodeName: n}", "spec.template.metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself"},
 		"bad name":                {"metadata: {", "metadata: {name: A_, ", `spec.template.metadata.name: "A_" cannot begin a name`},
 		"what is made is checked": {"guest: 1Gi", "guest: 1", "spec.template.spec.domain.memory.guest"},
-		"unsupported":             {"devices: {}", "devices: {}, launchSecurity: {sev: {}}", "spec.template.spec.domain.launchSecurity: not supported by virtkit"},
+		"unsupported":             {"devices: {}", "devices: {}, launchSecurity: {tdx: {}}", "spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit"},
 		"unsupported, its own":    {"metadata: {", "metadata: {namespace: x, ", "spec.template.metadata.namespace: not supported by virtkit"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestValidatePool(t *testing.T) {
 		"heals":                   {old: "replicas: 2", with: "autohealing: {startUpFailureThreshold: 2, minFailingToStartDuration: 1m}", want: ""},
 		"heals at once":           {old: "replicas: 2", with: "autohealing: {startUpFailureThreshold: 0}", want: "spec.autohealing.startUpFailureThreshold: must be 1 or more; leave it out for 3"},
 		"heals before":            {old: "replicas: 2", with: "autohealing: {minFailingToStartDuration: -1m}", want: "spec.autohealing.minFailingToStartDuration: must not be negative"},
-		"unsupported":             {old: "devices: {}", with: "devices: {}, launchSecurity: {sev: {}}", want: "spec.virtualMachineTemplate.spec.template.spec.domain.launchSecurity: not supported by virtkit"},
+		"unsupported":             {old: "devices: {}", with: "devices: {}, launchSecurity: {tdx: {}}", want: "spec.virtualMachineTemplate.spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit"},
 		"unsupported, its own":    {old: "metadata: {", with: "metadata: {name: x, ", want: "spec.virtualMachineTemplate.metadata.name: not supported by virtkit"},
 		"what it makes is not it": {old: "runStrategy: Always, ", want: ""}, // InPool has that
 	} {
@@ -142,7 +142,7 @@ func TestValidatePool(t *testing.T) {
 }
 
 func TestInPool(t *testing.T) {
-	vm := machine(t, `{template: {spec: {domain: {memory: {guest: 1Gi}, launchSecurity: {sev: {}}}}}}`)
+	vm := machine(t, `{template: {spec: {domain: {memory: {guest: 1Gi}, launchSecurity: {tdx: {}}}}}}`)
 	vm.Name = ""
 	got := Message(InPool(ValidateVirtualMachine(vm, Defaults{})))
 	if want := "spec.virtualMachineTemplate.spec.runStrategy: is not set; use Always, RerunOnFailure, Manual, Halted or Once"; got != want {

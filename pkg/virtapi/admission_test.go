@@ -150,7 +150,7 @@ func TestValidate(t *testing.T) {
 		"machine":                    {"/validate/virtualmachines", "jane", goodMachine, "", ``},
 		"bad machine":                {"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "Always", "Often", 1), "", `spec.runStrategy: "Often" is not supported; use Always`},
 		"machine made bad":           {"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "Always", "Often", 1), goodMachine, `spec.runStrategy: "Often"`},
-		"unsupported":                {"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "memory: {guest: 1Gi}", "memory: {guest: 1Gi}\n        launchSecurity: {sev: {}}", 1), "", `spec.template.spec.domain.launchSecurity: not supported by virtkit`},
+		"unsupported":                {"/validate/virtualmachines", "jane", strings.Replace(goodMachine, "memory: {guest: 1Gi}", "memory: {guest: 1Gi}\n        launchSecurity: {tdx: {}}", 1), "", `spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit`},
 		"instance":                   {"/validate/virtualmachineinstances", "jane", defaulted, "", ``},
 		"instance, reserved label":   {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), "", `metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself`},
 		"instance by the controller": {"/validate/virtualmachineinstances", controller, strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), defaulted, ``},

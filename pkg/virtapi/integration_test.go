@@ -205,9 +205,9 @@ func TestAgainstAPIServer(t *testing.T) {
 	}
 	t.Run("admission", func(t *testing.T) {
 		bad := vm.DeepCopy()
-		bad.Spec.Template.Spec.Domain.LaunchSecurity = &v1.LaunchSecurity{SEV: &v1.SEV{}}
+		bad.Spec.Template.Spec.Domain.LaunchSecurity = &v1.LaunchSecurity{TDX: &v1.TDX{}}
 		err := e.Client.Create(ctx, bad)
-		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.template.spec.domain.launchSecurity: not supported by virtkit") {
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit") {
 			t.Errorf("got %v", err)
 		}
 		dry := vm.DeepCopy()

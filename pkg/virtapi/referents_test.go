@@ -23,7 +23,7 @@ func (stored) Read(_ context.Context, _, name string, into runtime.Object) error
 	text := map[string]string{
 		"*v1beta1.VirtualMachineClusterInstancetype/u1":  `{metadata: {name: u1}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}}}`,
 		"*v1beta1.VirtualMachineClusterInstancetype/gpu": `{metadata: {name: gpu}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}, gpus: [{name: a, deviceName: v/b}]}}`,
-		"*v1beta1.VirtualMachineClusterInstancetype/sev": `{metadata: {name: sev}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}, launchSecurity: {sev: {}}}}`,
+		"*v1beta1.VirtualMachineClusterInstancetype/sev": `{metadata: {name: sev}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}, launchSecurity: {tdx: {}}}}`,
 		"*v1beta1.VirtualMachineClusterPreference/linux": `{metadata: {name: linux}, spec: {machine: {preferredMachineType: pc-q35-9.2}, devices: {preferredDiskBus: virtio}}}`,
 		"*v1beta1.VirtualMachineClusterPreference/fast":  `{metadata: {name: fast}, spec: {volumes: {preferredStorageClassName: fast}}}`,
 		"*v1beta1.VirtualMachineClusterPreference/large": `{metadata: {name: large}, spec: {requirements: {cpu: {guest: 4}, memory: {guest: 4Gi}}}}`,
@@ -83,7 +83,7 @@ func TestReferringMachines(t *testing.T) {
 		"conflict":         {"instancetype: {name: u1}", "cpu: {cores: 2}, memory: {guest: 1Gi}", "plain", `spec.template.spec.domain.cpu.cores: conflicts with selected instance type "u1", which sets it; remove one of them; spec.template.spec.domain.memory.guest: conflicts with selected instance type "u1", which sets it; remove one of them`},
 		"too small":        {"{instancetype: {name: u1}, preference: {name: large}", "", "plain", `spec.instancetype: insufficient CPU resources of 2 vCPU: preference "large" requires 4 vCPU; spec.instancetype: insufficient Memory resources of 1Gi: preference "large" requires 4Gi`},
 		"template small":   {"preference: {name: large}", "cpu: {cores: 2}, memory: {guest: 1Gi}", "plain", `spec.template.spec.domain.cpu: insufficient CPU resources of 2 vCPU: preference "large" requires 4 vCPU; spec.template.spec.domain.memory.guest: insufficient Memory resources of 1Gi: preference "large" requires 4Gi`},
-		"not supported":    {"instancetype: {name: sev}", "", "plain", `spec.template.spec.domain.launchSecurity: not supported by virtkit`},
+		"not supported":    {"instancetype: {name: sev}", "", "plain", `spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit`},
 		"not permitted":    {"instancetype: {name: gpu}", "", "plain", `spec.template.spec.domain.devices.gpus[0].deviceName: GPU v/b is not permitted in permittedHostDevices configuration`},
 		"no label":         {"instancetype: {inferFromVolume: root}", "", "plain", `spec.instancetype.inferFromVolume: PersistentVolumeClaim "plain", of volume "root", has no label instancetype.kubevirt.io/default-instancetype`},
 		"no volume":        {"instancetype: {inferFromVolume: other}", "", "plain", `spec.instancetype.inferFromVolume: no volume is named "other"`},

@@ -40,8 +40,8 @@ func TestBadInput(t *testing.T) {
 		}, "spec.template.spec.volumes[1].cloudInitNoCloud.userDataBase64"},
 		{"name over 63 characters", func(vm *v1.VirtualMachine) { vm.Name = strings.Repeat("n", 64) }, "metadata.name"},
 		{"unsupported field", func(vm *v1.VirtualMachine) {
-			spec(vm).Domain.LaunchSecurity = &v1.LaunchSecurity{SEV: &v1.SEV{}}
-		}, "spec.template.spec.domain.launchSecurity: not supported by virtkit"},
+			spec(vm).Domain.LaunchSecurity = &v1.LaunchSecurity{TDX: &v1.TDX{}}
+		}, "spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit"},
 		{"GPU that is not permitted", func(vm *v1.VirtualMachine) {
 			spec(vm).Domain.Devices.GPUs = []v1.GPU{{Name: "gpu", DeviceName: "vendor.com/gpu"}}
 		}, "spec.template.spec.domain.devices.gpus[0].deviceName: GPU vendor.com/gpu is not permitted in permittedHostDevices"},

@@ -17,6 +17,7 @@ var labelled = []struct{ prefix, mend string }{
 	{v1.HypervLabel, "spec.template.spec.domain.features.hyperv of the VM"},
 	{"scheduling.node.kubevirt.io/tsc-frequency-", "spec.template.spec.domain.cpu.features invtsc and features.hyperv.reenlightenment of the VM, or minimumClusterTSCFrequency of the KubeVirt resource"},
 	{v1.RealtimeLabel, "a node with kernel.sched_rt_runtime_us = -1, or leave out spec.template.spec.domain.cpu.realtime"},
+	{v1.SEVLabel, "a node whose kernel has kvm_amd with sev=1 (and sev_es=1), or leave out spec.template.spec.domain.launchSecurity"},
 	{v1.CPUManager, "a node whose kubelet has cpuManagerPolicy: static, or leave out spec.template.spec.domain.cpu.dedicatedCpuPlacement"},
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/passthrough"
 )
 
 // graceSlack is how many seconds longer than the guest the launcher gets to end: what it needs to
@@ -196,6 +197,12 @@ func nodeSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string
 	}
 	if cpu := vmi.Spec.Domain.CPU; cpu != nil && cpu.Realtime != nil {
 		selector[v1.RealtimeLabel] = "true"
+	}
+	if passthrough.SEV(&vmi.Spec.Domain) {
+		selector[v1.SEVLabel] = "true"
+	}
+	if passthrough.SEVES(&vmi.Spec.Domain) {
+		selector[v1.SEVESLabel] = "true"
 	}
 	maps.Copy(selector, processorSelector(vmi, facts))
 	selector[corev1.LabelArchStable] = architecture(vmi, facts)

@@ -178,6 +178,8 @@ spec:
   - {name: run, containerDisk: {image: "registry.example/a:1"}}
   - {name: disks, persistentVolumeClaim: {claimName: block}}`},
 
+	{name: "encrypted", vmi: `spec: {domain: {launchSecurity: {sev: {}}, firmware: {bootloader: {efi: {secureBoot: false}}}}}`},
+	{name: "encrypted with its state", vmi: `spec: {domain: {launchSecurity: {sev: {policy: {encryptedState: true}}}, firmware: {bootloader: {efi: {secureBoot: false}}}}}`},
 	{name: "vsock", vmi: `spec: {domain: {devices: {autoattachVSOCK: true}}}`},
 	{name: "devices of the node", vmi: `spec: {domain: {devices: {gpus: [{name: a, deviceName: v/gpu}, {name: b, deviceName: v/gpu}], hostDevices: [{name: c, deviceName: v/qat}]}}}`},
 

@@ -42,6 +42,9 @@ func Overhead(vmi *v1.VirtualMachineInstance, ratio float64) int64 {
 	if passthrough.VFIO(&vmi.Spec) {
 		overhead += passthrough.MappedSpace
 	}
+	if passthrough.SEV(&vmi.Spec.Domain) {
+		overhead += passthrough.EncryptionOverhead
+	}
 	if ratio > 1 {
 		overhead = int64(float64(overhead) * ratio)
 	}
@@ -75,6 +78,10 @@ func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequi
 	if passthrough.VSOCK(&vmi.Spec) {
 		out.Limits[names.ResourceVSOCK] = resource.MustParse("1")
 		out.Requests[names.ResourceVSOCK] = resource.MustParse("1")
+	}
+	if passthrough.SEV(&vmi.Spec.Domain) {
+		out.Limits[names.ResourceSEV] = resource.MustParse("1")
+		out.Requests[names.ResourceSEV] = resource.MustParse("1")
 	}
 	for name, n := range passthrough.Resources(&vmi.Spec) {
 		quantity := *resource.NewQuantity(n, resource.DecimalSI)

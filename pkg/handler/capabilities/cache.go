@@ -55,11 +55,11 @@ type Key struct {
 	ctimes []int64
 }
 
-// NewKey makes the key of a launcher: its image as the pod names it, whether it has /dev/kvm, and
+// NewKey makes the key of a launcher: its image as the pod names it, whether it has /dev/kvm and /dev/sev, and
 // its binaries as stat sees them in the container.
-func NewKey(image string, kvm bool, stat func(path string) (unix.Stat_t, error)) (Key, error) {
+func NewKey(image string, kvm, sev bool, stat func(path string) (unix.Stat_t, error)) (Key, error) {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%t\n", image, kvm)
+	fmt.Fprintf(h, "%s\n%t %t\n", image, kvm, sev)
 	var key Key
 	for _, b := range binaries {
 		s, err := stat(b)

@@ -27,7 +27,7 @@ func statAt(seconds int64) func(string) (unix.Stat_t, error) {
 
 func keyAt(t *testing.T, image string, kvm bool, seconds int64) Key {
 	t.Helper()
-	key, err := NewKey(image, kvm, statAt(seconds))
+	key, err := NewKey(image, kvm, false, statAt(seconds))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,14 +126,19 @@ func TestEachBootStartsAnew(t *testing.T) {
 
 func TestKeysDiffer(t *testing.T) {
 	base := keyAt(t, "a", false, 1)
+	sev, err := NewKey("a", false, true, statAt(1))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, other := range map[string]Key{
+		"sev": sev,
 		"image": keyAt(t, "b", false, 1), "kvm": keyAt(t, "a", true, 1), "ctime": keyAt(t, "a", false, 2),
 	} {
 		if other.hash == base.hash {
 			t.Errorf("%s is not part of the key", name)
 		}
 	}
-	if _, err := NewKey("a", false, func(string) (unix.Stat_t, error) { return unix.Stat_t{}, fs.ErrNotExist }); err == nil {
+	if _, err := NewKey("a", false, false, func(string) (unix.Stat_t, error) { return unix.Stat_t{}, fs.ErrNotExist }); err == nil {
 		t.Error("an image without QEMU has a key")
 	}
 }

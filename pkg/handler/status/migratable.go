@@ -12,6 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/filesystem"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/passthrough"
 	"github.com/virtkit/virtkit/pkg/vmstate"
 )
 
@@ -21,7 +22,7 @@ type obstacle struct{ reason, message string }
 // migratable says whether the guest could move to another node, and whether it could if its disks
 // were copied along.
 func migratable(vmi *v1.VirtualMachineInstance, plan *network.Plan, emulated bool, c *conditionList) {
-	others := slices.Concat(networkObstacles(vmi), pluginObstacles(plan), cpuObstacles(vmi, emulated), clockObstacles(vmi, emulated), hypervObstacles(vmi, emulated), deviceObstacles(vmi), placementObstacles(vmi))
+	others := slices.Concat(networkObstacles(vmi), pluginObstacles(plan), cpuObstacles(vmi, emulated), clockObstacles(vmi, emulated), hypervObstacles(vmi, emulated), deviceObstacles(vmi), encryptionObstacles(vmi), placementObstacles(vmi))
 	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
 		if len(found) == 0 {
 			c.set(kind, corev1.ConditionTrue, "", "")
@@ -188,6 +189,17 @@ func deviceObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	return []obstacle{{
 		v1.VirtualMachineInstanceReasonHostDeviceNotMigratable,
 		"spec.domain.devices.gpus and hostDevices are devices of this very node",
+	}}
+}
+
+// encryptionObstacles finds memory that only the processor of this node can read.
+func encryptionObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	if !passthrough.SEV(&vmi.Spec.Domain) {
+		return nil
+	}
+	return []obstacle{{
+		v1.VirtualMachineInstanceReasonSEVNotMigratable,
+		"spec.domain.launchSecurity.sev has the guest's memory encrypted with a key that this very node keeps",
 	}}
 }
 
