@@ -131,7 +131,7 @@ func TestKeysDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, other := range map[string]Key{
-		"sev": sev,
+		"sev":   sev,
 		"image": keyAt(t, "b", false, 1), "kvm": keyAt(t, "a", true, 1), "ctime": keyAt(t, "a", false, 2),
 	} {
 		if other.hash == base.hash {
