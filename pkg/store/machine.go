@@ -29,6 +29,8 @@ type Machine struct {
 	Deleting bool
 	// Revision is another after each change of one of its objects.
 	Revision string
+	// Owner is the pool or replica set that made it; empty without one.
+	Owner types.UID
 
 	// Phase is the instance's, empty without one; UID too. What follows is of the instance.
 	Phase v1.VirtualMachineInstancePhase
@@ -94,7 +96,7 @@ func join(vm, vmi *part) *Machine {
 	}
 	m := vmi.Machine
 	m.Status, m.Ready, m.RunStrategy, m.Created, m.Labels = vm.Status, vm.Ready, vm.RunStrategy, vm.Created, vm.Labels
-	m.Deleting, m.Revision = vm.Deleting, vm.Revision+"/"+vmi.Revision
+	m.Deleting, m.Revision, m.Owner = vm.Deleting, vm.Revision+"/"+vmi.Revision, vm.Owner
 	m.Trouble = cmp.Or(vm.Trouble, vmi.Trouble)
 	return &m
 }
@@ -103,7 +105,7 @@ func ofVM(vm *v1.VirtualMachine) *part {
 	p := &part{Machine: Machine{
 		Namespace: vm.Namespace, Name: vm.Name, Status: string(vm.Status.PrintableStatus), Ready: vm.Status.Ready,
 		Created: vm.CreationTimestamp.Time, Labels: vm.Labels, Deleting: vm.DeletionTimestamp != nil,
-		Revision: vm.ResourceVersion,
+		Revision: vm.ResourceVersion, Owner: ownerOf(vm),
 	}}
 	if vm.Spec.Template != nil {
 		p.CPUs, p.Memory = Size(&vm.Spec.Template.Spec.Domain)
@@ -126,6 +128,9 @@ func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 		GuestOS: GuestOS(vmi.Status.GuestOSInfo), Evacuating: vmi.Status.EvacuationNodeName != "",
 		Revision: vmi.ResourceVersion,
 	}}
+	if !p.owned {
+		p.Owner = ownerOf(vmi)
+	}
 	p.CPUs, p.Memory = Size(&vmi.Spec.Domain)
 	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
 		p.Memory = *m.GuestCurrent
@@ -166,6 +171,14 @@ func Addresses(vmi *v1.VirtualMachineInstance) []string {
 		}
 	}
 	return out
+}
+
+// ownerOf is the controller of an object.
+func ownerOf(o metav1.Object) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+		return owner.UID
+	}
+	return ""
 }
 
 // Owned reports whether an instance belongs to a VM.

@@ -88,3 +88,14 @@ func (c *Client) MergeObject(ctx context.Context, group, namespace, resource, na
 	}
 	return changed, nil
 }
+
+// DeleteObject deletes an object of any resource of a group. It returns when the request is accepted: what has finalizers is
+// still there.
+func (c *Client) DeleteObject(ctx context.Context, group, namespace, resource, name string, opts metav1.DeleteOptions) error {
+	body, err := json.Marshal(opts)
+	if err != nil {
+		return fmt.Errorf("encode the options: %w", err)
+	}
+	path := append(objectPath(group, namespace, resource), name)
+	return c.vms.Delete().AbsPath(path...).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+}

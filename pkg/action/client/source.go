@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/store"
 )
@@ -21,7 +22,7 @@ import (
 // follow none.
 var watched = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, corev1.AddToScheme, instancetypev1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, corev1.AddToScheme, instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(err) // two types of one name: a programming error
 		}
@@ -36,6 +37,9 @@ var lists = map[schema.GroupVersionResource]func() runtime.Object{
 	v1.GroupVersion.WithResource(Migrations):       func() runtime.Object { return &v1.VirtualMachineInstanceMigrationList{} },
 	corev1.SchemeGroupVersion.WithResource(Nodes):  func() runtime.Object { return &corev1.NodeList{} },
 	corev1.SchemeGroupVersion.WithResource(Events): func() runtime.Object { return &corev1.EventList{} },
+
+	poolv1beta1.SchemeGroupVersion.WithResource(store.Pools): func() runtime.Object { return &poolv1beta1.VirtualMachinePoolList{} },
+	v1.GroupVersion.WithResource(store.ReplicaSets):          func() runtime.Object { return &v1.VirtualMachineInstanceReplicaSetList{} },
 
 	instancetypev1beta1.SchemeGroupVersion.WithResource(store.Instancetypes):        func() runtime.Object { return &instancetypev1beta1.VirtualMachineInstancetypeList{} },
 	instancetypev1beta1.SchemeGroupVersion.WithResource(store.ClusterInstancetypes): func() runtime.Object { return &instancetypev1beta1.VirtualMachineClusterInstancetypeList{} },

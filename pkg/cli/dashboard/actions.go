@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
@@ -25,6 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/action/logs"
+	"github.com/virtkit/virtkit/pkg/action/sets"
 	"github.com/virtkit/virtkit/pkg/action/why"
 	"github.com/virtkit/virtkit/pkg/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/cli"
@@ -92,10 +94,14 @@ func (a *actions) Object(ctx context.Context, resource, namespace, name string) 
 var sizings = []string{store.Instancetypes, store.ClusterInstancetypes, store.Preferences, store.ClusterPreferences}
 
 func (a *actions) object(ctx context.Context, resource, namespace, name string) (map[string]any, error) {
-	if !slices.Contains(sizings, resource) {
+	group := "/apis/" + instancetypev1beta1.SchemeGroupVersion.String()
+	switch {
+	case resource == store.Pools:
+		group = sets.Pool.Group
+	case !slices.Contains(sizings, resource):
 		return a.client.Raw(ctx, resource, namespace, name)
 	}
-	path := "/apis/" + instancetypev1beta1.SchemeGroupVersion.String() + "/"
+	path := group + "/"
 	if namespace != "" {
 		path += "namespaces/" + namespace + "/"
 	}
@@ -249,7 +255,11 @@ func (a *actions) Forbidden(namespace string, verb lifecycle.Verb) string {
 
 // ForbiddenTo is Forbidden of a verb of the API.
 func (a *actions) ForbiddenTo(namespace, verb, resource string) string {
-	return a.forbidden(namespace, v1.GroupVersion.Group, resource, verb)
+	group := v1.GroupVersion.Group
+	if plural, _, _ := strings.Cut(resource, "/"); plural == store.Pools {
+		group = poolv1beta1.SchemeGroupVersion.Group
+	}
+	return a.forbidden(namespace, group, resource, verb)
 }
 
 func (a *actions) forbidden(namespace, group, resource, name string) string {

@@ -13,9 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/store"
@@ -100,6 +102,15 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 	for range sizings {
 		w.Sizings = append(w.Sizings, store.NewTable[store.Sizing](s.changed))
 	}
+	w.Sets = []*store.Table[store.Set]{store.NewTable[store.Set](s.changed), store.NewTable[store.Set](s.changed)}
+	w.FollowSets = sync.OnceFunc(func() {
+		s.follow(func() {
+			store.Feed(ctx, w.Sets[0], store.Pools, source(c, poolv1beta1.SchemeGroupVersion, store.Pools, scope.Namespace), store.OfPool)
+		})
+		s.follow(func() {
+			store.Feed(ctx, w.Sets[1], store.ReplicaSets, source(c, v1.GroupVersion, store.ReplicaSets, scope.Namespace), store.OfReplicaSet)
+		})
+	})
 	w.FollowSizings = sync.OnceFunc(func() { s.followSizings(ctx, c, w) })
 	s.follow(func() { w.Machines.Feed(ctx, sources[client.VMs], sources[client.VMIs]) })
 	s.follow(func() { store.Feed(ctx, w.Nodes, client.Nodes, sources[client.Nodes], store.OfNode) })
@@ -113,18 +124,23 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 // followSizings keeps instance types and preferences current until ctx ends.
 func (s *session) followSizings(ctx context.Context, c *client.Client, w *page.World) {
 	source := func(resource, namespace string) store.Source {
-		out, err := c.Source(instancetypev1beta1.SchemeGroupVersion, resource, namespace)
-		if err != nil { // the same client has made the other sources
-			fail := func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, err }
-			return store.Source{List: fail, Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, err }}
-		}
-		return out
+		return source(c, instancetypev1beta1.SchemeGroupVersion, resource, namespace)
 	}
 	t := w.Sizings
 	s.follow(func() { store.Feed(ctx, t[0], sizings[0], source(sizings[0], w.Namespace), store.OfInstancetype) })
 	s.follow(func() { store.Feed(ctx, t[1], sizings[1], source(sizings[1], ""), store.OfClusterInstancetype) })
 	s.follow(func() { store.Feed(ctx, t[2], sizings[2], source(sizings[2], w.Namespace), store.OfPreference) })
 	s.follow(func() { store.Feed(ctx, t[3], sizings[3], source(sizings[3], ""), store.OfClusterPreference) })
+}
+
+// source is a source of objects; one that cannot be made fails when it is read.
+func source(c *client.Client, gv schema.GroupVersion, resource, namespace string) store.Source {
+	out, err := c.Source(gv, resource, namespace)
+	if err != nil { // the same client has made the other sources
+		fail := func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, err }
+		return store.Source{List: fail, Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, err }}
+	}
+	return out
 }
 
 // flags reach the same cluster from a command line.

@@ -175,6 +175,8 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return a, a.copying(m.Text)
 	case page.Ask:
 		a.ask = &question{Ask: m}
+	case page.Input:
+		return a, a.askInput(m)
 	case page.Task:
 		return a, a.start(m)
 	case page.EditText:
@@ -412,6 +414,7 @@ func appKeys() keymap.Map[*App] {
 		{Keys: []string{"4"}, Name: "events", Help: "the page of events", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewEvents(a.World)) }},
 		{Keys: []string{"5"}, Name: "health", Help: "the page of the stack's health", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewHealth(a.World)) }},
 		{Keys: []string{"6"}, Name: "instance types", Help: "the page of instance types and preferences", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewSizings(a.World)) }},
+		{Keys: []string{"7"}, Name: "pools", Help: "the page of pools and replica sets", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewSets(a.World, "")) }},
 		{Keys: []string{"L"}, Name: "log", Help: "what was done, as command lines", Do: func(a *App) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) }},
 		{Keys: []string{"ctrl+z"}, Name: "suspend", Help: "back to the shell; fg comes here again", Quiet: true, Allowed: func(a *App) string {
 			if a.Suspend == nil {

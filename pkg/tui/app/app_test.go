@@ -76,6 +76,20 @@ func (f *fake) Why(context.Context, string, string) (*why.Report, error) {
 	}, f.err
 }
 
+func (f *fake) WhySet(_ context.Context, s *store.Set) (*why.Report, error) {
+	return f.Why(context.Background(), s.Namespace, s.Name)
+}
+
+func (f *fake) Scale(_ context.Context, s *store.Set, replicas int32) error {
+	f.done = append(f.done, fmt.Sprintf("scale %s %s/%s from %d to %d", s.Short(), s.Namespace, s.Name, s.Desired, replicas))
+	return f.err
+}
+
+func (f *fake) DeleteSet(_ context.Context, s *store.Set) error {
+	f.done = append(f.done, fmt.Sprintf("delete %s %s/%s", s.Short(), s.Namespace, s.Name))
+	return f.err
+}
+
 func (f *fake) Doctor(context.Context) *doctor.Report {
 	if f.wait() != nil {
 		return &doctor.Report{Checks: []doctor.Check{{Area: "server", Name: "api", Status: "failed", Message: f.err.Error()}}}
@@ -280,7 +294,15 @@ func world(f *fake) *page.World {
 			},
 		}
 	}
+	owned := true
 	web, db, off := vm("prod", "web", v1.VirtualMachineStatusRunning), vm("prod", "db", v1.VirtualMachineStatusRunning), vm("test", "off", v1.VirtualMachineStatusStopped)
+	pool := &store.Set{
+		Namespace: "prod", Name: "sites", Resource: store.Pools, Kind: "VirtualMachinePool", UID: "sites-uid", Created: now.Add(-2 * time.Hour), Labels: map[string]string{"team": "web"},
+		Desired: 4, Current: 2, Ready: 1, Failure: "FailedCreate: exceeded quota: vms", Spec: [][2]string{{"Selector", "app=sites"}, {"Each", "2 CPUs, 1Gi"}, {"Update", "proactive"}},
+		Conditions: []store.Condition{{Type: "ReplicaFailure", Status: corev1.ConditionTrue, Since: now.Add(-time.Minute), Reason: "FailedCreate", Message: "exceeded quota: vms"}},
+	}
+	web.OwnerReferences = []metav1.OwnerReference{{Kind: pool.Kind, Name: pool.Name, UID: pool.UID, Controller: &owned}}
+	off.OwnerReferences = web.OwnerReferences
 	cjk := vm("test", "名前-a-very-long-name-of-a-machine-that-somebody-once-made", v1.VirtualMachineStatusUnschedulable)
 	w := &page.World{
 		Scope: page.Scope{Context: "kind"}, Program: "virtctl", Theme: theme.New(theme.Options{NoColour: true}), Now: func() time.Time { return now },
@@ -315,6 +337,10 @@ func world(f *fake) *page.World {
 		sizes.Load(rows)
 	}
 	w.Sizings = append(w.Sizings, sizes)
+	replicaSet := &store.Set{Namespace: "test", Name: "workers", Resource: store.ReplicaSets, Kind: "VirtualMachineInstanceReplicaSet", UID: "workers-uid", Created: now.Add(-time.Minute), Desired: 30, Current: 30, Ready: 30, Paused: true}
+	w.Sets = []*store.Table[store.Set]{store.NewTable[store.Set](func() {}), store.NewTable[store.Set](func() {})}
+	w.Sets[0].Load(map[store.Key]*store.Set{pool.Key(): pool})
+	w.Sets[1].Load(map[store.Key]*store.Set{replicaSet.Key(): replicaSet})
 	w.Events.Load(map[store.Key]*store.Event{
 		{Namespace: "prod", Name: "e1"}: {Namespace: "prod", Name: "e1", Kind: "VirtualMachineInstance", Object: "web", Type: "Normal", Reason: "Started", Message: "VirtualMachineInstance started.", Last: now.Add(-time.Minute), Count: 1},
 		{Namespace: "prod", Name: "e3"}: {Namespace: "prod", Name: "e3", Kind: "Pod", Object: "virt-launcher-web-abcde", Type: "Normal", Reason: "Scheduled", Message: "Successfully assigned prod/virt-launcher-web-abcde to node1", Last: now.Add(-3 * time.Minute), Count: 1},
@@ -437,6 +463,12 @@ func TestFrames(t *testing.T) {
 		"node":           {"2", "enter"},
 		"migrations":     {"3"},
 		"instancetypes":  {"6"},
+		"pools":          {"7"},
+		"pool":           {"7", "enter"},
+		"pool-machines":  {"7", "m"},
+		"scale":          {"7", "s", "backspace", "'x"},
+		"scale-asked":    {"7", "down", "s", "backspace", "backspace", "'2", "enter"},
+		"delete-pool":    {"7", "ctrl+d", "'si"},
 		"evacuation":     {"2", "E"},
 		"form":           {"n"},
 		"form-typed":     {"n", "'new", "tab", "tab", "'u1.", "tab", "tab", "tab", "tab", "tab", "'quay.io/containerdisks/fedora:42", "down", "down", "down", "down", "down", "'me", "down", "'secret"},
@@ -541,6 +573,18 @@ func TestKeysDoWhatTheySay(t *testing.T) {
 		"create":                  {[]string{"n", "'new", "down", "down", "down", "down", "'4", "down", "'2Gi", "down", "'image", "ctrl+s"}, "create default/new"},
 		"create what is wrong":    {[]string{"n", "'new", "down", "down", "down", "down", "'x", "ctrl+s"}, ""},
 		"evacuate":                {[]string{"2", "E", "E", "y"}, "evacuate node1"},
+		"scale up at once":        {[]string{"7", "s", "backspace", "'5", "enter"}, "scale vmpool prod/sites from 4 to 5"},
+		"scale down asks":         {[]string{"7", "s", "backspace", "'1", "enter"}, ""},
+		"scale down agreed":       {[]string{"7", "s", "backspace", "'1", "enter", "y"}, "scale vmpool prod/sites from 4 to 1"},
+		"scale to the same":       {[]string{"7", "s", "enter"}, ""},
+		"scale to no number":      {[]string{"7", "s", "'x", "enter", "backspace", "backspace", "'7", "enter"}, "scale vmpool prod/sites from 4 to 7"},
+		"scale not at all":        {[]string{"7", "s", "'9", "esc"}, ""},
+		"many machines go":        {[]string{"7", "down", "s", "backspace", "backspace", "'0", "enter", "y", "enter", "backspace", "'30", "enter"}, "scale vmirs test/workers from 30 to 0"},
+		"scale one that is shown": {[]string{"7", "enter", "s", "backspace", "'8", "enter"}, "scale vmpool prod/sites from 4 to 8"},
+		"pools by name":           {[]string{":", "'pools", "enter", "ctrl+d", "'sites", "enter"}, "delete vmpool prod/sites"},
+		"replica sets by name":    {[]string{":", "'replicasets", "enter", "ctrl+d", "'workers", "enter"}, "delete vmirs test/workers"},
+		"delete wants its name":   {[]string{"7", "ctrl+d", "y", "enter"}, ""},
+		"a machine of a pool":     {[]string{"7", "enter", "enter", "down", "S"}, "start test/off"},
 		"uncordon":                {[]string{"2", "down", "C"}, "cordon node2 false"},
 	} {
 		f := &fake{}
@@ -567,10 +611,44 @@ func TestReadOnlyAndForbidden(t *testing.T) {
 			t.Errorf("%s: did %v", name, f.done)
 		}
 		a = New(w)
+		press(t, a, "7", "down", "s", "'0", "enter", "y", "ctrl+d", "'workers", "enter", "esc", "enter", "s", "'0", "enter")
+		if len(f.done) > 0 {
+			t.Errorf("%s: did %v", name, f.done)
+		}
+		a = New(w)
 		press(t, a, "down", "p")
 		if a.notice == "" {
 			t.Errorf("%s: the key does nothing, and nothing says why", name)
 		}
+	}
+}
+
+// TestSetGoes follows a pool's page while things happen to the pool, until it is deleted.
+func TestSetGoes(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	w := world(f)
+	followed := 0
+	w.FollowSets = func() { followed++ }
+	a := New(w)
+	if followed > 0 {
+		t.Error("sets are followed though nobody looks at them")
+	}
+	press(t, a, "7", "enter")
+	if followed == 0 {
+		t.Error("sets are not followed")
+	}
+	w.Events.Load(map[store.Key]*store.Event{
+		{Namespace: "prod", Name: "e1"}: {Namespace: "prod", Name: "e1", Kind: "VirtualMachinePool", Object: "sites", Type: "Warning", Reason: "FailedCreate", Message: "quota \x1b[31mof vms", Last: now.Add(-time.Minute), Count: 1},
+		{Namespace: "prod", Name: "e2"}: {Namespace: "prod", Name: "e2", Kind: "VirtualMachine", Object: "sites", Type: "Normal", Reason: "Other", Message: "of a machine", Last: now, Count: 1},
+	})
+	drive(t, a, Changed{})
+	golden(t, "pool-events", a)
+	w.Sets[0].Load(nil)
+	drive(t, a, Changed{})
+	press(t, a, "s", "'9", "enter", "ctrl+d", "'sites", "enter")
+	if s := a.screen(); !strings.Contains(s, "It has been deleted") || len(f.done) > 0 {
+		t.Errorf("did %v\n%s", f.done, s)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/doctor"
@@ -32,6 +33,8 @@ var everyPage = map[string]func(*page.World) page.Page{
 	"migrations": func(w *page.World) page.Page { return page.NewMigrations(w) },
 	"events":     func(w *page.World) page.Page { return page.NewEvents(w) },
 	"sizings":    func(w *page.World) page.Page { return page.NewSizings(w) },
+	"pools":      func(w *page.World) page.Page { return page.NewSets(w, "") },
+	"pool":       func(w *page.World) page.Page { return page.NewSet(w, sites.Key()) },
 	"health":     func(w *page.World) page.Page { return page.NewHealth(w) },
 	"why":        func(w *page.World) page.Page { return page.NewWhy(w, web.Key()) },
 	"yaml":       func(w *page.World) page.Page { return page.NewYAML(w, web) },
@@ -39,6 +42,8 @@ var everyPage = map[string]func(*page.World) page.Page{
 	"edit":       func(w *page.World) page.Page { return page.NewEdit(w, web) },
 	"form":       func(w *page.World) page.Page { return page.NewForm(w) },
 }
+
+var sites = &store.Set{Namespace: "prod", Name: "sites", Resource: store.Pools}
 
 var web = &store.Machine{Namespace: "prod", Name: "web"}
 
@@ -56,6 +61,7 @@ var everyState = map[string]func(*page.World, *fake){
 		w.Migrations.Load(nil)
 		w.Events.Load(nil)
 		w.Sizings[0].Load(nil)
+		w.Sets[0].Load(nil)
 		f.nothing = true
 	},
 	"loading": func(w *page.World, f *fake) {
@@ -82,6 +88,7 @@ func unread(w *page.World) {
 	w.Nodes, w.Migrations = store.NewTable[store.Node](func() {}), store.NewTable[store.Migration](func() {})
 	w.Events = store.NewTable[store.Event](func() {})
 	w.Sizings = []*store.Table[store.Sizing]{store.NewTable[store.Sizing](func() {})}
+	w.Sets = []*store.Table[store.Set]{store.NewTable[store.Set](func() {})}
 }
 
 // lose takes the connection away, a minute and a half ago.
@@ -92,6 +99,7 @@ func lose(w *page.World, err error) {
 	w.Migrations.Lost(at, err)
 	w.Events.Lost(at, err)
 	w.Sizings[0].Lost(at, err)
+	w.Sets[0].Lost(at, err)
 }
 
 // many has ten thousand rows of everything.
@@ -100,6 +108,7 @@ func many(w *page.World, _ *fake) {
 	vms := make([]v1.VirtualMachine, rows)
 	vmis := make([]v1.VirtualMachineInstance, rows)
 	nodes, moves := map[store.Key]*store.Node{}, map[store.Key]*store.Migration{}
+	sets := map[store.Key]*store.Set{}
 	events, sizings := map[store.Key]*store.Event{}, map[store.Key]*store.Sizing{}
 	for i := range rows {
 		meta := metav1.ObjectMeta{Namespace: "prod", Name: fmt.Sprintf("vm-%05d", i), CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(i) * time.Minute))}
@@ -114,6 +123,13 @@ func many(w *page.World, _ *fake) {
 		key := store.Key{Namespace: "prod", Name: fmt.Sprintf("row-%05d", i)}
 		nodes[store.Key{Name: key.Name}] = &store.Node{Name: key.Name, Created: at, Ready: true, Schedulable: true, Heartbeat: at, CPU: resource.MustParse("64"), Memory: resource.MustParse("512Gi"), Kubelet: "v1.37.1"}
 		moves[key] = &store.Migration{Namespace: "prod", Name: key.Name, Machine: meta.Name, Phase: v1.MigrationSucceeded, From: "node1", To: "node2", Created: at, Started: at, Ended: at.Add(time.Second)}
+		set := &store.Set{Namespace: "prod", Name: key.Name, Resource: store.Pools, Kind: "VirtualMachinePool", UID: types.UID(key.Name), Created: at, Desired: int32(i % 9), Current: int32(i % 9), Ready: int32(i % 7)}
+		if i == 0 {
+			set.Name, set.UID, set.Desired = sites.Name, "sites-uid", rows
+		}
+		yes := true
+		vms[i].OwnerReferences = []metav1.OwnerReference{{UID: "sites-uid", Controller: &yes}}
+		sets[set.Key()] = set
 		events[key] = &store.Event{Namespace: "prod", Name: key.Name, Kind: "VirtualMachineInstance", Object: web.Name, Type: "Normal", Reason: "Started", Message: fmt.Sprintf("for the %dth time", rows-i), Last: at, Count: 1}
 		sizings[key] = &store.Sizing{Namespace: "prod", Name: key.Name, Resource: store.Instancetypes, CPUs: uint32(i%64 + 1), Memory: resource.MustParse("1Gi"), Created: at}
 	}
@@ -122,6 +138,7 @@ func many(w *page.World, _ *fake) {
 	w.Migrations.Load(moves)
 	w.Events.Load(events)
 	w.Sizings[0].Load(sizings)
+	w.Sets[0].Load(sets)
 }
 
 // TestEveryPageInEveryState draws them all, at each size one under the other.

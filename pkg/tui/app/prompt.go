@@ -9,6 +9,7 @@ import (
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/virtkit/virtkit/pkg/store"
 	"github.com/virtkit/virtkit/pkg/tui/filter"
 	"github.com/virtkit/virtkit/pkg/tui/page"
 )
@@ -102,6 +103,28 @@ func (a *App) askFilter() tea.Cmd {
 	return p.input.Focus()
 }
 
+// askInput takes a line that a page asks for. What is wrong with it stands beside it, and it is not taken.
+func (a *App) askInput(m page.Input) tea.Cmd {
+	p := a.newPrompt(m.Label + " ")
+	p.input.SetWidth(max(8, a.width/6)) // what is wrong stands beside it
+	p.input.SetValue(m.Value)
+	p.input.CursorEnd()
+	p.typed = func(text string) tea.Cmd {
+		p.err = m.Check(text)
+		return nil
+	}
+	p.done = func(text string) tea.Cmd {
+		if p.err = m.Check(text); p.err != nil {
+			a.prompt = p
+			return nil
+		}
+		return m.Done(text)
+	}
+	p.cancelled = func() { a.notice = "Nothing was done" }
+	a.prompt = p
+	return p.input.Focus()
+}
+
 // command is an entry of the palette.
 type command struct {
 	name, help string
@@ -121,6 +144,8 @@ func (a *App) commands() []command {
 		open("events", "what happened", func(w *page.World) page.Page { return page.NewEvents(w) }),
 		open("health", "what doctor finds", func(w *page.World) page.Page { return page.NewHealth(w) }),
 		open("instancetypes", "instance types and preferences", func(w *page.World) page.Page { return page.NewSizings(w) }),
+		open("pools", "pools", func(w *page.World) page.Page { return page.NewSets(w, store.Pools) }),
+		open("replicasets", "replica sets of instances", func(w *page.World) page.Page { return page.NewSets(w, store.ReplicaSets) }),
 		{name: "log", help: "what was done, as command lines", do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) }},
 		{name: "help", help: "all keys", do: func(a *App, _ string) tea.Cmd { return a.showHelp() }},
 		{name: "quit", help: "leave the dashboard", do: func(*App, string) tea.Cmd { return tea.Quit }},

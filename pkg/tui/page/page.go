@@ -101,7 +101,10 @@ type World struct {
 	// called: few look at them.
 	Sizings       []*store.Table[store.Sizing]
 	FollowSizings func()
-	Usage         *Usage
+	// Sets are pools and replica sets. They are followed once FollowSets was called.
+	Sets       []*store.Table[store.Set]
+	FollowSets func()
+	Usage      *Usage
 
 	Actions Actions
 
@@ -112,6 +115,11 @@ type World struct {
 type Actions interface {
 	Do(context.Context, lifecycle.Verb, lifecycle.Target) error
 	Why(ctx context.Context, namespace, name string) (*why.Report, error)
+	// WhySet is Why of a pool or replica set.
+	WhySet(ctx context.Context, set *store.Set) (*why.Report, error)
+	// Scale changes how many machines a set has, unless it asks for another number by now than its row says; DeleteSet deletes it.
+	Scale(ctx context.Context, set *store.Set, replicas int32) error
+	DeleteSet(ctx context.Context, set *store.Set) error
 	Doctor(ctx context.Context) *doctor.Report
 	Stats(ctx context.Context, namespace string) (stats.List, error)
 	// Object is an object as YAML; resource is the API's plural.
@@ -138,7 +146,7 @@ type Actions interface {
 	// Verdict says what a change of an object's YAML would do, and Apply does it.
 	Verdict(ctx context.Context, before, after string) (*diff.Object, error)
 	Apply(ctx context.Context, before, after string) error
-	// ForbiddenTo says why the user may not do a verb of the API, "create", to a resource of kubevirt.io in a namespace.
+	// ForbiddenTo says why the user may not do a verb of the API, "create", to a resource of kubevirt.io or pool.kubevirt.io in a namespace.
 	ForbiddenTo(namespace, verb, resource string) string
 	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not known.
 	Forbidden(namespace string, verb lifecycle.Verb) string
@@ -172,6 +180,14 @@ type (
 		// Typed is what has to be typed to agree; with "" a y will do.
 		Typed string
 		Task  Task
+	}
+	// Input asks for a line of text.
+	Input struct {
+		// Label stands before it, Value in it.
+		Label, Value string
+		// Check says what is wrong with it while it is typed, and Done hears of it when nothing is.
+		Check func(string) error
+		Done  func(string) tea.Cmd
 	}
 	// Copy puts text on the clipboard, and goes to the page below Of, if there is one and it is still looked at.
 	Copy struct {

@@ -107,36 +107,41 @@ func beside(left, right []string, width int) []string {
 	return out
 }
 
-// sections draws the parts of the page so wide.
-type sections struct {
-	*Machine
+// canvas is what parts of a page are drawn on: so wide, at a time.
+type canvas struct {
 	t     *theme.Theme
 	width int
 	now   time.Time
 }
 
-func (p *Machine) sections(width int) sections {
-	return sections{p, p.world.Theme, width, p.world.Now()}
+func (w *World) canvas(width int) canvas { return canvas{w.Theme, width, w.Now()} }
+
+// sections draws the parts of the page.
+type sections struct {
+	*Machine
+	canvas
 }
 
-func (s sections) title(text string) string { return "  " + s.t.Paint(theme.Title, text) }
+func (p *Machine) sections(width int) sections { return sections{p, p.world.canvas(width)} }
+
+func (s canvas) title(text string) string { return "  " + s.t.Paint(theme.Title, text) }
 
 // line is a name and what it is; nothing of nothing.
-func (s sections) line(name, value string, role theme.Role) []string {
+func (s canvas) line(name, value string, role theme.Role) []string {
 	if value == "" {
 		return nil
 	}
 	return []string{"  " + s.t.Paint(theme.Dim, widget.Pad(s.t, name, nameWidth)) + s.t.Paint(role, s.cut(value, s.width-nameWidth-3))}
 }
 
-func (s sections) cut(text string, width int) string {
+func (s canvas) cut(text string, width int) string {
 	return ansi.Truncate(widget.Harmless(text), max(8, width), s.t.Ellipsis)
 }
 
-func (s sections) dim(text string) string { return "  " + s.t.Paint(theme.Dim, s.cut(text, s.width-3)) }
+func (s canvas) dim(text string) string { return "  " + s.t.Paint(theme.Dim, s.cut(text, s.width-3)) }
 
 // failed is an error, whole.
-func (s sections) failed(err error) []string {
+func (s canvas) failed(err error) []string {
 	lines := widget.Wrap("  "+widget.Harmless(err.Error()), s.width-1, 0)
 	for i := range lines {
 		lines[i] = s.t.Paint(theme.Bad, lines[i])
@@ -235,17 +240,7 @@ func (s sections) conditions() []string {
 		if bad(kind, status) {
 			role = theme.Warn
 		}
-		line := "  " + s.t.Paint(role, widget.Pad(s.t, kind, 22)) + " " + widget.Pad(s.t, string(status), 7) + s.t.Paint(theme.Dim, fmt.Sprintf("%6s", age(since, s.now)))
-		text := widget.Harmless(strings.Trim(reason+": "+message, ": "))
-		if room := s.width - conditionWidth; ansi.StringWidth(text) <= room {
-			lines = append(lines, line+"  "+text)
-			return
-		}
-		lines = append(lines, line)
-		wrapped := wrap(text, s.width-9)
-		for _, l := range wrapped[:min(len(wrapped), conditionLines)] {
-			lines = append(lines, "      "+s.t.Paint(theme.Dim, l))
-		}
+		lines = append(lines, s.condition(role, kind, status, since, reason, message)...)
 	}
 	seen := map[string]bool{}
 	if vmi := s.details.VMI; vmi != nil {
@@ -263,6 +258,21 @@ func (s sections) conditions() []string {
 	}
 	if len(lines) == 1 {
 		lines = append(lines, s.dim("none"))
+	}
+	return lines
+}
+
+// condition is one, with its message beside it or below.
+func (s canvas) condition(role theme.Role, kind string, status corev1.ConditionStatus, since time.Time, reason, message string) []string {
+	line := "  " + s.t.Paint(role, widget.Pad(s.t, kind, 22)) + " " + widget.Pad(s.t, string(status), 7) + s.t.Paint(theme.Dim, fmt.Sprintf("%6s", age(since, s.now)))
+	text := widget.Harmless(strings.Trim(reason+": "+message, ": "))
+	if room := s.width - conditionWidth; ansi.StringWidth(text) <= room {
+		return []string{line + "  " + text}
+	}
+	lines := []string{line}
+	wrapped := wrap(text, s.width-9)
+	for _, l := range wrapped[:min(len(wrapped), conditionLines)] {
+		lines = append(lines, "      "+s.t.Paint(theme.Dim, l))
 	}
 	return lines
 }

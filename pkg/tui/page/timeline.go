@@ -26,10 +26,13 @@ func eventsOf(w *World, key store.Key) []*store.Event {
 	out := slices.DeleteFunc(w.Events.Rows(), func(e *store.Event) bool {
 		return e.Namespace != key.Namespace || !events.Of(e.Kind, e.Object, key.Name, moves)
 	})
-	slices.SortFunc(out, func(a, b *store.Event) int {
-		return cmp.Or(b.Last.Compare(a.Last), b.First.Compare(a.First), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(out, newest)
 	return out
+}
+
+// newest orders events, the newest first.
+func newest(a, b *store.Event) int {
+	return cmp.Or(b.Last.Compare(a.Last), b.First.Compare(a.First), strings.Compare(a.Name, b.Name))
 }
 
 // Sizes of a timeline's parts, cells.
@@ -127,6 +130,10 @@ func short(kind string) string {
 		return "vmi"
 	case "VirtualMachineInstanceMigration":
 		return "vmim"
+	case "VirtualMachinePool":
+		return "vmpool"
+	case "VirtualMachineInstanceReplicaSet":
+		return "vmirs"
 	}
 	return strings.ToLower(kind)
 }
