@@ -64,7 +64,7 @@ func Addresses(spec *v1.VirtualMachineInstanceSpec) (disks, interfaces map[strin
 		}
 	}
 	for i := range devices.Interfaces {
-		if nic := &devices.Interfaces[i]; nic.Tag != "" && nic.State != v1.InterfaceStateAbsent && (nic.Model == "" || expressNIC(nic.Model)) {
+		if nic := &devices.Interfaces[i]; nic.Tag != "" && nic.State != v1.InterfaceStateAbsent && (nic.SRIOV != nil || nic.Model == "" || expressNIC(nic.Model)) {
 			next(interfaces, nic.Name)
 		}
 	}

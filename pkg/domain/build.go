@@ -64,6 +64,11 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	if devices.Hostdevs, err = hostDevices(&vmi.Spec.Domain.Devices, facts); err != nil {
 		return nil, err
 	}
+	functions, err := networkFunctions(vmi, facts)
+	if err != nil {
+		return nil, err
+	}
+	devices.Hostdevs = append(devices.Hostdevs, functions...)
 	if err := peripherals(devices, &vmi.Spec.Domain, facts); err != nil {
 		return nil, err
 	}

@@ -283,6 +283,9 @@ func lastFree(d *libvirtxml.DomainDeviceList, ports uint) uint {
 	for _, x := range d.Interfaces {
 		take(x.Address)
 	}
+	for _, x := range d.Hostdevs {
+		take(x.Address)
+	}
 	for ports > 1 && taken[ports] {
 		ports--
 	}

@@ -28,7 +28,7 @@ func interfaces(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.Domai
 	var out []libvirtxml.DomainInterface
 	for i := range vmi.Spec.Domain.Devices.Interfaces {
 		nic := &vmi.Spec.Domain.Devices.Interfaces[i]
-		if nic.State == v1.InterfaceStateAbsent {
+		if nic.State == v1.InterfaceStateAbsent || nic.SRIOV != nil { // the latter are host devices
 			continue
 		}
 		p := planned[nic.Name]

@@ -119,7 +119,7 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 		if pod.Search, err = process.Search(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("read the pod's resolv.conf: %w", err)
 		}
-		pod.Multus = s.target.Multus
+		pod.Attachments, pod.Multus = network.Attachments(s.podAnnotations())
 		if s.node.Plugins != nil {
 			pod.Plugins = s.node.Plugins()
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/status"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/network"
 )
 
 const (
@@ -263,13 +262,15 @@ func (r *Reconciler) session(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, st
 	}
 	if s != nil {
 		s.refresh(vmi)
+		if pod != nil {
+			s.sawPod(pod.Annotations)
+		}
 		return s, false
 	}
 	if pod == nil || ended(pod) || r.Sessions.Err() != nil {
 		return nil, false
 	}
 	t := target{VMI: key, UID: vmi.UID, Pod: pod.UID, Annotations: pod.Annotations}
-	_, t.Multus = network.Attachments(pod.Annotations)
 	for _, c := range pod.Spec.Containers {
 		if c.Name == names.ContainerCompute {
 			t.Image = c.Image

@@ -45,9 +45,7 @@ type target struct {
 	// Image and KVM are the launcher container's image and whether it asked for /dev/kvm.
 	Image string
 	KVM   bool
-	// Multus: it has left its status in the pod.
-	Multus bool
-	// Annotations are the pod's.
+	// Annotations are the pod's as the session began, which what was asked of Multus is among.
 	Annotations map[string]string
 }
 
@@ -91,6 +89,7 @@ type session struct {
 
 	mu       sync.Mutex
 	vmi      *v1.VirtualMachineInstance
+	pod      map[string]string // the pod's annotations, nil: those of target
 	seen     observation
 	client   launcherpb.LauncherClient // nil while not connected
 	process  *podfs.Process            // the launcher's, nil while not connected
@@ -140,6 +139,23 @@ func (s *session) refresh(vmi *v1.VirtualMachineInstance) {
 	s.vmi = vmi
 	close(s.renewed)
 	s.renewed = make(chan struct{})
+}
+
+// sawPod remembers the pod's annotations: Multus writes what it did when the kubelet makes the pod, after it was given to the node.
+func (s *session) sawPod(annotations map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pod = annotations
+}
+
+// podAnnotations are the pod's as they were seen last.
+func (s *session) podAnnotations() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pod == nil {
+		return s.target.Annotations
+	}
+	return s.pod
 }
 
 func (s *session) latest() *v1.VirtualMachineInstance {

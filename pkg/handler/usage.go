@@ -25,7 +25,9 @@ func (r *Reconciler) Guests() []usage.Guest {
 		seen := s.observation()
 		if seen.Plan != nil {
 			for _, i := range seen.Plan.Interfaces {
-				guest.Interfaces[i.Tap] = i.Name
+				if i.Tap != "" { // QEMU does not count what a device does that the guest has itself
+					guest.Interfaces[i.Tap] = i.Name
+				}
 			}
 		}
 		for volume, target := range seen.Guest.GetVolumeTargets() {

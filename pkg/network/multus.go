@@ -115,6 +115,8 @@ type Attachment struct {
 	IPs       []string `json:"ips,omitempty"`
 	MAC       string   `json:"mac,omitempty"`
 	Default   bool     `json:"default,omitempty"`
+	// DeviceInfo is of a device of the node that the link is, or stands for; nil for others.
+	DeviceInfo *DeviceInfo `json:"device-info,omitempty"`
 }
 
 // maxStatus bounds what is read of a pod's annotation, bytes.

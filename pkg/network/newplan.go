@@ -23,6 +23,8 @@ type Pod struct {
 	Search []string
 	// Multus says that Multus runs on the node: it has left its status in the pod.
 	Multus bool
+	// Attachments are what that status says.
+	Attachments []Attachment
 	// Plugins are the installation's.
 	Plugins Plugins
 }
@@ -66,6 +68,14 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 			return Plan{}, fmt.Errorf("spec.domain.devices.interfaces[%d]: no network is named %q in spec.networks", i, spec.Name)
 		}
 		if spec.State == v1.InterfaceStateAbsent {
+			continue
+		}
+		if spec.SRIOV != nil {
+			nic, err := passed(vmi, spec, nw, pod)
+			if err != nil {
+				return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, err)
+			}
+			plan.Interfaces = append(plan.Interfaces, nic)
 			continue
 		}
 		link, err := pod.link(vmi, nw)

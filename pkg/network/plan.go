@@ -29,6 +29,8 @@ const (
 	Bridge Binding = "bridge"
 	// Tap is a tap that a CNI plugin has made: there is nothing to make for it.
 	Tap Binding = "tap"
+	// SRIOV is a function of the node's network card, which the guest has itself: no link in the pod is its.
+	SRIOV Binding = "sriov"
 )
 
 // Interface is one guest NIC.
@@ -65,6 +67,9 @@ type Interface struct {
 	Queues uint `json:"queues,omitempty"`
 	// Stays says that the guest cannot migrate with it.
 	Stays bool `json:"stays,omitempty"`
+	// PCI is the node's PCI address of the device that the guest has (SRIOV); empty where the launcher knows by its environment. BridgeLink
+	// and Tap are empty then, and so is MAC where nobody has said it.
+	PCI string `json:"pci,omitempty"`
 	// DHCP is what DHCP tells besides; nil is nothing.
 	DHCP *DHCPOptions `json:"dhcp,omitempty"`
 }

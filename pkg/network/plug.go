@@ -71,7 +71,7 @@ func Lacking(vmi *v1.VirtualMachineInstance, plan *Plan, annotations map[string]
 		nic := &vmi.Spec.Domain.Devices.Interfaces[i]
 		n := networks[nic.Name]
 		switch {
-		case n == nil || nic.State == v1.InterfaceStateAbsent || has(nic.Name):
+		case n == nil || nic.SRIOV != nil || nic.State == v1.InterfaceStateAbsent || has(nic.Name):
 		case planned[nic.Name] && Connected(annotations, vmi.Namespace, nic, n):
 			here = append(here, nic.Name)
 		case PlugObstacle(nic, n) == "":

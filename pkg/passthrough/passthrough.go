@@ -5,6 +5,7 @@
 package passthrough
 
 import (
+	"slices"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -20,7 +21,14 @@ const alignment = 16 << 20
 // VFIO reports an instance with devices of its node, which reach its memory by themselves: all of it is locked. It counts
 // devices on USB, too, since the spec does not tell which these are; as KubeVirt.
 func VFIO(spec *v1.VirtualMachineInstanceSpec) bool {
-	return len(spec.Domain.Devices.GPUs) > 0 || len(spec.Domain.Devices.HostDevices) > 0
+	return len(spec.Domain.Devices.GPUs) > 0 || len(spec.Domain.Devices.HostDevices) > 0 || SRIOV(spec)
+}
+
+// SRIOV reports an instance with an interface that is a function of its node's network card.
+func SRIOV(spec *v1.VirtualMachineInstanceSpec) bool {
+	return slices.ContainsFunc(spec.Domain.Devices.Interfaces, func(nic v1.Interface) bool {
+		return nic.SRIOV != nil && nic.State != v1.InterfaceStateAbsent
+	})
 }
 
 // Locks reports an instance whose memory QEMU may lock: for devices of the node, since it is encrypted, or since
@@ -36,7 +44,8 @@ func VSOCK(spec *v1.VirtualMachineInstanceSpec) bool {
 	return attach != nil && *attach
 }
 
-// Resources are how many of which extended resource the pod needs for gpus and hostDevices; nil for none.
+// Resources are how many of which extended resource the pod needs for gpus and hostDevices; none for others. Those of interfaces are said
+// by their networks, elsewhere.
 func Resources(spec *v1.VirtualMachineInstanceSpec) map[string]int64 {
 	if !VFIO(spec) {
 		return nil
@@ -75,7 +84,14 @@ const (
 	PCI  = v1.PCIResourcePrefix  // PCI addresses
 	MDev = v1.MDevResourcePrefix // UUIDs of mediated devices
 	USB  = v1.USBResourcePrefix  // BUS:DEVICE, decimal
+	// NetworkPCI is the SR-IOV network device plugin's: PCI addresses.
+	NetworkPCI = "PCIDEVICE"
 )
+
+// NetworkResource is the variable in which virt-controller tells the launcher the resource of a network: KubeVirt's.
+func NetworkResource(network string) string { return networkResource + "_" + network }
+
+const networkResource = "KUBEVIRT_RESOURCE_NAME"
 
 var inVariable = strings.NewReplacer("/", "_", ".", "_")
 
@@ -85,12 +101,12 @@ func Variable(prefix, resource string) string {
 	return prefix + "_" + inVariable.Replace(strings.ToUpper(resource))
 }
 
-// Environment picks the variables of device plugins from an environment (NAME=VALUE); nil when there are none.
+// Environment picks the variables of device plugins, and those of NetworkResource, from an environment (NAME=VALUE); nil when there are none.
 func Environment(environ []string) map[string]string {
 	var out map[string]string
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		for _, prefix := range []string{PCI, MDev, USB} {
+		for _, prefix := range []string{PCI, MDev, USB, NetworkPCI, networkResource} {
 			if strings.HasPrefix(name, prefix+"_") {
 				if out == nil {
 					out = map[string]string{}

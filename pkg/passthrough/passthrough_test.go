@@ -34,6 +34,23 @@ func TestLocked(t *testing.T) {
 	}
 }
 
+func TestSRIOV(t *testing.T) {
+	spec := &v1.VirtualMachineInstanceSpec{}
+	nic := v1.Interface{Name: "red", InterfaceBindingMethod: v1.InterfaceBindingMethod{SRIOV: &v1.InterfaceSRIOV{}}}
+	spec.Domain.Devices.Interfaces = []v1.Interface{nic}
+	if !SRIOV(spec) || !VFIO(spec) || !Locks(spec) || len(Resources(spec)) != 0 {
+		t.Error("a function of a network card is none")
+	}
+	spec.Domain.Devices.Interfaces[0].State = v1.InterfaceStateAbsent
+	if VFIO(spec) {
+		t.Error("one that is absent is there")
+	}
+	got := Environment([]string{"PCIDEVICE_INTEL_COM_SRIOV=0000:3b:02.0", "KUBEVIRT_RESOURCE_NAME_red-1=intel.com/sriov", "KUBEVIRT_X=y"})
+	if len(got) != 2 || got[Variable(NetworkPCI, "intel.com/sriov")] != "0000:3b:02.0" || got[NetworkResource("red-1")] != "intel.com/sriov" {
+		t.Errorf("environment %v", got)
+	}
+}
+
 func TestVariables(t *testing.T) {
 	if got := Variable(PCI, "nvidia.com/TU104GL-Tesla"); got != "PCI_RESOURCE_NVIDIA_COM_TU104GL-TESLA" {
 		t.Error(got)

@@ -114,6 +114,7 @@ var examples = map[string]struct{ before, value string }{
 	"domain.devices.interfaces.model":                          {value: "e1000"},
 	"domain.devices.interfaces.bridge":                         {before: withNothing, value: "{}"},
 	"domain.devices.interfaces.masquerade":                     {before: withNothing, value: "{}"},
+	"domain.devices.interfaces.sriov":                          {before: withMultusNothing, value: "{}"},
 	"domain.devices.interfaces.binding.name":                   {before: withNothing, value: "l2bridge"},
 	"domain.devices.interfaces.ports.name":                     {before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}, ports: [{port: 80}]}]}}", value: "http"},
 	"domain.devices.interfaces.ports.protocol":                 {before: "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}, ports: [{port: 80}]}]}}", value: "UDP"},
@@ -194,6 +195,8 @@ var examples = map[string]struct{ before, value string }{
 const withDedicated = "domain: {cpu: {dedicatedCpuPlacement: true}, memory: {guest: 1Gi, hugepages: {pageSize: 2Mi}}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}"
 
 const withMultus = "{domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, bridge: {}}]}}, networks: [{name: default, multus: {networkName: red}}]}"
+
+const withMultusNothing = "{domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default}]}}, networks: [{name: default, multus: {networkName: red}}]}"
 
 const withPassword = "accessCredentials: [{userPassword: {source: {secret: {secretName: s}}, propagationMethod: {qemuGuestAgent: {}}}}]"
 

@@ -151,6 +151,7 @@ var instanceFields = []Field{
 	{Path: "domain.devices.interfaces.model", Effect: Domain, Only: nicModels},
 	{Path: "domain.devices.interfaces.bridge", Effect: Network, Note: "What an interface of a network of Multus' has that names no binding."},
 	{Path: "domain.devices.interfaces.masquerade", Effect: Network, Note: "For the pod network; what an interface of it has that names no binding."},
+	{Path: "domain.devices.interfaces.sriov", Effect: Network, Note: "A function of the node's network card; on a network of Multus only. docs/networking.md."},
 	{Path: "domain.devices.interfaces.binding.name", Effect: Network, Note: "One of configuration.network.binding of the KubeVirt resource, without a sidecar; docs/networking.md."},
 	{Path: "domain.devices.interfaces.ports.name", Effect: Network},
 	{Path: "domain.devices.interfaces.ports.protocol", Effect: Network, Only: protocols},

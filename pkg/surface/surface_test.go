@@ -102,7 +102,7 @@ func TestUnsupported(t *testing.T) {
 	}{
 		"inline":               {`domain: {devices: {gpus: [{name: g, claimName: c, requestName: r}]}}`, []string{"spec.domain.devices.gpus[0].claimName", "spec.domain.devices.gpus[0].requestName"}},
 		"in a list":            {`domain: {devices: {disks: [{name: root, changedBlockTracking: true}]}}`, []string{"spec.domain.devices.disks[0].changedBlockTracking"}},
-		"marker object":        {`domain: {devices: {interfaces: [{name: a, sriov: {}}]}}`, []string{"spec.domain.devices.interfaces[0].sriov"}},
+		"marker object":        {`domain: {devices: {interfaces: [{name: a, slirp: {}}]}}`, []string{"spec.domain.devices.interfaces[0].slirp"}},
 		"section":              {`utilityVolumes: [{name: a}]`, []string{"spec.utilityVolumes"}},
 		"resource":             {`domain: {resources: {requests: {example.com/x: 1, memory: 1Gi}}}`, []string{"spec.domain.resources.requests.example.com/x"}},
 		"switch on":            {`domain: {devices: {disks: [{name: a, changedBlockTracking: true}]}}`, []string{"spec.domain.devices.disks[0].changedBlockTracking"}},

@@ -56,7 +56,6 @@ var remedies = map[string]string{
 	"passtBinding":          " (use masquerade: {})",
 	"sidecarImage":          " (nothing but the launcher makes the domain; use a plugin with domainAttachmentType tap or managedTap alone)",
 	"downwardAPI":           " (it is for sidecars, which there are none of; leave it out)",
-	"sriov":                 " (functions of network cards are not passed through; use bridge: {} on a network of Multus)",
 	"resourceClaims":        " (devices come from device plugins; name a resource of permittedHostDevices in deviceName)",
 	"requestName":           " (devices come from device plugins; name a resource of permittedHostDevices in deviceName)",
 	"claimName":             " (devices come from device plugins; name a resource of permittedHostDevices in deviceName)",

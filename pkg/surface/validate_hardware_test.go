@@ -91,7 +91,7 @@ func TestValidateHardware(t *testing.T) {
 		"macvtap":               {devices("interfaces: [{name: default, macvtap: {}}]") + "\nnetworks: [{name: default, pod: {}}]", unsupported(nic0+".macvtap", "use bridge")},
 		"passt":                 {devices("interfaces: [{name: default, passtBinding: {}}]") + "\nnetworks: [{name: default, pod: {}}]", unsupported(nic0+".passtBinding", "use masquerade")},
 		"plugin":                {devices("interfaces: [{name: default, binding: {name: x}}]") + "\nnetworks: [{name: default, pod: {}}]", ``}, // see Allowed
-		"sriov":                 {devices("interfaces: [{name: default, sriov: {}}]") + "\nnetworks: [{name: default, pod: {}}]", unsupported(nic0+".sriov", "functions of network cards")},
+		"sriov":                 {devices("interfaces: [{name: default, sriov: {}}]") + "\nnetworks: [{name: default, pod: {}}]", nic0 + ".sriov: is for networks of Multus'"},
 		"launchSecurity":        {domain("firmware: {bootloader: {efi: {secureBoot: false}}}, launchSecurity: {sev: {}}"), ``},
 		"sound":                 {devices("sound: {name: a}"), ``},
 		"sound without name":    {devices("sound: {name: ''}"), `spec.domain.devices.sound.name: is not set`},

@@ -121,9 +121,13 @@ func validateDefinition(text string, at *field.Path) field.ErrorList {
 func validateBinding(nic *v1.Interface, network *v1.Network, at *field.Path) field.ErrorList {
 	switch {
 	case nic.Binding != nil && nic.InterfaceBindingMethod != (v1.InterfaceBindingMethod{}):
-		return field.ErrorList{field.Forbidden(at.Child("binding"), "is beside masquerade or bridge; keep one")}
+		return field.ErrorList{field.Forbidden(at.Child("binding"), "is beside masquerade, bridge or sriov; keep one")}
 	case nic.Binding != nil && nic.Binding.Name == "":
 		return field.ErrorList{field.Required(at.Child("binding", "name"), "is not set; it names a network binding plugin")}
+	case nic.SRIOV != nil && (nic.Masquerade != nil || nic.Bridge != nil):
+		return field.ErrorList{field.Forbidden(at.Child("sriov"), "is beside masquerade or bridge; keep one")}
+	case nic.SRIOV != nil:
+		return validateSRIOV(nic, network, at)
 	case nic.Masquerade != nil && nic.Bridge != nil:
 		return field.ErrorList{field.Forbidden(at, "has both masquerade and bridge; keep one")}
 	case nic.Masquerade != nil && network != nil && network.Multus != nil:

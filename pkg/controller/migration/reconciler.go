@@ -360,8 +360,13 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 	if err != nil {
 		return err
 	}
+	resources, err := vmi.NetworkResources(ctx, r.Live, view.VMI)
+	if err != nil {
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating pod: %v", err)
+		return err
+	}
 	pod := Pod(view.Migration, view.VMI, vmi.Facts{
-		Config: r.Config(), LimitCPU: limit, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
+		Config: r.Config(), LimitCPU: limit, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims, NetworkResources: resources,
 	})
 	if err := r.keepProcessor(ctx, view, pod); err != nil {
 		return err

@@ -43,6 +43,8 @@ type Facts struct {
 	LimitCPU bool
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
+	// NetworkResources are the extended resources of the VMI's networks that need one, by the network's name; see NetworkResources.
+	NetworkResources map[string]string
 }
 
 // PodName is the name of the VMI's pod. It depends on the VMI's identity alone, so that a second
@@ -114,6 +116,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		compute.Env = []corev1.EnvVar{{Name: nodeNameVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}}
 		compute.Args = append(compute.Args, "--node=$("+nodeNameVariable+")")
 	}
+	spec.Containers[0].Env = append(spec.Containers[0].Env, networkVariables(facts.NetworkResources)...)
 	spec.InitContainers = append(consoleLog(vmi, facts, &spec.Containers[0]), filesystems(volumes.shared, &spec.Containers[0])...)
 	if facts.Config.RuntimeClass != "" {
 		spec.RuntimeClassName = &facts.Config.RuntimeClass

@@ -181,6 +181,12 @@ spec:
 	{name: "encrypted", vmi: `spec: {domain: {launchSecurity: {sev: {}}, firmware: {bootloader: {efi: {secureBoot: false}}}}}`},
 	{name: "encrypted with its state", vmi: `spec: {domain: {launchSecurity: {sev: {policy: {encryptedState: true}}}, firmware: {bootloader: {efi: {secureBoot: false}}}}}`},
 	{name: "vsock", vmi: `spec: {domain: {devices: {autoattachVSOCK: true}}}`},
+	{name: "functions of network cards", vmi: `
+spec:
+  domain: {devices: {interfaces: [{name: default, masquerade: {}}, {name: red, sriov: {}, macAddress: "02:00:00:00:00:07"}, {name: blue, sriov: {}}, {name: green, sriov: {}}]}}
+  networks: [{name: default, pod: {}}, {name: red, multus: {networkName: red-net}}, {name: blue, multus: {networkName: other/blue-net}}, {name: green, multus: {networkName: green-net}}]`, facts: func(f *Facts) {
+		f.NetworkResources = map[string]string{"red": "intel.com/sriov_a", "blue": "intel.com/sriov_b", "green": "intel.com/sriov_a"}
+	}},
 	{name: "devices of the node", vmi: `spec: {domain: {devices: {gpus: [{name: a, deviceName: v/gpu}, {name: b, deviceName: v/gpu}], hostDevices: [{name: c, deviceName: v/qat}]}}}`},
 
 	{name: "configuration", facts: func(f *Facts) {

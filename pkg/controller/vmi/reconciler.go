@@ -339,13 +339,18 @@ func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, plan 
 	if err != nil {
 		return err
 	}
+	resources, err := NetworkResources(ctx, r.Live, view.VMI)
+	if err != nil {
+		return step.cannotCreate(view, "create pod", err)
+	}
 	pod := plan(view.VMI, Facts{
-		Config:          r.Config(),
-		LimitCPU:        limit,
-		Image:           r.Image,
-		ImagePullPolicy: r.ImagePullPolicy,
-		KVM:             kvm,
-		Claims:          view.Claims,
+		Config:           r.Config(),
+		LimitCPU:         limit,
+		Image:            r.Image,
+		ImagePullPolicy:  r.ImagePullPolicy,
+		KVM:              kvm,
+		Claims:           view.Claims,
+		NetworkResources: resources,
 	})
 	err = r.Client.Create(ctx, pod)
 	switch {

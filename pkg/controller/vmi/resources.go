@@ -87,6 +87,7 @@ func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequi
 		quantity := *resource.NewQuantity(n, resource.DecimalSI)
 		out.Limits[corev1.ResourceName(name)], out.Requests[corev1.ResourceName(name)] = quantity, quantity
 	}
+	requestNetworks(&out, facts.NetworkResources)
 	if len(out.Limits) == 0 {
 		out.Limits = nil
 	}

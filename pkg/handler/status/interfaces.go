@@ -51,13 +51,17 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 			s.LinkState = "down"
 		}
 		var sources []string
-		if there || len(links) == 0 { // or a launcher that does not tell
+		function := nic.Binding == network.SRIOV // is no link of libvirt's
+		if function {
+			s.LinkState, s.QueueCount = "", 0 // the device's own, of which nobody tells
+		}
+		if there || function || len(links) == 0 { // or a launcher that does not tell
 			sources = append(sources, sourceDomain)
 		}
 		for _, ip := range nic.PodIPs {
 			s.IPs = append(s.IPs, ip.String())
 		}
-		if i := slices.IndexFunc(agent, func(a v1.VirtualMachineInstanceNetworkInterface) bool { return a.MAC == nic.MAC }); i >= 0 {
+		if i := slices.IndexFunc(agent, func(a v1.VirtualMachineInstanceNetworkInterface) bool { return nic.MAC != "" && a.MAC == nic.MAC }); i >= 0 {
 			sources = append(sources, sourceAgent)
 			s.InterfaceName = agent[i].InterfaceName
 			if nic.Binding != network.Masquerade && len(agent[i].IPs) > 0 {
@@ -65,7 +69,7 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 			}
 			agent = slices.Delete(agent, i, i+1)
 		}
-		if slices.ContainsFunc(attached, func(a network.Attachment) bool { return !a.Default && a.Interface == nic.PodLink }) {
+		if slices.ContainsFunc(attached, func(a network.Attachment) bool { return (!a.Default || function) && a.Interface == nic.PodLink }) {
 			sources = append(sources, sourceMultus)
 		}
 		s.InfoSource = strings.Join(sources, ", ")

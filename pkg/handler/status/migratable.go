@@ -183,13 +183,22 @@ func hypervObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 // deviceObstacles finds devices that are the node's own.
 func deviceObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	devices := &vmi.Spec.Domain.Devices
-	if len(devices.HostDevices) == 0 && len(devices.GPUs) == 0 {
-		return nil
+	var found []obstacle
+	if len(devices.HostDevices) > 0 || len(devices.GPUs) > 0 {
+		found = append(found, obstacle{
+			v1.VirtualMachineInstanceReasonHostDeviceNotMigratable,
+			"spec.domain.devices.gpus and hostDevices are devices of this very node",
+		})
 	}
-	return []obstacle{{
-		v1.VirtualMachineInstanceReasonHostDeviceNotMigratable,
-		"spec.domain.devices.gpus and hostDevices are devices of this very node",
-	}}
+	for _, nic := range devices.Interfaces {
+		if nic.SRIOV != nil && nic.State != v1.InterfaceStateAbsent {
+			found = append(found, obstacle{
+				v1.VirtualMachineInstanceReasonHostDeviceNotMigratable,
+				fmt.Sprintf("interface %q (sriov) is a function of this very node's network card; bridge can migrate", nic.Name),
+			})
+		}
+	}
+	return found
 }
 
 // encryptionObstacles finds memory that only the processor of this node can read.

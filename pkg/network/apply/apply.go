@@ -113,6 +113,9 @@ func readLink(l netlink.Link) (network.Link, error) {
 }
 
 func applyInterface(nic network.Interface) error {
+	if nic.Binding == network.SRIOV {
+		return nil // the guest has the device
+	}
 	if nic.Binding == network.Tap {
 		link, err := netlink.LinkByName(nic.Tap)
 		if err != nil {

@@ -59,7 +59,7 @@ func applyRules(ns *os.File, plan network.Plan) error {
 		}),
 	}
 	for _, nic := range plan.Interfaces {
-		if nic.Binding == network.Tap {
+		if nic.Binding == network.Tap || nic.Binding == network.SRIOV {
 			continue
 		}
 		if nic.Binding == network.Bridge {
