@@ -15,7 +15,8 @@ import (
 // TestSRIOV: a function of the node's network card has a row, and keeps its guest on the node.
 func TestSRIOV(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{Spec: v1.VirtualMachineInstanceSpec{Domain: v1.DomainSpec{Devices: v1.Devices{Interfaces: []v1.Interface{
-		{Name: "default"}, {Name: "red", InterfaceBindingMethod: v1.InterfaceBindingMethod{SRIOV: &v1.InterfaceSRIOV{}}},
+		{Name: "default"},
+		{Name: "red", InterfaceBindingMethod: v1.InterfaceBindingMethod{SRIOV: &v1.InterfaceSRIOV{}}},
 		{Name: "blue", InterfaceBindingMethod: v1.InterfaceBindingMethod{SRIOV: &v1.InterfaceSRIOV{}}},
 	}}}}}
 	in := Input{
