@@ -48,6 +48,8 @@ func Until(verb Verb, instance types.UID, paused bool) (wait.Condition, bool) {
 	return wait.Condition{}, false
 }
 
+// pausedIs holds when the guest is paused or not, and its VM does not show the contrary any more, as virt-controller writes that
+// a moment later: who lists VMs next sees what was waited for.
 func pausedIs(want bool) wait.Condition {
 	name := "to be paused"
 	if !want {
@@ -55,8 +57,23 @@ func pausedIs(want bool) wait.Condition {
 	}
 	return wait.Condition{Name: name, Met: func(s wait.State) (bool, error) {
 		running := s.VMI != nil && s.VMI.Status.Phase == v1.Running && s.VMI.DeletionTimestamp == nil
-		return running && hasCondition(s.VMI, v1.VirtualMachineInstancePaused) == want, nil
+		return running && hasCondition(s.VMI, v1.VirtualMachineInstancePaused) == want && !showsPaused(s.VM, !want), nil
 	}}
+}
+
+// showsPaused reports whether the printable status of a VM says that it is paused, or that it is not. One that says something
+// else, Migrating for instance, does neither; nor does an instance without a VM.
+func showsPaused(vm *v1.VirtualMachine, paused bool) bool {
+	if vm == nil {
+		return false
+	}
+	switch vm.Status.PrintableStatus {
+	case v1.VirtualMachineStatusPaused:
+		return paused
+	case v1.VirtualMachineStatusStarting, v1.VirtualMachineStatusRunning:
+		return !paused
+	}
+	return false
 }
 
 // Watcher follows migrations.
