@@ -1,0 +1,79 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
+)
+
+func (r *Reconciler) createPod(ctx context.Context, view View) error {
+	claims, err := vmi.Claims(ctx, r.Client, view.VMI)
+	if err != nil {
+		return err
+	}
+	limit, err := vmi.LimitsCPU(ctx, r.Live, r.Config(), view.VMI.Namespace)
+	if err != nil {
+		return err
+	}
+	resources, err := vmi.NetworkResources(ctx, r.Live, view.VMI)
+	if err != nil {
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating pod: %v", err)
+		return err
+	}
+	pod := Pod(view.Migration, view.VMI, vmi.Facts{
+		Config: r.Config(), LimitCPU: limit, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims, NetworkResources: resources,
+	})
+	if err := r.keepProcessor(ctx, view, pod); err != nil {
+		return err
+	}
+	err = r.Client.Create(ctx, pod)
+	if err == nil {
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created migration target pod %s", pod.Name)
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating pod: %v", err)
+		return fmt.Errorf("create the migration's pod: %w", err)
+	}
+	return nil
+}
+
+// keepProcessor lets the pod onto nodes only that can show the guest the CPU that it has.
+func (r *Reconciler) keepProcessor(ctx context.Context, view View, pod *corev1.Pod) error {
+	if emulated(view.VMI) || !vmi.FollowsNode(view.VMI) {
+		return nil
+	}
+	source, node := &corev1.Pod{}, &corev1.Node{}
+	// The cache has no selectors of pods.
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: view.VMI.Namespace, Name: view.SourcePod}, source)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get the guest's pod: %w", err)
+	}
+	err = r.Client.Get(ctx, types.NamespacedName{Name: view.VMI.Status.NodeName}, node)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get the guest's node: %w", err)
+	}
+	maps.Copy(pod.Spec.NodeSelector, vmi.HostModelSelector(view.VMI, source, node))
+	return nil
+}
+
+func (r *Reconciler) deletePod(ctx context.Context, view View) error {
+	key := client.ObjectKeyFromObject(view.Migration)
+	if r.deleted.Behind(key, view.Pod) {
+		return nil
+	}
+	// There is no guest in it that would need time.
+	err := r.Client.Delete(ctx, view.Pod, client.GracePeriodSeconds(1), client.Preconditions{UID: &view.Pod.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete pod %s: %w", view.Pod.Name, err)
+	}
+	r.deleted.Note(key, view.Pod)
+	r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted migration target pod %s", view.Pod.Name)
+	return nil
+}

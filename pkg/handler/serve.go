@@ -1,0 +1,88 @@
+package handler
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/handler/migration"
+	"github.com/virtkit/virtkit/pkg/handler/streams"
+	"github.com/virtkit/virtkit/pkg/handler/usage"
+)
+
+// serveStreams serves virt-api.
+func (h *handler) serveStreams(ctx context.Context, r *Reconciler, reader *usage.Reader, guestTLS, config *tls.Config) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(h.port)))
+	if err != nil {
+		return fmt.Errorf("listen for virt-api: %w", err)
+	}
+	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Usage: reader, Dial: r.DialGuest, DialVSOCK: r.DialVSOCK, GuestTLS: guestTLS, Runs: r.Runs, Leaving: r.Leaving, Moved: r.Moved, Log: h.log}
+	return serve(ctx, &http.Server{
+		Handler: guests.Handler(), ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
+	}, tls.NewListener(listener, config), guests.Close)
+}
+
+// serveMigrations serves the virt-handlers of other nodes, from which guests come.
+func (h *handler) serveMigrations(ctx context.Context, r *Reconciler, config *tls.Config) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(h.migrationPort)))
+	if err != nil {
+		return fmt.Errorf("listen for migrations: %w", err)
+	}
+	server := &migration.Server{Open: r.Arriving, Log: h.log}
+	return serve(ctx, &http.Server{
+		Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
+	}, tls.NewListener(listener, config), server.Close)
+}
+
+// serveHealth answers the kubelet: healthy while it runs, ready once it follows the node's guests and
+// can be called.
+func (h *handler) serveHealth(ctx context.Context, needed ...<-chan struct{}) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(h.healthPort)))
+	if err != nil {
+		return fmt.Errorf("listen for health checks: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		for _, n := range needed {
+			select {
+			case <-n:
+			default:
+				http.Error(w, "not ready: waiting for the API server or the certificate", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, func() {})
+}
+
+// serve runs an HTTP server until the context ends; closeStreams ends what it has handed over.
+func serve(ctx context.Context, server *http.Server, listener net.Listener, closeStreams func()) error {
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		closeStreams()
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if server.Shutdown(grace) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(listener)
+	if !stop() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
