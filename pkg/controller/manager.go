@@ -43,6 +43,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vm"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/controller/workloadupdate"
+	"github.com/virtkit/virtkit/pkg/controller/written"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/version"
 )
@@ -181,12 +182,15 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		return fmt.Errorf("make client: %w", err)
 	}
 	dataVolumes := &cdi.Access{Client: client, Cache: mgr.GetCache(), Discovery: api}
+	created := &written.Creations{}
 	vmis := &vmi.Reconciler{
-		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now, Random: rand.Uint32N, CDI: dataVolumes,
+		Created: created,
+		Client:  client, Live: live, Recorder: recorder, Config: current, Now: time.Now, Random: rand.Uint32N, CDI: dataVolumes,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
 	migrations := &migration.Reconciler{
-		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
+		Created: created,
+		Client:  client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
 	replicaSets := &replicaset.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now}

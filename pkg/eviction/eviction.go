@@ -123,7 +123,7 @@ func Decide(vmi *v1.VirtualMachineInstance, pod Pod, cluster v1.EvictionStrategy
 		return Verdict{Message: fmt.Sprintf(
 			"the pod holds a volume that is plugged into VMI %q, and goes with the guest's own pod", name)}
 	}
-	if node, active := vmi.Status.ActivePods[pod.UID]; !active || node != vmi.Status.NodeName {
+	if node, active := vmi.Status.ActivePods[pod.UID]; !active || node == "" || node != vmi.Status.NodeName {
 		if ms := vmi.Status.MigrationState; active && ms != nil && ms.TargetNode == node && ms.EndTimestamp == nil && !ms.Completed {
 			return Verdict{Message: fmt.Sprintf("the guest of VMI %q is moving to this pod", name)}
 		}

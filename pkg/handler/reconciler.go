@@ -209,7 +209,7 @@ func (r *Reconciler) pod(ctx context.Context, from client.Reader, vmi *v1.Virtua
 			continue
 		}
 		// Labels are anybody's to set who may make a pod; the status is the controller's.
-		if _, named := vmi.Status.ActivePods[pod.UID]; !named {
+		if vmi.Status.ActivePods[pod.UID] != r.Node.Name {
 			continue
 		}
 		if found == nil || better(pod, found) {

@@ -144,6 +144,7 @@ func (m *machines) podsOf(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	return names, nil
 }
 
+// killPods deletes the pods of an instance that its status records. Labels are anybody's to write who may make pods.
 func (m *machines) killPods(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
 	grace := int64(killGrace)
 	pods, err := m.core.CoreV1().Pods(vmi.Namespace).List(ctx, metav1.ListOptions{
@@ -153,9 +154,15 @@ func (m *machines) killPods(ctx context.Context, vmi *v1.VirtualMachineInstance)
 		return fmt.Errorf("find the pod of VirtualMachineInstance %s/%s: %w", vmi.Namespace, vmi.Name, err)
 	}
 	for i := range pods.Items {
-		err := m.core.CoreV1().Pods(vmi.Namespace).Delete(ctx, pods.Items[i].Name, metav1.DeleteOptions{GracePeriodSeconds: &grace})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete pod %s/%s: %w", vmi.Namespace, pods.Items[i].Name, err)
+		pod := &pods.Items[i]
+		if _, recorded := vmi.Status.ActivePods[pod.UID]; !recorded {
+			continue
+		}
+		err := m.core.CoreV1().Pods(vmi.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: &grace, Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete pod %s/%s: %w", vmi.Namespace, pod.Name, err)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package migration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -42,10 +43,11 @@ func (s *Step) attach(view View) {
 	}
 }
 
-// attachmentOf is the pod that holds exactly these volumes, nil when there is none.
+// attachmentOf is the pod that was created to hold exactly these volumes, nil when there is none. Names and owner references
+// are anybody's to write who may make pods.
 func attachmentOf(view View, volumes []string) *corev1.Pod {
-	name := hotplug.TargetAttachment(view.Migration.UID, volumes)
-	at := slices.IndexFunc(view.Attachments, func(pod *corev1.Pod) bool { return pod.Name == name })
+	purpose := hotplug.TargetAttachment(view.Migration.UID, volumes)
+	at := slices.IndexFunc(view.Attachments, func(pod *corev1.Pod) bool { return view.Created[pod.UID] == purpose })
 	if at < 0 {
 		return nil
 	}
@@ -75,11 +77,11 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step Step)
 	})
 	pod.GenerateName, pod.Name = "", hotplug.TargetAttachment(view.Migration.UID, step.Attach)
 	pod.Labels[v1.MigrationJobLabel] = string(view.Migration.UID)
-	err = r.Client.Create(ctx, pod)
+	err = r.creator().Create(ctx, view.VMI, pod.Name, pod)
 	switch {
 	case err == nil:
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created hotplug attachment pod %s for the migration's pod", pod.Name)
-	case !apierrors.IsAlreadyExists(err): // else the cache has not seen it
+	case !errors.Is(err, vmi.ErrRecorded): // else the cache has not seen it
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating hotplug attachment pod: %v", err)
 		return fmt.Errorf("create the migration's attachment pod: %w", err)
 	}

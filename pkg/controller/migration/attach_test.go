@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
@@ -30,6 +31,7 @@ func held(state corev1.ContainerState, volumes ...string) func(*View) {
 			ObjectMeta: metav1.ObjectMeta{Name: hotplug.TargetAttachment("mig", volumes), UID: "attachment"},
 			Status:     corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: state}}},
 		})
+		view.Created = map[types.UID]string{"attachment": hotplug.TargetAttachment("mig", volumes)}
 	}
 }
 
@@ -45,16 +47,17 @@ func TestAttach(t *testing.T) {
 		attach  []string
 		message string // of the failure
 	}{
-		"none":               {[]func(*View){scheduling}, v1.MigrationScheduled, nil, ""},
-		"one that waits":     {[]func(*View){scheduling, loaded(v1.VolumePending)}, v1.MigrationScheduled, nil, ""},
-		"one":                {[]func(*View){scheduling, loaded(v1.VolumeReady)}, v1.MigrationScheduling, []string{"data"}, ""},
-		"not on the node":    {[]func(*View){scheduling, loaded(v1.VolumeReady), held(waiting, "data")}, v1.MigrationScheduling, nil, ""},
-		"on the node":        {[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data")}, v1.MigrationScheduled, nil, ""},
-		"others, as before":  {[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data", "gone")}, v1.MigrationScheduling, []string{"data"}, ""},
-		"being plugged":      {[]func(*View){scheduling, loaded(v1.HotplugVolumeMounted)}, v1.MigrationScheduling, nil, ""},
-		"plugged for ever":   {[]func(*View){scheduling, loaded(v1.HotplugVolumeMounted), late}, v1.MigrationFailed, nil, `volume "data" is being plugged in`},
-		"never on the node":  {[]func(*View){scheduling, loaded(v1.VolumeReady), held(waiting, "data"), late}, v1.MigrationFailed, nil, "no such volume"},
-		"the pod has failed": {[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data"), func(v *View) { v.Attachments[0].Status.Phase = corev1.PodFailed }}, v1.MigrationFailed, nil, "has ended"},
+		"none":                     {[]func(*View){scheduling}, v1.MigrationScheduled, nil, ""},
+		"one that waits":           {[]func(*View){scheduling, loaded(v1.VolumePending)}, v1.MigrationScheduled, nil, ""},
+		"one":                      {[]func(*View){scheduling, loaded(v1.VolumeReady)}, v1.MigrationScheduling, []string{"data"}, ""},
+		"not on the node":          {[]func(*View){scheduling, loaded(v1.VolumeReady), held(waiting, "data")}, v1.MigrationScheduling, nil, ""},
+		"on the node":              {[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data")}, v1.MigrationScheduled, nil, ""},
+		"others, as before":        {[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data", "gone")}, v1.MigrationScheduling, []string{"data"}, ""},
+		"a tenant's, of that name": {[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data"), func(v *View) { v.Created = nil }}, v1.MigrationScheduling, []string{"data"}, ""},
+		"being plugged":            {[]func(*View){scheduling, loaded(v1.HotplugVolumeMounted)}, v1.MigrationScheduling, nil, ""},
+		"plugged for ever":         {[]func(*View){scheduling, loaded(v1.HotplugVolumeMounted), late}, v1.MigrationFailed, nil, `volume "data" is being plugged in`},
+		"never on the node":        {[]func(*View){scheduling, loaded(v1.VolumeReady), held(waiting, "data"), late}, v1.MigrationFailed, nil, "no such volume"},
+		"the pod has failed":       {[]func(*View){scheduling, loaded(v1.VolumeReady), held(running, "data"), func(v *View) { v.Attachments[0].Status.Phase = corev1.PodFailed }}, v1.MigrationFailed, nil, "has ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := Next(situation(test.changes...))

@@ -45,6 +45,11 @@ type View struct {
 	// is none.
 	Pod       *corev1.Pod
 	SourcePod string
+	// Uncreated says that nobody remembers to have created a pod for the migration: there was none yet, or virt-controller was
+	// killed before it could record it.
+	Uncreated bool
+	// Created are the purposes of the pods that were created for the VMI, by UID.
+	Created map[types.UID]string
 	// Siblings are the VMI's migrations, this one among them, and Ended its pods that are over; they are known when the
 	// migration is over.
 	Siblings []*v1.VirtualMachineInstanceMigration
@@ -150,6 +155,9 @@ func (s *Step) findPlace(view View) {
 		s.fail(view, "cancelled before it began")
 	case !Active(migration) && pod == nil:
 		s.begin(view)
+	case pod == nil && view.Uncreated && view.VMI.DeletionTimestamp == nil && view.VMI.Status.Phase == v1.Running &&
+		view.Now.Sub(since(&s.Status, v1.MigrationScheduling)) < scheduleTimeout:
+		s.CreatePod = true
 	case pod == nil:
 		s.fail(view, "its pod was deleted")
 	case over(pod):

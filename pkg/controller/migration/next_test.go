@@ -84,6 +84,14 @@ func ready(view *View) { state0(view).StartTimestamp = nil }
 
 func podGone(view *View) { view.Pod = nil }
 
+// uncreated: virt-controller was killed after it had created the pod.
+func uncreated(view *View) {
+	view.Uncreated = true
+	view.Migration.Status.PhaseTransitionTimestamps = []v1.VirtualMachineInstanceMigrationPhaseTransitionTimestamp{
+		{Phase: v1.MigrationScheduling, PhaseTransitionTimestamp: metav1.NewTime(now.Add(-time.Second))},
+	}
+}
+
 func podDone(view *View) { view.Pod.Status.Phase = corev1.PodFailed }
 
 func deleted(view *View) { view.Migration.DeletionTimestamp = &metav1.Time{Time: now} }
@@ -111,24 +119,26 @@ func TestNext(t *testing.T) {
 		reason  string // why it failed
 		does    string // what else, in words
 	}{
-		"new":                       {[]func(*View){fresh}, v1.MigrationScheduling, "", "create"},
-		"new, must wait":            {[]func(*View){fresh, func(v *View) { v.Wait = "others" }}, v1.MigrationPending, "", ""},
-		"new, not running yet":      {[]func(*View){fresh, func(v *View) { v.VMI.Status.Phase = v1.Scheduled }}, v1.MigrationPending, "", ""},
-		"new, cannot move":          {[]func(*View){fresh, notMigratable}, v1.MigrationFailed, "Cannot migrate VMI, Reason: DisksNotLiveMigratable", ""},
-		"new, no finalizer":         {[]func(*View){fresh, func(v *View) { v.Migration.Finalizers = nil }}, "", "", "finalizer"},
-		"new, cancelled":            {[]func(*View){fresh, deleted}, v1.MigrationFailed, "cancelled before it began", ""},
-		"new, no VMI":               {[]func(*View){fresh, func(v *View) { v.VMI = nil }}, v1.MigrationFailed, "does not exist", ""},
-		"new, the VMI is going":     {[]func(*View){fresh, func(v *View) { v.VMI.DeletionTimestamp = &metav1.Time{Time: now} }}, v1.MigrationFailed, "was deleted", ""},
-		"no node yet":               {[]func(*View){scheduling, withoutNode}, v1.MigrationScheduling, "", ""},
-		"no node in time":           {[]func(*View){scheduling, withoutNode, later(5 * time.Minute)}, v1.MigrationFailed, "no node takes its pod", ""},
-		"the pod vanished":          {[]func(*View){scheduling, podGone}, v1.MigrationFailed, "its pod was deleted", ""},
-		"the pod failed":            {[]func(*View){scheduling, podDone}, v1.MigrationFailed, "its pod target has ended", ""},
-		"the pod has a node":        {[]func(*View){scheduling}, v1.MigrationScheduled, "", "vmi show"},
-		"preparing":                 {[]func(*View){preparing}, v1.MigrationPreparingTarget, "", "show"},
-		"preparing, too long":       {[]func(*View){preparing, later(5 * time.Minute)}, v1.MigrationFailed, "was not ready", "vmi show"},
-		"preparing, the pod failed": {[]func(*View){preparing, podDone}, v1.MigrationFailed, "its pod target has ended", "vmi show"},
-		"preparing, cancelled":      {[]func(*View){preparing, deleted}, v1.MigrationFailed, "cancelled before it began", "vmi show"},
-		"ready":                     {[]func(*View){ready}, v1.MigrationTargetReady, "", "show"},
+		"new":                               {[]func(*View){fresh}, v1.MigrationScheduling, "", "create"},
+		"new, must wait":                    {[]func(*View){fresh, func(v *View) { v.Wait = "others" }}, v1.MigrationPending, "", ""},
+		"new, not running yet":              {[]func(*View){fresh, func(v *View) { v.VMI.Status.Phase = v1.Scheduled }}, v1.MigrationPending, "", ""},
+		"new, cannot move":                  {[]func(*View){fresh, notMigratable}, v1.MigrationFailed, "Cannot migrate VMI, Reason: DisksNotLiveMigratable", ""},
+		"new, no finalizer":                 {[]func(*View){fresh, func(v *View) { v.Migration.Finalizers = nil }}, "", "", "finalizer"},
+		"new, cancelled":                    {[]func(*View){fresh, deleted}, v1.MigrationFailed, "cancelled before it began", ""},
+		"new, no VMI":                       {[]func(*View){fresh, func(v *View) { v.VMI = nil }}, v1.MigrationFailed, "does not exist", ""},
+		"new, the VMI is going":             {[]func(*View){fresh, func(v *View) { v.VMI.DeletionTimestamp = &metav1.Time{Time: now} }}, v1.MigrationFailed, "was deleted", ""},
+		"no node yet":                       {[]func(*View){scheduling, withoutNode}, v1.MigrationScheduling, "", ""},
+		"no node in time":                   {[]func(*View){scheduling, withoutNode, later(5 * time.Minute)}, v1.MigrationFailed, "no node takes its pod", ""},
+		"the pod vanished":                  {[]func(*View){scheduling, podGone}, v1.MigrationFailed, "its pod was deleted", ""},
+		"killed before it recorded the pod": {[]func(*View){scheduling, podGone, uncreated}, v1.MigrationScheduling, "", "create"},
+		"killed, and no time is left":       {[]func(*View){scheduling, podGone, uncreated, later(5 * time.Minute)}, v1.MigrationFailed, "its pod was deleted", ""},
+		"the pod failed":                    {[]func(*View){scheduling, podDone}, v1.MigrationFailed, "its pod target has ended", ""},
+		"the pod has a node":                {[]func(*View){scheduling}, v1.MigrationScheduled, "", "vmi show"},
+		"preparing":                         {[]func(*View){preparing}, v1.MigrationPreparingTarget, "", "show"},
+		"preparing, too long":               {[]func(*View){preparing, later(5 * time.Minute)}, v1.MigrationFailed, "was not ready", "vmi show"},
+		"preparing, the pod failed":         {[]func(*View){preparing, podDone}, v1.MigrationFailed, "its pod target has ended", "vmi show"},
+		"preparing, cancelled":              {[]func(*View){preparing, deleted}, v1.MigrationFailed, "cancelled before it began", "vmi show"},
+		"ready":                             {[]func(*View){ready}, v1.MigrationTargetReady, "", "show"},
 		// From here on the source's node decides: it may have begun.
 		"ready, the pod failed":       {[]func(*View){ready, podDone}, v1.MigrationTargetReady, "", "show"},
 		"ready, cancelled":            {[]func(*View){ready, deleted}, v1.MigrationTargetReady, "", "vmi show"},
@@ -212,6 +222,26 @@ func TestNextVMI(t *testing.T) {
 	}
 	if tidied := Next(situation(failed, final(v1.MigrationFailed))).VMIStatus; len(tidied.ActivePods) != 1 {
 		t.Errorf("activePods %v", tidied.ActivePods)
+	}
+}
+
+// A pod is a migration's if virt-controller created it for that. Whoever may make pods can give one the name, the labels and the
+// owner of a migration's target, and have the guest's memory sent there.
+func TestIsTarget(t *testing.T) {
+	view := situation()
+	pod := view.Pod
+	pod.Name = PodName(view.Migration, view.VMI)
+	pod.Labels = map[string]string{v1.MigrationJobLabel: "mig"}
+	is := func(created map[types.UID]string) bool { return isTarget(view.Migration, view.VMI, created, pod) }
+	if !is(nil) {
+		t.Error("the recorded one is not taken")
+	}
+	view.VMI.Status.ActivePods = nil
+	if is(nil) || is(map[types.UID]string{"target": "another"}) || is(map[types.UID]string{"other": "mig"}) {
+		t.Error("one that nobody created for the migration is taken")
+	}
+	if !is(map[types.UID]string{"target": "mig"}) {
+		t.Error("the one that was created is not taken")
 	}
 }
 

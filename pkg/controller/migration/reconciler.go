@@ -47,6 +47,8 @@ type Reconciler struct {
 	Image           string
 	ImagePullPolicy corev1.PullPolicy
 	Now             func() time.Time
+	// Created are the pods that were created for VMIs, by the VMI's UID. VMIs' reconciler shares it.
+	Created *written.Creations
 
 	written, writtenVMI written.Log
 	deleted             written.Deletions
@@ -185,27 +187,22 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 	if err != nil {
 		return view, false, fmt.Errorf("list pods: %w", err)
 	}
+	view.Created, _ = r.Created.Of(instance.UID)
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if over(pod) {
 			view.Ended = append(view.Ended, pod)
 		}
-		// Not the label, which is anybody's to set who may make a pod: memory of the guest is sent there.
-		if pod.Name == PodName(migration, &instance) {
+		if isTarget(migration, &instance, view.Created, pod) {
 			view.Pod = pod
-		} else if _, active := instance.Status.ActivePods[pod.UID]; active && pod.Spec.NodeName == instance.Status.NodeName && !over(pod) {
+		} else if vmi.HasGuest(&instance, pod) && pod.Spec.NodeName == instance.Status.NodeName && !over(pod) {
 			view.SourcePod = pod.Name
 		}
 	}
 	if view.Pod == nil && Active(migration) {
-		// That it is gone is grave: do not believe the cache, which may be behind.
-		var pod corev1.Pod
-		err := r.Live.Get(ctx, types.NamespacedName{Namespace: migration.Namespace, Name: PodName(migration, &instance)}, &pod)
-		if client.IgnoreNotFound(err) != nil {
-			return view, false, fmt.Errorf("get the migration's pod: %w", err)
-		}
-		if err == nil && vmi.OwnedBy(&pod, instance.UID) {
-			view.Pod = &pod
+		// That it is gone is grave: do not believe the cache, which may be stale.
+		if err := r.lookAtTargetPod(ctx, &view); err != nil {
+			return view, false, err
 		}
 	}
 	if err := r.lookAtTarget(ctx, &view); err != nil {

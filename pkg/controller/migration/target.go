@@ -2,12 +2,13 @@ package migration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
@@ -33,13 +34,48 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 	if err := r.keepProcessor(ctx, view, pod); err != nil {
 		return err
 	}
-	err = r.Client.Create(ctx, pod)
+	err = r.creator().Create(ctx, view.VMI, string(view.Migration.UID), pod)
 	if err == nil {
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created migration target pod %s", pod.Name)
 	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err != nil && !errors.Is(err, vmi.ErrRecorded) {
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating pod: %v", err)
 		return fmt.Errorf("create the migration's pod: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) creator() vmi.Creator {
+	return vmi.Creator{Client: r.Client, Live: r.Live, Created: r.Created}
+}
+
+// isTarget reports whether a pod is the one that was created for a migration: by this virt-controller, or by one that has
+// recorded it.
+func isTarget(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance, created map[types.UID]string, pod *corev1.Pod) bool {
+	if created[pod.UID] == string(migration.UID) {
+		return true
+	}
+	_, recorded := instance.Status.ActivePods[pod.UID]
+	return recorded && pod.Labels[v1.MigrationJobLabel] == string(migration.UID)
+}
+
+// lookAtTargetPod asks the API server for the migration's pod, which the cache does not show.
+func (r *Reconciler) lookAtTargetPod(ctx context.Context, view *View) error {
+	view.Uncreated = true
+	for _, purpose := range view.Created {
+		if purpose == string(view.Migration.UID) {
+			view.Uncreated = false
+		}
+	}
+	var pods corev1.PodList
+	err := r.Live.List(ctx, &pods, client.InNamespace(view.Migration.Namespace), client.MatchingLabels{v1.MigrationJobLabel: string(view.Migration.UID)})
+	if err != nil {
+		return fmt.Errorf("list the migration's pods: %w", err)
+	}
+	for i := range pods.Items {
+		if isTarget(view.Migration, view.VMI, view.Created, &pods.Items[i]) {
+			view.Pod, view.Uncreated = &pods.Items[i], false
+		}
 	}
 	return nil
 }

@@ -122,8 +122,7 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 		return view, fmt.Errorf("list pods: %w", err)
 	}
 	for i := range pods.Items {
-		_, active := instance.Status.ActivePods[pods.Items[i].UID]
-		if !active || pods.Items[i].Spec.NodeName != instance.Status.NodeName {
+		if !vmi.HasGuest(instance, &pods.Items[i]) || pods.Items[i].Spec.NodeName != instance.Status.NodeName {
 			continue
 		}
 		// The cache does not keep what a pod has.

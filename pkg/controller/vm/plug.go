@@ -173,7 +173,7 @@ func obstacle(nic *v1.Interface, n *v1.Network, instance *v1.VirtualMachineInsta
 		if pod.Spec.NodeName != instance.Status.NodeName || pod.Spec.NodeName == "" {
 			continue
 		}
-		if _, active := instance.Status.ActivePods[pod.UID]; active && network.Connected(pod.Annotations, instance.Namespace, nic, n) {
+		if vmi.HasGuest(instance, pod) && network.Connected(pod.Annotations, instance.Namespace, nic, n) {
 			return ""
 		}
 	}

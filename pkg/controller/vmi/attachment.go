@@ -164,7 +164,7 @@ func (r *Reconciler) lookAtAttachments(ctx context.Context, view *View) error {
 	if launchers == nil {
 		launchers = map[types.UID]string{}
 	}
-	for _, pod := range own(vmi, view.Pods) {
+	for _, pod := range own(*view) {
 		launchers[pod.UID] = pod.Spec.NodeName // also one that the guest has left
 	}
 	for launcher := range launchers {

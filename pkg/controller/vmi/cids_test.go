@@ -46,7 +46,7 @@ func TestCIDInStatus(t *testing.T) {
 	vmi.Finalizers = []string{v1.VirtualMachineInstanceFinalizer}
 	pod := Pod(vmi, baseFacts())
 	pod.UID, pod.Spec.NodeName = "p", "node1"
-	view := View{VMI: vmi, CID: 9, Now: now}
+	view := View{VMI: vmi, CID: 9, Now: now, Created: map[types.UID]string{"p": purposeLauncher}}
 	view.Pods = append(view.Pods, pod)
 	if got := Next(view).Status.VSOCKCID; got == nil || *got != 9 {
 		t.Errorf("CID %v", got)

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -112,7 +113,8 @@ func TestProvisioning(t *testing.T) {
 	if got, want := pod.Spec.Containers[0].Resources, launcher.Spec.Containers[0].Resources; got.Requests.Memory().Cmp(*want.Requests.Memory()) != 0 {
 		t.Errorf("it asks for %v, the launcher for %v", got.Requests, want.Requests)
 	}
-	if len(own(vmi, []*corev1.Pod{pod})) != 0 {
+	pod.UID = "provisioning"
+	if len(own(View{VMI: vmi, Pods: []*corev1.Pod{pod}, Created: map[types.UID]string{pod.UID: purposeProvisioning}})) != 0 {
 		t.Error("it is taken for the launcher's")
 	}
 }

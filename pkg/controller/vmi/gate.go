@@ -47,7 +47,7 @@ func (s *Step) gate(view View) {
 		want.Status, want.Reason, want.Message = corev1.ConditionFalse, ReasonGatePaused, "The guest is paused."
 	}
 	s.setGate(guests, want, view.Now)
-	for _, pod := range own(view.VMI, view.Pods) {
+	for _, pod := range own(view) {
 		if pod == guests || terminal(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}

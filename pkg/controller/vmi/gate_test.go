@@ -29,7 +29,7 @@ func TestGate(t *testing.T) {
 	paused := func(vmi *v1.VirtualMachineInstance) {
 		vmi.Status.Conditions = append(vmi.Status.Conditions, v1.VirtualMachineInstanceCondition{Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue})
 	}
-	handedOver := func(vmi *v1.VirtualMachineInstance) { delete(vmi.Status.ActivePods, "a") }
+	handedOver := func(vmi *v1.VirtualMachineInstance) { vmi.Status.ActivePods["a"] = "" }
 	ungated := func(pod *corev1.Pod) { pod.Spec.ReadinessGates = nil }
 	over := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 	const yes, no, unset = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionStatus("")

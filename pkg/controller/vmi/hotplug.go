@@ -177,6 +177,9 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 		status.PersistentVolumeClaimInfo = claimInfo(bound)
 	}
 	pod := attachment(view, status)
+	if pod != nil {
+		status.HotplugVolume.AttachPodName = pod.Name // virt-handler writes the one that it should have after a migration
+	}
 	early := status.Phase == "" || status.Phase == v1.VolumePending || status.Phase == v1.VolumeBound
 	waiting := func(reason, message string) {
 		if !early {
@@ -244,8 +247,7 @@ func NotRunning(pod *corev1.Pod) string {
 // there is another one, which is not asked.
 func launcher(view View) *corev1.Pod {
 	for _, pod := range view.Pods {
-		_, active := view.VMI.Status.ActivePods[pod.UID]
-		if active && pod.Spec.NodeName == view.VMI.Status.NodeName && !terminal(pod) && pod.DeletionTimestamp == nil {
+		if HasGuest(view.VMI, pod) && pod.Spec.NodeName == view.VMI.Status.NodeName && !terminal(pod) && pod.DeletionTimestamp == nil {
 			return pod
 		}
 	}

@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // leftGrace is how long a launcher has to end by itself after its guest has moved away; it needs a second or two.
@@ -23,9 +21,8 @@ func (s *Step) leave(view View) {
 		return
 	}
 	for _, pod := range view.Pods {
-		_, active := view.VMI.Status.ActivePods[pod.UID]
 		switch {
-		case pod == guests || active || pod.DeletionTimestamp != nil || pod.Labels[v1.AppLabel] != names.VirtLauncher:
+		case pod == guests || HasGuest(view.VMI, pod) || pod.DeletionTimestamp != nil || !looksLikeLauncher(pod, view.VMI.UID):
 		case guests.CreationTimestamp.Before(&pod.CreationTimestamp):
 			// The guest may yet come to this one, and if not its migration deletes it.
 		case pod.Status.Phase == corev1.PodFailed:

@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // Of the pods that a guest has left those stay which have completed.
@@ -16,7 +14,8 @@ func TestLeave(t *testing.T) {
 	pod := func(name, node string, age time.Duration, phase corev1.PodPhase, change ...func(*corev1.Pod)) *corev1.Pod {
 		return testPod(append([]func(*corev1.Pod){func(pod *corev1.Pod) {
 			pod.Name, pod.UID, pod.Spec.NodeName, pod.Status.Phase = name, types.UID(name), node, phase
-			pod.CreationTimestamp, pod.Labels = at(age), map[string]string{v1.AppLabel: names.VirtLauncher}
+			pod.CreationTimestamp = at(age)
+			launcherOfVMI(pod)
 		}}, change...)...)
 	}
 	moved := func(ago time.Duration, change ...func(*v1.VirtualMachineInstance)) *v1.VirtualMachineInstance {

@@ -48,7 +48,7 @@ func tolerations(own []corev1.Toleration) []corev1.Toleration {
 // watchOver keeps the node label, and ends a VMI whose pod is over when virt-handler does not.
 func (s *Step) watchOver(view View) {
 	s.NodeLabel = view.VMI.Status.NodeName
-	pods := own(view.VMI, view.Pods)
+	pods := own(view)
 	if bearer := bearer(view.VMI, pods); bearer != nil {
 		if s.fenced(view, bearer) {
 			return
@@ -57,6 +57,7 @@ func (s *Step) watchOver(view View) {
 			s.gate(view)
 			s.plug(view)
 			s.leave(view)
+			s.prune(view)
 		}
 		return
 	}
@@ -117,7 +118,7 @@ func (s *Step) removeFenced(view View) {
 	if !Fenced(view.Node) {
 		return
 	}
-	for _, pod := range view.Pods {
+	for _, pod := range own(view) {
 		if pod.DeletionTimestamp != nil && pod.Spec.NodeName == view.Node.Name {
 			s.RemovePods = append(s.RemovePods, pod)
 		}

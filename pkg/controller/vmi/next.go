@@ -43,6 +43,10 @@ type View struct {
 	VMI *v1.VirtualMachineInstance
 	// Pods are the pods that exist and say that they are the VMI's; see own.
 	Pods []*corev1.Pod
+	// Created are the UIDs of the pods that this virt-controller created for the VMI, with their purpose; Creating says that
+	// one is being created just now.
+	Created  map[types.UID]string
+	Creating bool
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// DataVolumes are those of the claims' names that exist; CDI says whether the cluster has any.
@@ -80,6 +84,8 @@ type Step struct {
 	CreateProvisioning bool
 	// DeletePods are to be deleted gracefully.
 	DeletePods []*corev1.Pod
+	// Strays are to be deleted unless the API server has them recorded.
+	Strays []*corev1.Pod
 	// RemovePods are on their way out on a node that cannot confirm it and is known not to run them: they are to be
 	// removed now.
 	RemovePods []*corev1.Pod
@@ -103,7 +109,7 @@ type Step struct {
 // Next decides. It writes the status only up to the hand-over; from then on virt-handler does,
 // unless the pod is over and virt-handler did not say so in time.
 func Next(view View) Step {
-	step := Step{Status: *view.VMI.Status.DeepCopy()}
+	step := Step{Status: *view.VMI.Status.DeepCopy(), Strays: stray(view)}
 	switch {
 	case view.VMI.DeletionTimestamp != nil:
 		step.end(view)
@@ -126,31 +132,21 @@ func HandedOver(vmi *v1.VirtualMachineInstance) bool {
 	return true
 }
 
-// own are the pods that virt-controller made for the VMI. That a pod says so, in its owner references, does not count:
-// whoever may make pods can write there what they like, and have a VMI handed over to a pod of theirs, or keep one from
-// ending.
-func own(vmi *v1.VirtualMachineInstance, pods []*corev1.Pod) []*corev1.Pod {
-	known := podNames(vmi)
-	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
-		_, active := vmi.Status.ActivePods[pod.UID]
-		return !active && !slices.Contains(known, pod.Name)
-	})
-}
-
 // end lets a deleted VMI go: first its pods, then its finalizer.
 func (s *Step) end(view View) {
-	if len(view.Pods) == 0 {
+	pods := own(view)
+	if len(pods) == 0 {
 		s.DeleteAttachments = notDeleted(view.Attachments)
 		s.RemoveFinalizer = slices.Contains(view.VMI.Finalizers, v1.VirtualMachineInstanceFinalizer)
 		return
 	}
-	s.DeletePods = notDeleted(view.Pods)
+	s.DeletePods = notDeleted(pods)
 	s.removeFenced(view)
 }
 
 // tidy ends launchers that outlive their finished guest; a completed pod stays for its log.
 func (s *Step) tidy(view View) {
-	alive := notDeleted(slices.DeleteFunc(slices.Clone(view.Pods), terminal))
+	alive := notDeleted(slices.DeleteFunc(own(view), terminal))
 	if len(alive) == 0 {
 		s.DeleteAttachments = notDeleted(view.Attachments)
 		return
@@ -167,7 +163,7 @@ func (s *Step) bringUp(view View) {
 	if !slices.Contains(view.VMI.Finalizers, v1.VirtualMachineInstanceFinalizer) {
 		s.AddFinalizer = true
 	}
-	pods := own(view.VMI, view.Pods)
+	pods := own(view)
 	if len(pods) == 0 {
 		s.withoutPod(view)
 		return
@@ -187,7 +183,7 @@ func (s *Step) bringUp(view View) {
 }
 
 func (s *Step) withoutPod(view View) {
-	if view.VMI.Status.Phase == v1.Scheduling {
+	if view.VMI.Status.Phase == v1.Scheduling && len(view.VMI.Status.ActivePods) > 0 {
 		s.finish(view, v1.Failed, v1.PodNotExistsReason, "the launcher pod was deleted before the guest ran")
 		return
 	}
@@ -237,6 +233,7 @@ func (s *Step) waitForNode(view View, pod *corev1.Pod) {
 		}
 	}
 	setPhase(&s.Status, v1.Scheduling, pod.CreationTimestamp.Time)
+	s.Status.ActivePods = map[types.UID]string{pod.UID: ""}
 	removeCondition(&s.Status, v1.VirtualMachineInstanceSynchronized)
 	setCondition(&s.Status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
 	if scheduled != nil && scheduled.Status == corev1.ConditionFalse {

@@ -18,15 +18,19 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(ago time.Duration) metav1.Time { return metav1.NewTime(now.Add(-ago)) }
 
-// testVMI is in a phase, with its finalizer, on node01 once it was handed over.
+// testVMI is in a phase, with its finalizer, with the pod of testPod recorded, and on node01 once it was handed over.
 func testVMI(t *testing.T, phase v1.VirtualMachineInstancePhase, change ...func(*v1.VirtualMachineInstance)) *v1.VirtualMachineInstance {
 	t.Helper()
 	vmi := parseVMI(t, "")
 	vmi.Finalizers = []string{v1.VirtualMachineInstanceFinalizer}
 	vmi.CreationTimestamp = at(time.Minute)
 	vmi.Status.Phase = phase
-	if HandedOver(vmi) {
+	switch {
+	case HandedOver(vmi):
 		vmi.Status.NodeName = "node01"
+		vmi.Status.ActivePods = map[types.UID]string{"pod-uid": "node01"}
+	case phase == v1.Scheduling:
+		vmi.Status.ActivePods = map[types.UID]string{"pod-uid": ""}
 	}
 	for _, change := range change {
 		change(vmi)
@@ -198,7 +202,7 @@ func TestNext(t *testing.T) {
 		{
 			"in a pod that it has moved to",
 			View{VMI: testVMI(t, v1.Running, func(vmi *v1.VirtualMachineInstance) {
-				vmi.Status.ActivePods = map[types.UID]string{"stranger": "node01"}
+				vmi.Status.ActivePods = map[types.UID]string{"stranger": "node01", "pod-uid": ""}
 			}), Pods: []*corev1.Pod{testPod(running, stranger), testPod(ended(corev1.PodFailed, ""))}},
 			outcome{Phase: v1.Running, NodeLabel: "node01"},
 		},
@@ -230,7 +234,7 @@ func TestNext(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			c.view.Now = now
+			c.view.Now, c.view.Created = now, map[types.UID]string{"pod-uid": purposeLauncher}
 			before := c.view.VMI.DeepCopy()
 			step := Next(c.view)
 			if diff := cmp.Diff(c.want, outcomeOf(step)); diff != "" {
@@ -260,7 +264,7 @@ func TestHandOver(t *testing.T) {
 		vmi.Spec.Volumes = append(vmi.Spec.Volumes, parseClaimVolume()...)
 	})
 	got := Next(View{
-		VMI: vmi, Pods: []*corev1.Pod{testPod(bound)}, Now: now,
+		VMI: vmi, Pods: []*corev1.Pod{testPod(bound)}, Created: map[types.UID]string{"pod-uid": purposeLauncher}, Now: now,
 		Claims: map[string]*corev1.PersistentVolumeClaim{"data": claimOf("data", corev1.PersistentVolumeBlock)},
 	}).Status
 	if got.NodeName != "node01" || got.ActivePods["pod-uid"] != "node01" || got.RuntimeUser != 107 ||

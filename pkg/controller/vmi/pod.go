@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/config"
@@ -246,12 +245,6 @@ func LabelValue(name string) string {
 	}
 	sum := sha256.Sum256([]byte(name))
 	return name[:54] + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:8]
-}
-
-// OwnedBy reports whether the pod is the VMI's.
-func OwnedBy(pod *corev1.Pod, uid types.UID) bool {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && owner.UID == uid
 }
 
 func copyAll[T any, P interface {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -62,6 +61,8 @@ type Reconciler struct {
 	Random func(n uint32) uint32
 	// CDI is how to DataVolumes, if the cluster has them.
 	CDI *cdi.Access
+	// Created are the pods that were created for VMIs, by the VMI's UID. Migrations' reconciler shares it.
+	Created *written.Creations
 
 	// deadSince remembers by UID since when a VMI is seen without a pod alive (View.DeadSince). A
 	// new leader starts to count anew, which only makes it more patient.
@@ -177,26 +178,8 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	if since, ok := r.deadSince.Load(vmi.UID); ok {
 		view.DeadSince = since.(time.Time)
 	}
-	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(vmi.Namespace), client.MatchingFields{PodsByVMI: string(vmi.UID)})
-	if err != nil {
-		return View{}, fmt.Errorf("list pods: %w", err)
-	}
-	for i := range pods.Items {
-		view.Pods = append(view.Pods, &pods.Items[i])
-	}
-	// That there is no pod (any more) is grave: do not believe the cache, which may be behind.
-	if len(own(vmi, view.Pods)) == 0 && (vmi.DeletionTimestamp != nil || vmi.Status.Phase == v1.Scheduling || HandedOver(vmi)) && !vmi.IsFinal() {
-		for _, name := range podNames(vmi) {
-			var pod corev1.Pod
-			err := r.Live.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: name}, &pod)
-			if client.IgnoreNotFound(err) != nil {
-				return View{}, fmt.Errorf("get pod %s: %w", name, err)
-			}
-			if err == nil && OwnedBy(&pod, vmi.UID) {
-				view.Pods = append(view.Pods, &pod)
-			}
-		}
+	if err := r.lookAtPods(ctx, &view); err != nil {
+		return View{}, err
 	}
 	if lostNode(vmi) {
 		var node corev1.Node
@@ -217,6 +200,7 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	if HandedOver(vmi) && len(hotplug.Volumes(&vmi.Spec)) == 0 {
 		return view, nil
 	}
+	var err error
 	if view.Claims, err = Claims(ctx, r.Client, vmi); err != nil {
 		return View{}, err
 	}
@@ -242,19 +226,6 @@ func Claims(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInsta
 	return claims, lookAtState(ctx, from, vmi, claims)
 }
 
-// podNames are those that the VMI's pod may have: that of its first, and those of its last migration.
-func podNames(vmi *v1.VirtualMachineInstance) []string {
-	out := []string{PodName(vmi)}
-	if ms := vmi.Status.MigrationState; ms != nil {
-		for _, name := range []string{ms.SourcePod, ms.TargetPod} {
-			if name != "" && !slices.Contains(out, name) {
-				out = append(out, name)
-			}
-		}
-	}
-	return out
-}
-
 func (r *Reconciler) remember(vmi *v1.VirtualMachineInstance, step Step, now time.Time) {
 	if !step.Dead {
 		r.deadSince.Delete(vmi.UID)
@@ -277,11 +248,14 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 	if step.CreateState {
 		createErr = r.createState(ctx, view, &step)
 	}
+	if err := r.removeStrays(ctx, view, step.Strays); err != nil {
+		return err
+	}
 	if step.CreatePod {
-		createErr = r.createPod(ctx, view, &step, Pod)
+		createErr = r.createPod(ctx, view, &step, purposeLauncher, Pod)
 	}
 	if step.CreateProvisioning {
-		createErr = r.createPod(ctx, view, &step, Provisioning)
+		createErr = r.createPod(ctx, view, &step, purposeProvisioning, Provisioning)
 	}
 	for _, pod := range step.DeletePods {
 		if err := r.deletePod(ctx, vmi, pod); err != nil {
@@ -323,53 +297,11 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 		})
 		if err == nil {
 			r.released.Note(held)
+			r.Created.Forget(held.UID)
 		}
 		return err
 	}
 	return createErr
-}
-
-// createPod makes the VMI's pod, or the one before it. That it cannot be made is said in the VMI's status.
-func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, plan func(*v1.VirtualMachineInstance, Facts) *corev1.Pod) error {
-	kvm, err := r.offersKVM(ctx)
-	if err != nil {
-		return err
-	}
-	limit, err := LimitsCPU(ctx, r.Live, r.Config(), view.VMI.Namespace)
-	if err != nil {
-		return err
-	}
-	resources, err := NetworkResources(ctx, r.Live, view.VMI)
-	if err != nil {
-		return step.cannotCreate(view, "create pod", err)
-	}
-	pod := plan(view.VMI, Facts{
-		Config:           r.Config(),
-		LimitCPU:         limit,
-		Image:            r.Image,
-		ImagePullPolicy:  r.ImagePullPolicy,
-		KVM:              kvm,
-		Claims:           view.Claims,
-		NetworkResources: resources,
-	})
-	err = r.Client.Create(ctx, pod)
-	switch {
-	case err == nil:
-		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created virtual machine pod %s", pod.Name)
-		return nil
-	case apierrors.IsAlreadyExists(err):
-		var existing corev1.Pod
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), &existing); err != nil {
-			return fmt.Errorf("get pod %s: %w", pod.Name, err)
-		}
-		if OwnedBy(&existing, view.VMI.UID) {
-			return nil // The cache had not seen it yet; its event will come.
-		}
-		err = fmt.Errorf("pod %s exists already and is not this VMI's: delete it, or rename the VMI", pod.Name)
-	case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // The namespace is going, and the VMI with it.
-	}
-	return step.cannotCreate(view, "create pod", err)
 }
 
 // offersKVM reports whether some node has hardware KVM.

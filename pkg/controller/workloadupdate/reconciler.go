@@ -234,7 +234,7 @@ func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInsta
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if _, active := instance.Status.ActivePods[pod.UID]; !active || pod.Spec.NodeName != instance.Status.NodeName || pod.DeletionTimestamp != nil {
+		if !vmi.HasGuest(instance, pod) || pod.Spec.NodeName != instance.Status.NodeName || pod.DeletionTimestamp != nil {
 			continue
 		}
 		err := r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{

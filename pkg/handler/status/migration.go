@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -121,7 +122,12 @@ func handedOver(in Input, next v1.VirtualMachineInstanceStatus, target Target) v
 	if next.EvacuationNodeName != target.Node {
 		next.EvacuationNodeName = "" // it has left
 	}
-	next.ActivePods = map[types.UID]string{in.Pod.UID: target.Node}
+	next.ActivePods = maps.Clone(next.ActivePods)
+	for uid := range next.ActivePods {
+		if uid != in.Pod.UID {
+			next.ActivePods[uid] = "" // The guest has left it; virt-controller takes it out when it has ended.
+		}
+	}
 	hotplug.HandOver(in.VMI, next.VolumeStatus)
 	in.VMI = in.VMI.DeepCopy()
 	in.VMI.Status = next
