@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -86,7 +85,12 @@ func TestMigration(tt *testing.T) {
 	t.waitPrintable(v1.VirtualMachineStatusMigrating)
 	t.changeVMI(func(s *v1.VirtualMachineInstanceStatus) {
 		s.MigrationState.EndTimestamp, s.MigrationState.Completed = s.MigrationState.StartTimestamp, true
-		s.NodeName, s.ActivePods = "node-away", map[types.UID]string{target.UID: "node-away"}
+		s.NodeName = "node-away"
+		for uid := range s.ActivePods {
+			if uid != target.UID {
+				s.ActivePods[uid] = "" // the guest has left it
+			}
+		}
 	})
 	t.waitMigration(there, v1.MigrationSucceeded)
 	t.waitPrintable(v1.VirtualMachineStatusRunning)

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/stream"
@@ -137,10 +138,15 @@ func TestEvacuateCancel(t *testing.T) {
 	}
 }
 
+// Labels are anybody's to write who may make pods; only those that the status records are the instance's.
 func TestForceRestart(t *testing.T) {
-	c := newCluster(t, pairOf(v1.RunStrategyAlways, instance(v1.Running)), noNode)
-	for name, owner := range map[string]string{"mine": "u", "other": "x"} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{v1.CreatedByLabel: owner}}}
+	running := instance(v1.Running)
+	running.Status.ActivePods = map[types.UID]string{"mine": testNode}
+	c := newCluster(t, pairOf(v1.RunStrategyAlways, running), noNode)
+	for _, name := range []string{"mine", "other"} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{v1.CreatedByLabel: "u"},
+		}}
 		if _, err := c.core.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
