@@ -80,7 +80,9 @@ func (authority Pair) Issue(leaf Leaf, now time.Time, lifetime time.Duration) (P
 }
 
 // Sign is Issue for the key of somebody else.
-func (authority Pair) Sign(leaf Leaf, key *ecdsa.PublicKey, now time.Time, lifetime time.Duration) (*x509.Certificate, error) {
+func (authority Pair) Sign(
+	leaf Leaf, key *ecdsa.PublicKey, now time.Time, lifetime time.Duration,
+) (*x509.Certificate, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: leaf.CommonName},
 		DNSNames:    leaf.DNSNames,
@@ -100,7 +102,9 @@ func (authority Pair) Sign(leaf Leaf, key *ecdsa.PublicKey, now time.Time, lifet
 	return certificate, nil
 }
 
-func sign(template *x509.Certificate, key *ecdsa.PublicKey, signer Pair, now time.Time, lifetime time.Duration) (*x509.Certificate, error) {
+func sign(
+	template *x509.Certificate, key *ecdsa.PublicKey, signer Pair, now time.Time, lifetime time.Duration,
+) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, err

@@ -47,7 +47,8 @@ type NodeCertificate struct {
 func NewNodeSource(c NodeCertificate) *Source {
 	r := &requested{NodeCertificate: c, look: make(chan struct{}, 1), results: make(chan result, 1)}
 	return &Source{
-		what: fmt.Sprintf("certificate request for %q has not been answered", c.Leaf.CommonName), ready: make(chan struct{}), run: r.run,
+		what:  fmt.Sprintf("certificate request for %q has not been answered", c.Leaf.CommonName),
+		ready: make(chan struct{}), run: r.run,
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 const (
 	kindPolicy  = "ValidatingAdmissionPolicy"
 	kindBinding = kindPolicy + "Binding"
+	served      = "/apis/admissionregistration.k8s.io/v1/"
 )
 
 // Policies are admission policies and their bindings, by name.
@@ -31,9 +32,16 @@ type Policies struct {
 	Bindings map[string]admissionv1.ValidatingAdmissionPolicyBindingSpec
 }
 
+func newPolicies() Policies {
+	return Policies{
+		Policies: map[string]admissionv1.ValidatingAdmissionPolicySpec{},
+		Bindings: map[string]admissionv1.ValidatingAdmissionPolicyBindingSpec{},
+	}
+}
+
 // shipped are the policies of the manifests: every base/policy-*.yaml.
 func shipped() (Policies, error) {
-	out := Policies{Policies: map[string]admissionv1.ValidatingAdmissionPolicySpec{}, Bindings: map[string]admissionv1.ValidatingAdmissionPolicyBindingSpec{}}
+	out := newPolicies()
 	files, err := fs.Glob(manifests.FS, "base/policy-*.yaml")
 	if err != nil {
 		return out, err
@@ -81,16 +89,16 @@ func (p Policies) read(text []byte) error {
 
 // policies reads those of the cluster.
 func policies(ctx context.Context, c *client.Client) (Policies, error) {
-	out := Policies{Policies: map[string]admissionv1.ValidatingAdmissionPolicySpec{}, Bindings: map[string]admissionv1.ValidatingAdmissionPolicyBindingSpec{}}
+	out := newPolicies()
 	var all admissionv1.ValidatingAdmissionPolicyList
-	if err := c.Read(ctx, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", nil, &all); err != nil {
+	if err := c.Read(ctx, served+"validatingadmissionpolicies", nil, &all); err != nil {
 		return out, err
 	}
 	for i := range all.Items {
 		out.Policies[all.Items[i].Name] = all.Items[i].Spec
 	}
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
-	if err := c.Read(ctx, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", nil, &bindings); err != nil {
+	if err := c.Read(ctx, served+"validatingadmissionpolicybindings", nil, &bindings); err != nil {
 		return out, err
 	}
 	for i := range bindings.Items {
@@ -115,7 +123,8 @@ func (e *examination) policies() {
 		switch found, ok := have.Policies[name]; {
 		case !ok:
 			missing = append(missing, name)
-		case !equality.Semantic.DeepEqual(found.Validations, spec.Validations), !equality.Semantic.DeepEqual(found.MatchConditions, spec.MatchConditions),
+		case !equality.Semantic.DeepEqual(found.Validations, spec.Validations),
+			!equality.Semantic.DeepEqual(found.MatchConditions, spec.MatchConditions),
 			!equality.Semantic.DeepEqual(found.Variables, spec.Variables):
 			changed = append(changed, name)
 		}
@@ -132,9 +141,11 @@ func (e *examination) policies() {
 	slices.Sort(changed)
 	switch {
 	case len(missing) > 0:
-		e.add(Stack, "policies", Failed, "admission policies are missing, without which tenants and broken nodes can do more than they are to: "+strings.Join(missing, ", "), install)
+		e.add(Stack, "policies", Failed, "admission policies are missing, without which tenants and nodes may do more than they should: "+
+			strings.Join(missing, ", "), install)
 	case len(changed) > 0:
-		e.add(Stack, "policies", Warning, "admission policies are not those of this version: "+strings.Join(changed, ", "), install)
+		e.add(Stack, "policies", Warning, "admission policies are not those of this version: "+strings.Join(changed, ", "),
+			install)
 	default:
 		e.add(Stack, "policies", OK, fmt.Sprintf("%d admission policies are in force", len(want.Policies)))
 	}
