@@ -201,11 +201,10 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// A component's Role may name only Secrets that are its own.
+// A component's Role may name only Secrets that are its own; virt-handler has none.
 var secretsOf = map[string][]string{
 	names.VirtAPI:        {names.APICertSecret},
-	names.VirtHandler:    {names.HandlerCertSecret},
-	names.VirtController: {names.CASecret, names.APICertSecret, names.HandlerCertSecret, names.ControllerCertSecret},
+	names.VirtController: {names.CASecret, names.APICertSecret, names.OldHandlerCertSecret, names.ControllerCertSecret},
 }
 
 func TestRights(t *testing.T) {

@@ -1,10 +1,12 @@
 // Package certs is TLS between virtkit's components, from one certificate authority.
 //
-// It has three parts. Issuing (this file) makes authorities and certificates: pure but for the
+// It has four parts. Issuing (this file) makes authorities and certificates: pure but for the
 // random numbers. Rotation (rotation.go) decides what is to be renewed now, so that no peer ever
 // meets a certificate whose authority it does not know yet; virt-controller applies it to Secrets
 // (pkg/controller/certificates). A Source (source.go) is the other end: each component watches its
 // own Secret through the API with one, and gets TLS configurations that follow it without a restart.
+// virt-handler has no Secret: it makes a key on its node and asks virt-controller to sign a
+// certificate with the node's name (request.go, node.go).
 package certs
 
 import (
@@ -35,10 +37,11 @@ type Pair struct {
 	Key         *ecdsa.PrivateKey
 }
 
-// Leaf says what a certificate is for. It serves for both ends of a connection.
+// Leaf says what a certificate is for. It serves for both ends of a connection, or for calling only.
 type Leaf struct {
 	CommonName string
 	DNSNames   []string
+	ClientOnly bool
 }
 
 // NewAuthority makes a self-signed authority, valid from now for lifetime.
@@ -51,56 +54,69 @@ func NewAuthority(now time.Time, lifetime time.Duration) (Pair, error) {
 		MaxPathLenZero:        true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
 	}
-	pair, err := issue(template, nil, now, lifetime)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, fmt.Errorf("make certificate authority: %w", err)
 	}
-	return pair, nil
+	certificate, err := sign(template, &key.PublicKey, Pair{Certificate: template, Key: key}, now, lifetime)
+	if err != nil {
+		return Pair{}, fmt.Errorf("make certificate authority: %w", err)
+	}
+	return Pair{Certificate: certificate, Key: key}, nil
 }
 
 // Issue makes a certificate signed by the authority, valid from now for lifetime, but never
 // beyond the authority's own end.
 func (authority Pair) Issue(leaf Leaf, now time.Time, lifetime time.Duration) (Pair, error) {
-	template := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: leaf.CommonName},
-		DNSNames:    leaf.DNSNames,
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if left := authority.Certificate.NotAfter.Sub(now); left < lifetime {
-		lifetime = left
-	}
-	pair, err := issue(template, &authority, now, lifetime)
-	if err != nil {
-		return Pair{}, fmt.Errorf("issue certificate for %q: %w", leaf.CommonName, err)
-	}
-	return pair, nil
-}
-
-func issue(template *x509.Certificate, signer *Pair, now time.Time, lifetime time.Duration) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, err
+		return Pair{}, fmt.Errorf("make key for %q: %w", leaf.CommonName, err)
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return Pair{}, err
-	}
-	template.SerialNumber = serial.Add(serial, big.NewInt(1))
-	template.NotBefore = now.Add(-skew).UTC()
-	template.NotAfter = now.Add(lifetime).UTC()
-	if signer == nil {
-		signer = &Pair{Certificate: template, Key: key}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, signer.Certificate, &key.PublicKey, signer.Key)
-	if err != nil {
-		return Pair{}, err
-	}
-	certificate, err := x509.ParseCertificate(der)
+	certificate, err := authority.Sign(leaf, &key.PublicKey, now, lifetime)
 	if err != nil {
 		return Pair{}, err
 	}
 	return Pair{Certificate: certificate, Key: key}, nil
+}
+
+// Sign is Issue for the key of somebody else.
+func (authority Pair) Sign(
+	leaf Leaf, key *ecdsa.PublicKey, now time.Time, lifetime time.Duration,
+) (*x509.Certificate, error) {
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: leaf.CommonName},
+		DNSNames:    leaf.DNSNames,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	if !leaf.ClientOnly {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	if left := authority.Certificate.NotAfter.Sub(now); left < lifetime {
+		lifetime = left
+	}
+	certificate, err := sign(template, key, authority, now, lifetime)
+	if err != nil {
+		return nil, fmt.Errorf("issue certificate for %q: %w", leaf.CommonName, err)
+	}
+	return certificate, nil
+}
+
+func sign(
+	template *x509.Certificate, key *ecdsa.PublicKey, signer Pair, now time.Time, lifetime time.Duration,
+) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	template.SerialNumber = serial.Add(serial, big.NewInt(1))
+	template.NotBefore = now.Add(-skew).UTC()
+	template.NotAfter = now.Add(lifetime).UTC()
+	der, err := x509.CreateCertificate(rand.Reader, template, signer.Certificate, key, signer.Key)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
 }
 
 // CertificatePEM is the certificate as PEM.

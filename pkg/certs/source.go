@@ -17,12 +17,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // CABundleKey is the key of a component's Secret that holds the authorities to trust, PEM.
 const CABundleKey = "ca.crt"
 
-// Material is the content of one component's Secret.
+// Material is a component's certificate, and what it needs to use it.
 type Material struct {
 	// CertificatePEM, KeyPEM and BundlePEM are the component's certificate, its private key, and the
 	// authorities to trust.
@@ -32,12 +34,13 @@ type Material struct {
 	roots       *x509.CertPool
 }
 
-// Source follows one Secret. Its configurations may be used at once; handshakes fail until the
-// Secret has been read, which Ready tells.
+// Source follows one certificate: that of a Secret (NewSource), or of a node (NewNodeSource). Its configurations
+// may be used at once; handshakes fail until there is a certificate, which Ready tells.
 type Source struct {
-	client          kubernetes.Interface
-	namespace, name string
-	ready           chan struct{}
+	// what says what is waited for, run follows the certificate and calls set.
+	what  string
+	run   func(ctx context.Context, s *Source) error
+	ready chan struct{}
 
 	mu        sync.RWMutex
 	material  *Material
@@ -46,14 +49,23 @@ type Source struct {
 
 // NewSource returns the Source of a Secret that virt-controller keeps. Nothing happens until Run.
 func NewSource(client kubernetes.Interface, namespace, name string) *Source {
-	return &Source{client: client, namespace: namespace, name: name, ready: make(chan struct{})}
+	return &Source{
+		what: fmt.Sprintf("secret %s/%s has not been read", namespace, name), ready: make(chan struct{}),
+		run: func(ctx context.Context, s *Source) error {
+			followSecret(ctx, client, namespace, name, s.set)
+			return nil
+		},
+	}
 }
 
-// Run follows the Secret until the context ends; connection errors are retried. It may be called
+// Run follows the certificate until the context ends; connection errors are retried. It may be called
 // once.
-func (s *Source) Run(ctx context.Context) error {
-	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, s.name).String()
-	secrets := s.client.CoreV1().Secrets(s.namespace)
+func (s *Source) Run(ctx context.Context) error { return s.run(ctx, s) }
+
+// followSecret calls set with the data of a Secret whenever it changes, until the context ends.
+func followSecret(ctx context.Context, client kubernetes.Interface, namespace, name string, set func(map[string][]byte) error) {
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	secrets := client.CoreV1().Secrets(namespace)
 	listWatch := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.FieldSelector = selector
@@ -66,16 +78,16 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 	take := func(obj any) {
 		secret, ok := obj.(*corev1.Secret)
-		if !ok || secret.Name != s.name {
+		if !ok || secret.Name != name {
 			return
 		}
-		if err := s.set(secret.Data); err != nil {
+		if err := set(secret.Data); err != nil {
 			// The last good one stays in use; virt-controller repairs the Secret.
-			klog.FromContext(ctx).Error(err, "certificate not usable", "secret", s.namespace+"/"+s.name)
+			klog.FromContext(ctx).Error(err, "certificate not usable", "secret", namespace+"/"+name)
 		}
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(listWatch, s.client),
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(listWatch, client),
 		ObjectType:    &corev1.Secret{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    take,
@@ -83,7 +95,6 @@ func (s *Source) Run(ctx context.Context) error {
 		},
 	})
 	informer.RunWithContext(ctx)
-	return nil
 }
 
 // Ready is closed once there is a certificate.
@@ -104,7 +115,7 @@ func (s *Source) Current() (*Material, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.material == nil {
-		return nil, fmt.Errorf("no certificate yet: secret %s/%s has not been read", s.namespace, s.name)
+		return nil, errors.New("no certificate yet: " + s.what)
 	}
 	return s.material, nil
 }
@@ -163,6 +174,20 @@ func ParseMaterial(data map[string][]byte) (*Material, error) {
 // ServerConfig is for a listener. With names given, a client must show a certificate of ours whose
 // common name is one of them. It offers HTTP/1.1 only, which upgrades to websockets.
 func (s *Source) ServerConfig(allowedClientCNs ...string) *tls.Config {
+	if len(allowedClientCNs) == 0 {
+		return s.serverConfig(nil)
+	}
+	return s.serverConfig(func(commonName string) bool { return slices.Contains(allowedClientCNs, commonName) })
+}
+
+// ServerConfigForNodes is ServerConfig for clients that are the virt-handler of any node; the listener asks which one.
+func (s *Source) ServerConfigForNodes() *tls.Config {
+	return s.serverConfig(func(commonName string) bool { return names.NodeOfHandler(commonName) != "" })
+}
+
+// serverConfig is for a listener whose clients must show a certificate with a common name that is allowed; nil is that
+// they need none.
+func (s *Source) serverConfig(allowed func(commonName string) bool) *tls.Config {
 	var (
 		mu      sync.Mutex
 		last    *Material
@@ -180,7 +205,7 @@ func (s *Source) ServerConfig(allowedClientCNs ...string) *tls.Config {
 			mu.Lock()
 			defer mu.Unlock()
 			if material != last {
-				last, current = material, serverConfig(material, allowedClientCNs)
+				last, current = material, serverConfig(material, allowed)
 			}
 			return current, nil
 		},
@@ -196,21 +221,37 @@ func (s *Source) ServerConfig(allowedClientCNs ...string) *tls.Config {
 	}
 }
 
-func serverConfig(material *Material, allowedClientCNs []string) *tls.Config {
+func serverConfig(material *Material, allowed func(commonName string) bool) *tls.Config {
 	config := &tls.Config{
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{material.certificate},
 		NextProtos:   []string{"http/1.1"},
 	}
-	if len(allowedClientCNs) > 0 {
+	if allowed != nil {
 		config.ClientAuth = tls.RequireAndVerifyClientCert
 		config.ClientCAs = material.roots
 		config.VerifyConnection = func(state tls.ConnectionState) error {
-			if name := state.PeerCertificates[0].Subject.CommonName; !slices.Contains(allowedClientCNs, name) {
+			if name := state.PeerCertificates[0].Subject.CommonName; !allowed(name) {
 				return fmt.Errorf("client %q is not allowed here", name)
 			}
 			return nil
 		}
+	}
+	return config
+}
+
+// HandlerConfig is for dialling the virt-handler of a node: it takes that node's certificate only.
+func (s *Source) HandlerConfig(node string) *tls.Config {
+	config := s.ClientConfig(names.DNSNameHandler)
+	verify := config.VerifyConnection
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		if err := verify(state); err != nil {
+			return err
+		}
+		if got, want := state.PeerCertificates[0].Subject.CommonName, names.HandlerOf(node); got != want {
+			return fmt.Errorf("%q answers, not the virt-handler of node %s", got, node)
+		}
+		return nil
 	}
 	return config
 }

@@ -56,7 +56,19 @@ func wait(t *testing.T, what string, ch <-chan struct{}) {
 // byte first, since a TLS 1.3 client learns only by reading that its certificate was refused.
 func handshake(t *testing.T, server, client *tls.Config) (clientErr, serverErr error) {
 	t.Helper()
-	a, b := net.Pipe()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	b, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
 	deadline := time.Now().Add(10 * time.Second)
 	_ = a.SetDeadline(deadline)
 	_ = b.SetDeadline(deadline)

@@ -62,13 +62,13 @@ func (r *Reconciler) stillLeaves(ctx context.Context, key types.NamespacedName, 
 	return seen.LostAt.IsZero() && !isFinal(seen.Guest) && seen.Guest.GetMigration().GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
 }
 
-// Arriving opens the run directory of the launcher that waits for a migration.
-func (r *Reconciler) Arriving(uid types.UID) (migration.Run, error) {
+// Arriving opens the run directory of the launcher that waits for a migration from a node.
+func (r *Reconciler) Arriving(uid types.UID, from string) (migration.Run, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sessions {
 		ms := s.latest().Status.MigrationState
-		if ms != nil && ms.MigrationUID == uid && ms.TargetNode == r.Node.Name && s.observation().Prepared && !status.MigrationOver(ms) {
+		if ms != nil && ms.MigrationUID == uid && ms.SourceNode == from && ms.TargetNode == r.Node.Name && s.observation().Prepared && !status.MigrationOver(ms) {
 			run, err := podfs.OpenRun(r.Node.PodsDir, s.target.Pod)
 			if err != nil {
 				return nil, err
@@ -76,7 +76,7 @@ func (r *Reconciler) Arriving(uid types.UID) (migration.Run, error) {
 			return run, nil
 		}
 	}
-	return nil, fmt.Errorf("no launcher on node %s waits for migration %s", r.Node.Name, uid)
+	return nil, fmt.Errorf("no launcher on node %s waits for migration %s from node %s", r.Node.Name, uid, from)
 }
 
 // Leaving reports whether the guest of a pod has gone to another node, or is about to.

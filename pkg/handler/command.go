@@ -274,13 +274,13 @@ type handler struct {
 
 func (h *handler) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	source := certs.NewSource(h.clients, h.namespace, names.HandlerCertSecret)
+	source := h.certificate(certs.HandlerLeaf)
 	group.Go(func() error { return source.Run(ctx) })
 	group.Go(func() error { return h.follower.Run(ctx) })
 	group.Go(func() error { return h.store.Start(ctx) })
 	group.Go(func() error { return h.coming.Start(ctx) })
-	dialer := &tls.Dialer{Config: source.ClientConfig(names.DNSNameHandler)}
-	h.node.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+	h.node.Dial = func(ctx context.Context, node, address string) (net.Conn, error) {
+		dialer := &tls.Dialer{Config: source.HandlerConfig(node)}
 		return dialer.DialContext(ctx, "tcp", address)
 	}
 
@@ -300,11 +300,11 @@ func (h *handler) run(ctx context.Context) error {
 	reader := &usage.Reader{Guests: loop.reconciler.Guests, Log: h.log, Now: time.Now}
 	defer reader.Close()
 	group.Go(func() error {
-		return h.serveStreams(ctx, loop.reconciler, reader, toGuest(source), source.ServerConfig(names.CommonNameAPI))
+		return h.serveStreams(ctx, loop.reconciler, reader, toGuest(ctx, group, h.certificate(certs.GuestsLeaf)), source.ServerConfig(names.CommonNameAPI))
 	})
 	group.Go(func() error { return h.serveMetrics(ctx, reader, source.ServerConfig(), ready) })
 	group.Go(func() error {
-		return h.serveMigrations(ctx, loop.reconciler, source.ServerConfig(names.CommonNameHandler))
+		return h.serveMigrations(ctx, loop.reconciler, source.ServerConfigForNodes())
 	})
 	group.Go(func() error {
 		select { // a node is schedulable once its guests are looked after
@@ -335,6 +335,19 @@ func (h *handler) run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// certificate follows a certificate of this node.
+func (h *handler) certificate(leafOf func(node string) certs.Leaf) *certs.Source {
+	leaf := leafOf(h.options.node)
+	file := "virt-handler.pem"
+	if leaf.ClientOnly {
+		file = "guests.pem"
+	}
+	return certs.NewNodeSource(certs.NodeCertificate{
+		Client: h.clients, Namespace: h.namespace, Leaf: leaf, File: filepath.Join(h.state, "certificates", file),
+		Policy: func() certs.Policy { return h.follower.Current().Certificates }, Now: time.Now,
+	})
 }
 
 // offerDevices offers the devices of the node that the KubeVirt resource lets guests have.

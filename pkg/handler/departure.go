@@ -30,7 +30,8 @@ const retryCancel = time.Second
 // departure is a migration away from here that a session is asked to make, or to give up.
 type departure struct {
 	uid types.UID
-	// address is the other virt-handler's, host:port.
+	// node is where the guest goes, address that of its virt-handler, host:port.
+	node    string
 	address string
 	cancel  bool
 	limits  limits
@@ -42,7 +43,7 @@ func departureOf(vmi *v1.VirtualMachineInstance, node string) departure {
 	if ms == nil || ms.MigrationUID == "" || status.MigrationOver(ms) || ms.SourceNode != node {
 		return departure{}
 	}
-	d := departure{uid: ms.MigrationUID, cancel: ms.AbortRequested || vmi.DeletionTimestamp != nil, limits: limitsOf(vmi)}
+	d := departure{uid: ms.MigrationUID, node: ms.TargetNode, cancel: ms.AbortRequested || vmi.DeletionTimestamp != nil, limits: limitsOf(vmi)}
 	if ms.TargetNodeAddress == "" {
 		if d.cancel {
 			return d
@@ -194,7 +195,10 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 
 // leave opens the sockets of a migration and has the launcher begin it.
 func (s *session) leave(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, want departure) (*migration.Outgoing, error) {
-	sockets, err := migration.Listen(run, s.node.Dial, want.address, want.uid, s.log)
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		return s.node.Dial(ctx, want.node, address)
+	}
+	sockets, err := migration.Listen(run, dial, want.address, want.uid, s.log)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,9 @@
 package handler
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,7 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
-	"github.com/virtkit/virtkit/pkg/handler/migration"
 	"github.com/virtkit/virtkit/pkg/network"
 )
 
@@ -38,10 +39,11 @@ type Node struct {
 	Capabilities     *capabilities.Cache
 	Log              *slog.Logger
 	Now              func() time.Time
-	// Address is where other nodes' virt-handlers reach this one, at MigrationPort; Dial reaches theirs.
+	// Address is where other nodes' virt-handlers reach this one, at MigrationPort; Dial reaches theirs, and fails unless
+	// the one that answers is that of the node.
 	Address       string
 	MigrationPort int
-	Dial          migration.Dial
+	Dial          func(ctx context.Context, node, address string) (net.Conn, error)
 	// Plugins are the installation's network binding plugins; nil is none.
 	Plugins func() network.Plugins
 

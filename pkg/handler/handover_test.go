@@ -57,12 +57,19 @@ func TestTakeOver(t *testing.T) {
 	w.startLauncher()
 	h := w.startHandler()
 	w.eventually("the launcher is prepared", func() bool {
-		run, err := h.Arriving("m")
+		run, err := h.Arriving("m", "node2")
 		if err != nil {
 			return false
 		}
 		return run.Close() == nil
 	})
+	// Another node's virt-handler, which is none of the migration's, gets nowhere.
+	for _, from := range []string{"node3", nodeName, ""} {
+		if run, err := h.Arriving("m", from); err == nil {
+			t.Errorf("node %q sends a guest from node2", from)
+			_ = run.Close()
+		}
+	}
 	w.launcher.set(func(s *launcherpb.GuestState) { s.Arrived = true })
 	advance := func() {
 		w.mu.Lock()

@@ -5,18 +5,11 @@ package handler
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/url"
@@ -27,16 +20,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/manifests"
+	"github.com/virtkit/virtkit/pkg/certs"
+	"github.com/virtkit/virtkit/pkg/controller/certificates"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -74,7 +73,7 @@ func TestAgainstAPIServer(t *testing.T) {
 	if _, err := e.CreateNode(ctx, nodeName); err != nil {
 		t.Fatal(err)
 	}
-	clientConfig := makeCertificates(t, create)
+	clientConfig := makeCertificates(t, e.Config)
 
 	// The VMI and its pod get their UIDs from the server.
 	vmi := newVMI()
@@ -101,6 +100,7 @@ func TestAgainstAPIServer(t *testing.T) {
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + names.Namespace + ":" + names.VirtHandler,
 		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {nodeName}},
 	}
 	o := options{
 		node: nodeName, namespace: names.Namespace, pods: w.node.PodsDir, proc: w.node.ProcDir, state: t.TempDir(),
@@ -176,7 +176,7 @@ func TestAgainstAPIServer(t *testing.T) {
 	console.Close()
 	guest.Close()
 	stranger := clientConfig.Clone()
-	stranger.Certificates = nil
+	stranger.GetClientCertificate = nil
 	if c, err := stream.DialURL(ctx, target, stranger, nil, stream.Options{}); err == nil {
 		c.Close()
 		t.Error("a client without a certificate was served")
@@ -205,69 +205,57 @@ func TestAgainstAPIServer(t *testing.T) {
 	}
 }
 
-// grant applies the rights that are installed.
+// grant applies the rights that are installed, and the policies that bind them.
 func grant(t *testing.T, create func(client.Object)) {
 	t.Helper()
-	data, err := manifests.FS.ReadFile("base/rbac-virt-handler.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return
-		}
+	for _, name := range []string{"base/rbac-virt-handler.yaml", "base/policy-virt-handler.yaml"} {
+		data, err := manifests.FS.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		create(object)
+		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
+			object := &unstructured.Unstructured{}
+			err := decoder.Decode(object)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			create(object)
+		}
 	}
 }
 
-// makeCertificates stores virt-handler's Secret and returns virt-api's configuration.
-func makeCertificates(t *testing.T, create func(client.Object)) *tls.Config {
+// makeCertificates has an authority made, which signs what virt-handler asks for, and returns virt-api's configuration.
+func makeCertificates(t *testing.T, config *rest.Config) *tls.Config {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	keeper := certificates.New(client, dynamicClient, nil, certs.DefaultPolicy, logr.Discard())
+	api := certs.NewSource(client, names.Namespace, names.APICertSecret)
+	var running errgroup.Group
+	running.Go(func() error { return keeper.Start(ctx) })
+	running.Go(func() error { return api.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		if err := running.Wait(); err != nil {
+			t.Error(err)
 		}
-	}
-	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(err)
-	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	authorityDER, err := x509.CreateCertificate(rand.Reader, authority, authority, authorityKey.Public(), authorityKey)
-	must(err)
-	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authorityDER})
-	issue := func(name, dns string) (certificate, key []byte) {
-		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		must(err)
-		der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-			SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{dns},
-			NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		}, authority, k.Public(), authorityKey)
-		must(err)
-		keyDER, err := x509.MarshalPKCS8PrivateKey(k)
-		must(err)
-		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	}
-	certificate, key := issue(names.CommonNameHandler, names.DNSNameHandler)
-	create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.HandlerCertSecret},
-		Type:       corev1.SecretTypeTLS,
-		Data:       map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": bundle},
 	})
-	certificate, key = issue(names.CommonNameAPI, names.DNSNameAPI)
-	pair, err := tls.X509KeyPair(certificate, key)
-	must(err)
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(bundle)
-	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: names.DNSNameHandler}
+	select {
+	case <-api.Ready():
+	case <-time.After(time.Minute):
+		t.Fatal("virt-api has no certificate")
+	}
+	return api.HandlerConfig(nodeName)
 }
 
 func freePort(t *testing.T) int {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/handler/migration"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/handler/usage"
@@ -35,7 +36,7 @@ func (h *handler) serveMigrations(ctx context.Context, r *Reconciler, config *tl
 	if err != nil {
 		return fmt.Errorf("listen for migrations: %w", err)
 	}
-	server := &migration.Server{Open: r.Arriving, Log: h.log}
+	server := &migration.Server{Open: r.Arriving, Peer: certs.HandlerNode, Log: h.log}
 	return serve(ctx, &http.Server{
 		Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),

@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/certs"
@@ -62,9 +64,22 @@ func (r *Reconciler) DialVSOCK(ctx context.Context, vmi types.NamespacedName, po
 }
 
 // toGuest is TLS to a program in a guest. The CID, which is the kernel's to give, says which guest it is: its certificate is
-// not looked at. It may look at virt-handler's, which the installation's authority has signed.
-func toGuest(source *certs.Source) *tls.Config {
+// not looked at, and so the guest may be passing on to anybody what it is told. It may look at the certificate that it is shown,
+// which the installation's authority has signed for this alone (certs.GuestsLeaf): no component takes it.
+// The first guest that asks for it has it made, in the group.
+func toGuest(ctx context.Context, group *errgroup.Group, source *certs.Source) *tls.Config {
 	config := source.ClientConfig("")
 	config.VerifyConnection = nil
+	var once sync.Once
+	certificate := config.GetClientCertificate
+	config.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		once.Do(func() { group.Go(func() error { return source.Run(ctx) }) })
+		select {
+		case <-source.Ready():
+		case <-ctx.Done():
+		case <-info.Context().Done():
+		}
+		return certificate(info)
+	}
 	return config
 }

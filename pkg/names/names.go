@@ -28,15 +28,20 @@ const (
 	// CABundle is the ConfigMap with every CA certificate to trust now, key CABundleKey.
 	CABundle    = "kubevirt-ca"
 	CABundleKey = "ca-bundle"
-	// APICertSecret and HandlerCertSecret hold tls.crt, tls.key and ca.crt (the bundle). Each is
-	// valid for serving and for calling, and only its component may read it.
-	APICertSecret     = "kubevirt-virt-api-certs"
-	HandlerCertSecret = "kubevirt-virt-handler-certs"
+	// APICertSecret holds tls.crt, tls.key and ca.crt (the bundle). The certificate is valid for
+	// serving and for calling, and only virt-api may read it.
+	APICertSecret = "kubevirt-virt-api-certs"
+	// OldHandlerCertSecret was the one of all virt-handlers together, which have a certificate for each node now.
+	// virt-controller removes it.
+	OldHandlerCertSecret = "kubevirt-virt-handler-certs"
+	// SignerHandler is the signer of the certificates that virt-handlers ask for; it is virt-controller.
+	SignerHandler = "virtkit.io/virt-handler"
 
-	// CommonNameAPI and CommonNameHandler are the subjects of those certificates; a peer is
-	// authorised by them.
+	// CommonNameAPI is the subject of virt-api's certificate, CommonNameHandler and CommonNameGuests begin those of the
+	// virt-handler of a node (HandlerOf, GuestsOf). A peer is authorised by them.
 	CommonNameAPI     = "kubevirt.io:system:virt-api"
 	CommonNameHandler = "kubevirt.io:system:virt-handler"
+	CommonNameGuests  = "kubevirt.io:system:virt-handler-to-guests"
 	// DNSNameAPI and DNSNameHandler are their subject alternative names.
 	DNSNameAPI     = "virt-api.kubevirt.svc"
 	DNSNameHandler = "virt-handler.kubevirt.svc"

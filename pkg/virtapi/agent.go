@@ -67,7 +67,7 @@ func (q *requests) callAgent(r *restful.Request, method, what string, query url.
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, q.handlers, method, target, vmi.Status.NodeName)
+	return call(ctx, q.handlers.of(vmi.Status.NodeName), method, target, vmi.Status.NodeName)
 }
 
 func (q *requests) freeze(r *restful.Request, _, _ string) error {

@@ -125,7 +125,7 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 	if err != nil {
 		return err
 	}
-	q := newRequests(machines, nodes, source.ClientConfig(names.DNSNameHandler), func() (string, error) {
+	q := newRequests(machines, nodes, source.HandlerConfig, func() (string, error) {
 		info, err := client.Discovery().ServerVersion()
 		if err != nil {
 			return "", err
@@ -190,7 +190,7 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		defer stopped()
 		err = server.PrepareRun().RunWithContext(ctx)
 		q.streams.drain(drainTime)
-		q.handlers.CloseIdleConnections()
+		q.handlers.closeIdle()
 		return err
 	})
 	return work.Wait()

@@ -84,8 +84,8 @@ func newCluster(t testing.TB, objects map[string]any, node http.HandlerFunc) *cl
 	t.Cleanup(func() { cancel(); informer.Wait() })
 	<-nodes.informer.HasSyncedChecker().Done()
 
-	c.q = newRequests(machines, nodes, source(t, apiCert).ClientConfig(names.DNSNameHandler), func() (string, error) { return "v1.37.1", nil })
-	t.Cleanup(c.q.handlers.CloseIdleConnections)
+	c.q = newRequests(machines, nodes, source(t, apiCert).HandlerConfig, func() (string, error) { return "v1.37.1", nil })
+	t.Cleanup(c.q.handlers.closeIdle)
 	t.Cleanup(func() { c.q.streams.drain(0) })
 	container := restful.NewContainer()
 	for _, gv := range groupVersions {
@@ -129,7 +129,7 @@ func issue(t testing.TB) (handler, api *corev1.Secret) {
 			},
 		}
 	}
-	return secret(names.HandlerCertSecret, names.CommonNameHandler, names.DNSNameHandler),
+	return secret("handler", names.HandlerOf(testNode), names.DNSNameHandler),
 		secret(names.APICertSecret, names.CommonNameAPI, names.DNSNameAPI)
 }
 

@@ -164,7 +164,7 @@ func (q *requests) answer(ctx context.Context, target *url.URL, node string, hea
 		return nil, err
 	}
 	maps.Copy(request.Header, header)
-	response, err := q.handlers.Do(request)
+	response, err := q.handlers.of(node).Do(request)
 	if err != nil {
 		return nil, unreachable(node, err)
 	}

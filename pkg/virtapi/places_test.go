@@ -131,6 +131,6 @@ func TestSpareConnection(t *testing.T) {
 	spare(false) // it does not wait for ever
 
 	c.q.streams.drain(0)
-	c.q.streams.prepare("127.0.0.1:1")
+	c.q.streams.prepare(hostKey{testNode, "127.0.0.1:1"})
 	spare(false)
 }

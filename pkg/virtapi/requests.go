@@ -34,17 +34,16 @@ type requests struct {
 	nodes    *nodes
 	streams  *streams
 	places   *places
-	handlers *http.Client // to virt-handler
+	handlers *handlers
 	// serverVersion asks the API server, for healthz.
 	serverVersion func() (string, error)
 }
 
-func newRequests(machines *machines, nodes *nodes, config *tls.Config, serverVersion func() (string, error)) *requests {
+// newRequests takes what makes the TLS configuration with which the virt-handler of a node is dialled, and no other.
+func newRequests(machines *machines, nodes *nodes, config func(node string) *tls.Config, serverVersion func() (string, error)) *requests {
 	return &requests{
 		machines: machines, nodes: nodes, streams: newStreams(config), places: newPlaces(time.Now), serverVersion: serverVersion,
-		handlers: &http.Client{Transport: &http.Transport{
-			TLSClientConfig: config, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: false,
-		}},
+		handlers: newHandlers(config),
 	}
 }
 
@@ -149,7 +148,7 @@ func (q *requests) steer(verb string, check func(*v1.VirtualMachineInstance) err
 		if err := check(vmi); err != nil || len(options.DryRun) > 0 {
 			return err
 		}
-		return put(ctx, q.handlers, target, vmi.Status.NodeName)
+		return put(ctx, q.handlers.of(vmi.Status.NodeName), target, vmi.Status.NodeName)
 	}
 }
 

@@ -17,6 +17,9 @@ const spareLife = 8 * time.Second
 // maxHosts is of how many virt-handlers TLS sessions and spare connections are kept.
 const maxHosts = 4096
 
+// hostKey is a virt-handler: that of a node, at an address.
+type hostKey struct{ node, address string }
+
 // host is a virt-handler. Each has TLS sessions of its own: all have one name, so that one cache would mix them up.
 type host struct {
 	tls *tls.Config
@@ -25,16 +28,16 @@ type host struct {
 	making bool
 }
 
-// host gives the one at an address; s.mu is held.
-func (s *streams) host(address string) *host {
-	h := s.hosts[address]
+// host gives the one that has a key; s.mu is held.
+func (s *streams) host(key hostKey) *host {
+	h := s.hosts[key]
 	if h == nil {
 		if len(s.hosts) >= maxHosts {
 			s.dropHosts() // pods come and go, and so do their addresses
 		}
-		h = &host{tls: s.tls.Clone()}
+		h = &host{tls: s.tls(key.node)}
 		h.tls.ClientSessionCache = tls.NewLRUClientSessionCache(1)
-		s.hosts[address] = h
+		s.hosts[key] = h
 	}
 	return h
 }
@@ -50,10 +53,10 @@ func (s *streams) dropHosts() {
 	clear(s.hosts)
 }
 
-// dial opens a stream at a virt-handler, over the spare connection to it if there is one that still works.
-func (s *streams) dial(ctx context.Context, target *url.URL, header http.Header) (*stream.Conn, error) {
+// dial opens a stream at the virt-handler of a node, over the spare connection to it if there is one that still works.
+func (s *streams) dial(ctx context.Context, target *url.URL, node string, header http.Header) (*stream.Conn, error) {
 	s.mu.Lock()
-	h := s.host(target.Host)
+	h := s.host(hostKey{node, target.Host})
 	spare := h.spare
 	h.spare = nil
 	s.mu.Unlock()
@@ -69,10 +72,10 @@ func (s *streams) dial(ctx context.Context, target *url.URL, header http.Header)
 
 // prepare opens a spare connection in the background, after one to that virt-handler was used: who forwards ports opens
 // many, one after the other, and a handshake takes a third of the time until a new one is there.
-func (s *streams) prepare(address string) {
+func (s *streams) prepare(key hostKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.host(address)
+	h := s.host(key)
 	if h.making || h.spare != nil || !s.beginLocked() {
 		return
 	}
@@ -82,14 +85,14 @@ func (s *streams) prepare(address string) {
 		ctx, cancel := context.WithTimeout(s.serving, dialTimeout)
 		defer cancel()
 		dialer := tls.Dialer{Config: h.tls}
-		conn, err := dialer.DialContext(ctx, "tcp", address)
+		conn, err := dialer.DialContext(ctx, "tcp", key.address)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		h.making = false
 		if err != nil {
 			return // the next stream dials for itself, and has an error to tell
 		}
-		if s.draining || s.hosts[address] != h {
+		if s.draining || s.hosts[key] != h {
 			_ = conn.Close() // nothing was sent over it
 			return
 		}

@@ -37,7 +37,7 @@ func (q *requests) stats(r *restful.Request, w *restful.Response) error {
 			host, err := q.nodes.handler(node)
 			var found stats.List
 			if err == nil {
-				found, err = q.nodeStats(r.Request.Context(), host, query)
+				found, err = q.nodeStats(r.Request.Context(), node, host, query)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -60,7 +60,7 @@ func (q *requests) stats(r *restful.Request, w *restful.Response) error {
 	return json.NewEncoder(w).Encode(list)
 }
 
-func (q *requests) nodeStats(ctx context.Context, host string, query url.Values) (stats.List, error) {
+func (q *requests) nodeStats(ctx context.Context, node, host string, query url.Values) (stats.List, error) {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
 	target := url.URL{Scheme: "https", Host: host, Path: "/v1/stats", RawQuery: query.Encode()}
@@ -68,7 +68,7 @@ func (q *requests) nodeStats(ctx context.Context, host string, query url.Values)
 	if err != nil {
 		return stats.List{}, err
 	}
-	response, err := q.handlers.Do(request)
+	response, err := q.handlers.of(node).Do(request)
 	if err != nil {
 		return stats.List{}, fmt.Errorf("virt-handler does not answer: %w", err)
 	}

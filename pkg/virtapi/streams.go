@@ -24,7 +24,7 @@ const dialTimeout = 10 * time.Second
 
 // streams joins users' websockets to virt-handler's, and knows which are open.
 type streams struct {
-	tls       *tls.Config
+	tls       func(node string) *tls.Config
 	spareLife time.Duration
 	// ctx ends all of them.
 	ctx    context.Context
@@ -37,15 +37,15 @@ type streams struct {
 	connections *connections
 
 	mu       sync.Mutex
-	hosts    map[string]*host // by address
+	hosts    map[hostKey]*host
 	draining bool
 	open     sync.WaitGroup
 }
 
-func newStreams(config *tls.Config) *streams {
+func newStreams(config func(node string) *tls.Config) *streams {
 	ctx, cancel := context.WithCancel(context.Background())
 	serving, stop := context.WithCancel(ctx)
-	return &streams{tls: config, spareLife: spareLife, hosts: map[string]*host{}, ctx: ctx, cancel: cancel, serving: serving, stop: stop, connections: newConnections()}
+	return &streams{tls: config, spareLife: spareLife, hosts: map[hostKey]*host{}, ctx: ctx, cancel: cancel, serving: serving, stop: stop, connections: newConnections()}
 }
 
 // splice opens target, upgrades the request and copies until both directions have ended. An error is
@@ -69,7 +69,7 @@ func (s *streams) spliceAs(w http.ResponseWriter, r *http.Request, target *url.U
 	if printable(user) {
 		header.Set("X-Remote-User", user)
 	}
-	backend, err := s.dial(ctx, target, header)
+	backend, err := s.dial(ctx, target, node, header)
 	if err != nil {
 		if answered(err) {
 			return err
@@ -87,7 +87,7 @@ func (s *streams) spliceAs(w http.ResponseWriter, r *http.Request, target *url.U
 		return nil
 	}
 	defer s.connections.begin(target.Path)()
-	s.prepare(target.Host)
+	s.prepare(hostKey{node, target.Host})
 	// How a stream ends is told to both sides by its close frame, and to nobody else.
 	_ = stream.Splice(s.ctx, as(client), as(backend))
 	return nil

@@ -28,6 +28,9 @@ var unused = map[Right]string{
 	{names.VirtController, "cdi.kubevirt.io", "datavolumes", "patch", false}: keptDisk,
 	{names.VirtController, "", "persistentvolumeclaims", "patch", false}:     keptDisk,
 
+	{names.VirtController, "certificates.k8s.io", "signers", "approve", false}: signing,
+	{names.VirtController, "certificates.k8s.io", "signers", "sign", false}:    signing,
+
 	{names.VirtController, "", "events", "patch", false}: repeatedEvent,
 	{names.VirtHandler, "", "events", "patch", false}:    repeatedEvent,
 }
@@ -36,6 +39,7 @@ const (
 	blockOwnerDeletion = "checked only where the admission plugin OwnerReferencesPermissionEnforcement is on, as on OpenShift"
 	rotation           = "certificates are renewed after months"
 	staleCache         = "looked up when creating it collides with what the cache has not seen yet"
+	signing            = "asked for by the API server when a certificate signing request is approved or signed"
 	keptDisk           = "a disk that outlives its VM because its pool keeps what it scales in is taken from the VM"
 	repeatedEvent      = "an event that is seen again is counted instead of created"
 )

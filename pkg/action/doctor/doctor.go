@@ -3,6 +3,7 @@
 //
 //	client.go   this program and its kubeconfig      stack.go   virtkit's components and certificates
 //	cluster.go  Kubernetes and its storage           nodes.go   each node and its machine
+//	                                                 policies.go its admission policies
 package doctor
 
 import (
@@ -97,6 +98,7 @@ type Facts struct {
 	KubeVirt       Read[*v1.KubeVirt]
 	Pods           Read[[]corev1.Pod]
 	Authorities    Read[[]Certificate]
+	Policies       Read[Policies]
 	StorageClasses Read[[]storagev1.StorageClass]
 	Nodes          Read[[]corev1.Node]
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,15 @@ import (
 
 var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
+// allPolicies are those that are to be there.
+func allPolicies() Policies {
+	all, err := shipped()
+	if err != nil {
+		panic(err)
+	}
+	return all
+}
+
 // healthy is a cluster with two nodes where all is well.
 func healthy() Facts {
 	class := storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local", Annotations: map[string]string{isDefault: "true"}}}
@@ -38,6 +48,7 @@ func healthy() Facts {
 		KubeVirt:       Read[*v1.KubeVirt]{Value: &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Status: v1.KubeVirtStatus{Phase: v1.KubeVirtPhaseDeployed}}},
 		Pods:           Read[[]corev1.Pod]{Value: []corev1.Pod{pod(names.VirtAPI, "one"), pod(names.VirtController, "two"), pod(names.VirtHandler, "one"), pod(names.VirtHandler, "two")}},
 		Authorities:    Read[[]Certificate]{Value: []Certificate{{NotAfter: now.Add(-time.Hour)}, {NotAfter: now.Add(1000 * time.Hour)}}},
+		Policies:       Read[Policies]{Value: allPolicies()},
 		StorageClasses: Read[[]storagev1.StorageClass]{Value: []storagev1.StorageClass{class}},
 		Nodes:          Read[[]corev1.Node]{Value: []corev1.Node{machine("one"), machine("two")}},
 	}
@@ -125,6 +136,19 @@ func TestChecks(t *testing.T) {
 		{"may not create VMs", func(f *Facts) { f.Admission = forbidden }, "admission", Skipped, "may not create", ""},
 		{"authority expired", func(f *Facts) { f.Authorities.Value = f.Authorities.Value[:1] }, "certificates", Failed, "expired 60m ago", "virt-controller"},
 		{"no authority", func(f *Facts) { f.Authorities.Value = nil }, "certificates", Failed, "no certificate authority", "virt-controller"},
+		{"no policies", func(f *Facts) { f.Policies.Value = Policies{} }, "policies", Failed, "virtkit-virt-handler-nodes", "virtctl install"},
+		{"a policy is not bound", func(f *Facts) { delete(f.Policies.Value.Bindings, "virtkit-virt-handler-nodes") }, "policies", Failed, "the binding of virtkit-virt-handler-nodes", "virtctl install"},
+		{"a policy does not refuse", func(f *Facts) {
+			b := f.Policies.Value.Bindings["virtkit-virt-handler-nodes"]
+			b.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
+			f.Policies.Value.Bindings["virtkit-virt-handler-nodes"] = b
+		}, "policies", Warning, "the binding of virtkit-virt-handler-nodes", "virtctl install"},
+		{"a policy is another", func(f *Facts) {
+			p := f.Policies.Value.Policies["virtkit-virt-handler-nodes"]
+			p.Validations = nil
+			f.Policies.Value.Policies["virtkit-virt-handler-nodes"] = p
+		}, "policies", Warning, "virtkit-virt-handler-nodes", "virtctl install"},
+		{"policies may not be read", func(f *Facts) { f.Policies = Read[Policies]{Err: forbidden} }, "policies", Skipped, "cannot tell", ""},
 		{"nodes may not be read", func(f *Facts) { f.Nodes = Read[[]corev1.Node]{Err: forbidden} }, "nodes", Skipped, "cannot tell", ""},
 		{"no network plugin", func(f *Facts) {
 			first(f).Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Message: "NetworkPluginNotReady: cni plugin not initialized"}

@@ -82,6 +82,7 @@ func Gather(ctx context.Context, connect func() (*client.Client, error), program
 		f.Pods.Value = list.Items
 	})
 	ask(func(ctx context.Context) { f.Authorities.Value, f.Authorities.Err = authorities(ctx, c) })
+	ask(func(ctx context.Context) { f.Policies.Value, f.Policies.Err = policies(ctx, c) })
 	ask(func(ctx context.Context) {
 		var list storagev1.StorageClassList
 		f.StorageClasses.Err = c.Read(ctx, "/apis/storage.k8s.io/v1/storageclasses", nil, &list)

@@ -29,6 +29,7 @@ func (e *examination) stack() {
 	e.workloads()
 	e.api()
 	e.certificates()
+	e.policies()
 }
 
 // installed reports whether there is anything to look at further.

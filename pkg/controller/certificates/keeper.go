@@ -2,6 +2,8 @@
 // component in Secrets, the bundle of trusted authorities in a ConfigMap, and that bundle in the
 // APIServices and webhook configurations that lead to virt-api. What is to be done is decided by
 // certs.Rotate; here it is read and written. When nothing is due, nothing is written.
+//
+// It also signs what the nodes' virt-handlers ask for (signer.go).
 package certificates
 
 import (
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -31,7 +34,6 @@ const retry = 2 * time.Second
 // leaves are the certificates that are kept, by the name of their Secret.
 var leaves = map[string]certs.Leaf{
 	names.APICertSecret:        {CommonName: names.CommonNameAPI, DNSNames: []string{names.DNSNameAPI, names.DNSNameMetrics}},
-	names.HandlerCertSecret:    {CommonName: names.CommonNameHandler, DNSNames: []string{names.DNSNameHandler, names.DNSNameMetrics}},
 	names.ControllerCertSecret: {CommonName: names.CommonNameController, DNSNames: []string{names.DNSNameMetrics}},
 }
 
@@ -62,15 +64,20 @@ type Keeper struct {
 	Now         func() time.Time
 	Log         logr.Logger
 
-	due chan struct{}
+	due    chan struct{}
+	signer *signer
+	// forgotten: the Secret of earlier versions is gone.
+	forgotten bool
 }
 
 // New returns a Keeper of the installation in names.Namespace.
 func New(client kubernetes.Interface, dynamic dynamic.Interface, apiServices []string, policy func() certs.Policy, log logr.Logger) *Keeper {
-	return &Keeper{
+	k := &Keeper{
 		Client: client, Dynamic: dynamic, Namespace: names.Namespace, APIServices: apiServices,
 		Policy: policy, Now: time.Now, Log: log, due: make(chan struct{}, 1),
 	}
+	k.signer = newSigner(client, policy, func() time.Time { return k.Now() }, log)
+	return k
 }
 
 // NeedLeaderElection says that only the leader keeps certificates.
@@ -87,7 +94,11 @@ func (k *Keeper) Look() {
 // Start keeps the certificates until the context ends.
 func (k *Keeper) Start(ctx context.Context) error {
 	watched := k.watched()
-	done := make(chan struct{}, len(watched))
+	done := make(chan struct{}, len(watched)+1)
+	go func() {
+		k.signer.run(ctx)
+		done <- struct{}{}
+	}()
 	for _, object := range watched {
 		go func() {
 			k.watch(ctx, object)
@@ -95,7 +106,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 		}()
 	}
 	k.loop(ctx)
-	for range watched {
+	for range cap(done) {
 		<-done
 	}
 	return nil
@@ -134,12 +145,27 @@ func (k *Keeper) Keep(ctx context.Context) (time.Time, error) {
 	if err := k.write(ctx, stored, state); err != nil {
 		return time.Time{}, err
 	}
+	k.signer.use(*state.Signer)
 	bundle := certs.EncodeBundle(state.Trusted)
 	return again, errors.Join(
+		k.forget(ctx),
 		k.injectWebhooks(ctx, mutatingWebhooks, names.MutatingWebhook, bundle),
 		k.injectWebhooks(ctx, validatingWebhooks, names.ValidatingWebhook, bundle),
 		k.injectAPIServices(ctx, bundle),
 	)
+}
+
+// forget removes the certificate that all virt-handlers had together in earlier versions: nothing takes it any more.
+func (k *Keeper) forget(ctx context.Context) error {
+	if k.forgotten {
+		return nil
+	}
+	err := k.Client.CoreV1().Secrets(k.Namespace).Delete(ctx, names.OldHandlerCertSecret, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete secret %s: %w", names.OldHandlerCertSecret, err)
+	}
+	k.forgotten = true
+	return nil
 }
 
 func (k *Keeper) watched() []object {

@@ -93,8 +93,8 @@ func (i *installation) bundle(t *testing.T) string {
 
 func TestKeep(t *testing.T) {
 	i := newInstallation(t)
-	if writes := i.keep(t); writes != 5+2+1 {
-		t.Errorf("%d writes, want 4 secrets, a config map, 2 webhook configurations and an APIService", writes)
+	if writes := i.keep(t); writes != 4+1+2+1 {
+		t.Errorf("%d writes, want 3 secrets, one removed, a config map, 2 webhook configurations and an APIService", writes)
 	}
 	for name := range leaves {
 		if _, err := certs.ParseMaterial(i.secret(t, name)); err != nil {
@@ -153,7 +153,7 @@ func TestKeepRepairs(t *testing.T) {
 	if bundle := i.bundle(t); len(bundle) <= len(old) || bundle[len(bundle)-len(old):] != old {
 		t.Error("the lost authority is not trusted any more")
 	}
-	secret, err := secrets.Get(t.Context(), names.HandlerCertSecret, metav1.GetOptions{})
+	secret, err := secrets.Get(t.Context(), names.ControllerCertSecret, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestKeepRepairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.keep(t)
-	if _, err := certs.ParseMaterial(i.secret(t, names.HandlerCertSecret)); err != nil {
+	if _, err := certs.ParseMaterial(i.secret(t, names.ControllerCertSecret)); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ package migration
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -77,8 +78,10 @@ type Run interface {
 
 // Server takes the connections of guests that come to this node.
 type Server struct {
-	// Open opens the run directory of the launcher that waits for a migration; an error when none does.
-	Open func(types.UID) (Run, error)
+	// Open opens the run directory of the launcher that waits for a migration from a node; an error when none does.
+	Open func(migration types.UID, from string) (Run, error)
+	// Peer is the node of the virt-handler that a connection's certificate is of; empty when it is no virt-handler's.
+	Peer func(*tls.ConnectionState) string
 	Log  *slog.Logger
 
 	once   sync.Once
@@ -91,7 +94,7 @@ func (s *Server) init() {
 	s.once.Do(func() { s.ctx, s.cancel = context.WithCancel(context.Background()) })
 }
 
-// Handler serves the connections, to peers whose certificates have been checked.
+// Handler serves the connections, to virt-handlers whose certificates are the authority's; which node they are of is asked here.
 func (s *Server) Handler() http.Handler {
 	s.init()
 	mux := http.NewServeMux()
@@ -113,9 +116,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is for virt-handlers that move a guest", http.StatusBadRequest)
 		return
 	}
+	from := s.Peer(r.TLS)
+	if from == "" {
+		http.Error(w, "this is for virt-handlers that move a guest", http.StatusForbidden)
+		return
+	}
 	s.active.Add(1)
 	defer s.active.Done()
-	run, err := s.Open(uid)
+	run, err := s.Open(uid, from)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return

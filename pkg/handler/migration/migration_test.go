@@ -3,6 +3,7 @@ package migration
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,12 +40,15 @@ func (d dir) Listen(socket string) (*net.UnixListener, error) {
 
 func (dir) Close() error { return nil }
 
+// anybody is a virt-handler to a server without TLS.
+func anybody(*tls.ConnectionState) string { return "node1" }
+
 // pair is a migration "m" from one directory to another, through two virt-handlers.
 func pair(t *testing.T) (from, to dir) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	from, to = dir(t.TempDir()), dir(t.TempDir())
-	server := &Server{Log: log, Open: func(uid types.UID) (Run, error) {
+	server := &Server{Log: log, Peer: anybody, Open: func(uid types.UID, _ string) (Run, error) {
 		if uid != "m" {
 			return nil, errors.New("no launcher waits for " + string(uid))
 		}
@@ -121,7 +126,7 @@ func TestNobodyThere(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	_, _ = pair(t)
-	server := &Server{Log: slog.New(slog.DiscardHandler), Open: func(types.UID) (Run, error) { return nil, errors.New("nobody waits") }}
+	server := &Server{Log: slog.New(slog.DiscardHandler), Peer: anybody, Open: func(types.UID, string) (Run, error) { return nil, errors.New("nobody waits") }}
 	peer := httptest.NewServer(server.Handler())
 	defer peer.Close()
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
@@ -132,6 +137,32 @@ func TestRefused(t *testing.T) {
 		if err == nil {
 			conn.Close()
 			t.Errorf("channel %s was opened", channel)
+		}
+	}
+}
+
+// Who shows no certificate of a virt-handler opens nothing, and whose it is decides which launcher is opened.
+func TestPeer(t *testing.T) {
+	for _, node := range []string{"", "node7"} {
+		var from []string
+		server := &Server{
+			Log: slog.New(slog.DiscardHandler), Peer: func(*tls.ConnectionState) string { return node },
+			Open: func(_ types.UID, peer string) (Run, error) {
+				from = append(from, peer)
+				return nil, errors.New("not from there")
+			},
+		}
+		peer := httptest.NewServer(server.Handler())
+		dial := func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}
+		if conn, err := connect(t.Context(), dial, peer.Listener.Addr().String(), "m", Memory); err == nil {
+			conn.Close()
+			t.Errorf("%q opened the guest's memory", node)
+		}
+		peer.Close()
+		if node == "" && len(from) > 0 || node != "" && !slices.Equal(from, []string{node}) {
+			t.Errorf("%q was asked for as %q", node, from)
 		}
 	}
 }

@@ -1,0 +1,59 @@
+package certs
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// authorities are those to trust, PEM; nil before they are known.
+func (r *requested) authorities() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bundle
+}
+
+// followBundle follows the authorities to trust until the context ends.
+func (r *requested) followBundle(ctx context.Context) {
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, names.CABundle).String()
+	configMaps := r.Client.CoreV1().ConfigMaps(r.Namespace)
+	listWatch := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = selector
+			return configMaps.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = selector
+			return configMaps.Watch(ctx, options)
+		},
+	}
+	take := func(obj any) {
+		configMap, ok := obj.(*corev1.ConfigMap)
+		if !ok || configMap.Name != names.CABundle || configMap.Data[names.CABundleKey] == "" {
+			return // the last one stays; virt-controller repairs it
+		}
+		r.mu.Lock()
+		r.bundle = []byte(configMap.Data[names.CABundleKey])
+		r.mu.Unlock()
+		select {
+		case r.look <- struct{}{}:
+		default: // There will be a look anyway.
+		}
+	}
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(listWatch, r.Client),
+		ObjectType:    &corev1.ConfigMap{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    take,
+			UpdateFunc: func(_, obj any) { take(obj) },
+		},
+	})
+	informer.RunWithContext(ctx)
+}
