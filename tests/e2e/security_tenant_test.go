@@ -51,7 +51,7 @@ func TestTenantIsNoLauncher(t *testing.T) {
 
 	denied := func(what string, err error) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), "launcher-pods.virtkit.io") {
+		if err == nil || !strings.Contains(err.Error(), "virtkit-launcher-pods") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -203,6 +203,7 @@ func TestInstancesOfVirtHandler(t *testing.T) {
 		{"gives away a guest that comes", "coming", hijack, map[string]any{"nodeName": thirdNode}},
 		{"names a pod", "own", pods, map[string]any{"activePods": map[string]any{"pod9": ownNode}}},
 		{"moves a pod", "own", pods, map[string]any{"activePods": map[string]any{"pod1": otherNode}}},
+		{"lets a pod go while the guest is in it", "own", pods, map[string]any{"activePods": map[string]any{"pod1": ""}}},
 		{"names a pod for a guest that comes", "coming", pods, map[string]any{"nodeName": ownNode, "activePods": map[string]any{"pod9": ownNode}}},
 		{"begins a migration", "own", migration, of(map[string]any{"migrationUid": "x", "sourceNode": ownNode, "targetNode": otherNode})},
 		{"forgets a migration", "leaving", migration, map[string]any{"migrationState": nil}},
