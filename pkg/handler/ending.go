@@ -8,8 +8,8 @@ type ending struct {
 	wanted bool
 }
 
-// forget ends a session, which is in the map of sessions no more, and removes what was kept for its pod. It waits for neither;
-// until then the pod has no other session. The caller holds r.mu.
+// forget ends a session, which is in the map of sessions no more, and removes what was kept for its pod. It waits for
+// neither; until then the pod has no other session. The caller holds r.mu.
 func (r *Reconciler) forget(s *session) {
 	s.cancel()
 	e, pod := &ending{}, s.target.Pod

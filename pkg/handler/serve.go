@@ -49,7 +49,8 @@ func (h *handler) serveHealth(ctx context.Context, passes *passes, needed ...<-c
 	if err != nil {
 		return fmt.Errorf("listen for health checks: %w", err)
 	}
-	return serve(ctx, &http.Server{Handler: h.health(passes, needed...), ReadHeaderTimeout: 10 * time.Second}, listener, func() {})
+	server := &http.Server{Handler: h.health(passes, needed...), ReadHeaderTimeout: 10 * time.Second}
+	return serve(ctx, server, listener, func() {})
 }
 
 // health serves /healthz and /readyz.
@@ -58,7 +59,8 @@ func (h *handler) health(passes *passes, needed ...<-chan struct{}) http.Handler
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if vmi, stuck := passes.stuck(h.node.Now()); stuck {
 			h.log.Error("a pass does not end", "vmi", vmi.String(), "limit", passLimit)
-			http.Error(w, "not healthy: a pass over a VirtualMachineInstance does not end; see the log", http.StatusInternalServerError)
+			const message = "not healthy: a pass over a VirtualMachineInstance does not end; see the log"
+			http.Error(w, message, http.StatusInternalServerError)
 			return
 		}
 		fmt.Fprintln(w, "ok")

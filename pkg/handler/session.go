@@ -129,8 +129,8 @@ func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMach
 	return s
 }
 
-// end stops following the launcher, which goes on, and waits for the goroutine, but no longer than limit. It reports whether
-// the goroutine has ended.
+// end stops following the launcher, which goes on, and waits for the goroutine, but no longer than limit. It
+// reports whether the goroutine has ended.
 func (s *session) end(limit time.Duration) bool {
 	s.cancel()
 	timer := time.NewTimer(limit)
@@ -269,7 +269,9 @@ func (s *session) attach(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("wait for the launcher: %w", err)
 	}
-	run, err := step(ctx, s, "run volume", func() (*podfs.Run, error) { return podfs.OpenRun(s.node.PodsDir, s.target.Pod) })
+	run, err := step(ctx, s, "run volume", func() (*podfs.Run, error) {
+		return podfs.OpenRun(s.node.PodsDir, s.target.Pod)
+	})
 	if err != nil {
 		return err
 	}

@@ -24,10 +24,10 @@ const (
 // errStuck marks a step that was given up, or one that was not begun because of those that were.
 var errStuck = errors.New("the storage does not answer")
 
-// steps counts what sessions do with files of their launchers' pods. A file system whose server does not answer (NFS, FUSE)
-// holds a system call up, and nothing ends that. So each step has a goroutine of its own, which its session gives up after a
-// while. The step is stuck until its system call returns. It is not begun a second time, and no pod has more than
-// stuckPerPod: its VMI says why it waits, and the sessions of other pods go on.
+// steps counts what sessions do with files of their launchers' pods. A file system whose server does not answer (NFS,
+// FUSE) holds a system call up, and nothing ends that. So each step has a goroutine of its own, which its session
+// gives up after a while. The step is stuck until its system call returns. It is not begun a second time, and no pod
+// has more than stuckPerPod: its VMI says why it waits, and the sessions of other pods go on.
 type steps struct {
 	mu    sync.Mutex
 	stuck map[stepKey]time.Time // when each began
@@ -78,9 +78,9 @@ func (s *steps) count() int {
 	return len(s.stuck)
 }
 
-// step does f, which uses files of the launcher's pod, and gives it up after stepLimit or with ctx. f then goes on, so it must
-// change nothing of its caller's, and heeds no context. A result that comes too late is closed if it can be. what names the
-// step in errors; steps that must not overlap have the same name.
+// step does f, which uses files of the launcher's pod, and gives it up after stepLimit or with ctx. f then goes on,
+// so it must change nothing of its caller's, and heeds no context. A result that comes too late is closed if it can
+// be. what names the step in errors; steps that must not overlap have the same name.
 func step[T any](ctx context.Context, s *session, what string, f func() (T, error)) (T, error) {
 	limit, cancel := context.WithTimeoutCause(ctx, s.node.stepLimit, errStuck)
 	defer cancel()

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -31,7 +32,8 @@ func hungMount(t *testing.T, at string) (release func()) {
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("hung", at, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())); err != nil {
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())
+	if err := unix.Mount("hung", at, "fuse", 0, options); err != nil {
 		server.Close()
 		t.Skipf("no FUSE here: %v", err)
 	}
@@ -92,15 +94,17 @@ func (w *world) get(key types.NamespacedName) *v1.VirtualMachineInstance {
 	return vmi
 }
 
-// Storage that does not answer holds up the VMI that lies on it, which says so, and no other: sessions of others start and end.
+// Storage that does not answer holds up the VMI that lies on it, which says so, and no other: sessions of others
+// start and end.
 func TestHungStorageHoldsUpItsOwnVMI(t *testing.T) {
 	w, release := hungWorld(t)
 	w.startLauncher()
 	w.startLauncherOf(secondPod)
 	h := w.startHandler()
+	const why = `volume "nfs": the storage does not answer; it is tried again once it does`
 	w.eventually("the VMI says why it waits", func() bool {
 		c := condition(w.get(vmiKey), v1.VirtualMachineInstanceSynchronized)
-		return c.Status == corev1.ConditionFalse && c.Message == `volume "nfs": the storage does not answer; it is tried again once it does`
+		return c.Status == corev1.ConditionFalse && c.Message == why
 	})
 	if n := w.node.steps.count(); n != 1 {
 		t.Errorf("%d steps are stuck, want 1", n)
@@ -255,4 +259,28 @@ func TestHealth(t *testing.T) {
 	want(false, true)
 	p.end(vmiKey)
 	want(true, true)
+}
+
+// A launcher that takes connections and never answers holds up its own VMI only, and its session ends at once.
+func TestSilentLauncherHoldsUpItsOwnVMI(t *testing.T) {
+	second, pod := otherVMI(secondKey.Name, secondPod)
+	w := newWorld(t, newVMI(), newPod(), second, pod)
+	groups := fmt.Sprintf("0::/kubepods/pod%s/cafe\n0::/kubepods/pod%s/cafe\n", podUID, secondPod)
+	w.must(writeFile(filepath.Join(w.proc, "cgroup"), groups))
+	run := podfs.RunPath(w.node.PodsDir, podUID)
+	w.must(os.MkdirAll(run, 0o755))
+	silent, err := listenIn(run, names.SocketLauncher)
+	w.must(err)
+	defer silent.Close()
+	w.startLauncherOf(secondPod)
+	h := w.startHandler()
+	w.eventually("the silent launcher is connected", func() bool { _, _, err := h.Launcher(vmiKey); return err == nil })
+	h.queue <- secondKey
+	w.eventually("the other VMI runs", func() bool { return w.get(secondKey).Status.Phase == v1.Running })
+	h.mu.Lock()
+	s := h.sessions[vmiKey]
+	h.mu.Unlock()
+	if !s.end(5 * time.Second) {
+		t.Error("the session waits for the launcher")
+	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzAnswer answers what a guest writes to its port until it has written all. Nothing that it writes makes an answer of another
-// kind, or takes more memory than a line.
+// FuzzAnswer answers what a guest writes to its port until it has written all. Nothing that it writes makes an answer
+// of another kind, or takes more memory than a line.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("GET /metrics/XML\r\n\r\n"))
 	f.Add([]byte("GET /metrics/XML HTTP/1.1\n\nGET /metrics/JSON\n\n"))
@@ -49,7 +49,8 @@ func FuzzAnswer(f *testing.F) {
 // FuzzReport makes a report of what /proc says, whatever that is.
 func FuzzReport(f *testing.F) {
 	f.Add("cpu  1000 200 300 9999\n", "MemTotal: 16 kB\nMemFree: 4 kB\n", "pswpin 3\n")
-	f.Add("cpu 18446744073709551615 1 1\n", "MemTotal: 1\nMemFree: 18446744073709551615\nBuffers: 18446744073709551615\n", "pswpin 18446744073709551615")
+	const most = "18446744073709551615"
+	f.Add("cpu "+most+" 1 1\n", "MemTotal: 1\nMemFree: "+most+"\nBuffers: "+most+"\n", "pswpin "+most)
 	f.Add("cpu x y z", ":", "\x00 1")
 	f.Fuzz(func(t *testing.T, stat, meminfo, vmstat string) {
 		report := NewReport(Host{Name: stat, Stat: stat, Meminfo: meminfo, VMStat: vmstat, PageSize: 4096}, Guest{})

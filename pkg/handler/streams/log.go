@@ -133,7 +133,7 @@ func sizeAt(marks []byte, at time.Time) int64 {
 	for line := range strings.Lines(string(marks)) {
 		seconds, bytes, ok := strings.Cut(strings.TrimSpace(line), " ")
 		when, err := strconv.ParseInt(seconds, 10, 64)
-		if !ok || err != nil || time.Unix(when, 0).After(at) {
+		if !ok || err != nil || when > at.Unix() {
 			break
 		}
 		if n, err := strconv.ParseInt(bytes, 10, 64); err == nil && n > 0 {

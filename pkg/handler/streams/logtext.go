@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// logText sends a log, which may grow and be cut meanwhile, piece by piece: however long the log is, and however slow its
-// client, no more than chunk bytes of it are held, and none while there is nothing to send.
+// logText sends a log, which may grow and be cut meanwhile, piece by piece: however long the log is, and however slow
+// its client, no more than chunk bytes of it are held, and none while there is nothing to send.
 type logText struct {
 	of     *os.File
 	offset int64
@@ -136,7 +136,8 @@ func (t *logText) lastIndex(from, to int64, text []byte) (int64, bool, error) {
 	return 0, false, nil
 }
 
-// lastLines finds where the last n lines before an offset begin, but not before from; a line that is not complete counts.
+// lastLines finds where the last n lines before an offset begin, but not before from; a line that is not complete
+// counts.
 func (t *logText) lastLines(from, to int64, n int) (int64, error) {
 	if n == 0 {
 		return to, nil

@@ -20,7 +20,9 @@ func FuzzFileSystems(f *testing.F) {
 		{{DiskName: strings.Repeat("é", 2*maxName), TotalBytes: 1}, {TotalBytes: -1}, {TotalBytes: 1, UsedBytes: -1}},
 		make([]v1.VirtualMachineInstanceFileSystem, MaxDevices+1),
 	} {
-		seed, err := json.Marshal(v1.VirtualMachineInstanceGuestAgentInfo{FSInfo: v1.VirtualMachineInstanceFileSystemInfo{Filesystems: list}})
+		seed, err := json.Marshal(v1.VirtualMachineInstanceGuestAgentInfo{
+			FSInfo: v1.VirtualMachineInstanceFileSystemInfo{Filesystems: list},
+		})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -44,7 +46,8 @@ func FuzzFileSystems(f *testing.F) {
 			}
 			seen[key] = true
 			for _, text := range key {
-				if utf8.RuneCountInString(text) > maxName || !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+				bad := strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) })
+				if bad || utf8.RuneCountInString(text) > maxName || !utf8.ValidString(text) {
 					t.Errorf("%q is no label", text)
 				}
 			}
