@@ -64,19 +64,29 @@ func (r *Reconciler) stillLeaves(ctx context.Context, key types.NamespacedName, 
 
 // Arriving opens the run directory of the launcher that waits for a migration from a node.
 func (r *Reconciler) Arriving(uid types.UID, from string) (migration.Run, error) {
+	pod, waits := r.waiting(uid, from)
+	if !waits {
+		return nil, fmt.Errorf("no launcher on node %s waits for migration %s from node %s", r.Node.Name, uid, from)
+	}
+	run, err := podfs.OpenRun(r.Node.PodsDir, pod)
+	if err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+// waiting is the pod of the launcher that waits for a migration from a node.
+func (r *Reconciler) waiting(migration types.UID, from string) (types.UID, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sessions {
 		ms := s.latest().Status.MigrationState
-		if ms != nil && ms.MigrationUID == uid && ms.SourceNode == from && ms.TargetNode == r.Node.Name && s.observation().Prepared && !status.MigrationOver(ms) {
-			run, err := podfs.OpenRun(r.Node.PodsDir, s.target.Pod)
-			if err != nil {
-				return nil, err
-			}
-			return run, nil
+		if ms != nil && ms.MigrationUID == migration && ms.SourceNode == from && ms.TargetNode == r.Node.Name &&
+			s.observation().Prepared && !status.MigrationOver(ms) {
+			return s.target.Pod, true
 		}
 	}
-	return nil, fmt.Errorf("no launcher on node %s waits for migration %s from node %s", r.Node.Name, uid, from)
+	return "", false
 }
 
 // Leaving reports whether the guest of a pod has gone to another node, or is about to.

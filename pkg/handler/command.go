@@ -296,7 +296,7 @@ func (h *handler) run(ctx context.Context) error {
 	}
 	ready := make(chan struct{})
 	group.Go(func() error { return loop.run(ctx, ready) })
-	group.Go(func() error { return h.serveHealth(ctx, ready, source.Ready()) })
+	group.Go(func() error { return h.serveHealth(ctx, &loop.passes, ready, source.Ready()) })
 	reader := &usage.Reader{Guests: loop.reconciler.Guests, Log: h.log, Now: time.Now}
 	defer reader.Close()
 	group.Go(func() error {

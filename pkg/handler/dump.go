@@ -29,7 +29,7 @@ func (s *session) dumpMemory(ctx context.Context, client launcherpb.LauncherClie
 	if t.block {
 		return v, errors.New("the claim is a block device; a memory dump is a file, so use a claim of mode Filesystem")
 	}
-	if err := s.giveDirectory(ctx, process, t); err != nil {
+	if err := s.giveVolume(ctx, process, t); err != nil {
 		return v, err
 	}
 	v.Mounted = true

@@ -48,6 +48,9 @@ type Node struct {
 	Plugins func() network.Plugins
 
 	plans planStore
+	steps steps
+	// stepLimit and endLimit bound a step and the end of a session; tests have less time.
+	stepLimit, endLimit time.Duration
 }
 
 // NewNode describes a node; what virt-handler keeps lies below stateDir.
@@ -56,6 +59,7 @@ func NewNode(name, podsDir, procDir, stateDir string, log *slog.Logger) *Node {
 		Name: name, PodsDir: podsDir, ProcDir: procDir, Log: log, Now: time.Now,
 		Capabilities: &capabilities.Cache{Dir: filepath.Join(stateDir, "capabilities"), Boot: bootID(procDir, log)},
 		plans:        planStore{dir: filepath.Join(stateDir, "network")},
+		stepLimit:    stepLimit, endLimit: endLimit,
 	}
 }
 

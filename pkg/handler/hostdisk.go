@@ -1,6 +1,8 @@
 package handler
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path"
 
@@ -14,7 +16,7 @@ import (
 
 // makeHostDisks gives the launcher the images of its hostDisk volumes, which lie in directories of the node that the
 // launcher's user can mostly not write, and makes those that are to be made.
-func (s *session) makeHostDisks(vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
+func (s *session) makeHostDisks(ctx context.Context, vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
 	for i := range vmi.Spec.Volumes {
 		volume := &vmi.Spec.Volumes[i]
 		disk := volume.HostDisk
@@ -25,7 +27,12 @@ func (s *session) makeHostDisks(vmi *v1.VirtualMachineInstance, process *podfs.P
 		if disk.Type == v1.HostDiskExistsOrCreate {
 			size = disk.Capacity.Value()
 		}
-		err := process.EnsureImage(path.Join(names.ClaimsDir, volume.Name), path.Base(disk.Path), size)
+		err := s.do(ctx, volumeStep(volume.Name), func() error {
+			return process.EnsureImage(path.Join(names.ClaimsDir, volume.Name), path.Base(disk.Path), size)
+		})
+		if errors.Is(err, errStuck) || ctx.Err() != nil {
+			return err
+		}
 		if err != nil {
 			return grpcstatus.Error(codes.FailedPrecondition, fmt.Sprintf("volume %q: hostDisk %s: %v", volume.Name, disk.Path, err))
 		}

@@ -152,13 +152,7 @@ func (s *session) plugOne(ctx context.Context, client launcherpb.LauncherClient,
 // plugVolume brings the claim into the launcher's pod and its disk into the guest.
 func (s *session) plugVolume(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance, t task) (status.Volume, error) {
 	var v status.Volume
-	var err error
-	if t.block {
-		err = s.giveDevice(process, t)
-	} else {
-		err = s.giveDirectory(ctx, process, t)
-	}
-	if err != nil {
+	if err := s.giveVolume(ctx, process, t); err != nil {
 		return v, err
 	}
 	v.Mounted = true
@@ -175,6 +169,16 @@ func (s *session) plugVolume(ctx context.Context, client launcherpb.LauncherClie
 	}
 	v.Attached, v.Target = true, response.GetTarget()
 	return v, nil
+}
+
+// giveVolume brings a claim into the launcher's pod.
+func (s *session) giveVolume(ctx context.Context, process *podfs.Process, t task) error {
+	return s.do(ctx, volumeStep(t.name), func() error {
+		if t.block {
+			return s.giveDevice(process, t)
+		}
+		return s.giveDirectory(context.WithoutCancel(ctx), process, t) // so that the step lasts as long as its mounting
+	})
 }
 
 // giveDirectory mounts a filesystem claim in the launcher's pod, from the attachment pod.
@@ -223,13 +227,9 @@ func (s *session) giveArriving(ctx context.Context, process *podfs.Process, vmi 
 		if volume := hotplug.Volume(&vmi.Spec, name); volume != nil && volume.PersistentVolumeClaim != nil {
 			t.readOnly = claim.Of(volume).ReadOnly
 		}
-		var err error
-		if t.block {
-			err = s.giveDevice(process, t)
-		} else {
-			err = s.giveDirectory(ctx, process, t)
-		}
-		if err != nil {
+		if err := s.giveVolume(ctx, process, t); errors.Is(err, errStuck) {
+			return err // which names it
+		} else if err != nil {
 			return fmt.Errorf("volume %q: %w", name, err)
 		}
 	}
@@ -244,17 +244,23 @@ func (s *session) unplugVolume(ctx context.Context, client launcherpb.LauncherCl
 	if _, err := client.DetachVolume(within, &launcherpb.DetachVolumeRequest{Volume: t.name, Eject: t.eject}); err != nil {
 		return v, err
 	}
-	device, err := process.RemoveBlock(path.Join(names.BlockDevicesDir, t.name))
+	err := s.do(ctx, volumeStep(t.name), func() error { return s.takeVolume(context.WithoutCancel(ctx), process, t) })
 	if err != nil {
 		return v, err
 	}
+	return status.Volume{Gone: true}, nil
+}
+
+// takeVolume undoes giveVolume.
+func (s *session) takeVolume(ctx context.Context, process *podfs.Process, t task) error {
+	device, err := process.RemoveBlock(path.Join(names.BlockDevicesDir, t.name))
+	if err != nil {
+		return err
+	}
 	if device != 0 {
 		if err := process.AllowBlock(s.node.ProcDir, device, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return v, err
+			return err
 		}
 	}
-	if err := podfs.Prune(ctx, process, path.Join(names.HotplugDir, t.name)); err != nil {
-		return v, err
-	}
-	return status.Volume{Gone: true}, nil
+	return podfs.Prune(ctx, process, path.Join(names.HotplugDir, t.name))
 }

@@ -31,6 +31,7 @@ type loop struct {
 	synced     []toolscache.InformerSynced
 	events     record.EventBroadcaster
 	handler    *handler
+	passes     passes
 }
 
 // newLoop makes a loop; sessions end with ctx.
@@ -132,6 +133,8 @@ func (l *loop) next(ctx context.Context) bool {
 		return false
 	}
 	defer l.queue.Done(key)
+	l.passes.begin(key, l.handler.node.Now())
+	defer l.passes.end(key)
 	result, err := l.reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: key})
 	switch {
 	case err != nil && ctx.Err() == nil:

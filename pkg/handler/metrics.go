@@ -16,6 +16,10 @@ func (h *handler) serveMetrics(ctx context.Context, reader *usage.Reader, config
 		readings, missing := reader.Read(ctx, nil, true)
 		usage.Write(w, h.options.node, readings, missing)
 	})
+	answer.Add(func(_ context.Context, w *metrics.Writer) {
+		w.Family(metrics.StorageStuck)
+		w.Series(float64(h.node.steps.count()), metrics.Labels([]string{"node"}, h.options.node))
+	})
 	answer.Flag(metrics.HandlerReady, func() bool {
 		select {
 		case <-ready:

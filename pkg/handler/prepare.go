@@ -32,29 +32,31 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	begun := time.Now()
 	vmi := s.latest()
 	// First, since the launcher's libvirtd is starting meanwhile.
-	key, err := s.warm(run, process)
+	key, err := step(ctx, s, "files of QEMU", func() (*capabilities.Key, error) { return s.warm(run, process) })
 	if err != nil {
 		// Without the cache the guest only starts later.
 		s.log.Warn("capability cache not used", "error", err)
 	}
-	plan, err := s.connect(vmi, process)
+	plan, err := step(ctx, s, "network of the pod", func() (*network.Plan, error) { return s.connect(vmi, process) })
 	if err != nil {
 		return err
 	}
 	s.publish(false, func(o *observation) { o.Plan = plan })
-	if err := s.handOverDevices(vmi, process); err != nil {
+	if err := s.do(ctx, "devices of the pod", func() error { return s.handOverDevices(vmi, process) }); err != nil {
 		return err
 	}
-	if err := s.readyForDevices(vmi, process); err != nil {
+	if err := s.do(ctx, "devices of the node", func() error { return s.readyForDevices(vmi, process) }); err != nil {
 		return err
 	}
-	if err := s.makeHostDisks(vmi, process); err != nil {
+	if err := s.makeHostDisks(ctx, vmi, process); err != nil {
 		return err
 	}
 	if err := s.giveArriving(ctx, process, vmi); err != nil {
 		return err
 	}
-	s.readyForPostCopy(vmi, process)
+	if err := s.do(ctx, "memory of the pod", func() error { s.readyForPostCopy(vmi, process); return nil }); err != nil {
+		return err
+	}
 	vmiJSON, err := json.Marshal(vmi)
 	if err != nil {
 		return fmt.Errorf("encode VirtualMachineInstance: %w", err)
@@ -78,7 +80,8 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 		s.saw(state)
 	}
 	if key != nil {
-		if err := s.node.Capabilities.Harvest(*key, run.Root, run.Read); err != nil {
+		err := s.do(ctx, "files of QEMU", func() error { return s.node.Capabilities.Harvest(*key, run.Root, run.Read) })
+		if err != nil {
 			s.log.Warn("capability cache not kept", "error", err)
 		}
 	}

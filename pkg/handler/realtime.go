@@ -26,7 +26,7 @@ func (s *session) keepRealtime(ctx context.Context, process *podfs.Process) {
 		default:
 			return time.Second, nil
 		}
-		all, err := process.Realtime(s.node.ProcDir, real)
+		all, err := step(ctx, s, "threads of the pod", func() (bool, error) { return process.Realtime(s.node.ProcDir, real) })
 		if err != nil || all {
 			return 0, err
 		}

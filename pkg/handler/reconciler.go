@@ -51,6 +51,9 @@ type Reconciler struct {
 
 	mu       sync.Mutex
 	sessions map[types.NamespacedName]*session
+	// ending are sessions that were told to end, by pod.
+	ending map[types.UID]*ending
+	ends   sync.WaitGroup // of them
 	// patched is the resourceVersion of a VMI that was patched last: while the cache still has it, the
 	// cache is old.
 	patched map[types.NamespacedName]string
@@ -256,8 +259,8 @@ func (r *Reconciler) session(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, st
 	defer r.mu.Unlock()
 	s := r.sessions[key]
 	if s != nil && (s.target.UID != vmi.UID || pod != nil && s.target.Pod != pod.UID) {
-		r.forget(s)
 		delete(r.sessions, key)
+		r.forget(s)
 		s = nil
 	}
 	if s != nil {
@@ -268,6 +271,10 @@ func (r *Reconciler) session(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, st
 		return s, false
 	}
 	if pod == nil || ended(pod) || r.Sessions.Err() != nil {
+		return nil, false
+	}
+	if before := r.ending[pod.UID]; before != nil {
+		before.wanted = true
 		return nil, false
 	}
 	t := target{VMI: key, UID: vmi.UID, Pod: pod.UID, Annotations: pod.Annotations}
@@ -306,28 +313,21 @@ func (r *Reconciler) Launcher(vmi types.NamespacedName) (launcherpb.LauncherClie
 // drop ends the session of a VMI that is gone, with all that was kept for it.
 func (r *Reconciler) drop(key types.NamespacedName) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	s := r.sessions[key]
 	delete(r.sessions, key)
 	delete(r.patched, key)
-	r.mu.Unlock()
 	if s != nil {
 		r.forget(s)
 	}
 }
 
-// forget ends a session and removes what was kept for its pod.
-func (r *Reconciler) forget(s *session) {
-	s.end()
-	if err := r.Node.plans.remove(s.target.Pod); err != nil {
-		r.Node.Log.Warn("network plan not removed", "pod", s.target.Pod, "error", err)
-	}
-}
-
-// Close waits for all sessions, whose context has ended.
+// Close waits for all sessions, whose context has ended, but for none longer than endLimit.
 func (r *Reconciler) Close() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, s := range r.sessions {
-		s.end()
+		r.ends.Go(func() { r.await(s) })
 	}
+	r.mu.Unlock()
+	r.ends.Wait()
 }

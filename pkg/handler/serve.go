@@ -43,15 +43,29 @@ func (h *handler) serveMigrations(ctx context.Context, r *Reconciler, config *tl
 	}, tls.NewListener(listener, config), server.Close)
 }
 
-// serveHealth answers the kubelet: healthy while it runs, ready once it follows the node's guests and
-// can be called.
-func (h *handler) serveHealth(ctx context.Context, needed ...<-chan struct{}) error {
+// serveHealth answers the kubelet: healthy while no pass is stuck, ready once it follows the node's guests and
+// can be called. A guest whose storage does not answer concerns neither: only its session waits for that.
+func (h *handler) serveHealth(ctx context.Context, passes *passes, needed ...<-chan struct{}) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(h.healthPort)))
 	if err != nil {
 		return fmt.Errorf("listen for health checks: %w", err)
 	}
+	server := &http.Server{Handler: h.health(passes, needed...), ReadHeaderTimeout: 10 * time.Second}
+	return serve(ctx, server, listener, func() {})
+}
+
+// health serves /healthz and /readyz.
+func (h *handler) health(passes *passes, needed ...<-chan struct{}) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if vmi, stuck := passes.stuck(h.node.Now()); stuck {
+			h.log.Error("a pass does not end", "vmi", vmi.String(), "limit", passLimit)
+			const message = "not healthy: a pass over a VirtualMachineInstance does not end; see the log"
+			http.Error(w, message, http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		for _, n := range needed {
 			select {
@@ -63,7 +77,7 @@ func (h *handler) serveHealth(ctx context.Context, needed ...<-chan struct{}) er
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	return serve(ctx, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, listener, func() {})
+	return mux
 }
 
 // serve runs an HTTP server until the context ends; closeStreams ends what it has handed over.

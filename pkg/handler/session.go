@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -30,6 +31,10 @@ const (
 	maxMessage = 1 << 20
 	// startTimeout bounds one attempt to start a guest; disks and firmware are prepared in it.
 	startTimeout = 5 * time.Minute
+	// stopTimeout bounds one request to stop a guest; a launcher that is starting it answers after that.
+	stopTimeout = time.Minute
+	// endLimit is how long the end of a session may take before nobody waits for it any more.
+	endLimit = 10 * time.Second
 	// retryFirst and retryMost are the ends of the back-off between attempts.
 	retryFirst = 200 * time.Millisecond
 	retryMost  = 30 * time.Second
@@ -93,6 +98,7 @@ type session struct {
 	seen     observation
 	client   launcherpb.LauncherClient // nil while not connected
 	process  *podfs.Process            // the launcher's, nil while not connected
+	held     *lease                    // of process
 	stopBy   time.Time                 // zero: not asked to stop
 	stopping chan struct{}             // closed and replaced when stopBy changes
 	renewed  chan struct{}             // closed and replaced when vmi changes
@@ -123,10 +129,18 @@ func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMach
 	return s
 }
 
-// end stops following the launcher, which goes on, and waits for the goroutine.
-func (s *session) end() {
+// end stops following the launcher, which goes on, and waits for the goroutine, but no longer than limit. It
+// reports whether the goroutine has ended.
+func (s *session) end(limit time.Duration) bool {
 	s.cancel()
-	<-s.done
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-s.done:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // refresh gives the session a newer VMI for the next attempt to start it.
@@ -246,18 +260,23 @@ var errLost = errors.New("launcher lost")
 
 // attach connects to the launcher and follows it. It returns nil once there is nothing more to follow.
 func (s *session) attach(ctx context.Context) error {
-	if err := s.stillThere(); err != nil {
+	if err := s.stillThere(ctx); err != nil {
 		return err
 	}
-	if err := podfs.WaitSocket(ctx, s.node.PodsDir, s.target.Pod, names.SocketLauncher); err != nil {
+	_, err := attempt(ctx, s, "wait for the launcher", func() (struct{}, error) {
+		return struct{}{}, podfs.WaitSocket(ctx, s.node.PodsDir, s.target.Pod, names.SocketLauncher)
+	})
+	if err != nil {
 		return fmt.Errorf("wait for the launcher: %w", err)
 	}
-	run, err := podfs.OpenRun(s.node.PodsDir, s.target.Pod)
+	run, err := step(ctx, s, "run volume", func() (*podfs.Run, error) {
+		return podfs.OpenRun(s.node.PodsDir, s.target.Pod)
+	})
 	if err != nil {
 		return err
 	}
 	defer run.Close()
-	conn, err := run.Dial(ctx, names.SocketLauncher)
+	conn, err := step(ctx, s, "run volume", func() (*net.UnixConn, error) { return run.Dial(ctx, names.SocketLauncher) })
 	if err != nil {
 		// Nobody listens on a socket that was there: whoever made it has ended.
 		s.publish(false, func(o *observation) { o.Dead = errors.Is(err, syscall.ECONNREFUSED) })
@@ -268,7 +287,8 @@ func (s *session) attach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer process.Close()
+	held := newLease(process.Close)
+	defer held.free()
 	rpc, err := dial(conn)
 	if err != nil {
 		return err
@@ -276,11 +296,11 @@ func (s *session) attach(ctx context.Context) error {
 	defer rpc.Close()
 	client := launcherpb.NewLauncherClient(rpc)
 	s.mu.Lock()
-	s.client, s.process = client, process
+	s.client, s.process, s.held = client, process, held
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		s.client, s.process = nil, nil
+		s.client, s.process, s.held = nil, nil, nil
 		s.mu.Unlock()
 	}()
 	err = s.follow(ctx, client, run, process)
@@ -292,16 +312,17 @@ func (s *session) attach(ctx context.Context) error {
 }
 
 // stillThere fails when the launcher was lost and has taken its socket with it: it never makes another.
-func (s *session) stillThere() error {
+func (s *session) stillThere(ctx context.Context) error {
 	if s.observation().LostAt.IsZero() {
 		return nil
 	}
 	path := filepath.Join(podfs.RunPath(s.node.PodsDir, s.target.Pod), names.SocketLauncher)
-	if _, err := os.Lstat(path); err != nil {
+	_, err := step(ctx, s, "run volume", func() (os.FileInfo, error) { return os.Lstat(path) })
+	if err != nil && !errors.Is(err, errStuck) && ctx.Err() == nil {
 		s.publish(false, func(o *observation) { o.Dead = true })
 		return fmt.Errorf("%w: %w", errLost, err)
 	}
-	return nil
+	return err
 }
 
 func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process) error {
@@ -393,7 +414,9 @@ func (s *session) passStops(ctx context.Context, client launcherpb.LauncherClien
 		by, next := s.stopRequest()
 		if !by.IsZero() {
 			grace := max(0, by.Sub(s.node.Now()))
-			_, err := client.Shutdown(ctx, &launcherpb.ShutdownRequest{GracePeriod: durationpb.New(grace)})
+			asking, cancel := context.WithTimeout(ctx, stopTimeout)
+			_, err := client.Shutdown(asking, &launcherpb.ShutdownRequest{GracePeriod: durationpb.New(grace)})
+			cancel()
 			if err != nil && ctx.Err() == nil {
 				s.log.Warn("shutdown not taken", "error", describe(err))
 				select {
@@ -415,6 +438,8 @@ func (s *session) passStops(ctx context.Context, client launcherpb.LauncherClien
 // release lets a launcher go that will have no guest: it ends, and its pod with it. The launcher may
 // have ended already, and the controller deletes the pod of a final VMI anyway.
 func (s *session) release(ctx context.Context, client launcherpb.LauncherClient) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
 	if _, err := client.Shutdown(ctx, &launcherpb.ShutdownRequest{}); err != nil {
 		s.log.Info("launcher not released", "error", describe(err))
 	}

@@ -61,6 +61,7 @@ var (
 	MigrationDirtyRate  = ofGuest(Gauge, "migration_dirty_memory_rate_bytes", "How much memory a second the guest changes while it moves.")
 	MigrationMemoryRate = ofGuest(Gauge, "migration_memory_transfer_rate_bytes", "How much of the guest's memory is copied a second.")
 	GuestsUnreachable   = own(Handler, Gauge, "virtkit_guests_unreachable", "Guests of the node that are missing in this answer, since their launchers did not answer in time.")
+	StorageStuck        = own(Handler, Gauge, "virtkit_storage_stuck", "What virt-handler has begun in guests' pods and waits for storage that does not answer.")
 	HandlerReady        = family(Handler, Gauge, "kubevirt_virt_handler_ready_status", "1 while this virt-handler follows its node's guests and can be called.")
 	GuestLabels         = guest
 )

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/stream"
@@ -31,9 +34,9 @@ type console struct {
 	input  chan []byte
 	closed chan struct{} // the serial port has ended
 
+	ended   atomic.Bool // set under mu
 	mu      sync.Mutex
 	started bool // output is passed on since the first client has joined, so that it misses none
-	ended   bool
 	clients map[*client]struct{}
 	taker   int // the newest request that took over
 
@@ -80,7 +83,7 @@ func (b *console) join(conn *stream.Conn, request int, beside bool, who string, 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.ended:
+	case b.ended.Load():
 		c.finish(stream.CodeGoingAway, "the console has just ended; connect again")
 		return c
 	case request < b.taker:
@@ -139,7 +142,7 @@ func (b *console) serve(c *client) {
 func (b *console) finish(code int, reason string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ended = true
+	b.ended.Store(true)
 	for c := range b.clients {
 		c.finish(code, reason)
 	}
@@ -270,15 +273,11 @@ func (cs *consoles) attach(
 func (cs *consoles) console(ctx context.Context, pod string, dial func(context.Context) (net.Conn, error)) (*console, int, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if b := cs.open[pod]; b != nil {
-		b.mu.Lock()
-		ended := b.ended
-		b.mu.Unlock()
-		if !ended {
-			b.users++
-			b.requests++
-			return b, b.requests, nil
-		}
+	// Not under its own lock, which is held while its log is read.
+	if b := cs.open[pod]; b != nil && !b.ended.Load() {
+		b.users++
+		b.requests++
+		return b, b.requests, nil
 	}
 	serial, err := dial(ctx)
 	if err != nil {
@@ -293,22 +292,26 @@ func (cs *consoles) console(ctx context.Context, pod string, dial func(context.C
 // release ends a console that nobody uses any more.
 func (cs *consoles) release(pod string, b *console) {
 	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if b.users--; b.users > 0 {
-		return
+	b.users--
+	last := b.users == 0
+	if last {
+		b.serial.Close() // before anybody opens it again
+		if cs.open[pod] == b {
+			delete(cs.open, pod)
+		}
 	}
-	b.serial.Close()
-	b.work.Wait()
-	if cs.open[pod] == b {
-		delete(cs.open, pod)
+	cs.mu.Unlock()
+	if last {
+		b.work.Wait()
 	}
 }
 
 // finish ends all clients of all consoles.
 func (cs *consoles) finish(code int, reason string) {
 	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	for _, b := range cs.open {
+	open := slices.Collect(maps.Values(cs.open))
+	cs.mu.Unlock()
+	for _, b := range open {
 		b.finish(code, reason)
 	}
 }

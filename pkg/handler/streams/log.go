@@ -1,12 +1,10 @@
 package streams
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"path"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/domain"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
@@ -58,9 +57,7 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 		refuse(w, name(r), apierrors.NewBadRequest(fmt.Sprintf("log %q is not serial or qemu", source)))
 		return
 	}
-	room := &held{of: s.room}
-	defer room.free()
-	text, err := past(run, file, r, room)
+	f, size, err := run.OpenRegular(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = apierrors.NewConflict(resource, name(r).Name, fmt.Errorf("the guest has no %s log; spec.domain.devices.autoattachSerialConsole or logSerialConsole may be false", r.PathValue("source")))
 	}
@@ -68,62 +65,66 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 		refuse(w, name(r), err)
 		return
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if _, err := w.Write(text); err != nil || r.URL.Query().Get("follow") != "true" {
+	defer f.Close()
+	text := &logText{of: f, room: s.room}
+	begin := int64(0)
+	if text.hold() {
+		begin, err = past(text, size, run, file, r)
+	} else {
+		err = errBusy
+	}
+	defer text.letGo()
+	if err == nil {
+		err = text.seek(begin)
+	}
+	if err != nil {
+		refuse(w, name(r), err)
 		return
 	}
-	room.free()
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if err := text.send(w, size-begin); err != nil || r.URL.Query().Get("follow") != "true" {
+		return
+	}
+	text.letGo()
 	s.active.Add(1)
 	defer s.active.Done()
-	s.followLog(w, r, run, file, text)
+	s.followLog(w, r, pod, text)
 }
 
-// past is what a log has so far, as far as the request wants it; it takes room for it.
-func past(run *podfs.Run, file string, r *http.Request, room *held) ([]byte, error) {
+// past is where what the request wants of a log of a size begins.
+func past(text *logText, size int64, run *podfs.Run, file string, r *http.Request) (int64, error) {
 	query := r.URL.Query()
-	f, size, err := run.OpenRegular(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Close(); err != nil {
-		return nil, err
-	}
-	if !room.take(int(min(size, maxLog))) {
-		return nil, errBusy
-	}
-	text, err := run.Tail(file, maxLog)
-	if err != nil {
-		return nil, err
-	}
+	begin := max(0, size-maxLog)
 	if resume := r.Header.Get(names.HeaderLogResume); resume != "" {
 		last, err := hex.DecodeString(resume)
 		if err != nil || len(last) == 0 || len(last) > overlap {
-			return nil, apierrors.NewBadRequest(names.HeaderLogResume + " is not hexadecimal, of 1 to 256 bytes")
+			return 0, apierrors.NewBadRequest(names.HeaderLogResume + " is not hexadecimal, of 1 to 256 bytes")
 		}
-		if at := bytes.LastIndex(text, last); at >= 0 {
-			text = text[at+len(last):]
+		at, found, err := text.lastIndex(begin, size, last)
+		if found {
+			begin = at + int64(len(last))
 		}
-		return text, nil
+		return begin, err
 	}
 	if since := query.Get("since"); since != "" {
 		at, err := time.Parse(time.RFC3339, since)
 		if err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("since=%q is not a time as RFC 3339 has it", since))
+			return 0, apierrors.NewBadRequest(fmt.Sprintf("since=%q is not a time as RFC 3339 has it", since))
 		}
 		marks, err := run.Read(file+names.MarksSuffix, maxMarks)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+			return 0, err
 		}
-		text = text[min(sizeAt(marks, at), int64(len(text))):]
+		begin = max(begin, min(sizeAt(marks, at), size))
 	}
 	if tail := query.Get("tail"); tail != "" {
 		lines, err := strconv.Atoi(tail)
 		if err != nil || lines < 0 {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("tail=%q is not a number of lines", tail))
+			return 0, apierrors.NewBadRequest(fmt.Sprintf("tail=%q is not a number of lines", tail))
 		}
-		text = lastLines(text, lines)
+		return text.lastLines(begin, size, lines)
 	}
-	return text, nil
+	return begin, nil
 }
 
 // sizeAt is how long a log was at a time at the latest, from its marks; 0 when they do not reach back.
@@ -132,7 +133,7 @@ func sizeAt(marks []byte, at time.Time) int64 {
 	for line := range strings.Lines(string(marks)) {
 		seconds, bytes, ok := strings.Cut(strings.TrimSpace(line), " ")
 		when, err := strconv.ParseInt(seconds, 10, 64)
-		if !ok || err != nil || time.Unix(when, 0).After(at) {
+		if !ok || err != nil || when > at.Unix() {
 			break
 		}
 		if n, err := strconv.ParseInt(bytes, 10, 64); err == nil && n > 0 {
@@ -142,72 +143,26 @@ func sizeAt(marks []byte, at time.Time) int64 {
 	return size
 }
 
-// lastLines are the last n lines; one that is not complete counts.
-func lastLines(text []byte, n int) []byte {
-	end := len(bytes.TrimSuffix(text, []byte("\n")))
-	at := end
-	for range n {
-		at = bytes.LastIndexByte(text[:max(at, 0)], '\n')
-		if at < 0 {
-			return text
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	return text[at+1:]
-}
-
 // followLog sends what is added, until the guest ends or the client goes.
-func (s *Server) followLog(w http.ResponseWriter, r *http.Request, run *podfs.Run, file string, sent []byte) {
+func (s *Server) followLog(w http.ResponseWriter, r *http.Request, pod types.UID, text *logText) {
 	control := http.NewResponseController(w)
 	// The server waits for us when it ends, and a client that does not read would hold it up.
 	defer context.AfterFunc(s.ctx, func() { _ = control.SetWriteDeadline(time.Now().Add(lastWrite)) })()
 	if err := control.Flush(); err != nil {
 		return
 	}
-	last := bytes.Clone(sent[max(0, len(sent)-overlap):])
-	_, pod, err := s.Launcher(name(r))
-	if err != nil {
-		return
-	}
-	f, offset, err := run.OpenRegular(file)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	if at, ok := place(f, offset, last); ok {
-		offset = at
-	}
+	text.flush = control.Flush
 	tick := time.NewTicker(follow)
 	defer tick.Stop()
-	buffer := make([]byte, 64<<10)
 	for {
-		info, err := f.Stat()
-		if err != nil {
+		if added, err := text.added(); err != nil {
 			return
-		}
-		if info.Size() < offset { // cut
-			offset = info.Size()
-			if at, ok := place(f, info.Size(), last); ok {
-				offset = at
-			}
-		}
-		n, err := f.ReadAt(buffer, offset)
-		if n > 0 {
-			if _, err := w.Write(buffer[:n]); err != nil {
+		} else if added && text.hold() { // without room, after a while
+			err := text.send(w, maxLog)
+			text.letGo()
+			if err != nil {
 				return
 			}
-			if err := control.Flush(); err != nil {
-				return
-			}
-			offset += int64(n)
-			last = append(last, buffer[:n]...)
-			last = bytes.Clone(last[max(0, len(last)-overlap):])
-			continue
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return
 		}
 		if _, now, err := s.Launcher(name(r)); err != nil || now != pod {
 			return // the guest has ended, or moved
@@ -220,22 +175,4 @@ func (s *Server) followLog(w http.ResponseWriter, r *http.Request, run *podfs.Ru
 		case <-tick.C:
 		}
 	}
-}
-
-// place finds where what was sent last ends in a log of a size.
-func place(f io.ReaderAt, size int64, last []byte) (int64, bool) {
-	if len(last) == 0 {
-		return 0, size == 0
-	}
-	from := max(0, size-maxLog)
-	text := make([]byte, size-from)
-	n, err := f.ReadAt(text, from)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, false
-	}
-	at := bytes.LastIndex(text[:n], last)
-	if at < 0 {
-		return 0, false
-	}
-	return from + int64(at+len(last)), true
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -66,19 +68,22 @@ func (s *Server) endOfLog(pod types.UID) logEnd {
 // note remembers a reset and forgets those of pods that are gone.
 func (s *resets) note(podsDir string, pod types.UID, end logEnd) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for old := range s.at {
-		run, err := podfs.OpenRun(podsDir, old)
-		if err != nil {
-			delete(s.at, old)
-			continue
-		}
-		run.Close()
-	}
 	if s.at == nil {
 		s.at = map[types.UID]logEnd{}
 	}
 	s.at[pod] = end
+	known := slices.Collect(maps.Keys(s.at))
+	s.mu.Unlock()
+	// Not under the lock: a look at one pod's files must not hold up requests for others.
+	gone := slices.DeleteFunc(known, func(old types.UID) bool {
+		run, err := podfs.OpenRun(podsDir, old)
+		return old == pod || err == nil && run.Close() == nil
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, old := range gone {
+		delete(s.at, old)
+	}
 }
 
 func (s *resets) last(pod types.UID) (logEnd, bool) {
