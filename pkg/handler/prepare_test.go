@@ -126,7 +126,8 @@ func (w *world) capabilityFiles(content string) map[string][]byte {
 	w.t.Helper()
 	var stat unix.Stat_t
 	w.must(unix.Stat(w.rootfs+"/usr/bin/qemu-system-x86_64", &stat))
-	return map[string][]byte{capabilityFile: fmt.Appendf(nil, "<qemuCaps><qemuctime>%d</qemuctime><flag name='%s'/></qemuCaps>", stat.Ctim.Sec, content)}
+	const format = "<qemuCaps><qemuctime>%d</qemuctime><flag name='%s'/></qemuCaps>"
+	return map[string][]byte{capabilityFile: fmt.Appendf(nil, format, stat.Ctim.Sec, content)}
 }
 
 // key is that of the launcher's image as the node sees it.
@@ -192,7 +193,8 @@ func TestLauncherIsWarm(t *testing.T) {
 	w.startLauncher()
 	w.startHandler()
 	w.eventuallyPhase(v1.Running)
-	got, err := os.ReadFile(filepath.Join(podfs.RunPath(w.node.PodsDir, podUID), names.CapabilityCacheDir, capabilityFile))
+	cache := filepath.Join(podfs.RunPath(w.node.PodsDir, podUID), names.CapabilityCacheDir)
+	got, err := os.ReadFile(filepath.Join(cache, capabilityFile))
 	if want := w.capabilityFiles("probed")[capabilityFile]; err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the launcher has %q, %v; want %q", got, err, want)
 	}

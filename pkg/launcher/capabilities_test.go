@@ -19,14 +19,20 @@ import (
 func probed(t *testing.T, script string) Options {
 	t.Helper()
 	dir := t.TempDir()
-	o := Options{RunDir: filepath.Join(dir, "run"), Libvirtd: filepath.Join(dir, "libvirtd"), Emulator: "/usr/bin/qemu", Log: slog.New(slog.DiscardHandler)}
+	o := Options{
+		RunDir: filepath.Join(dir, "run"), Libvirtd: filepath.Join(dir, "libvirtd"), Emulator: "/usr/bin/qemu",
+		Log: slog.New(slog.DiscardHandler),
+	}
 	if err := os.WriteFile(o.Libvirtd, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return o
 }
 
-const listening = `mkdir -p "$XDG_RUNTIME_DIR/libvirt" && : > "$XDG_RUNTIME_DIR/libvirt/libvirt-sock" && exec sleep 1000`
+const listening = `mkdir -p "$XDG_RUNTIME_DIR/libvirt"
+: > "$XDG_RUNTIME_DIR/libvirt/libvirt-sock"
+exec sleep 1000
+`
 
 func TestPrintCapabilities(t *testing.T) {
 	o := probed(t, listening)
@@ -61,6 +67,7 @@ func TestPrintCapabilities(t *testing.T) {
 }
 
 func TestCapabilitiesCannotBePrinted(t *testing.T) {
+	bad := func(context.Context, string, string) error { return errors.New("no such emulator") }
 	good := func(context.Context, string, string) error { return nil }
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -72,7 +79,7 @@ func TestCapabilitiesCannotBePrinted(t *testing.T) {
 	}{
 		"libvirtd dies":     {"exit 7", good, t.Context(), "libvirtd has ended: exit status 7"},
 		"libvirtd is mute":  {"exec sleep 1000", good, short, context.DeadlineExceeded.Error()},
-		"the probe fails":   {listening, func(context.Context, string, string) error { return errors.New("no such emulator") }, t.Context(), "no such emulator"},
+		"the probe fails":   {listening, bad, t.Context(), "no such emulator"},
 		"nothing was found": {listening, good, t.Context(), "kept nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {

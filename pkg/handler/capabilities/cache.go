@@ -2,8 +2,8 @@
 // QEMU costs a launcher seconds; what it finds depends on the image and the node only. So virt-handler probes once, and
 // every launcher gets what that found before its libvirt asks.
 //
-// A cache decides what QEMU runs with, so it never comes from a pod, which a guest may have taken over. virt-handler has
-// the launcher's image mounted, where nobody has ever run anything, and runs libvirtd from it in a sandbox:
+// A cache decides what QEMU runs with, so it never comes from a pod, which a guest may have taken over. virt-handler
+// has the launcher's image mounted, where nobody has ever run anything, and runs libvirtd from it in a sandbox:
 //
 //	Prober   when to probe, for which kinds of launchers, and who waits for it
 //	Sandbox  the processes that do: namespaces of their own, the image as root, no rights

@@ -110,7 +110,8 @@ func TestKeysDiffer(t *testing.T) {
 		variant Variant
 		ctime   int64
 	}{
-		"base": {Variant{}, 1}, "kvm": {Variant{KVM: true}, 1}, "sev": {Variant{KVM: true, SEV: true}, 1}, "ctime": {Variant{}, 2},
+		"base": {Variant{}, 1}, "kvm": {Variant{KVM: true}, 1},
+		"sev": {Variant{KVM: true, SEV: true}, 1}, "ctime": {Variant{}, 2},
 	} {
 		key, err := NewKey(test.variant, statAt(test.ctime))
 		if err != nil {
@@ -121,7 +122,8 @@ func TestKeysDiffer(t *testing.T) {
 		}
 		seen[key.hash] = name
 	}
-	if _, err := NewKey(Variant{}, func(string) (unix.Stat_t, error) { return unix.Stat_t{}, fs.ErrNotExist }); err == nil {
+	missing := func(string) (unix.Stat_t, error) { return unix.Stat_t{}, fs.ErrNotExist }
+	if _, err := NewKey(Variant{}, missing); err == nil {
 		t.Error("an image without QEMU has a key")
 	}
 }
@@ -151,7 +153,9 @@ func TestStoreRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) { refused(t, map[string][]byte{cacheFile: []byte(content)}) })
 	}
 	t.Run("nothing", func(t *testing.T) { refused(t, nil) })
-	t.Run("a path", func(t *testing.T) { refused(t, map[string][]byte{"../" + cacheFile: []byte(description(1000, ""))}) })
+	t.Run("a path", func(t *testing.T) {
+		refused(t, map[string][]byte{"../" + cacheFile: []byte(description(1000, ""))})
+	})
 	t.Run("too many files", func(t *testing.T) {
 		files := map[string][]byte{}
 		for i := range maxFiles + 1 {

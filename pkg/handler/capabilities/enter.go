@@ -39,7 +39,8 @@ func NewCommand() *cobra.Command {
 }
 
 // Enter runs as the first process of its namespaces. It makes the image at root the only files there are, gives up all
-// rights, and becomes the probe. The devices of the variant are as in the directory dev. Enter returns only when it fails.
+// rights, and becomes the probe. The devices of the variant are as in the directory dev. Enter returns only when it
+// fails.
 func Enter(root, dev string, v Variant) error {
 	if os.Getpid() != 1 {
 		return errors.New("this is for virt-handler, which makes namespaces for it; nothing was changed")

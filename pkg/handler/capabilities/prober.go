@@ -59,7 +59,8 @@ func (p *Prober) Run(ctx context.Context) error {
 			if err == nil || ctx.Err() != nil {
 				continue
 			}
-			p.Log.Warn("QEMU's capabilities are not known ahead: guests start slower", "kvm", v.KVM, "sev", v.SEV, "again", pause, "error", err)
+			p.Log.Warn("QEMU's capabilities are not known ahead: guests start slower",
+				"kvm", v.KVM, "sev", v.SEV, "again", pause, "error", err)
 			failed[key.hash] = true
 			retry = time.After(pause)
 		}
@@ -105,8 +106,8 @@ func (p *Prober) fill(ctx context.Context, key Key, v Variant, wait bool) error 
 }
 
 // Wait waits for a probe for launchers of a key, if one is under way. A launcher that did not wait would begin the same
-// work now, beside the probe, so waiting is faster, whenever it begins; only a probe that takes far longer than it should
-// is left alone, and one of a variant that failed before is not waited for at all. A nil Prober has none.
+// work now, beside the probe, so waiting is faster, whenever it begins; only a probe that takes far longer than it
+// should is left alone, and one of a variant that failed before is not waited for at all. A nil Prober has none.
 func (p *Prober) Wait(ctx context.Context, key Key) {
 	if p == nil {
 		return

@@ -20,9 +20,9 @@ const (
 	maxComplaint = 2 << 10
 )
 
-// Sandbox runs libvirtd and QEMU from the launcher's image as uid 107, in namespaces of their own, with the image as their
-// read-only root and a few megabytes of memory to write to. They see no network, no process, no file and no device of
-// the node but those that QEMU is to be asked about, and end with virt-handler.
+// Sandbox runs libvirtd and QEMU from the launcher's image as uid 107, in namespaces of their own, with the image as
+// their read-only root and a few megabytes of memory to write to. They see no network, no process, no file and no
+// device of the node but those that QEMU is to be asked about, and end with virt-handler.
 type Sandbox struct {
 	// Self is the command that calls Enter with the arguments that follow.
 	Self []string
@@ -67,9 +67,10 @@ func (s Sandbox) command(ctx context.Context, v Variant) *exec.Cmd {
 	cmd.Env = []string{} // not virt-handler's
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
-		Setsid:     true,
-		Pdeathsig:  syscall.SIGKILL,
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
+		Setsid:    true,
+		Pdeathsig: syscall.SIGKILL,
 	}
 	return cmd
 }

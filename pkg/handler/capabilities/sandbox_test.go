@@ -102,7 +102,8 @@ type view struct {
 }
 
 func look() view {
-	v := view{PID: os.Getpid(), UID: []int{os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid()}, Env: os.Environ(), Status: map[string]string{}}
+	v := view{PID: os.Getpid(), Env: os.Environ(), Status: map[string]string{}}
+	v.UID = []int{os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid()}
 	v.Groups, _ = os.Getgroups()
 	status, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(status)) {
@@ -259,7 +260,8 @@ func TestSandboxCommand(t *testing.T) {
 		if got := strings.Join(cmd.Args, " "); got != want {
 			t.Errorf("%+v: %s, want %s", v, got, want)
 		}
-		const all = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+		const all = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 		if cmd.SysProcAttr.Cloneflags != all {
 			t.Errorf("namespaces %#x, want %#x", cmd.SysProcAttr.Cloneflags, all)
 		}
@@ -270,7 +272,9 @@ func TestSandboxCommand(t *testing.T) {
 }
 
 func TestProbeFails(t *testing.T) {
-	for mode, want := range map[string]string{"fail": "no emulator", "flood": "too much", "nonsense": "read what it printed"} {
+	for mode, want := range map[string]string{
+		"fail": "no emulator", "flood": "too much", "nonsense": "read what it printed",
+	} {
 		t.Run(mode, func(t *testing.T) {
 			_, err := sandbox(image(t, mode)).Probe(t.Context(), Variant{})
 			if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 2*maxComplaint {
@@ -278,7 +282,8 @@ func TestProbeFails(t *testing.T) {
 			}
 		})
 	}
-	if _, err := sandbox(t.TempDir()).Probe(t.Context(), Variant{}); err == nil || !strings.Contains(err.Error(), "mount") {
+	_, err := sandbox(t.TempDir()).Probe(t.Context(), Variant{})
+	if err == nil || !strings.Contains(err.Error(), "mount") {
 		t.Errorf("an empty image: %v", err)
 	}
 	if err := Enter("/", "/dev", Variant{}); err == nil {
