@@ -47,15 +47,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/version"
 )
 
-// Timings of the lease: one write every five seconds, and another replica takes over at most 25
-// seconds after a leader has vanished without a word. A leader that ends gives the lease up, and one
-// that was restarted in its pod is known by its name; neither waits.
-const (
-	leaseDuration = 20 * time.Second
-	renewDeadline = 15 * time.Second
-	retryPeriod   = 5 * time.Second
-)
-
 // eventSource is what events say they come from.
 const eventSource = "virtualmachine-controller"
 
@@ -112,7 +103,11 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config, limiter *config
 		return nil
 	}
 
-	mgr, err := o.newManager(ctx, rest, client)
+	lock, err := newLease(rest, o.Identity)
+	if err != nil {
+		return err
+	}
+	mgr, err := o.newManager(ctx, rest, lock)
 	if err != nil {
 		return err
 	}
@@ -136,18 +131,19 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config, limiter *config
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run controllers: %w", err)
 	}
-	return nil
+	if !o.LeaderElect {
+		return nil
+	}
+	// All has ended, so the next leader may begin.
+	releasing, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*leaseTimeout)
+	defer stop()
+	return lock.release(releasing)
 }
 
-func (o *Options) newManager(ctx context.Context, rest *rest.Config, client kubernetes.Interface) (ctrl.Manager, error) {
+func (o *Options) newManager(ctx context.Context, rest *rest.Config, lock resourcelock.Interface) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
-	}
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, names.Namespace, names.VirtController,
-		client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: o.Identity})
-	if err != nil {
-		return nil, fmt.Errorf("make lease: %w", err)
 	}
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                              scheme,
@@ -157,7 +153,6 @@ func (o *Options) newManager(ctx context.Context, rest *rest.Config, client kube
 		HealthProbeBindAddress:              o.HealthAddress,
 		LeaderElection:                      o.LeaderElect,
 		LeaderElectionResourceLockInterface: lock,
-		LeaderElectionReleaseOnCancel:       true,
 		LeaseDuration:                       new(leaseDuration),
 		RenewDeadline:                       new(renewDeadline),
 		RetryPeriod:                         new(retryPeriod),
