@@ -15,17 +15,17 @@ import (
 )
 
 // Timings of the lease. A replica that does not lead looks at it every retryPeriod, or up to 2.2 times that
-// (leaderelection.JitterFactor), and takes it when it has not changed for leaseDuration. So when a leader vanishes without a
-// word, right after it renewed, another one leads after
+// (leaderelection.JitterFactor), and takes it when it has not changed for leaseDuration. So when a leader vanishes
+// without a word, right after it renewed, another one leads after
 //
 //	2.2 × 0.5 s until the other has seen the last renewal + 12 s + 2.2 × 0.5 s until it looks again = 14.2 s
 //
-// at most, if the API server answers at once. A leader that ends gives the lease up, and one that was restarted in its pod
-// is known by its name; neither waits.
+// at most, if the API server answers at once. A leader that ends gives the lease up, and one that was restarted in its
+// pod is known by its name; neither waits.
 //
 // A leader on a busy machine keeps the lease as long as one renewal in renewDeadline gets through. It must stop before
-// another one may begin: renewInterval + retryPeriod + renewDeadline < leaseDuration. It writes every renewInterval only;
-// more writes would bring nothing.
+// another one may begin: renewInterval + retryPeriod + renewDeadline < leaseDuration. It writes every renewInterval
+// only; more writes would bring nothing.
 const (
 	leaseDuration = 12 * time.Second
 	renewDeadline = 8 * time.Second
@@ -35,8 +35,8 @@ const (
 	leaseTimeout = 2 * time.Second
 )
 
-// newLease makes the lock on virt-controller's lease. It has connections of its own: whatever the KubeVirt resource says
-// of how many requests there may be, and whatever else waits for an answer, the lease is renewed.
+// newLease makes the lock on virt-controller's lease. It has connections of its own: whatever the KubeVirt resource
+// says of how many requests there may be, and whatever else waits for an answer, the lease is renewed.
 func newLease(cluster *rest.Config, identity string) (*lease, error) {
 	cluster = rest.CopyConfig(cluster)
 	cluster.RateLimiter, cluster.QPS = nil, -1
@@ -55,8 +55,8 @@ func newLease(cluster *rest.Config, identity string) (*lease, error) {
 	return &lease{Interface: lock, now: time.Now}, nil
 }
 
-// lease is a lock whose holder writes it every renewInterval, however often it is asked to renew it. Otherwise those who
-// look at the lease could not do so more often than its holder writes. The elector uses it from one goroutine.
+// lease is a lock whose holder writes it every renewInterval, however often it is asked to renew it. Otherwise those
+// who look at the lease could not do so more often than its holder writes. The elector uses it from one goroutine.
 type lease struct {
 	resourcelock.Interface
 	now func() time.Time
@@ -81,8 +81,8 @@ func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	return nil
 }
 
-// release gives the lease up. The elector could do it, too, but would also try when it could not renew, and only then say
-// that it does not lead any more.
+// release gives the lease up. The elector could do it, too, but would also try when it could not renew, and only then
+// say that it does not lead any more.
 func (l *lease) release(ctx context.Context) error {
 	record, _, err := l.Get(ctx)
 	if apierrors.IsNotFound(err) || err == nil && record.HolderIdentity != l.Identity() {

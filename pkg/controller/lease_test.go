@@ -103,8 +103,8 @@ func run(t *testing.T, api kubernetes.Interface, identity string) *replica {
 	return r
 }
 
-// A leader that is killed, or whose node is cut off, says nothing. Another one leads within 15 s, but not before the old
-// one has stopped. The electors' jitter is random, so that this is tried often; time is the test's.
+// A leader that is killed, or whose node is cut off, says nothing. Another one leads within 15 s, but not before the
+// old one has stopped. The electors' jitter is random, so that this is tried often; time is the test's.
 func TestFailover(t *testing.T) {
 	longest := time.Duration(0)
 	for i := range 25 {

@@ -15,7 +15,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	v1 "kubevirt.io/api/core/v1"
@@ -140,7 +139,8 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config, limiter *config
 	return lock.release(releasing)
 }
 
-func (o *Options) newManager(ctx context.Context, rest *rest.Config, lock resourcelock.Interface) (ctrl.Manager, error) {
+// newManager makes what runs the reconcilers while it holds the lock.
+func (o *Options) newManager(ctx context.Context, rest *rest.Config, lock *lease) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err

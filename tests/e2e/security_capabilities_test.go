@@ -18,8 +18,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Each node finds out by itself what QEMU can do, from the image and before there is any guest; and what it found is what
-// its launchers have and believe. Nothing of it comes from a launcher. Not parallel: it restarts a virt-handler.
+// Each node finds out by itself what QEMU can do, from the image and before there is any guest; and what it found is
+// what its launchers have and believe. Nothing of it comes from a launcher. Not parallel: it restarts a virt-handler.
 func TestCapabilitiesAreProbed(t *testing.T) {
 	c := theCluster
 	handlers := c.componentPods(t, names.VirtHandler)
@@ -49,7 +49,8 @@ func TestCapabilitiesAreProbed(t *testing.T) {
 	kill(t, string(fresh.UID), "virt-server")
 	eventually(t, 2*time.Minute, "virt-handler is back", func() string {
 		for _, pod := range c.componentPods(t, names.VirtHandler) {
-			if s := pod.Status.ContainerStatuses; pod.UID == fresh.UID && (s[0].RestartCount == restarts || !s[0].Ready) {
+			status := pod.Status.ContainerStatuses[0]
+			if pod.UID == fresh.UID && (status.RestartCount == restarts || !status.Ready) {
 				return "not yet"
 			}
 		}
@@ -85,13 +86,13 @@ func TestCapabilitiesAreProbed(t *testing.T) {
 	}
 	for name, data := range got {
 		if !bytes.Equal(data, want[filepath.Base(name)]) {
-			t.Errorf("%s is not the node's: %d bytes, and the node has %d", name, len(data), len(want[filepath.Base(name)]))
+			t.Errorf("%s is not the node's, which has %d bytes", name, len(want[filepath.Base(name)]))
 		}
 	}
 }
 
-// readFiles reads the files of a pod that match a pattern, as a process of it sees them, by the paths at which this machine
-// reaches them. Directories have no content.
+// readFiles reads the files of a pod that match a pattern, as a process of it sees them, by the paths at which this
+// machine reaches them. Directories have no content.
 func readFiles(t *testing.T, pod corev1.Pod, command, pattern string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
