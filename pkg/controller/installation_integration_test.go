@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -212,6 +213,11 @@ func TestTakeover(tt *testing.T) {
 	t.quiet()
 	before := len(writes.in(t.namespace))
 	t.must(stopController())
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.VirtController}}
+	t.must(cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(lease), lease))
+	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
+		t.Errorf("%s has ended and still holds the lease", *holder)
+	}
 	stopController = startController(context.WithoutCancel(t.ctx))
 	t.quiet()
 	if after := len(writes.in(t.namespace)); after != before {

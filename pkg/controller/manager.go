@@ -15,7 +15,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	v1 "kubevirt.io/api/core/v1"
@@ -46,15 +45,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/written"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/version"
-)
-
-// Timings of the lease: one write every five seconds, and another replica takes over at most 25
-// seconds after a leader has vanished without a word. A leader that ends gives the lease up, and one
-// that was restarted in its pod is known by its name; neither waits.
-const (
-	leaseDuration = 20 * time.Second
-	renewDeadline = 15 * time.Second
-	retryPeriod   = 5 * time.Second
 )
 
 // eventSource is what events say they come from.
@@ -113,7 +103,11 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config, limiter *config
 		return nil
 	}
 
-	mgr, err := o.newManager(ctx, rest, client)
+	lock, err := newLease(rest, o.Identity)
+	if err != nil {
+		return err
+	}
+	mgr, err := o.newManager(ctx, rest, lock)
 	if err != nil {
 		return err
 	}
@@ -137,18 +131,20 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config, limiter *config
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run controllers: %w", err)
 	}
-	return nil
+	if !o.LeaderElect {
+		return nil
+	}
+	// All has ended, so the next leader may begin.
+	releasing, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*leaseTimeout)
+	defer stop()
+	return lock.release(releasing)
 }
 
-func (o *Options) newManager(ctx context.Context, rest *rest.Config, client kubernetes.Interface) (ctrl.Manager, error) {
+// newManager makes what runs the reconcilers while it holds the lock.
+func (o *Options) newManager(ctx context.Context, rest *rest.Config, lock *lease) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
-	}
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, names.Namespace, names.VirtController,
-		client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: o.Identity})
-	if err != nil {
-		return nil, fmt.Errorf("make lease: %w", err)
 	}
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                              scheme,
@@ -158,7 +154,6 @@ func (o *Options) newManager(ctx context.Context, rest *rest.Config, client kube
 		HealthProbeBindAddress:              o.HealthAddress,
 		LeaderElection:                      o.LeaderElect,
 		LeaderElectionResourceLockInterface: lock,
-		LeaderElectionReleaseOnCancel:       true,
 		LeaseDuration:                       new(leaseDuration),
 		RenewDeadline:                       new(renewDeadline),
 		RetryPeriod:                         new(retryPeriod),

@@ -35,6 +35,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/handler/capabilities"
 	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
 	"github.com/virtkit/virtkit/pkg/handler/hostdevices"
 	"github.com/virtkit/virtkit/pkg/handler/node"
@@ -99,6 +100,7 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.healthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
 	f.DurationVar(&o.fenceAfter, "fence-after", 0, "end all guests of this node when the API server has not answered for so long; 0 is never")
 	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
+	cmd.AddCommand(capabilities.NewCommand())
 	return cmd
 }
 
@@ -162,7 +164,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	n := NewNode(o.node, o.pods, o.proc, o.state, log)
 	n.Plugins = func() network.Plugins { return follower.Current().Allowed.Bindings }
 	n.Address, n.MigrationPort = o.address, o.migrationPort
-	if err := n.forgetOldPods(); err != nil {
+	if err := errors.Join(n.forgetOldPods(), n.forgetHarvested()); err != nil {
 		log.Warn("old state not removed", "error", err)
 	}
 	h := &handler{
@@ -249,8 +251,11 @@ const kubeletDir = "/proc/1/root/var/lib/kubelet"
 // nodeDev is the node's /dev; virt-handler's own is as the node's was when its container was made.
 const nodeDev = "/proc/1/root/dev"
 
-// cpuMap has libvirt's CPU models, in virt-launcher's image, which is mounted in virt-handler.
-const cpuMap = "/launcher/usr/share/libvirt/cpu_map"
+// launcherImage is where virt-launcher's image is mounted in virt-handler, cpuMap what it has of libvirt's CPU models.
+const (
+	launcherImage = "/launcher"
+	cpuMap        = launcherImage + "/usr/share/libvirt/cpu_map"
+)
 
 // handler is a running virt-handler.
 type handler struct {
@@ -284,12 +289,13 @@ func (h *handler) run(ctx context.Context) error {
 		return dialer.DialContext(ctx, "tcp", address)
 	}
 
+	noKVM := node.KVM(h.device, h.modules, runtime.GOARCH)
+	h.node.Prober = h.newProber(noKVM == nil)
 	loop, err := newLoop(ctx, h)
 	if err != nil {
 		return err
 	}
 	group.Go(func() error { return h.sentinel(loop.reconciler.Events).run(ctx) })
-	noKVM := node.KVM(h.device, h.modules, runtime.GOARCH)
 	machine, err := host.Read(filepath.Dir(h.modules), "/proc", noKVM).Annotation()
 	if err != nil {
 		return err
@@ -328,6 +334,7 @@ func (h *handler) run(ctx context.Context) error {
 			})
 		})
 	}
+	group.Go(func() error { return h.probe(ctx) })
 	group.Go(func() error { return h.offerDevices(ctx) })
 	group.Go(func() error { return h.offerVSOCK(ctx) })
 	group.Go(func() error { return h.offerSEV(ctx) })

@@ -10,7 +10,7 @@
 //	Reconciler   one pass over one VMI: read, compute (package status), write
 //	session      one launcher: connect, prepare, start, watch
 //	podfs        reaching into a pod that is not trusted
-//	capabilities the node's copies of libvirt's capability cache
+//	capabilities the node's cache of QEMU's capabilities, and the probe that fills it
 //	migration    what two nodes say to each other while a guest moves
 //	streams      consoles and requests, over mutual TLS
 //	node         labels and heartbeat; deviceplugin: /dev/kvm for pods
@@ -18,6 +18,7 @@ package handler
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -37,8 +38,10 @@ type Node struct {
 	// PodsDir is the kubelet's pod directory, ProcDir procfs of the host's PID namespace.
 	PodsDir, ProcDir string
 	Capabilities     *capabilities.Cache
-	Log              *slog.Logger
-	Now              func() time.Time
+	// Prober fills Capabilities; nil does not.
+	Prober *capabilities.Prober
+	Log    *slog.Logger
+	Now    func() time.Time
 	// Address is where other nodes' virt-handlers reach this one, at MigrationPort; Dial reaches theirs, and fails unless
 	// the one that answers is that of the node.
 	Address       string
@@ -51,13 +54,16 @@ type Node struct {
 	steps steps
 	// stepLimit and endLimit bound a step and the end of a session; tests have less time.
 	stepLimit, endLimit time.Duration
+	// harvested is where virt-handler once kept caches that it had taken from launchers.
+	harvested string
 }
 
 // NewNode describes a node; what virt-handler keeps lies below stateDir.
 func NewNode(name, podsDir, procDir, stateDir string, log *slog.Logger) *Node {
 	return &Node{
 		Name: name, PodsDir: podsDir, ProcDir: procDir, Log: log, Now: time.Now,
-		Capabilities: &capabilities.Cache{Dir: filepath.Join(stateDir, "capabilities"), Boot: bootID(procDir, log)},
+		Capabilities: &capabilities.Cache{Dir: filepath.Join(stateDir, "probed"), Boot: bootID(procDir, log)},
+		harvested:    filepath.Join(stateDir, "capabilities"),
 		plans:        planStore{dir: filepath.Join(stateDir, "network")},
 		stepLimit:    stepLimit, endLimit: endLimit,
 	}
@@ -71,6 +77,14 @@ func bootID(procDir string, log *slog.Logger) string {
 		return ""
 	}
 	return filepath.Base("/" + strings.TrimSpace(string(id)))
+}
+
+// forgetHarvested removes what earlier versions took from launchers, of which any may have been a guest's.
+func (n *Node) forgetHarvested() error {
+	if err := os.RemoveAll(n.harvested); err != nil {
+		return fmt.Errorf("remove capability caches that came from launchers: %w", err)
+	}
+	return nil
 }
 
 // forgetOldPods removes what was kept for pods that ended while virt-handler did not run.

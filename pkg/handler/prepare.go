@@ -31,12 +31,6 @@ import (
 func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process) error {
 	begun := time.Now()
 	vmi := s.latest()
-	// First, since the launcher's libvirtd is starting meanwhile.
-	key, err := step(ctx, s, "files of QEMU", func() (*capabilities.Key, error) { return s.warm(run, process) })
-	if err != nil {
-		// Without the cache the guest only starts later.
-		s.log.Warn("capability cache not used", "error", err)
-	}
 	plan, err := step(ctx, s, "network of the pod", func() (*network.Plan, error) { return s.connect(vmi, process) })
 	if err != nil {
 		return err
@@ -65,6 +59,12 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	if err != nil {
 		return fmt.Errorf("encode network plan: %w", err)
 	}
+	// Last, since the node may still be finding out what there is to give.
+	warm, err := s.warm(ctx, run, process)
+	if err != nil {
+		// Without the cache the guest only starts later.
+		s.log.Warn("capability cache not used", "error", err)
+	}
 	prepared := time.Now()
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -75,15 +75,9 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 		}
 		return err
 	}
-	s.log.Info("launcher started", "prepare", prepared.Sub(begun), "start", time.Since(prepared))
+	s.log.Info("launcher started", "prepare", prepared.Sub(begun), "start", time.Since(prepared), "warm", warm)
 	if state != nil {
 		s.saw(state)
-	}
-	if key != nil {
-		err := s.do(ctx, "files of QEMU", func() error { return s.node.Capabilities.Harvest(*key, run.Root, run.Read) })
-		if err != nil {
-			s.log.Warn("capability cache not kept", "error", err)
-		}
 	}
 	return nil
 }
@@ -189,12 +183,14 @@ func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
 	return volumes
 }
 
-// warm gives the launcher the node's cache of QEMU's capabilities.
-func (s *session) warm(run *podfs.Run, process *podfs.Process) (*capabilities.Key, error) {
-	key, err := capabilities.NewKey(s.target.Image, s.target.KVM, passthrough.SEV(&s.latest().Spec.Domain), process.Stat)
+// warm gives the launcher the node's cache of QEMU's capabilities, and reports whether there is one for it.
+func (s *session) warm(ctx context.Context, run *podfs.Run, process *podfs.Process) (bool, error) {
+	variant := capabilities.Variant{KVM: s.target.KVM, SEV: passthrough.SEV(&s.latest().Spec.Domain)}
+	const what = "files of QEMU"
+	key, err := step(ctx, s, what, func() (capabilities.Key, error) { return capabilities.NewKey(variant, process.Stat) })
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	_, err = s.node.Capabilities.Install(key, run.Root)
-	return &key, err
+	s.node.Prober.Wait(ctx, key)
+	return step(ctx, s, what, func() (bool, error) { return s.node.Capabilities.Install(key, run.Root) })
 }

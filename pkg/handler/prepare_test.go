@@ -1,18 +1,24 @@
 package handler
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/handler/capabilities"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -87,13 +93,6 @@ func testPodIsPrepared(t *testing.T, binding network.Binding) {
 	w.must(os.Remove(link))
 	w.must(os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.Fd()), link))
 	w.startLauncher()
-	cache := filepath.Join(podfs.RunPath(w.node.PodsDir, podUID), names.CapabilityCacheDir)
-	w.must(os.MkdirAll(cache, 0o700))
-	var stat unix.Stat_t
-	w.must(unix.Stat(w.rootfs+"/usr/bin/qemu-system-x86_64", &stat))
-	const file = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.xml"
-	w.must(os.WriteFile(filepath.Join(cache, file), fmt.Appendf(nil, "<qemuCaps><qemuctime>%d</qemuctime></qemuCaps>", stat.Ctim.Sec), 0o600))
-
 	first := w.startHandler()
 	got := w.eventuallyPhase(v1.Running)
 	if len(got.Status.Interfaces) != 1 || got.Status.Interfaces[0].IP != "10.42.1.5" {
@@ -102,10 +101,6 @@ func testPodIsPrepared(t *testing.T, binding network.Binding) {
 	if _, err := os.Lstat(w.rootfs + "/dev/net/tun"); err != nil {
 		t.Errorf("no tun device: %v", err)
 	}
-	w.eventually("the capability cache is kept", func() bool {
-		kept, err := filepath.Glob(filepath.Join(w.node.Capabilities.Dir, "*", file))
-		return err == nil && len(kept) == 1
-	})
 
 	// The next virt-handler finds what the first has left, though the pod's link has changed since.
 	first.stop()
@@ -120,6 +115,107 @@ func testPodIsPrepared(t *testing.T, binding network.Binding) {
 	a, b := fmt.Sprint(plans[0]), fmt.Sprint(plans[1])
 	if a != b || plans[0].Interfaces[0].Binding != binding {
 		t.Errorf("the plan changed:\n%s\n%s", a, b)
+	}
+}
+
+// capabilityFile is as libvirt names one.
+const capabilityFile = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.xml"
+
+// capabilityFiles are about the QEMU in the launcher's image.
+func (w *world) capabilityFiles(content string) map[string][]byte {
+	w.t.Helper()
+	var stat unix.Stat_t
+	w.must(unix.Stat(w.rootfs+"/usr/bin/qemu-system-x86_64", &stat))
+	const format = "<qemuCaps><qemuctime>%d</qemuctime><flag name='%s'/></qemuCaps>"
+	return map[string][]byte{capabilityFile: fmt.Appendf(nil, format, stat.Ctim.Sec, content)}
+}
+
+// key is that of the launcher's image as the node sees it.
+func (w *world) key() capabilities.Key {
+	w.t.Helper()
+	key, err := capabilities.NewKey(capabilities.Variant{}, func(name string) (stat unix.Stat_t, err error) {
+		return stat, unix.Stat(w.rootfs+name, &stat)
+	})
+	w.must(err)
+	return key
+}
+
+// A launcher that a guest has taken over offers libvirt's files, which say what every later QEMU of the node can do and
+// is started with. They stay its own.
+func TestLauncherCapabilitiesAreNotTaken(t *testing.T) {
+	w := newWorld(t)
+	w.startLauncher()
+	cache := filepath.Join(podfs.RunPath(w.node.PodsDir, podUID), names.CapabilityCacheDir)
+	w.must(os.MkdirAll(cache, 0o700))
+	for name, data := range w.capabilityFiles("forged") {
+		w.must(os.WriteFile(filepath.Join(cache, name), data, 0o600))
+	}
+	h := w.startHandler()
+	w.eventuallyPhase(v1.Running)
+	w.launcher.lifecycle(launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, "shutdown")
+	w.eventuallyPhase(v1.Succeeded)
+	h.stop()
+	state := filepath.Dir(w.node.Capabilities.Dir)
+	err := filepath.WalkDir(state, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(name, ".xml") {
+			t.Errorf("the node has kept %s", name)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	next, err := os.OpenRoot(t.TempDir())
+	w.must(err)
+	defer next.Close()
+	if there, err := w.node.Capabilities.Install(w.key(), next); there || err != nil {
+		t.Errorf("the next launcher gets it: %v, %v", there, err)
+	}
+}
+
+// What an earlier version has taken from launchers is of no more use to anybody.
+func TestHarvestedCapabilitiesAreForgotten(t *testing.T) {
+	w := newWorld(t)
+	old := filepath.Join(filepath.Dir(w.node.Capabilities.Dir), "capabilities", w.node.Capabilities.Boot, "key")
+	w.must(os.MkdirAll(old, 0o700))
+	w.must(os.WriteFile(filepath.Join(old, capabilityFile), nil, 0o600))
+	w.must(w.node.forgetHarvested())
+	if _, err := os.Lstat(old); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	w.must(w.node.forgetHarvested())
+}
+
+// The node's own files reach the launcher, and before it is told to start the guest.
+func TestLauncherIsWarm(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.node.Capabilities.Store(w.key(), w.capabilityFiles("probed")))
+	w.startLauncher()
+	w.startHandler()
+	w.eventuallyPhase(v1.Running)
+	cache := filepath.Join(podfs.RunPath(w.node.PodsDir, podUID), names.CapabilityCacheDir)
+	got, err := os.ReadFile(filepath.Join(cache, capabilityFile))
+	if want := w.capabilityFiles("probed")[capabilityFile]; err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the launcher has %q, %v; want %q", got, err, want)
+	}
+}
+
+func TestVariants(t *testing.T) {
+	type variant = capabilities.Variant
+	for _, test := range []struct {
+		name                    string
+		kvm, sev, withEmulation bool
+		want                    []variant
+	}{
+		{"emulation", false, false, false, []variant{{}}},
+		{"KVM", true, false, false, []variant{{KVM: true}}},
+		{"SEV", true, true, false, []variant{{KVM: true}, {KVM: true, SEV: true}}},
+		{"SEV without KVM", false, true, false, []variant{{}}},
+		{"KVM that is not to be used", true, true, true, []variant{{}}},
+	} {
+		if got := variants(test.kvm, test.sev, test.withEmulation); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
 	}
 }
 

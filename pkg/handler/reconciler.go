@@ -280,7 +280,6 @@ func (r *Reconciler) session(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, st
 	t := target{VMI: key, UID: vmi.UID, Pod: pod.UID, Annotations: pod.Annotations}
 	for _, c := range pod.Spec.Containers {
 		if c.Name == names.ContainerCompute {
-			t.Image = c.Image
 			_, t.KVM = c.Resources.Limits[names.ResourceKVM]
 		}
 	}

@@ -47,9 +47,8 @@ type target struct {
 	VMI types.NamespacedName
 	UID types.UID // the VMI's
 	Pod types.UID
-	// Image and KVM are the launcher container's image and whether it asked for /dev/kvm.
-	Image string
-	KVM   bool
+	// KVM is whether the launcher's container asked for /dev/kvm.
+	KVM bool
 	// Annotations are the pod's as the session began, which what was asked of Multus is among.
 	Annotations map[string]string
 }

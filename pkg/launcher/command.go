@@ -70,6 +70,6 @@ func NewCommand() *cobra.Command {
 			panic(fmt.Sprintf("flag %s: %v", required, err))
 		}
 	}
-	cmd.AddCommand(newProbeCommand(), newConsoleLogCommand())
+	cmd.AddCommand(newProbeCommand(), newConsoleLogCommand(), newCapabilitiesCommand(new(PodOptions())))
 	return cmd
 }

@@ -4,4 +4,7 @@ package launcher
 
 import "github.com/virtkit/virtkit/pkg/hypervisor/libvirt"
 
-var connect = libvirt.Connect
+var (
+	connect = libvirt.Connect
+	probe   = libvirt.Probe
+)

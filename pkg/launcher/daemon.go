@@ -185,19 +185,27 @@ const knock = 3 * time.Millisecond
 
 // connect waits until the daemon listens and connects to it.
 func (d *daemon) connect(ctx context.Context) (hypervisor.Connection, error) {
+	if err := d.awaitSocket(ctx); err != nil {
+		return nil, err
+	}
+	return d.options.Connect(ctx, d.socket())
+}
+
+// awaitSocket waits until the daemon listens.
+func (d *daemon) awaitSocket(ctx context.Context) error {
 	tick := time.NewTicker(knock)
 	defer tick.Stop()
 	for {
 		_, err := os.Stat(d.socket())
 		if err == nil {
-			return d.options.Connect(ctx, d.socket())
+			return nil
 		}
 		if !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("look for libvirtd's socket: %w", err)
+			return fmt.Errorf("look for libvirtd's socket: %w", err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-tick.C:
 		}
 	}

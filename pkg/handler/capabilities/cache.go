@@ -1,16 +1,19 @@
 // Package capabilities keeps libvirt's cache of QEMU capabilities for the launchers of a node. Probing
-// QEMU costs a launcher seconds; what it finds depends on the image and the node only. So the first
-// launcher of an image probes, virt-handler takes a copy, and every later launcher gets that copy
-// before libvirt asks.
+// QEMU costs a launcher seconds; what it finds depends on the image and the node only. So virt-handler probes once, and
+// every launcher gets what that found before its libvirt asks.
+//
+// A cache decides what QEMU runs with, so it never comes from a pod, which a guest may have taken over. virt-handler
+// has the launcher's image mounted, where nobody has ever run anything, and runs libvirtd from it in a sandbox:
+//
+//	Prober   when to probe, for which kinds of launchers, and who waits for it
+//	Sandbox  the processes that do: namespaces of their own, the image as root, no rights
+//	Cache    the files on the node's disk, and their copies in launchers
 //
 // libvirt holds a cached file for valid while the times of change of QEMU and libvirtd are what they
 // were, which is the time when the image was unpacked: the key has them, so a node's cache never
 // mixes images, not even two of one name. A node that boots, perhaps with another kernel, starts anew.
-// Should libvirt reject a copy for yet another reason, that launcher probes, and only takes longer.
-//
-// A copy comes from a launcher and is given to others, perhaps to another tenant's. So it is checked: names,
-// sizes, well-formed XML, and that it tells of the QEMU whose times the key has. And the first one
-// stays: a launcher that somebody takes over later cannot give the others one of its making.
+// A launcher of another image than the one mounted here, as an older one after an upgrade, has no cache and probes by
+// itself, as does one whose libvirt rejects its copy for yet another reason; it only takes longer.
 package capabilities
 
 import (
@@ -48,18 +51,21 @@ var binaries = []string{
 	"/usr/bin/qemu-system-x86_64", "/usr/bin/qemu-system-aarch64", "/usr/libexec/qemu-kvm", "/usr/sbin/libvirtd",
 }
 
-// Key names the cache of one image on one node.
+// Variant is what of the node's devices a launcher has that changes what its QEMU can do.
+type Variant struct{ KVM, SEV bool }
+
+// Key names the cache of one variant of one image on one node.
 type Key struct {
 	hash string
 	// ctimes are the times of change of the binaries, in seconds.
 	ctimes []int64
 }
 
-// NewKey makes the key of a launcher: its image as the pod names it, whether it has /dev/kvm and /dev/sev, and
-// its binaries as stat sees them in the container.
-func NewKey(image string, kvm, sev bool, stat func(path string) (unix.Stat_t, error)) (Key, error) {
+// NewKey makes the key of launchers of a variant whose binaries are as stat sees them in the image or the container. A
+// container that lies about them has the cache of another image, which libvirt there does not believe.
+func NewKey(v Variant, stat func(path string) (unix.Stat_t, error)) (Key, error) {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%t %t\n", image, kvm, sev)
+	fmt.Fprintf(h, "%t %t\n", v.KVM, v.SEV)
 	var key Key
 	for _, b := range binaries {
 		s, err := stat(b)
@@ -146,44 +152,38 @@ func install(run *os.Root, name string, data []byte) error {
 	return errors.Join(err, f.Chown(names.User, names.Group), f.Close())
 }
 
-// Harvest takes a launcher's cache as the node's, unless the node has one already.
-// read reads a regular file of the run volume up to a limit.
-func (c *Cache) Harvest(key Key, run *os.Root, read func(name string, limit int64) ([]byte, error)) error {
+// Has reports whether the node has a cache for the key.
+func (c *Cache) Has(key Key) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch _, err := os.Stat(c.path(key)); {
-	case err == nil:
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("look for the capability cache: %w", err)
-	}
-	entries, err := fs.ReadDir(run.FS(), names.CapabilityCacheDir)
+	_, err := os.Stat(c.path(key))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("list the launcher's capability cache: %w", err)
+		return false, fmt.Errorf("look for the capability cache: %w", err)
 	}
-	files := map[string][]byte{}
-	for _, e := range entries {
-		if !fileName.MatchString(e.Name()) {
-			continue
+	return true, nil
+}
+
+// Store makes files, by their names, the node's cache for the key.
+func (c *Cache) Store(key Key, files map[string][]byte) error {
+	if len(files) == 0 || len(files) > maxFiles {
+		return fmt.Errorf("a capability cache has 1 to %d files, not %d", maxFiles, len(files))
+	}
+	for name, data := range files {
+		if !fileName.MatchString(name) {
+			return fmt.Errorf("a capability cache has no file %q", name)
 		}
-		if len(files) == maxFiles {
-			return fmt.Errorf("the launcher's capability cache has more than %d files", maxFiles)
-		}
-		data, err := read(path.Join(names.CapabilityCacheDir, e.Name()), maxBytes)
-		if err != nil {
-			return fmt.Errorf("read the launcher's capability cache: %w", err)
+		if len(data) > maxBytes {
+			return fmt.Errorf("capability cache %s: %d bytes are more than %d", name, len(data), maxBytes)
 		}
 		if err := check(key, data); err != nil {
-			return fmt.Errorf("the launcher's capability cache %s: %w", e.Name(), err)
+			return fmt.Errorf("capability cache %s: %w", name, err)
 		}
-		files[e.Name()] = data
 	}
-	if len(files) == 0 {
-		return nil
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.store(key, files)
 }
 
@@ -200,6 +200,9 @@ func (c *Cache) store(key Key, files map[string][]byte) error {
 		if err = os.WriteFile(filepath.Join(temporary, name), data, 0o600); err != nil {
 			break
 		}
+	}
+	if err == nil {
+		err = os.RemoveAll(c.path(key))
 	}
 	if err == nil {
 		err = os.Rename(temporary, c.path(key))

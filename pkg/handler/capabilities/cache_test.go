@@ -2,7 +2,6 @@ package capabilities
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,9 +24,9 @@ func statAt(seconds int64) func(string) (unix.Stat_t, error) {
 	}
 }
 
-func keyAt(t *testing.T, image string, kvm bool, seconds int64) Key {
+func keyAt(t *testing.T, seconds int64) Key {
 	t.Helper()
-	key, err := NewKey(image, kvm, false, statAt(seconds))
+	key, err := NewKey(Variant{}, statAt(seconds))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,60 +43,42 @@ func volume(t *testing.T) *os.Root {
 	return root
 }
 
-func put(t *testing.T, run *os.Root, name, content string) {
-	t.Helper()
-	if err := run.MkdirAll(names.CapabilityCacheDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := run.WriteFile(filepath.Join(names.CapabilityCacheDir, name), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func reader(run *os.Root) func(string, int64) ([]byte, error) {
-	return func(name string, limit int64) ([]byte, error) {
-		f, err := run.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		return io.ReadAll(io.LimitReader(f, limit))
-	}
-}
-
 func description(ctime int64, more string) string {
 	return fmt.Sprintf("<qemuCaps>\n<qemuctime>%d</qemuctime>%s</qemuCaps>", ctime, more)
 }
 
-func TestHarvestAndInstall(t *testing.T) {
+func TestStoreAndInstall(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
-	key := keyAt(t, "launcher:1", false, 1000)
+	key := keyAt(t, 1000)
 	if there, err := cache.Install(key, volume(t)); there || err != nil {
 		t.Fatalf("an empty cache installed: %v, %v", there, err)
 	}
-	const content = "<flag name='a'/>"
-	for _, offered := range []string{content, "<flag name='forged'/>"} {
-		first, second := volume(t), volume(t)
-		put(t, first, cacheFile, description(1000, offered))
-		put(t, first, "notes.txt", "ignored")
-		if err := cache.Harvest(key, first, reader(first)); err != nil {
+	if has, err := cache.Has(key); has || err != nil {
+		t.Fatalf("an empty cache has it: %v, %v", has, err)
+	}
+	for _, content := range []string{description(1000, "<flag name='a'/>"), description(1000, "<flag name='b'/>")} {
+		if err := cache.Store(key, map[string][]byte{cacheFile: []byte(content)}); err != nil {
 			t.Fatal(err)
 		}
+		if has, err := cache.Has(key); !has || err != nil {
+			t.Fatalf("not stored: %v, %v", has, err)
+		}
+		run := volume(t)
 		for range 2 { // a launcher that has its copy keeps it
-			if there, err := cache.Install(key, second); !there || err != nil {
+			if there, err := cache.Install(key, run); !there || err != nil {
 				t.Fatalf("installed: %v, %v", there, err)
 			}
 		}
-		got, err := second.ReadFile(filepath.Join(names.CapabilityCacheDir, cacheFile))
-		if err != nil || string(got) != description(1000, content) {
-			t.Errorf("the second launcher got %q, %v; want what the node had first", got, err)
+		got, err := run.ReadFile(filepath.Join(names.CapabilityCacheDir, cacheFile))
+		if err != nil || string(got) != content {
+			t.Errorf("the launcher got %q, %v; want %q", got, err, content)
 		}
-		info, err := second.Stat(filepath.Join(names.CapabilityCacheDir, cacheFile))
+		info, err := run.Stat(filepath.Join(names.CapabilityCacheDir, cacheFile))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var stat unix.Stat_t
-		if err := unix.Stat(filepath.Join(second.Name(), names.CapabilityCacheDir), &stat); err != nil {
+		if err := unix.Stat(filepath.Join(run.Name(), names.CapabilityCacheDir), &stat); err != nil {
 			t.Fatal(err)
 		}
 		if stat.Uid != names.User || info.Mode().Perm() != 0o600 {
@@ -107,14 +88,13 @@ func TestHarvestAndInstall(t *testing.T) {
 }
 
 func TestEachBootStartsAnew(t *testing.T) {
-	dir, key := t.TempDir(), keyAt(t, "launcher:1", false, 1000)
+	dir, key := t.TempDir(), keyAt(t, 1000)
 	for _, boot := range []string{"first", "second"} {
-		cache, run := &Cache{Dir: dir, Boot: boot}, volume(t)
-		if there, err := cache.Install(key, run); there || err != nil {
+		cache := &Cache{Dir: dir, Boot: boot}
+		if there, err := cache.Install(key, volume(t)); there || err != nil {
 			t.Fatalf("%s: installed: %v, %v", boot, there, err)
 		}
-		put(t, run, cacheFile, description(1000, ""))
-		if err := cache.Harvest(key, run, reader(run)); err != nil {
+		if err := cache.Store(key, map[string][]byte{cacheFile: []byte(description(1000, ""))}); err != nil {
 			t.Fatal(err)
 		}
 		left, err := os.ReadDir(dir)
@@ -125,26 +105,41 @@ func TestEachBootStartsAnew(t *testing.T) {
 }
 
 func TestKeysDiffer(t *testing.T) {
-	base := keyAt(t, "a", false, 1)
-	sev, err := NewKey("a", false, true, statAt(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, other := range map[string]Key{
-		"sev":   sev,
-		"image": keyAt(t, "b", false, 1), "kvm": keyAt(t, "a", true, 1), "ctime": keyAt(t, "a", false, 2),
+	seen := map[string]string{}
+	for name, test := range map[string]struct {
+		variant Variant
+		ctime   int64
+	}{
+		"base": {Variant{}, 1}, "kvm": {Variant{KVM: true}, 1},
+		"sev": {Variant{KVM: true, SEV: true}, 1}, "ctime": {Variant{}, 2},
 	} {
-		if other.hash == base.hash {
-			t.Errorf("%s is not part of the key", name)
+		key, err := NewKey(test.variant, statAt(test.ctime))
+		if err != nil {
+			t.Fatal(err)
 		}
+		if other, twice := seen[key.hash]; twice {
+			t.Errorf("%s and %s have the same key", name, other)
+		}
+		seen[key.hash] = name
 	}
-	if _, err := NewKey("a", false, false, func(string) (unix.Stat_t, error) { return unix.Stat_t{}, fs.ErrNotExist }); err == nil {
+	missing := func(string) (unix.Stat_t, error) { return unix.Stat_t{}, fs.ErrNotExist }
+	if _, err := NewKey(Variant{}, missing); err == nil {
 		t.Error("an image without QEMU has a key")
 	}
 }
 
-func TestHarvestRefuses(t *testing.T) {
-	key := keyAt(t, "launcher:1", false, 1000)
+func TestStoreRefuses(t *testing.T) {
+	key := keyAt(t, 1000)
+	refused := func(t *testing.T, files map[string][]byte) {
+		t.Helper()
+		cache := &Cache{Dir: t.TempDir()}
+		if err := cache.Store(key, files); err == nil {
+			t.Error("stored")
+		}
+		if there, _ := cache.Install(key, volume(t)); there {
+			t.Error("installed")
+		}
+	}
 	for name, content := range map[string]string{
 		"another QEMU":    description(999, ""),
 		"no time":         "<qemuCaps/>",
@@ -153,34 +148,27 @@ func TestHarvestRefuses(t *testing.T) {
 		"document type":   "<!DOCTYPE x [<!ENTITY a 'b'>]>" + description(1000, ""),
 		"nested time":     "<qemuCaps><a><qemuctime>1000</qemuctime></a></qemuCaps>",
 		"not text at all": "\x00\x01",
+		"too large":       description(1000, strings.Repeat(" ", maxBytes)),
 	} {
-		t.Run(name, func(t *testing.T) {
-			cache, run := &Cache{Dir: t.TempDir()}, volume(t)
-			put(t, run, cacheFile, content)
-			if err := cache.Harvest(key, run, reader(run)); err == nil {
-				t.Error("taken")
-			}
-			if there, _ := cache.Install(key, volume(t)); there {
-				t.Error("installed for others")
-			}
-		})
+		t.Run(name, func(t *testing.T) { refused(t, map[string][]byte{cacheFile: []byte(content)}) })
 	}
+	t.Run("nothing", func(t *testing.T) { refused(t, nil) })
+	t.Run("a path", func(t *testing.T) {
+		refused(t, map[string][]byte{"../" + cacheFile: []byte(description(1000, ""))})
+	})
 	t.Run("too many files", func(t *testing.T) {
-		cache, run := &Cache{Dir: t.TempDir()}, volume(t)
+		files := map[string][]byte{}
 		for i := range maxFiles + 1 {
-			put(t, run, strings.Repeat(fmt.Sprint(i), 40)+".xml", description(1000, ""))
+			files[strings.Repeat(fmt.Sprint(i), 40)+".xml"] = []byte(description(1000, ""))
 		}
-		if err := cache.Harvest(key, run, reader(run)); err == nil {
-			t.Error("taken")
-		}
+		refused(t, files)
 	})
 }
 
 func TestInstallStaysInTheVolume(t *testing.T) {
-	cache, key := &Cache{Dir: t.TempDir()}, keyAt(t, "launcher:1", false, 1000)
-	first, hostile, outside := volume(t), volume(t), t.TempDir()
-	put(t, first, cacheFile, description(1000, ""))
-	if err := cache.Harvest(key, first, reader(first)); err != nil {
+	cache, key := &Cache{Dir: t.TempDir()}, keyAt(t, 1000)
+	hostile, outside := volume(t), t.TempDir()
+	if err := cache.Store(key, map[string][]byte{cacheFile: []byte(description(1000, ""))}); err != nil {
 		t.Fatal(err)
 	}
 	if err := hostile.Symlink(outside, "cache"); err != nil {

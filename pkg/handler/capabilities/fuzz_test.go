@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzCheck: what a launcher says never makes virt-handler fall over, and nothing is taken that does not
+// FuzzCheck: what a probe prints never makes virt-handler fall over, and nothing is kept that does not
 // say for which QEMU it is.
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte(description(1000, "<flag name='a'/>")))

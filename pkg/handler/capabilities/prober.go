@@ -1,0 +1,148 @@
+package capabilities
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// probeTimeout bounds a probe. It takes a second of an idle processor; a node that has just booted has none.
+	probeTimeout = 2 * time.Minute
+	// patience is how long after a probe began launchers wait for it.
+	patience = 30 * time.Second
+	// retryFirst and retryMost are the pauses after probes that failed.
+	retryFirst, retryMost = time.Minute, 30 * time.Minute
+)
+
+// Prober fills a node's cache with what the launcher's image, mounted on the node, says of itself.
+type Prober struct {
+	Cache *Cache
+	// Root is where the image is mounted.
+	Root string
+	// Variants are those that the node's launchers may be; Changed says that they may be others now.
+	Variants func() []Variant
+	Changed  <-chan struct{}
+	// Probe finds out what a variant can do and gives the files that libvirt keeps of it.
+	Probe func(ctx context.Context, v Variant) (map[string][]byte, error)
+	Log   *slog.Logger
+
+	mu sync.Mutex
+	// running is the probe under way, nil when there is none.
+	running *attempt
+}
+
+// attempt is one probe.
+type attempt struct {
+	key   Key
+	began time.Time
+	done  chan struct{}
+}
+
+// Run probes what is missing, and again after a while what failed, until ctx ends.
+func (p *Prober) Run(ctx context.Context) error {
+	pause := retryFirst
+	failed := map[string]bool{}
+	for ctx.Err() == nil {
+		var retry <-chan time.Time
+		for _, v := range p.Variants() {
+			key, err := NewKey(v, p.stat)
+			if err == nil {
+				err = p.fill(ctx, key, v, !failed[key.hash])
+			}
+			if err == nil || ctx.Err() != nil {
+				continue
+			}
+			p.Log.Warn("QEMU's capabilities are not known ahead: guests start slower",
+				"kvm", v.KVM, "sev", v.SEV, "again", pause, "error", err)
+			failed[key.hash] = true
+			retry = time.After(pause)
+		}
+		select {
+		case <-ctx.Done():
+		case <-p.Changed:
+		case <-retry:
+			pause = min(2*pause, retryMost)
+		}
+	}
+	return nil
+}
+
+// fill probes a variant unless that was done since the node booted. Launchers that start meanwhile wait if they may.
+func (p *Prober) fill(ctx context.Context, key Key, v Variant, wait bool) error {
+	if has, err := p.Cache.Has(key); has || err != nil {
+		return err
+	}
+	began := time.Now()
+	if wait {
+		attempt := &attempt{key: key, began: began, done: make(chan struct{})}
+		p.mu.Lock()
+		p.running = attempt
+		p.mu.Unlock()
+		defer func() {
+			p.mu.Lock()
+			p.running = nil
+			p.mu.Unlock()
+			close(attempt.done)
+		}()
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	files, err := p.Probe(ctx, v)
+	if err != nil {
+		return err
+	}
+	if err := p.Cache.Store(key, files); err != nil {
+		return err
+	}
+	p.Log.Info("QEMU's capabilities are known", "kvm", v.KVM, "sev", v.SEV, "took", time.Since(began))
+	return nil
+}
+
+// Wait waits for a probe for launchers of a key, if one is under way. A launcher that did not wait would begin the same
+// work now, beside the probe, so waiting is faster, whenever it begins; only a probe that takes far longer than it
+// should is left alone, and one of a variant that failed before is not waited for at all. A nil Prober has none.
+func (p *Prober) Wait(ctx context.Context, key Key) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	running := p.running
+	p.mu.Unlock()
+	if running == nil || running.key.hash != key.hash {
+		return
+	}
+	ctx, cancel := context.WithDeadline(ctx, running.began.Add(patience))
+	defer cancel()
+	select {
+	case <-running.done:
+	case <-ctx.Done():
+	}
+}
+
+// stat looks at a file of the image as a process there does: links do not lead out of it.
+func (p *Prober) stat(name string) (unix.Stat_t, error) {
+	var stat unix.Stat_t
+	root, err := unix.Open(p.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		// Not an error that says that the image has no such file.
+		return stat, fmt.Errorf("open the launcher's image at %s: %s", p.Root, err)
+	}
+	defer unix.Close(root)
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(root, name, &how)
+	if err != nil {
+		return stat, &os.PathError{Op: "look at", Path: filepath.Join(p.Root, name), Err: err}
+	}
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return stat, &os.PathError{Op: "look at", Path: filepath.Join(p.Root, name), Err: err}
+	}
+	return stat, nil
+}
