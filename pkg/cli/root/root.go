@@ -68,6 +68,7 @@ func Main() int {
 func Run(ctx context.Context, f *cli.Factory, args []string) int {
 	cmd := NewCommand(f)
 	cmd.SetArgs(args)
+	defer f.IO.Flush()
 	chosen, err := execute(ctx, cmd)
 	if err == nil {
 		return cli.ExitOK
