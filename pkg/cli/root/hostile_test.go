@@ -54,13 +54,12 @@ var commandLines = map[string][]string{
 	"addvolume":        {"addvolume demo --volume-name disk --dry-run"},
 	"removevolume":     {"removevolume demo --volume-name disk"},
 	"get":              {"memory-dump get demo --claim-name disk"},
-	"download":         {"memory-dump get demo"},
 	"remove":           {"memory-dump remove demo"},
 	"guestosinfo":      {"guestosinfo demo", "guestosinfo demo -o name"},
 	"userlist":         {"userlist demo"},
 	"fslist":           {"fslist demo"},
 	"expose":           {"expose vm demo --name x --port 22"},
-	"logs":             {"logs demo --source launcher"},
+	"logs":             {}, // the log is data: docs/output.md
 	"log-verbosity":    {"adm log-verbosity --all", "adm log-verbosity --vm demo"},
 	"dashboard":        {"dashboard --once"},
 	"version":          {"version"},
@@ -317,7 +316,7 @@ spec: {domain: {devices: {disks: [{name: disk, disk: {bus: virtio}}]}}, volumes:
 status:
   phase: Running
   nodeName: node1
-  guestOSInfo: {prettyName: Debian, kernelRelease: k, name: n, version: v}
+  guestOSInfo: {prettyName: Debian, kernelRelease: k, name: Debian, version: "13"}
   machine: {type: q35}
   interfaces: [{name: default, ipAddress: 10.0.0.1, ipAddresses: [10.0.0.1], mac: a, interfaceName: eth0, infoSource: guest}]
   volumeStatus: [{name: disk, target: vda, phase: Ready, message: attached, reason: why}]
@@ -344,7 +343,7 @@ source: {component: c, host: h}
 apiVersion: v1
 kind: Node
 metadata: {name: node1, uid: node-uid, creationTimestamp: "2026-01-02T03:04:05Z", labels: {kubevirt.io/schedulable: "true"}, annotations: {kubevirt.io/heartbeat: never}}
-spec: {unschedulable: true, taints: [{key: k, value: v, effect: NoSchedule}]}
+spec: {unschedulable: true, taints: [{key: kk, value: vv, effect: NoSchedule}]}
 status: {conditions: [{type: Ready, status: "False", reason: KubeletNotReady, message: gone}], nodeInfo: {kubeletVersion: v1, architecture: amd64, bootID: a, containerRuntimeVersion: a, kernelVersion: a, kubeProxyVersion: a, machineID: a, operatingSystem: a, osImage: a, systemUUID: a}}
 ---
 apiVersion: v1
