@@ -80,7 +80,7 @@ func (c *customColumns) PrintObj(obj runtime.Object, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(tw, strings.Join(row, "\t"))
+		fmt.Fprintln(tw, Row(row...))
 	}
 	return tw.Flush()
 }

@@ -31,11 +31,11 @@ type Factory struct {
 	onceErr error
 }
 
-// NewFactory returns a Factory on the given streams.
+// NewFactory returns a Factory on the given streams, to which it writes through Printers.
 func NewFactory(program string, io *IOStreams, getenv func(string) string) *Factory {
 	return &Factory{
 		Program:    program,
-		IO:         io,
+		IO:         io.printers(),
 		Flags:      &ConnectionFlags{getenv: getenv},
 		Now:        time.Now,
 		RandomName: randomName,
@@ -54,7 +54,7 @@ func (f *Factory) RESTConfig() (*rest.Config, error) {
 	}
 	c.UserAgent = fmt.Sprintf("virtctl/%s (%s)", version.Get().GitVersion, version.Get().Platform)
 	c.QPS = -1 // the server's fairness limits us, not our own guess
-	c.WarningHandler = rest.NewWarningWriter(f.IO.ErrOut, rest.WarningWriterOptions{Deduplicate: true, Color: f.IO.ColourErr()})
+	c.WarningHandler = warnings(f.IO)
 	return c, nil
 }
 

@@ -10,7 +10,7 @@ import (
 
 // IOStreams are a command's standard streams and what is known about the terminals behind them. Data
 // goes to Out and nothing else does; progress, prompts and hints go to ErrOut, and only when
-// ErrIsTTY.
+// ErrIsTTY. Those of a factory are Printers: see RawOut and RawErr for what is not text.
 type IOStreams struct {
 	In     io.Reader
 	Out    io.Writer

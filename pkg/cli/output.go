@@ -73,11 +73,15 @@ func (o *Output) Validate() error {
 	return err
 }
 
-// Print writes obj in the chosen format, which must be Given.
+// Print writes obj in the chosen format, which must be Given. JSON, YAML and templates are data: to a pipe or a file they
+// go as they are; on a terminal what it would obey is escaped, as are names and columns everywhere.
 func (o *Output) Print(obj runtime.Object, w io.Writer) error {
 	p, err := o.printer()
 	if err != nil {
 		return err
+	}
+	if format, _, _ := strings.Cut(o.Format, "="); format != "name" && !strings.HasPrefix(format, "custom-columns") {
+		w = forPrograms(w)
 	}
 	objects := []runtime.Object{obj}
 	if o.Format == "name" && meta.IsListType(obj) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/virtkit/virtkit/pkg/printable"
 )
 
 // patience is how long something may take before it is said that it does.
@@ -36,12 +38,12 @@ func (s *IOStreams) tell(what string, done <-chan struct{}) {
 		select {
 		case <-done:
 			if longest > 0 {
-				fmt.Fprintf(s.ErrOut, "\r%s\r", strings.Repeat(" ", longest))
+				fmt.Fprintf(s.RawErr(), "\r%s\r", strings.Repeat(" ", longest))
 			}
 			return
 		case <-tick.C:
 		}
-		line := []rune(fmt.Sprintf("%s … %s", what, time.Since(start).Round(time.Second)))
+		line := []rune(fmt.Sprintf("%s … %s", printable.Line(what), time.Since(start).Round(time.Second)))
 		width := s.Width()
 		if width <= 1 {
 			width = 80 // standard output is none, or none that tells
@@ -50,6 +52,6 @@ func (s *IOStreams) tell(what string, done <-chan struct{}) {
 			line = line[:width-1] // a line that wraps could not be taken back
 		}
 		longest = max(longest, len(line))
-		fmt.Fprintf(s.ErrOut, "\r%s", string(line))
+		fmt.Fprintf(s.RawErr(), "\r%s", string(line))
 	}
 }

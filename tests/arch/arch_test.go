@@ -22,9 +22,9 @@ var arrows = map[string][]string{
 	"cmd/virtctl":     {"pkg/cli"},
 	"cmd/virt-server": {"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/version"},
 
-	"pkg/cli":    {"pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names"},
-	"pkg/tui":    {"pkg/rfb", "pkg/action", "pkg/stats", "pkg/progress", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/filesystem", "pkg/eviction", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names", "manifests"},
+	"pkg/cli":    {"pkg/printable", "pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names"},
+	"pkg/tui":    {"pkg/printable", "pkg/rfb", "pkg/action", "pkg/stats", "pkg/progress", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
+	"pkg/action": {"pkg/printable", "pkg/filesystem", "pkg/eviction", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/surface", "pkg/progress", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
@@ -48,6 +48,7 @@ var arrows = map[string][]string{
 	"pkg/host":         {},
 	"pkg/stats":        {},
 	"pkg/metrics":      {"pkg/version", "manifests"},
+	"pkg/printable":    {},
 	"pkg/progress":     {},
 	"pkg/certs":        {"pkg/names"},
 	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs", "pkg/sizing"},
@@ -72,7 +73,7 @@ func servers(more ...string) []string {
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/vmstate", "pkg/pool", "pkg/pci", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem"}
+var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/vmstate", "pkg/pool", "pkg/pci", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem", "pkg/printable"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

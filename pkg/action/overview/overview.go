@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtkit/virtkit/pkg/action/report"
+	"github.com/virtkit/virtkit/pkg/printable"
 	"github.com/virtkit/virtkit/pkg/store"
 )
 
@@ -154,19 +156,27 @@ func Lines(r *Report) []string {
 		if m.Instance {
 			name = "vmi/" + name
 		}
-		lines = append(lines, strings.Join([]string{m.Namespace, name, cmp.Or(m.Status, "<none>"), fmt.Sprint(m.Ready), cmp.Or(m.Node, "<none>"), cmp.Or(ip, "<none>")}, "\t"))
+		lines = append(lines, row(m.Namespace, name, cmp.Or(m.Status, "<none>"), fmt.Sprint(m.Ready), cmp.Or(m.Node, "<none>"), cmp.Or(ip, "<none>")))
 	}
 	lines = append(lines, "", "NODE\tSTATE\tVMS")
 	for _, n := range r.Nodes {
-		lines = append(lines, fmt.Sprintf("%s\t%s\t%d", n.Name, n.line(), n.Machines))
+		lines = append(lines, row(n.Name, n.line(), strconv.Itoa(n.Machines)))
 	}
 	if len(r.Migrations) > 0 {
 		lines = append(lines, "", "MIGRATION\tVM\tPHASE\tFROM\tTO")
 		for _, m := range r.Migrations {
-			lines = append(lines, strings.Join([]string{m.Namespace + "/" + m.Name, m.VMI, m.Phase, cmp.Or(m.SourceNode, "<none>"), cmp.Or(m.TargetNode, "<none>")}, "\t"))
+			lines = append(lines, row(m.Namespace+"/"+m.Name, m.VMI, m.Phase, cmp.Or(m.SourceNode, "<none>"), cmp.Or(m.TargetNode, "<none>")))
 		}
 	}
 	return lines
+}
+
+// row is a line of a table, each cell one line of printable text.
+func row(cells ...string) string {
+	for i := range cells {
+		cells[i] = printable.Line(cells[i])
+	}
+	return strings.Join(cells, "\t")
 }
 
 // Changes are lines that tell what a report says that the one before did not: one for each machine, node and migration that

@@ -1,9 +1,12 @@
 package vnc
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
 	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -22,8 +25,9 @@ import (
 var page embed.FS
 
 // Web serves a page that shows a guest's screen to one browser. The browser proves who it is with a token in the URL that
-// is good once; from then on with a cookie. Only this machine can connect, and only the page itself may use the
-// screen: a page of another site, or one that has its name pointed here, is refused.
+// is good once; from then on with a cookie. Browsers send a cookie of 127.0.0.1 to all of its ports, and so to other users'
+// servers; this one is for a path that only the page knows. Only this machine can connect, and only the page itself may
+// use the screen: a page of another site, or one that has its name pointed here, is refused.
 type Web struct {
 	// Dial opens the guest's VNC server; Machine is what the page calls it.
 	Dial    Dial
@@ -82,15 +86,24 @@ func (w *Web) handler() http.Handler {
 	if err != nil {
 		panic(err) // a constant name
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(rw http.ResponseWriter, r *http.Request) { http.ServeFileFS(rw, r, files, "index.html") })
-	mux.Handle("GET /page/", http.StripPrefix("/page/", http.FileServerFS(files)))
-	mux.Handle("GET /novnc/", http.StripPrefix("/novnc/", http.FileServerFS(w.NoVNC)))
-	mux.HandleFunc("GET /machine", func(rw http.ResponseWriter, _ *http.Request) {
+	index, err := w.index()
+	if err != nil {
+		panic(err) // an embedded file
+	}
+	mux, base := http.NewServeMux(), w.base()
+	for _, path := range []string{"/", base} { // the first is opened with the token
+		mux.HandleFunc("GET "+path+"{$}", func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = rw.Write(index) // the browser is gone: nobody to tell
+		})
+	}
+	mux.Handle("GET "+base+"page/", http.StripPrefix(base+"page/", http.FileServerFS(files)))
+	mux.Handle("GET "+base+"novnc/", http.StripPrefix(base+"novnc/", http.FileServerFS(w.NoVNC)))
+	mux.HandleFunc("GET "+base+"machine", func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(rw).Encode(map[string]string{"name": w.Machine}) // the browser is gone: nobody to tell
 	})
-	mux.HandleFunc("GET /screen", w.screen)
+	mux.HandleFunc("GET "+base+"screen", w.screen)
 	return w.guarded(mux)
 }
 
@@ -140,6 +153,19 @@ func (w *Web) policy() string {
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
+// base is the path of all but the first page, and the cookie's. It is a secret made of another, since a server that guesses it is
+// sent the cookie.
+func (w *Web) base() string {
+	sum := sha256.Sum256([]byte("path " + w.Session))
+	return "/" + hex.EncodeToString(sum[:16]) + "/"
+}
+
+// index is the page with what it loads below base.
+func (w *Web) index() ([]byte, error) {
+	data, err := page.ReadFile("page/index.html")
+	return bytes.ReplaceAll(data, []byte(`"/page/`), []byte(`"`+w.base()+`page/`)), err
+}
+
 func (w *Web) cookie() string { return "virtctl-vnc-" + strconv.Itoa(w.port) }
 
 // known reports whether the browser is the one, by its cookie or the unused token, which then makes it the one.
@@ -157,7 +183,7 @@ func (w *Web) known(rw http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	w.used = true
-	http.SetCookie(rw, &http.Cookie{Name: w.cookie(), Value: w.Session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(rw, &http.Cookie{Name: w.cookie(), Value: w.Session, Path: w.base(), HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -97,7 +98,7 @@ func TestWeb(t *testing.T) {
 		}
 		return resp.StatusCode, resp.Header, string(body)
 	}
-	for _, path := range []string{"/", "/?token=", "/?token=guess", "/page/page.js?token=the-token", "/novnc/core/rfb.js", "/machine", "/screen"} {
+	for _, path := range []string{"/", "/?token=", "/?token=guess", "/page/page.js?token=the-token", w.base(), w.base() + "page/page.js?token=the-token", w.base() + "novnc/core/rfb.js", w.base() + "machine", w.base() + "screen"} {
 		if code, _, _ := get(path, nil); code != http.StatusForbidden {
 			t.Errorf("%s without a token: %d", path, code)
 		}
@@ -123,14 +124,14 @@ func TestWeb(t *testing.T) {
 		t.Errorf("the token works twice: %d", code)
 	}
 	cookie, _, _ = strings.Cut(cookie, ";")
-	for path, want := range map[string]string{"/": "page.js", "/page/page.js": "RFB", "/page/page.css": "body", "/novnc/core/rfb.js": "novnc", "/machine": "shop/demo"} {
-		if code, _, body := get(path, http.Header{"Cookie": {cookie}}); code != http.StatusOK || !strings.Contains(body, want) {
+	for path, want := range map[string]string{"": "page.js", "page/page.js": "RFB", "page/page.css": "body", "novnc/core/rfb.js": "novnc", "machine": "shop/demo"} {
+		if code, _, body := get(w.base()+path, http.Header{"Cookie": {cookie}}); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
 
 	dial := func(origin string) (*websocket.Conn, int) {
-		ws, resp, err := websocket.DefaultDialer.Dial("ws://"+address+"/screen", http.Header{"Cookie": {cookie}, "Origin": {origin}}) //nolint:bodyclose // the websocket library has
+		ws, resp, err := websocket.DefaultDialer.Dial("ws://"+address+w.base()+"screen", http.Header{"Cookie": {cookie}, "Origin": {origin}}) //nolint:bodyclose // the websocket library has
 		if err != nil {
 			return nil, resp.StatusCode
 		}
@@ -146,6 +147,66 @@ func TestWeb(t *testing.T) {
 	defer ws.Close()
 	if _, data, err := ws.ReadMessage(); err != nil || string(data) != "RFB 003.008\n" {
 		t.Errorf("%q %v", data, err)
+	}
+}
+
+// TestWebCookieStaysWithItsPort opens the page in a browser that then goes to another port of the same address, as another
+// user's server may be: it is sent no cookie, not for the page's names either.
+func TestWebCookieStaysWithItsPort(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, r.Header.Values("Cookie")...)
+	}))
+	defer other.Close()
+	l := listen(t)
+	address := l.Addr().String()
+	w := &Web{Dial: guestServer(t), Machine: "shop/demo", Token: "the-token", Session: "the-session", NoVNC: fstest.MapFS{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- w.Serve(ctx, l, nil) }()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	defer func() {
+		browser.CloseIdleConnections()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	get := func(url string) (int, string) {
+		t.Helper()
+		resp, err := browser.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	if code, body := get("http://" + address + "/?token=the-token"); code != http.StatusOK || !strings.Contains(body, `src="`+w.base()+`page/page.js"`) {
+		t.Fatalf("%d %s", code, body)
+	}
+	for _, path := range []string{"", "machine"} {
+		if code, body := get("http://" + address + w.base() + path); code != http.StatusOK {
+			t.Errorf("the page's own %q: %d %s", path, code, body)
+		}
+	}
+	for _, path := range []string{"/", "/?token=", "/page/page.js", "/machine", "/screen"} {
+		get(other.URL + path)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(seen) > 0 {
+		t.Errorf("another port is sent %q", seen)
 	}
 }
 

@@ -35,7 +35,7 @@ For "kubectl virt" put plugins/kubectl_complete-virt into your PATH; kubectl's o
 			if !slices.Contains(Shells, args[0]) {
 				return cli.UsageErrorf("%q is not one of %s", args[0], strings.Join(Shells, ", "))
 			}
-			return Write(cmd.Root(), args[0], f.IO.Out)
+			return Write(cmd.Root(), args[0], f.IO.RawOut())
 		},
 	}
 }

@@ -32,7 +32,7 @@ func (o *Options) complete() error {
 
 // outputs opens all that gets what the guest writes; done closes it.
 func (o *Options) outputs(ctx context.Context, term *screen) (out io.Writer, done func() error, err error) {
-	writers := []io.Writer{o.Factory.IO.Out}
+	writers := []io.Writer{o.Factory.IO.RawOut()}
 	var closers []func() error
 	done = func() error {
 		var failed []error

@@ -8,6 +8,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/action/console"
 	"github.com/virtkit/virtkit/pkg/cli"
 	"github.com/virtkit/virtkit/pkg/cli/terminal"
+	"github.com/virtkit/virtkit/pkg/printable"
 )
 
 // screen is the user's terminal and the place for notices. All of it does nothing where there is no terminal, or where
@@ -30,11 +31,11 @@ func (s *screen) say(format string, args ...any) {
 	if !s.interactive || !s.io.ErrIsTTY {
 		return
 	}
-	text := fmt.Sprintf(format, args...)
+	text := printable.Text(fmt.Sprintf(format, args...))
 	if s.IsRaw() {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
 	}
-	fmt.Fprint(s.io.ErrOut, text)
+	fmt.Fprint(s.io.RawErr(), text)
 }
 
 // waiting returns what says, once, that the guest is waited for.

@@ -141,7 +141,7 @@ func Run(ctx context.Context, o *Options) error {
 	if shell() {
 		model.Suspend = tea.Suspend
 	}
-	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.Out), tea.WithFPS(fps))
+	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.RawOut()), tea.WithFPS(fps))
 	s.program.Store(program)
 	var beside sync.WaitGroup
 	beside.Go(s.guarded(func() { s.pump(ctx, program) }))

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/action/overview"
-	"github.com/virtkit/virtkit/pkg/cli"
 	"github.com/virtkit/virtkit/pkg/store"
 	"github.com/virtkit/virtkit/pkg/tui/page"
 	"github.com/virtkit/virtkit/pkg/tui/widget"
@@ -66,7 +65,7 @@ func (s *session) once(ctx context.Context, w *page.World) error {
 	if o.Output.Given() {
 		return o.Output.Print(r, o.Factory.IO.Out)
 	}
-	out := tabwriter.NewWriter(cli.Plain(o.Factory.IO.Out), 0, 8, 3, ' ', 0)
+	out := tabwriter.NewWriter(o.Factory.IO.Out, 0, 8, 3, ' ', 0)
 	for _, line := range overview.Lines(r) {
 		fmt.Fprintln(out, line)
 	}

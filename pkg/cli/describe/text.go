@@ -18,10 +18,11 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/action/describe"
 	"github.com/virtkit/virtkit/pkg/action/events"
-	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/printable"
 )
 
-// page is a description being written, in kubectl's style. What a guest or another program said goes through cli.Plain.
+// page is a description being written, in kubectl's style. What a guest or another program said has been made one
+// line of printable text in it.
 type page struct {
 	table *tabwriter.Writer
 	now   time.Time
@@ -55,12 +56,12 @@ func write(w io.Writer, r *describe.Report, now time.Time, more bool) error {
 	if err := p.table.Flush(); err != nil {
 		return err
 	}
-	_, err := cli.Plain(w).Write(b.Bytes())
+	_, err := w.Write(b.Bytes())
 	return err
 }
 
 func (p *page) line(depth int, name, value string) {
-	fmt.Fprintf(p.table, "%s%s:\t%s\n", strings.Repeat("  ", depth), name, cmp.Or(strings.ReplaceAll(value, "\t", " "), "<none>"))
+	fmt.Fprintf(p.table, "%s%s:\t%s\n", strings.Repeat("  ", depth), name, cmp.Or(printable.Line(value), "<none>"))
 }
 
 // section is a table of its own.
@@ -80,11 +81,14 @@ func (p *page) section(title string, header []string, rows [][]string) {
 	fmt.Fprintf(p.table, "  %s\n", strings.Join(rules, "\t"))
 	for _, row := range rows {
 		for i := range row {
-			row[i] = strings.Join(strings.Fields(row[i]), " ")
+			row[i] = words(row[i])
 		}
 		fmt.Fprintf(p.table, "  %s\n", strings.Join(row, "\t"))
 	}
 }
+
+// words are a text of any number of lines in one.
+func words(text string) string { return printable.Line(strings.Join(strings.Fields(text), " ")) }
 
 func (p *page) age(at time.Time) string {
 	if at.IsZero() {
@@ -142,7 +146,7 @@ func (p *page) pairs(title string, pairs map[string]string) {
 		if first {
 			name = title + ":"
 		}
-		fmt.Fprintf(p.table, "%s\t%s=%s\n", name, key, strings.Join(strings.Fields(pairs[key]), " "))
+		fmt.Fprintf(p.table, "%s\t%s=%s\n", name, printable.Line(key), words(pairs[key]))
 		first = false
 	}
 	if first {

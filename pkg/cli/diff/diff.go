@@ -191,11 +191,11 @@ func (o *Options) print(report *diff.Report) error {
 			fmt.Fprintf(w, "%s %s/%s, %s\n", object.Kind, object.Namespace, object.Name, state)
 		}
 		for _, c := range object.Changes {
-			line := fmt.Sprintf("  %s\t%s\t%s → %s", c.Effect, c.Path, value(c.Before), value(c.After))
+			cells := []string{"  " + string(c.Effect), c.Path, value(c.Before) + " → " + value(c.After)}
 			if c.Note != "" {
-				line += "\t" + c.Note
+				cells = append(cells, c.Note)
 			}
-			fmt.Fprintln(w, line)
+			fmt.Fprintln(w, cli.Row(cells...))
 		}
 	}
 	return w.Flush()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/action/doctor"
 	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/printable"
 	"github.com/virtkit/virtkit/pkg/version"
 )
 
@@ -99,12 +100,12 @@ func (o *Options) print(w io.Writer, r *doctor.Report) error {
 			if title != "" {
 				b.WriteString("\n")
 			}
-			fmt.Fprintf(&b, "%s\n", area)
+			fmt.Fprintf(&b, "%s\n", printable.Line(area))
 			title = area
 		}
-		fmt.Fprintf(&b, "  %-4s  %s\n", marks[c.Status], c.Message)
+		fmt.Fprintf(&b, "  %-4s  %s\n", marks[c.Status], printable.Line(c.Message))
 		for _, mend := range c.Mend {
-			fmt.Fprintf(&b, "        mend: %s\n", cli.Mend(o.Factory.Program, mend))
+			fmt.Fprintf(&b, "        mend: %s\n", printable.Line(cli.Mend(o.Factory.Program, mend)))
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -114,7 +114,7 @@ func (o *Options) one(e *corev1.Event) error {
 	if o.Output.Given() {
 		return o.Output.Print(e, o.Factory.IO.Out)
 	}
-	_, err := fmt.Fprintln(o.Factory.IO.Out, strings.Join(o.cells(e), "   "))
+	_, err := fmt.Fprintln(o.Factory.IO.Out, strings.Join(cli.Cells(o.cells(e)), "   "))
 	return err
 }
 
@@ -142,7 +142,7 @@ func (o *Options) print(list []corev1.Event) error {
 		fmt.Fprintln(w, strings.Join(titles, "\t"))
 	}
 	for i := range list {
-		fmt.Fprintln(w, strings.Join(o.cells(&list[i]), "\t"))
+		fmt.Fprintln(w, cli.Row(o.cells(&list[i])...))
 	}
 	return w.Flush()
 }
@@ -169,7 +169,5 @@ func (o *Options) cells(e *corev1.Event) []string {
 	return cells
 }
 
-// oneLine makes a message fit a row: what another program wrote may have anything in it.
-func oneLine(message string) string {
-	return strings.Join(strings.FieldsFunc(message, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
-}
+// oneLine makes a message fit a row.
+func oneLine(message string) string { return strings.Join(strings.Fields(message), " ") }

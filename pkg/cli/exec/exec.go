@@ -92,7 +92,7 @@ func Run(ctx context.Context, o *Options) error {
 		defer cancel()
 	}
 	var stdout, stderr bytes.Buffer
-	p := guest.Program{Command: o.Command, Stdout: o.Factory.IO.Out, Stderr: o.Factory.IO.ErrOut}
+	p := guest.Program{Command: o.Command, Stdout: o.Factory.IO.RawOut(), Stderr: o.Factory.IO.RawErr()}
 	if o.Output.Given() {
 		p.Stdout, p.Stderr = &stdout, &stderr
 	}

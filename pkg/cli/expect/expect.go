@@ -141,9 +141,9 @@ func Run(ctx context.Context, o *Options) error {
 	switch {
 	case o.Output.Given():
 	case o.Quiet:
-		options.Printed = o.Factory.IO.Out
+		options.Printed = o.Factory.IO.RawOut()
 	default:
-		options.Output = o.Factory.IO.Out
+		options.Output = o.Factory.IO.RawOut()
 	}
 	transcript, err := script.Run(ctx, conn, options)
 	if o.Output.Given() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/printable"
 )
 
 // progress shows the current step on a terminal's last line, and nothing where there is no terminal.
@@ -19,14 +20,15 @@ func (p progress) step(text string) {
 	if !p.io.ErrIsTTY {
 		return
 	}
+	text = printable.Line(text)
 	if width := p.io.Width(); width > 1 && len(text) >= width {
 		text = text[:width-1]
 	}
-	fmt.Fprint(p.io.ErrOut, eraseLine+text)
+	fmt.Fprint(p.io.RawErr(), eraseLine+text)
 }
 
 func (p progress) end() {
 	if p.io.ErrIsTTY {
-		fmt.Fprint(p.io.ErrOut, eraseLine)
+		fmt.Fprint(p.io.RawErr(), eraseLine)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/migrate"
+	"github.com/virtkit/virtkit/pkg/cli"
 )
 
 // runPlan says what the migrations would be, and does nothing. That one is not possible is an error once all are told.
@@ -49,7 +50,7 @@ func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
 func writePlan(out io.Writer, p *migrate.Plan) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	line := func(key, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", key, fmt.Sprintf(format, args...))
+		fmt.Fprintln(w, cli.Row(key, fmt.Sprintf(format, args...)))
 	}
 	line("VM", "%s/%s on %s", p.Namespace, p.Name, p.From)
 	for i, n := range p.Nodes {

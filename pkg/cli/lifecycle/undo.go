@@ -156,7 +156,7 @@ func (o *UndoOptions) list(report *journal.Report) error {
 		case e.Irreversible != "":
 			undo = "no: " + e.Irreversible
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", duration.HumanDuration(o.Factory.Now().Sub(e.Time)), e.Verb, names(e.Entry), undo)
+		fmt.Fprintln(w, cli.Row(duration.HumanDuration(o.Factory.Now().Sub(e.Time)), string(e.Verb), names(e.Entry), undo))
 	}
 	return w.Flush()
 }

@@ -120,7 +120,7 @@ func (p *progress) clear() {
 
 func (p *progress) clearLocked() {
 	if p.drawn > 0 {
-		fmt.Fprintf(p.io.ErrOut, "\r%s\r", strings.Repeat(" ", p.drawn))
+		fmt.Fprintf(p.io.RawErr(), "\r%s\r", strings.Repeat(" ", p.drawn))
 		p.drawn = 0
 	}
 }

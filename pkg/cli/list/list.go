@@ -269,7 +269,7 @@ func (t *table) print(rows []list.Row) error {
 	t.started = true
 	now := o.Factory.Now()
 	for _, row := range rows {
-		lines = append(lines, row.Cells(now.Truncate(time.Second), o.AllNamespaces, wide))
+		lines = append(lines, cli.Cells(row.Cells(now.Truncate(time.Second), o.AllNamespaces, wide)))
 	}
 	if !o.Watch {
 		return t.aligned(lines)

@@ -90,7 +90,7 @@ func (o *Options) setTable(found []unstructured.Unstructured) error {
 		if o.AllNamespaces {
 			cells = append([]string{namespace}, cells...)
 		}
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+		fmt.Fprintln(w, strings.TrimRight(cli.Row(cells...), "\t"))
 	}
 	if !o.Output.NoHeaders {
 		line("NAMESPACE", "NAME", "DESIRED", "CURRENT", "READY", "AGE", "NOTE")

@@ -92,9 +92,9 @@ func Run(ctx context.Context, o *Options) error {
 	if o.Since.Duration > 0 {
 		reading.Since = o.Factory.Now().Add(-o.Since.Duration)
 	}
-	out := o.Factory.IO.Out
+	out := o.Factory.IO.RawOut()
 	if o.Factory.IO.OutIsTTY && !o.Raw {
-		out = cli.Plain(out)
+		out = cli.Plain(o.Factory.IO.Out)
 	}
 	return logs.Copy(ctx, c, target.Namespace, target.Name, reading, out)
 }

@@ -161,7 +161,7 @@ func (s *session) ready() error {
 	if err := json.NewEncoder(s.o.Factory.IO.Out).Encode(s.state()); err != nil {
 		return fmt.Errorf("tell that the ports are open: %w", err)
 	}
-	if closer, ok := s.o.Factory.IO.Out.(io.Closer); ok {
+	if closer, ok := s.o.Factory.IO.RawOut().(io.Closer); ok {
 		return closer.Close()
 	}
 	return nil

@@ -277,9 +277,9 @@ func (o *Options) stdio(ctx context.Context, c *client.Client, t forward.Target)
 	if err != nil {
 		return err
 	}
-	err = forward.Stdio(ctx, conn, p.Protocol, o.Factory.IO.In, o.Factory.IO.Out, func() bool {
+	err = forward.Stdio(ctx, conn, p.Protocol, o.Factory.IO.In, o.Factory.IO.RawOut(), func() bool {
 		// Whoever reads our output learns of its end; at a terminal nobody would know what is waited for.
-		if closer, ok := o.Factory.IO.Out.(io.Closer); ok {
+		if closer, ok := o.Factory.IO.RawOut().(io.Closer); ok {
 			_ = closer.Close() // all has been written
 		}
 		return !o.Factory.IO.InIsTTY

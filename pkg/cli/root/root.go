@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strconv"
@@ -59,6 +60,7 @@ func Main() int {
 	f := cli.NewFactory(cli.DisplayName(os.Args[0]), cli.SystemStreams(os.Getenv), os.Getenv)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	logTo(f.IO.ErrOut)
 	// The first signal asks the command to end; the second ends the process.
 	context.AfterFunc(ctx, stop)
 	return Run(ctx, f, os.Args[1:])
@@ -68,6 +70,7 @@ func Main() int {
 func Run(ctx context.Context, f *cli.Factory, args []string) int {
 	cmd := NewCommand(f)
 	cmd.SetArgs(args)
+	defer f.IO.Flush()
 	chosen, err := execute(ctx, cmd)
 	if err == nil {
 		return cli.ExitOK
@@ -234,6 +237,18 @@ func addVerbosity(flags *pflag.FlagSet, f *cli.Factory) {
 	klog.InitFlags(own)
 	flags.VarP(&verbosity{own.Lookup("v").Value}, "v", "v", "Log level: 6 shows HTTP requests, 8 their content")
 	// klog's remaining settings are not for users: everything goes to stderr, as it does by default.
+}
+
+// logTo has the libraries' log, which shows what servers answer, go where all other text goes. klog has one for the process.
+func logTo(w io.Writer) {
+	own := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(own)
+	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
+		if err := own.Set(name, value); err != nil {
+			panic(err) // no such flag: a programming error
+		}
+	}
+	klog.SetOutput(w)
 }
 
 type verbosity struct{ flag.Value }

@@ -87,7 +87,7 @@ func (l *login) runLocal(ctx context.Context, name string, args []string) error 
 		return fmt.Errorf("there is no %s on this machine; leave out --local-ssh and --local-ssh-opts to use the one built in", name)
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.Factory.IO.In, l.Factory.IO.Out, l.Factory.IO.ErrOut
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.Factory.IO.In, l.Factory.IO.RawOut(), l.Factory.IO.RawErr()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	err = cmd.Run()

@@ -3,9 +3,10 @@ package ssh
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/virtkit/virtkit/pkg/printable"
 )
 
 const (
@@ -71,12 +72,7 @@ func (p *progress) draw() {
 
 // clip makes a name, which may be a guest's choice, fit for a terminal.
 func clip(name string) string {
-	name = strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, name)
+	name = printable.Line(name)
 	if runes := []rune(name); len(runes) > nameWidth {
 		return string(runes[:nameWidth-1]) + "…"
 	}

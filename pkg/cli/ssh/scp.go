@@ -134,7 +134,7 @@ func RunCopy(ctx context.Context, o *CopyOptions) error {
 	defer client.Close()
 	copier := &ssh.Copier{Recursive: o.Recursive, Preserve: o.Preserve}
 	if o.Factory.IO.ErrIsTTY && !o.Quiet {
-		bar := &progress{w: o.Factory.IO.ErrOut, now: o.Factory.Now}
+		bar := &progress{w: o.Factory.IO.RawErr(), now: o.Factory.Now}
 		copier.Progress = bar.show
 		defer bar.end()
 	}

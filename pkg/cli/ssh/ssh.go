@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/cli"
 	"github.com/virtkit/virtkit/pkg/cli/completion"
 	"github.com/virtkit/virtkit/pkg/cli/terminal"
+	"github.com/virtkit/virtkit/pkg/printable"
 )
 
 // Options of `virtctl ssh`.
@@ -150,7 +151,7 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	defer client.Close()
-	forwards := &ssh.Forwarder{Client: client, Failed: func(err error) { o.say("Warning: " + err.Error() + "\r") }}
+	forwards := &ssh.Forwarder{Client: client, Failed: o.warn}
 	defer forwards.Close()
 	for _, spec := range o.Forwards {
 		addr, err := forwards.Start(ctx, spec)
@@ -167,6 +168,13 @@ func Run(ctx context.Context, o *Options) error {
 	return o.session(ctx, client)
 }
 
+// warn tells of a forward that failed, perhaps at a raw terminal, which needs the carriage return.
+func (o *Options) warn(err error) {
+	if o.Factory.IO.ErrIsTTY {
+		fmt.Fprintf(o.Factory.IO.RawErr(), "Warning: %s\r\n", printable.Line(err.Error()))
+	}
+}
+
 // idle keeps the connection until either side ends it.
 func (o *Options) idle(ctx context.Context, client *gossh.Client) error {
 	defer context.AfterFunc(ctx, func() { client.Close() })()
@@ -181,7 +189,7 @@ func (o *Options) session(ctx context.Context, client *gossh.Client) error {
 	streams := o.Factory.IO
 	term := terminal.New(streams)
 	s := &ssh.Session{
-		Command: o.Command, Out: streams.Out, Err: streams.ErrOut, Resizes: term.Resizes,
+		Command: o.Command, Out: streams.RawOut(), Err: streams.RawErr(), Resizes: term.Resizes,
 		Terminal: o.Terminal || term.Is() && (o.Command == "" || o.Asked),
 		Term:     "xterm", Width: 80, Height: 24,
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/virtkit/virtkit/pkg/printable"
 )
 
 // maxAnswer bounds what a user types, in bytes.
@@ -35,7 +37,7 @@ func (t *Terminal) Ask(ctx context.Context, question string, shown bool) (string
 		t.Restore()
 		fmt.Fprintln(t.streams.ErrOut)
 	}()
-	fmt.Fprint(t.streams.ErrOut, strings.ReplaceAll(question, "\n", "\r\n"))
+	fmt.Fprint(t.streams.RawErr(), strings.ReplaceAll(printable.Text(question), "\n", "\r\n"))
 	in, stop := Cancellable(t.streams.In)
 	if stop != nil {
 		defer context.AfterFunc(ctx, stop)()
@@ -45,7 +47,7 @@ func (t *Terminal) Ask(ctx context.Context, question string, shown bool) (string
 	}
 	show := io.Discard
 	if shown {
-		show = t.streams.ErrOut
+		show = t.streams.RawErr()
 	}
 	return answer(ctx, in, show)
 }

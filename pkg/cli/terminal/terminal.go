@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/virtkit/virtkit/pkg/cli"
+	"github.com/virtkit/virtkit/pkg/printable"
 )
 
 // Terminal is safe for use by several goroutines.
@@ -85,7 +86,7 @@ func (t *Terminal) Restore() {
 		return
 	}
 	if err := term.Restore(t.fd, t.saved); err != nil {
-		fmt.Fprintf(t.streams.ErrOut, "error: put the terminal back: %s; run `reset`\r\n", err)
+		fmt.Fprintf(t.streams.RawErr(), "error: put the terminal back: %s; run `reset`\r\n", printable.Line(err.Error()))
 	}
 	t.saved = nil
 }

@@ -172,7 +172,7 @@ func (o *Options) print(r *top.Report) error {
 		return nil
 	}
 	if o.Watch && streams.OutIsTTY {
-		if _, err := io.WriteString(streams.Out, "\x1b[H\x1b[2J"); err != nil {
+		if _, err := io.WriteString(streams.RawOut(), "\x1b[H\x1b[2J"); err != nil {
 			return err
 		}
 	}
@@ -193,7 +193,7 @@ func (o *Options) print(r *top.Report) error {
 		if o.AllNamespaces {
 			cells = append([]string{row.Namespace}, cells...)
 		}
-		fmt.Fprintln(table, strings.Join(cells, "\t"))
+		fmt.Fprintln(table, cli.Row(cells...))
 	}
 	return table.Flush()
 }

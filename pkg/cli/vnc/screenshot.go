@@ -96,7 +96,7 @@ func RunScreenshot(ctx context.Context, o *ScreenshotOptions) error {
 	}
 	defer picture.Close()
 	if o.File == "-" {
-		_, err := vnc.Copy(o.Factory.IO.Out, picture)
+		_, err := vnc.Copy(o.Factory.IO.RawOut(), picture)
 		return o.explain(ctx, target, err)
 	}
 	p, err := vnc.Save(o.File, picture)

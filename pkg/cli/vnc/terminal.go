@@ -88,7 +88,7 @@ func (d *display) onPanic() {
 // terminal draws the guest's screen in the terminal until the user leaves or the session ends.
 func (s *session) terminal(ctx context.Context) error {
 	in, ok := s.Factory.IO.In.(*os.File)
-	out, isFile := s.Factory.IO.Out.(*os.File)
+	out, isFile := s.Factory.IO.RawOut().(*os.File)
 	if !ok || !isFile || !s.Factory.IO.InIsTTY || !s.Factory.IO.OutIsTTY {
 		return errors.Join(cli.UsageErrorf("--terminal needs a terminal for input and output"), s.first.Close())
 	}

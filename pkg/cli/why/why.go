@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/cli"
 	"github.com/virtkit/virtkit/pkg/cli/completion"
+	"github.com/virtkit/virtkit/pkg/printable"
 )
 
 // Options of `virtctl why`.
@@ -186,15 +187,15 @@ var marks = map[why.State]string{why.OK: "ok", why.Waiting: "wait", why.Broken: 
 
 func printReport(w io.Writer, r *why.Report, program string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%s: %s\n", r.Metadata.Namespace, r.Metadata.Name, r.Summary)
+	fmt.Fprintf(&b, "%s/%s: %s\n", r.Metadata.Namespace, r.Metadata.Name, printable.Line(r.Summary))
 	if len(r.Chain) > 0 {
 		b.WriteString("\n")
 		for i, l := range r.Chain {
-			fmt.Fprintf(&b, "  %-4s  %s%s: %s\n", marks[l.State], strings.Repeat("  ", depth(r, i)), l.Object, l.Message)
+			fmt.Fprintf(&b, "  %-4s  %s%s: %s\n", marks[l.State], strings.Repeat("  ", depth(r, i)), printable.Line(l.Object), printable.Line(l.Message))
 		}
 	}
 	for i, c := range r.Causes {
-		fmt.Fprintf(&b, "\n%d. %s (%s)\n", i+1, c.Message, c.Reason)
+		fmt.Fprintf(&b, "\n%d. %s (%s)\n", i+1, printable.Line(c.Message), c.Reason)
 		printCause(&b, c, program)
 	}
 	if m := r.Migration; m != nil && !m.Possible && r.Verdict == why.OK {
@@ -224,7 +225,7 @@ func printMigration(w io.Writer, r *why.Report, program string) error {
 	default:
 		fmt.Fprintf(&b, "%s/%s: it cannot move to another node\n", r.Metadata.Namespace, r.Metadata.Name)
 		for i, c := range m.Obstacles {
-			fmt.Fprintf(&b, "\n%d. %s (%s)\n", i+1, c.Message, c.Reason)
+			fmt.Fprintf(&b, "\n%d. %s (%s)\n", i+1, printable.Line(c.Message), c.Reason)
 			printCause(&b, c, program)
 		}
 	}
@@ -239,10 +240,10 @@ func printCause(b *strings.Builder, c why.Cause, program string) {
 		if i > 0 {
 			label = "  or:"
 		}
-		fmt.Fprintf(b, "   %s %s\n", label, cli.Mend(program, mend))
+		fmt.Fprintf(b, "   %s %s\n", label, printable.Line(cli.Mend(program, mend)))
 	}
 	if c.Evidence != "" && !strings.Contains(c.Evidence, c.Message) && !strings.Contains(c.Message, c.Evidence) {
-		fmt.Fprintf(b, "   seen: %s\n", c.Evidence)
+		fmt.Fprintf(b, "   seen: %s\n", printable.Line(c.Evidence))
 	}
 }
 

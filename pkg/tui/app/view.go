@@ -12,6 +12,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/virtkit/virtkit/pkg/printable"
 	"github.com/virtkit/virtkit/pkg/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/tui/page"
 	"github.com/virtkit/virtkit/pkg/tui/theme"
@@ -25,7 +26,7 @@ const (
 
 // View draws the screen.
 func (a *App) View() tea.View {
-	v := tea.NewView(a.screen())
+	v := tea.NewView(printable.Frame(a.screen()))
 	v.AltScreen = true
 	v.MouseMode = tea.MouseModeCellMotion
 	v.ReportFocus = true

@@ -14,6 +14,8 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/ansi/parser"
+
+	"github.com/virtkit/virtkit/pkg/printable"
 )
 
 // Bounds of what a guest can have kept.
@@ -204,7 +206,7 @@ var drawn = []rune(" ◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽�
 
 // print puts a character where the cursor is.
 func (t *Terminal) print(r rune) {
-	if unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+	if printable.Hostile(r) {
 		return
 	}
 	if i := int(r - '_'); t.graphics[t.shifted] && i >= 0 && i < len(drawn) {

@@ -252,12 +252,12 @@ func (p *Edit) changes(width int) []string {
 	}
 	lines := []string{t.Paint(theme.Title, fmt.Sprintf("  What would change of %s, which %s, and when that takes effect", p.key, state)), ""}
 	for _, c := range p.verdict.Changes {
-		lines = append(lines, "  "+t.Paint(effects[string(c.Effect)], widget.Pad(t, string(c.Effect), 10))+widget.Pad(t, widget.Harmless(c.Path), max(10, width-14)))
+		lines = append(lines, "  "+t.Paint(effects[string(c.Effect)], widget.Pad(t, widget.Harmless(string(c.Effect)), 10))+widget.Pad(t, widget.Harmless(c.Path), max(10, width-14)))
 		for _, l := range wrap(value(c.Before)+" "+t.Arrow+" "+value(c.After), width-16) {
 			lines = append(lines, "              "+l)
 		}
 		if c.Note != "" {
-			for _, l := range wrap(c.Note, width-16) {
+			for _, l := range wrap(widget.Harmless(c.Note), width-16) {
 				lines = append(lines, "              "+t.Paint(theme.Dim, l))
 			}
 		}

@@ -131,7 +131,7 @@ func (s canvas) line(name, value string, role theme.Role) []string {
 	if value == "" {
 		return nil
 	}
-	return []string{"  " + s.t.Paint(theme.Dim, widget.Pad(s.t, name, nameWidth)) + s.t.Paint(role, s.cut(value, s.width-nameWidth-3))}
+	return []string{"  " + s.t.Paint(theme.Dim, widget.Pad(s.t, widget.Harmless(name), nameWidth)) + s.t.Paint(role, s.cut(value, s.width-nameWidth-3))}
 }
 
 func (s canvas) cut(text string, width int) string {
@@ -264,7 +264,7 @@ func (s sections) conditions() []string {
 
 // condition is one, with its message beside it or below.
 func (s canvas) condition(role theme.Role, kind string, status corev1.ConditionStatus, since time.Time, reason, message string) []string {
-	line := "  " + s.t.Paint(role, widget.Pad(s.t, kind, 22)) + " " + widget.Pad(s.t, string(status), 7) + s.t.Paint(theme.Dim, fmt.Sprintf("%6s", age(since, s.now)))
+	line := "  " + s.t.Paint(role, widget.Pad(s.t, widget.Harmless(kind), 22)) + " " + widget.Pad(s.t, widget.Harmless(string(status)), 7) + s.t.Paint(theme.Dim, fmt.Sprintf("%6s", age(since, s.now)))
 	text := widget.Harmless(strings.Trim(reason+": "+message, ": "))
 	if room := s.width - conditionWidth; ansi.StringWidth(text) <= room {
 		return []string{line + "  " + text}

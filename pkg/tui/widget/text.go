@@ -3,33 +3,29 @@ package widget
 import (
 	"fmt"
 	"strings"
-	"unicode"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/virtkit/virtkit/pkg/printable"
 	"github.com/virtkit/virtkit/pkg/tui/theme"
 )
 
-// Harmless takes out of text what a terminal would obey: guests and objects may say anything.
+// Harmless takes out of text what a terminal would obey, and makes one line of it: guests and objects may say anything. Rows
+// have no room for the escapes that virtctl's other commands show instead.
 func Harmless(text string) string {
-	clean := strings.IndexFunc(text, hostile) < 0
-	if clean {
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, printable.Hostile) {
 		return text
 	}
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\t' || r == '\n':
 			return ' '
-		case hostile(r):
+		case printable.Hostile(r):
 			return -1
 		}
 		return r
 	}, ansi.Strip(text))
-}
-
-// hostile are control characters, and those that turn the order of what follows round.
-func hostile(r rune) bool {
-	return unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
 // pad makes text as wide as asked, cut with an ellipsis where it is longer.

@@ -1,8 +1,11 @@
 // The page of `virtctl vnc --web`: noVNC on the websocket of the server that the page came from.
-import RFB from '/novnc/core/rfb.js';
+import RFB from '../novnc/core/rfb.js';
+
+// All is below a path that nobody else knows; see web.go.
+const base = new URL('..', import.meta.url).pathname;
 
 // The token in the address has been used up; a reload goes by the cookie.
-history.replaceState(null, '', '/');
+history.replaceState(null, '', base);
 
 const element = (id) => document.getElementById(id);
 let rfb = null;
@@ -16,7 +19,7 @@ function status(text, bad) {
 function connect() {
   status('connecting…', false);
   element('screen').replaceChildren();
-  const socket = new WebSocket(`ws://${location.host}/screen`);
+  const socket = new WebSocket(`ws://${location.host}${base}screen`);
   socket.binaryType = 'arraybuffer';
   let reason = '';
   socket.addEventListener('close', (event) => { reason = event.reason; });
@@ -71,7 +74,7 @@ element('paste').addEventListener('click', async () => {
   rfb.focus();
 });
 
-fetch('/machine').then((answer) => answer.json()).then((machine) => {
+fetch(`${base}machine`).then((answer) => answer.json()).then((machine) => {
   element('name').textContent = machine.name;
   document.title = machine.name;
 });

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtkit/virtkit/tests/hostile"
+)
+
+func TestPrinterAndRow(t *testing.T) {
+	in := "ü日本 " + hostile.Text + "\r\nnext \xe2\x80"
+	want := ""
+	for size := 1; size <= len(in); size++ {
+		var out bytes.Buffer
+		p := newPrinter(&out, false)
+		for part := range slices.Chunk([]byte(in), size) {
+			if n, err := p.Write(part); n != len(part) || err != nil {
+				t.Fatalf("%d %v", n, err)
+			}
+		}
+		if err := p.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if found := hostile.Find(out.String(), false); found != "" {
+			t.Errorf("in pieces of %d: %s", size, found)
+		}
+		if want == "" {
+			want = out.String()
+		}
+		if out.String() != want {
+			t.Errorf("in pieces of %d: %q, else %q", size, out.String(), want)
+		}
+	}
+	if !strings.HasPrefix(want, `ü日本 \u001b[5;41m`) || !strings.HasSuffix(want, "\nnext \\xe2\\x80") {
+		t.Errorf("%q", want)
+	}
+	if got := Row("a\tb\nc", "d\x1b"); got != "a b c\td\\u001b" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestOutputOfHostileObjects: formats for programs are the object as it is, but for a terminal; what people read never is.
+func TestOutputOfHostileObjects(t *testing.T) {
+	const said = "\x1b[5;41m\r\b\u202e\u2028" // not what YAML's own reader refuses, DEL and C1
+	object := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine"},
+		ObjectMeta: metav1.ObjectMeta{Name: "demo", Annotations: map[string]string{"a": said}},
+	}
+	for format, data := range map[string]bool{"json": true, "yaml": true, "jsonpath={.metadata.annotations.a}": true, "go-template={{.metadata.annotations.a}}": true, "custom-columns=A:.metadata.annotations.a": false, "name": false} {
+		for _, terminal := range []bool{false, true} {
+			var direct, out bytes.Buffer
+			o := &Output{Format: format, allowMissingKeys: true}
+			p := newPrinter(&out, terminal)
+			if err := o.Print(object, &direct); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.Print(object, p); err != nil {
+				t.Fatal(err)
+			}
+			if found := hostile.Find(out.String(), false); found != "" && (terminal || !data) {
+				t.Errorf("%s, terminal %t: %s", format, terminal, found)
+			}
+			if data && !terminal && out.String() != direct.String() {
+				t.Errorf("%s is changed on its way to a pipe: %q", format, out.String())
+			}
+		}
+	}
+}
+
+// TestRawStreams holds who may write past the Printers: those who carry a guest's bytes, and who draw on the terminal.
+func TestRawStreams(t *testing.T) {
+	allowed := []string{
+		"printer.go", "warnings.go", "while.go", // their text is printable, their sequences are their own
+		"completion/completion.go", "console/outputs.go", "console/terminal.go", "dashboard/dashboard.go", "exec/exec.go", "expect/expect.go",
+		"install/progress.go", "lifecycle/wait.go", "logs/logs.go", "portforward/background.go", "portforward/run.go", "ssh/local.go", "ssh/scp.go", "ssh/ssh.go",
+		"terminal/ask.go", "terminal/terminal.go", "top/top.go", "vnc/screenshot.go", "vnc/terminal.go",
+	}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, word := range []string{"RawOut()", "RawErr()", "os.Stdout", "os.Stderr", "fmt.Print("} {
+			if bytes.Contains(text, []byte(word)) && !slices.Contains(allowed, filepath.ToSlash(path)) && path != "iostreams.go" && !strings.HasPrefix(filepath.ToSlash(path), "root/gen/") {
+				t.Errorf("%s has %s: text goes to IO.Out and IO.ErrOut; add the file here if it carries a guest's bytes", path, word)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
