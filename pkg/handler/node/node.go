@@ -41,6 +41,8 @@ type Heartbeat struct {
 	Host string
 	// Labels is looked at after each heartbeat; nil is none.
 	Labels Labels
+	// Saw is called with the node after each heartbeat, unless it is nil.
+	Saw func(*corev1.Node)
 	// Wake asks for a heartbeat now; nil never does.
 	Wake <-chan struct{}
 	// Tick makes the channel that paces the heartbeat; time.After unless set.
@@ -80,6 +82,9 @@ func (h *Heartbeat) patch(ctx context.Context, schedulable bool) error {
 		return err
 	}
 	node, err := h.write(ctx, data)
+	if err == nil && h.Saw != nil {
+		h.Saw(node)
+	}
 	if err != nil || h.Labels == nil || !schedulable {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 )
 
@@ -66,6 +67,7 @@ func TestStatusOutput(t *testing.T) {
 			{Name: "kubelet", Node: "node1", Log: "/l2"},
 		},
 		Nodes: []cluster.NodeStatus{{Name: "node1", IP: "10.99.0.11", PodNet: "10.128.1.0/24", Message: "it is not Ready: x"}},
+		Kept:  []provision.Data{{Volume: "pvc-1", Path: "/state/volumes/pvc-1", Bytes: 5<<20 + 1, Remove: "sudo rm -rf '/state/volumes/pvc-1'"}},
 	}
 	var out bytes.Buffer
 	if err := printStatus(&out, s); err != nil {
@@ -81,6 +83,9 @@ node1   false   10.99.0.11   10.128.1.0/24   it is not Ready: x
 COMPONENT       NODE    PID   AGE   MEMORY
 control-plane           10    90s   350 MiB
 kubelet         node1   -     -     not running; see /l2
+
+KEPT DATA              SIZE    REMOVE IT WITH
+/state/volumes/pvc-1   6 MiB   sudo rm -rf '/state/volumes/pvc-1'
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
