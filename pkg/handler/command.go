@@ -160,6 +160,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	}
 	n := NewNode(o.node, o.pods, o.proc, o.state, log)
 	n.Plugins = func() network.Plugins { return follower.Current().Allowed.Bindings }
+	n.renewals.beat = beat.call
 	n.Address, n.MigrationPort = o.address, o.migrationPort
 	if err := n.forgetOldPods(); err != nil {
 		log.Warn("old state not removed", "error", err)
@@ -313,7 +314,7 @@ func (h *handler) run(ctx context.Context) error {
 			return nil
 		case <-ready:
 		}
-		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat, Labels: h.labels(noKVM), Saw: h.confirmed.saw}
+		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat, Labels: h.labels(noKVM), Saw: h.confirmed.saw, Took: h.node.renewals.took, Every: h.node.renewals.period}
 		return beat.Run(ctx)
 	})
 	if noKVM != nil {

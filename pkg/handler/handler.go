@@ -45,7 +45,8 @@ type Node struct {
 	// Plugins are the installation's network binding plugins; nil is none.
 	Plugins func() network.Plugins
 
-	plans planStore
+	plans    planStore
+	renewals renewals
 }
 
 // NewNode describes a node; what virt-handler keeps lies below stateDir.

@@ -60,6 +60,8 @@ type Reconciler struct {
 	Now             func() time.Time
 	// Random gives a number below n.
 	Random func(n uint32) uint32
+	// FenceAfter is Facts.FenceAfter of guests that are started again elsewhere; 0 is never.
+	FenceAfter time.Duration
 	// CDI is how to DataVolumes, if the cluster has them.
 	CDI *cdi.Access
 
@@ -71,6 +73,7 @@ type Reconciler struct {
 	released  written.Releases
 	gated     written.Log // pods
 	cids      cids
+	silences  silences
 }
 
 // SetupWithManager registers the reconciler and its indexes.
@@ -206,6 +209,9 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 		}
 		if err == nil {
 			view.Node = &node
+		}
+		if err := r.lookAtSilence(ctx, &view); err != nil {
+			return View{}, err
 		}
 	}
 	if err := r.lookAtAttachments(ctx, &view); err != nil {
@@ -343,6 +349,10 @@ func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, plan 
 	if err != nil {
 		return step.cannotCreate(view, "create pod", err)
 	}
+	fenceAfter, err := FenceAfter(ctx, r.Client, view.VMI, r.FenceAfter)
+	if err != nil {
+		return err
+	}
 	pod := plan(view.VMI, Facts{
 		Config:           r.Config(),
 		LimitCPU:         limit,
@@ -351,6 +361,7 @@ func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, plan 
 		KVM:              kvm,
 		Claims:           view.Claims,
 		NetworkResources: resources,
+		FenceAfter:       fenceAfter,
 	})
 	err = r.Client.Create(ctx, pod)
 	switch {
