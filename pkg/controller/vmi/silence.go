@@ -94,7 +94,8 @@ func (s *Step) awaitExpiry(view View, pod *corev1.Pod) {
 	if needed == 0 || view.Node == nil || pod.Spec.NodeName != view.Node.Name {
 		return
 	}
-	again := max(needed-view.Silence, time.Second)
+	// Earlier, too: a heartbeat that came meanwhile has its time begin anew when it is seen.
+	again := max(min(needed-view.Silence, needed/4), time.Second)
 	if s.RequeueAfter == 0 || again < s.RequeueAfter {
 		s.RequeueAfter = again
 	}

@@ -40,7 +40,7 @@ func TestExpiry(t *testing.T) {
 		want    v1.VirtualMachineInstancePhase
 		again   time.Duration
 	}{
-		"just lost":             {testPod(running, fencing), silentNode("node01"), 0, v1.Unknown, needed},
+		"just lost":             {testPod(running, fencing), silentNode("node01"), 0, v1.Unknown, needed / 4},
 		"almost":                {testPod(running, fencing), silentNode("node01"), needed - time.Millisecond, v1.Unknown, time.Second},
 		"for certain":           {testPod(running, fencing), silentNode("node01"), needed, v1.Failed, 0},
 		"its launcher does not": {testPod(running), silentNode("node01"), time.Hour, v1.Unknown, 0},
