@@ -54,6 +54,17 @@ func FenceAfter(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineI
 	return 0, nil
 }
 
+// FenceArgs are those of a launcher's arguments that say when it ends its guest.
+func FenceArgs(args []string) []string {
+	var out []string
+	for _, arg := range args {
+		if strings.HasPrefix(arg, fenceAfterFlag) {
+			out = append(out, arg)
+		}
+	}
+	return out
+}
+
 // fenceAfter is how long after the cluster has last heard of a pod's node its launcher ends the guest; 0 is never.
 func fenceAfter(pod *corev1.Pod) time.Duration {
 	for i := range pod.Spec.Containers {
