@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
-	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
 )
 
 func TestDecide(t *testing.T) {
