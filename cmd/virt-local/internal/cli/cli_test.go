@@ -97,7 +97,7 @@ KEPT DATA              SIZE    REMOVE IT WITH
 	}
 	wantJSON := `{"name":"test","stateDir":"/state","server":"https://10.99.0.1:6443","kubeconfig":"/k","auditLog":"/state/audit.log","ready":false,` +
 		`"components":[{"name":"control-plane","running":true,"pid":10,"ageSeconds":90,"memoryBytes":367001600,"log":"/l"},{"name":"kubelet","node":"node1","running":false,"log":"/l2"}],` +
-		`"nodes":[{"name":"node1","ip":"10.99.0.11","podNetwork":"10.128.1.0/24","ready":false,"message":"it is not Ready: x"}]}`
+		`"nodes":[{"name":"node1","ip":"10.99.0.11","podNetwork":"10.128.1.0/24","ready":false,"message":"it is not Ready: x"}],"kept":[{"volume":"pvc-1","path":"/state/volumes/pvc-1","bytes":5242881,"remove":"sudo rm -rf '/state/volumes/pvc-1'"}]}`
 	if diff := cmp.Diff(wantJSON, string(b)); diff != "" {
 		t.Error(diff)
 	}
