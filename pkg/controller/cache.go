@@ -100,13 +100,14 @@ func typed[T any](change func(*T)) func(any) (any, error) {
 	}
 }
 
-// slimPod keeps identity, owner, node, phase, conditions and how the container fares, and the networks that were asked for.
+// slimPod keeps identity, owner, node, phase, conditions and how the container fares, the networks that were asked for, and
+// whether its launcher ends the guest by itself.
 func slimPod(pod *corev1.Pod) {
 	pod.Labels = keep(pod.Labels, v1.AppLabel, v1.CreatedByLabel, v1.MigrationJobLabel)
 	pod.Annotations = keep(pod.Annotations, network.AnnotationNetworks)
 	var containers []corev1.Container
 	if len(pod.Spec.Containers) > 0 {
-		containers = []corev1.Container{{Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image}}
+		containers = []corev1.Container{{Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Args: vmi.FenceArgs(pod.Spec.Containers[0].Args)}}
 	}
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers, ReadinessGates: pod.Spec.ReadinessGates}
 	status := corev1.PodStatus{

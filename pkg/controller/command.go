@@ -43,6 +43,9 @@ type Options struct {
 	ImagePullPolicy string
 	// NodeTimeout is how long a node's virt-handler may be silent.
 	NodeTimeout time.Duration
+	// FenceAfter is how long after the cluster has last heard of a node launchers there end guests that are then started again
+	// elsewhere; 0 is never.
+	FenceAfter time.Duration
 	// LeaderElect makes several replicas work as one. Identity is this one's name.
 	LeaderElect bool
 	Identity    string
@@ -76,12 +79,16 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&options.LauncherImage, "launcher-image", os.Getenv("LAUNCHER_IMAGE"), "image of virt-launcher (also $LAUNCHER_IMAGE)")
 	flags.StringVar(&options.ImagePullPolicy, "image-pull-policy", string(corev1.PullIfNotPresent), "pull policy of virt-launcher's image unless the KubeVirt resource says otherwise")
 	flags.DurationVar(&options.NodeTimeout, "node-timeout", 5*time.Minute, "how long a node's virt-handler may be silent before its VMs count as unknown")
+	flags.DurationVar(&options.FenceAfter, "fence-after", 0, "have launchers end guests that the VM starts again when their node has not been heard of for so long, and start them elsewhere; 0 is never")
 	flags.BoolVar(&options.LeaderElect, "leader-elect", true, "work only while holding the lease; needed with more than one replica")
 	flags.StringVar(&options.HealthAddress, "health-address", fmt.Sprintf(":%d", names.PortHealth), "where to serve /healthz and /readyz; 0 is nowhere")
 	flags.IntVar(&options.MetricsPort, "metrics-port", names.PortMetrics, "port for Prometheus (TLS)")
 	flags.UintVarP(&options.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	return cmd
 }
+
+// minFenceAfter leaves time for four heartbeats that need ten seconds each.
+const minFenceAfter = 40 * time.Second
 
 // validate says which flag is wrong.
 func (o *Options) validate() error {
@@ -95,6 +102,9 @@ func (o *Options) validate() error {
 	}
 	if o.NodeTimeout <= 0 {
 		return fmt.Errorf("--node-timeout: %s is not positive", o.NodeTimeout)
+	}
+	if o.FenceAfter != 0 && o.FenceAfter < minFenceAfter {
+		return fmt.Errorf("--fence-after: %s is less than %s, in which an API server may well be silent; 0 is never", o.FenceAfter, minFenceAfter)
 	}
 	return nil
 }

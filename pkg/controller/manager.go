@@ -181,12 +181,12 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 	vmis := &vmi.Reconciler{
 		Created: created,
 		Client:  client, Live: live, Recorder: recorder, Config: current, Now: time.Now, Random: rand.Uint32N, CDI: dataVolumes,
-		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
+		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy), FenceAfter: o.FenceAfter,
 	}
 	migrations := &migration.Reconciler{
 		Created: created,
 		Client:  client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
-		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
+		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy), FenceAfter: o.FenceAfter,
 	}
 	replicaSets := &replicaset.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now}
 	pools := &pool.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now, Shuffle: rand.Shuffle, CDI: dataVolumes}

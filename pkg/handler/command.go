@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -138,7 +137,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	limiter := config.NewLimiter(config.RateLimit{QPS: o.apiQPS, Burst: o.apiBurst})
 	restConfig.RateLimiter = limiter
 	restConfig.UserAgent = names.VirtHandler
-	pods, err := podLister(restConfig, o.node)
+	ask, err := newAsker(restConfig, o.node)
 	if err != nil {
 		return err
 	}
@@ -163,13 +162,14 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	}
 	n := NewNode(o.node, o.pods, o.proc, o.state, log)
 	n.Plugins = func() network.Plugins { return follower.Current().Allowed.Bindings }
+	n.renewals.beat = beat.call
 	n.Address, n.MigrationPort = o.address, o.migrationPort
 	if err := errors.Join(n.forgetOldPods(), n.forgetHarvested()); err != nil {
 		log.Warn("old state not removed", "error", err)
 	}
 	h := &handler{
 		options: o, log: log, node: n, clients: clients, store: store, coming: coming, live: live, follower: follower,
-		connections: connections, listPods: pods, beat: beat, removed: newSignal(), cluster: restConfig,
+		connections: connections, ask: ask, beat: beat, removed: newSignal(), cluster: restConfig,
 	}
 	return h.run(ctx)
 }
@@ -268,9 +268,11 @@ type handler struct {
 	live    client.WithWatch
 	// follower knows the KubeVirt resource.
 	follower *config.Follower
-	// connections are those to the API server, but for the sentinel's, which are in listPods.
+	// connections are those to the API server, but for the fencing watchdog's, which are in ask.
 	connections *connrotation.Dialer
-	listPods    func(ctx context.Context, fresh bool) ([]types.UID, error)
+	ask         *asker
+	// confirmed is what an administrator says of a restored cluster.
+	confirmed confirmation
 	// cluster is how to reach the API server, which knows who may read metrics.
 	cluster *rest.Config
 	// beat asks for a heartbeat, removed says that a launcher's pod was.
@@ -295,7 +297,7 @@ func (h *handler) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	group.Go(func() error { return h.sentinel(loop.reconciler.Events).run(ctx) })
+	group.Go(func() error { return h.watchdog(loop.reconciler.Events).run(ctx) })
 	machine, err := host.Read(filepath.Dir(h.modules), "/proc", noKVM).Annotation()
 	if err != nil {
 		return err
@@ -318,7 +320,7 @@ func (h *handler) run(ctx context.Context) error {
 			return nil
 		case <-ready:
 		}
-		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat, Labels: h.labels(noKVM)}
+		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat, Labels: h.labels(noKVM), Saw: h.confirmed.saw, Took: h.node.renewals.took, Every: h.node.renewals.period}
 		return beat.Run(ctx)
 	})
 	if noKVM != nil {

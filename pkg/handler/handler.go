@@ -50,8 +50,9 @@ type Node struct {
 	// Plugins are the installation's network binding plugins; nil is none.
 	Plugins func() network.Plugins
 
-	plans planStore
-	steps steps
+	plans    planStore
+	renewals renewals
+	steps    steps
 	// stepLimit and endLimit bound a step and the end of a session; tests have less time.
 	stepLimit, endLimit time.Duration
 	// harvested is where virt-handler once kept caches that it had taken from launchers.

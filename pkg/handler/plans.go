@@ -62,6 +62,21 @@ func (p planStore) remove(pod types.UID) error {
 	return err
 }
 
+// pods are those that have a plan.
+func (p planStore) pods() ([]types.UID, error) {
+	entries, err := os.ReadDir(p.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list network plans: %w", err)
+	}
+	var out []types.UID
+	for _, e := range entries {
+		if pod, plan := strings.CutSuffix(e.Name(), ".json"); plan {
+			out = append(out, types.UID(pod))
+		}
+	}
+	return out, nil
+}
+
 // keepOnly removes the plans of pods that are gone from the kubelet's directory.
 func (p planStore) keepOnly(exists func(types.UID) bool) error {
 	entries, err := os.ReadDir(p.dir)

@@ -326,7 +326,11 @@ func (s *session) stillThere(ctx context.Context) error {
 
 func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process) error {
 	ctx, cancel := context.WithCancel(ctx)
+	var working sync.WaitGroup
+	defer working.Wait()
 	defer cancel()
+	s.awaitHeartbeat(ctx, client)
+	working.Go(func() { s.keepRenewed(ctx, client) })
 	if by, _ := s.stopRequest(); by.IsZero() {
 		if err := s.start(ctx, client, run, process); err != nil {
 			if grpcstatus.Code(err) == codes.InvalidArgument {
@@ -354,7 +358,6 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 	if isFinal(first) {
 		return nil
 	}
-	var working sync.WaitGroup
 	working.Go(func() { s.passStops(ctx, client) })
 	working.Go(func() { s.passDepartures(ctx, client, run) })
 	working.Go(func() { s.passArrivals(ctx, client) })
@@ -364,8 +367,6 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 	if cpu := s.latest().Spec.Domain.CPU; cpu != nil && cpu.Realtime != nil {
 		working.Go(func() { s.keepRealtime(ctx, process) })
 	}
-	defer working.Wait()
-	defer cancel()
 	for {
 		state, err := watch.Recv()
 		if err != nil {

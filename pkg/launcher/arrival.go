@@ -20,6 +20,9 @@ import (
 // PrepareMigrationTarget implements the contract. What it made once is not made again: the guest may be
 // on its way into it.
 func (s *service) PrepareMigrationTarget(_ context.Context, req *pb.PrepareMigrationTargetRequest) (*pb.PrepareMigrationTargetResponse, error) {
+	if err := s.fence.arm(); err != nil {
+		return nil, err
+	}
 	s.starting.Lock()
 	defer s.starting.Unlock()
 	ctx, cancel := context.WithTimeout(s.life, startTimeout)

@@ -49,6 +49,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.UID, "uid", "", "its UID")
 	f.StringVar(&o.Node, "node", "", "name of the node, for a guest that is told it")
 	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod, "how long the guest may take to shut down after SIGTERM")
+	f.DurationVar(&o.FenceAfter, "fence-after", 0, "end the guest when the cluster has not heard of the node for so long; 0 is never")
 	f.BoolVar(&o.MigrationTarget, "migration-target", o.MigrationTarget, "wait for a guest that runs in another launcher; never start it")
 	f.StringVar(&o.RunDir, "run-dir", o.RunDir, "where sockets, logs and libvirt's state are kept")
 	f.StringVar(&o.Disks.Disks, "disks-dir", o.Disks.Disks, "where overlays, empty disks and cloud-init images are kept")

@@ -40,6 +40,8 @@ type Options struct {
 	Node string
 	// GracePeriod is how long the guest may take to shut down after SIGTERM.
 	GracePeriod time.Duration
+	// FenceAfter is how long after the cluster has last heard of the node the guest is ended; 0 is never.
+	FenceAfter time.Duration
 	// MigrationTarget says that the guest comes from another launcher, and is not to be started here.
 	MigrationTarget bool
 	// RunDir and Disks are where the pod's volumes are.
@@ -152,6 +154,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { newProber(s).serve(background, probes) })
 	running.Go(func() { s.teller.run(background) })
 	running.Go(func() { s.dumper.run(background) })
+	running.Go(func() { s.fence.run(background) })
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
 		grpc.UnaryInterceptor(logCalls(o.Log)))
 	pb.RegisterLauncherServer(server, s)

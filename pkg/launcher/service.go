@@ -49,6 +49,7 @@ type service struct {
 	tpm         *tpmKeeper
 	teller      *teller
 	dumper      *dumper
+	fence       *fence
 	// seeds has the images that are to come with a guest, once.
 	seeds chan incomingSeeds
 	// running are the programs in the guest that somebody waits for.
@@ -62,7 +63,7 @@ func newService(life context.Context, o Options, g *guest, run disk.Run) *servic
 	return &service{
 		options: o, guest: g, run: run, life: life,
 		credentials: newKeeper(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), running: make(chan struct{}, maxPrograms),
-		arriving: make(chan arrival, 1), tpm: newTPMKeeper(o, g), teller: newTeller(o, g), dumper: newDumper(o, g), seeds: make(chan incomingSeeds, 1),
+		arriving: make(chan arrival, 1), tpm: newTPMKeeper(o, g), teller: newTeller(o, g), dumper: newDumper(o, g), fence: newFence(o), seeds: make(chan incomingSeeds, 1),
 	}
 }
 
@@ -76,6 +77,9 @@ func (s *service) Start(_ context.Context, req *pb.StartRequest) (*pb.StartRespo
 	defer s.starting.Unlock()
 	ctx, cancel := context.WithTimeout(s.life, startTimeout)
 	defer cancel()
+	if err := s.fence.arm(); err != nil {
+		return nil, err
+	}
 	if err := s.start(ctx, req); err != nil {
 		s.options.Log.Warn("cannot start the guest", "err", err)
 		return nil, err

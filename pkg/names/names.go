@@ -60,6 +60,10 @@ const (
 // AnnotationHost is what virt-handler leaves on its node about the machine: JSON of host.Facts.
 const AnnotationHost = "virtkit.io/host"
 
+// AnnotationRestored is how an administrator tells a node that its cluster was restored without the guests that it runs; they
+// are shut down then. Its value is what the node's event GuestsUnknown says.
+const AnnotationRestored = "virtkit.io/restored"
+
 // AnnotationProgress is how far a migration is, on its VirtualMachineInstanceMigration: JSON of progress.Progress.
 const AnnotationProgress = "virtkit.io/migration-progress"
 

@@ -23,6 +23,8 @@ var unused = map[Right]string{
 
 	{names.VirtController, "", "nodes", "patch", false}: "a node that is lost for minutes is marked as taking no VMs",
 
+	{names.VirtController, "", "nodes", "get", false}: "the heartbeat of a lost node is asked for where virt-controller has --fence-after",
+
 	{names.VirtController, "cdi.kubevirt.io", "datavolumes/source", "create", false}: "CDI asks the API server whether virt-controller has it before it clones for a VM",
 
 	{names.VirtController, "cdi.kubevirt.io", "datavolumes", "patch", false}: keptDisk,

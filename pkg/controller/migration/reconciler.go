@@ -53,6 +53,8 @@ type Reconciler struct {
 	written, writtenVMI written.Log
 	deleted             written.Deletions
 	released            written.Releases
+	// FenceAfter is that of the VMI's reconciler.
+	FenceAfter time.Duration
 }
 
 // SetupWithManager registers the reconciler and its index; the VMI reconciler's are expected.

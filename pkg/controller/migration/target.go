@@ -28,8 +28,13 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating pod: %v", err)
 		return err
 	}
+	fenceAfter, err := vmi.FenceAfter(ctx, r.Client, view.VMI, r.FenceAfter)
+	if err != nil {
+		return err
+	}
 	pod := Pod(view.Migration, view.VMI, vmi.Facts{
-		Config: r.Config(), LimitCPU: limit, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims, NetworkResources: resources,
+		FenceAfter: fenceAfter,
+		Config:     r.Config(), LimitCPU: limit, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims, NetworkResources: resources,
 	})
 	if err := r.keepProcessor(ctx, view, pod); err != nil {
 		return err

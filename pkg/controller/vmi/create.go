@@ -29,6 +29,10 @@ func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, purpo
 	if err != nil {
 		return step.cannotCreate(view, "create pod", err)
 	}
+	fenceAfter, err := FenceAfter(ctx, r.Client, view.VMI, r.FenceAfter)
+	if err != nil {
+		return err
+	}
 	pod := plan(view.VMI, Facts{
 		Config:           r.Config(),
 		LimitCPU:         limit,
@@ -37,6 +41,7 @@ func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, purpo
 		KVM:              kvm,
 		Claims:           view.Claims,
 		NetworkResources: resources,
+		FenceAfter:       fenceAfter,
 	})
 	creator := Creator{Client: r.Client, Live: r.Live, Created: r.Created}
 	err = creator.Create(ctx, view.VMI, purpose, pod)

@@ -102,25 +102,30 @@ func (s *Step) fenced(view View, pod *corev1.Pod) bool {
 	if view.VMI.Status.Phase != v1.Unknown || pod.Spec.NodeName != view.VMI.Status.NodeName {
 		return false
 	}
-	if !Fenced(view.Node) {
-		if pod.DeletionTimestamp != nil {
-			s.RequeueAfter = fencedAgain
-		}
-		return false
+	switch {
+	case Fenced(view.Node):
+		s.finish(view, v1.Failed, ReasonNodeUnresponsive, fmt.Sprintf("node %s was lost, and is out of service", pod.Spec.NodeName))
+		return true
+	case expired(view, pod):
+		s.finish(view, v1.Failed, ReasonNodeUnresponsive, fmt.Sprintf("node %s was lost, and the launcher there has ended the guest", pod.Spec.NodeName))
+		return true
+	case pod.DeletionTimestamp != nil:
+		s.RequeueAfter = fencedAgain
 	}
-	s.finish(view, v1.Failed, ReasonNodeUnresponsive, fmt.Sprintf("node %s was lost, and is out of service", pod.Spec.NodeName))
-	return true
+	s.awaitExpiry(view, pod)
+	return false
 }
 
-// removeFenced removes the pods of a deleted VMI that wait for a node which is fenced. Kubernetes does it, too, for the
-// same reason, but looks only every 20 seconds.
+// removeFenced removes the pods of a deleted VMI that wait for a node which is fenced, or whose launchers have ended
+// themselves. The first Kubernetes does, too, but looks only every 20 seconds.
 func (s *Step) removeFenced(view View) {
-	if !Fenced(view.Node) {
-		return
-	}
 	for _, pod := range own(view) {
-		if pod.DeletionTimestamp != nil && pod.Spec.NodeName == view.Node.Name {
+		switch {
+		case pod.DeletionTimestamp == nil || view.Node == nil || pod.Spec.NodeName != view.Node.Name:
+		case Fenced(view.Node) || expired(view, pod):
 			s.RemovePods = append(s.RemovePods, pod)
+		default:
+			s.awaitExpiry(view, pod)
 		}
 	}
 }

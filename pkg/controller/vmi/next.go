@@ -59,6 +59,8 @@ type View struct {
 	// Node is that of a VMI in phase Unknown, or which was when it ended; nil otherwise, and when it does not
 	// exist any more.
 	Node *corev1.Node
+	// Silence is for how long at least the cluster has not heard of Node's virt-handler; 0 where nothing depends on it.
+	Silence time.Duration
 	// TSC is the frequency for a VMI that needs one and has none yet, 0 where there is none to be had.
 	TSC int64
 	// DeadSince is when the VMI, handed over, was first seen without a pod that is alive; zero

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +45,8 @@ type Facts struct {
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// NetworkResources are the extended resources of the VMI's networks that need one, by the network's name; see NetworkResources.
 	NetworkResources map[string]string
+	// FenceAfter is how long after the cluster has last heard of its node the launcher ends its guest; 0 is never.
+	FenceAfter time.Duration
 }
 
 // PodName is the name of the VMI's pod. It depends on the VMI's identity alone, so that a second
@@ -109,6 +112,9 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 			},
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		}},
+	}
+	if facts.FenceAfter > 0 {
+		spec.Containers[0].Args = append(spec.Containers[0].Args, fenceAfterFlag+facts.FenceAfter.String())
 	}
 	if tellsMetrics(vmi) {
 		compute := &spec.Containers[0]

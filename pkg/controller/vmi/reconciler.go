@@ -59,6 +59,8 @@ type Reconciler struct {
 	Now             func() time.Time
 	// Random gives a number below n.
 	Random func(n uint32) uint32
+	// FenceAfter is Facts.FenceAfter of guests that are started again elsewhere; 0 is never.
+	FenceAfter time.Duration
 	// CDI is how to DataVolumes, if the cluster has them.
 	CDI *cdi.Access
 	// Created are the pods that were created for VMIs, by the VMI's UID. Migrations' reconciler shares it.
@@ -72,6 +74,7 @@ type Reconciler struct {
 	released  written.Releases
 	gated     written.Log // pods
 	cids      cids
+	silences  silences
 }
 
 // SetupWithManager registers the reconciler and its indexes.
@@ -189,6 +192,9 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 		}
 		if err == nil {
 			view.Node = &node
+		}
+		if err := r.lookAtSilence(ctx, &view); err != nil {
+			return View{}, err
 		}
 	}
 	if err := r.lookAtAttachments(ctx, &view); err != nil {

@@ -17,6 +17,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/boottime"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -41,6 +42,12 @@ type Heartbeat struct {
 	Host string
 	// Labels is looked at after each heartbeat; nil is none.
 	Labels Labels
+	// Saw is called with the node after each heartbeat, unless it is nil.
+	Saw func(*corev1.Node)
+	// Took is called with the time (see boottime) before each heartbeat was sent that the API server has taken, unless it is nil.
+	Took func(sent time.Duration)
+	// Every is how often to beat; Period unless set.
+	Every func() time.Duration
 	// Wake asks for a heartbeat now; nil never does.
 	Wake <-chan struct{}
 	// Tick makes the channel that paces the heartbeat; time.After unless set.
@@ -56,6 +63,9 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	}
 	for {
 		wait := Period
+		if h.Every != nil {
+			wait = h.Every()
+		}
 		if err := h.patch(ctx, true); err != nil && ctx.Err() == nil {
 			h.Log.Warn("heartbeat failed", "error", err)
 			wait = retry
@@ -79,7 +89,14 @@ func (h *Heartbeat) patch(ctx context.Context, schedulable bool) error {
 	if err != nil {
 		return err
 	}
+	sent := boottime.Now()
 	node, err := h.write(ctx, data)
+	if err == nil && h.Took != nil {
+		h.Took(sent)
+	}
+	if err == nil && h.Saw != nil {
+		h.Saw(node)
+	}
 	if err != nil || h.Labels == nil || !schedulable {
 		return err
 	}

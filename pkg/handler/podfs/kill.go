@@ -15,13 +15,14 @@ import (
 )
 
 // Launchers are the pods below the kubelet's pod directory in which a launcher has made its socket, whether it
-// still runs or not.
+// still runs or not. Those that could not be looked at are an error beside those that could.
 func Launchers(podsDir string) ([]types.UID, error) {
 	entries, err := os.ReadDir(podsDir)
 	if err != nil {
 		return nil, fmt.Errorf("list the node's pods: %w", err)
 	}
 	var out []types.UID
+	var errs []error
 	for _, entry := range entries {
 		pod := types.UID(entry.Name())
 		switch _, err := os.Lstat(filepath.Join(RunPath(podsDir, pod), names.SocketLauncher)); {
@@ -29,10 +30,10 @@ func Launchers(podsDir string) ([]types.UID, error) {
 			out = append(out, pod)
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
 		default:
-			return nil, fmt.Errorf("look for the launcher of pod %s: %w", pod, err)
+			errs = append(errs, fmt.Errorf("look for the launcher of pod %s: %w", pod, err))
 		}
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 // killPasses bounds how often Kill looks for processes that came about while it killed others.

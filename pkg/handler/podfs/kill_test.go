@@ -64,3 +64,47 @@ func TestLaunchers(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+// One pod that cannot be looked at does not hide the others.
+func TestLaunchersBesideAnOddOne(t *testing.T) {
+	dir := t.TempDir()
+	for _, pod := range []types.UID{"b", "c"} {
+		if err := os.MkdirAll(RunPath(dir, pod), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(RunPath(dir, pod), "launcher.sock"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(RunPath(dir, "b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("run", RunPath(dir, "b")); err != nil { // ELOOP
+		t.Fatal(err)
+	}
+	if got, err := Launchers(dir); err == nil || !strings.Contains(err.Error(), "pod b") || len(got) != 1 || got[0] != "c" {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// SIGTERM reaches the process, and not one that has its number later.
+func TestTerminate(t *testing.T) {
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := openProcess("/proc", cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Terminate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := p.Terminate(); err == nil {
+		t.Error("a process that has ended was ended again")
+	}
+}

@@ -44,6 +44,7 @@ const (
 	Launcher_SetInterfaces_FullMethodName          = "/virtkit.launcher.v1.Launcher/SetInterfaces"
 	Launcher_DumpMemory_FullMethodName             = "/virtkit.launcher.v1.Launcher/DumpMemory"
 	Launcher_Resize_FullMethodName                 = "/virtkit.launcher.v1.Launcher/Resize"
+	Launcher_Renew_FullMethodName                  = "/virtkit.launcher.v1.Launcher/Renew"
 )
 
 // LauncherClient is the client API for Launcher service.
@@ -115,6 +116,9 @@ type LauncherClient interface {
 	// GuestState tells. It is idempotent. Errors: INVALID_ARGUMENT (the guest has no room for it), FAILED_PRECONDITION
 	// (worth trying again), INTERNAL.
 	Resize(ctx context.Context, in *ResizeRequest, opts ...grpc.CallOption) (*ResizeResponse, error)
+	// Renew tells the launcher until when the cluster has heard of its node. One that was started with --fence-after ends itself and
+	// its guest when that was so long ago; the answer says how long that is. It is idempotent.
+	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
 }
 
 type launcherClient struct {
@@ -372,6 +376,16 @@ func (c *launcherClient) Resize(ctx context.Context, in *ResizeRequest, opts ...
 	return out, nil
 }
 
+func (c *launcherClient) Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewResponse)
+	err := c.cc.Invoke(ctx, Launcher_Renew_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LauncherServer is the server API for Launcher service.
 // All implementations must embed UnimplementedLauncherServer
 // for forward compatibility.
@@ -441,6 +455,9 @@ type LauncherServer interface {
 	// GuestState tells. It is idempotent. Errors: INVALID_ARGUMENT (the guest has no room for it), FAILED_PRECONDITION
 	// (worth trying again), INTERNAL.
 	Resize(context.Context, *ResizeRequest) (*ResizeResponse, error)
+	// Renew tells the launcher until when the cluster has heard of its node. One that was started with --fence-after ends itself and
+	// its guest when that was so long ago; the answer says how long that is. It is idempotent.
+	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	mustEmbedUnimplementedLauncherServer()
 }
 
@@ -516,6 +533,9 @@ func (UnimplementedLauncherServer) DumpMemory(context.Context, *DumpMemoryReques
 }
 func (UnimplementedLauncherServer) Resize(context.Context, *ResizeRequest) (*ResizeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Resize not implemented")
+}
+func (UnimplementedLauncherServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
 }
 func (UnimplementedLauncherServer) mustEmbedUnimplementedLauncherServer() {}
 func (UnimplementedLauncherServer) testEmbeddedByValue()                  {}
@@ -913,6 +933,24 @@ func _Launcher_Resize_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Launcher_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LauncherServer).Renew(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Launcher_Renew_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LauncherServer).Renew(ctx, req.(*RenewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Launcher_ServiceDesc is the grpc.ServiceDesc for Launcher service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -995,6 +1033,10 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Resize",
 			Handler:    _Launcher_Resize_Handler,
+		},
+		{
+			MethodName: "Renew",
+			Handler:    _Launcher_Renew_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

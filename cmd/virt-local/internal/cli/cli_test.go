@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
 )
 
 func TestDecide(t *testing.T) {
@@ -66,6 +67,7 @@ func TestStatusOutput(t *testing.T) {
 			{Name: "kubelet", Node: "node1", Log: "/l2"},
 		},
 		Nodes: []cluster.NodeStatus{{Name: "node1", IP: "10.99.0.11", PodNet: "10.128.1.0/24", Message: "it is not Ready: x"}},
+		Kept:  []provision.Data{{Volume: "pvc-1", Path: "/state/volumes/pvc-1", Bytes: 5<<20 + 1, Remove: "sudo rm -rf '/state/volumes/pvc-1'"}},
 	}
 	var out bytes.Buffer
 	if err := printStatus(&out, s); err != nil {
@@ -81,6 +83,9 @@ node1   false   10.99.0.11   10.128.1.0/24   it is not Ready: x
 COMPONENT       NODE    PID   AGE   MEMORY
 control-plane           10    90s   350 MiB
 kubelet         node1   -     -     not running; see /l2
+
+KEPT DATA              SIZE    REMOVE IT WITH
+/state/volumes/pvc-1   6 MiB   sudo rm -rf '/state/volumes/pvc-1'
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
@@ -92,7 +97,7 @@ kubelet         node1   -     -     not running; see /l2
 	}
 	wantJSON := `{"name":"test","stateDir":"/state","server":"https://10.99.0.1:6443","kubeconfig":"/k","auditLog":"/state/audit.log","ready":false,` +
 		`"components":[{"name":"control-plane","running":true,"pid":10,"ageSeconds":90,"memoryBytes":367001600,"log":"/l"},{"name":"kubelet","node":"node1","running":false,"log":"/l2"}],` +
-		`"nodes":[{"name":"node1","ip":"10.99.0.11","podNetwork":"10.128.1.0/24","ready":false,"message":"it is not Ready: x"}]}`
+		`"nodes":[{"name":"node1","ip":"10.99.0.11","podNetwork":"10.128.1.0/24","ready":false,"message":"it is not Ready: x"}],"kept":[{"volume":"pvc-1","path":"/state/volumes/pvc-1","bytes":5242881,"remove":"sudo rm -rf '/state/volumes/pvc-1'"}]}`
 	if diff := cmp.Diff(wantJSON, string(b)); diff != "" {
 		t.Error(diff)
 	}

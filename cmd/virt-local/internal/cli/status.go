@@ -80,6 +80,12 @@ func printStatus(out io.Writer, s cluster.Status) error {
 		age := duration.HumanDuration(time.Duration(p.AgeSeconds * float64(time.Second)))
 		fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%d MiB\n", p.Name, p.Node, p.PID, age, p.MemoryBytes>>20)
 	}
+	if len(s.Kept) > 0 {
+		fmt.Fprintln(tw, "\nKEPT DATA\tSIZE\tREMOVE IT WITH")
+		for _, d := range s.Kept {
+			fmt.Fprintf(tw, "%s\t%d MiB\t%s\n", d.Path, (d.Bytes+1<<20-1)>>20, d.Remove)
+		}
+	}
 	return tw.Flush()
 }
 

@@ -11,8 +11,10 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/controlplane"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/hostnet"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/node"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/process"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
 )
 
 // Status is what `virt-local status -o json` shows; its keys are a contract.
@@ -25,6 +27,8 @@ type Status struct {
 	Ready      bool            `json:"ready"`
 	Components []ProcessStatus `json:"components"`
 	Nodes      []NodeStatus    `json:"nodes"`
+	// Kept is data without a PersistentVolume, which nothing removes by itself.
+	Kept []provision.Data `json:"kept,omitempty"`
 }
 
 // NodeStatus is a node, and whether Kubernetes has it as Ready.
@@ -87,10 +91,35 @@ func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
 		s.Ready = s.Ready && ns.Ready
 		s.Nodes = append(s.Nodes, ns)
 	}
-	if admin, err := Admin(in); err != nil || controlplane.HealthCheck(admin, "/readyz")(ctx) != nil {
+	admin, err := Admin(in)
+	if err != nil || controlplane.HealthCheck(admin, "/readyz")(ctx) != nil {
 		s.Ready = false
+		return s, nil
 	}
-	return s, nil
+	s.Kept, err = kept(ctx, in, admin)
+	return s, err
+}
+
+// kept is the data that no PersistentVolume is for.
+func kept(ctx context.Context, in *instance.Instance, admin kubeconfig.Credentials) ([]provision.Data, error) {
+	client, err := clientFor(admin, "virt-local-status")
+	if err != nil {
+		return nil, err
+	}
+	disk := provision.Disk{Dir: in.Path("volumes")}
+	volumes, err := provision.Unowned(ctx, client, disk)
+	if err != nil {
+		return nil, err
+	}
+	var all []provision.Data
+	for _, volume := range volumes {
+		data, err := disk.Describe(volume)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, data)
+	}
+	return all, nil
 }
 
 func describe(id process.ID, p ProcessStatus) ProcessStatus {

@@ -4,21 +4,21 @@
 //
 //	in:  PersistentVolumeClaims that the PV controller has marked for us, PersistentVolumes that were released
 //	out: PersistentVolumes, their data
+//
+// Data is erased for one reason: the API server has a volume of ours, with reclaimPolicy Delete, whose claim was deleted.
+// That an object is missing proves nothing, since etcd may have been restored or started anew; such data is kept and listed.
 package provision
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -59,9 +59,15 @@ type Store interface {
 	Directory(volume string) (string, error)
 	// Block makes a block device of at least size bytes and returns a path that leads to it for good.
 	Block(volume string, size int64) (string, error)
-	// Remove removes a volume's data; it may be gone already.
-	Remove(volume string) error
-	// Volumes lists the volumes that have data.
+	// SetAside moves a volume's data to where it waits for its erasure, with a record of why; it may be there already.
+	SetAside(volume string, record Record) error
+	// IsAside reports whether SetAside was begun for a volume whose data is not erased.
+	IsAside(volume string) (bool, error)
+	// PutBack undoes SetAside.
+	PutBack(volume string) error
+	// Erase erases what was set aside of a volume.
+	Erase(volume string) error
+	// Volumes lists the volumes that have data, set aside or not.
 	Volumes() ([]string, error)
 }
 
@@ -104,8 +110,8 @@ func Run(ctx context.Context, client kubernetes.Interface, store Store) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := p.removeOrphans(); err != nil {
-		klog.FromContext(ctx).Error(err, "Remove data without a volume")
+	if err := p.reportUnowned(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "List data without a volume")
 	}
 	var workers wait.Group
 	for range 4 {
@@ -158,6 +164,10 @@ func (p *provisioner) claim(ctx context.Context, k key) error {
 	}
 	if reason := unsupported(claim); reason != "" {
 		return p.event(ctx, claim, corev1.EventTypeWarning, "ProvisioningFailed", reason)
+	}
+	// etcd may have been restored to before the claim was deleted.
+	if err := p.store.PutBack(name); err != nil {
+		return err
 	}
 	var path string
 	if isBlock(claim) {
@@ -232,57 +242,6 @@ func Volume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, 
 			},
 		},
 	}
-}
-
-// volume deletes a volume whose claim is gone, with its data.
-func (p *provisioner) volume(ctx context.Context, k key) error {
-	v, err := p.vols.Get(k.name)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if v.Annotations[annotationProvisionedBy] != Name || v.Status.Phase != corev1.VolumeReleased ||
-		v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
-		return nil
-	}
-	if err := p.store.Remove(v.Name); err != nil {
-		return err
-	}
-	err = p.client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(v.UID))})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete volume: %w", err)
-	}
-	return nil
-}
-
-// removeOrphans removes data that belongs to nobody: its claim was deleted after the data and before the volume was
-// made, or the volume was deleted by hand.
-func (p *provisioner) removeOrphans() error {
-	names, err := p.store.Volumes()
-	if err != nil {
-		return err
-	}
-	claims, err := p.claims.List(labels.Everything())
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, name := range names {
-		uid, ours := strings.CutPrefix(name, "pvc-")
-		if !ours {
-			continue
-		}
-		if _, err := p.vols.Get(name); !apierrors.IsNotFound(err) {
-			continue
-		}
-		if slices.ContainsFunc(claims, func(c *corev1.PersistentVolumeClaim) bool { return string(c.UID) == uid }) {
-			continue
-		}
-		errs = append(errs, p.store.Remove(name))
-	}
-	return errors.Join(errs...)
 }
 
 func (p *provisioner) event(ctx context.Context, claim *corev1.PersistentVolumeClaim, kind, reason, message string) error {

@@ -20,6 +20,7 @@ import (
 type memory struct {
 	mu      sync.Mutex
 	volumes []string
+	aside   map[string]Record
 }
 
 func (m *memory) add(volume string) {
@@ -40,9 +41,34 @@ func (m *memory) Block(volume string, size int64) (string, error) {
 	return "/v/" + volume + ".dev", nil
 }
 
-func (m *memory) Remove(volume string) error {
+func (m *memory) SetAside(volume string, record Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.aside = map[string]Record{volume: record}
+	return nil
+}
+
+func (m *memory) IsAside(volume string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, aside := m.aside[volume]
+	return aside, nil
+}
+
+func (m *memory) PutBack(volume string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.aside, volume)
+	return nil
+}
+
+func (m *memory) Erase(volume string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, aside := m.aside[volume]; !aside {
+		return errors.New("it was not set aside")
+	}
+	delete(m.aside, volume)
 	m.volumes = slices.DeleteFunc(m.volumes, func(v string) bool { return v == volume })
 	return nil
 }
@@ -121,11 +147,14 @@ func TestRun(t *testing.T) {
 	if volume("pvc-other-uid") != nil || volume("pvc-selecting-uid") != nil {
 		t.Error("made a volume for another provisioner, or for a selector")
 	}
-	if names, err := store.Volumes(); err != nil || slices.Contains(names, "pvc-gone-uid") || !slices.Contains(names, "by-hand") {
+	if names, err := store.Volumes(); err != nil || !slices.Contains(names, "pvc-gone-uid") || !slices.Contains(names, "by-hand") {
 		t.Errorf("orphans: %v, %v", names, err)
 	}
 
 	// The claim goes; Kubernetes marks the volume as released.
+	if err := client.CoreV1().PersistentVolumeClaims("ns").Delete(ctx, "fs", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	fs.Status.Phase = corev1.VolumeReleased
 	if _, err := client.CoreV1().PersistentVolumes().UpdateStatus(ctx, fs, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -149,7 +178,7 @@ func TestDiskDirectory(t *testing.T) {
 		t.Errorf("%v, %v", names, err)
 	}
 	for range 2 {
-		if err := d.Remove("pvc-1"); err != nil {
+		if err := errors.Join(d.SetAside("pvc-1", Record{}), d.Erase("pvc-1")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 //	<dir>/<volume>       directory of a file system volume
 //	<dir>/<volume>.img   content of a block volume
 //	<dir>/<volume>.dev   symbolic link to its loop device, whose number changes with every attachment
+//	<dir>/.erase         what is about to be erased, and a record of why: <volume>.json
 type Disk struct{ Dir string }
 
 // Directory makes a volume's directory. Anyone may write there: hostPath volumes get no fsGroup.
@@ -92,19 +93,6 @@ func (d Disk) AttachAll() error {
 	return nil
 }
 
-// Remove removes a volume's device and data.
-func (d Disk) Remove(volume string) error {
-	if err := d.detach(volume); err != nil {
-		return err
-	}
-	for _, name := range []string{volume + ".dev", volume + ".img", volume} {
-		if err := os.RemoveAll(filepath.Join(d.Dir, name)); err != nil {
-			return fmt.Errorf("remove volume: %w", err)
-		}
-	}
-	return nil
-}
-
 // detach detaches the volume's loop device, and before it those that kubelets have stacked on it: they lock a
 // block volume in use by a loop device of their own, and a node that was killed leaves that behind.
 func (d Disk) detach(volume string) error {
@@ -138,21 +126,6 @@ func (d Disk) DetachAll() error {
 		}
 	}
 	return nil
-}
-
-// Volumes lists the volumes that have data.
-func (d Disk) Volumes() ([]string, error) {
-	entries, err := os.ReadDir(d.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list volumes: %w", err)
-	}
-	var names []string
-	for _, e := range entries {
-		if name, block := strings.CutSuffix(e.Name(), ".img"); block || e.IsDir() {
-			names = append(names, name)
-		}
-	}
-	return names, nil
 }
 
 // loopsOn returns the loop devices whose backing file, by inode, is the one at path: paths that the kernel names
