@@ -136,6 +136,8 @@ func (r *Reconciler) input(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, s *s
 	}
 	lost := s == nil || !seen.LostAt.IsZero() || seen.Guest == nil
 	switch {
+	case pod == nil && lost && r.mayRun(vmi):
+		return in, reconcile.Result{RequeueAfter: endPoll}
 	case pod == nil && lost:
 		in.Gone = "The launcher's pod was deleted."
 	case pod == nil:

@@ -65,6 +65,9 @@ func (s *Step) watchOver(view View) {
 		s.RequeueAfter = wait
 		return
 	}
+	if s.keepLease(view) {
+		return
+	}
 	reason, message := v1.PodNotExistsReason, "the launcher pod is gone"
 	phase := v1.Failed
 	if len(pods) > 0 {

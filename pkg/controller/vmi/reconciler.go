@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -70,6 +71,7 @@ type Reconciler struct {
 	deleted   written.Deletions
 	released  written.Releases
 	gated     written.Log // pods
+	endings   endings
 	cids      cids
 }
 
@@ -112,7 +114,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachineinstance").
 		For(&v1.VirtualMachineInstance{}).
-		Owns(&corev1.Pod{}).
+		Owns(&corev1.Pod{}, builder.WithPredicates(r.endings.noting())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofAttachment)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
@@ -152,6 +154,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.written.Forget(request.NamespacedName)
 			r.deleted.Forget(request.NamespacedName)
 			r.released.Forget(request.NamespacedName)
+			r.endings.forget(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -198,6 +201,9 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 			}
 		}
 	}
+	if view.Holders, err = r.holders(ctx, vmi, view.Pods); err != nil {
+		return View{}, err
+	}
 	if lostNode(vmi) {
 		var node corev1.Node
 		err := r.Client.Get(ctx, types.NamespacedName{Name: vmi.Status.NodeName}, &node)
@@ -219,6 +225,11 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	}
 	if view.Claims, err = Claims(ctx, r.Client, vmi); err != nil {
 		return View{}, err
+	}
+	if !HandedOver(vmi) {
+		if err := r.lookAtLeases(ctx, &view); err != nil {
+			return View{}, err
+		}
 	}
 	if view.TSC, err = r.chooseTSC(ctx, vmi); err != nil {
 		return View{}, err
