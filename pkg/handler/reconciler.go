@@ -121,6 +121,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if moved(in.Guest) || in.Guest == nil && pod != nil && status.Moved(pod) {
 		return r.awaitHandover(ctx, vmi, in)
 	}
+	if s != nil && pod != nil && handing(in.Guest) {
+		return r.awaitRunning(ctx, vmi, s, in)
+	}
 	return result, r.write(ctx, vmi, status.Next(in))
 }
 

@@ -57,6 +57,7 @@ func (s *Step) watchOver(view View) {
 			s.gate(view)
 			s.plug(view)
 			s.leave(view)
+			s.dropEnded(view)
 		}
 		return
 	}
