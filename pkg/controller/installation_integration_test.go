@@ -179,8 +179,8 @@ func TestPodGoneUnreported(tt *testing.T) {
 	t.waitPrintable(v1.VirtualMachineStatusStopped)
 }
 
-// TestPodDeletedWithForce is a guest whose pod is removed while its node goes on with it, because virt-handler is down. Neither its
-// VM nor another one starts from its claim before virt-handler has said that it ended.
+// TestPodDeletedWithForce is a guest whose pod is removed while its node goes on with it, because virt-handler is down.
+// Neither its VM nor another one starts from its claim before virt-handler has said that it ended.
 func TestPodDeletedWithForce(tt *testing.T) {
 	t := newTest(tt)
 	_, err := cluster.CreateNode(t.ctx, "forced")

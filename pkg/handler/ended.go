@@ -33,8 +33,8 @@ func (r *Reconciler) mayRun(vmi *v1.VirtualMachineInstance) bool {
 	return false
 }
 
-// release takes this node's pod out of the active ones of a VMI that was to come here, when the pod was removed after the
-// guest began to move and no process of it is left. The VMI's end waits for that: the guest may have arrived.
+// release takes this node's pod out of the active ones of a VMI that was to come here, when the pod was removed after
+// the guest began to move and no process of it is left. The VMI's end waits for that: the guest may have arrived.
 func (r *Reconciler) release(ctx context.Context, vmi *v1.VirtualMachineInstance) (reconcile.Result, error) {
 	if vmi.Status.MigrationState.StartTimestamp == nil {
 		return reconcile.Result{}, nil

@@ -10,8 +10,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// A virt-handler that starts and finds a pod removed says that its guest has ended when no process of it is left, not before:
-// the VM starts anew from the same disk.
+// A virt-handler that starts and finds a pod removed says that its guest has ended when no process of it is left, not
+// before: the VM starts anew from the same disk.
 func TestEndIsSaidWhenNoProcessIsLeft(t *testing.T) {
 	vmi := newVMI()
 	vmi.Status.Phase = v1.Running

@@ -14,15 +14,15 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// handing says that a guest stands still here because the launcher that it moves to was told to start it and has not said
-// yet that it runs.
+// handing says that a guest stands still here because the launcher that it moves to was told to start it and has not
+// said yet that it runs.
 func handing(guest *launcherpb.GuestState) bool {
 	return guest.GetLifecycle() == launcherpb.Lifecycle_LIFECYCLE_PAUSED && guest.GetReason() == names.ReasonHandoff
 }
 
-// awaitRunning looks what became of the launcher that such a guest moves to; the two launchers go on to ask each other. When
-// the other one has ended, its last words say whether it ever ran the guest. If it did not, the guest goes on here; if it may
-// have, it wrote to the disks, and an older memory must not meet them: the guest is lost.
+// awaitRunning looks what became of the launcher that such a guest moves to; the two launchers go on to ask each other.
+// When the other one has ended, its last words say whether it ever ran the guest. If it did not, the guest goes on
+// here; if it may have, it wrote to the disks, and an older memory must not meet them: the guest is lost.
 func (r *Reconciler) awaitRunning(ctx context.Context, vmi *v1.VirtualMachineInstance, s *session, in status.Input) (reconcile.Result, error) {
 	again := reconcile.Result{RequeueAfter: handoverPoll}
 	ms := vmi.Status.MigrationState

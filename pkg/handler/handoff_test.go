@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// A guest that was handed over stands still, and that is said, until its target is known to have ended. It goes on if it
-// never ran there, and is lost if it may have.
+// A guest that was handed over stands still, and that is said, until its target is known to have ended. It goes on if
+// it never ran there, and is lost if it may have.
 func TestTargetEndsInHandoff(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(*world)

@@ -12,12 +12,13 @@ import (
 	"sync/atomic"
 )
 
-// gate stands between our libvirtd and the one that a guest moves to, and holds back one message: the answer that the guest is
-// there, whole. libvirt here would end the guest at that word. As long as it waits, the guest here stands still, complete, and
-// nothing is decided but by the two launchers.
+// gate stands between our libvirtd and the one that a guest moves to, and holds back one message: the answer that the
+// guest is there, whole. libvirt here would end the guest at that word. As long as it waits, the guest here stands
+// still, complete, and nothing is decided but by the two launchers.
 //
-// All else passes. libvirt's protocol is stable: a message begins with its length, and a header of six numbers. An answer that the
-// gate does not know passes, too; then libvirt ends the guest here by itself, as it did before there was a gate.
+// All else passes. libvirt's protocol is stable: a message begins with its length, and a header of six numbers. An
+// answer that the gate does not know passes, too; then libvirt ends the guest here by itself, as it did before there
+// was a gate.
 type gate struct {
 	listener net.Listener
 	// dial reaches the other libvirtd.
@@ -41,8 +42,8 @@ const (
 	rpcCall         = 0
 	rpcReply        = 1
 	statusOK        = 0
-	// rpcHeader is the length of what precedes a message's content, its own length included, and maxRPC that of the longest
-	// message; bytes.
+	// rpcHeader is the length of what precedes a message's content, its own length included, and maxRPC that of the
+	// longest message; bytes.
 	rpcHeader = 4 + 6*4
 	maxRPC    = 32<<20 + 4
 )
@@ -63,8 +64,8 @@ func newGate(ctx context.Context, listener net.Listener, dial func(context.Conte
 	return g
 }
 
-// open lets the answer through, and shut never: the connection breaks instead, and libvirt lets its guest go on. What was said
-// first counts. A nil gate has neither.
+// open lets the answer through, and shut never: the connection breaks instead, and libvirt lets its guest go on. What
+// was said first counts. A nil gate has neither.
 func (g *gate) open() { g.decide(true) }
 func (g *gate) shut() { g.decide(false) }
 
@@ -161,7 +162,8 @@ func readRPC(b [rpcHeader]byte) (rpc, error) {
 	return h, nil
 }
 
-// passMessages copies messages. Each of the given kind that is about the end of a migration is shown first; an error ends it.
+// passMessages copies messages. Each of the given kind that is about the end of a migration is shown first; an error
+// ends it.
 func passMessages(to io.Writer, from io.Reader, show func(rpc, []byte) error, kind uint32) error {
 	for {
 		var header [rpcHeader]byte

@@ -61,7 +61,8 @@ func mustPass(t *testing.T, to io.Writer, from io.Reader, message []byte) {
 	}
 }
 
-// The answer that the guest has arrived waits until the launchers have agreed, and is lost when it is to stay; nothing else waits.
+// The answer that the guest has arrived waits until the launchers have agreed, and is lost when it is to stay; nothing
+// else waits.
 func TestGate(t *testing.T) {
 	arrived := rpcMessage(remoteProgram, procedureFinish, rpcReply, statusOK, []byte("domain"))
 	for name, open := range map[string]bool{"opened": true, "shut": false} {

@@ -32,17 +32,17 @@ var (
 // errNeverRan is why a migration failed whose target ended before it was started.
 const errNeverRan = "the guest's QEMU on the target node ended before the guest ran there"
 
-// handoff is a guest that the other launcher may start. Its QEMU stands still here, complete: a process that is stopped runs
-// nothing, whatever libvirt tells it meanwhile.
+// handoff is a guest that the other launcher may start. Its QEMU stands still here, complete: a process that is stopped
+// runs nothing, whatever libvirt tells it meanwhile.
 type handoff struct {
 	qemu process
 	// paused says that it was paused by its user and is to stay so.
 	paused bool
 }
 
-// handOff has the other launcher start the guest. It returns when that one says that the guest runs, and has ended the QEMU
-// here then; or when the other side is known to have ended without having run it, and the guest goes on here. As long as it is
-// not known which, the guest stands still.
+// handOff has the other launcher start the guest. It returns when that one says that the guest runs, and has ended the
+// QEMU here then; or when the other side is known to have ended without having run it, and the guest goes on here. As
+// long as it is not known which, the guest stands still.
 func (g *guest) handOff(ctx context.Context, l *link, h handoff, handover string) {
 	defer func() { _ = h.qemu.Release() }()
 	if err := g.note(handedOver); err != nil {
@@ -76,8 +76,9 @@ func (g *guest) handOff(ctx context.Context, l *link, h handoff, handover string
 	}
 }
 
-// untilKnown asks the other launcher to start the guest until it says what became of it: wordRunning, or wordDead; empty when
-// ctx ends before. It asks again over another connection whenever one is lost, since it cannot know what was heard.
+// untilKnown asks the other launcher to start the guest until it says what became of it: wordRunning, or wordDead;
+// empty when ctx ends before. It asks again over another connection whenever one is lost, since it cannot know what was
+// heard.
 func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, handover string) string {
 	arrived := true // the first connection has said so
 	for {
@@ -116,8 +117,8 @@ func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, handover 
 	}
 }
 
-// converse tells the other launcher to start the guest once it has said that the guest is there, and gives what it says then;
-// empty when the connection is lost.
+// converse tells the other launcher to start the guest once it has said that the guest is there, and gives what it says
+// then; empty when the connection is lost.
 func converse(conn net.Conn, answer string, arrived bool) string {
 	for {
 		if arrived {
@@ -193,9 +194,9 @@ func (g *guest) handing() bool {
 	return g.given != nil
 }
 
-// decide says what became of a guest that is being handed over, where that is known from elsewhere: wordDead, that the other
-// launcher has ended without having run it, and it goes on here; wordRunning, that it has no business here any more. It reports
-// whether the guest is being handed over.
+// decide says what became of a guest that is being handed over, where that is known from elsewhere: wordDead, that the
+// other launcher has ended without having run it, and it goes on here; wordRunning, that it has no business here any
+// more. It reports whether the guest is being handed over.
 func (g *guest) decide(word string) bool {
 	if !g.handing() {
 		return false

@@ -41,7 +41,7 @@ func (n *notes) get() termination {
 	return n.last
 }
 
-// handed is a guest of which the other launcher was told to start it.
+// withHanded runs a test with a guest of which the other launcher was told to start it.
 func withHanded(t *testing.T, test func(t *testing.T, l *leaving, n *notes)) {
 	t.Helper()
 	withLeaving(t, func(t *testing.T, l *leaving) {
@@ -95,7 +95,8 @@ func TestTargetKnownToHaveNeverRun(t *testing.T) {
 	})
 }
 
-// As long as nobody knows whether the other one runs, the guest here does not: not when libvirt gives up, not when its user asks.
+// As long as nobody knows whether the other one runs, the guest here does not: not when libvirt gives up, not when its
+// user asks.
 func TestHandedOverAndNoWord(t *testing.T) {
 	withHanded(t, func(t *testing.T, l *leaving, _ *notes) {
 		there := l.other
@@ -160,7 +161,7 @@ func TestHandedOverAndEnded(t *testing.T) {
 	})
 }
 
-// target is the launcher to which a guest has come, asked over a connection.
+// withArrived runs a test with a launcher to which a guest has come, and which is asked over connections.
 func withArrived(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *notes, connect func() net.Conn)) {
 	t.Helper()
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {

@@ -33,12 +33,13 @@ import (
 //	target   starts the guest                            "running"
 //	source   kills its QEMU
 //
-// From "run" to "running" the guest's memory is on both sides and both stand still but for the one that may start. Should
-// the target's QEMU end before it was started, the target says "dead" instead, and the guest goes on at the source: see
-// handoff. The two libvirtds have no say: the answer for which the source's waits is held back by a gate.
+// From "run" to "running" the guest's memory is on both sides and both stand still but for the one that may start.
+// Should the target's QEMU end before it was started, the target says "dead" instead, and the guest goes on at the
+// source: see handoff. The two libvirtds have no say: the answer for which the source's waits is held back by a gate.
 //
-// When the connection is lost the source makes another, for as long as it takes. When a launcher is lost, its last words
-// (its termination message, written ahead) say what the other one may do, and virt-handler passes them on: TakeOver.
+// When the connection is lost the source makes another, for as long as it takes. When a launcher is lost, its last
+// words (its termination message, written ahead) say what the other one may do, and virt-handler passes them on:
+// TakeOver.
 const (
 	wordArrived = "arrived"
 	wordRun     = "run"
@@ -67,8 +68,8 @@ type process interface {
 	Release() error
 }
 
-// findQEMU finds the domain's QEMU by the file in which libvirt keeps its number. The number may be another process's by
-// now, so its name is looked at, too, once nobody else can get the number.
+// findQEMU finds the domain's QEMU by the file in which libvirt keeps its number. The number may be another process's
+// by now, so its name is looked at, too, once nobody else can get the number.
 func findQEMU(pidFile, emulator string) (process, error) {
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -149,8 +150,8 @@ func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", path)
 }
 
-// arrivedPatience is how long the other launcher may take to say that the guest is there, once libvirt has said so. Then the
-// guest stays: nobody was told to start it there.
+// arrivedPatience is how long the other launcher may take to say that the guest is there, once libvirt has said so.
+// Then the guest stays: nobody was told to start it there.
 const arrivedPatience = 10 * time.Second
 
 // letGo answers the other launcher: at once if the guest can be handed over as soon as it is there, or else when it is
@@ -209,9 +210,9 @@ func (g *guest) leftPaused() bool {
 	return g.leftAsPaused
 }
 
-// endPatience is how long libvirt may take to say how a stopped guest is. When the word from the target came to it as well
-// and it is just ending the guest, it says nothing until QEMU is gone, and a stopped one does not obey SIGTERM: libvirt
-// waits ten seconds before it sends SIGKILL (virProcessKillPainfully), in which the guest would run nowhere.
+// endPatience is how long libvirt may take to say how a stopped guest is. When the word from the target came to it as
+// well and it is just ending the guest, it says nothing until QEMU is gone, and a stopped one does not obey SIGTERM:
+// libvirt waits ten seconds before it sends SIGKILL (virProcessKillPainfully), in which the guest would run nowhere.
 const endPatience = 250 * time.Millisecond
 
 var errEnding = errors.New("libvirtd has something to do with it first")
@@ -232,9 +233,9 @@ func lookAt(ctx context.Context, conn hypervisor.Connection) <-chan looked {
 	return out
 }
 
-// commit stops the guest's QEMU, so that nothing lets it go on but we: it is elsewhere, too, and may be started there. It
-// does so only as long as this guest stands still for its migration; otherwise libvirt has decided already, and Migrate
-// will say how.
+// commit stops the guest's QEMU, so that nothing lets it go on but we: it is elsewhere, too, and may be started there.
+// It does so only as long as this guest stands still for its migration; otherwise libvirt has decided already, and
+// Migrate will say how.
 func (g *guest) commit(ctx context.Context, uid string) (_ handoff, err error) {
 	g.deciding.Lock()
 	defer g.deciding.Unlock()
@@ -340,7 +341,9 @@ func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	select {
 	case <-s.guest.here:
 		if s.guest.started() {
-			return errors.Join(say(wordRunning), conn.Close(), ignore(<-answer)) // it was not heard the first time
+			err := errors.Join(say(wordRunning), conn.Close()) // it was not heard the first time
+			<-answer
+			return err
 		}
 		if s.guest.diedHere() {
 			return s.sayDead(say, conn, answer)
@@ -395,9 +398,6 @@ func (s *service) sayDead(say func(string) error, conn net.Conn, answer <-chan e
 	}
 	return nil
 }
-
-// ignore is for the end of a connection that was closed here.
-func ignore(error) error { return nil }
 
 // TakeOver implements the contract. To the launcher that the guest leaves it says that the other one's guest has ended
 // without having run.
@@ -514,8 +514,8 @@ func (g *guest) takeOver(ctx context.Context, paused bool) error {
 	return nil
 }
 
-// mayStart notes that the guest may have run here from now on, unless it has ended: whoever looks at its last words must
-// not take an older memory for the guest's once this one may have written to the disks.
+// mayStart notes that the guest may have run here from now on, unless it has ended: whoever looks at its last words
+// must not take an older memory for the guest's once this one may have written to the disks.
 func (g *guest) mayStart(ctx context.Context, conn hypervisor.Connection) error {
 	if _, err := conn.Domain(ctx); errors.Is(err, hypervisor.ErrNoDomain) {
 		return nil

@@ -114,8 +114,8 @@ func (l *leaving) signals(t *testing.T, want ...os.Signal) {
 	}
 }
 
-// Once the guest is there, the one here is stopped before the other may run, and ended when it does; whatever libvirt says
-// after that.
+// Once the guest is there, the one here is stopped before the other may run, and ended when it does; whatever libvirt
+// says after that.
 func TestHandOver(t *testing.T) {
 	for name, end := range map[string]outcome{
 		"libvirt agrees":        {result: hypervisor.Migrated{Downtime: time.Second}},
@@ -156,8 +156,8 @@ func TestHandOverTooLate(t *testing.T) {
 	})
 }
 
-// libvirt is ending the guest just then, and says nothing until QEMU is gone: a QEMU that stands still would have it wait
-// for ten seconds.
+// libvirt is ending the guest just then, and says nothing until QEMU is gone: a QEMU that stands still would have it
+// wait for ten seconds.
 func TestHandOverWhileLibvirtEndsTheGuest(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.standStill()
@@ -227,7 +227,8 @@ func TestHandOverPaused(t *testing.T) {
 	})
 }
 
-// The daemon dies when all is copied, and leaves the guest standing still: it goes on here, and is not given up any more.
+// The daemon dies when all is copied, and leaves the guest standing still: it goes on here, and is not given up any
+// more.
 func TestStandsStillAndStays(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.standStill()

@@ -27,8 +27,9 @@ const nodeGrace = 8 * time.Second
 // lost bounds the time from a node's loss to its VMIs' phase Unknown; a new leader may have to be found meanwhile.
 const lost = 60 * time.Second
 
-// A guest writes numbers to a shared disk while its node is cut off and comes back, its pod is deleted with force, its node is cut
-// off and given up, and loses its power. At no time does a second guest write, and what was written is there.
+// A guest writes numbers to a shared disk while its node is cut off and comes back, its pod is deleted with force, its
+// node is cut off and given up, and loses its power. At no time does a second guest write, and what was written is
+// there.
 func TestNodeLoss(t *testing.T) { // not parallel: a cluster of its own, which must not be starved
 	i, err := instance.Start(t.Context(), "e2e-loss", "--node-monitor-grace-period", nodeGrace.String())
 	if err != nil {
@@ -231,8 +232,8 @@ func (g *lossy) waitSchedulable(t *testing.T, name string) {
 	})
 }
 
-// cutAndGiveUp: somebody deletes with force the pod of a node that is cut off. The guest runs on there, so that no other is
-// started; it is killed when the network is back, and the VM starts anew.
+// cutAndGiveUp: somebody deletes with force the pod of a node that is cut off. The guest runs on there, so that no
+// other is started; it is killed when the network is back, and the VM starts anew.
 func (g *lossy) cutAndGiveUp(t *testing.T) {
 	before, pod := g.lose(t, "cut")
 	running := qemu(t, pod)
@@ -289,8 +290,8 @@ func (g *lossy) untouched(t *testing.T, vmi *v1.VirtualMachineInstance, long tim
 	})
 }
 
-// forceDelete: the pod of a node that is well is deleted with force while virt-handler there does nothing. The second guest
-// starts after the first one's QEMU has ended, and no moment earlier.
+// forceDelete: the pod of a node that is well is deleted with force while virt-handler there does nothing. The second
+// guest starts after the first one's QEMU has ended, and no moment earlier.
 func (g *lossy) forceDelete(t *testing.T) {
 	before, pod := g.vmi(t), g.pod(t).UID
 	handler := 0

@@ -19,11 +19,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// A claim is leased to the pods in status.activePods of the VMIs that use it. Only virt-controller and virt-handler write
-// that field, and a VMI does not go before its pods have ended, so the lease costs no write and no tenant can forge it. A pod
-// gives its lease up when its kubelet has said that it ended, when the virt-handler of its node has found no process of it any
-// more and writes that the VMI has ended, or when its node is fenced. That the pod's object is gone says nothing: whoever
-// deletes a pod with force removes the object, and its QEMU goes on to write until the node ends it.
+// A claim is leased to the pods in status.activePods of the VMIs that use it. Only virt-controller and virt-handler
+// write that field, and a VMI does not go before its pods have ended, so the lease costs no write and no tenant can
+// forge it. A pod gives its lease up when its kubelet has said that it ended, when the virt-handler of its node has
+// found no process of it any more and writes that the VMI has ended, or when its node is fenced. That the pod's object
+// is gone says nothing: whoever deletes a pod with force removes the object, and its QEMU goes on to write until the
+// node ends it.
 
 // Reasons of a VMI that waits for a pod whose object was removed.
 const (
@@ -36,9 +37,9 @@ const (
 // holdersAgain is the pause between two looks at what holds a lease: that a node was fenced is no event of a VMI.
 const holdersAgain = fencedAgain
 
-// endings remembers by VMI the pods whose kubelet said that they ended, which may be removed before anybody looks. The zero
-// value is empty; it may be used by several goroutines. A new leader knows only of pods that still exist, which makes it more
-// patient.
+// endings remembers by VMI the pods whose kubelet said that they ended, which may be removed before anybody looks. The
+// zero value is empty; it may be used by several goroutines. A new leader knows only of pods that still exist, which
+// makes it more patient.
 type endings struct {
 	mu   sync.Mutex
 	pods map[types.NamespacedName]map[types.UID]bool
@@ -90,8 +91,8 @@ func (e *endings) noting() predicate.Predicate {
 	}
 }
 
-// holders are the nodes, by pod, on which a guest of the VMI may still run although its pod was removed. pods are those that
-// exist.
+// holders are the nodes, by pod, on which a guest of the VMI may still run although its pod was removed. pods are those
+// that exist.
 func (r *Reconciler) holders(ctx context.Context, vmi *v1.VirtualMachineInstance, pods []*corev1.Pod) (map[types.UID]string, error) {
 	if !HandedOver(vmi) || vmi.IsFinal() {
 		return nil, nil // its guest has not begun, or its end is known
@@ -118,7 +119,8 @@ func (r *Reconciler) holders(ctx context.Context, vmi *v1.VirtualMachineInstance
 	return out, nil
 }
 
-// keepLease keeps a VMI whose pods were removed until their nodes have said that its guest has ended. It reports whether it does.
+// keepLease keeps a VMI whose pods were removed until their nodes have said that its guest has ended. It reports
+// whether it does.
 func (s *Step) keepLease(view View) bool {
 	if len(view.Holders) == 0 {
 		return false
@@ -132,8 +134,8 @@ func (s *Step) keepLease(view View) bool {
 	return true
 }
 
-// dropEnded takes the pods out of the active ones whose object is gone and whose end is known, of a VMI whose guest waits for
-// the word of one of them: virt-handler cannot see that a node was fenced.
+// dropEnded takes the pods out of the active ones whose object is gone and whose end is known, of a VMI whose guest
+// waits for the word of one of them: virt-handler cannot see that a node was fenced.
 func (s *Step) dropEnded(view View) {
 	paused := Condition(&view.VMI.Status, v1.VirtualMachineInstancePaused)
 	if paused == nil || paused.Reason != names.ReasonPausedToMove {
@@ -152,8 +154,8 @@ func notConfirmed(holders map[types.UID]string) string {
 		"If the node is off, taint it with %s.", strings.Join(nodes, ", "), corev1.TaintNodeOutOfService)
 }
 
-// lookAtLeases finds a claim of a VMI that has no pod yet which a guest of another VMI may still write to although its pod was
-// removed. Two VMIs whose pods are there may share a claim; that is their owner's wish.
+// lookAtLeases finds a claim of a VMI that has no pod yet which a guest of another VMI may still write to although its
+// pod was removed. Two VMIs whose pods are there may share a claim; that is their owner's wish.
 func (r *Reconciler) lookAtLeases(ctx context.Context, view *View) error {
 	for _, name := range bootClaimNames(view.VMI) {
 		var users v1.VirtualMachineInstanceList

@@ -54,8 +54,8 @@ func leaseReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 		Build()}
 }
 
-// A pod that was removed holds its VMI's claims until its kubelet or its node's virt-handler has said that it ended, or the node
-// is fenced.
+// A pod that was removed holds its VMI's claims until its kubelet or its node's virt-handler has said that it ended, or
+// the node is fenced.
 func TestRemovedPodHoldsItsClaims(t *testing.T) {
 	fence := corev1.Taint{Key: corev1.TaintNodeOutOfService}
 	for name, c := range map[string]struct {

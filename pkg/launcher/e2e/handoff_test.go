@@ -24,8 +24,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/network"
 )
 
-// moving is a guest that moves between two launchers, with the test in the part of both virt-handlers. What the source says to
-// the target over the handoff's connection waits for the test.
+// moving is a guest that moves between two launchers, with the test in the part of both virt-handlers. What the source
+// says to the target over the handoff's connection waits for the test.
 type moving struct {
 	t              *testing.T
 	source, target *pod
@@ -59,6 +59,7 @@ func newMoving(t *testing.T) *moving {
 	if _, err := m.source.start(); err != nil {
 		t.Fatal(err)
 	}
+	m.source.waitConsole("login:", bootTime)
 	m.source.eventually(bootTime, "the guest agent", func() bool { _, err := m.run(m.source, "true"); return err == nil })
 	if _, err := m.run(m.source, counting); err != nil {
 		t.Fatal(err)
@@ -269,8 +270,8 @@ func TestTargetQEMUKilledBeforeRun(t *testing.T) {
 	m.goesOn()
 }
 
-// The target's whole launcher is killed between them: its last words say that the guest never ran there, and virt-handler passes
-// them on. Before, the guest stands still however long it takes.
+// The target's whole launcher is killed between them: its last words say that the guest never ran there, and
+// virt-handler passes them on. Before, the guest stands still however long it takes.
 func TestTargetLauncherKilledBeforeRun(t *testing.T) {
 	m := newMoving(t)
 	m.wordRun()
@@ -290,8 +291,8 @@ func TestTargetLauncherKilledBeforeRun(t *testing.T) {
 	m.goesOn()
 }
 
-// The source's libvirtd is killed while the guest is handed over, and the new one does not let it go on; it goes on when the
-// target's QEMU has ended.
+// The source's libvirtd is killed while the guest is handed over, and the new one does not let it go on; it goes on
+// when the target's QEMU has ended.
 func TestSourceLibvirtdKilledBeforeRun(t *testing.T) {
 	m := newMoving(t)
 	m.wordRun()
