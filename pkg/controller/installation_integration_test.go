@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +178,33 @@ func TestPodGoneUnreported(tt *testing.T) {
 		t.Errorf("status %+v", failed.Status)
 	}
 	t.waitPrintable(v1.VirtualMachineStatusStopped)
+}
+
+// TestPodDeletedWithForce is a guest whose pod is removed while its node goes on with it, because virt-handler is down.
+// Neither its VM nor another one starts from its claim before virt-handler has said that it ended.
+func TestPodDeletedWithForce(tt *testing.T) {
+	t := newTest(tt)
+	_, err := cluster.CreateNode(t.ctx, "forced")
+	t.must(err)
+	t.createVM(v1.RunStrategyAlways)
+	vmi, pod := t.run("forced")
+	t.waitPrintable(v1.VirtualMachineStatusRunning)
+	t.must(cluster.Client.Delete(t.ctx, pod, client.GracePeriodSeconds(0)))
+	held := t.waitVMI("held", func(vmi *v1.VirtualMachineInstance) bool {
+		return slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool {
+			return c.Type == v1.VirtualMachineInstanceReady && c.Reason == "EndNotConfirmed"
+		})
+	})
+	if held.UID != vmi.UID || held.IsFinal() {
+		t.Fatalf("it was let go: %+v", held.Status)
+	}
+	t.must(cluster.Client.Delete(t.ctx, vmi)) // as virtctl restart does
+	held = t.waitVMI("deleted", func(vmi *v1.VirtualMachineInstance) bool { return vmi.DeletionTimestamp != nil })
+	if held.UID != vmi.UID {
+		t.Fatal("a second guest")
+	}
+	t.must(cluster.SetVMIPhase(t.ctx, vmi, v1.Succeeded))
+	t.waitAnother(vmi.UID)
 }
 
 // TestQuota is a pod that may not be made, until it may.

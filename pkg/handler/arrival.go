@@ -29,7 +29,10 @@ func (r *Reconciler) arrive(ctx context.Context, vmi *v1.VirtualMachineInstance)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if pod == nil || pod.Name != ms.TargetPod {
+	if pod == nil {
+		return r.release(ctx, vmi)
+	}
+	if pod.Name != ms.TargetPod {
 		return reconcile.Result{}, nil // its event makes another pass
 	}
 	if r.stillLeaves(ctx, key, pod.UID) {

@@ -74,7 +74,7 @@ func (r *Reconciler) left(ctx context.Context, key types.NamespacedName) (reconc
 	account := seen.Guest.GetMigration()
 	switch {
 	case account == nil || !seen.LostAt.IsZero() || isFinal(seen.Guest):
-	case account.Phase == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING:
+	case account.Phase == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING && !handing(seen.Guest):
 		return reconcile.Result{}, nil // its end makes another pass
 	default:
 		elsewhere, err := r.elsewhere(ctx, key, s.target.UID)
@@ -82,7 +82,7 @@ func (r *Reconciler) left(ctx context.Context, key types.NamespacedName) (reconc
 			return reconcile.Result{}, err
 		}
 		if elsewhere {
-			s.log.Warn("the guest runs on another node and was left here, too: it is ended here")
+			s.log.Info("the guest runs on another node and was left here, too: it is ended here", "runs", !handing(seen.Guest))
 			s.stop(r.Node.Now())
 			return reconcile.Result{}, nil
 		}
@@ -169,6 +169,16 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 				s.departed(want.uid, describe(err), false)
 			} else {
 				s.publish(false, func(o *observation) { o.Departure = nil })
+			}
+		case handing(s.observation().Guest):
+			// It may run on the other side: there is nothing to cancel any more. A virt-handler that has just started opens
+			// the way to there again.
+			if sockets == nil && want.address != "" {
+				var err error
+				if sockets, err = s.leave(ctx, client, run, want); err != nil && ctx.Err() == nil {
+					s.log.Warn("no way to the other launcher yet", "error", describe(err))
+					again = time.After(retryCancel)
+				}
 			}
 		case account.GetMode() == launcherpb.MigrationMode_MIGRATION_MODE_POST_COPY:
 			// The guest runs on the other side and needs what is here: there is nothing to cancel any more.

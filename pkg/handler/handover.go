@@ -47,7 +47,7 @@ func (r *Reconciler) takeOver(ctx context.Context, vmi *v1.VirtualMachineInstanc
 }
 
 // awaitHandover waits until the other node has written that the guest is there. It will not when the pod there
-// has ended, and then the guest is lost.
+// has ended, and then the guest is lost. A pod that was removed need not have ended: virt-controller knows when.
 func (r *Reconciler) awaitHandover(ctx context.Context, vmi *v1.VirtualMachineInstance, in status.Input) (reconcile.Result, error) {
 	ms := vmi.Status.MigrationState
 	if ms == nil || ms.TargetPod == "" {
@@ -57,7 +57,7 @@ func (r *Reconciler) awaitHandover(ctx context.Context, vmi *v1.VirtualMachineIn
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if pod != nil && !ended(pod) {
+	if pod == nil || !ended(pod) {
 		return reconcile.Result{RequeueAfter: handoverPoll}, nil
 	}
 	in.Lost = fmt.Sprintf("The guest had just moved to pod %s on node %s, which has ended.", ms.TargetPod, ms.TargetNode)

@@ -124,6 +124,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if moved(in.Guest) || in.Guest == nil && pod != nil && status.Moved(pod) {
 		return r.awaitHandover(ctx, vmi, in)
 	}
+	if s != nil && pod != nil && handing(in.Guest) {
+		return r.awaitRunning(ctx, vmi, s, in)
+	}
 	return result, r.write(ctx, vmi, status.Next(in))
 }
 
@@ -139,6 +142,8 @@ func (r *Reconciler) input(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, s *s
 	}
 	lost := s == nil || !seen.LostAt.IsZero() || seen.Guest == nil
 	switch {
+	case pod == nil && lost && r.mayRun(vmi):
+		return in, reconcile.Result{RequeueAfter: endPoll}
 	case pod == nil && lost:
 		in.Gone = "The launcher's pod was deleted."
 	case pod == nil:

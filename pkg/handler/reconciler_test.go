@@ -241,6 +241,7 @@ func TestPodIsGone(t *testing.T) {
 	vmi := newVMI()
 	vmi.Status.Phase = v1.Running
 	w := newWorld(t, vmi)
+	w.must(os.RemoveAll(w.proc))
 	w.startHandler()
 	if got := w.eventuallyPhase(v1.Failed); got.Status.Reason != status.ReasonLauncherGone {
 		t.Errorf("reason is %q", got.Status.Reason)
@@ -330,6 +331,7 @@ func TestForgedPod(t *testing.T) {
 	forged := newPod()
 	forged.Name, forged.UID = "forged", "11111111-2222-3333-4444-555555555555"
 	w := newWorld(t, newVMI(), forged)
+	w.must(writeFile(filepath.Join(w.proc, "cgroup"), "0::/kubepods/burstable/pod"+string(forged.UID)+"/cafe\n"))
 	w.startLauncherOf(forged.UID)
 	w.startHandler()
 	if got := w.eventuallyPhase(v1.Failed); got.Status.Reason != status.ReasonLauncherGone {

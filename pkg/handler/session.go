@@ -400,6 +400,9 @@ func (s *session) saw(state *launcherpb.GuestState) {
 	if moved(state) {
 		s.leaves.Do(func() { close(s.moved) })
 	}
+	if handing(old.Guest) != handing(state) {
+		s.wakeDeparture()
+	}
 	if old.Guest.GetMigration().GetPhase() != state.Migration.GetPhase() || old.Guest.GetMigration().GetMode() != state.Migration.GetMode() || old.Guest.GetMigration().GetUid() != state.Migration.GetUid() {
 		s.wakeDeparture()
 		if m := state.Migration; m.GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_COMPLETED {

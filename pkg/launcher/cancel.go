@@ -19,8 +19,8 @@ const abortPause = 20 * time.Millisecond
 // to end it just now: it will be as soon as it can.
 func (g *guest) stay(ctx context.Context, uid string) error {
 	g.mu.Lock()
-	// With post-copy the guest runs on the other side already: without this one it ends.
-	ours := g.migrating && g.state.Migration.GetUid() == uid && g.state.Migration.Mode != postCopy
+	// With post-copy the guest runs on the other side already: without this one it ends. One that was handed over may.
+	ours := g.migrating && g.state.Migration.GetUid() == uid && g.state.Migration.Mode != postCopy && g.given == nil
 	if ours {
 		g.cancelled = true
 	}

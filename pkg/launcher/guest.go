@@ -52,6 +52,16 @@ type guest struct {
 	// launcher it comes from has let it go: not before does it run here.
 	arrived, released bool
 	here              chan struct{}
+	// given is closed when it is known which launcher has the guest that is being handed over; nil when none is. decided
+	// has what virt-handler knows of that: wordRunning, or wordDead.
+	given   chan struct{}
+	decided chan string
+	// dead says that a guest that has arrived ended before it was started; died is closed then. ran says that it may have
+	// run since it arrived.
+	dead, ran bool
+	died      chan struct{}
+	// note writes the launcher's last words ahead.
+	note func(termination) error
 	// deciding is held by who decides whether the guest stays or is given up.
 	deciding sync.Mutex
 	// qemu finds the domain's process.
@@ -90,6 +100,9 @@ func newGuest(dial func(context.Context) (hypervisor.Connection, error), qemuLog
 		moves:    make(chan move, 1),
 		looking:  make(chan struct{}, 1),
 		here:     make(chan struct{}),
+		died:     make(chan struct{}),
+		decided:  make(chan string, 1),
+		note:     func(termination) error { return nil },
 		call:     dialUnix,
 		qemu:     func() (process, error) { return nil, errors.New("find QEMU: not known where") },
 	}
@@ -151,9 +164,13 @@ func (g *guest) finishLocked(end hypervisor.End) {
 	if g.tornBy != "" && end.Outcome != hypervisor.Moved {
 		end = hypervisor.End{Outcome: hypervisor.Crashed, Reason: g.tornBy} // its plug was pulled, but not for its user
 	}
+	if g.arrived && !g.ran && end.Outcome == hypervisor.Crashed {
+		end.Reason = names.ReasonNeverRan
+	}
+	never := g.incoming && end.Reason == names.ReasonNeverRan
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Reason = end.Reason
-		if g.terminated && end.Outcome != hypervisor.Crashed && end.Outcome != hypervisor.Moved {
+		if g.terminated && !never && end.Outcome != hypervisor.Crashed && end.Outcome != hypervisor.Moved {
 			s.Reason = names.ReasonTerminated
 		}
 		s.AgentConnected = false
@@ -260,6 +277,9 @@ func (g *guest) end(end hypervisor.End) {
 		g.finishLocked(end)
 	case g.creating, g.arrived:
 		g.early = &end
+		if g.arrived {
+			g.dieLocked()
+		}
 		if g.released {
 			g.finishLocked(end)
 		}
@@ -279,6 +299,7 @@ func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first b
 		case g.arrived && !g.created && g.early == nil && first:
 			end := g.lastWords()
 			g.early = &end
+			g.dieLocked()
 			if g.released {
 				g.finishLocked(end)
 			}
@@ -308,7 +329,11 @@ func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first b
 func (g *guest) observeLocked(d hypervisor.Domain) {
 	connected := d.AgentConnected && !g.state.AgentConnected
 	g.updateLocked(func(s *pb.GuestState) {
+		waits := g.given != nil && s.Reason == names.ReasonHandoff
 		s.Lifecycle, s.Reason = g.lifecycleLocked(d), d.Reason
+		if waits {
+			s.Reason = names.ReasonHandoff
+		}
 		if s.StartedAt == nil {
 			s.StartedAt = timestamppb.Now()
 		}
@@ -338,6 +363,8 @@ func (g *guest) observeLocked(d hypervisor.Domain) {
 
 func (g *guest) lifecycleLocked(d hypervisor.Domain) pb.Lifecycle {
 	switch {
+	case g.given != nil && g.state.Reason == names.ReasonHandoff:
+		return pb.Lifecycle_LIFECYCLE_PAUSED
 	case d.Run == hypervisor.Stopping, !g.stopAt.IsZero():
 		return pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN
 	case d.Run == hypervisor.Paused && !g.pausedToMoveLocked(d):

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,21 +23,29 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// The hand-over of a guest that moves. libvirt by itself starts the guest at the target and then tells the source; when
+// The handoff of a guest that moves. libvirt by itself starts the guest at the target and then tells the source; when
 // that word is lost the source lets its own guest go on, and there are two. So the guest arrives held: complete, but
 // stopped. The two launchers agree over a connection of their own:
 //
 //	target   the guest is here, whole                    "arrived"
-//	source   stops its QEMU, makes sure that libvirt has
-//	         not let the guest go on, kills it           "run", or "stay" for a guest that was paused
-//	target   starts the guest
+//	source   stops its QEMU (SIGSTOP), makes sure that libvirt
+//	         has not let the guest go on                 "run", or "stay" for a guest that was paused
+//	target   starts the guest                            "running"
+//	source   kills its QEMU
 //
-// What the source has once said it never takes back, and before it has said it the target never starts. When the word
-// is lost, the source's last words (its termination message) say the same, and virt-handler passes them on: TakeOver.
+// From "run" to "running" the guest's memory is on both sides and both stand still but for the one that may start.
+// Should the target's QEMU end before it was started, the target says "dead" instead, and the guest goes on at the
+// source: see handoff. The two libvirtds have no say: the answer for which the source's waits is held back by a gate.
+//
+// When the connection is lost the source makes another, for as long as it takes. When a launcher is lost, its last
+// words (its termination message, written ahead) say what the other one may do, and virt-handler passes them on:
+// TakeOver.
 const (
 	wordArrived = "arrived"
 	wordRun     = "run"
 	wordStay    = "stay"
+	wordRunning = "running"
+	wordDead    = "dead"
 	// maxWord bounds a line of it, bytes.
 	maxWord = 32
 )
@@ -59,8 +68,8 @@ type process interface {
 	Release() error
 }
 
-// findQEMU finds the domain's QEMU by the file in which libvirt keeps its number. The number may be another process's by
-// now, so its name is looked at, too, once nobody else can get the number.
+// findQEMU finds the domain's QEMU by the file in which libvirt keeps its number. The number may be another process's
+// by now, so its name is looked at, too, once nobody else can get the number.
 func findQEMU(pidFile, emulator string) (process, error) {
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -87,9 +96,11 @@ func findQEMU(pidFile, emulator string) (process, error) {
 	return found, nil
 }
 
-// link is the source's end of a hand-over.
+// link is the source's end of a handoff.
 type link struct {
 	conn net.Conn
+	// gate keeps libvirt from ending the guest here; nil where libvirt decides.
+	gate *gate
 	// verdict has what became of the migration, once.
 	verdict chan bool
 	done    chan struct{}
@@ -97,17 +108,28 @@ type link struct {
 	answered atomic.Bool
 }
 
-// reach connects to the other launcher and lets the guest go when it has arrived there.
-func (g *guest) reach(ctx context.Context, m move) (*link, error) {
+// reach connects to the other launcher and hands the guest over when it has arrived there.
+func (g *guest) reach(ctx context.Context, m *move) (*link, error) {
 	conn, err := g.call(ctx, m.handover)
 	if err != nil {
 		return nil, fmt.Errorf("reach the other launcher: %w", err)
 	}
 	l := &link{conn: conn, verdict: make(chan bool, 1), done: make(chan struct{})}
+	if m.gate != "" && m.to.Held {
+		listener, err := listen(m.gate)
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		peer := m.to.Peer
+		l.gate = newGate(ctx, listener, func(ctx context.Context) (net.Conn, error) { return g.call(ctx, peer) })
+		m.to.Peer = m.gate
+	}
+	handover := m.handover
+	uid := m.uid
 	go func() {
 		defer close(l.done)
-		defer conn.Close()
-		g.letGo(ctx, l, m.uid)
+		g.letGo(ctx, l, uid, handover)
 	}()
 	return l, nil
 }
@@ -121,31 +143,47 @@ func (l *link) close(moved bool) {
 	}
 	_ = l.conn.SetWriteDeadline(time.Now().Add(steerTimeout))
 	<-l.done
+	l.gate.close()
 }
 
 func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", path)
 }
 
-// letGo answers the other launcher: at once if the guest can be given up as soon as it is there, or else when it is known
-// what became of it.
-func (g *guest) letGo(ctx context.Context, l *link, uid string) {
+// arrivedPatience is how long the other launcher may take to say that the guest is there, once libvirt has said so.
+// Then the guest stays: nobody was told to start it there.
+const arrivedPatience = 10 * time.Second
+
+// letGo answers the other launcher: at once if the guest can be handed over as soon as it is there, or else when it is
+// known what became of it.
+func (g *guest) letGo(ctx context.Context, l *link, uid, handover string) {
+	defer l.conn.Close()
+	heard := make(chan struct{})
+	go func() {
+		select {
+		case <-l.gate.held():
+			_ = l.conn.SetReadDeadline(time.Now().Add(arrivedPatience))
+		case <-heard:
+		}
+	}()
 	word, err := readWord(l.conn)
+	close(heard)
 	if err == nil && word != wordArrived {
-		g.log.Warn("the other launcher says what nobody expects", "uid", uid)
-		return
+		err = fmt.Errorf("the other launcher says %q", word)
 	}
-	gone, paused := false, false
+	paused := false
 	if err == nil {
-		if gone, paused, err = g.commit(ctx, uid); err != nil {
-			g.log.Info("the guest has arrived, and libvirt is to end it here", "uid", uid, "err", err)
+		var given handoff
+		if given, err = g.commit(ctx, uid); err == nil {
+			l.answered.Store(true)
+			g.handOff(ctx, l, given, handover)
+			return
 		}
 	}
-	if !gone {
-		gone = <-l.verdict
-		paused = g.leftPaused()
-	}
-	if !gone {
+	g.log.Info("the guest is not handed over", "uid", uid, "err", err)
+	l.gate.shut()
+	gone := <-l.verdict
+	if paused = g.leftPaused(); !gone {
 		return
 	}
 	answer := wordRun
@@ -153,14 +191,13 @@ func (g *guest) letGo(ctx context.Context, l *link, uid string) {
 		answer = wordStay
 	}
 	l.answered.Store(true)
-	_, err = io.WriteString(l.conn, answer+"\n")
-	if err == nil {
-		// It hangs up when it has heard. Before, virt-handler must not see that the migration is over: it would cut
+	if _, err = io.WriteString(l.conn, answer+"\n"); err == nil {
+		// It answers when it has heard. Before, virt-handler must not see that the migration is over: it would cut
 		// the connection with the word in it.
 		err = l.conn.SetReadDeadline(time.Now().Add(farewell))
 	}
 	if err == nil {
-		if _, err = l.conn.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+		if _, err = readWord(l.conn); err == nil || errors.Is(err, io.EOF) {
 			return
 		}
 	}
@@ -173,9 +210,9 @@ func (g *guest) leftPaused() bool {
 	return g.leftAsPaused
 }
 
-// endPatience is how long libvirt may take to say how a stopped guest is. When the word from the target came to it as well
-// and it is just ending the guest, it says nothing until QEMU is gone, and a stopped one does not obey SIGTERM: libvirt
-// waits ten seconds before it sends SIGKILL (virProcessKillPainfully), in which the guest would run nowhere.
+// endPatience is how long libvirt may take to say how a stopped guest is. When the word from the target came to it as
+// well and it is just ending the guest, it says nothing until QEMU is gone, and a stopped one does not obey SIGTERM:
+// libvirt waits ten seconds before it sends SIGKILL (virProcessKillPainfully), in which the guest would run nowhere.
 const endPatience = 250 * time.Millisecond
 
 var errEnding = errors.New("libvirtd has something to do with it first")
@@ -196,9 +233,10 @@ func lookAt(ctx context.Context, conn hypervisor.Connection) <-chan looked {
 	return out
 }
 
-// commit gives the guest up for good: it is elsewhere. It does so only as long as this guest stands still for its
-// migration; otherwise libvirt has decided already, and Migrate will say how.
-func (g *guest) commit(ctx context.Context, uid string) (gone, paused bool, _ error) {
+// commit stops the guest's QEMU, so that nothing lets it go on but we: it is elsewhere, too, and may be started there.
+// It does so only as long as this guest stands still for its migration; otherwise libvirt has decided already, and
+// Migrate will say how.
+func (g *guest) commit(ctx context.Context, uid string) (_ handoff, err error) {
 	g.deciding.Lock()
 	defer g.deciding.Unlock()
 	g.mu.Lock()
@@ -207,23 +245,31 @@ func (g *guest) commit(ctx context.Context, uid string) (gone, paused bool, _ er
 	g.mu.Unlock()
 	switch {
 	case !underWay:
-		return false, false, errors.New("the migration is over")
+		return handoff{}, errors.New("the migration is over")
 	case conn == nil:
-		return false, false, errors.New("libvirtd does not answer")
+		return handoff{}, errors.New("libvirtd does not answer")
 	}
 	qemu, err := g.qemu()
 	if err != nil {
-		return false, false, err
+		return handoff{}, err
 	}
-	defer func() { _ = qemu.Release() }()
+	defer func() {
+		if err != nil {
+			_ = qemu.Release()
+		}
+	}()
 	// libvirt would wait for the answer of a stopped QEMU before it says anything else.
 	if err := g.stopLooking(ctx); err != nil {
-		return false, false, err
+		return handoff{}, err
 	}
-	defer func() { <-g.looking }()
+	defer func() {
+		if err != nil {
+			<-g.looking
+		}
+	}()
 	// Stopped, it cannot be let go on between the look and the end.
 	if err := qemu.Signal(syscall.SIGSTOP); err != nil {
-		return false, false, fmt.Errorf("stop QEMU: %w", err)
+		return handoff{}, fmt.Errorf("stop QEMU: %w", err)
 	}
 	look := lookAt(ctx, conn)
 	var d hypervisor.Domain
@@ -234,28 +280,30 @@ func (g *guest) commit(ctx context.Context, uid string) (gone, paused bool, _ er
 		// It goes on ending the guest, or does whatever else it wants of QEMU, and says then how it went.
 		err = errors.Join(errEnding, qemu.Signal(syscall.SIGCONT))
 		<-look
-		return false, false, err
+		return handoff{}, err
 	}
 	if err == nil && (d.Run != hypervisor.Paused || !d.Stopped() && !stands) {
 		err = errors.New("the guest runs here")
 	}
-	if err == nil {
-		err = qemu.Signal(syscall.SIGKILL)
-	}
-	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return false, false, errors.Join(err, qemu.Signal(syscall.SIGCONT))
+	if err != nil {
+		return handoff{}, errors.Join(err, qemu.Signal(syscall.SIGCONT))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.committed = true
-	return true, paused, nil
+	g.given = make(chan struct{})
+	return handoff{qemu: qemu, paused: paused}, nil
 }
 
-// serveArrival answers those who want to know when the guest is here, until it runs here or ctx ends.
+// serveArrival answers those who want to know when the guest is here, until it runs here and the launcher that it left
+// knows, or ctx ends.
 func (s *service) serveArrival(ctx context.Context, listener net.Listener) {
-	stop := context.AfterFunc(ctx, func() { listener.Close() })
-	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	var dead sync.WaitGroup
+	dead.Go(func() { s.guest.finishDead(ctx) })
+	defer dead.Wait()
+	defer cancel()
 	defer listener.Close()
+	defer context.AfterFunc(ctx, func() { listener.Close() })()
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -263,14 +311,17 @@ func (s *service) serveArrival(ctx context.Context, listener net.Listener) {
 		}
 		err = s.askToTakeOver(ctx, conn)
 		conn.Close()
-		if err == nil {
+		if err == nil && s.guest.started() {
 			return
+		}
+		if err == nil {
+			continue // it may not have been heard that the guest has ended
 		}
 		s.options.Log.Info("the launcher that the guest leaves does not say that it has let it go", "err", err)
 	}
 }
 
-// askToTakeOver waits for the guest to arrive, and has it started once the other side has let it go.
+// askToTakeOver waits for the guest to arrive, has it started once the other side has let it go, and says so.
 func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -283,13 +334,30 @@ func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 		word, err = readWord(conn)
 		answer <- err
 	}()
+	say := func(word string) error {
+		_, err := io.WriteString(conn, word+"\n")
+		return err
+	}
 	select {
 	case <-s.guest.here:
-		if _, err := io.WriteString(conn, wordArrived+"\n"); err != nil {
+		if s.guest.started() {
+			err := errors.Join(say(wordRunning), conn.Close()) // it was not heard the first time
+			<-answer
+			return err
+		}
+		if s.guest.diedHere() {
+			return s.sayDead(say, conn, answer)
+		}
+		if err := say(wordArrived); err != nil {
 			return errors.Join(err, conn.Close(), <-answer)
 		}
-		if err := <-answer; err != nil {
-			return err
+		select {
+		case <-s.guest.died:
+			return s.sayDead(say, conn, answer)
+		case err := <-answer:
+			if err != nil {
+				return err
+			}
 		}
 	case err := <-answer:
 		if err != nil {
@@ -305,12 +373,38 @@ func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	if word != wordRun && word != wordStay {
 		return errors.New("it says what nobody expects")
 	}
-	conn.Close() // heard
-	return s.guest.takeOver(ctx, word == wordStay)
+	if s.guest.diedHere() {
+		return say(wordDead)
+	}
+	if err := s.guest.takeOver(ctx, word == wordStay); err != nil {
+		return err
+	}
+	if !s.guest.started() {
+		return say(wordDead)
+	}
+	return say(wordRunning)
 }
 
-// TakeOver implements the contract.
+// sayDead tells the other side that the guest has ended here without having run, and waits until it has heard.
+func (s *service) sayDead(say func(string) error, conn net.Conn, answer <-chan error) error {
+	if err := say(wordDead); err != nil {
+		return errors.Join(err, conn.Close(), <-answer)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(steerTimeout)); err != nil {
+		return errors.Join(err, conn.Close(), <-answer)
+	}
+	if err := <-answer; err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// TakeOver implements the contract. To the launcher that the guest leaves it says that the other one's guest has ended
+// without having run.
 func (s *service) TakeOver(ctx context.Context, req *pb.TakeOverRequest) (*pb.TakeOverResponse, error) {
+	if s.guest.decide(wordDead) {
+		return &pb.TakeOverResponse{}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, steerTimeout)
 	defer cancel()
 	return &pb.TakeOverResponse{}, s.guest.takeOver(ctx, req.Paused)
@@ -322,8 +416,56 @@ func (g *guest) arriveLocked() {
 		return
 	}
 	g.arrived = true
+	if err := g.note(neverRan); err != nil {
+		g.log.Warn("should the launcher be killed now, nobody will know that the guest has not run here", "err", err)
+	}
 	close(g.here)
 	g.updateLocked(func(s *pb.GuestState) { s.Arrived = true })
+}
+
+// dieLocked notes that a guest that has arrived has ended, and was not started.
+func (g *guest) dieLocked() {
+	if g.dead || g.released {
+		return
+	}
+	g.dead = true
+	close(g.died)
+}
+
+// deadPatience is how long a launcher stays whose guest has ended before it was started, to tell that itself.
+const deadPatience = 5 * time.Second
+
+// finishDead ends the launcher then: its last words say the same.
+func (g *guest) finishDead(ctx context.Context) {
+	select {
+	case <-g.died:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-time.After(deadPatience):
+	case <-ctx.Done():
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.released && g.early != nil {
+		g.released, g.created = true, true
+		g.finishLocked(*g.early)
+	}
+}
+
+// started reports whether the guest may have run here since it arrived.
+func (g *guest) started() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ran
+}
+
+func (g *guest) diedHere() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dead
 }
 
 // takeOver starts a guest that has arrived, whose source has let it go; or with paused leaves it as it is.
@@ -340,12 +482,15 @@ func (g *guest) takeOver(ctx context.Context, paused bool) error {
 			g.finishLocked(*g.early)
 		}
 	}
-	over := g.created
+	over := g.created || isFinal(g.state.Lifecycle)
 	g.mu.Unlock()
 	for tries := 1; !over; tries++ {
 		conn, err := g.connection(ctx)
 		if err != nil {
 			return status.Error(codes.Unavailable, err.Error())
+		}
+		if err := g.mayStart(ctx, conn); err != nil {
+			return err
 		}
 		if !paused {
 			err = conn.Resume(ctx)
@@ -366,6 +511,24 @@ func (g *guest) takeOver(ctx context.Context, paused bool) error {
 			return status.Error(codes.Unavailable, err.Error())
 		}
 	}
+	return nil
+}
+
+// mayStart notes that the guest may have run here from now on, unless it has ended: whoever looks at its last words
+// must not take an older memory for the guest's once this one may have written to the disks.
+func (g *guest) mayStart(ctx context.Context, conn hypervisor.Connection) error {
+	if _, err := conn.Domain(ctx); errors.Is(err, hypervisor.ErrNoDomain) {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ran {
+		return nil
+	}
+	if err := g.note(termination{}); err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	g.ran = true
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // qemu is the domain's process, which only notes what it gets.
@@ -78,18 +79,43 @@ func (l *leaving) arrived(t *testing.T) {
 	synctest.Wait()
 }
 
-// answer is what the other launcher is told; empty is nothing.
-func (l *leaving) answer(t *testing.T) string {
+// hear is what the other launcher is told; empty is nothing.
+func (l *leaving) hear(t *testing.T) string {
 	t.Helper()
 	line, err := bufio.NewReader(l.other).ReadString('\n')
-	defer l.other.Close()
 	if err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(line)
 }
 
-// Once the guest is there, the one here is ended before the other may run; whatever libvirt says after that.
+// answer is that, too, after which the other launcher hangs up.
+func (l *leaving) answer(t *testing.T) string {
+	t.Helper()
+	defer l.other.Close()
+	return l.hear(t)
+}
+
+// say is what the other launcher answers.
+func (l *leaving) say(t *testing.T, word string) {
+	t.Helper()
+	if _, err := io.WriteString(l.other, word+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// signals are what QEMU got.
+func (l *leaving) signals(t *testing.T, want ...os.Signal) {
+	t.Helper()
+	synctest.Wait()
+	if !slices.Equal(l.qemu.got, want) {
+		t.Errorf("QEMU got %v, want %v", l.qemu.got, want)
+	}
+}
+
+// Once the guest is there, the one here is stopped before the other may run, and ended when it does; whatever libvirt
+// says after that.
 func TestHandOver(t *testing.T) {
 	for name, end := range map[string]outcome{
 		"libvirt agrees":        {result: hypervisor.Migrated{Downtime: time.Second}},
@@ -99,12 +125,12 @@ func TestHandOver(t *testing.T) {
 			withLeaving(t, func(t *testing.T, l *leaving) {
 				l.standStill()
 				l.arrived(t)
-				if got := l.answer(t); got != wordRun {
+				if got := l.hear(t); got != wordRun {
 					t.Errorf("answer %q", got)
 				}
-				if want := []os.Signal{syscall.SIGSTOP, syscall.SIGKILL}; !slices.Equal(l.qemu.got, want) {
-					t.Errorf("QEMU got %v", l.qemu.got)
-				}
+				l.signals(t, syscall.SIGSTOP)
+				l.say(t, wordRunning)
+				l.signals(t, syscall.SIGSTOP, syscall.SIGKILL)
 				l.m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}) // as libvirt sees it
 				l.ends <- end
 				expect(t, l.guest, migrated, "migrated")
@@ -130,8 +156,8 @@ func TestHandOverTooLate(t *testing.T) {
 	})
 }
 
-// libvirt is ending the guest just then, and says nothing until QEMU is gone: a QEMU that stands still would have it wait
-// for ten seconds.
+// libvirt is ending the guest just then, and says nothing until QEMU is gone: a QEMU that stands still would have it
+// wait for ten seconds.
 func TestHandOverWhileLibvirtEndsTheGuest(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.standStill()
@@ -192,15 +218,17 @@ func TestHandOverPaused(t *testing.T) {
 		mustLeave(t, g, "a")
 		l := &leaving{guest: g, other: other}
 		l.arrived(t)
-		if got := l.answer(t); got != wordStay {
+		if got := l.hear(t); got != wordStay {
 			t.Errorf("answer %q", got)
 		}
+		l.say(t, wordRunning)
 		ends <- outcome{}
 		expect(t, g, migrated, "migrated")
 	})
 }
 
-// The daemon dies when all is copied, and leaves the guest standing still: it goes on here, and is not given up any more.
+// The daemon dies when all is copied, and leaves the guest standing still: it goes on here, and is not given up any
+// more.
 func TestStandsStillAndStays(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.standStill()
@@ -211,7 +239,7 @@ func TestStandsStillAndStays(t *testing.T) {
 		synctest.Wait()
 		expect(t, l.guest, runs, "unpaused")
 		expectMigration(t, l.guest, "a", didFail)
-		if gone, _, err := l.commit(t.Context(), "a"); gone || err == nil {
+		if _, err := l.commit(t.Context(), "a"); err == nil {
 			t.Error("given up although it stays")
 		}
 		if len(l.qemu.got) > 0 {
@@ -305,7 +333,7 @@ func TestArrivedAndEnded(t *testing.T) {
 		if err := g.takeOver(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, g, crashed, "failed")
+		expect(t, g, crashed, names.ReasonNeverRan)
 	})
 }
 
@@ -327,6 +355,9 @@ func TestServeArrival(t *testing.T) {
 		}
 		if _, err := io.WriteString(a, "run\n"); err != nil {
 			t.Fatal(err)
+		}
+		if word, err := readWord(a); err != nil || word != wordRunning {
+			t.Fatalf("it says %q, %v", word, err)
 		}
 		<-done
 		expect(t, g, runs, "unpaused")

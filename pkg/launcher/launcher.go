@@ -134,6 +134,7 @@ func Run(ctx context.Context, o Options) error {
 
 	qemuLog := filepath.Join(d.cacheHome(), "libvirt/qemu/log", domain.Name(o.Namespace, o.Name)+".log")
 	g := newGuest(d.connect, qemuLog, o.Log)
+	g.note = o.note
 	pidFile := filepath.Join(d.runtimeDir(), "libvirt/qemu/run", domain.Name(o.Namespace, o.Name)+".pid")
 	g.qemu = func() (process, error) { return findQEMU(pidFile, o.Emulator) }
 	running.Go(func() { g.follow(background) })

@@ -16,12 +16,17 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
+// socketGate is where the launcher's own gate listens.
+const socketGate = "migration-gate.sock"
+
 // move is one migration to make.
 type move struct {
 	uid string
 	to  hypervisor.Migration
 	// handover is the socket behind which the other launcher says that the guest is there.
 	handover string
+	// gate is the socket at which libvirt finds the way to the other one; empty without a gate.
+	gate string
 	// seeds is the socket behind which it takes images.
 	seeds  string
 	limits limits
@@ -36,7 +41,7 @@ func (s *service) Migrate(ctx context.Context, req *pb.MigrateRequest) (*pb.Migr
 	}
 	in := func(name string) string { return filepath.Join(s.options.RunDir, name) }
 	l := req.Limits
-	return &pb.MigrateResponse{}, s.guest.leave(move{uid: req.Uid, handover: in(names.SocketMigrationHandover), seeds: in(names.SocketMigrationSeeds), limits: limitsOf(l), to: hypervisor.Migration{
+	return &pb.MigrateResponse{}, s.guest.leave(move{uid: req.Uid, handover: in(names.SocketMigrationHandover), gate: in(socketGate), seeds: in(names.SocketMigrationSeeds), limits: limitsOf(l), to: hypervisor.Migration{
 		Peer:      in(names.SocketMigrationPeer),
 		Memory:    in(names.SocketMigrationMemory),
 		Disks:     in(names.SocketMigrationDisks),
@@ -77,6 +82,10 @@ func (g *guest) leave(m move) error {
 		return status.Error(codes.FailedPrecondition, "the guest's file systems are frozen; unfreeze them first, or wait until they are unfrozen by themselves")
 	}
 	g.migrating, g.cancelled, g.committed, g.early, g.gaveUp = true, false, false, nil, ""
+	select {
+	case <-g.decided: // of the one before
+	default:
+	}
 	g.leftAsPaused = g.state.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED
 	m.abort = make(chan struct{}, 1)
 	g.abort = m.abort
@@ -104,7 +113,7 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 	var result hypervisor.Migrated
 	var l *link
 	if err == nil {
-		l, err = g.reach(ctx, m)
+		l, err = g.reach(ctx, &m)
 	}
 	if err == nil {
 		err = g.giveSeeds(ctx, m)
@@ -120,6 +129,10 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 		result, err = conn.Migrate(ctx, m.to)
 		done()
 		watcher.Wait()
+		if !g.awaitHandoff(ctx) {
+			l.close(false)
+			return // the launcher ends, and its last words say where the guest is
+		}
 	}
 	if err != nil && !g.gone() {
 		g.log.Warn("migration failed", "uid", m.uid, "err", err)

@@ -382,6 +382,9 @@ func (s *service) steer(ctx context.Context, want hypervisor.Run, do func(hyperv
 	if err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
+	if s.guest.handing() {
+		return status.Error(codes.FailedPrecondition, "the guest is being handed over to another node, which has not said yet that it runs there")
+	}
 	d, err := conn.Domain(ctx)
 	if err == nil && d.Run != want {
 		return status.Error(codes.FailedPrecondition, wrongState(d.Run))

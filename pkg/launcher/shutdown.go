@@ -7,6 +7,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // press is how often the power button is pressed: a guest that has not booted far enough does not
@@ -27,7 +28,10 @@ func (g *guest) shutdown(grace time.Duration) {
 	g.stopAt = at
 	if !g.created {
 		// There is nothing to shut down, and nothing will be started any more.
-		g.finishLocked(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "not started"})
+		if g.arrived {
+			g.dieLocked()
+		}
+		g.finishLocked(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: names.ReasonNeverRan})
 		return
 	}
 	g.updateLocked(func(s *pb.GuestState) { s.Lifecycle = pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN })
@@ -89,6 +93,9 @@ func (g *guest) stop(ctx context.Context) {
 
 // press presses the power button. A guest that is paused would not notice, so it runs on.
 func (g *guest) press(ctx context.Context) {
+	if g.handing() {
+		return // it may run at the other side
+	}
 	conn, err := g.connection(ctx)
 	if err != nil {
 		return
@@ -117,6 +124,9 @@ func (g *guest) isMoving() bool {
 
 // powerOff pulls the plug.
 func (g *guest) powerOff(ctx context.Context) {
+	if g.decide(wordRunning) {
+		return // whether it runs at the other side or not, it is to end here
+	}
 	conn, err := g.connection(ctx)
 	if err != nil {
 		return

@@ -41,10 +41,16 @@ func (g *guest) stayed(ctx context.Context, cause error) error {
 			return cause // the launcher ends
 		}
 		d, err := conn.Domain(ctx)
+		if !g.awaitHandoff(ctx) {
+			return cause // the launcher ends
+		}
 		// How a guest that is gone has ended is on its way: as an event, or with the first look of a new connection.
 		if err == nil || g.gone() || errors.Is(err, hypervisor.ErrNoDomain) && g.endKnown() {
-			if g.settle(cause, err == nil && d.Left()) {
+			switch g.settle(cause, err == nil && d.Left()) {
+			case hasMoved:
 				return nil
+			case notKnown:
+				continue
 			}
 			if err == nil {
 				if g.torn() {
@@ -127,16 +133,29 @@ func (g *guest) endKnown() bool {
 	return g.early != nil
 }
 
+// whereabouts is what became of a guest whose migration seemed to fail.
+type whereabouts int
+
+const (
+	hasStayed whereabouts = iota
+	hasMoved
+	// notKnown: it was handed over, and the other launcher has not said yet that it runs.
+	notKnown
+)
+
 // settle decides that the guest has not moved, and records that, or how it ended. It has moved when it was given up
 // meanwhile, or when libvirt has seen it go. A guest that had left by post-copy cannot go on on either side; how it ends
 // says why.
-func (g *guest) settle(cause error, left bool) (moved bool) {
+func (g *guest) settle(cause error, left bool) whereabouts {
 	g.deciding.Lock()
 	defer g.deciding.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.committed || g.early != nil && g.early.Outcome == hypervisor.Moved {
-		return true
+	switch {
+	case g.given != nil:
+		return notKnown
+	case g.committed, g.early != nil && g.early.Outcome == hypervisor.Moved:
+		return hasMoved
 	}
 	g.migrating = false
 	why := hypervisor.WhyStayed(cause)
@@ -156,5 +175,5 @@ func (g *guest) settle(cause error, left bool) (moved bool) {
 	if g.early != nil {
 		g.finishLocked(*g.early)
 	}
-	return false
+	return hasStayed
 }

@@ -190,6 +190,14 @@ const (
 	// (SIGTERM: deleted, evicted, its node shutting down), and not by itself. The pod of a deleted VMI is
 	// deleted, too; for any other VMI it is a failure, so that its run strategy starts the guest elsewhere.
 	ReasonTerminated = "terminated"
+	// ReasonNeverRan is that of a launcher in which no guest has run, not even one that had arrived by a migration: its
+	// source may let it go on.
+	ReasonNeverRan = "not started"
+	// ReasonHandoff is a launcher's reason for a guest that stands still because another launcher was told to start it and
+	// has not said yet that it runs.
+	ReasonHandoff = "handed over"
+	// ReasonPausedToMove is the reason of condition Paused of a VMI whose guest does so.
+	ReasonPausedToMove = "PausedToMove"
 )
 
 // An attachment pod holds one hotplugged claim on the node of its VMI's launcher pod, which owns it.

@@ -56,10 +56,10 @@ var faults = map[string]map[string]outcome{
 		"source handler": stays, "target handler": stays, "controller": moves, "connection": stays, "source libvirtd": either,
 		"target libvirtd": stays, "target QEMU": stays, "target launcher": stays, "cancel": either, "source launcher": ends,
 	},
-	// The guest is at the target alone, and the source's launcher, which cannot, has yet to say that it may run.
+	// The guest is at both sides, and the target's launcher has yet to say so: the source stands still, complete.
 	"arrived": {
-		"source handler": moves, "target handler": moves, "controller": moves, "connection": moves,
-		"target libvirtd": moves, "cancel": moves, "target QEMU": ends, "target launcher": ends, "source launcher": ends,
+		"source handler": either, "target handler": either, "controller": either, "connection": either, "source libvirtd": either,
+		"target libvirtd": either, "cancel": either, "target QEMU": stays, "target launcher": stays, "source launcher": ends,
 	},
 	// It runs at the target.
 	"moved": {
@@ -73,7 +73,7 @@ var short = map[string][]string{
 	"preparing":  {"target handler"},
 	"copying":    {"source handler", "target libvirtd", "connection", "controller", "cancel"},
 	"finishing":  {"source handler", "source libvirtd", "target launcher"},
-	"arrived":    {"source handler", "target handler"},
+	"arrived":    {"source handler", "target QEMU", "target launcher"},
 }
 
 // stageOrder is the order in which the stages come about.

@@ -156,13 +156,7 @@ func (f *faulty) stages() map[string]func(*testing.T) {
 				return
 			}
 			f.freeze(t, launcher)
-			f.freeze(t, f.process(t, &f.source, processLauncher))
-			eventually(t, 60*time.Second, "libvirt has ended the guest at the source", func() string {
-				if found := named(processes(t, string(f.source.UID)), processQEMU); len(found) > 0 {
-					return fmt.Sprintf("its QEMU is %d", found[0])
-				}
-				return ""
-			})
+			f.standsStill(t)
 		},
 		"moved": func(t *testing.T) {
 			f.begin(t, nil)

@@ -3,9 +3,11 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
@@ -24,8 +27,9 @@ const nodeGrace = 8 * time.Second
 // lost bounds the time from a node's loss to its VMIs' phase Unknown; a new leader may have to be found meanwhile.
 const lost = 60 * time.Second
 
-// A guest writes numbers to a shared disk while its node is cut off and comes back, is cut off and given up, and
-// loses its power. At no time does a second guest write, and what was written is there.
+// A guest writes numbers to a shared disk while its node is cut off and comes back, its pod is deleted with force, its
+// node is cut off and given up, and loses its power. At no time does a second guest write, and what was written is
+// there.
 func TestNodeLoss(t *testing.T) { // not parallel: a cluster of its own, which must not be starved
 	i, err := instance.Start(t.Context(), "e2e-loss", "--node-monitor-grace-period", nodeGrace.String())
 	if err != nil {
@@ -47,6 +51,7 @@ func TestNodeLoss(t *testing.T) { // not parallel: a cluster of its own, which m
 	g.count(t)
 
 	g.cutAndHeal(t)
+	g.forceDelete(t)
 	g.cutAndGiveUp(t)
 	g.powerCut(t)
 }
@@ -227,28 +232,14 @@ func (g *lossy) waitSchedulable(t *testing.T, name string) {
 	})
 }
 
-// cutAndGiveUp: somebody says that a node is off which is not. The disk's lock keeps the new guest away from it, and
-// the old one is killed when the network is back.
+// cutAndGiveUp: somebody deletes with force the pod of a node that is cut off. The guest runs on there, so that no
+// other is started; it is killed when the network is back, and the VM starts anew.
 func (g *lossy) cutAndGiveUp(t *testing.T) {
 	before, pod := g.lose(t, "cut")
-	name := g.pod(t).Name
 	running := qemu(t, pod)
-	if err := g.Kube.CoreV1().Pods(g.ns).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 60*time.Second, "a new guest finds its disk in use", func() string {
-		now := g.vmi(t)
-		if now == nil || now.UID == before.UID {
-			return "there is no new one yet"
-		}
-		if now.Status.Phase == v1.Running {
-			t.Fatal("two guests run on one disk")
-		}
-		if c := conditionOf(now, v1.VirtualMachineInstanceSynchronized); c == nil || !strings.Contains(c.Message, "in use") {
-			return fmt.Sprintf("phase %s, Synchronized %+v", now.Status.Phase, c)
-		}
-		return ""
-	})
+	g.deleteWithForce(t)
+	const patience = 20 * time.Second // longer than virt-handler may take to report an end
+	g.untouched(t, before, patience)
 	if got := qemu(t, pod); got != running || got == 0 {
 		t.Fatalf("the guest that was cut off had pid %d and has %d", running, got)
 	}
@@ -262,13 +253,91 @@ func (g *lossy) cutAndGiveUp(t *testing.T) {
 	})
 	t.Logf("healed: the old guest was gone after %.1f s", time.Since(begin).Seconds())
 	after := g.waitPhase(t, bootTime, v1.Running)
-	if after.Status.NodeName == before.Status.NodeName {
-		t.Errorf("the new guest is on %s, too", after.Status.NodeName)
+	if after.UID == before.UID {
+		t.Error("the VMI that was given up runs")
 	}
 	g.waitLogin(t)
 	g.count(t)
 	g.look(t)
 	g.waitSchedulable(t, before.Status.NodeName)
+}
+
+// deleteWithForce removes the object of the guest's pod.
+func (g *lossy) deleteWithForce(t *testing.T) {
+	t.Helper()
+	err := g.Kube.CoreV1().Pods(g.ns).Delete(t.Context(), g.pod(t).Name, metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// untouched checks that for a while a VMI whose pod was removed stays what it is, and says why.
+func (g *lossy) untouched(t *testing.T, vmi *v1.VirtualMachineInstance, long time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	eventually(t, 2*long, "a while passes", func() string {
+		now := g.vmi(t)
+		if now == nil || now.UID != vmi.UID || now.IsFinal() || len(g.pods(t)) != 0 {
+			t.Fatalf("a guest whose end nobody has seen was replaced: %+v", now)
+		}
+		if time.Since(begin) < long {
+			return "not over"
+		}
+		if c := conditionOf(now, v1.VirtualMachineInstanceReady); c == nil || c.Reason != "EndNotConfirmed" {
+			return fmt.Sprintf("Ready is %+v", c)
+		}
+		return ""
+	})
+}
+
+// forceDelete: the pod of a node that is well is deleted with force while virt-handler there does nothing. The second
+// guest starts after the first one's QEMU has ended, and no moment earlier.
+func (g *lossy) forceDelete(t *testing.T) {
+	before, pod := g.vmi(t), g.pod(t).UID
+	handler := 0
+	for _, component := range g.componentPods(t, names.VirtHandler) {
+		if component.Spec.NodeName != before.Status.NodeName {
+			continue
+		}
+		for _, p := range processes(t, string(component.UID)) {
+			if p.Command == "virt-server" {
+				handler = p.PID
+			}
+		}
+	}
+	if handler == 0 {
+		t.Fatalf("no virt-handler on %s", before.Status.NodeName)
+	}
+	if err := syscall.Kill(handler, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	resume := func() {
+		if err := syscall.Kill(handler, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("continue virt-handler: %v", err)
+		}
+	}
+	defer resume()
+	g.deleteWithForce(t)
+	resumed := false
+	eventually(t, bootTime, "the VM runs anew", func() string {
+		now, old := g.vmi(t), qemu(t, pod) // the process is looked at last
+		switch {
+		case now == nil || now.UID == before.UID:
+			if old == 0 && !resumed { // its kubelet has ended it
+				resume()
+				resumed = true
+			}
+			return "there is no new one yet"
+		case old != 0:
+			t.Fatal("a second VMI was made while the first one's QEMU runs")
+		case now.Status.Phase != v1.Running:
+			return "phase " + string(now.Status.Phase)
+		}
+		return ""
+	})
+	g.waitLogin(t)
+	g.count(t)
+	g.look(t)
 }
 
 // powerCut: a node is off, and tainted by somebody who knows.

@@ -70,8 +70,16 @@ func (e *Environment) SetPodStatus(ctx context.Context, pod *corev1.Pod, change 
 	return nil
 }
 
-// RemovePod takes away a pod whose containers have ended, as the kubelet does with a deleted one.
+// RemovePod takes away a pod whose containers have ended, as the kubelet does with a deleted one: it says first that they have.
 func (e *Environment) RemovePod(ctx context.Context, pod *corev1.Pod) error {
+	err := e.SetPodStatus(ctx, pod, func(status *corev1.PodStatus) {
+		if status.Phase != corev1.PodFailed {
+			status.Phase = corev1.PodSucceeded
+		}
+	})
+	if err != nil {
+		return err
+	}
 	if err := e.Client.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
 		return fmt.Errorf("remove pod %s: %w", pod.Name, err)
 	}

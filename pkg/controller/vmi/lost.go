@@ -58,12 +58,16 @@ func (s *Step) watchOver(view View) {
 			s.plug(view)
 			s.leave(view)
 			s.prune(view)
+			s.dropEnded(view)
 		}
 		return
 	}
 	s.Dead = true
 	if wait := s.handlerMayReport(view, pods); wait > 0 {
 		s.RequeueAfter = wait
+		return
+	}
+	if s.keepLease(view) {
 		return
 	}
 	reason, message := v1.PodNotExistsReason, "the launcher pod is gone"

@@ -61,7 +61,7 @@ func TestNodeLoss(t *testing.T) {
 		{"unreachable, pod on its way", testVMI(t, v1.Unknown), []*corev1.Pod{testPod(running, going)}, &corev1.Node{}, long, v1.Unknown, fencedAgain},
 		{"out of service", testVMI(t, v1.Unknown), []*corev1.Pod{testPod(running, going)}, outOfService, time.Time{}, v1.Failed, 0},
 		{"out of service, but virt-handler answers", testVMI(t, v1.Running), []*corev1.Pod{testPod(running, going)}, outOfService, time.Time{}, v1.Running, 0},
-		{"pod force-deleted", testVMI(t, v1.Unknown), nil, &corev1.Node{}, time.Time{}, v1.Failed, 0},
+		{"pod gone, and its end known", testVMI(t, v1.Unknown), nil, &corev1.Node{}, time.Time{}, v1.Failed, 0},
 		{"source gone in mid-migration", testVMI(t, v1.Unknown, migrating), []*corev1.Pod{testPod(target)}, nil, time.Time{}, v1.Unknown, handlerGrace},
 		{"source gone in mid-migration, for long", testVMI(t, v1.Unknown, migrating), []*corev1.Pod{testPod(target)}, nil, long, v1.Failed, 0},
 		{"moved, which nobody has said yet", testVMI(t, v1.Running, migrating), []*corev1.Pod{testPod(left), testPod(target)}, nil, long, v1.Running, 0},

@@ -63,6 +63,10 @@ type View struct {
 	Silence time.Duration
 	// TSC is the frequency for a VMI that needs one and has none yet, 0 where there is none to be had.
 	TSC int64
+	// Holders are the nodes, by pod, on which the guest may still run although its pod was removed.
+	Holders map[types.UID]string
+	// Leased is why a claim of a VMI that has no pod yet must not be used yet; empty when all may be.
+	Leased string
 	// DeadSince is when the VMI, handed over, was first seen without a pod that is alive; zero
 	// means now or never.
 	DeadSince time.Time
@@ -138,6 +142,9 @@ func HandedOver(vmi *v1.VirtualMachineInstance) bool {
 func (s *Step) end(view View) {
 	pods := own(view)
 	if len(pods) == 0 {
+		if s.keepLease(view) {
+			return
+		}
 		s.DeleteAttachments = notDeleted(view.Attachments)
 		s.RemoveFinalizer = slices.Contains(view.VMI.Finalizers, v1.VirtualMachineInstanceFinalizer)
 		return
@@ -194,6 +201,11 @@ func (s *Step) withoutPod(view View) {
 			s.wait(view, ReasonFailedPvcNotFound, message)
 			return
 		}
+	}
+	if view.Leased != "" {
+		s.wait(view, ReasonClaimHeld, view.Leased)
+		s.RequeueAfter = holdersAgain
+		return
 	}
 	if message := deviceShared(view); message != "" {
 		s.wait(view, ReasonFailedCreate, message)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -73,6 +74,7 @@ type Reconciler struct {
 	deleted   written.Deletions
 	released  written.Releases
 	gated     written.Log // pods
+	endings   endings
 	cids      cids
 	silences  silences
 }
@@ -116,7 +118,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachineinstance").
 		For(&v1.VirtualMachineInstance{}).
-		Owns(&corev1.Pod{}).
+		Owns(&corev1.Pod{}, builder.WithPredicates(r.endings.noting())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofAttachment)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
@@ -156,6 +158,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.written.Forget(request.NamespacedName)
 			r.deleted.Forget(request.NamespacedName)
 			r.released.Forget(request.NamespacedName)
+			r.endings.forget(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -184,6 +187,10 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	if err := r.lookAtPods(ctx, &view); err != nil {
 		return View{}, err
 	}
+	var err error
+	if view.Holders, err = r.holders(ctx, vmi, view.Pods); err != nil {
+		return View{}, err
+	}
 	if lostNode(vmi) {
 		var node corev1.Node
 		err := r.Client.Get(ctx, types.NamespacedName{Name: vmi.Status.NodeName}, &node)
@@ -206,9 +213,13 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	if HandedOver(vmi) && len(hotplug.Volumes(&vmi.Spec)) == 0 {
 		return view, nil
 	}
-	var err error
 	if view.Claims, err = Claims(ctx, r.Client, vmi); err != nil {
 		return View{}, err
+	}
+	if !HandedOver(vmi) {
+		if err := r.lookAtLeases(ctx, &view); err != nil {
+			return View{}, err
+		}
 	}
 	if view.TSC, err = r.chooseTSC(ctx, vmi); err != nil {
 		return View{}, err

@@ -105,3 +105,36 @@ func killIn(proc string, pid int, pod types.UID) error {
 	}
 	return nil
 }
+
+// Running reports whether a process runs in a pod's cgroups. proc is procfs of the host's PID namespace, in which the
+// caller must be. A process that cannot be looked at is an error: it may be the pod's.
+func Running(proc string, pod types.UID) (bool, error) {
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return false, fmt.Errorf("list processes: %w", err)
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue // not a process
+		}
+		switch runs, err := runsIn(proc, pid, pod); {
+		case runs:
+			return true, nil
+		case err == nil, errors.Is(err, unix.ESRCH), errors.Is(err, fs.ErrNotExist):
+		default:
+			return false, fmt.Errorf("look at process %d: %w", pid, err)
+		}
+	}
+	return false, nil
+}
+
+func runsIn(proc string, pid int, pod types.UID) (bool, error) {
+	p, err := openProcess(proc, pid)
+	if err != nil {
+		return false, err
+	}
+	defer p.Close()
+	cgroup, err := p.read("cgroup", 64<<10)
+	return err == nil && inPod(cgroup, pod) && p.Alive(), err
+}

@@ -37,6 +37,12 @@ func TestKill(t *testing.T) {
 	ours := start("0::/kubepods/burstable/pod" + string(pod) + "/x\n")
 	too := start("0::/kubepods.slice/kubepods-pod" + strings.ReplaceAll(string(pod), "-", "_") + ".slice/x.scope\n")
 	other := start("0::/kubepods/pod99999999-2222-3333-4444-555555555555/x\n")
+	if runs, err := Running(proc, pod); err != nil || !runs {
+		t.Errorf("it runs: %v, %v", runs, err)
+	}
+	if runs, err := Running(proc, "22222222-2222-3333-4444-555555555555"); err != nil || runs {
+		t.Errorf("a pod without processes runs: %v, %v", runs, err)
+	}
 	if n, err := Kill(proc, pod); err != nil || n != 2 {
 		t.Errorf("killed %d, %v", n, err)
 	}

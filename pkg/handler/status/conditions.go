@@ -8,6 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // SoftwareEmulation is True while the guest runs without hardware virtualization.
@@ -126,6 +127,8 @@ func evacuating(next *v1.VirtualMachineInstanceStatus, c *conditionList) {
 
 func pausedBecause(reason string) (string, string) {
 	switch reason {
+	case names.ReasonHandoff:
+		return names.ReasonPausedToMove, "The guest stands still: the target of its migration was told to start it, and has not said yet that it runs."
 	case "user", "":
 		return ReasonPausedByUser, "The guest was paused by a user."
 	case "ioerror", "io-error":

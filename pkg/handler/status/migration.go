@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // Departure is what a node knows of a migration of its guest to another one.
@@ -48,10 +49,13 @@ func Moved(pod *corev1.Pod) bool {
 	return lastWord(pod).Lifecycle == launcherpb.Lifecycle_LIFECYCLE_MIGRATED
 }
 
+// NeverRan reports whether a launcher's last words are that no guest has run in it, not even one that had arrived there.
+func NeverRan(pod *corev1.Pod) bool { return lastWord(pod).Reason == names.ReasonNeverRan }
+
 // Paused reports whether a VMI's guest was paused by its user when it was last looked at.
 func Paused(vmi *v1.VirtualMachineInstance) bool {
 	return slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool {
-		return c.Type == v1.VirtualMachineInstancePaused && c.Status == corev1.ConditionTrue
+		return c.Type == v1.VirtualMachineInstancePaused && c.Status == corev1.ConditionTrue && c.Reason != names.ReasonPausedToMove
 	})
 }
 

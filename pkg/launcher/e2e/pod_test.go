@@ -322,6 +322,15 @@ func (p *pod) keepCache() {
 	}
 }
 
+// interfaces are those of the pod's network.
+func (p *pod) interfaces() []network.Interface {
+	return []network.Interface{{
+		Name: "default", Binding: network.Masquerade, PodLink: "eth0", BridgeLink: "k6t-eth0", Tap: "tap0",
+		MAC: "02:00:00:11:22:33", MTU: 1450, Gateway: netip.MustParsePrefix("10.0.2.1/24"),
+		Guest: netip.MustParseAddr("10.0.2.2"), Hostname: p.vmi.Name,
+	}}
+}
+
 // start calls Start with the pod's network.
 func (p *pod) start() (*pb.StartResponse, error) {
 	p.t.Helper()
@@ -330,11 +339,7 @@ func (p *pod) start() (*pb.StartResponse, error) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	plan, err := json.Marshal(network.Plan{Interfaces: []network.Interface{{
-		Name: "default", Binding: network.Masquerade, PodLink: "eth0", BridgeLink: "k6t-eth0", Tap: "tap0",
-		MAC: "02:00:00:11:22:33", MTU: 1450, Gateway: netip.MustParsePrefix("10.0.2.1/24"),
-		Guest: netip.MustParseAddr("10.0.2.2"), Hostname: p.vmi.Name,
-	}}})
+	plan, err := json.Marshal(network.Plan{Interfaces: p.interfaces()})
 	if err != nil {
 		p.t.Fatal(err)
 	}
