@@ -54,6 +54,9 @@ type Options struct {
 	// Port serves the API and the webhooks, HealthPort /healthz and /readyz without TLS.
 	Port, HealthPort int
 
+	// WebhookClients is the directory that says who may call the webhooks; see callers.
+	WebhookClients string
+
 	audit     *options.AuditOptions
 	verbosity uint
 }
@@ -75,6 +78,8 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.Namespace, "namespace", names.Namespace, "namespace of the components and their certificates")
 	f.IntVar(&o.Port, "port", names.PortAPI, "port for the API and the webhooks (TLS)")
 	f.IntVar(&o.HealthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
+	f.StringVar(&o.WebhookClients, "webhook-clients-dir", "", "directory whose file names has the certificate names that may call webhooks, and whose ca.crt their authorities, "+
+		"the cluster's for clients unless it is there; without the directory or its names anybody may")
 	o.audit.AddFlags(f)
 	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	return cmd
@@ -175,7 +180,8 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		authentication.RemoteKubeConfigFile = o.Kubeconfig
 		authorization := options.NewDelegatingAuthorizationOptions()
 		authorization.RemoteKubeConfigFile = o.Kubeconfig
-		server, err := newServer(serving{listener, newCertificate(source), authentication, authorization, o.audit, answer}, q, hooks)
+		allowedCallers := newCallers(o.WebhookClients)
+		server, err := newServer(serving{listener, newCertificate(source), authentication, authorization, o.audit, allowedCallers, answer}, q, hooks)
 		if err != nil {
 			return err
 		}
