@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -45,8 +45,7 @@ func TestWebhooksUnderUnfinishedPosts(t *testing.T) {
 	ns := c.namespace(t, "restricted")
 	for i := range 10 {
 		vm := newVM(ns, fmt.Sprintf("admitted-%d", i), v1.RunStrategyHalted)
-		_, err := c.kubevirt.KubevirtV1().VirtualMachines(ns).Create(t.Context(), vm, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
+		if err := c.Client.Create(t.Context(), vm, client.DryRunAll); err != nil {
 			t.Errorf("a VM was not admitted: %v", err)
 		}
 	}
