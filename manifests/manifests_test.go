@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +24,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/manifests"
+	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -137,6 +140,14 @@ func TestWorkloads(t *testing.T) {
 			if container.SecurityContext.ReadOnlyRootFilesystem == nil || !*container.SecurityContext.ReadOnlyRootFilesystem {
 				t.Error("the root file system is writable")
 			}
+			if container.Resources.Limits.Memory().IsZero() {
+				t.Error("its memory has no limit, so that what grows takes the node's")
+			}
+			if !slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool {
+				return e.Name == config.EnvMemoryLimit && e.ValueFrom.ResourceFieldRef.Resource == "limits.memory"
+			}) {
+				t.Errorf("%s does not tell it its limit", config.EnvMemoryLimit)
+			}
 			ports := map[string]int32{}
 			for _, p := range container.Ports {
 				ports[p.Name] = p.ContainerPort
@@ -153,6 +164,45 @@ func TestWorkloads(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Each component has a policy of its own; only those whom a port is for reach virt-handler's.
+func TestNetworkPolicies(t *testing.T) {
+	for _, w := range workloads(t) {
+		p := find[networkingv1.NetworkPolicy](t, "NetworkPolicy", w.name)
+		if !maps.Equal(p.Spec.PodSelector.MatchLabels, map[string]string{names.LabelComponent: w.name}) {
+			t.Errorf("%s: selects %v", w.name, p.Spec.PodSelector)
+		}
+		if !slices.Equal(p.Spec.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
+			t.Errorf("%s: is for %v", w.name, p.Spec.PolicyTypes)
+		}
+		open := map[string]string{} // port -> who, empty for anybody
+		for _, rule := range p.Spec.Ingress {
+			who := ""
+			for _, from := range rule.From {
+				if from.NamespaceSelector != nil || from.IPBlock != nil || from.PodSelector == nil {
+					t.Errorf("%s: lets in %+v", w.name, from)
+					continue
+				}
+				who = from.PodSelector.MatchLabels[names.LabelComponent]
+			}
+			for _, port := range rule.Ports {
+				declared := slices.ContainsFunc(w.template.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool { return c.Name == port.Port.StrVal })
+				if !declared {
+					t.Errorf("%s: port %s is not the pod's", w.name, port.Port)
+				}
+				open[port.Port.StrVal] = who
+			}
+		}
+		want := map[string]map[string]string{
+			names.VirtAPI:        {"https": ""},
+			names.VirtController: {"metrics": ""},
+			names.VirtHandler:    {"metrics": "", "streams": names.VirtAPI, "migration": names.VirtHandler},
+		}[w.name]
+		if !maps.Equal(open, want) {
+			t.Errorf("%s: lets in %v, want %v", w.name, open, want)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller"
 	"github.com/virtkit/virtkit/pkg/handler"
 	"github.com/virtkit/virtkit/pkg/version"
@@ -18,6 +19,10 @@ func newCommand() *cobra.Command {
 		Version:       version.Get().GitVersion,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+	}
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		_, err := config.LimitMemory()
+		return err
 	}
 	root.AddCommand(virtapi.NewCommand(), controller.NewCommand(), handler.NewCommand())
 	return root

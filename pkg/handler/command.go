@@ -38,10 +38,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
 	"github.com/virtkit/virtkit/pkg/handler/hostdevices"
 	"github.com/virtkit/virtkit/pkg/handler/node"
+	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/handler/usage"
 	"github.com/virtkit/virtkit/pkg/host"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/stream/quota"
 )
 
 const (
@@ -65,11 +67,12 @@ type options struct {
 	apiQPS                      float32
 	apiBurst                    int
 	fenceAfter                  time.Duration
+	limits                      quota.Limits
 }
 
 // NewCommand is `virt-server handler`.
 func NewCommand() *cobra.Command {
-	o := options{apiQPS: 50, apiBurst: 100, device: "/dev/kvm", modules: "/sys/module"}
+	o := options{apiQPS: 50, apiBurst: 100, device: "/dev/kvm", modules: "/sys/module", limits: streams.DefaultLimits}
 	cmd := &cobra.Command{
 		Use:   "handler",
 		Short: "Run virt-handler, which looks after the virtual machines of one node",
@@ -97,6 +100,7 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.migrationPort, "migration-port", names.PortMigration, "port for the other nodes' virt-handlers (mutual TLS)")
 	f.IntVar(&o.metricsPort, "metrics-port", names.PortMetrics, "port for Prometheus (TLS)")
 	f.IntVar(&o.healthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
+	o.limits.AddFlags(f)
 	f.DurationVar(&o.fenceAfter, "fence-after", 0, "end all guests of this node when the API server has not answered for so long; 0 is never")
 	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	cmd.AddCommand(capabilities.NewCommand())

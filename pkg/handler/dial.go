@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network/reach"
 )
 
@@ -22,7 +27,45 @@ func (r *Reconciler) DialGuest(ctx context.Context, vmi types.NamespacedName, pr
 	if s == nil {
 		return nil, fmt.Errorf("VirtualMachineInstance %s does not run on node %s", vmi, r.Node.Name)
 	}
-	return s.dialGuest(ctx, protocol, port)
+	known, err := r.addresses(ctx, s.target)
+	if err != nil {
+		return nil, err
+	}
+	return s.dialGuest(ctx, known, protocol, port)
+}
+
+// addresses are those that a launcher's pod and its node have by the pod's status.
+func (r *Reconciler) addresses(ctx context.Context, t target) (reach.Known, error) {
+	var known reach.Known
+	var list corev1.PodList
+	err := r.Cached.List(ctx, &list, client.InNamespace(t.VMI.Namespace), client.MatchingLabels{
+		names.LabelComponent: names.VirtLauncher, v1.CreatedByLabel: string(t.UID),
+	})
+	if err != nil {
+		return known, fmt.Errorf("list launcher pods: %w", err)
+	}
+	for _, pod := range list.Items {
+		if pod.UID != t.Pod {
+			continue
+		}
+		for _, ip := range pod.Status.PodIPs {
+			known.Pod = appendAddress(known.Pod, ip.IP)
+		}
+		known.Node = appendAddress(known.Node, pod.Status.HostIP)
+		for _, ip := range pod.Status.HostIPs {
+			known.Node = appendAddress(known.Node, ip.IP)
+		}
+	}
+	return known, nil
+}
+
+// appendAddress leaves out what is no address, which then is none of the pod's.
+func appendAddress(to []netip.Addr, text string) []netip.Addr {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return to
+	}
+	return append(to, address.Unmap())
 }
 
 // Runs is the UID of the VMI of that name whose guest is on this node and has not moved away; empty when there is none.
@@ -36,7 +79,7 @@ func (r *Reconciler) Runs(vmi types.NamespacedName) types.UID {
 	return s.target.UID
 }
 
-func (s *session) dialGuest(ctx context.Context, protocol string, port uint16) (net.Conn, error) {
+func (s *session) dialGuest(ctx context.Context, known reach.Known, protocol string, port uint16) (net.Conn, error) {
 	plan := s.observation().Plan
 	if plan == nil {
 		// A session that found its guest shutting down has made none.
@@ -62,5 +105,5 @@ func (s *session) dialGuest(ctx context.Context, protocol string, port uint16) (
 		return nil, fmt.Errorf("open the node's network namespace: %w", err)
 	}
 	defer node.Close()
-	return reach.Guest(ctx, ns, node, *plan, protocol, port)
+	return reach.Guest(ctx, ns, node, *plan, known, protocol, port)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/gorilla/websocket"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,7 +50,7 @@ func statusFor(code int, reason error) metav1.Status {
 }
 
 // WriteStatus writes an error response as every API server does: metav1.Status in JSON, which Dial
-// turns into the same error again.
+// turns into the same error again, with the header Retry-After if its details say when.
 func WriteStatus(w http.ResponseWriter, status metav1.Status) {
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, err := json.Marshal(status)
@@ -61,6 +62,9 @@ func WriteStatus(w http.ResponseWriter, status metav1.Status) {
 		code = http.StatusInternalServerError
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
 	w.WriteHeader(code)
 	_, _ = w.Write(body) // the client is gone: nobody to tell
 }

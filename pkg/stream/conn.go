@@ -34,7 +34,10 @@ const BufferSize = 64 << 10
 const (
 	// pingPeriod and silence are the defaults of Options.
 	pingPeriod = 20 * time.Second
-	silence    = 50 * time.Second
+	// Stall is how long the peer of a stream may take nothing of what is sent to it. It may well be a program that somebody has
+	// stopped to look at, so it is long; it ends what would hold memory for ever.
+	Stall   = 10 * time.Minute
+	silence = 50 * time.Second
 	// linger is how long Close waits for the peer's close frame before it cuts the connection.
 	linger = time.Second
 	// frameBuffer is the size of a connection's read and pooled write buffer.
@@ -45,12 +48,18 @@ const (
 // for too long.
 var ErrPeerSilent = errors.New("the peer does not answer any more")
 
+// ErrPeerStalled is what Write returns, and then Read, when the peer has taken nothing for too long, though it may
+// answer.
+var ErrPeerStalled = errors.New("the peer has taken nothing for too long")
+
 // Options tune a connection; the zero value is what production uses.
 type Options struct {
 	// PingPeriod is the time between pings, 20 s unless set.
 	PingPeriod time.Duration
 	// Silence is how long a peer may send nothing while it is being read from, 50 s unless set.
 	Silence time.Duration
+	// Stall is how long one Write may take, 10 minutes unless set.
+	Stall time.Duration
 	// Linger is how long Close waits for the peer to close too, 1 s unless set.
 	Linger time.Duration
 }
@@ -61,6 +70,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Silence <= 0 {
 		o.Silence = silence
+	}
+	if o.Stall <= 0 {
+		o.Stall = Stall
 	}
 	if o.Linger <= 0 {
 		o.Linger = linger
@@ -86,6 +98,8 @@ type Conn struct {
 
 	deadlineMu   sync.Mutex
 	userDeadline time.Time // of reads, as set by SetReadDeadline
+	writeBy      time.Time // of writes, as set by SetWriteDeadline
+	stalled      bool      // the peer took nothing for too long
 	lingerUntil  time.Time // set once Close has begun
 
 	pongs chan string // payload of the newest ping not answered yet; only the reader sends
@@ -119,8 +133,8 @@ func newConn(ws *websocket.Conn, opts Options) *Conn {
 }
 
 // pingAndPong answers pings, and sends one each period whatever else is sent: a peer that only listens
-// has nothing else to show that it is there. These writes have no deadline: a full socket is
-// back-pressure, not death, and a deadline would break the connection.
+// has nothing else to show that it is there. A full socket is back-pressure, not death, until it has been
+// full for too long.
 func (c *Conn) pingAndPong() {
 	ticker := time.NewTicker(c.opts.PingPeriod)
 	defer ticker.Stop()
@@ -130,9 +144,9 @@ func (c *Conn) pingAndPong() {
 		case <-c.closing:
 			return
 		case data := <-c.pongs:
-			err = c.ws.WriteControl(websocket.PongMessage, []byte(data), time.Time{})
+			err = c.ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(c.opts.Stall))
 		case <-ticker.C:
-			err = c.ws.WriteControl(websocket.PingMessage, nil, time.Time{})
+			err = c.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(c.opts.Stall))
 		}
 		if err != nil {
 			return // our direction has ended; the reader finds out what is wrong, if anything
@@ -211,6 +225,9 @@ func (c *Conn) readError(err error) error {
 	if c.isClosing() {
 		return net.ErrClosed
 	}
+	if c.hasStalled() {
+		return ErrPeerStalled
+	}
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		c.deadlineMu.Lock()
@@ -223,7 +240,8 @@ func (c *Conn) readError(err error) error {
 	return &CloseError{Code: websocket.CloseAbnormalClosure, Reason: err.Error(), cause: err}
 }
 
-// Write sends p as one binary message. It returns net.ErrClosed after CloseWrite or Close.
+// Write sends p as one binary message. It returns net.ErrClosed after CloseWrite or Close, and ErrPeerStalled when the peer
+// has not taken it in time; then the connection has been cut.
 func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -234,13 +252,43 @@ func (c *Conn) Write(p []byte) (int, error) {
 func (c *Conn) write(p []byte) (int, error) {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
-	if err := c.ws.WriteMessage(websocket.BinaryMessage, p); err != nil {
-		if errors.Is(err, websocket.ErrCloseSent) {
-			return 0, net.ErrClosed
-		}
+	limit := time.Now().Add(c.opts.Stall)
+	c.deadlineMu.Lock()
+	deadline := c.writeBy
+	c.deadlineMu.Unlock()
+	stalls := deadline.IsZero() || limit.Before(deadline)
+	if stalls {
+		deadline = limit
+	}
+	if err := c.ws.SetWriteDeadline(deadline); err != nil {
 		return 0, err
 	}
-	return len(p), nil
+	err := c.ws.WriteMessage(websocket.BinaryMessage, p)
+	var timeout net.Error
+	switch {
+	case err == nil:
+		return len(p), nil
+	case errors.Is(err, websocket.ErrCloseSent):
+		return 0, net.ErrClosed
+	case stalls && errors.As(err, &timeout) && timeout.Timeout():
+		c.cut()
+		return 0, ErrPeerStalled
+	}
+	return 0, err
+}
+
+// cut ends the connection of a peer that takes nothing, which no close frame would reach.
+func (c *Conn) cut() {
+	c.deadlineMu.Lock()
+	c.stalled = true
+	c.deadlineMu.Unlock()
+	_ = c.ws.Close() // of no use any more
+}
+
+func (c *Conn) hasStalled() bool {
+	c.deadlineMu.Lock()
+	defer c.deadlineMu.Unlock()
+	return c.stalled
 }
 
 // CloseWrite ends this side's direction: the peer's Read returns io.EOF after all that was written.
@@ -248,7 +296,7 @@ func (c *Conn) write(p []byte) (int, error) {
 func (c *Conn) CloseWrite() error {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
-	return c.sendClose(websocket.CloseNormalClosure, "", time.Time{})
+	return c.sendClose(websocket.CloseNormalClosure, "", time.Now().Add(c.opts.Stall))
 }
 
 func (c *Conn) sendClose(code int, reason string, deadline time.Time) error {
@@ -335,7 +383,8 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 
 // SetWriteDeadline makes Write fail at that time; the connection is then of no more use for writing.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
-	c.writeMu.Lock()
-	defer c.writeMu.Unlock()
-	return c.ws.SetWriteDeadline(t)
+	c.deadlineMu.Lock()
+	defer c.deadlineMu.Unlock()
+	c.writeBy = t
+	return nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"sync"
+	"time"
 )
 
 var buffers = sync.Pool{New: func() any {
@@ -25,11 +27,15 @@ type reasonCloser interface {
 // one direction (io.EOF) is passed on with CloseWrite while the other goes on; a connection without
 // CloseWrite is closed instead. An error ends everything: the other side is closed with the
 // code and reason of a *CloseError, so a reason given at one end of a chain of splices arrives at the other.
-// When ctx ends, both sides are closed with code 1001.
+// When ctx ends, both sides are closed with code 1001. A side that takes nothing for Stall is an error, too.
 //
 // It returns nil when both directions ended with io.EOF, else the first error.
 func Splice(ctx context.Context, a, b io.ReadWriteCloser) error {
-	s := &splice{}
+	return spliceWithin(ctx, a, b, Stall)
+}
+
+func spliceWithin(ctx context.Context, a, b io.ReadWriteCloser, stall time.Duration) error {
+	s := &splice{stall: stall}
 	cancelled := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(cancelled)
@@ -52,6 +58,7 @@ func Splice(ctx context.Context, a, b io.ReadWriteCloser) error {
 }
 
 type splice struct {
+	stall  time.Duration // how long a write may take
 	mu     sync.Mutex
 	err    error
 	failed bool // both sides are being closed with the reason
@@ -70,8 +77,12 @@ func (s *splice) relay(dst, src io.ReadWriteCloser, way int) {
 		n, err := src.Read(*buf)
 		// A datagram may be empty.
 		if (n > 0 || err == nil) && lost == nil {
-			if _, lost = dst.Write((*buf)[:n]); lost != nil {
+			if lost = s.write(dst, (*buf)[:n]); lost != nil {
 				s.note(lost)
+				if errors.Is(lost, ErrPeerStalled) {
+					s.fail(dst, src, lost) // whoever sends may be there for ever
+					return
+				}
 				if s.mark(&s.lost[way], &s.ended[1-way]) {
 					s.fail(dst, src, lost)
 					return
@@ -93,6 +104,24 @@ func (s *splice) relay(dst, src io.ReadWriteCloser, way int) {
 			return
 		}
 	}
+}
+
+// write writes to one side, which may not take for ever. A Conn sees to that itself.
+func (s *splice) write(dst io.Writer, p []byte) error {
+	switch dst.(type) {
+	case *Conn, Packets:
+	default:
+		if slow, ok := dst.(interface{ SetWriteDeadline(time.Time) error }); ok {
+			if err := slow.SetWriteDeadline(time.Now().Add(s.stall)); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := dst.Write(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return ErrPeerStalled
+	}
+	return err
 }
 
 // mark sets a fact and reports whether the other one holds already.

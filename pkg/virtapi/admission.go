@@ -37,8 +37,8 @@ type admission struct {
 }
 
 // paths are the webhooks by path, as manifests/base/webhooks.yaml names them.
-func (a *admission) paths() map[string]func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	return map[string]func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error){
+func (a *admission) paths() map[string]webhook {
+	return map[string]webhook{
 		"/mutate/virtualmachines":           a.defaultMachine,
 		"/mutate/virtualmachineinstances":   a.defaultInstance,
 		"/validate/virtualmachines":         a.validateMachine,
@@ -56,7 +56,7 @@ func (a *admission) paths() map[string]func(context.Context, *admissionv1.Admiss
 }
 
 // review turns a webhook into an HTTP handler.
-func review(admit func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)) http.HandlerFunc {
+func review(admit webhook) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		refuse := func(code int32, text string) {
 			stream.WriteStatus(w, metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: metav1.StatusReasonBadRequest, Message: text})

@@ -35,6 +35,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/metrics"
 	metricsendpoint "github.com/virtkit/virtkit/pkg/metrics/endpoint"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/stream/quota"
 )
 
 const (
@@ -54,13 +55,19 @@ type Options struct {
 	// Port serves the API and the webhooks, HealthPort /healthz and /readyz without TLS.
 	Port, HealthPort int
 
+	// WebhookClients is the directory that says who may call the webhooks; see callers.
+	WebhookClients string
+
+	// Limits bound the streams that are open.
+	Limits quota.Limits
+
 	audit     *options.AuditOptions
 	verbosity uint
 }
 
 // NewCommand is `virt-server api`.
 func NewCommand() *cobra.Command {
-	o := Options{audit: options.NewAuditOptions()}
+	o := Options{audit: options.NewAuditOptions(), Limits: DefaultLimits}
 	cmd := &cobra.Command{
 		Use:   "api",
 		Short: "Run virt-api: subresources and admission",
@@ -75,6 +82,9 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.Namespace, "namespace", names.Namespace, "namespace of the components and their certificates")
 	f.IntVar(&o.Port, "port", names.PortAPI, "port for the API and the webhooks (TLS)")
 	f.IntVar(&o.HealthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
+	f.StringVar(&o.WebhookClients, "webhook-clients-dir", "", "directory whose file names has the certificate names that may call webhooks, and whose ca.crt their authorities, "+
+		"the cluster's for clients unless it is there; without the directory or its names anybody may")
+	o.Limits.AddFlags(f)
 	o.audit.AddFlags(f)
 	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	return cmd
@@ -132,6 +142,7 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		}
 		return info.GitVersion, nil
 	})
+	q.streams.quota.Limits = o.Limits
 	hooks := &admission{
 		defaults: defaultsOf(follower.Current), referents: referents{machines.kubevirt}, instance: machines.vmi,
 		evictions: evictions{machines: machines, strategy: func() v1.EvictionStrategy { return follower.Current().EvictionStrategy }},
@@ -175,7 +186,8 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		authentication.RemoteKubeConfigFile = o.Kubeconfig
 		authorization := options.NewDelegatingAuthorizationOptions()
 		authorization.RemoteKubeConfigFile = o.Kubeconfig
-		server, err := newServer(serving{listener, newCertificate(source), authentication, authorization, o.audit, answer}, q, hooks)
+		allowedCallers := newCallers(o.WebhookClients)
+		server, err := newServer(serving{listener, newCertificate(source), authentication, authorization, o.audit, allowedCallers, answer}, q, hooks)
 		if err != nil {
 			return err
 		}

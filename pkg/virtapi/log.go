@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/emicklei/go-restful/v3"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/stream"
 )
 
 // log sends a log of the guest's as virt-handler does, and as it grows if it is to be followed.
@@ -36,14 +39,28 @@ func (q *requests) log(r *restful.Request, w *restful.Response) error {
 	if err != nil {
 		return err
 	}
+	user := ""
+	if info, ok := apirequest.UserFrom(r.Request.Context()); ok {
+		user = info.GetName()
+	}
+	release, err := q.streams.take(user, target)
+	if err != nil {
+		return err
+	}
+	defer release()
 	ctx, cancel := context.WithCancel(r.Request.Context())
 	defer cancel()
 	control := http.NewResponseController(w.ResponseWriter)
+	within := &patience{control: control}
+	defer within.end()
 	defer context.AfterFunc(q.streams.serving, func() {
 		cancel()
-		_ = control.SetWriteDeadline(time.Now()) // for a client that does not read
+		within.over() // for a client that does not read
 	})()
 	header := http.Header{}
+	if printable(user) {
+		header.Set("X-Remote-User", user)
+	}
 	if last := r.HeaderParameter(names.HeaderLogResume); last != "" {
 		header.Set(names.HeaderLogResume, last)
 	}
@@ -57,6 +74,7 @@ func (q *requests) log(r *restful.Request, w *restful.Response) error {
 	for {
 		n, err := response.Body.Read(buffer)
 		if n > 0 {
+			within.renew(stream.Stall)
 			if _, err := w.Write(buffer[:n]); err != nil {
 				return nil // the client has gone, and the answer with it
 			}
@@ -68,4 +86,31 @@ func (q *requests) log(r *restful.Request, w *restful.Response) error {
 			return nil // the end, or virt-handler's: a client that follows asks again
 		}
 	}
+}
+
+// patience is how long a client may take for what is written to it.
+type patience struct {
+	control *http.ResponseController
+
+	mu      sync.Mutex
+	stopped bool
+}
+
+// renew gives the client so long for the next write.
+func (p *patience) renew(limit time.Duration) { p.set(time.Now().Add(limit), false) }
+
+// over ends a write at once, and those that follow.
+func (p *patience) over() { p.set(time.Now(), true) }
+
+// end lets the connection be used for other requests.
+func (p *patience) end() { p.set(time.Time{}, true) }
+
+func (p *patience) set(deadline time.Time, stop bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped && !stop {
+		return
+	}
+	p.stopped = stop
+	_ = p.control.SetWriteDeadline(deadline) // a connection that is gone, which the write tells, or one of a test
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -65,10 +66,10 @@ func (p *places) forget(key placeKey) {
 	delete(p.known, key)
 }
 
-// ofGuest reports whether an error is about the guest that was asked for, and not about where it was looked for.
+// ofGuest reports whether an error is about the guest that was asked for, or who asks, and not about where it was looked for.
 func ofGuest(err error) bool {
 	switch apierrors.ReasonForError(err) {
-	case stream.ReasonPortRefused, stream.ReasonGuestUnreachable:
+	case stream.ReasonPortRefused, stream.ReasonGuestUnreachable, metav1.StatusReasonTooManyRequests:
 		return true
 	}
 	return false

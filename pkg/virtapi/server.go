@@ -41,11 +41,10 @@ func newCodecs() serializer.CodecFactory {
 	return serializer.NewCodecFactory(scheme)
 }
 
-// open are the paths that need no authorization: the API server calls webhooks without credentials
-// of its own. They change nothing, but that the eviction of a launcher
-// pod marks its VMI. Besides what the caller sent they tell whether the instance type and the preference
-// that a VM names exist and what they set, and which ones the labels of a claim name.
-var open = []string{"/healthz", "/livez", "/readyz", "/mutate/*", "/validate/*"}
+// open are the paths that need no authorization. The webhooks need none either, and are answered before it; see webhooks. They
+// change nothing, but that the eviction of a launcher pod marks its VMI. Besides what the caller sent they tell whether the instance type and
+// the preference that a VM names exist and what they set, and which ones the labels of a claim name.
+var open = []string{"/healthz", "/livez", "/readyz"}
 
 // streaming are the subresources whose requests last: they have no deadline, and do not count among the requests that
 // are served at a time.
@@ -59,6 +58,8 @@ type serving struct {
 	authentication *options.DelegatingAuthenticationOptions
 	authorization  *options.DelegatingAuthorizationOptions
 	audit          *options.AuditOptions
+	// callers are who may call the webhooks; nil is anybody.
+	callers *callers
 	// metrics answers Prometheus at metricsendpoint.Path, which is authorized as any other path.
 	metrics http.Handler
 }
@@ -66,8 +67,13 @@ type serving struct {
 // newServer makes the aggregated API server: no storage, no admission plugins of its own, no priority
 // and fairness; the API server in front has them.
 func newServer(s serving, q *requests, hooks *admission) (*genericapiserver.GenericAPIServer, error) {
+	gate := newGate(s.listener, maxStrangers, maxStrangersPerSource)
+	calls := newWebhooks(hooks, s.callers, gate.known)
 	c := genericapiserver.NewConfig(codecs)
-	c.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: s.certificate, MinTLSVersion: tls.VersionTLS13}
+	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return calls.before(genericapiserver.DefaultBuildHandlerChain(gate.welcome(handler), c))
+	}
+	c.SecureServing = &genericapiserver.SecureServingInfo{Listener: gate, Cert: s.certificate, MinTLSVersion: tls.VersionTLS13}
 	c.ExternalAddress = s.listener.Addr().String()
 	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	c.LoopbackClientConfig = &rest.Config{} // nothing here calls itself
@@ -82,6 +88,9 @@ func newServer(s serving, q *requests, hooks *admission) (*genericapiserver.Gene
 	if err := s.authentication.ApplyTo(&c.Authentication, c.SecureServing, c.OpenAPIConfig); err != nil {
 		return nil, fmt.Errorf("set up delegated authentication: %w", err)
 	}
+	if clients := c.SecureServing.ClientCA; s.callers != nil && clients != nil {
+		s.callers.cluster = clients.VerifyOptions
+	}
 	s.authorization.WithAlwaysAllowPaths(open...)
 	if err := s.authorization.ApplyTo(&c.Authorization); err != nil {
 		return nil, fmt.Errorf("set up delegated authorization: %w", err)
@@ -95,9 +104,6 @@ func newServer(s serving, q *requests, hooks *admission) (*genericapiserver.Gene
 	}
 	q.install(server)
 	server.Handler.NonGoRestfulMux.Handle(metricsendpoint.Path, s.metrics)
-	for path, admit := range hooks.paths() {
-		server.Handler.NonGoRestfulMux.Handle(path, review(admit))
-	}
 	return server, nil
 }
 

@@ -17,7 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/stream/quota"
 )
+
+// DefaultLimits are those of one virt-api. What a stream takes of its memory is in docs/security.md.
+var DefaultLimits = quota.Limits{All: 2000, PerUser: 500, PerVM: 300}
 
 // dialTimeout bounds the opening of a stream to virt-handler.
 const dialTimeout = 10 * time.Second
@@ -33,8 +37,9 @@ type streams struct {
 	// waits for them, and the streams are drained after that.
 	serving context.Context
 	stop    context.CancelFunc
-	// connections tells Prometheus of them.
+	// connections tells Prometheus of them, and quota bounds them.
 	connections *connections
+	quota       *quota.Quota
 
 	mu       sync.Mutex
 	hosts    map[hostKey]*host
@@ -45,7 +50,10 @@ type streams struct {
 func newStreams(config func(node string) *tls.Config) *streams {
 	ctx, cancel := context.WithCancel(context.Background())
 	serving, stop := context.WithCancel(ctx)
-	return &streams{tls: config, spareLife: spareLife, hosts: map[hostKey]*host{}, ctx: ctx, cancel: cancel, serving: serving, stop: stop, connections: newConnections()}
+	return &streams{
+		tls: config, spareLife: spareLife, hosts: map[hostKey]*host{}, ctx: ctx, cancel: cancel, serving: serving, stop: stop,
+		connections: newConnections(), quota: quota.New(DefaultLimits),
+	}
 }
 
 // splice opens target, upgrades the request and copies until both directions have ended. An error is
@@ -63,6 +71,11 @@ func (s *streams) spliceAs(w http.ResponseWriter, r *http.Request, target *url.U
 	if !stream.IsUpgrade(r) {
 		return badRequest("this is a stream: ask for a websocket")
 	}
+	release, err := s.take(user, target)
+	if err != nil {
+		return err
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), dialTimeout)
 	defer cancel()
 	header := http.Header{}
@@ -91,6 +104,20 @@ func (s *streams) spliceAs(w http.ResponseWriter, r *http.Request, target *url.U
 	// How a stream ends is told to both sides by its close frame, and to nobody else.
 	_ = stream.Splice(s.ctx, as(client), as(backend))
 	return nil
+}
+
+// take counts a stream of a user's to a URL of virt-handler's in.
+func (s *streams) take(user string, target *url.URL) (release func(), _ error) {
+	return s.quota.Take(user, guestOf(target.Path))
+}
+
+// guestOf is NS/NAME of /v1/namespaces/NS/virtualmachineinstances/NAME/…
+func guestOf(path string) string {
+	parts := strings.Split(path, "/")
+	if len(parts) < 6 {
+		return path
+	}
+	return parts[3] + "/" + parts[5]
 }
 
 // begin counts a stream in, unless there are to be no more.

@@ -20,7 +20,7 @@ const module = "github.com/virtkit/virtkit/"
 // matching key counts.
 var arrows = map[string][]string{
 	"cmd/virtctl":     {"pkg/cli"},
-	"cmd/virt-server": {"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/version"},
+	"cmd/virt-server": {"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/version", "pkg/config"},
 
 	"pkg/cli":    {"pkg/printable", "pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/printable", "pkg/rfb", "pkg/action", "pkg/stats", "pkg/progress", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},

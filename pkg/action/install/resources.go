@@ -25,6 +25,7 @@ var resources = map[schema.GroupKind]schema.GroupVersionResource{
 	{Group: "apps", Kind: "Deployment"}:                                               deployments,
 	{Group: "apps", Kind: "DaemonSet"}:                                                daemonsets,
 	{Group: "policy", Kind: "PodDisruptionBudget"}:                                    {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:                               {Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}:                             apiservices,
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:     admission("mutatingwebhookconfigurations"),
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}:   admission("validatingwebhookconfigurations"),

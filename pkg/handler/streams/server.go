@@ -46,6 +46,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/stream/quota"
 )
 
 // maxTail is the most of the console's past that a client can ask for, bytes.
@@ -75,12 +76,15 @@ type Server struct {
 	Moved func(types.NamespacedName) <-chan struct{}
 	// Usage reads what all guests of this node use.
 	Usage *usage.Reader
-	Log   *slog.Logger
+	// Limits bound how many streams are open; the zero value does not.
+	Limits quota.Limits
+	Log    *slog.Logger
 
 	consoles consoles
 	screens  screens
 	usb      usbPorts
 	resets   resets
+	quota    *quota.Quota
 	room     *semaphore.Weighted // of maxHeld
 
 	ctx    context.Context
@@ -92,6 +96,7 @@ type Server struct {
 func (s *Server) init() {
 	s.once.Do(func() {
 		s.ctx, s.cancel = context.WithCancel(context.Background())
+		s.quota = quota.New(s.Limits)
 		if s.consoles.stall == 0 {
 			s.consoles.stall = stall
 		}
@@ -134,7 +139,7 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc("PUT "+vmi+verb, func(w http.ResponseWriter, r *http.Request) { s.request(w, r, call) })
 	}
 	mux.HandleFunc("PUT "+vmi+"reset", s.reset)
-	return s.logged(mux)
+	return s.logged(s.limited(mux))
 }
 
 // logged tells of each request and how long it took, for who debugs. The query is left out: it may have what a user typed.

@@ -30,12 +30,18 @@ const (
 // ErrNoAddress is a guest without an interface that could be dialled.
 var ErrNoAddress = errors.New("the guest has no network interface in the pod network")
 
+// Known are addresses that do not come from the pod's network: what the status of the guest's pod says.
+type Known struct {
+	// Pod are the pod's addresses, Node those of its node.
+	Pod, Node []netip.Addr
+}
+
 // Guest connects to a port of the guest behind a plan. pod and node are the network namespaces of the guest's pod and of
-// its node. Errors are syscall errors, or that of ctx.
+// its node. Errors are syscall errors, that of ctx, or an *AddressError.
 //
 // With the bridge binding the pod has no address left from which the guest could be reached; the guest has the pod's,
 // and is dialled from the node, as the kubelet dials any pod.
-func Guest(ctx context.Context, pod, node *os.File, plan network.Plan, protocol string, port uint16) (net.Conn, error) {
+func Guest(ctx context.Context, pod, node *os.File, plan network.Plan, known Known, protocol string, port uint16) (net.Conn, error) {
 	if protocol != TCP && protocol != UDP {
 		return nil, net.UnknownNetworkError(protocol)
 	}
@@ -43,8 +49,14 @@ func Guest(ctx context.Context, pod, node *os.File, plan network.Plan, protocol 
 		if !nic.Guest.Is4() || nic.PodLink != network.PodLink { // other networks may be out of the node's reach
 			continue
 		}
+		if err := Allowed(nic, known); err != nil {
+			return nil, err
+		}
 		address := netip.AddrPortFrom(nic.Guest, port)
 		if nic.Binding == network.Bridge {
+			if err := elsewhere(node, nic.Guest); err != nil {
+				return nil, err
+			}
 			return In(ctx, node, protocol, address)
 		}
 		return In(ctx, pod, protocol, address)
@@ -74,25 +86,28 @@ func In(ctx context.Context, ns *os.File, protocol string, address netip.AddrPor
 	return conn, nil
 }
 
-// socket makes a socket in the network namespace, on a thread that ends with it.
-func socket(ns *os.File, kind int) (int, error) {
-	type result struct {
-		fd  int
-		err error
-	}
-	done := make(chan result, 1)
+// socket makes a socket in the network namespace.
+func socket(ns *os.File, kind int) (fd int, err error) {
+	err = within(ns, func() error {
+		fd, err = unix.Socket(unix.AF_INET, kind, 0)
+		return os.NewSyscallError("socket", err)
+	})
+	return fd, err
+}
+
+// within calls f in the network namespace, on a thread that ends with it.
+func within(ns *os.File, f func() error) error {
+	done := make(chan error, 1)
 	go func() {
 		// Never unlocked: the runtime ends the thread with the goroutine.
 		runtime.LockOSThread()
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- result{err: fmt.Errorf("enter network namespace: %w", err)}
+			done <- fmt.Errorf("enter network namespace: %w", err)
 			return
 		}
-		fd, err := unix.Socket(unix.AF_INET, kind, 0)
-		done <- result{fd, os.NewSyscallError("socket", err)}
+		done <- f()
 	}()
-	r := <-done
-	return r.fd, r.err
+	return <-done
 }
 
 // connect waits for the connection to be made, refused, or no longer wanted.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
@@ -34,20 +35,85 @@ func ownNamespace(t *testing.T) *os.File {
 	return f
 }
 
-func plan(binding network.Binding) network.Plan {
-	return network.Plan{Interfaces: []network.Interface{{PodLink: network.PodLink, Binding: binding, Guest: netip.MustParseAddr("127.0.0.1")}}}
-}
+// guestAddress is the guest's in a test's network, nearAddress that of the namespace from which it is dialled.
+var guestAddress, nearAddress = netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.1")
 
-func TestGuestByTCP(t *testing.T) {
-	ns := ownNamespace(t)
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+// wire makes two network namespaces with a cable between them: one to dial from and one that stands for the guest.
+func wire(t *testing.T) (near, guest *os.File) {
+	t.Helper()
+	ownNamespace(t)
+	made := func() *os.File {
+		files := make(chan *os.File)
+		go func() {
+			runtime.LockOSThread() // the thread ends with the goroutine
+			var f *os.File
+			if err := unix.Unshare(unix.CLONE_NEWNET); err == nil {
+				f, _ = os.Open("/proc/thread-self/ns/net")
+			}
+			files <- f
+		}()
+		f := <-files
+		if f == nil {
+			t.Skip("cannot make a network namespace here")
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	near, guest = made(), made()
+	configure := func(name string, address netip.Addr) error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		to := &netlink.Addr{IPNet: &net.IPNet{IP: address.AsSlice(), Mask: net.CIDRMask(24, 32)}}
+		return errors.Join(netlink.AddrAdd(link, to), netlink.LinkSetUp(link), netlink.LinkSetUp(lo))
+	}
+	err := within(near, func() error {
+		return errors.Join(
+			netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near"}, PeerName: "guest", PeerNamespace: netlink.NsFd(guest.Fd())}),
+			configure("near", nearAddress))
+	})
+	if err == nil {
+		err = within(guest, func() error { return configure("guest", guestAddress) })
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return near, guest
+}
+
+// inside calls f, which opens something, in a namespace.
+func inside[T any](t *testing.T, ns *os.File, f func() (T, error)) T {
+	t.Helper()
+	var made T
+	err := within(ns, func() (err error) { made, err = f(); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func plan(binding network.Binding) network.Plan {
+	return planAt(binding, guestAddress)
+}
+
+func planAt(binding network.Binding, guest netip.Addr) network.Plan {
+	return network.Plan{Interfaces: []network.Interface{{Name: "default", PodLink: network.PodLink, Binding: binding, Guest: guest}}}
+}
+
+var known = Known{Pod: []netip.Addr{guestAddress}, Node: []netip.Addr{netip.MustParseAddr("198.51.100.1")}}
+
+func TestGuestByTCP(t *testing.T) {
+	ns, guest := wire(t)
+	l := inside(t, guest, func() (net.Listener, error) { return net.Listen("tcp4", guestAddress.String()+":0") })
 	defer l.Close()
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
 	for _, binding := range []network.Binding{network.Masquerade, network.Bridge} {
-		conn, err := Guest(t.Context(), ns, ns, plan(binding), TCP, port)
+		conn, err := Guest(t.Context(), ns, ns, plan(binding), known, TCP, port)
 		if err != nil {
 			t.Fatalf("%s: %v", binding, err)
 		}
@@ -68,19 +134,16 @@ func TestGuestByTCP(t *testing.T) {
 		peer.Close()
 	}
 	l.Close()
-	if _, err := Guest(t.Context(), ns, ns, plan(network.Masquerade), TCP, port); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := Guest(t.Context(), ns, ns, plan(network.Masquerade), known, TCP, port); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a port that nobody listens on: %v", err)
 	}
 }
 
 func TestGuestByUDP(t *testing.T) {
-	ns := ownNamespace(t)
-	l, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns, guest := wire(t)
+	l := inside(t, guest, func() (net.PacketConn, error) { return net.ListenPacket("udp4", guestAddress.String()+":0") })
 	defer l.Close()
-	conn, err := Guest(t.Context(), ns, ns, plan(network.Masquerade), UDP, uint16(l.LocalAddr().(*net.UDPAddr).Port))
+	conn, err := Guest(t.Context(), ns, ns, plan(network.Masquerade), known, UDP, uint16(l.LocalAddr().(*net.UDPAddr).Port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,14 +199,11 @@ func TestNamespace(t *testing.T) {
 }
 
 func TestNoAnswerEndsWithTheContext(t *testing.T) {
-	ns := ownNamespace(t)
+	ns, guest := wire(t)
 	// A full backlog takes no connection and refuses none.
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := inside(t, guest, func() (int, error) { return unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) })
 	defer unix.Close(fd)
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: guestAddress.As4()}), unix.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
 	name, err := unix.Getsockname(fd)
@@ -153,7 +213,7 @@ func TestNoAnswerEndsWithTheContext(t *testing.T) {
 	port := uint16(name.(*unix.SockaddrInet4).Port)
 	for range 4 {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		conn, err := Guest(ctx, ns, ns, plan(network.Masquerade), TCP, port)
+		conn, err := Guest(ctx, ns, ns, plan(network.Masquerade), known, TCP, port)
 		cancel()
 		if err == nil {
 			defer conn.Close() // one more that the backlog takes
@@ -168,10 +228,10 @@ func TestNoAnswerEndsWithTheContext(t *testing.T) {
 }
 
 func TestNoInterface(t *testing.T) {
-	if _, err := Guest(t.Context(), nil, nil, network.Plan{}, TCP, 1); !errors.Is(err, ErrNoAddress) {
+	if _, err := Guest(t.Context(), nil, nil, network.Plan{}, Known{}, TCP, 1); !errors.Is(err, ErrNoAddress) {
 		t.Errorf("no interface: %v", err)
 	}
-	if _, err := Guest(t.Context(), nil, nil, network.Plan{}, "sctp", 1); err == nil {
+	if _, err := Guest(t.Context(), nil, nil, network.Plan{}, Known{}, "sctp", 1); err == nil {
 		t.Error("sctp was taken")
 	}
 }

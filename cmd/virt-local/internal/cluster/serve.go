@@ -23,6 +23,7 @@ func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
 	extras := []controlplane.Extra{
 		{Name: "local-provisioner", Run: func(ctx context.Context, admin kubeconfig.Credentials) error { return serveVolumes(ctx, in, admin) }},
 		{Name: "cluster-dns", Run: func(ctx context.Context, admin kubeconfig.Credentials) error { return serveDNS(ctx, in, admin) }},
+		{Name: "webhook-clients", Run: serveWebhookClients},
 	}
 	if in.Multus {
 		extras = append(extras, controlplane.Extra{Name: "multus", Run: serveMultus})

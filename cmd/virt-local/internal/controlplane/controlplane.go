@@ -91,6 +91,9 @@ func Run(ctx context.Context, cfg Config, ready func(admin kubeconfig.Credential
 	if err := instance.WriteFile("audit-policy.yaml", []byte(auditPolicy), 0o644); err != nil {
 		return err
 	}
+	if err := writeAdmission(); err != nil {
+		return err
+	}
 	admin, err := kubeconfig.Load(server, "pki", pki.Admin)
 	if err != nil {
 		return err

@@ -90,6 +90,7 @@ func apiServerArgs(cfg Config, address *net.TCPAddr) []string {
 		"--enable-aggregator-routing=true",
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
+		"--admission-control-config-file=" + admissionFile,
 		"--allow-privileged=true",
 		"--service-cluster-ip-range=" + cfg.ServiceNet,
 		"--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log",

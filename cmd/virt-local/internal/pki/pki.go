@@ -37,6 +37,7 @@ const (
 	FrontProxy     = "front-proxy-client"
 	APIServer      = "apiserver"
 	KubeletClient  = "apiserver-kubelet-client"
+	Webhooks       = "apiserver-webhooks"
 	Admin          = "admin"
 	Controllers    = "kube-controller-manager"
 	Scheduler      = "kube-scheduler"
@@ -45,6 +46,9 @@ const (
 	Provisioner    = "local-provisioner"
 	ServiceAccount = "service-account"
 )
+
+// WebhooksUser is who the API server is to virt-api when it calls its webhooks.
+const WebhooksUser = "kube-apiserver-webhooks"
 
 // MultusUser is who Multus is to the API server, on all nodes.
 const MultusUser = "virt-local:multus"
@@ -70,6 +74,7 @@ func ControlPlane(serverIPs ...string) []Certificate {
 			DNSNames: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
 		},
 		{Name: KubeletClient, Authority: CA, CommonName: "kube-apiserver-kubelet-client", Organization: []string{"system:masters"}},
+		{Name: Webhooks, Authority: CA, CommonName: WebhooksUser},
 		{Name: Admin, Authority: CA, CommonName: "virt-local-admin", Organization: []string{"system:masters"}},
 		{Name: Controllers, Authority: CA, CommonName: "system:kube-controller-manager"},
 		{Name: Scheduler, Authority: CA, CommonName: "system:kube-scheduler"},

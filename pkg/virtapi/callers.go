@@ -1,0 +1,128 @@
+package virtapi
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// callersLife is how long what a directory says of the callers is believed.
+const callersLife = 5 * time.Second
+
+// webhookClients is the ConfigMap that an administrator makes; virt-api has it mounted.
+const webhookClients = "kubevirt-webhook-clients"
+
+// callers are who may call the webhooks: clients with a certificate for one of the names in the file `names` of a directory, where the
+// ConfigMap kubevirt-webhook-clients is mounted. While there is no such file, anybody may, since the API server calls without a certificate
+// unless its administrator has given it one. The certificate is of an authority in the file ca.crt, or, without that file,
+// of one of the cluster's for clients.
+type callers struct {
+	dir string
+	// cluster are the cluster's authorities for clients; false is that they are not known.
+	cluster func() (x509.VerifyOptions, bool)
+	now     func() time.Time
+
+	mu      sync.Mutex
+	until   time.Time
+	names   []string // nil: anybody
+	options x509.VerifyOptions
+	err     error
+}
+
+// newCallers reads a directory; empty lets anybody call.
+func newCallers(dir string) *callers {
+	unknown := func() (x509.VerifyOptions, bool) { return x509.VerifyOptions{}, false }
+	return &callers{dir: dir, cluster: unknown, now: time.Now}
+}
+
+// check refuses who may not call. identified is that the caller has shown who it is; without names it is false for all.
+func (c *callers) check(state *tls.ConnectionState) (identified bool, _ error) {
+	if c == nil || c.dir == "" {
+		return false, nil
+	}
+	names, options, err := c.read()
+	switch {
+	case err != nil:
+		return false, err
+	case names == nil:
+		return false, nil
+	case state == nil || len(state.PeerCertificates) == 0:
+		return false, apierrors.NewUnauthorized("webhooks are called with a client certificate; see ConfigMap " + webhookClients)
+	}
+	options.Intermediates = x509.NewCertPool()
+	for _, certificate := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(certificate)
+	}
+	leaf := state.PeerCertificates[0]
+	if _, err := leaf.Verify(options); err != nil {
+		return false, notCaller("its certificate is not trusted: " + err.Error())
+	}
+	if !slices.Contains(names, leaf.Subject.CommonName) {
+		return false, notCaller(fmt.Sprintf("its certificate's name %q is not in ConfigMap %s", leaf.Subject.CommonName, webhookClients))
+	}
+	return true, nil
+}
+
+func notCaller(why string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+		Message: "the client may not call webhooks: " + why,
+	}}
+}
+
+// read gives what the directory says, as it was within the last few seconds.
+func (c *callers) read() ([]string, x509.VerifyOptions, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.now(); !now.Before(c.until) {
+		c.names, c.options, c.err = c.load()
+		c.until = now.Add(callersLife)
+	}
+	return c.names, c.options, c.err
+}
+
+func (c *callers) load() (names []string, options x509.VerifyOptions, _ error) {
+	text, err := os.ReadFile(filepath.Join(c.dir, "names"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, options, nil
+	}
+	if err != nil {
+		return nil, options, fmt.Errorf("read who may call webhooks: %w", err)
+	}
+	for name := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return r == '\n' || r == ',' }) {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, options, fmt.Errorf("key names of ConfigMap %s has no name; delete the ConfigMap to let anybody call webhooks", webhookClients)
+	}
+	bundle, err := os.ReadFile(filepath.Join(c.dir, "ca.crt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		options, known := c.cluster()
+		if !known {
+			return nil, options, apierrors.NewServiceUnavailable("the cluster's authorities for clients are not known yet")
+		}
+		return names, options, nil
+	}
+	if err != nil {
+		return nil, options, fmt.Errorf("read whose certificates may call webhooks: %w", err)
+	}
+	options = x509.VerifyOptions{Roots: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	if !options.Roots.AppendCertsFromPEM(bundle) {
+		return nil, options, fmt.Errorf("key ca.crt of ConfigMap %s has no certificate", webhookClients)
+	}
+	return names, options, nil
+}
