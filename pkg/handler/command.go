@@ -162,6 +162,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	n := NewNode(o.node, o.pods, o.proc, o.state, log)
 	n.Plugins = func() network.Plugins { return follower.Current().Allowed.Bindings }
 	n.Address, n.MigrationPort = o.address, o.migrationPort
+	n.Rights.Plugins = o.devices
 	if err := n.forgetOldPods(); err != nil {
 		log.Warn("old state not removed", "error", err)
 	}

@@ -17,6 +17,7 @@
 package handler
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
 	"github.com/virtkit/virtkit/pkg/handler/migration"
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/network"
 )
 
@@ -44,6 +46,8 @@ type Node struct {
 	Dial          migration.Dial
 	// Plugins are the installation's network binding plugins; nil is none.
 	Plugins func() network.Plugins
+	// Rights says which devices launchers may use.
+	Rights *podfs.Rights
 
 	plans planStore
 }
@@ -53,6 +57,7 @@ func NewNode(name, podsDir, procDir, stateDir string, log *slog.Logger) *Node {
 	return &Node{
 		Name: name, PodsDir: podsDir, ProcDir: procDir, Log: log, Now: time.Now,
 		Capabilities: &capabilities.Cache{Dir: filepath.Join(stateDir, "capabilities"), Boot: bootID(procDir, log)},
+		Rights:       &podfs.Rights{Proc: procDir, Pods: podsDir, Dir: filepath.Join(stateDir, "devices")},
 		plans:        planStore{dir: filepath.Join(stateDir, "network")},
 	}
 }
@@ -69,8 +74,9 @@ func bootID(procDir string, log *slog.Logger) string {
 
 // forgetOldPods removes what was kept for pods that ended while virt-handler did not run.
 func (n *Node) forgetOldPods() error {
-	return n.plans.keepOnly(func(pod types.UID) bool {
+	exists := func(pod types.UID) bool {
 		_, err := os.Lstat(filepath.Join(n.PodsDir, string(pod)))
 		return err == nil
-	})
+	}
+	return errors.Join(n.plans.keepOnly(exists), n.Rights.KeepOnly(exists))
 }

@@ -9,7 +9,6 @@ import (
 	"path"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -145,23 +144,31 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 
 // handOverDevices gives the launcher's user the devices that the kubelet put into the pod as root's.
 func (s *session) handOverDevices(vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
+	var devices []string
 	if s.target.KVM {
-		if err := process.HandOver("/dev/kvm", unix.S_IFCHR); err != nil {
-			return err
-		}
+		devices = append(devices, "/dev/kvm")
 	}
 	if passthrough.VSOCK(&vmi.Spec) {
-		if err := process.HandOver("/dev/"+names.DeviceVSOCK, unix.S_IFCHR); err != nil {
-			return err
-		}
+		devices = append(devices, "/dev/"+names.DeviceVSOCK)
 	}
 	if passthrough.SEV(&vmi.Spec.Domain) {
-		if err := process.HandOver("/dev/"+names.DeviceSEV, unix.S_IFCHR); err != nil {
+		devices = append(devices, "/dev/"+names.DeviceSEV)
+	}
+	volumes := blockVolumes(vmi)
+	if len(devices)+len(volumes) == 0 {
+		return nil
+	}
+	granted, err := s.node.granted(process)
+	if err != nil {
+		return err
+	}
+	for _, device := range devices {
+		if err := process.HandOver(device, granted); err != nil {
 			return err
 		}
 	}
-	for _, claim := range blockVolumes(vmi) {
-		err := process.HandOver(path.Join(names.BlockDevicesDir, claim), unix.S_IFBLK)
+	for _, claim := range volumes {
+		err := process.HandOver(path.Join(names.BlockDevicesDir, claim), granted)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("volume %q: %w", claim, err)
 		}

@@ -321,6 +321,9 @@ func (r *Reconciler) forget(s *session) {
 	if err := r.Node.plans.remove(s.target.Pod); err != nil {
 		r.Node.Log.Warn("network plan not removed", "pod", s.target.Pod, "error", err)
 	}
+	if err := r.Node.Rights.Forget(s.target.Pod); err != nil {
+		r.Node.Log.Warn("record of devices not removed", "pod", s.target.Pod, "error", err)
+	}
 }
 
 // Close waits for all sessions, whose context has ended.

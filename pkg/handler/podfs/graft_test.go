@@ -108,20 +108,35 @@ func TestNamespaceThreadIsAbandoned(t *testing.T) {
 func TestMakeBlock(t *testing.T) {
 	p, root := fakeProcess(t)
 	const name = "/dev/virtkit-block/data"
-	number := unix.Mkdev(7, 250)
 	for range 2 {
-		check(t, p.MakeBlock(name, number))
+		check(t, p.MakeBlock(name, Block(unix.Mkdev(7, 250))))
 	}
-	check(t, p.MakeBlock(name, unix.Mkdev(7, 251)))
+	check(t, p.MakeBlock(name, Block(unix.Mkdev(7, 251))))
 	var stat unix.Stat_t
 	check(t, unix.Stat(filepath.Join(root, name), &stat))
 	if stat.Rdev != unix.Mkdev(7, 251) || stat.Mode != unix.S_IFBLK|0o600 || stat.Uid != 107 {
 		t.Errorf("%+v", stat)
 	}
-	for _, want := range []uint64{unix.Mkdev(7, 251), 0} {
-		if got, err := p.RemoveBlock(name); err != nil || got != want {
-			t.Errorf("removed %x, %v; want %x", got, err, want)
-		}
+	for range 2 {
+		check(t, p.RemoveBlock(name))
+	}
+	if _, err := os.Lstat(filepath.Join(root, name)); err == nil {
+		t.Error("it is there still")
+	}
+	// Nothing is made or removed where a link leads to.
+	outside := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(outside, "data"), nil, 0o600))
+	check(t, os.Remove(filepath.Join(root, "dev/virtkit-block")))
+	check(t, os.Symlink(outside, filepath.Join(root, "dev/virtkit-block")))
+	if err := p.MakeBlock(name, Block(unix.Mkdev(7, 250))); err == nil {
+		t.Error("made through a link")
+	}
+	if err := p.RemoveBlock(name); err == nil {
+		t.Error("removed through a link")
+	}
+	check(t, unix.Stat(filepath.Join(outside, "data"), &stat))
+	if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Uid == 107 {
+		t.Errorf("what a link leads to was changed: %+v", stat)
 	}
 }
 
