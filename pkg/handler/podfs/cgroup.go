@@ -79,7 +79,7 @@ func deviceGroup(text string) (group, error) {
 	switch {
 	case found.path == "" || found.path == "/":
 		return group{}, errors.New("the pod's process is in no control group of its own")
-	case path.Clean(found.path) != found.path:
+	case path.Clean(found.path) != found.path, !path.IsAbs(found.path):
 		return group{}, fmt.Errorf("the control group %q is not below that of the node: virt-handler must run in the node's cgroup namespace", found.path)
 	}
 	return found, nil
