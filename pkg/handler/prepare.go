@@ -50,6 +50,9 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	if err := s.makeHostDisks(vmi, process); err != nil {
 		return err
 	}
+	if err := process.RefuseLinks(ctx, imageDirectories(vmi)); err != nil {
+		s.log.Warn("links in claims are followed", "error", err) // the launcher looks at images before QEMU does
+	}
 	if err := s.giveArriving(ctx, process, vmi); err != nil {
 		return err
 	}
@@ -191,6 +194,19 @@ func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
 		}
 	}
 	return volumes
+}
+
+// imageDirectories are where the pod has the directories with images that others may write, too; not those that are shared with
+// the guest as file systems.
+func imageDirectories(vmi *v1.VirtualMachineInstance) []string {
+	var out []string
+	for i := range vmi.Spec.Volumes {
+		v := &vmi.Spec.Volumes[i]
+		if (v.HostDisk != nil || v.Ephemeral != nil || claim.Of(v) != nil) && filesystem.Of(&vmi.Spec, v.Name) == nil {
+			out = append(out, path.Join(names.ClaimsDir, v.Name))
+		}
+	}
+	return out
 }
 
 // warm gives the launcher the node's cache of QEMU's capabilities.

@@ -73,9 +73,10 @@ var nodesOwn = map[string][]string{
 	"pkg/handler/podfs/rights.go: Rights.remove":   {"os.Remove"},
 	"pkg/handler/podfs/rights.go: Rights.save":     {"os.MkdirAll", "os.Rename", "os.WriteFile"},
 	// mounts, on descriptors that package beneath has found
-	"pkg/handler/podfs/graft.go: Graft":     {"unix.MoveMount"},
-	"pkg/handler/podfs/graft.go: Prune":     {"unix.Fchdir", "unix.Unmount"},
-	"pkg/handler/podfs/graft.go: copyMount": {"unix.MountSetattr", "unix.OpenTree"},
+	"pkg/handler/podfs/graft.go: Graft":         {"unix.MoveMount"},
+	"pkg/handler/podfs/graft.go: Prune":         {"unix.Fchdir", "unix.Unmount"},
+	"pkg/handler/podfs/graft.go: copyMount":     {"unix.MountSetattr", "unix.OpenTree"},
+	"pkg/handler/podfs/nolinks.go: refuseLinks": {"unix.MountSetattr"},
 }
 
 // TestPodsAreReachedByDescriptor keeps files of pods from being opened, made, changed and removed by path.

@@ -20,7 +20,7 @@ import (
 // second one's container. It may be done again.
 //
 // No symbolic link is followed on either side. What is mounted brings no devices, no set-user-ID files, and nothing
-// that can be executed.
+// that can be executed, and no link in it is followed.
 //
 // A file system whose server does not answer may hold it up for ever; the end of ctx ends the wait, and what was begun
 // goes on.
@@ -80,7 +80,13 @@ func copyMount(source string, readOnly bool) (tree int, err error) {
 	if readOnly {
 		attributes.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attributes); err != nil {
+	attributes.Attr_set |= unix.MOUNT_ATTR_NOSYMFOLLOW
+	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attributes)
+	if errors.Is(err, unix.EINVAL) { // before Linux 5.14
+		attributes.Attr_set &^= unix.MOUNT_ATTR_NOSYMFOLLOW
+		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attributes)
+	}
+	if err != nil {
 		return -1, errors.Join(&fs.PathError{Op: "restrict the mount", Path: source, Err: err}, unix.Close(tree))
 	}
 	return tree, nil

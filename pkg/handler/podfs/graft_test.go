@@ -55,6 +55,13 @@ func TestGraft(t *testing.T) {
 		t.Fatalf("the file is %q, %v", data, err)
 	}
 	check(t, os.WriteFile(inside(to, target+"/new"), nil, 0o600))
+	check(t, os.Symlink("disk.img", inside(from, source+"/other.img")))
+	if _, err := os.ReadFile(inside(to, target+"/other.img")); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("a link in what was mounted: %v", err)
+	}
+	if _, err := os.ReadFile(inside(from, source+"/other.img")); err != nil {
+		t.Errorf("a link where it was mounted before: %v", err)
+	}
 	if _, err := os.Stat(inside(from, source+"/new")); err != nil {
 		t.Errorf("it is another file system: %v", err)
 	}
@@ -82,6 +89,30 @@ func TestGraft(t *testing.T) {
 	check(t, Graft(t.Context(), from, source, to, target, true))
 	if err := os.WriteFile(inside(to, target+"/other"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 		t.Errorf("written: %v", err)
+	}
+}
+
+// Once links are refused, one that is put in an image's place leads nowhere, and nobody else minds.
+func TestRefuseLinks(t *testing.T) {
+	dir := t.TempDir()
+	claim := filepath.Join(dir, "claim")
+	check(t, os.MkdirAll(claim, 0o755))
+	check(t, os.Mkdir(filepath.Join(dir, "plain"), 0o755))
+	p := inOwnMounts(t, "mount -t tmpfs none "+claim+"; echo secret > "+claim+"/secret; ln -s secret "+claim+"/disk.img")
+	image := fmt.Sprintf("/proc/%d/root%s/disk.img", p.PID, claim)
+	if _, err := os.ReadFile(image); err != nil {
+		t.Fatalf("before: %v", err)
+	}
+	check(t, os.Symlink(dir, filepath.Join(dir, "var-run"))) // as images have
+	for range 2 {
+		check(t, p.RefuseLinks(t.Context(), []string{filepath.Join(dir, "var-run/claim"), filepath.Join(dir, "none"), filepath.Join(dir, "plain")}))
+	}
+	if text, err := os.ReadFile(image); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("read %q through a link, %v", text, err)
+	}
+	check(t, os.Symlink("claim", filepath.Join(dir, "outside")))
+	if _, err := os.Stat(filepath.Join(dir, "outside")); err != nil {
+		t.Errorf("outside of the claim: %v", err)
 	}
 }
 

@@ -23,7 +23,7 @@ func (p *Process) EnsureImage(directory, name string, size int64) error {
 		return err
 	}
 	defer root.Close()
-	dir, err := root.Mount(directory)
+	dir, err := root.MountLinked(directory)
 	if err != nil {
 		return fmt.Errorf("in the pod: %w", err)
 	}

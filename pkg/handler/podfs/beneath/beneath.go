@@ -89,6 +89,16 @@ func (d *Dir) Mount(path string) (*Dir, error) {
 	return &Dir{f}, nil
 }
 
+// MountLinked is Mount of a path in which links are followed, as far as they lead beneath the directory: images have some on the
+// way to a volume (/var/run), and nobody can write them. What is in the volume is found through none.
+func (d *Dir) MountLinked(path string) (*Dir, error) {
+	f, err := d.open(path, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
+	if err != nil {
+		return nil, err
+	}
+	return &Dir{f}, nil
+}
+
 // List reads a directory of at most most entries, which may be gone or others by the time they are looked at.
 func (d *Dir) List(most int) ([]fs.DirEntry, error) {
 	f, err := d.open(".", unix.O_RDONLY|unix.O_DIRECTORY, resolve|unix.RESOLVE_NO_XDEV)
