@@ -110,18 +110,19 @@ func rename(temp, name string) error {
 // directIO says whether an image and all it lies on open with O_DIRECT; tmpfs, for one, may refuse.
 // It also finds out whether the image may be used at all.
 func directIO(src domain.Source) (bool, error) {
+	const careful = unix.O_NOFOLLOW | unix.O_NONBLOCK // somebody else may write the claim
 	flags := os.O_RDWR
 	if src.ReadOnly {
 		flags = os.O_RDONLY
 	}
-	f, err := os.OpenFile(src.Path, flags, 0)
+	f, err := os.OpenFile(src.Path, flags|careful, 0)
 	if err != nil {
 		return false, fmt.Errorf("open the image: %w", err)
 	}
 	if err := f.Close(); err != nil {
 		return false, fmt.Errorf("open the image: %w", err)
 	}
-	f, err = os.OpenFile(src.Path, os.O_RDONLY|unix.O_DIRECT, 0)
+	f, err = os.OpenFile(src.Path, os.O_RDONLY|unix.O_DIRECT|careful, 0)
 	if err != nil {
 		return false, nil //nolint:nilerr // that it fails is the answer
 	}

@@ -128,15 +128,18 @@ func lookClaim(v *v1.Volume, dirs Dirs) (Facts, error) {
 		return Facts{}, fmt.Errorf("claim %s: %w", claim.Name(v), err)
 	}
 	image := dirs.claimImage(v.Name)
-	info, err := os.Lstat(image)
+	f, info, err := openRegular(image)
+	if errors.Is(err, errNotRegular) {
+		return Facts{}, invalidf("claim %s: %s is not a regular file", claim.Name(v), ClaimImage)
+	}
 	if err == nil {
-		if !info.Mode().IsRegular() {
-			return Facts{}, invalidf("claim %s: %s is not a regular file", claim.Name(v), ClaimImage)
+		if err := f.Close(); err != nil {
+			return Facts{}, fmt.Errorf("claim %s: %w", claim.Name(v), err)
 		}
 		if info.Size() == 0 {
 			return Facts{}, invalidf("claim %s: %s is empty; delete it to have one made", claim.Name(v), ClaimImage)
 		}
-		return Facts{Exists: true}, nil
+		return Facts{Exists: true, Size: roundUp(info.Size(), sectorSize)}, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return Facts{}, fmt.Errorf("claim %s: %w", claim.Name(v), err)
@@ -154,14 +157,13 @@ func lookEphemeral(v *v1.Volume, dirs Dirs) (Facts, error) {
 	if err != nil {
 		return Facts{}, err
 	}
-	image := dirs.BlockDevice(v.Name)
 	if !f.Block {
-		image = dirs.claimImage(v.Name)
 		if !f.Exists {
 			return Facts{}, invalidf("claim %s has no %s, which an ephemeral volume is to lie on", claim.Name(v), ClaimImage)
 		}
+		return f, nil
 	}
-	if f.Size, err = sizeOf(image); err != nil {
+	if f.Size, err = sizeOf(dirs.BlockDevice(v.Name)); err != nil {
 		return Facts{}, fmt.Errorf("claim %s: %w", claim.Name(v), err)
 	}
 	return f, nil
@@ -169,18 +171,43 @@ func lookEphemeral(v *v1.Volume, dirs Dirs) (Facts, error) {
 
 // lookHostDisk looks at an image of the node's, which virt-handler has made if it was to be made.
 func lookHostDisk(v *v1.Volume, dirs Dirs) error {
-	info, err := os.Lstat(dirs.hostDisk(v))
+	f, info, err := openRegular(dirs.hostDisk(v))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return invalidf("hostDisk %s does not exist on this node; make it there, or use type: DiskOrCreate", v.HostDisk.Path)
+	case errors.Is(err, errNotRegular):
+		return invalidf("hostDisk %s is not a regular file", v.HostDisk.Path)
+	case errors.Is(err, fs.ErrPermission):
+		return invalidf("hostDisk %s cannot be read by user 107; virtkit gives away only what it made: chown 107:107 it on the node", v.HostDisk.Path)
 	case err != nil:
 		return fmt.Errorf("hostDisk %s: %w", v.HostDisk.Path, err)
-	case !info.Mode().IsRegular():
-		return invalidf("hostDisk %s is not a regular file", v.HostDisk.Path)
 	case info.Size() == 0:
-		return invalidf("hostDisk %s is empty; delete it to have one made", v.HostDisk.Path)
+		err = invalidf("hostDisk %s is empty; delete it to have one made", v.HostDisk.Path)
 	}
-	return nil
+	return errors.Join(err, f.Close())
+}
+
+// errNotRegular says that something else is where a file should be.
+var errNotRegular = errors.New("not a regular file")
+
+// openRegular opens a regular file for reading and describes what was opened. No link is followed at its end, and no FIFO
+// waited for: who else may write the directory may have put one there.
+func openRegular(name string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link; a socket or a device that nobody serves
+		return nil, nil, fmt.Errorf("%w: %w", errNotRegular, err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNotRegular
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
 }
 
 // sizeOf is the size of a file or device, bytes, in whole sectors.

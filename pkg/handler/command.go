@@ -168,6 +168,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	n.Plugins = func() network.Plugins { return follower.Current().Allowed.Bindings }
 	n.renewals.beat = beat.call
 	n.Address, n.MigrationPort = o.address, o.migrationPort
+	n.Rights.Plugins = o.devices
 	if err := errors.Join(n.forgetOldPods(), n.forgetHarvested()); err != nil {
 		log.Warn("old state not removed", "error", err)
 	}

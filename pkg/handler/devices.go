@@ -9,6 +9,11 @@ import (
 	"github.com/virtkit/virtkit/pkg/passthrough"
 )
 
+// granted are the devices that the kubelet has granted to a launcher.
+func (n *Node) granted(process *podfs.Process) (podfs.Devices, error) {
+	return podfs.Granted(n.ProcDir, n.PodsDir, n.Rights.Plugins, process.Pod)
+}
+
 // nodeDevices are where a pod has the devices of its node, if it has any.
 var nodeDevices = []string{"/dev/vfio", "/dev/bus/usb"}
 
@@ -22,7 +27,11 @@ func (s *session) readyForDevices(vmi *v1.VirtualMachineInstance, process *podfs
 		if !passthrough.VFIO(&vmi.Spec) {
 			break // the right to lock is all it needs
 		}
-		if err := process.HandOverAll(dir); err != nil {
+		granted, err := s.node.granted(process)
+		if err != nil {
+			return err
+		}
+		if err := process.HandOverAll(dir, granted); err != nil {
 			return fmt.Errorf("devices of the node: %w", err)
 		}
 	}

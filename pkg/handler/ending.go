@@ -22,6 +22,9 @@ func (r *Reconciler) forget(s *session) {
 		if err := r.Node.plans.remove(pod); err != nil {
 			r.Node.Log.Warn("network plan not removed", "pod", pod, "error", err)
 		}
+		if err := r.Node.Rights.Forget(pod); err != nil {
+			r.Node.Log.Warn("record of devices not removed", "pod", pod, "error", err)
+		}
 		r.mu.Lock()
 		delete(r.ending, pod)
 		wanted := e.wanted

@@ -18,6 +18,7 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/network"
 )
 
@@ -49,6 +51,8 @@ type Node struct {
 	Dial          func(ctx context.Context, node, address string) (net.Conn, error)
 	// Plugins are the installation's network binding plugins; nil is none.
 	Plugins func() network.Plugins
+	// Rights says which devices launchers may use.
+	Rights *podfs.Rights
 
 	plans    planStore
 	renewals renewals
@@ -65,6 +69,7 @@ func NewNode(name, podsDir, procDir, stateDir string, log *slog.Logger) *Node {
 		Name: name, PodsDir: podsDir, ProcDir: procDir, Log: log, Now: time.Now,
 		Capabilities: &capabilities.Cache{Dir: filepath.Join(stateDir, "probed"), Boot: bootID(procDir, log)},
 		harvested:    filepath.Join(stateDir, "capabilities"),
+		Rights:       &podfs.Rights{Proc: procDir, Pods: podsDir, Dir: filepath.Join(stateDir, "devices")},
 		plans:        planStore{dir: filepath.Join(stateDir, "network")},
 		stepLimit:    stepLimit, endLimit: endLimit,
 	}
@@ -90,8 +95,9 @@ func (n *Node) forgetHarvested() error {
 
 // forgetOldPods removes what was kept for pods that ended while virt-handler did not run.
 func (n *Node) forgetOldPods() error {
-	return n.plans.keepOnly(func(pod types.UID) bool {
+	exists := func(pod types.UID) bool {
 		_, err := os.Lstat(filepath.Join(n.PodsDir, string(pod)))
 		return err == nil
-	})
+	}
+	return errors.Join(n.plans.keepOnly(exists), n.Rights.KeepOnly(exists))
 }

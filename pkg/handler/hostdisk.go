@@ -14,8 +14,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// makeHostDisks gives the launcher the images of its hostDisk volumes, which lie in directories of the node that the
-// launcher's user can mostly not write, and makes those that are to be made.
+// makeHostDisks makes those images of hostDisk volumes that are to be made: they lie in directories of the node that the
+// launcher's user can mostly not write. One that is there already keeps its owner.
 func (s *session) makeHostDisks(ctx context.Context, vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
 	for i := range vmi.Spec.Volumes {
 		volume := &vmi.Spec.Volumes[i]

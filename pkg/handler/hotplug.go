@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"time"
@@ -144,6 +143,9 @@ func (s *session) plugOne(ctx context.Context, client launcherpb.LauncherClient,
 	case t.dump:
 		return s.dumpMemory(ctx, client, process, t)
 	case t.settled && target != "":
+		if err := s.do(ctx, volumeStep(t.name), func() error { return s.recordDevice(process, t) }); err != nil {
+			s.log.Warn("device of a volume not on record", "volume", t.name, "error", err) // the guest has it open
+		}
 		return status.Volume{Mounted: true, Attached: true, Target: target}, nil
 	}
 	return s.plugVolume(ctx, client, process, vmi, t)
@@ -188,7 +190,7 @@ func (s *session) giveDirectory(ctx context.Context, process *podfs.Process, t t
 		return err
 	}
 	source := path.Join(names.AttachmentDir, t.name)
-	holder, err := podfs.FindMounted(s.node.ProcDir, t.attachPod, source)
+	holder, err := podfs.FindHolder(s.node.ProcDir, s.node.PodsDir, t.attachPod, names.HotplugDisk, source)
 	if err != nil {
 		return err
 	}
@@ -198,14 +200,30 @@ func (s *session) giveDirectory(ctx context.Context, process *podfs.Process, t t
 
 // giveDevice makes the device of a block claim in the launcher's pod.
 func (s *session) giveDevice(process *podfs.Process, t task) error {
-	device, err := podfs.KubeletDevice(s.node.PodsDir, s.node.ProcDir, t.attachPod, path.Join(names.BlockDevicesDir, t.name))
+	number, err := podfs.KubeletDevice(s.node.PodsDir, s.node.ProcDir, t.attachPod, path.Join(names.BlockDevicesDir, t.name))
 	if err != nil {
 		return err
 	}
+	device := podfs.Block(number)
 	if err := process.MakeBlock(path.Join(names.BlockDevicesDir, t.name), device); err != nil {
 		return err
 	}
-	return process.AllowBlock(s.node.ProcDir, device, true)
+	return s.node.Rights.Allow(process, volumeUse(t.name), device)
+}
+
+// volumeUse is what the device of a hotplugged volume is used for, in the record of devices.
+func volumeUse(volume string) string { return "volume/" + volume }
+
+// recordDevice has the device of a volume on record that an earlier virt-handler, which kept none, has plugged in: the next
+// change of the launcher's rights would take it away.
+func (s *session) recordDevice(process *podfs.Process, t task) error {
+	if !t.block {
+		return nil
+	}
+	if _, ok, err := s.node.Rights.Given(process.Pod, volumeUse(t.name)); err != nil || ok {
+		return err
+	}
+	return s.giveDevice(process, t)
 }
 
 // giveArriving brings the hotplugged volumes of a guest that is to come into its launcher's pod.
@@ -253,14 +271,11 @@ func (s *session) unplugVolume(ctx context.Context, client launcherpb.LauncherCl
 
 // takeVolume undoes giveVolume.
 func (s *session) takeVolume(ctx context.Context, process *podfs.Process, t task) error {
-	device, err := process.RemoveBlock(path.Join(names.BlockDevicesDir, t.name))
-	if err != nil {
+	if err := process.RemoveBlock(path.Join(names.BlockDevicesDir, t.name)); err != nil {
 		return err
 	}
-	if device != 0 {
-		if err := process.AllowBlock(s.node.ProcDir, device, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := s.node.Rights.Deny(process, volumeUse(t.name)); err != nil {
+		return err
 	}
 	return podfs.Prune(ctx, process, path.Join(names.HotplugDir, t.name))
 }

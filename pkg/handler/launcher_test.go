@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/handler/podfs/podfstest"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -235,7 +236,7 @@ func (w *world) startLauncherOf(pod types.UID, errs ...error) {
 	run := podfs.RunPath(w.node.PodsDir, pod)
 	w.must(os.MkdirAll(run, 0o755))
 	l := w.launcher
-	listener, err := listenIn(run, names.SocketLauncher)
+	listener, err := podfstest.Launcher(w.node.PodsDir, w.rootfs, run, pod)
 	w.must(err)
 	launcherpb.RegisterLauncherServer(l.server, l)
 	done := make(chan struct{})

@@ -63,7 +63,7 @@ func (s *session) readyForPostCopy(vmi *v1.VirtualMachineInstance, process *podf
 	if vmi.Status.NodeName == s.node.Name || vmi.Status.MigrationState == nil || !limitsOf(vmi).postCopy {
 		return
 	}
-	if err := process.EnsureUserfault(s.node.ProcDir); err != nil {
+	if err := process.EnsureUserfault(s.node.Rights); err != nil {
 		s.log.Warn("the guest cannot come by post-copy", "error", err) // as the migration's failure will say
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"path"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +43,14 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	}
 	if err := s.makeHostDisks(ctx, vmi, process); err != nil {
 		return err
+	}
+	err = s.do(ctx, "images of the pod", func() error {
+		return process.RefuseLinks(context.WithoutCancel(ctx), imageDirectories(vmi))
+	})
+	if errors.Is(err, errStuck) {
+		return err
+	} else if err != nil {
+		s.log.Warn("links in claims are followed", "error", err) // the launcher looks at images before QEMU does
 	}
 	if err := s.giveArriving(ctx, process, vmi); err != nil {
 		return err
@@ -142,23 +149,31 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 
 // handOverDevices gives the launcher's user the devices that the kubelet put into the pod as root's.
 func (s *session) handOverDevices(vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
+	var devices []string
 	if s.target.KVM {
-		if err := process.HandOver("/dev/kvm", unix.S_IFCHR); err != nil {
-			return err
-		}
+		devices = append(devices, "/dev/kvm")
 	}
 	if passthrough.VSOCK(&vmi.Spec) {
-		if err := process.HandOver("/dev/"+names.DeviceVSOCK, unix.S_IFCHR); err != nil {
-			return err
-		}
+		devices = append(devices, "/dev/"+names.DeviceVSOCK)
 	}
 	if passthrough.SEV(&vmi.Spec.Domain) {
-		if err := process.HandOver("/dev/"+names.DeviceSEV, unix.S_IFCHR); err != nil {
+		devices = append(devices, "/dev/"+names.DeviceSEV)
+	}
+	volumes := blockVolumes(vmi)
+	if len(devices)+len(volumes) == 0 {
+		return nil
+	}
+	granted, err := s.node.granted(process)
+	if err != nil {
+		return err
+	}
+	for _, device := range devices {
+		if err := process.HandOver(device, granted); err != nil {
 			return err
 		}
 	}
-	for _, claim := range blockVolumes(vmi) {
-		err := process.HandOver(path.Join(names.BlockDevicesDir, claim), unix.S_IFBLK)
+	for _, claim := range volumes {
+		err := process.HandOver(path.Join(names.BlockDevicesDir, claim), granted)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("volume %q: %w", claim, err)
 		}
@@ -181,6 +196,19 @@ func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
 		}
 	}
 	return volumes
+}
+
+// imageDirectories are where the pod has the directories with images that others may write, too; not those that are shared with
+// the guest as file systems.
+func imageDirectories(vmi *v1.VirtualMachineInstance) []string {
+	var out []string
+	for i := range vmi.Spec.Volumes {
+		v := &vmi.Spec.Volumes[i]
+		if (v.HostDisk != nil || v.Ephemeral != nil || claim.Of(v) != nil) && filesystem.Of(&vmi.Spec, v.Name) == nil {
+			out = append(out, path.Join(names.ClaimsDir, v.Name))
+		}
+	}
+	return out
 }
 
 // warm gives the launcher the node's cache of QEMU's capabilities, and reports whether there is one for it.

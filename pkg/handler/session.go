@@ -282,7 +282,7 @@ func (s *session) attach(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	defer conn.Close() // the client closes it, too, but only if there was a call
-	process, err := podfs.Peer(conn, s.node.ProcDir, s.target.Pod)
+	process, err := podfs.Peer(conn, s.node.ProcDir, s.node.PodsDir, s.target.Pod)
 	if err != nil {
 		return err
 	}

@@ -338,7 +338,7 @@ func (n *Node) terminate(ctx context.Context, pod types.UID) error {
 		return err
 	}
 	defer conn.Close()
-	process, err := podfs.Peer(conn, n.ProcDir, pod)
+	process, err := podfs.Peer(conn, n.ProcDir, n.PodsDir, pod)
 	if err != nil {
 		return err
 	}

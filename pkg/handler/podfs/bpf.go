@@ -4,10 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"runtime"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +13,7 @@ import (
 
 // On the unified hierarchy no file says which devices a container may use but a BPF program, which the runtime has
 // attached to the container's control group. It cannot be extended, so it is replaced by one that allows what
-// every container may use and the device nodes that the container's /dev has, which only the runtime,
-// the kubelet and virt-handler make.
+// every container may use, what the kubelet has granted to this one, and what virt-handler has given to it; see Rights.
 
 // deviceRule allows devices of a kind; a negative number stands for all.
 type deviceRule struct {
@@ -24,12 +21,6 @@ type deviceRule struct {
 	major, minor int64
 	access       uint16 // mknod 1, read 2, write 4
 }
-
-const (
-	everyAccess = unix.BPF_DEVCG_ACC_MKNOD | unix.BPF_DEVCG_ACC_READ | unix.BPF_DEVCG_ACC_WRITE
-	// maxDevices bounds the program, and so what an odd /dev can make of it.
-	maxDevices = 256
-)
 
 // defaultRules is what container runtimes allow every container.
 func defaultRules() []deviceRule {
@@ -48,65 +39,17 @@ func defaultRules() []deviceRule {
 	return rules
 }
 
-// allowUnified allows the process's container what its /dev has.
-func (p *Process) allowUnified(group string) error {
+// allowUnified replaces the rules of a control group.
+func allowUnified(group string, rules []deviceRule) error {
 	dir, err := os.Open(group)
 	if err != nil {
 		return fmt.Errorf("open the pod's control group: %w", err)
 	}
 	defer dir.Close()
-	rules, err := p.deviceRules()
-	if err != nil {
-		return err
-	}
 	if err := replaceFilter(dir, rules); err != nil {
 		return fmt.Errorf("let the pod use its devices: %w", err)
 	}
 	return nil
-}
-
-// deviceRules are the default ones and those of the device nodes in the container's /dev.
-func (p *Process) deviceRules() ([]deviceRule, error) {
-	dev, err := p.inRoot("/dev", unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return nil, err
-	}
-	defer dev.Close()
-	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dev.Fd()))
-	if err != nil {
-		return nil, fmt.Errorf("open the pod's /dev: %w", err)
-	}
-	defer root.Close()
-	rules := defaultRules()
-	most := len(rules) + maxDevices
-	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case name == "pts" || name == "shm" || name == "mqueue":
-			return fs.SkipDir
-		case entry.Type()&fs.ModeDevice == 0:
-			return nil
-		case len(rules) == most:
-			return fmt.Errorf("the pod has more than %d devices", maxDevices)
-		}
-		info, err := root.Lstat(name)
-		if err != nil {
-			return err
-		}
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			kind := uint16(unix.BPF_DEVCG_DEV_BLOCK)
-			if entry.Type()&fs.ModeCharDevice != 0 {
-				kind = unix.BPF_DEVCG_DEV_CHAR
-			}
-			rules = append(rules, deviceRule{kind, int64(unix.Major(stat.Rdev)), int64(unix.Minor(stat.Rdev)), everyAccess})
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the pod's devices: %w", err)
-	}
-	return rules, nil
 }
 
 // instruction is one of BPF's; see bpf(2) and linux/bpf.h.

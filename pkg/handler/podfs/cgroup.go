@@ -9,42 +9,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
-// AllowBlock lets the process's container use a block device, or not any more. proc is where procfs of the host's
-// PID namespace is mounted. It may be done again.
-func (p *Process) AllowBlock(proc string, device uint64, allow bool) error {
-	return p.allow(proc, 'b', device, allow)
-}
-
-// allow is AllowBlock for a kind of device: b or c.
-func (p *Process) allow(proc string, kind rune, device uint64, allow bool) error {
-	dir, v1, err := p.groupDir(proc)
-	if err != nil {
-		return err
-	}
-	if !v1 {
-		return p.allowUnified(dir)
-	}
-	file := "devices.deny"
-	if allow {
-		file = "devices.allow"
-	}
-	rule := fmt.Sprintf("%c %d:%d rwm", kind, unix.Major(device), unix.Minor(device))
-	name := filepath.Join(dir, file)
-	if err := os.WriteFile(name, []byte(rule), 0o200); err != nil {
-		return fmt.Errorf("let the pod use its device: %w", err)
-	}
-	return nil
-}
-
-// groupDir is the directory of the control group by which the process may use devices, and whether it is of cgroup v1.
+// groupDir is the directory of the control group by which the process may use devices, and whether it is of cgroup v1. proc is
+// where procfs of the host's PID namespace is mounted.
 func (p *Process) groupDir(proc string) (dir string, v1 bool, err error) {
 	text, err := p.read("cgroup", 64<<10)
 	if err != nil {
 		return "", false, fmt.Errorf("read the pod's cgroup: %w", err)
+	}
+	if !inPod(text, p.Pod) {
+		return "", false, fmt.Errorf("process %d is not in pod %q", p.PID, p.Pod)
 	}
 	group, err := deviceGroup(string(text))
 	if err != nil {
@@ -104,7 +79,7 @@ func deviceGroup(text string) (group, error) {
 	switch {
 	case found.path == "" || found.path == "/":
 		return group{}, errors.New("the pod's process is in no control group of its own")
-	case path.Clean(found.path) != found.path:
+	case path.Clean(found.path) != found.path, !path.IsAbs(found.path):
 		return group{}, fmt.Errorf("the control group %q is not below that of the node: virt-handler must run in the node's cgroup namespace", found.path)
 	}
 	return found, nil

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -17,9 +16,25 @@ import (
 // maxMountInfo bounds what is read of a process's mounts, bytes.
 const maxMountInfo = 4 << 20
 
-// FindMounted finds a process of a pod that has something mounted at a path: of a pod whose processes serve no
-// socket, one in the container that has the volume. proc is where procfs of the host's PID namespace is mounted.
+// FindMounted finds a process of a pod that has something mounted at a path. proc is where procfs of the host's PID namespace
+// is mounted.
 func FindMounted(proc string, pod types.UID, at string) (*Process, error) {
+	return findProcess(proc, pod, at+" mounted", func(p *Process) (bool, error) { return p.Mounted(at) })
+}
+
+// FindHolder finds a process in one of a pod's containers that has something mounted at a path: of a pod whose processes
+// serve no socket, one in the container that has the volume. podsDir is the kubelet's pod directory.
+func FindHolder(proc, podsDir string, pod types.UID, container, at string) (*Process, error) {
+	return findProcess(proc, pod, at+" mounted in container "+container, func(p *Process) (bool, error) {
+		if mounted, err := p.Mounted(at); err != nil || !mounted {
+			return false, err
+		}
+		return p.inContainer(podsDir, container)
+	})
+}
+
+// findProcess finds a process of a pod by what it has. One that cannot be looked at has ended meanwhile.
+func findProcess(proc string, pod types.UID, what string, has func(*Process) (bool, error)) (*Process, error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -33,15 +48,16 @@ func FindMounted(proc string, pod types.UID, at string) (*Process, error) {
 		if err != nil {
 			continue // ended meanwhile
 		}
+		p.Pod = pod
 		cgroup, err := p.read("cgroup", 64<<10)
 		if err == nil && inPod(cgroup, pod) {
-			if mounted, err := p.Mounted(at); err == nil && mounted {
+			if ok, err := has(p); err == nil && ok {
 				return p, nil
 			}
 		}
 		p.Close()
 	}
-	return nil, fmt.Errorf("no process of pod %s has %s mounted: %w", pod, at, fs.ErrNotExist)
+	return nil, fmt.Errorf("no process of pod %s has %s: %w", pod, what, fs.ErrNotExist)
 }
 
 func openProcess(proc string, pid int) (*Process, error) {
@@ -58,22 +74,46 @@ func (p *Process) Mounted(at string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read the mounts of process %d: %w", p.PID, err)
 	}
-	for line := range strings.Lines(string(info)) {
+	return mountedAt(string(info), at), nil
+}
+
+// mountedAt reads /proc/<pid>/mountinfo.
+func mountedAt(info, at string) bool {
+	for line := range strings.Lines(info) {
 		// ID, parent, device, root, mount point, …; see proc_pid_mountinfo(5)
-		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == at {
-			return true, nil
+		if fields := strings.Fields(line); len(fields) > 4 && unescape(fields[4]) == at {
+			return true
 		}
 	}
-	return false, nil
+	return false
+}
+
+// unescape undoes what the kernel does to white space and backslashes in paths: \ooo, octal.
+func unescape(path string) string {
+	if !strings.Contains(path, `\`) {
+		return path
+	}
+	var out strings.Builder
+	for i := 0; i < len(path); i++ {
+		if path[i] == '\\' && i+3 < len(path) {
+			if b, err := strconv.ParseUint(path[i+1:i+4], 8, 8); err == nil {
+				out.WriteByte(byte(b))
+				i += 3
+				continue
+			}
+		}
+		out.WriteByte(path[i])
+	}
+	return out.String()
 }
 
 // KubeletDevice is the number of a block device that the kubelet has prepared for a pod's claims. It is
 // asked of the kubelet's own directory and not of the pod, whose device nodes its processes may have made. Of several
 // devices it is the one that the pod has at a path.
 func KubeletDevice(podsDir, proc string, pod types.UID, at string) (uint64, error) {
-	maps, err := filepath.Glob(filepath.Join(podsDir, string(pod), "volumeDevices", "*", "*"))
+	maps, err := kubeletMaps(podsDir, pod)
 	if err != nil {
-		return 0, fmt.Errorf("list the devices of pod %s: %w", pod, err)
+		return 0, err
 	}
 	switch len(maps) {
 	case 0:
@@ -95,29 +135,17 @@ func KubeletDevice(podsDir, proc string, pod types.UID, at string) (uint64, erro
 
 // deviceIn is the number of the block device that a pod has at a path.
 func deviceIn(proc string, pod types.UID, at string) (uint64, error) {
-	entries, err := os.ReadDir(proc)
+	var stat unix.Stat_t
+	p, err := findProcess(proc, pod, at, func(p *Process) (bool, error) {
+		var err error
+		stat, err = p.Stat(at)
+		return err == nil, err
+	})
 	if err != nil {
-		return 0, fmt.Errorf("list processes: %w", err)
+		return 0, err
 	}
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue // not a process
-		}
-		p, err := openProcess(proc, pid)
-		if err != nil {
-			continue // ended meanwhile
-		}
-		cgroup, err := p.read("cgroup", 64<<10)
-		if err == nil && inPod(cgroup, pod) {
-			if stat, err := p.Stat(at); err == nil {
-				p.Close()
-				return blockOf(at, stat)
-			}
-		}
-		p.Close()
-	}
-	return 0, fmt.Errorf("no process of pod %s has %s: %w", pod, at, fs.ErrNotExist)
+	p.Close()
+	return blockOf(at, stat)
 }
 
 // mappedDevice is the number of the device that one of the kubelet's names is for.

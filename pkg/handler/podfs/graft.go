@@ -10,6 +10,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/virtkit/virtkit/pkg/handler/podfs/beneath"
 )
 
 // Graft makes a directory that one process has mounted visible to another, which may live in another container: a
@@ -18,7 +20,7 @@ import (
 // second one's container. It may be done again.
 //
 // No symbolic link is followed on either side. What is mounted brings no devices, no set-user-ID files, and nothing
-// that can be executed.
+// that can be executed, and no link in it is followed.
 //
 // A file system whose server does not answer may hold it up for ever; the end of ctx ends the wait, and what was begun
 // goes on.
@@ -38,17 +40,22 @@ func Graft(ctx context.Context, from *Process, source string, to *Process, targe
 		if err := enter(1); err != nil {
 			return err
 		}
-		for _, dir := range []string{path.Dir(target), target} {
-			if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-				return &fs.PathError{Op: "mkdir in the pod", Path: dir, Err: err}
-			}
-		}
-		at, err := openDirectory(target)
+		above, err := mountHere(path.Dir(path.Dir(target)))
 		if err != nil {
 			return err
 		}
-		defer unix.Close(at)
-		if err := unix.MoveMount(tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		defer above.Close()
+		parent, err := above.MakeDir(path.Base(path.Dir(target)), 0o755)
+		if err != nil {
+			return fmt.Errorf("in the pod: %w", err)
+		}
+		defer parent.Close()
+		at, err := parent.MakeDir(path.Base(target), 0o755)
+		if err != nil {
+			return fmt.Errorf("in the pod: %w", err)
+		}
+		defer at.Close()
+		if err := unix.MoveMount(tree, "", at.Fd(), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 			return &fs.PathError{Op: "mount in the pod", Path: target, Err: err}
 		}
 		return nil
@@ -57,12 +64,12 @@ func Graft(ctx context.Context, from *Process, source string, to *Process, targe
 
 // copyMount takes a copy of what is mounted at a directory, which is attached nowhere yet.
 func copyMount(source string, readOnly bool) (tree int, err error) {
-	dir, err := openDirectory(source)
+	dir, err := mountHere(source)
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(dir)
-	tree, err = unix.OpenTree(dir, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	defer dir.Close()
+	tree, err = unix.OpenTree(dir.Fd(), "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return -1, &fs.PathError{Op: "copy the mount", Path: source, Err: err}
 	}
@@ -73,21 +80,30 @@ func copyMount(source string, readOnly bool) (tree int, err error) {
 	if readOnly {
 		attributes.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attributes); err != nil {
+	attributes.Attr_set |= unix.MOUNT_ATTR_NOSYMFOLLOW
+	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attributes)
+	if errors.Is(err, unix.EINVAL) { // before Linux 5.14
+		attributes.Attr_set &^= unix.MOUNT_ATTR_NOSYMFOLLOW
+		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attributes)
+	}
+	if err != nil {
 		return -1, errors.Join(&fs.PathError{Op: "restrict the mount", Path: source, Err: err}, unix.Close(tree))
 	}
 	return tree, nil
 }
 
-func openDirectory(name string) (int, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+// mountHere opens a directory in the mount namespace that the thread is in.
+func mountHere(name string) (*beneath.Dir, error) {
+	root, err := beneath.Open("/")
 	if err != nil {
-		return -1, &fs.PathError{Op: "open in the pod", Path: name, Err: err}
+		return nil, fmt.Errorf("in the pod: %w", err)
 	}
-	return fd, nil
+	defer root.Close()
+	dir, err := root.Mount(name)
+	if err != nil {
+		return nil, fmt.Errorf("in the pod: %w", err)
+	}
+	return dir, nil
 }
 
 // Prune undoes Graft. It fails with EBUSY while somebody uses a file below; what is not mounted is no error. As for ctx,
@@ -101,13 +117,26 @@ func Prune(ctx context.Context, to *Process, target string) error {
 		if err := enter(0); err != nil {
 			return err
 		}
+		parent, err := mountHere(path.Dir(target))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer parent.Close()
 		if mounted {
-			if err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW); err != nil {
+			// By its name in a directory that is known: what is mounted cannot be held by a descriptor meanwhile. The working
+			// directory is this thread's alone.
+			if err := unix.Fchdir(parent.Fd()); err != nil {
+				return &fs.PathError{Op: "enter in the pod", Path: path.Dir(target), Err: err}
+			}
+			if err := unix.Unmount(path.Base(target), unix.UMOUNT_NOFOLLOW); err != nil {
 				return &fs.PathError{Op: "unmount in the pod", Path: target, Err: err}
 			}
 		}
-		if err := unix.Rmdir(target); err != nil && !errors.Is(err, unix.ENOENT) {
-			return &fs.PathError{Op: "rmdir in the pod", Path: target, Err: err}
+		if err := parent.RemoveDir(path.Base(target)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("in the pod: %w", err)
 		}
 		return nil
 	})
@@ -156,67 +185,4 @@ func inNamespaces(ctx context.Context, of []*Process, f func(enter func(int) err
 	case <-ctx.Done():
 		return fmt.Errorf("the volume's file system does not answer: %w", ctx.Err())
 	}
-}
-
-// MakeBlock makes a device node for the launcher's user in the pod's /dev/DIR, which is made too. It may be
-// done again.
-func (p *Process) MakeBlock(name string, device uint64) error {
-	dir, err := p.deviceDir(path.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	fd, base := int(dir.Fd()), path.Base(name)
-	var stat unix.Stat_t
-	err = unix.Fstatat(fd, base, &stat, unix.AT_SYMLINK_NOFOLLOW)
-	if err == nil && (stat.Mode&unix.S_IFMT != unix.S_IFBLK || stat.Rdev != device) {
-		if err := unix.Unlinkat(fd, base, 0); err != nil {
-			return fmt.Errorf("replace %s in the pod: %w", name, err)
-		}
-		err = unix.ENOENT
-	}
-	if errors.Is(err, unix.ENOENT) {
-		err = unix.Mknodat(fd, base, unix.S_IFBLK|0o600, int(device))
-	}
-	if err != nil {
-		return fmt.Errorf("make %s in the pod: %w", name, err)
-	}
-	return p.HandOver(name, unix.S_IFBLK)
-}
-
-// deviceDir opens a directory in the pod's /dev, made when it is not there.
-func (p *Process) deviceDir(name string) (*os.File, error) {
-	dev, err := p.inRoot("/dev", unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return nil, err
-	}
-	defer dev.Close()
-	if err := unix.Mkdirat(int(dev.Fd()), path.Base(name), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, fmt.Errorf("make %s in the pod: %w", name, err)
-	}
-	return p.inRoot(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-}
-
-// RemoveBlock undoes MakeBlock, and says which device it was; zero for none.
-func (p *Process) RemoveBlock(name string) (device uint64, err error) {
-	dir, err := p.inRoot(path.Dir(name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer dir.Close()
-	var stat unix.Stat_t
-	err = unix.Fstatat(int(dir.Fd()), path.Base(name), &stat, unix.AT_SYMLINK_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) {
-		return 0, nil
-	}
-	if err == nil {
-		err = unix.Unlinkat(int(dir.Fd()), path.Base(name), 0)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("remove %s in the pod: %w", name, err)
-	}
-	return stat.Rdev, nil
 }

@@ -55,6 +55,13 @@ func TestGraft(t *testing.T) {
 		t.Fatalf("the file is %q, %v", data, err)
 	}
 	check(t, os.WriteFile(inside(to, target+"/new"), nil, 0o600))
+	check(t, os.Symlink("disk.img", inside(from, source+"/other.img")))
+	if _, err := os.ReadFile(inside(to, target+"/other.img")); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("a link in what was mounted: %v", err)
+	}
+	if _, err := os.ReadFile(inside(from, source+"/other.img")); err != nil {
+		t.Errorf("a link where it was mounted before: %v", err)
+	}
 	if _, err := os.Stat(inside(from, source+"/new")); err != nil {
 		t.Errorf("it is another file system: %v", err)
 	}
@@ -85,6 +92,30 @@ func TestGraft(t *testing.T) {
 	}
 }
 
+// Once links are refused, one that is put in an image's place leads nowhere, and nobody else minds.
+func TestRefuseLinks(t *testing.T) {
+	dir := t.TempDir()
+	claim := filepath.Join(dir, "claim")
+	check(t, os.MkdirAll(claim, 0o755))
+	check(t, os.Mkdir(filepath.Join(dir, "plain"), 0o755))
+	p := inOwnMounts(t, "mount -t tmpfs none "+claim+"; echo secret > "+claim+"/secret; ln -s secret "+claim+"/disk.img")
+	image := fmt.Sprintf("/proc/%d/root%s/disk.img", p.PID, claim)
+	if _, err := os.ReadFile(image); err != nil {
+		t.Fatalf("before: %v", err)
+	}
+	check(t, os.Symlink(dir, filepath.Join(dir, "var-run"))) // as images have
+	for range 2 {
+		check(t, p.RefuseLinks(t.Context(), []string{filepath.Join(dir, "var-run/claim"), filepath.Join(dir, "none"), filepath.Join(dir, "plain")}))
+	}
+	if text, err := os.ReadFile(image); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("read %q through a link, %v", text, err)
+	}
+	check(t, os.Symlink("claim", filepath.Join(dir, "outside")))
+	if _, err := os.Stat(filepath.Join(dir, "outside")); err != nil {
+		t.Errorf("outside of the claim: %v", err)
+	}
+}
+
 // A file system that does not answer holds up nobody for longer than they want to wait.
 func TestNamespaceThreadIsAbandoned(t *testing.T) {
 	self, err := openProcess("/proc", os.Getpid())
@@ -108,20 +139,35 @@ func TestNamespaceThreadIsAbandoned(t *testing.T) {
 func TestMakeBlock(t *testing.T) {
 	p, root := fakeProcess(t)
 	const name = "/dev/virtkit-block/data"
-	number := unix.Mkdev(7, 250)
 	for range 2 {
-		check(t, p.MakeBlock(name, number))
+		check(t, p.MakeBlock(name, Block(unix.Mkdev(7, 250))))
 	}
-	check(t, p.MakeBlock(name, unix.Mkdev(7, 251)))
+	check(t, p.MakeBlock(name, Block(unix.Mkdev(7, 251))))
 	var stat unix.Stat_t
 	check(t, unix.Stat(filepath.Join(root, name), &stat))
 	if stat.Rdev != unix.Mkdev(7, 251) || stat.Mode != unix.S_IFBLK|0o600 || stat.Uid != 107 {
 		t.Errorf("%+v", stat)
 	}
-	for _, want := range []uint64{unix.Mkdev(7, 251), 0} {
-		if got, err := p.RemoveBlock(name); err != nil || got != want {
-			t.Errorf("removed %x, %v; want %x", got, err, want)
-		}
+	for range 2 {
+		check(t, p.RemoveBlock(name))
+	}
+	if _, err := os.Lstat(filepath.Join(root, name)); err == nil {
+		t.Error("it is there still")
+	}
+	// Nothing is made or removed where a link leads to.
+	outside := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(outside, "data"), nil, 0o600))
+	check(t, os.Remove(filepath.Join(root, "dev/virtkit-block")))
+	check(t, os.Symlink(outside, filepath.Join(root, "dev/virtkit-block")))
+	if err := p.MakeBlock(name, Block(unix.Mkdev(7, 250))); err == nil {
+		t.Error("made through a link")
+	}
+	if err := p.RemoveBlock(name); err == nil {
+		t.Error("removed through a link")
+	}
+	check(t, unix.Stat(filepath.Join(outside, "data"), &stat))
+	if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Uid == 107 {
+		t.Errorf("what a link leads to was changed: %+v", stat)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestAllowLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{PID: launcher, proc: dir}
+	p := &Process{PID: launcher, Pod: "1", proc: dir}
 	defer p.Close()
 
 	const bytes = 1 << 19 // anybody may have this much of their own hard limit
@@ -63,19 +63,21 @@ func TestAllowLocked(t *testing.T) {
 
 func TestHandOverAll(t *testing.T) {
 	p, root := fakeProcess(t)
-	check(t, p.HandOverAll("/dev/vfio")) // a pod without
+	granted := Devices{Char(unix.Mkdev(1, 3)): everyAccess, Block(unix.Mkdev(7, 250)): everyAccess}
+	check(t, p.HandOverAll("/dev/vfio", granted)) // a pod without
 	check(t, os.MkdirAll(filepath.Join(root, "dev/vfio/deep"), 0o755))
 	for _, name := range []string{"vfio", "12", "deep/1"} {
 		check(t, unix.Mknod(filepath.Join(root, "dev/vfio", name), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
 	}
 	check(t, unix.Mknod(filepath.Join(root, "dev/vfio/block"), unix.S_IFBLK|0o600, int(unix.Mkdev(7, 250))))
+	check(t, unix.Mknod(filepath.Join(root, "dev/vfio/stolen"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 1))))
 	outside := filepath.Join(t.TempDir(), "outside")
 	check(t, os.WriteFile(outside, nil, 0o600))
 	check(t, os.Symlink(outside, filepath.Join(root, "dev/vfio/link")))
 	for range 2 {
-		check(t, p.HandOverAll("/dev/vfio"))
+		check(t, p.HandOverAll("/dev/vfio", granted))
 	}
-	for name, given := range map[string]bool{"vfio": true, "12": true, "deep/1": true, "block": false, "link": false} {
+	for name, given := range map[string]bool{"vfio": true, "12": true, "deep/1": true, "block": false, "link": false, "stolen": false} {
 		var stat unix.Stat_t
 		check(t, unix.Lstat(filepath.Join(root, "dev/vfio", name), &stat))
 		if (stat.Uid == names.User) != given {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtkit/virtkit/pkg/handler/podfs/podfstest"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -70,7 +71,7 @@ func TestDial(t *testing.T) {
 	check(t, err)
 	conn.Close()
 	for name, want := range map[string]error{
-		"link.sock": unix.ELOOP, "inner.sock": unix.ELOOP, "../run/../../x.sock": unix.EXDEV,
+		"link.sock": nil, "inner.sock": nil, "../run/../../x.sock": unix.EXDEV,
 		"none.sock": fs.ErrNotExist, "dead.sock": unix.ECONNREFUSED, "file.sock": nil,
 	} {
 		conn, err := run.Dial(t.Context(), name)
@@ -148,6 +149,7 @@ func TestInPod(t *testing.T) {
 		"0::/kubepods/burstable/pod" + other + "/0123\n":                                              false,
 		"0::/pod" + string(pod) + "x/1\n":                                                             false,
 		"0::/user.slice\n":                                                                            false,
+		"pod" + string(pod) + ":x:/other\n":                                                           false,
 		"":                                                                                            false,
 	} {
 		if got := inPod([]byte(cgroup), pod); got != want {
@@ -170,8 +172,10 @@ func fakeProcess(t *testing.T) (p *Process, root string) {
 	check(t, os.MkdirAll(filepath.Join(root, "etc"), 0o755))
 	check(t, os.Symlink(root, filepath.Join(own, "root")))
 	check(t, os.WriteFile(filepath.Join(own, "cgroup"), []byte("0::/pod"+string(pod)+"/c"), 0o644))
-	_, run := volume(t)
-	l := listen(t, run.Name(), names.SocketLauncher)
+	pods, run := volume(t)
+	l, err := podfstest.Launcher(pods, root, run.Root.Name(), pod)
+	check(t, err)
+	t.Cleanup(func() { l.Close() })
 	go func() {
 		if c, err := l.Accept(); err == nil {
 			c.Close()
@@ -180,10 +184,10 @@ func fakeProcess(t *testing.T) (p *Process, root string) {
 	conn, err := run.Dial(t.Context(), names.SocketLauncher)
 	check(t, err)
 	defer conn.Close()
-	if _, err := Peer(conn, proc, "another-pod"); err == nil || !strings.Contains(err.Error(), "not in pod") {
+	if _, err := Peer(conn, proc, pods, "another-pod"); err == nil || !strings.Contains(err.Error(), "not in pod") {
 		t.Errorf("peer of another pod: %v", err)
 	}
-	p, err = Peer(conn, proc, pod)
+	p, err = Peer(conn, proc, pods, pod)
 	check(t, err)
 	t.Cleanup(p.Close)
 	return p, root
@@ -229,20 +233,26 @@ func TestHandOver(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	check(t, os.WriteFile(outside, nil, 0o600))
 	check(t, os.Symlink(outside, filepath.Join(root, "dev/link")))
+	granted := Devices{Block(unix.Mkdev(7, 250)): everyAccess}
 	for range 2 {
-		check(t, p.HandOver("/dev/disk", unix.S_IFBLK))
+		check(t, p.HandOver("/dev/disk", granted))
 	}
 	var stat unix.Stat_t
 	check(t, unix.Stat(block, &stat))
 	if stat.Uid != names.User || stat.Gid != names.Group {
 		t.Errorf("owner is %d:%d", stat.Uid, stat.Gid)
 	}
-	for _, name := range []string{"/dev/file", "/dev/link", "/dev/none"} {
-		if err := p.HandOver(name, unix.S_IFBLK); err == nil {
+	// The disk of the node that somebody with CAP_MKNOD has made a node of, a way out of /dev, and a file there.
+	check(t, unix.Mknod(filepath.Join(root, "dev/stolen"), unix.S_IFBLK|0o600, int(unix.Mkdev(7, 251))))
+	check(t, os.MkdirAll(filepath.Join(root, "claim"), 0o755))
+	check(t, unix.Mknod(filepath.Join(root, "claim/disk"), unix.S_IFBLK|0o600, int(unix.Mkdev(7, 250))))
+	check(t, os.Symlink("/claim", filepath.Join(root, "dev/elsewhere")))
+	for _, name := range []string{"/dev/file", "/dev/link", "/dev/none", "/dev/stolen", "/dev/elsewhere/disk", "/dev/../claim/disk", "/claim/disk"} {
+		if err := p.HandOver(name, granted); err == nil {
 			t.Errorf("%s was handed over", name)
 		}
 	}
-	if err := p.HandOver("/dev/none", unix.S_IFBLK); !errors.Is(err, fs.ErrNotExist) {
+	if err := p.HandOver("/dev/none", granted); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing device: %v", err)
 	}
 }

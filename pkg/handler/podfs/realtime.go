@@ -20,7 +20,7 @@ const realtimePriority = 1
 var vcpuThread = regexp.MustCompile(`^CPU ([0-9]{1,5})/(KVM|TCG)$`)
 
 // Realtime has those vCPUs of the guest in the process's container run with real-time priority whose number says so in real, and
-// reports whether it has found each. Threads that have it stay as they are. proc is as in AllowBlock.
+// reports whether it has found each. Threads that have it stay as they are. proc is where procfs of the host's PID namespace is mounted.
 func (p *Process) Realtime(proc string, real []bool) (all bool, err error) {
 	pids, err := p.processes(proc)
 	if err != nil {

@@ -2,8 +2,8 @@
 // directory, and the namespaces and devices of the process that serves the launcher's socket.
 //
 // What lies in the volume was written by a process that a guest may have taken over, so nothing in
-// it is trusted: no path leads out of it, sockets are opened without following links, and a peer counts
-// only once the kernel has said that it runs in a cgroup of the pod.
+// it is trusted: files are found by package beneath, and a peer counts only once the kernel has said that it is the
+// launcher's user's and runs in the launcher's container. Which devices a launcher may use is never read from the pod.
 package podfs
 
 import (
@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtkit/virtkit/pkg/handler/podfs/beneath"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -31,42 +31,46 @@ func RunPath(podsDir string, pod types.UID) string {
 
 // Run is an open run volume.
 type Run struct {
-	*os.Root
+	// Root is the volume, too, for package capabilities, which makes files in it. It follows links within the volume, and opens
+	// whatever a file is.
+	Root *os.Root
+	dir  *beneath.Dir
 }
 
 // OpenRun opens the run volume of a pod. The error is fs.ErrNotExist while the kubelet has not made it.
 func OpenRun(podsDir string, pod types.UID) (*Run, error) {
-	root, err := os.OpenRoot(RunPath(podsDir, pod))
+	path := RunPath(podsDir, pod)
+	dir, err := beneath.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the pod's run volume: %w", err)
 	}
-	return &Run{Root: root}, nil
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("open the pod's run volume: %w", err)
+	}
+	return &Run{Root: root, dir: dir}, nil
+}
+
+// Close releases the volume.
+func (r *Run) Close() error {
+	r.dir.Close()
+	return r.Root.Close()
 }
 
 // Dial connects to a unix socket in the volume. However long the volume's path is, the socket's name
 // is within the kernel's limit.
 func (r *Run) Dial(ctx context.Context, name string) (*net.UnixConn, error) {
-	dir, err := r.Open(".")
+	node, err := r.dir.Find(name)
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
-	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	defer node.Close()
+	path, err := node.Socket()
 	if err != nil {
-		return nil, &fs.PathError{Op: "open socket", Path: name, Err: err}
+		return nil, err
 	}
-	defer unix.Close(fd)
-	var stat unix.Stat_t
-	if err := unix.Fstat(fd, &stat); err != nil {
-		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
-	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return nil, &fs.PathError{Op: "open socket", Path: name, Err: errors.New("not a socket")}
-	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) {
@@ -105,22 +109,14 @@ func (r *Run) Tail(name string, n int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, n))
 }
 
-// OpenRegular opens a regular file for reading, and gives its size in bytes. It does not hang on a FIFO that lies where
-// a file should.
+// OpenRegular opens a regular file for reading, and gives its size in bytes. What else lies where a file should is not opened.
 func (r *Run) OpenRegular(name string) (*os.File, int64, error) {
-	f, err := r.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	node, err := r.dir.Find(name)
 	if err != nil {
 		return nil, 0, err
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
-	}
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, info.Size(), nil
+	defer node.Close()
+	return node.Regular()
 }
 
 // recheck bounds how late a socket is seen should a notification be missing.
