@@ -227,17 +227,31 @@ func (w *world) startLauncher(errs ...error) {
 	w.startLauncherOf(podUID, errs...)
 }
 
+// listenAs listens on the socket of a pod's launcher. The test may be the launcher of several pods.
+func (w *world) listenAs(pod types.UID) net.Listener {
+	w.t.Helper()
+	run := podfs.RunPath(w.node.PodsDir, pod)
+	w.must(os.MkdirAll(run, 0o755))
+	listener, err := podfstest.Launcher(w.node.PodsDir, w.rootfs, run, pod)
+	w.must(err)
+	// The mark of this pod's container has taken the place of the others'.
+	marks, err := filepath.Glob(filepath.Join(w.node.PodsDir, "*", "containers", names.ContainerCompute, "*"))
+	w.must(err)
+	for _, mark := range marks {
+		w.must(os.Remove(mark))
+		w.must(os.Link(filepath.Join(w.rootfs, "dev/termination-log"), mark))
+	}
+	return listener
+}
+
 func (w *world) startLauncherOf(pod types.UID, errs ...error) {
 	w.t.Helper()
 	w.launcher = &fakeLauncher{
 		server: grpc.NewServer(), changed: make(chan struct{}), startErrs: errs,
 		state: &launcherpb.GuestState{Lifecycle: launcherpb.Lifecycle_LIFECYCLE_NONE},
 	}
-	run := podfs.RunPath(w.node.PodsDir, pod)
-	w.must(os.MkdirAll(run, 0o755))
 	l := w.launcher
-	listener, err := podfstest.Launcher(w.node.PodsDir, w.rootfs, run, pod)
-	w.must(err)
+	listener := w.listenAs(pod)
 	launcherpb.RegisterLauncherServer(l.server, l)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = l.server.Serve(listener) }()

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -267,11 +266,7 @@ func TestSilentLauncherHoldsUpItsOwnVMI(t *testing.T) {
 	w := newWorld(t, newVMI(), newPod(), second, pod)
 	groups := fmt.Sprintf("0::/kubepods/pod%s/cafe\n0::/kubepods/pod%s/cafe\n", podUID, secondPod)
 	w.must(writeFile(filepath.Join(w.proc, "cgroup"), groups))
-	run := podfs.RunPath(w.node.PodsDir, podUID)
-	w.must(os.MkdirAll(run, 0o755))
-	silent, err := listenIn(run, names.SocketLauncher)
-	w.must(err)
-	defer silent.Close()
+	defer w.listenAs(podUID).Close()
 	w.startLauncherOf(secondPod)
 	h := w.startHandler()
 	w.eventually("the silent launcher is connected", func() bool { _, _, err := h.Launcher(vmiKey); return err == nil })

@@ -52,6 +52,7 @@ var arrows = map[string][]string{
 	"pkg/progress":     {},
 	"pkg/certs":        {"pkg/names"},
 	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs", "pkg/sizing"},
+	"pkg/boottime":     {},
 	"pkg/names":        {},
 	"pkg/rollout":      {},
 	"pkg/hotplug":      {"pkg/claim"},
@@ -68,7 +69,7 @@ var arrows = map[string][]string{
 
 // servers is what every server may import.
 func servers(more ...string) []string {
-	return append(more, "pkg/metrics", "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
+	return append(more, "pkg/boottime", "pkg/metrics", "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
 		"pkg/certs", "pkg/config", "pkg/stats", "pkg/progress", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction", "pkg/sizing", "pkg/pool", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem")
 }
 

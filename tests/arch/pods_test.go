@@ -44,6 +44,7 @@ var nodesOwn = map[string][]string{
 	"pkg/handler/podfs/find.go: findProcess":                  {"os.ReadDir"},
 	"pkg/handler/podfs/find.go: openProcess":                  {"os.OpenFile"},
 	"pkg/handler/podfs/kill.go: killOnce":                     {"os.ReadDir"},
+	"pkg/handler/podfs/kill.go: Running":                      {"os.ReadDir"},
 	"pkg/handler/podfs/process.go: Process.open":              {"unix.Openat"},
 	"pkg/handler/podfs/process.go: sameFile":                  {"os.Stat"},
 	"pkg/handler/podfs/realtime.go: realtimeThreads":          {"os.ReadDir", "os.ReadFile"},
@@ -60,18 +61,24 @@ var nodesOwn = map[string][]string{
 	"pkg/handler/podfs/grants.go: pluginGrants":      {"os.Open"},
 	"pkg/handler/podfs/peer.go: Process.inContainer": {"os.ReadDir", "unix.Lstat"},
 	"pkg/handler/podfs/kill.go: Launchers":           {"os.Lstat", "os.ReadDir"}, // whether there is a socket, whatever it is
+	"pkg/handler/watchdog.go: watchdog.launchers":    {"os.Lstat"},               // whether the directory is there
 	"pkg/handler/podfs/run.go: WaitSocket":           {"os.Lstat"},
 	"pkg/handler/session.go: session.stillThere":     {"os.Lstat"},
 	"pkg/handler/podfs/run.go: OpenRun":              {"os.OpenRoot"}, // for package capabilities
 	// virt-handler's own state
-	"pkg/handler/plans.go: planStore.keepOnly":     {"os.ReadDir", "os.Remove"},
-	"pkg/handler/plans.go: planStore.load":         {"os.ReadFile"},
-	"pkg/handler/plans.go: planStore.remove":       {"os.Remove"},
-	"pkg/handler/plans.go: planStore.save":         {"os.MkdirAll", "os.Rename", "os.WriteFile"},
-	"pkg/handler/podfs/rights.go: Rights.KeepOnly": {"os.ReadDir"},
-	"pkg/handler/podfs/rights.go: Rights.load":     {"os.ReadFile"},
-	"pkg/handler/podfs/rights.go: Rights.remove":   {"os.Remove"},
-	"pkg/handler/podfs/rights.go: Rights.save":     {"os.MkdirAll", "os.Rename", "os.WriteFile"},
+	"pkg/handler/capabilities.go: handler.newProber": {"os.Stat"}, // devices of the node
+	"pkg/handler/handler.go: Node.forgetHarvested":   {"os.RemoveAll"},
+	"pkg/handler/history.go: loadHistory":            {"os.ReadFile"},
+	"pkg/handler/history.go: history.save":           {"os.MkdirAll", "os.Rename", "os.WriteFile"},
+	"pkg/handler/plans.go: planStore.pods":           {"os.ReadDir"},
+	"pkg/handler/plans.go: planStore.keepOnly":       {"os.ReadDir", "os.Remove"},
+	"pkg/handler/plans.go: planStore.load":           {"os.ReadFile"},
+	"pkg/handler/plans.go: planStore.remove":         {"os.Remove"},
+	"pkg/handler/plans.go: planStore.save":           {"os.MkdirAll", "os.Rename", "os.WriteFile"},
+	"pkg/handler/podfs/rights.go: Rights.KeepOnly":   {"os.ReadDir"},
+	"pkg/handler/podfs/rights.go: Rights.load":       {"os.ReadFile"},
+	"pkg/handler/podfs/rights.go: Rights.remove":     {"os.Remove"},
+	"pkg/handler/podfs/rights.go: Rights.save":       {"os.MkdirAll", "os.Rename", "os.WriteFile"},
 	// mounts, on descriptors that package beneath has found
 	"pkg/handler/podfs/graft.go: Graft":         {"unix.MoveMount"},
 	"pkg/handler/podfs/graft.go: Prune":         {"unix.Fchdir", "unix.Unmount"},
