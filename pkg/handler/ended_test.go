@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -50,7 +49,7 @@ func TestRemovedTargetIsReleased(t *testing.T) {
 	w.eventually("the target is released", func() bool {
 		h.kick()
 		pods := w.vmi().Status.ActivePods
-		_, source := pods[types.UID(otherUID)]
+		_, source := pods[otherUID]
 		return len(pods) == 1 && source
 	})
 }

@@ -171,7 +171,6 @@ func (g *guest) letGo(ctx context.Context, l *link, uid, handover string) {
 	if err == nil && word != wordArrived {
 		err = fmt.Errorf("the other launcher says %q", word)
 	}
-	paused := false
 	if err == nil {
 		var given handoff
 		if given, err = g.commit(ctx, uid); err == nil {
@@ -183,7 +182,8 @@ func (g *guest) letGo(ctx context.Context, l *link, uid, handover string) {
 	g.log.Info("the guest is not handed over", "uid", uid, "err", err)
 	l.gate.shut()
 	gone := <-l.verdict
-	if paused = g.leftPaused(); !gone {
+	paused := g.leftPaused()
+	if !gone {
 		return
 	}
 	answer := wordRun
@@ -342,7 +342,9 @@ func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	case <-s.guest.here:
 		if s.guest.started() {
 			err := errors.Join(say(wordRunning), conn.Close()) // it was not heard the first time
-			<-answer
+			if end := <-answer; end != nil {
+				s.guest.log.Debug("the other launcher has heard that the guest runs", "end", end)
+			}
 			return err
 		}
 		if s.guest.diedHere() {

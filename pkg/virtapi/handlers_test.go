@@ -53,7 +53,10 @@ func TestAnotherNodesHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("pause", put(t.Context(), c.q.handlers.of("node2"), target, "node2"))
-	_, err = c.q.answer(t.Context(), target, "node2", nil)
+	answer, err := c.q.answer(t.Context(), target, "node2", nil)
+	if err == nil {
+		answer.Body.Close()
+	}
 	refused("log", err)
 	if _, err := c.q.nodeStats(t.Context(), "node2", target.Host, nil); err == nil || !strings.Contains(err.Error(), "not the virt-handler of node node2") {
 		t.Errorf("stats: %v", err)

@@ -218,7 +218,7 @@ func table(w io.Writer, r *evacuate.Report) error {
 		if r.Planned {
 			what = string(g.Outcome)
 		}
-		fmt.Fprintln(out, cli.Row(g.Namespace, g.Name, string(g.Strategy), cmp.Or(what, "-"), where, g.Reason))
+		fmt.Fprintln(out, cli.Row(g.Namespace, g.Name, g.Strategy, cmp.Or(what, "-"), where, g.Reason))
 	}
 	return out.Flush()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
@@ -38,11 +39,11 @@ func FenceAfter(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineI
 	}
 	var vm v1.VirtualMachine
 	err := from.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: owner.Name}, &vm)
-	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("get VM %s: %w", owner.Name, err)
-	}
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err):
 		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("get VM %s: %w", owner.Name, err)
 	}
 	strategy, err := vm.RunStrategy()
 	if err != nil {
@@ -131,12 +132,12 @@ func (r *Reconciler) lookAtSilence(ctx context.Context, view *View) error {
 	asked := r.Now()
 	var node corev1.Node
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(view.Node), &node)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get node %s: %w", view.Node.Name, err)
-	}
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err):
 		view.Node = nil
 		return nil
+	case err != nil:
+		return fmt.Errorf("get node %s: %w", view.Node.Name, err)
 	}
 	view.Silence = r.silences.observe(node.Name, string(node.UID)+node.Annotations[v1.VirtHandlerHeartbeat], asked, r.Now())
 	return nil

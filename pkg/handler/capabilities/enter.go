@@ -88,8 +88,11 @@ type node struct {
 // devices are those of a sandbox: what a program cannot do without, and what the variant has.
 func devices(dev string, v Variant) ([]node, error) {
 	nodes := []node{
-		{"null", unix.Mkdev(1, 3), 0o666, 0}, {"zero", unix.Mkdev(1, 5), 0o666, 0}, {"full", unix.Mkdev(1, 7), 0o666, 0},
-		{"random", unix.Mkdev(1, 8), 0o666, 0}, {"urandom", unix.Mkdev(1, 9), 0o666, 0},
+		{"null", unix.Mkdev(1, 3), 0o666, 0},
+		{"zero", unix.Mkdev(1, 5), 0o666, 0},
+		{"full", unix.Mkdev(1, 7), 0o666, 0},
+		{"random", unix.Mkdev(1, 8), 0o666, 0},
+		{"urandom", unix.Mkdev(1, 9), 0o666, 0},
 	}
 	for name, wanted := range map[string]bool{"kvm": v.KVM, names.DeviceSEV: v.SEV} {
 		if !wanted {

@@ -128,11 +128,11 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-var errText = errorText("connection refused " + hostile.Text + "\n" + hostile.Text)
+var errText = hostileError("connection refused " + hostile.Text + "\n" + hostile.Text)
 
-type errorText string
+type hostileError string
 
-func (e errorText) Error() string { return string(e) }
+func (e hostileError) Error() string { return string(e) }
 
 // spoilTables makes every string of every row hostile.
 func spoilTables(w *page.World) {

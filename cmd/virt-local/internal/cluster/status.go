@@ -92,7 +92,8 @@ func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
 		s.Nodes = append(s.Nodes, ns)
 	}
 	admin, err := Admin(in)
-	if err != nil || controlplane.HealthCheck(admin, "/readyz")(ctx) != nil {
+	answers := err == nil && controlplane.HealthCheck(admin, "/readyz")(ctx) == nil
+	if !answers {
 		s.Ready = false
 		return s, nil
 	}
