@@ -23,7 +23,7 @@ IMAGES := virt-server virt-launcher tiny-disk
 NOVNC  := pkg/action/vnc/novnc/files/novnc.zip
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build images debian up down generate lint test test-unit test-generated test-integration test-e2e test-slow bench scale release-check clean
+.PHONY: help deps build images debian up down generate lint test test-unit test-generated test-integration test-e2e test-slow fuzz bench scale release-check clean
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -82,6 +82,12 @@ test-e2e: ## Run the tests against a cluster of their own
 
 test-slow: ## Run the tests with a real cloud image, which boots for minutes (CI does not run them)
 	@dev/test.sh slow
+
+# Exported, for a regular expression may hold what a recipe would not survive.
+fuzz: export FUZZTIME ?= 30s
+fuzz: export FUZZ ?= .*
+fuzz: ## Fuzz what reads words of guests, tenants and nodes; longer with FUZZTIME=5m, only some with FUZZ=FuzzParse
+	@dev/fuzz.sh
 
 bench: deps images ## Measure what DESIGN promises, as a table (`go run ./tests/bench -h` for more)
 	@dev/step.sh "Measuring"

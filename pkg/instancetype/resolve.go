@@ -146,7 +146,8 @@ func (o *Object) fromRevision(revision *appsv1.ControllerRevision) error {
 	if err := json.Unmarshal(revision.Data.Raw, &meta); err != nil {
 		return fmt.Errorf("ControllerRevision %q holds no object: %w", revision.Name, err)
 	}
-	if _, err := KindOf(o.Role, meta.Kind); err != nil || meta.Kind == "" {
+	// Of a matcher's kind the case and number do not matter; here it says how the data is read.
+	if kind, err := KindOf(o.Role, meta.Kind); err != nil || kind != meta.Kind {
 		return fmt.Errorf("ControllerRevision %q holds no %s", revision.Name, o.Role)
 	}
 	if want := v1beta1.SchemeGroupVersion.String(); meta.APIVersion != want {

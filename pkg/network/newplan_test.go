@@ -79,7 +79,7 @@ networks: [{name: default, pod: {}}, {name: red, multus: {networkName: other/red
 `
 
 // vmiOf has the spec given as YAML.
-func vmiOf(t *testing.T, spec string) *v1.VirtualMachineInstance {
+func vmiOf(t testing.TB, spec string) *v1.VirtualMachineInstance {
 	t.Helper()
 	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns1", Name: "web.1", UID: "6b6a2ad4-9b9c-4ac1-8a3e-2b41a0e9a7d1",

@@ -22,7 +22,7 @@ func validateAnnotations(annotations map[string]string, at *field.Path) field.Er
 	if config := annotations[v1.IgnitionAnnotation]; config != "" {
 		// The value may hold passwords: it is in no message.
 		var object map[string]any
-		if err := json.Unmarshal([]byte(config), &object); err != nil {
+		if err := json.Unmarshal([]byte(config), &object); err != nil || object == nil {
 			errs = append(errs, field.Invalid(at.Key(v1.IgnitionAnnotation), "", "is not the JSON object that Ignition reads; make it from Butane's YAML with butane"))
 		}
 	}

@@ -16,6 +16,7 @@ func TestValidateAnnotations(t *testing.T) {
 		"ignition":          {v1.IgnitionAnnotation, `{"ignition": {"version": "3.4.0"}}`, ""},
 		"ignition as YAML":  {v1.IgnitionAnnotation, "passwd: secret", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object that Ignition reads"},
 		"ignition's number": {v1.IgnitionAnnotation, "7", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object"},
+		"ignition's null":   {v1.IgnitionAnnotation, "null", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vmi := instance(t, "{}")
