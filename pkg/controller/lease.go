@@ -28,9 +28,9 @@ import (
 // only; more writes would bring nothing.
 const (
 	leaseDuration = 12 * time.Second
-	renewDeadline = 8 * time.Second
+	renewDeadline = 6 * time.Second
 	retryPeriod   = 500 * time.Millisecond
-	renewInterval = 2500 * time.Millisecond
+	renewInterval = 5 * time.Second
 	// leaseTimeout bounds a request, so that one that hangs leaves time for others before renewDeadline.
 	leaseTimeout = 2 * time.Second
 )
