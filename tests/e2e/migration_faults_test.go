@@ -157,6 +157,7 @@ func (f *faulty) stages() map[string]func(*testing.T) {
 			}
 			f.freeze(t, launcher)
 			f.standsStill(t)
+			f.missed = f.runsThere(t) // it was told to start the guest before it was frozen
 		},
 		"moved": func(t *testing.T) {
 			f.begin(t, nil)
@@ -310,6 +311,38 @@ func (f *faulty) memoryFlows(t *testing.T) bool {
 		return false
 	})
 	return !f.missed
+}
+
+// runsThere says that the guest runs at the target already: the source has let it go, or the target's QEMU has something to
+// do.
+func (f *faulty) runsThere(t *testing.T) bool {
+	t.Helper()
+	if len(named(processes(t, string(f.source.UID)), processQEMU)) == 0 {
+		return true
+	}
+	qemu := f.process(t, &f.target, processQEMU)
+	before, idle := used(t, qemu), 0
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for idle < 5 {
+		<-tick.C
+		if used(t, qemu) != before {
+			return true
+		}
+		idle++
+	}
+	return false
+}
+
+// used is how much of a CPU a process has used, in the kernel's words.
+func used(t *testing.T, pid int) string {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat))
+	return fields[13] + "+" + fields[14]
 }
 
 // standsStill waits until the source's QEMU has nothing more to do.
