@@ -37,14 +37,16 @@ func (t *test) impostor(name string, instance *v1.VirtualMachineInstance, node s
 	return pod
 }
 
-// ended plays the kubelet: it waits for a pod's deletion and lets it go.
+// waitDeleted plays the kubelet: it waits for a pod's deletion, says that it has ended and lets it go.
 func (t *test) waitDeleted(pod *corev1.Pod) {
 	t.Helper()
 	t.eventually("pod "+pod.Name+" deleted", func() (bool, error) {
 		err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(pod), pod)
 		return apierrors.IsNotFound(err) || err == nil && pod.DeletionTimestamp != nil, client.IgnoreNotFound(err)
 	})
-	t.must(client.IgnoreNotFound(cluster.Client.Delete(t.ctx, pod, client.GracePeriodSeconds(0))))
+	if pod.DeletionTimestamp != nil {
+		t.must(cluster.RemovePod(t.ctx, pod))
+	}
 }
 
 // A VMI that waits for a claim leaves the time to make the pod that it is going to have. It was handed over to that pod. What a
