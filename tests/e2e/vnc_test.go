@@ -61,7 +61,7 @@ func TestScreen(t *testing.T) {
 	if len(b.said) > 0 {
 		t.Errorf("the page complains: %s", strings.Join(b.said, "\n"))
 	}
-	if again := b.eval(page, `fetch('/').then((answer) => answer.status)`); again != "200" {
+	if again := b.eval(page, `fetch(location.pathname).then((answer) => answer.status)`); again != "200" {
 		t.Errorf("the browser that has the cookie is refused: %s", again)
 	}
 	other := startBrowser(t)
