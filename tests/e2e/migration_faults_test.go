@@ -75,7 +75,7 @@ func (f *faulty) run(t *testing.T, stage, victim string, want outcome) {
 	begun := time.Now()
 	defer f.release(t)
 	for try := 1; !f.reach(t, stage); try++ {
-		if try == 3 {
+		if try == 6 {
 			t.Fatalf("%s was over each time before it could be held", stage)
 		}
 		f.release(t)
