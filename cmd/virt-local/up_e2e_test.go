@@ -478,8 +478,13 @@ func (m *machine) loseControlPlane() {
 	}
 	m.await("volumes are gone with their claims", 30*time.Second, func(ctx context.Context) bool {
 		volumes, err := m.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
-		left, readErr := os.ReadDir(filepath.Join(after.StateDir, "volumes"))
-		return err == nil && readErr == nil && len(volumes.Items) == 0 && len(left) == 0
+		if err != nil || len(volumes.Items) > 0 {
+			return false
+		}
+		// What is erased is put aside first, into a directory that stays.
+		left, err := filepath.Glob(filepath.Join(after.StateDir, "volumes", "[^.]*"))
+		aside, asideErr := filepath.Glob(filepath.Join(after.StateDir, "volumes", ".erase", "*"))
+		return err == nil && asideErr == nil && len(left) == 0 && len(aside) == 0
 	})
 }
 
