@@ -201,6 +201,7 @@ func newSerialTest(t *testing.T) *test {
 		if t.Failed() {
 			t.Logf("virt-controller wrote:\n%s", strings.Join(writes.in(namespace), "\n"))
 		}
+		tt.endMigrations()
 	})
 	return tt
 }

@@ -3,12 +3,15 @@
 package controller
 
 import (
+	"context"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/tests/env"
 )
 
 func (t *test) createMigration(name string) *v1.VirtualMachineInstanceMigration {
@@ -41,6 +44,34 @@ func (t *test) placeTarget(migration *v1.VirtualMachineInstanceMigration, node s
 	t.must(cluster.Bind(t.ctx, &pods.Items[0], node))
 	t.waitMigration(migration, v1.MigrationPreparingTarget)
 	return &pods.Items[0]
+}
+
+// endMigrations fails what a test leaves under way: it would count against the limits of the tests beside it.
+func (t *test) endMigrations() {
+	ctx := context.WithoutCancel(t.ctx)
+	err := env.Eventually(ctx, func(ctx context.Context) (bool, error) {
+		var left v1.VirtualMachineInstanceMigrationList
+		if err := cluster.Client.List(ctx, &left, client.InNamespace(t.namespace)); err != nil {
+			return false, err
+		}
+		done := true
+		for i := range left.Items {
+			migration := &left.Items[i]
+			if migration.IsFinal() {
+				continue
+			}
+			done = false
+			before := migration.DeepCopy()
+			migration.Status.Phase = v1.MigrationFailed
+			if err := cluster.Client.Status().Patch(ctx, migration, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+				return false, err
+			}
+		}
+		return done, nil
+	})
+	if err != nil {
+		t.Errorf("end the migrations that are left: %v", err)
+	}
 }
 
 // changeVMI writes the VMI's status as virt-handler does.
