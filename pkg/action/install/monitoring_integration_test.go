@@ -43,6 +43,9 @@ spec:
 			t.Fatal(err)
 		}
 	}
+	if err := i.poll(t.Context(), i.Monitored); err != nil { // discovery trails the condition Established
+		t.Fatalf("wait for discovery of the operator's kinds: %v", err)
+	}
 }
 
 func put(t *testing.T, i *Installer, resource schema.GroupVersionResource, ns, text string) {
