@@ -15,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-
-	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // A claim is leased to the pods in status.activePods of the VMIs that use it. Only virt-controller and virt-handler
@@ -135,20 +133,6 @@ func (s *Step) keepLease(view View) bool {
 	}
 	setCondition(&s.Status, notReady(ReasonEndNotConfirmed, message), view.Now)
 	return true
-}
-
-// dropEnded takes the pods out of the active ones whose object is gone and whose end is known, of a VMI whose guest
-// waits for the word of one of them: virt-handler cannot see that a node was fenced.
-func (s *Step) dropEnded(view View) {
-	paused := Condition(&view.VMI.Status, v1.VirtualMachineInstancePaused)
-	if paused == nil || paused.Reason != names.ReasonPausedToMove {
-		return
-	}
-	s.Status.ActivePods = maps.Clone(s.Status.ActivePods)
-	maps.DeleteFunc(s.Status.ActivePods, func(uid types.UID, _ string) bool {
-		_, held := view.Holders[uid]
-		return !held && !slices.ContainsFunc(view.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid })
-	})
 }
 
 func notConfirmed(holders map[types.UID]string) string {

@@ -58,7 +58,6 @@ func (s *Step) watchOver(view View) {
 			s.plug(view)
 			s.leave(view)
 			s.prune(view)
-			s.dropEnded(view)
 		}
 		return
 	}

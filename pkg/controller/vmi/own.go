@@ -76,18 +76,22 @@ func looksLikeLauncher(pod *corev1.Pod, vmi types.UID) bool {
 	return pod.Labels[v1.AppLabel] == names.VirtLauncher && OwnedBy(pod, vmi)
 }
 
-// prune takes pods out of status.activePods that have ended after their guest left them, or are gone.
+// prune takes pods out of status.activePods that cannot have the guest any more: those that have ended, or are gone, after
+// their guest left them; and, while the guest waits for the word of another pod of its migration, those that are gone and
+// hold nothing: virt-handler cannot see that a node was fenced.
 func (s *Step) prune(view View) {
-	for uid, node := range view.VMI.Status.ActivePods {
-		if node != "" {
-			continue
-		}
+	paused := Condition(&view.VMI.Status, v1.VirtualMachineInstancePaused)
+	waits := paused != nil && paused.Reason == names.ReasonPausedToMove
+	active := maps.Clone(s.Status.ActivePods)
+	maps.DeleteFunc(active, func(uid types.UID, node string) bool {
 		i := slices.IndexFunc(view.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid })
-		if i < 0 || terminal(view.Pods[i]) {
-			s.Status.ActivePods = maps.Clone(s.Status.ActivePods)
-			delete(s.Status.ActivePods, uid)
+		if node == "" {
+			return i < 0 || terminal(view.Pods[i])
 		}
-	}
+		_, held := view.Holders[uid]
+		return waits && i < 0 && !held
+	})
+	s.Status.ActivePods = active
 }
 
 // lookAtPods gathers the VMI's pods. When none of those that are recorded or created is in the cache, or one whose guest has

@@ -113,3 +113,53 @@ func TestPrune(t *testing.T) {
 		})
 	}
 }
+
+// A guest that stands still until the other pod of its migration has ended goes on when that pod's node is fenced, which
+// virt-controller alone can tell.
+func TestPruneFenced(t *testing.T) {
+	waits := func(vmi *v1.VirtualMachineInstance) {
+		vmi.Status.Conditions = append(vmi.Status.Conditions, v1.VirtualMachineInstanceCondition{
+			Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue, Reason: names.ReasonPausedToMove,
+		})
+	}
+	records := func(node string) func(*v1.VirtualMachineInstance) {
+		return func(vmi *v1.VirtualMachineInstance) {
+			vmi.Status.ActivePods = map[types.UID]string{"pod-uid": "node01", "other": node}
+		}
+	}
+	other := func(change ...func(*corev1.Pod)) *corev1.Pod {
+		pod := testPod(append([]func(*corev1.Pod){running, launcherOfVMI}, change...)...)
+		pod.Name, pod.UID, pod.Spec.NodeName = "other", "other", "node02"
+		return pod
+	}
+	for name, c := range map[string]struct {
+		vmi   *v1.VirtualMachineInstance
+		other *corev1.Pod
+		held  bool
+		want  bool
+	}{
+		"another pod of a guest that runs":      {vmi: testVMI(t, v1.Running, records("node02")), want: true},
+		"the guest waits for it":                {vmi: testVMI(t, v1.Running, records("node02"), waits), other: other(), want: true},
+		"the guest waits, its end is not known": {vmi: testVMI(t, v1.Running, records("node02"), waits), held: true, want: true},
+		"the guest waits, its node was fenced":  {vmi: testVMI(t, v1.Running, records("node02"), waits)},
+		"the guest waits, and it has ended":     {vmi: testVMI(t, v1.Running, records("node02"), waits), other: other(ended(corev1.PodFailed, "")), want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view := View{VMI: c.vmi, Pods: []*corev1.Pod{testPod(running, launcherOfVMI)}, Now: now}
+			if c.other != nil {
+				view.Pods = append(view.Pods, c.other)
+			}
+			if c.held {
+				view.Holders = map[types.UID]string{"other": "node02"}
+			}
+			before := maps.Clone(c.vmi.Status.ActivePods)
+			active := Next(view).Status.ActivePods
+			if _, got := active["other"]; got != c.want {
+				t.Errorf("activePods %v, want the other pod there: %t", active, c.want)
+			}
+			if _, there := active["pod-uid"]; !there || !maps.Equal(before, c.vmi.Status.ActivePods) {
+				t.Errorf("activePods %v, and of the VMI looked at %v", active, c.vmi.Status.ActivePods)
+			}
+		})
+	}
+}
