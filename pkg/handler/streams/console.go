@@ -246,8 +246,9 @@ type consoles struct {
 	log   *slog.Logger
 	stall time.Duration
 
-	mu   sync.Mutex
-	open map[string]*console
+	mu      sync.Mutex
+	open    map[string]*console
+	opening map[string]chan struct{} // closed when the request that opens the pod's console has tried
 }
 
 // attach serves a client at the console of a pod and returns when it has gone. dial opens the serial
@@ -269,8 +270,28 @@ func (cs *consoles) attach(
 	return nil
 }
 
-// console returns the pod's open console, or opens it, and the request's place in the row of all.
+// console returns the pod's open console, or opens it, and the request's place in the row of all. A serial port that does not
+// answer holds up its own pod's clients only.
 func (cs *consoles) console(ctx context.Context, pod string, dial func(context.Context) (net.Conn, error)) (*console, int, error) {
+	for {
+		b, request, opening := cs.join(pod)
+		switch {
+		case b != nil:
+			return b, request, nil
+		case opening == nil:
+			return cs.dial(ctx, pod, dial)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		case <-opening:
+		}
+	}
+}
+
+// join returns the pod's open console, or what is closed when another request has tried to open it. If it returns
+// neither, the caller is to open it with dial.
+func (cs *consoles) join(pod string) (b *console, request int, opening <-chan struct{}) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	// Not under its own lock, which is held while its log is read.
@@ -279,7 +300,23 @@ func (cs *consoles) console(ctx context.Context, pod string, dial func(context.C
 		b.requests++
 		return b, b.requests, nil
 	}
+	if opening, ok := cs.opening[pod]; ok {
+		return nil, 0, opening
+	}
+	if cs.opening == nil {
+		cs.opening = map[string]chan struct{}{}
+	}
+	cs.opening[pod] = make(chan struct{})
+	return nil, 0, nil
+}
+
+// dial opens the pod's console, which join has told the caller to do.
+func (cs *consoles) dial(ctx context.Context, pod string, dial func(context.Context) (net.Conn, error)) (*console, int, error) {
 	serial, err := dial(ctx)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	close(cs.opening[pod])
+	delete(cs.opening, pod)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -201,7 +201,7 @@ func (s *Server) console(w http.ResponseWriter, r *http.Request) {
 	}
 	s.active.Add(1)
 	defer s.active.Done()
-	err = s.consoles.attach(s.ctx, string(pod), r.URL.Query().Get("join") == "true", from(r),
+	err = s.consoles.attach(r.Context(), string(pod), r.URL.Query().Get("join") == "true", from(r),
 		func(ctx context.Context) (net.Conn, error) {
 			conn, err := run.Dial(ctx, names.SocketSerial)
 			if err != nil {
