@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/boottime"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/termination"
 )
 
 // fenceTick is how often a launcher looks whether its time is over.
@@ -113,7 +113,7 @@ func endPod(why, terminationLog string, log *slog.Logger) {
 	}
 	go func() {
 		log.Error("guest killed", "reason", why)
-		text, err := json.Marshal(termination{Lifecycle: pb.Lifecycle_LIFECYCLE_DESTROYED.String(), Reason: "fenced: " + why})
+		text, err := termination.Message{Lifecycle: pb.Lifecycle_LIFECYCLE_DESTROYED, Reason: "fenced: " + why}.Encode()
 		if err == nil {
 			err = os.WriteFile(terminationLog, text, 0o600)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -61,7 +62,7 @@ type guest struct {
 	dead, ran bool
 	died      chan struct{}
 	// note writes the launcher's last words ahead.
-	note func(termination) error
+	note func(termination.Message) error
 	// deciding is held by who decides whether the guest stays or is given up.
 	deciding sync.Mutex
 	// qemu finds the domain's process.
@@ -102,7 +103,7 @@ func newGuest(dial func(context.Context) (hypervisor.Connection, error), qemuLog
 		here:     make(chan struct{}),
 		died:     make(chan struct{}),
 		decided:  make(chan string, 1),
-		note:     func(termination) error { return nil },
+		note:     func(termination.Message) error { return nil },
 		call:     dialUnix,
 		qemu:     func() (process, error) { return nil, errors.New("find QEMU: not known where") },
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -24,9 +25,9 @@ const (
 // Last words that are written ahead, for the case that the launcher is killed.
 var (
 	// handedOver says that the guest stands still here for good, and the other launcher may start it.
-	handedOver = termination{Lifecycle: pb.Lifecycle_LIFECYCLE_MIGRATED.String(), Reason: "handed over"}
+	handedOver = termination.Message{Lifecycle: pb.Lifecycle_LIFECYCLE_MIGRATED, Reason: "handed over"}
 	// neverRan says that the guest has arrived here and was not started, so that its source may let it go on.
-	neverRan = termination{Lifecycle: pb.Lifecycle_LIFECYCLE_CRASHED.String(), Reason: names.ReasonNeverRan}
+	neverRan = termination.Message{Lifecycle: pb.Lifecycle_LIFECYCLE_CRASHED, Reason: names.ReasonNeverRan}
 )
 
 // errNeverRan is why a migration failed whose target ended before it was started.
@@ -64,7 +65,7 @@ func (g *guest) handOff(ctx context.Context, l *link, h handoff, handover string
 		l.gate.open()
 	case wordDead:
 		g.log.Warn("the guest goes on here", "reason", errNeverRan)
-		if err := g.note(termination{}); err != nil {
+		if err := g.note(termination.Message{}); err != nil {
 			g.log.Warn("the last words that were written ahead cannot be taken back", "err", err)
 		}
 		g.endHandoff(false)

@@ -16,17 +16,18 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // notes are the last words that a launcher has written ahead.
 type notes struct {
 	mu   sync.Mutex
-	last termination
+	last termination.Message
 	err  error
 }
 
-func (n *notes) note(t termination) error {
+func (n *notes) note(t termination.Message) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.err == nil {
@@ -35,7 +36,7 @@ func (n *notes) note(t termination) error {
 	return n.err
 }
 
-func (n *notes) get() termination {
+func (n *notes) get() termination.Message {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.last
@@ -64,7 +65,7 @@ func withHanded(t *testing.T, test func(t *testing.T, l *leaving, n *notes)) {
 func (l *leaving) goesOn(t *testing.T, n *notes) {
 	t.Helper()
 	l.signals(t, syscall.SIGSTOP, syscall.SIGCONT)
-	if got := n.get(); got != (termination{}) {
+	if got := n.get(); got != (termination.Message{}) {
 		t.Errorf("last words %+v", got)
 	}
 	l.ends <- outcome{err: errors.New("client socket is closed")}
@@ -274,7 +275,7 @@ func TestNeverRanIsTakenBack(t *testing.T) {
 			t.Fatalf("it says %q, %v", word, err)
 		}
 		expect(t, g, runs, "unpaused")
-		if got := n.get(); got != (termination{}) {
+		if got := n.get(); got != (termination.Message{}) {
 			t.Errorf("last words %+v", got)
 		}
 	})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -527,7 +528,7 @@ func (g *guest) mayStart(ctx context.Context, conn hypervisor.Connection) error 
 	if g.ran {
 		return nil
 	}
-	if err := g.note(termination{}); err != nil {
+	if err := g.note(termination.Message{}); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	g.ran = true

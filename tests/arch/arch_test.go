@@ -28,11 +28,12 @@ var arrows = map[string][]string{
 	"pkg/store":  {"pkg/surface", "pkg/progress", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
-	"pkg/controller": servers("pkg/controller"),
-	"pkg/handler":    servers("pkg/handler", "pkg/launcher/launcherpb", "pkg/host", "pkg/rfb"),
+	"pkg/controller": servers("pkg/controller", "pkg/launcher/launcherpb", "pkg/launcher/termination"),
+	"pkg/handler":    servers("pkg/handler", "pkg/launcher/launcherpb", "pkg/launcher/termination", "pkg/host", "pkg/rfb"),
 	"pkg/launcher":   servers("pkg/launcher"),
 	// Contract only.
-	"pkg/launcher/launcherpb": {},
+	"pkg/launcher/launcherpb":  {},
+	"pkg/launcher/termination": {"pkg/launcher/launcherpb", "pkg/names"},
 
 	"pkg/vhostmd":      {},
 	"pkg/domain":       {"pkg/filesystem", "pkg/passthrough", "pkg/vhostmd", "pkg/names", "pkg/network", "pkg/surface", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/pci"},

@@ -1,7 +1,6 @@
 package vmi
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -75,7 +76,7 @@ func (s *Step) watchOver(view View) {
 		// A guest that has moved leaves the pods where it was before behind.
 		last := slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 		reason, message = podOver(last)
-		end := lastWord(last)
+		end := termination.Of(last)
 		if last.Status.Phase == corev1.PodSucceeded && end.Reason != names.ReasonTerminated && end.Lifecycle != migrated {
 			phase = v1.Succeeded
 		}
@@ -86,11 +87,14 @@ func (s *Step) watchOver(view View) {
 	s.finish(view, phase, reason, message)
 }
 
+// migrated is what a launcher says last whose guest has gone to another one.
+const migrated = launcherpb.Lifecycle_LIFECYCLE_MIGRATED
+
 // bearer is a pod in which the guest may be: one on the VMI's node that is not over, or the target of a migration
 // into which the guest has gone although nobody has said so yet. nil when there is none; that the target of a
 // migration is well does not help a guest whose own pod is gone.
 func bearer(instance *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod {
-	left := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return terminal(pod) && lastWord(pod).Lifecycle == migrated })
+	left := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return terminal(pod) && termination.Of(pod).Lifecycle == migrated })
 	for _, pod := range pods {
 		if !terminal(pod) && (left || pod.Spec.NodeName == instance.Status.NodeName) {
 			return pod
@@ -150,23 +154,4 @@ func (s *Step) handlerMayReport(view View, pods []*corev1.Pod) time.Duration {
 		return handlerGrace
 	}
 	return handlerGrace - view.Now.Sub(view.DeadSince)
-}
-
-// migrated is what a launcher says last whose guest has gone to another one.
-const migrated = "LIFECYCLE_MIGRATED"
-
-// end is a launcher's last word.
-type end struct{ Lifecycle, Reason string }
-
-// lastWord reads a launcher's termination message; it is zero when there is none. ReasonTerminated is that of a
-// guest that was ended because its pod was, which is a failure of a VMI that nobody has deleted.
-func lastWord(pod *corev1.Pod) end {
-	for i := range pod.Status.ContainerStatuses {
-		status := &pod.Status.ContainerStatuses[i]
-		var last end
-		if status.Name == names.ContainerCompute && status.State.Terminated != nil && json.Unmarshal([]byte(status.State.Terminated.Message), &last) == nil {
-			return last
-		}
-	}
-	return end{}
 }

@@ -8,8 +8,6 @@ import (
 	"unicode/utf8"
 
 	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
 // What a guest says is limited, so that it can fill neither the API server nor a terminal: bytes of
@@ -77,26 +75,4 @@ func agentInterfaces(data []byte) []v1.VirtualMachineInstanceNetworkInterface {
 		})
 	}
 	return out
-}
-
-// End is the last word of a launcher, which it leaves as its container's termination message.
-type End struct {
-	Lifecycle launcherpb.Lifecycle
-	Reason    string
-}
-
-// TerminationMessage reads it; it is the zero value when there is none.
-func TerminationMessage(message string) End {
-	var m struct {
-		Lifecycle string `json:"lifecycle"`
-		Reason    string `json:"reason"`
-	}
-	if json.Unmarshal([]byte(message), &m) != nil {
-		return End{}
-	}
-	name := strings.ToUpper(m.Lifecycle)
-	if !strings.HasPrefix(name, "LIFECYCLE_") {
-		name = "LIFECYCLE_" + name
-	}
-	return End{Lifecycle: launcherpb.Lifecycle(launcherpb.Lifecycle_value[name]), Reason: clean(m.Reason)}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network"
 )
@@ -185,14 +186,11 @@ func guestOff(in Input, end launcherpb.Lifecycle, reason string) (v1.VirtualMach
 	return v1.Succeeded, "", "The guest has shut down."
 }
 
-// lastWord is the termination message of a pod's launcher.
-func lastWord(pod *corev1.Pod) End {
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.Name == names.ContainerCompute && c.State.Terminated != nil {
-			return TerminationMessage(c.State.Terminated.Message)
-		}
-	}
-	return End{}
+// lastWord is the termination message of a pod's launcher, fit for a status.
+func lastWord(pod *corev1.Pod) termination.Message {
+	end := termination.Of(pod)
+	end.Reason = clean(end.Reason)
+	return end
 }
 
 func podFailed(in Input) (v1.VirtualMachineInstancePhase, string, string) {
@@ -205,7 +203,7 @@ func podFailed(in Input) (v1.VirtualMachineInstancePhase, string, string) {
 		if c.Name != names.ContainerCompute || t == nil {
 			continue
 		}
-		end := TerminationMessage(t.Message)
+		end := lastWord(in.Pod)
 		switch {
 		case end.Lifecycle == launcherpb.Lifecycle_LIFECYCLE_CRASHED:
 			in.Guest = &launcherpb.GuestState{Lifecycle: end.Lifecycle, Reason: end.Reason}
