@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
 // Default is the strategy where neither the VMI nor the KubeVirt resource names one; KubeVirt's.
@@ -124,7 +126,7 @@ func Decide(vmi *v1.VirtualMachineInstance, pod Pod, cluster v1.EvictionStrategy
 			"the pod holds a volume that is plugged into VMI %q, and goes with the guest's own pod", name)}
 	}
 	if node, active := vmi.Status.ActivePods[pod.UID]; !active || node == "" || node != vmi.Status.NodeName {
-		if ms := vmi.Status.MigrationState; active && ms != nil && ms.TargetNode == node && ms.EndTimestamp == nil && !ms.Completed {
+		if active && migrations.UnderWay(vmi) && vmi.Status.MigrationState.TargetNode == node {
 			return Verdict{Message: fmt.Sprintf("the guest of VMI %q is moving to this pod", name)}
 		}
 		return Verdict{Allow: true} // what is left of a migration

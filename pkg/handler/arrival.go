@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/handler/status"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
 // arrive makes one pass over a VMI that runs elsewhere and is to come here: its launcher is prepared, and
@@ -21,7 +22,7 @@ import (
 func (r *Reconciler) arrive(ctx context.Context, vmi *v1.VirtualMachineInstance) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(vmi)
 	ms := vmi.Status.MigrationState
-	if vmi.IsFinal() || ms == nil || ms.TargetNode != r.Node.Name || status.MigrationOver(ms) {
+	if vmi.IsFinal() || ms == nil || ms.TargetNode != r.Node.Name || migrations.Over(ms) {
 		r.drop(key)
 		return reconcile.Result{}, nil
 	}
@@ -85,7 +86,7 @@ func (r *Reconciler) waiting(migration types.UID, from string) (types.UID, bool)
 	for _, s := range r.sessions {
 		ms := s.latest().Status.MigrationState
 		if ms != nil && ms.MigrationUID == migration && ms.SourceNode == from && ms.TargetNode == r.Node.Name &&
-			s.observation().Prepared && !status.MigrationOver(ms) {
+			s.observation().Prepared && !migrations.Over(ms) {
 			return s.target.Pod, true
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/handler/status"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
 // cancelPatience is how long a launcher may take to end a migration that was cancelled. Then its connections
@@ -40,7 +41,7 @@ type departure struct {
 // departureOf is what a VMI's status asks of the node that the guest is on; zero when nothing.
 func departureOf(vmi *v1.VirtualMachineInstance, node string) departure {
 	ms := vmi.Status.MigrationState
-	if ms == nil || ms.MigrationUID == "" || status.MigrationOver(ms) || ms.SourceNode != node {
+	if ms == nil || ms.MigrationUID == "" || migrations.Over(ms) || ms.SourceNode != node {
 		return departure{}
 	}
 	d := departure{uid: ms.MigrationUID, node: ms.TargetNode, cancel: ms.AbortRequested || vmi.DeletionTimestamp != nil, limits: limitsOf(vmi)}

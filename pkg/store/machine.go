@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
 // Machine is one virtual machine: a VirtualMachine with its instance, if it has one, or an instance that belongs to no
@@ -135,9 +137,7 @@ func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
 		p.Memory = *m.GuestCurrent
 	}
-	if s := vmi.Status.MigrationState; s != nil {
-		p.Migrating = !s.Completed && !s.Failed && s.EndTimestamp == nil
-	}
+	p.Migrating = migrations.UnderWay(vmi)
 	for _, c := range vmi.Status.Conditions {
 		is := c.Status == corev1.ConditionTrue
 		switch c.Type {

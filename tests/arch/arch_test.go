@@ -24,8 +24,8 @@ var arrows = map[string][]string{
 
 	"pkg/cli":    {"pkg/printable", "pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/printable", "pkg/rfb", "pkg/action", "pkg/stats", "pkg/progress", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/printable", "pkg/filesystem", "pkg/eviction", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names", "manifests"},
-	"pkg/store":  {"pkg/surface", "pkg/progress", "pkg/names"},
+	"pkg/action": {"pkg/printable", "pkg/filesystem", "pkg/eviction", "pkg/migrations", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names", "manifests"},
+	"pkg/store":  {"pkg/migrations", "pkg/surface", "pkg/progress", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
 	"pkg/controller": servers("pkg/controller", "pkg/launcher/launcherpb", "pkg/launcher/termination"),
@@ -62,7 +62,8 @@ var arrows = map[string][]string{
 	"pkg/filesystem":   {"pkg/names"},
 	"pkg/pool":         {},
 	"pkg/vmstate":      {},
-	"pkg/eviction":     {},
+	"pkg/eviction":     {"pkg/migrations"},
+	"pkg/migrations":   {},
 	"pkg/version":      {},
 	"manifests":        {},
 	"images":           {"pkg/names", "pkg/version"},
@@ -71,11 +72,11 @@ var arrows = map[string][]string{
 // servers is what every server may import.
 func servers(more ...string) []string {
 	return append(more, "pkg/boottime", "pkg/metrics", "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
-		"pkg/certs", "pkg/config", "pkg/stats", "pkg/progress", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction", "pkg/sizing", "pkg/pool", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem")
+		"pkg/certs", "pkg/config", "pkg/stats", "pkg/progress", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction", "pkg/migrations", "pkg/sizing", "pkg/pool", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/vmstate", "pkg/pool", "pkg/pci", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem", "pkg/printable"}
+var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/migrations", "pkg/vmstate", "pkg/pool", "pkg/pci", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem", "pkg/printable"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
 // Applies reports whether a verb makes sense for a machine as it is, and if not why, in a clause: "it is not running".
@@ -38,12 +40,12 @@ func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
 	case SoftReboot:
 		return applies(!paused, "it is paused")
 	case Migrate:
-		if migrating(vmi) {
+		if migrations.UnderWay(vmi) {
 			return false, "it is migrating"
 		}
 		return applies(hasCondition(vmi, v1.VirtualMachineInstanceIsMigratable), "it cannot be migrated")
 	case MigrateCancel:
-		return applies(migrating(vmi), "it is not migrating")
+		return applies(migrations.UnderWay(vmi), "it is not migrating")
 	case EvacuateCancel:
 		return applies(vmi.Status.EvacuationNodeName != "", "it is not being evacuated")
 	}
@@ -81,9 +83,4 @@ func hasCondition(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstance
 		}
 	}
 	return false
-}
-
-func migrating(vmi *v1.VirtualMachineInstance) bool {
-	state := vmi.Status.MigrationState
-	return state != nil && !state.Completed && !state.Failed && state.EndTimestamp == nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/action"
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/wait"
+	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
 // Until is the state of a machine in which a verb is done. instance is the UID of the instance that was there
@@ -38,7 +39,7 @@ func Until(verb Verb, instance types.UID, paused bool) (wait.Condition, bool) {
 		return pausedIs(false), true
 	case MigrateCancel:
 		return wait.Condition{Name: "to migrate no more", Met: func(s wait.State) (bool, error) {
-			return s.VMI == nil || !migrating(s.VMI), nil
+			return s.VMI == nil || !migrations.UnderWay(s.VMI), nil
 		}}, true
 	case Delete:
 		return wait.Condition{Name: "to be deleted", Gone: true, Met: func(s wait.State) (bool, error) {

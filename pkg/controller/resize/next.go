@@ -26,6 +26,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/controller/migration"
+	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/sizing"
 )
@@ -105,7 +106,7 @@ func memoryLeft(vmi *v1.VirtualMachineInstance) (current int64, ok bool) {
 func Next(view View) Step {
 	vmi := view.VMI
 	step := Step{Status: *vmi.Status.DeepCopy()}
-	if !Pending(vmi) || view.Pod == nil || migrating(vmi) {
+	if !Pending(vmi) || view.Pod == nil || migrations.UnderWay(vmi) {
 		return step
 	}
 	if !grows(vmi, cpus) && !grows(vmi, memory) {
@@ -321,11 +322,6 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 		}
 	}
 	return nil
-}
-
-func migrating(vmi *v1.VirtualMachineInstance) bool {
-	ms := vmi.Status.MigrationState
-	return ms != nil && ms.EndTimestamp == nil && !ms.Completed && !ms.Failed
 }
 
 // set says of what changes how far it is.

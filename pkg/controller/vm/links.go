@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
 // linkless is a spec without what of its interfaces may change while the guest runs.
@@ -47,7 +49,7 @@ func state(s v1.InterfaceState) v1.InterfaceState {
 // followLinks brings the states of the VM's interfaces into its VMI, from which virt-handler takes them.
 func (r *Reconciler) followLinks(ctx context.Context, view *View) error {
 	instance := view.VMI
-	if instance == nil || instance.IsFinal() || instance.DeletionTimestamp != nil || migrating(instance) {
+	if instance == nil || instance.IsFinal() || instance.DeletionTimestamp != nil || migrations.Begun(instance) {
 		return nil
 	}
 	after := instance.DeepCopy()

@@ -13,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/network"
 )
 
@@ -211,7 +212,7 @@ func (view View) plugging() plugging {
 func (r *Reconciler) followInterfaces(ctx context.Context, view *View) error {
 	view.Staged = r.Config().LiveUpdate == nil
 	instance := view.VMI
-	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil || migrating(instance) ||
+	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil || migrations.Begun(instance) ||
 		upToDate(view.VM, instance) || view.template() == nil {
 		return nil
 	}

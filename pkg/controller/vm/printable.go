@@ -9,6 +9,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
 // The waiting reasons of a container whose image, or image volume, cannot be had; the kubelet's words.
@@ -26,7 +27,7 @@ var printables = []struct {
 	{v1.VirtualMachineStatusStopping, func(view View, _ Decision) bool {
 		return active(view.VMI) && view.VMI.DeletionTimestamp != nil
 	}},
-	{v1.VirtualMachineStatusMigrating, func(view View, _ Decision) bool { return active(view.VMI) && migrating(view.VMI) }},
+	{v1.VirtualMachineStatusMigrating, func(view View, _ Decision) bool { return active(view.VMI) && migrations.Begun(view.VMI) }},
 	{v1.VirtualMachineStatusPaused, func(view View, _ Decision) bool {
 		return active(view.VMI) && conditionIs(view.VMI, v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "")
 	}},
@@ -94,11 +95,6 @@ func starting(phase v1.VirtualMachineInstancePhase) bool {
 		return true
 	}
 	return false
-}
-
-func migrating(instance *v1.VirtualMachineInstance) bool {
-	state := instance.Status.MigrationState
-	return state != nil && state.StartTimestamp != nil && state.EndTimestamp == nil && !state.Completed && !state.Failed
 }
 
 // conditionIs compares a condition's status, and its reason unless that is empty.

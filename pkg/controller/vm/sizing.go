@@ -7,6 +7,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
@@ -24,7 +25,7 @@ func (r *Reconciler) followSize(ctx context.Context, view *View) error {
 		return err // what stands in the way is said when the VM is started
 	}
 	view.Template = &template.Spec
-	if instance.Status.Phase != v1.Running || migrating(instance) {
+	if instance.Status.Phase != v1.Running || migrations.Begun(instance) {
 		return nil // The guest has its size first, and then another.
 	}
 	view.Change = sizing.Of(&template.Spec.Domain, instance, r.Config().LiveUpdate != nil)

@@ -7,6 +7,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/surface"
 )
 
@@ -33,7 +34,7 @@ func (r *Reconciler) followVolumes(ctx context.Context, view *View) error {
 	spec := template.Spec.DeepCopy()
 	surface.DefaultDisks(spec)
 	view.Volumes = hotplug.Follow(spec, instance, r.Config().LiveUpdate != nil)
-	if !view.Volumes.Changed || migrating(instance) {
+	if !view.Volumes.Changed || migrations.Begun(instance) {
 		return nil
 	}
 	after := instance.DeepCopy()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
 // Reasons of hotplugged volumes, in events and in their status; KubeVirt's words.
@@ -68,8 +69,7 @@ func (s *Step) plug(view View) {
 
 // moving reports a guest of which two nodes know that it moves.
 func moving(vmi *v1.VirtualMachineInstance) bool {
-	ms := vmi.Status.MigrationState
-	return ms != nil && ms.TargetPod != "" && ms.EndTimestamp == nil && !ms.Completed && !ms.Failed
+	return migrations.UnderWay(vmi) && vmi.Status.MigrationState.TargetPod != ""
 }
 
 // spare reports whether an attachment pod to which no volume refers serves nobody: it was made, but its status could not

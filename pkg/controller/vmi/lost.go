@@ -10,6 +10,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
+	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -145,9 +146,7 @@ func lostNode(instance *v1.VirtualMachineInstance) bool {
 // handlerMayReport is how much longer virt-handler has to report the end of a guest whose pod is over. The one of
 // a lost node does not; but the guest may have just moved away from there.
 func (s *Step) handlerMayReport(view View, pods []*corev1.Pod) time.Duration {
-	ms := view.VMI.Status.MigrationState
-	moving := ms != nil && ms.EndTimestamp == nil && !ms.Completed && !ms.Failed
-	if view.VMI.Status.Phase == v1.Unknown && len(pods) == 0 && !moving {
+	if view.VMI.Status.Phase == v1.Unknown && len(pods) == 0 && !migrations.UnderWay(view.VMI) {
 		return 0
 	}
 	if view.DeadSince.IsZero() {

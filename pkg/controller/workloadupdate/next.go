@@ -25,6 +25,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
 // What the strategy means where it is silent; KubeVirt's.
@@ -99,7 +100,7 @@ func Next(view View) Step {
 		}
 		of := history[keyOf(instance)]
 		switch {
-		case instance.Status.Phase != v1.Running || of.underWay || migrating(instance):
+		case instance.Status.Phase != v1.Running || of.underWay || migrations.UnderWay(instance):
 		case wants(view.Strategy, v1.WorkloadUpdateMethodLiveMigrate) && migratable(instance):
 			if left := of.wait(view.Now); left > 0 {
 				step.again(left)
@@ -182,11 +183,6 @@ func wants(strategy v1.KubeVirtWorkloadUpdateStrategy, method v1.WorkloadUpdateM
 func migratable(instance *v1.VirtualMachineInstance) bool {
 	c := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceIsMigratable)
 	return c != nil && c.Status == corev1.ConditionTrue
-}
-
-func migrating(instance *v1.VirtualMachineInstance) bool {
-	ms := instance.Status.MigrationState
-	return ms != nil && ms.EndTimestamp == nil && !ms.Completed && !ms.Failed
 }
 
 // past is what is known of a guest's migrations.

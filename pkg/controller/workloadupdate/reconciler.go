@@ -23,6 +23,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -75,7 +76,7 @@ func (r *Reconciler) concerns() predicate.Predicate {
 		_, marked := instance.Labels[v1.OutdatedLauncherImageLabel]
 		f := facts{outdated: Outdated(instance, r.Image), marked: marked, must: mustMove(instance)}
 		if f.outdated || f.must {
-			f.running, f.migratable, f.migrating = instance.Status.Phase == v1.Running, migratable(instance), migrating(instance)
+			f.running, f.migratable, f.migrating = instance.Status.Phase == v1.Running, migratable(instance), migrations.UnderWay(instance)
 		}
 		return f
 	}

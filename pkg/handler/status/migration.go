@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -37,11 +38,6 @@ type Target struct {
 	Port    int
 	// Prepared: the launcher waits for the guest.
 	Prepared bool
-}
-
-// MigrationOver reports whether a migration has ended, well or not.
-func MigrationOver(ms *v1.VirtualMachineInstanceMigrationState) bool {
-	return ms.EndTimestamp != nil || ms.Completed || ms.Failed
 }
 
 // Moved reports whether a launcher's last words are that it has let its guest go to another one.
@@ -72,7 +68,7 @@ func EndMigration(ms *v1.VirtualMachineInstanceMigrationState, reason string, ca
 // depart notes how the migration away from here goes.
 func depart(in Input, next *v1.VirtualMachineInstanceStatus) {
 	ms, d := next.MigrationState, in.Departure
-	if ms == nil || d == nil || d.UID != ms.MigrationUID || MigrationOver(ms) {
+	if ms == nil || d == nil || d.UID != ms.MigrationUID || migrations.Over(ms) {
 		return
 	}
 	if ms.StartTimestamp == nil && !d.Begun.IsZero() {
@@ -92,7 +88,7 @@ func depart(in Input, next *v1.VirtualMachineInstanceStatus) {
 func Arrive(in Input, target Target) v1.VirtualMachineInstanceStatus {
 	next := *in.VMI.Status.DeepCopy()
 	ms := next.MigrationState
-	if in.VMI.IsFinal() || ms == nil || MigrationOver(ms) {
+	if in.VMI.IsFinal() || ms == nil || migrations.Over(ms) {
 		return next
 	}
 	switch in.Guest.GetLifecycle() {

@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -37,12 +38,12 @@ var node2 = Target{Node: "node2", Address: "10.0.0.2", Port: 8187}
 func TestDepart(t *testing.T) {
 	in := Input{VMI: vmiOf(t, migratingVMI), Pod: pod(), Guest: guest(nil), Plan: plan(), Now: now}
 	in.Departure = &Departure{UID: "another", Failed: true}
-	if ms := Next(in).MigrationState; ms.StartTimestamp != nil || MigrationOver(ms) {
+	if ms := Next(in).MigrationState; ms.StartTimestamp != nil || migrations.Over(ms) {
 		t.Errorf("another migration's news: %+v", ms)
 	}
 	in.Departure = &Departure{UID: "m", Begun: now.Add(-time.Second)}
 	running := Next(in)
-	if ms := running.MigrationState; ms.StartTimestamp == nil || ms.Mode != v1.MigrationPreCopy || MigrationOver(ms) {
+	if ms := running.MigrationState; ms.StartTimestamp == nil || ms.Mode != v1.MigrationPreCopy || migrations.Over(ms) {
 		t.Errorf("begun: %+v", ms)
 	}
 	if events := Events(in.VMI.Status, running); len(events) != 1 || events[0].Reason != string(v1.Migrating) {
@@ -107,7 +108,7 @@ func TestArrive(t *testing.T) {
 
 func TestTargetCannotBePrepared(t *testing.T) {
 	in := Input{VMI: vmiOf(t, migratingVMI), Pod: pod(), Now: now, Failure: &Failure{Message: "no image"}}
-	if ms := Arrive(in, node2).MigrationState; MigrationOver(ms) {
+	if ms := Arrive(in, node2).MigrationState; migrations.Over(ms) {
 		t.Errorf("tried again: %+v", ms)
 	}
 	in.Failure.Final = true

@@ -1,0 +1,35 @@
+package migrations
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+func TestUnderWay(t *testing.T) {
+	type state = v1.VirtualMachineInstanceMigrationState
+	now := &metav1.Time{}
+	for name, c := range map[string]struct {
+		state           *state
+		underWay, begun bool
+	}{
+		"never migrated":                 {nil, false, false},
+		"told to the nodes":              {&state{TargetPod: "b"}, true, false},
+		"being sent":                     {&state{TargetPod: "b", StartTimestamp: now}, true, true},
+		"succeeded":                      {&state{StartTimestamp: now, EndTimestamp: now, Completed: true}, false, false},
+		"failed":                         {&state{StartTimestamp: now, EndTimestamp: now, Failed: true}, false, false},
+		"cancelled before it began":      {&state{EndTimestamp: now, Failed: true}, false, false},
+		"failed, the end is not noted":   {&state{StartTimestamp: now, Failed: true}, false, false},
+		"arrived, the end is not noted":  {&state{StartTimestamp: now, Completed: true}, false, false},
+		"ended, it is not noted how yet": {&state{StartTimestamp: now, EndTimestamp: now}, false, false},
+	} {
+		vmi := &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{MigrationState: c.state}}
+		if got := UnderWay(vmi); got != c.underWay {
+			t.Errorf("%s: under way %t", name, got)
+		}
+		if got := Begun(vmi); got != c.begun {
+			t.Errorf("%s: begun %t", name, got)
+		}
+	}
+}
