@@ -152,12 +152,13 @@ func (f *faulty) stages() map[string]func(*testing.T) {
 		"arrived": func(t *testing.T) {
 			f.begin(t, nil)
 			launcher := f.waitTarget(t, processLauncher)
+			before := f.messageOf(t, launcher)
 			if !f.memoryFlows(t) {
 				return
 			}
 			f.freeze(t, launcher)
 			f.standsStill(t)
-			f.missed = f.runsThere(t) // it was told to start the guest before it was frozen
+			f.missed = f.mayRunThere(t, launcher, before) // it was told to start the guest before it was stopped
 		},
 		"moved": func(t *testing.T) {
 			f.begin(t, nil)
@@ -313,42 +314,39 @@ func (f *faulty) memoryFlows(t *testing.T) bool {
 	return !f.missed
 }
 
-// runsThere says that the guest runs at the target already: the source has let it go, or the target's QEMU has something to
-// do.
-func (f *faulty) runsThere(t *testing.T) bool {
+// mayRunThere says that the guest may run at the target already: the target's launcher, which is stopped, has taken back the
+// termination message that says it never ran. before is what that file was when the launcher had just begun.
+func (f *faulty) mayRunThere(t *testing.T, launcher int, before os.FileInfo) bool {
 	t.Helper()
-	if len(named(processes(t, string(f.source.UID)), processQEMU)) == 0 {
-		return true
-	}
-	qemu := f.process(t, &f.target, processQEMU)
-	before, idle := used(t, qemu), 0
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for idle < 5 {
-		<-tick.C
-		if used(t, qemu) != before {
-			return true
-		}
-		idle++
-	}
-	return false
-}
-
-// used is how much of a CPU a process has used, in the kernel's words.
-func used(t *testing.T, pid int) string {
-	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	text, err := os.ReadFile(terminationLog(launcher))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields := strings.Fields(string(stat))
-	return fields[13] + "+" + fields[14]
+	return len(text) == 0 && !f.messageOf(t, launcher).ModTime().Equal(before.ModTime())
+}
+
+func (f *faulty) messageOf(t *testing.T, launcher int) os.FileInfo {
+	t.Helper()
+	info, err := os.Stat(terminationLog(launcher))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// terminationLog is the file of a launcher's termination message.
+func terminationLog(launcher int) string {
+	return fmt.Sprintf("/proc/%d/root/dev/termination-log", launcher)
 }
 
 // standsStill waits until the source's QEMU has nothing more to do.
 func (f *faulty) standsStill(t *testing.T) {
 	t.Helper()
-	qemu := f.process(t, &f.source, processQEMU)
+	found := named(processes(t, string(f.source.UID)), processQEMU)
+	if len(found) == 0 {
+		return // it has ended, which the stage's end looks at
+	}
+	qemu := found[0]
 	since, was := time.Now(), ""
 	eventually(t, 60*time.Second, "the guest stands still at the source", func() string {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", qemu))
