@@ -3,7 +3,6 @@ package domain
 import (
 	"math"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
@@ -14,16 +13,10 @@ import (
 // PluggedMemory is the alias of the device by which memory is given to a guest that runs.
 const PluggedMemory = "ua-virtio-mem"
 
-// memoryBytes is the guest's memory: memory.guest, else the memory request, else the limit.
+// memoryBytes is the guest's memory.
 func memoryBytes(spec *v1.DomainSpec) (uint, error) {
-	bytes := int64(0)
-	if m := spec.Memory; m != nil && m.Guest != nil {
-		bytes = m.Guest.Value()
-	} else if q, ok := spec.Resources.Requests[corev1.ResourceMemory]; ok {
-		bytes = q.Value()
-	} else if q, ok := spec.Resources.Limits[corev1.ResourceMemory]; ok {
-		bytes = q.Value()
-	}
+	quantity, _ := sizing.Memory(spec)
+	bytes := quantity.Value()
 	if bytes <= 0 || bytes == math.MaxInt64 {
 		return 0, field("spec.domain.memory.guest", "the guest's memory is not set")
 	}

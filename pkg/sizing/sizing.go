@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -61,6 +62,30 @@ func PerSocket(domain *v1.DomainSpec) int {
 		return 1
 	}
 	return max(1, int(domain.CPU.Cores)) * max(1, int(domain.CPU.Threads))
+}
+
+// VCPUs is how many the guest has while it starts.
+func VCPUs(domain *v1.DomainSpec) int {
+	sockets, _ := Sockets(domain)
+	return sockets * PerSocket(domain)
+}
+
+// Memory is what the guest has while it starts: memory.guest, else what its pod requests, else the pod's limit, else one huge
+// page. It reports false when the domain says none of these.
+func Memory(domain *v1.DomainSpec) (resource.Quantity, bool) {
+	if m := domain.Memory; m != nil && m.Guest != nil {
+		return *m.Guest, true
+	}
+	for _, list := range []corev1.ResourceList{domain.Resources.Requests, domain.Resources.Limits} {
+		if quantity, ok := list[corev1.ResourceMemory]; ok {
+			return quantity, true
+		}
+	}
+	if m := domain.Memory; m != nil && m.Hugepages != nil {
+		page, err := resource.ParseQuantity(m.Hugepages.PageSize)
+		return page, err == nil // what is no size is refused by validation
+	}
+	return resource.Quantity{}, false
 }
 
 // Alignment is what the guest's memory is a multiple of if it is to grow, bytes.

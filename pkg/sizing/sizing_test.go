@@ -3,6 +3,8 @@ package sizing
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -67,6 +69,30 @@ func TestDefaults(t *testing.T) {
 		}
 		if got := tc.bounds.DefaultMaxGuest(domain); got != tc.guest {
 			t.Errorf("%s: maxGuest %d, want %d", name, got, tc.guest)
+		}
+	}
+}
+
+// A domain that does not say how much memory its guest has means what its pod asks for.
+func TestMemory(t *testing.T) {
+	list := func(memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	guest := resource.MustParse("1Gi")
+	for name, c := range map[string]struct {
+		domain v1.DomainSpec
+		want   string
+		said   bool
+	}{
+		"nothing":           {v1.DomainSpec{}, "0", false},
+		"the guest's":       {v1.DomainSpec{Memory: &v1.Memory{Guest: &guest}, Resources: v1.ResourceRequirements{Requests: list("2Gi")}}, "1Gi", true},
+		"the pod's request": {v1.DomainSpec{Resources: v1.ResourceRequirements{Requests: list("2Gi"), Limits: list("3Gi")}}, "2Gi", true},
+		"the pod's limit":   {v1.DomainSpec{Resources: v1.ResourceRequirements{Limits: list("3Gi")}}, "3Gi", true},
+		"one huge page":     {v1.DomainSpec{Memory: &v1.Memory{Hugepages: &v1.Hugepages{PageSize: "2Mi"}}}, "2Mi", true},
+		"a page of no size": {v1.DomainSpec{Memory: &v1.Memory{Hugepages: &v1.Hugepages{PageSize: "large"}}}, "0", false},
+	} {
+		if got, said := Memory(&c.domain); got.String() != c.want || said != c.said {
+			t.Errorf("%s: %s, %t", name, got.String(), said)
 		}
 	}
 }

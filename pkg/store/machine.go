@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/migrations"
+	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
 // Machine is one virtual machine: a VirtualMachine with its instance, if it has one, or an instance that belongs to no
@@ -197,14 +198,6 @@ func GuestOS(info v1.VirtualMachineInstanceGuestOSInfo) string {
 
 // Size is the number of CPUs, one where nothing is said, and the memory that a domain's guest sees.
 func Size(d *v1.DomainSpec) (uint32, resource.Quantity) {
-	cpus := uint32(1)
-	if d.CPU != nil {
-		cpus = max(d.CPU.Cores, 1) * max(d.CPU.Sockets, 1) * max(d.CPU.Threads, 1)
-	} else if q, ok := d.Resources.Requests[corev1.ResourceCPU]; ok {
-		cpus = uint32(q.Value())
-	}
-	if d.Memory != nil && d.Memory.Guest != nil {
-		return cpus, *d.Memory.Guest
-	}
-	return cpus, d.Resources.Requests[corev1.ResourceMemory]
+	memory, _ := sizing.Memory(d) // zero when an instance type is to say it
+	return uint32(sizing.VCPUs(d)), memory
 }

@@ -58,7 +58,7 @@ func OfClusterPreference(o *instancetypev1beta1.VirtualMachineClusterPreference)
 	return ofPreference(ClusterPreferences, &o.ObjectMeta, &o.Spec)
 }
 
-func sizing(kind string, m *metav1.ObjectMeta) *Sizing {
+func sizingOf(kind string, m *metav1.ObjectMeta) *Sizing {
 	return &Sizing{Namespace: m.Namespace, Name: m.Name, Resource: kind, Created: m.CreationTimestamp.Time, Labels: m.Labels}
 }
 
@@ -69,7 +69,7 @@ func (s *Sizing) say(is bool, format string, args ...any) {
 }
 
 func ofInstancetype(kind string, m *metav1.ObjectMeta, spec *instancetypev1beta1.VirtualMachineInstancetypeSpec) *Sizing {
-	s := sizing(kind, m)
+	s := sizingOf(kind, m)
 	s.CPUs, s.Memory = spec.CPU.Guest, spec.Memory.Guest
 	s.say(len(spec.GPUs) > 0, "%d GPUs", len(spec.GPUs))
 	s.say(len(spec.HostDevices) > 0, "%d host devices", len(spec.HostDevices))
@@ -83,7 +83,7 @@ func ofInstancetype(kind string, m *metav1.ObjectMeta, spec *instancetypev1beta1
 }
 
 func ofPreference(kind string, m *metav1.ObjectMeta, spec *instancetypev1beta1.VirtualMachinePreferenceSpec) *Sizing {
-	s := sizing(kind, m)
+	s := sizingOf(kind, m)
 	s.Preference = true
 	if r := spec.Requirements; r != nil {
 		if r.CPU != nil {

@@ -179,14 +179,7 @@ func defaultMemory(domain *v1.DomainSpec) {
 	if domain.Memory != nil && domain.Memory.Guest != nil {
 		return
 	}
-	quantity, ok := domain.Resources.Requests[corev1.ResourceMemory]
-	if !ok {
-		quantity, ok = domain.Resources.Limits[corev1.ResourceMemory]
-	}
-	if !ok && domain.Memory != nil && domain.Memory.Hugepages != nil {
-		page, err := resource.ParseQuantity(domain.Memory.Hugepages.PageSize)
-		quantity, ok = page, err == nil
-	}
+	quantity, ok := sizing.Memory(domain)
 	if !ok {
 		return // validation asks for it
 	}

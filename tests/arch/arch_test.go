@@ -25,7 +25,7 @@ var arrows = map[string][]string{
 	"pkg/cli":    {"pkg/printable", "pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/printable", "pkg/rfb", "pkg/action", "pkg/stats", "pkg/progress", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
 	"pkg/action": {"pkg/printable", "pkg/filesystem", "pkg/eviction", "pkg/migrations", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names", "manifests"},
-	"pkg/store":  {"pkg/migrations", "pkg/surface", "pkg/progress", "pkg/names"},
+	"pkg/store":  {"pkg/migrations", "pkg/sizing", "pkg/surface", "pkg/progress", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
 	"pkg/controller": servers("pkg/controller", "pkg/launcher/launcherpb", "pkg/launcher/termination"),

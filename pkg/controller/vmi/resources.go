@@ -32,7 +32,7 @@ const (
 
 // Overhead is the memory in bytes that the pod needs beyond the guest's.
 func Overhead(vmi *v1.VirtualMachineInstance, ratio float64) int64 {
-	overhead := int64(overheadBase) + vcpus(vmi)*overheadVCPU + guestMemory(vmi).Value()/pageTableRatio
+	overhead := int64(overheadBase) + vcpus(vmi)*overheadVCPU + guestMemory(vmi)/pageTableRatio
 	if graphics := vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; graphics == nil || *graphics {
 		overhead += overheadGraphics
 	}
@@ -97,7 +97,7 @@ func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequi
 // memoryResources adds the guest's memory where the VMI does not say what to request, and the overhead. A guest on huge
 // pages takes its memory from those.
 func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstance, facts Facts) {
-	guest := guestMemory(vmi).Value()
+	guest := guestMemory(vmi)
 	overhead := Overhead(vmi, facts.Config.MemoryOverheadRatio) + network.Plugins(facts.Config.Allowed.Bindings).Overhead(vmi)
 	limit, limited := out.Limits[corev1.ResourceMemory]
 	if _, ok := out.Requests[corev1.ResourceMemory]; !ok {
@@ -175,23 +175,12 @@ func addBytes(list corev1.ResourceList, name corev1.ResourceName, bytes int64) {
 }
 
 // guestMemory is what the guest sees, bytes.
-func guestMemory(vmi *v1.VirtualMachineInstance) *resource.Quantity {
-	domain := &vmi.Spec.Domain
-	if domain.Memory != nil && domain.Memory.Guest != nil {
-		return domain.Memory.Guest
-	}
-	if request, ok := domain.Resources.Requests[corev1.ResourceMemory]; ok {
-		return &request
-	}
-	limit := domain.Resources.Limits[corev1.ResourceMemory]
-	return &limit
+func guestMemory(vmi *v1.VirtualMachineInstance) int64 {
+	quantity, _ := sizing.Memory(&vmi.Spec.Domain) // admission asks for it
+	return quantity.Value()
 }
 
-// vcpus is how many the guest has: by its topology, else as many as whole CPUs it asks for.
-func vcpus(vmi *v1.VirtualMachineInstance) int64 {
-	sockets, _ := sizing.Sockets(&vmi.Spec.Domain)
-	return int64(sockets) * int64(sizing.PerSocket(&vmi.Spec.Domain))
-}
+func vcpus(vmi *v1.VirtualMachineInstance) int64 { return int64(sizing.VCPUs(&vmi.Spec.Domain)) }
 
 // Sizes are what the container of a running guest's pod needs of CPU and memory (and nothing else): both for the guest as it is
 // and as its VMI says that it is to be, and for the latter alone.
