@@ -65,8 +65,9 @@ var (
 	refusal         = regexp.MustCompile(`^\S+ cannot write record \d+$`)
 )
 
-// Acknowledged reads what guests have said on a serial console. It returns the records, complaints of guests that cannot write, and
-// the rest, which may be the beginning of one more line. A line that something else has written into is none.
+// Acknowledged reads what guests have said on a serial console. It returns the records, complaints of guests that
+// cannot write, and the rest, which may be the beginning of one more line. A line that something else has written into
+// is none.
 func Acknowledged(console []byte) (records []Record, complaints []string, rest []byte) {
 	end := 0
 	for _, m := range acknowledgement.FindAllSubmatchIndex(console, -1) {
@@ -126,8 +127,8 @@ type Findings struct {
 	Doubled []string `json:"doubled,omitempty"`
 }
 
-// Check compares the disk with what was acknowledged before it was read, and returns what it has not returned before. The last
-// record on the disk need not be whole: the guest may be writing it.
+// Check compares the disk with what was acknowledged before it was read, and returns what it has not returned before.
+// The last record on the disk need not be whole: the guest may be writing it.
 func (j *Journal) Check(disk io.Reader) (Findings, error) {
 	var f Findings
 	lost := func(format string, args ...any) { f.Lost = append(f.Lost, fmt.Sprintf(format, args...)) }

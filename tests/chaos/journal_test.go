@@ -1,9 +1,15 @@
 package chaos
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -138,31 +144,68 @@ func TestAcknowledged(t *testing.T) {
 	}
 }
 
-// What the script writes in the guest is read here: the two have the same checksum.
+// What the script writes in a guest is read and found whole here, and after a boot it goes on where it was. It runs on
+// this machine, with a file for a disk and standard output for a serial console.
 func TestJournalScript(t *testing.T) {
-	shell, err := exec.LookPath("sh")
-	if err != nil {
-		t.Skip("no sh on this machine")
+	if runtime.GOOS != "linux" {
+		t.Skip("the script is for a Linux guest")
 	}
-	sum := `n=12 epoch=3 boot=` + bootB + ` ran=1000000006; first=$((0x${boot%%-*})); ` + checksumOf(t)
-	out, err := exec.CommandContext(t.Context(), shell, "-c", sum).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+	path := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	want := Record{Guest: "alpha", Number: 12, Epoch: 3, Boot: bootB, Ran: 1000000006}
-	if r, ok := ParseRecord(string(out)); !ok || r != want {
-		t.Errorf("%q is read as %+v, %v", out, r, ok)
+	script := strings.NewReplacer(
+		"/sys/block/vd*", path, "/dev/${d##*/}", path, `"$(cat "$d/serial" 2>/dev/null)"`, "DATA", ">/dev/ttyS0", "",
+	).Replace(journalScript)
+	j := &Journal{Guest: "alpha"}
+	for boot := 1; boot <= 3; boot++ {
+		for i, r := range write(t, script, 2) {
+			// What an earlier boot wrote last, it may have had no time to acknowledge.
+			if r.Epoch != boot || r.Number <= j.Last.Number || i > 0 && r.Number != j.Last.Number+1 {
+				t.Errorf("boot %d goes on with %+v after %+v", boot, r, j.Last)
+			}
+			j.Acknowledge(r, time.Now())
+		}
+		// Another boot has another id.
+		script = strings.Replace(script, "boot=$(cat /proc/sys/kernel/random/boot_id)", "boot=$(cat /proc/sys/kernel/random/uuid)", 1)
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		findings, err := j.Check(f)
+		f.Close()
+		if err != nil || len(findings.Lost)+len(findings.Doubled) > 0 {
+			t.Errorf("boot %d: %+v, %v", boot, findings, err)
+		}
 	}
 }
 
-// checksumOf is the script's line that makes a record, as a command that prints it.
-func checksumOf(t *testing.T) string {
+// write runs the script until it has acknowledged so many records, and kills it.
+func write(t *testing.T, script string, records int) (all []Record) {
 	t.Helper()
-	for line := range strings.Lines(journalScript) {
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, "line=") {
-			return "set -- alpha; " + line + `; echo "$line"`
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", script, "journal", "alpha", "DATA")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // dd, too
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("journal.sh has no line that begins with line=")
-	return ""
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); len(all) < records && lines.Scan(); {
+		said, complaints, _ := Acknowledged(append(lines.Bytes(), '\n'))
+		if len(complaints) > 0 {
+			t.Errorf("%q", complaints)
+		}
+		all = append(all, said...)
+	}
+	cancel()
+	cmd.Wait() // it was killed
+	if len(all) != records {
+		t.Fatalf("%d records, want %d", len(all), records)
+	}
+	return all
 }

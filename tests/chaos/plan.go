@@ -23,8 +23,8 @@ var Phases = []Phase{Starting, Running, Plugging, Migrating, Stopping}
 // Kind is what fails.
 type Kind string
 
-// The kinds. etcd, kube-apiserver, kube-controller-manager and kube-scheduler are one process in virt-local: the control plane.
-// Libvirtd, QEMU and the launcher are those of one guest.
+// The kinds. etcd, kube-apiserver, kube-controller-manager and kube-scheduler are one process in virt-local: the
+// control plane. Libvirtd, QEMU and the launcher are those of one guest.
 const (
 	API                 Kind = "virt-api"
 	Leader              Kind = "virt-controller, leading"
@@ -76,13 +76,14 @@ type Step struct {
 	Pause time.Duration `json:"pause,omitempty"`
 }
 
-// window is how long after a phase's beginning a kill may come: about as long as the phase takes. A process of the guest's pod
-// has to be there first, and the delay counts from then on.
+// window is how long after a phase's beginning a kill may come: about as long as the phase takes. A process of the
+// guest's pod has to be there first, and the delay counts from then on.
 var window = map[Phase]time.Duration{
 	Starting: 6 * time.Second, Running: time.Second, Plugging: 3 * time.Second, Migrating: 2500 * time.Millisecond, Stopping: 3 * time.Second,
 }
 
-// Plan returns so many steps, the same ones for the same seed. Every pair of phase and kind comes once before any comes again.
+// Plan returns so many steps, the same ones for the same seed. Every pair of phase and kind comes once before any comes
+// again.
 func Plan(seed uint64, kills int) []Step {
 	random := rand.New(rand.NewPCG(seed, 0))
 	steps := make([]Step, 0, kills)

@@ -71,7 +71,8 @@ func TestPlanCoversEveryPair(t *testing.T) {
 	}
 }
 
-// The default number of kills has every pair, and a shorter plan is the beginning of a longer one where both know all pairs.
+// The default number of kills has every pair, and a shorter plan is the beginning of a longer one where both know all
+// pairs.
 func TestPlanSeeds(t *testing.T) {
 	if pairs := len(Phases) * len(Kinds); pairs > 64 {
 		t.Errorf("%d pairs are more than the 64 kills of a run", pairs)
