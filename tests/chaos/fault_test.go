@@ -41,6 +41,9 @@ type fault struct {
 	replaced func(context.Context) error
 	// lease says that the lease of virt-controller must have been renewed since.
 	lease bool
+	// sources are the pods that the guest is in before the phase. moved says that it was not in them any more at the kill.
+	sources []string
+	moved   bool
 	// over is when the process was killed, or went on after a pause.
 	over time.Time
 }
@@ -131,11 +134,8 @@ func (r *run) aimComponent(ctx context.Context, f *fault, component string, one 
 			return "no such pod of " + component
 		}
 		pod = pods[i]
-		if restarts(pod) > 0 {
-			if err := r.Client.Delete(ctx, &pod); err != nil {
-				return err.Error()
-			}
-			return pod.Name + " was restarted before"
+		if err := r.renew(ctx, pod, 1); err != nil {
+			return err.Error()
 		}
 		if err := r.componentsReady(ctx, nil); err != nil {
 			return err.Error()
@@ -162,6 +162,17 @@ func (r *run) aimComponent(ctx context.Context, f *fault, component string, one 
 		return nil
 	}
 	return nil
+}
+
+// renew replaces a pod that was restarted so often, and says so.
+func (r *run) renew(ctx context.Context, pod corev1.Pod, often int32) error {
+	if restarts(pod) < often || pod.DeletionTimestamp != nil {
+		return nil
+	}
+	if err := r.Client.Delete(ctx, &pod); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s was restarted before", pod.Name)
 }
 
 func restarts(pod corev1.Pod) (n int32) {
@@ -214,6 +225,7 @@ func (r *run) aimGuest(ctx context.Context, f *fault, command string) error {
 	before := map[types.UID]bool{}
 	for _, pod := range pods {
 		before[pod.UID] = comes || pod.Status.Phase == corev1.PodRunning
+		f.sources = append(f.sources, string(pod.UID))
 	}
 	f.what = command + " of " + g.name
 	f.find = func(ctx context.Context) (pids []int, err error) {
@@ -252,6 +264,14 @@ func (r *run) strike(ctx context.Context, f *fault) error {
 	pids, err := f.find(ctx)
 	if err != nil {
 		return err
+	}
+	f.moved = true
+	for _, source := range f.sources {
+		qemus, err := processes(source, processQEMU)
+		if err != nil {
+			return err
+		}
+		f.moved = f.moved && len(qemus) == 0
 	}
 	defer func() { f.over = time.Now() }()
 	if len(pids) == 0 {

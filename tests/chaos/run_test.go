@@ -28,7 +28,7 @@ const (
 	// recoveryTime bounds the time from a kill until all is well again.
 	recoveryTime = 3 * time.Minute
 	// bootTime bounds what is done before and after a kill: a boot, a shutdown.
-	bootTime = 3 * time.Minute
+	bootTime = 5 * time.Minute
 	// request bounds a request to a cluster of which parts are dead.
 	request = 10 * time.Second
 )
@@ -273,5 +273,5 @@ func (r *run) rescue(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.wait(ctx, bootTime, r.well(nil))
+	return r.wait(ctx, bootTime, r.well(&fault{over: time.Now()}))
 }

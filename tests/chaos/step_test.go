@@ -88,14 +88,14 @@ func (r *run) kill(ctx context.Context, s Step, o *Outcome) error {
 		return fmt.Errorf("after the kill: %w", err)
 	}
 	for i, g := range r.vms {
-		if last, _ := r.consoles.last(g.name); last.Boot != boots[i] && survives(s, i, moved) {
+		if last, _ := r.consoles.last(g.name); last.Boot != boots[i] && survives(s, i, moved || f.moved) {
 			o.Ended = append(o.Ended, fmt.Sprintf("%s ran as boot %s and runs as %s, boot %d", g.name, boots[i], last.Boot, last.Epoch))
 		}
 	}
 	return nil
 }
 
-// survives says whether a guest must not notice a step. moved says that a migration has succeeded.
+// survives says whether a guest must not notice a step. moved says that it has gone to a migration's target.
 func survives(s Step, guest int, moved bool) bool {
 	switch {
 	case guest != s.Guest:
@@ -108,9 +108,29 @@ func survives(s Step, guest int, moved bool) bool {
 	return true
 }
 
-// prepare brings a VM to where the phase begins. A VM whose guest has been killed before would be started later each
+// prepare brings a VM to where the phase begins, and replaces components that would be started late, too. A VM whose guest has been killed before would be started later each
 // time; that is forgotten when it is stopped.
 func (r *run) prepare(ctx context.Context, s Step, g *vm) error {
+	err := r.wait(ctx, bootTime, func(ctx context.Context) string {
+		for component := range components {
+			pods, err := r.componentPods(ctx, component)
+			for _, pod := range pods {
+				if err == nil {
+					err = r.renew(ctx, pod, 2)
+				}
+			}
+			if err != nil {
+				return err.Error()
+			}
+		}
+		if err := r.componentsReady(ctx, nil); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if err != nil {
+		return err
+	}
 	now := &v1.VirtualMachine{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.ns, Name: g.name}, now); err != nil {
 		return err
