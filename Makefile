@@ -23,7 +23,7 @@ IMAGES := virt-server virt-launcher tiny-disk
 NOVNC  := pkg/action/vnc/novnc/files/novnc.zip
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build images debian up down generate lint test test-unit test-generated test-integration test-e2e test-slow fuzz bench scale release-check clean
+.PHONY: help deps build images debian up down generate lint test test-unit test-generated test-integration test-e2e test-slow chaos fuzz bench scale release-check clean
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -82,6 +82,9 @@ test-e2e: ## Run the tests against a cluster of their own
 
 test-slow: ## Run the tests with a real cloud image, which boots for minutes (CI does not run them)
 	@dev/test.sh slow
+
+chaos: ## Kill every process in every phase of a guest's life; CHAOS_SEED=, CHAOS_KILLS=, CHAOS_TIME= (40 minutes; CI does not run it)
+	@dev/test.sh chaos
 
 # Exported, for a regular expression may hold what a recipe would not survive.
 fuzz: export FUZZTIME ?= 30s

@@ -18,7 +18,7 @@ check() {
 	(cd "$module" && "$lint" run --allow-parallel-runners --config "$root/.golangci.yml" "$@") || status=1
 }
 
-check . --build-tags e2e,integration,bench,generated,scale,slow
+check . --build-tags e2e,integration,bench,generated,scale,slow,chaos
 check cmd/virt-local --build-tags e2e
 check manifests/gen
 # The launcher is the one program that needs cgo, and libvirt_dlopen spares libvirt's headers.

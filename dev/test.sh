@@ -7,6 +7,7 @@
 #   integration  reconcilers and the installer against virt-local's control plane alone
 #   e2e          virt-local itself, and virtkit on two nodes of a cluster of its own
 #   slow         a real cloud image on a cluster of its own: minutes; as root, for the image is installed
+#   chaos        kills of everything that can be killed while guests write, on a cluster of its own: up to 40 minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -50,6 +51,14 @@ slow() {
 	dev/deps.sh e2e
 	make --no-print-directory images debian
 	go test -tags slow -count=1 -timeout 90m -v ./tests/slow | failures_last
+}
+
+chaos() {
+	dev/deps.sh e2e
+	make --no-print-directory images
+	export CHAOS_OUT=${CHAOS_OUT:+$(realpath -m "$CHAOS_OUT")} # the test runs in its own directory
+	# CHAOS_TIME bounds the run, and every wait in it has a deadline.
+	go test -tags chaos -count=1 -timeout 0 -v -run '^TestChaos$' ./tests/chaos | failures_last
 }
 
 # failures_last passes on what go test -v prints, and repeats what failed at its end.

@@ -17,13 +17,12 @@ import (
 	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/tests/instance"
+	"github.com/virtkit/virtkit/tests/guests"
 )
 
 // bootTime bounds create → login, with several guests booting at once on two cores.
@@ -39,66 +38,12 @@ type guest struct {
 	ns, name string
 }
 
-// newVM is the smallest VM that boots the tiny guest; change adds to it.
-func newVM(ns, name string, strategy v1.VirtualMachineRunStrategy, change ...func(*v1.VirtualMachine)) *v1.VirtualMachine {
-	vm := &v1.VirtualMachine{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
-		Spec: v1.VirtualMachineSpec{
-			RunStrategy: &strategy,
-			Template: &v1.VirtualMachineInstanceTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
-				Spec: v1.VirtualMachineInstanceSpec{
-					TerminationGracePeriodSeconds: ptr(int64(20)),
-					Domain: v1.DomainSpec{
-						Memory: &v1.Memory{Guest: ptr(resource.MustParse("128Mi"))},
-						Devices: v1.Devices{
-							Disks: []v1.Disk{{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}},
-							Interfaces: []v1.Interface{{
-								Name:                   "default",
-								InterfaceBindingMethod: v1.InterfaceBindingMethod{Masquerade: &v1.InterfaceMasquerade{}},
-							}},
-						},
-					},
-					Networks: []v1.Network{{Name: "default", NetworkSource: v1.NetworkSource{Pod: &v1.PodNetwork{}}}},
-					Volumes: []v1.Volume{{
-						Name:         "root",
-						VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: instance.TinyDisk()}},
-					}},
-				},
-			},
-		},
-	}
-	for _, f := range change {
-		f(vm)
-	}
-	return vm
-}
-
-// withUserData adds a NoCloud disk.
-func withUserData(userData string) func(*v1.VirtualMachine) {
-	return func(vm *v1.VirtualMachine) {
-		spec := &vm.Spec.Template.Spec
-		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "init", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
-		spec.Volumes = append(spec.Volumes, v1.Volume{
-			Name:         "init",
-			VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: userData}},
-		})
-	}
-}
-
-// withClaim adds a disk from a PersistentVolumeClaim.
-func withClaim(claim string) func(*v1.VirtualMachine) {
-	return func(vm *v1.VirtualMachine) {
-		spec := &vm.Spec.Template.Spec
-		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "data", Serial: "DATA", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
-		spec.Volumes = append(spec.Volumes, v1.Volume{
-			Name: "data",
-			VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
-				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-			}},
-		})
-	}
-}
+// The VM under test, and what tests add to it.
+var (
+	newVM        = guests.NewVM
+	withUserData = guests.WithUserData
+	withClaim    = guests.WithClaim
+)
 
 // create makes the VM; the namespace's end takes it away.
 func (c *cluster) create(t *testing.T, vm *v1.VirtualMachine) *guest {

@@ -12,18 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/tests/guests"
 )
 
 func (c *cluster) claim(t *testing.T, ns, name string, mode corev1.PersistentVolumeMode) {
 	t.Helper()
-	_, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			VolumeMode:  &mode,
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
-		},
-	}, metav1.CreateOptions{})
+	_, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), guests.NewClaim(ns, name, mode), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ package instance
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -106,6 +107,45 @@ func (i *Instance) Down() error {
 		return err
 	}
 	return os.RemoveAll(i.dir)
+}
+
+// Mend starts what has died of the instance, as `virt-local up` does when it is called again.
+func (i *Instance) Mend(ctx context.Context) error {
+	return i.run(ctx, "virt-local", "up", "--name", i.Name, "--hints=false", "--kubeconfig", i.Kubeconfig)
+}
+
+// Status is what of `virt-local status -o json` tests need.
+type Status struct {
+	StateDir   string `json:"stateDir"`
+	Ready      bool   `json:"ready"`
+	Components []struct {
+		Name string `json:"name"` // control-plane, init, containerd, kubelet, kube-proxy
+		Node string `json:"node"`
+		PID  int    `json:"pid"` // 0 when it does not run
+	} `json:"components"`
+}
+
+// PID is the process of a component, on a node or, as the control plane, on none; 0 when it does not run.
+func (s Status) PID(component, node string) int {
+	for _, c := range s.Components {
+		if c.Name == component && c.Node == node {
+			return c.PID
+		}
+	}
+	return 0
+}
+
+// Status looks at the instance's processes.
+func (i *Instance) Status(ctx context.Context) (s Status, err error) {
+	// Its exit code says whether all is well, which is in the answer, too.
+	out, err := exec.CommandContext(ctx, i.Bin("virt-local"), "status", "--name", i.Name, "-o", "json").Output()
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || len(out) == 0) {
+		return s, fmt.Errorf("virt-local status: %w", err)
+	}
+	if err := json.Unmarshal(out, &s); err != nil {
+		return s, fmt.Errorf("virt-local status: %w", err)
+	}
+	return s, nil
 }
 
 // Install puts virtkit on the instance and waits until it is available.
