@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/node"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
@@ -62,7 +63,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.on), builder.WithPredicates(retainted)).
 		// One at a time, so that the limits hold.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Complete(r)
+		Complete(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
+			// What is made is not noted: its name depends on what was made before, so that there is one of it.
+			Writes: frame.NewWrites(r.Client), Look: r.look, Next: Next, Apply: r.apply,
+		})
 }
 
 // retainted lets a node through whose taints have changed.
@@ -99,23 +103,6 @@ func (r *Reconciler) list(ctx context.Context, which client.ListOption) []reconc
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])})
 	}
 	return out
-}
-
-// Reconcile moves one VMI if it is to be moved.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var instance v1.VirtualMachineInstance
-	if err := r.Client.Get(ctx, request.NamespacedName, &instance); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	view, err := r.look(ctx, &instance)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	step := Next(view)
-	if !Wanted(&instance, view.Strategy, view.Draining) {
-		r.told.Delete(instance.UID)
-	}
-	return reconcile.Result{RequeueAfter: step.RequeueAfter}, r.apply(ctx, &instance, step)
 }
 
 // look gathers what Next wants to know, which of a VMI that may stay is little.
@@ -188,7 +175,11 @@ func (r *Reconciler) draining(ctx context.Context, name string) (bool, error) {
 	}), nil
 }
 
-func (r *Reconciler) apply(ctx context.Context, instance *v1.VirtualMachineInstance, step Step) error {
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	instance := view.VMI
+	if !Wanted(instance, view.Strategy, view.Draining) {
+		r.told.Delete(instance.UID)
+	}
 	for _, event := range step.Events {
 		if was, _ := r.told.Swap(instance.UID, event); was != event {
 			r.Recorder.Event(instance, event.Type, event.Reason, event.Message)

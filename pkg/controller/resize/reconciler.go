@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -33,9 +33,6 @@ const (
 	reasonFailedCreate = "FailedCreate"
 )
 
-// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
-const catchUp = time.Second
-
 // Reconciler reads VMIs, migrations and (from Live) launcher pods of VMIs that change their size. It writes the resources of
 // these pods, two conditions of the VMIs, and migrations. It needs the indexes of packages vmi and migration.
 type Reconciler struct {
@@ -44,16 +41,21 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 	Config   func() config.Config
 	Now      func() time.Time
+
+	writes *frame.Writes
 }
 
 // SetupWithManager registers the reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("resize").
 		For(&v1.VirtualMachineInstance{}, builder.WithPredicates(pending)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(changes)).
 		Watches(&v1.VirtualMachineInstanceMigration{}, handler.EnqueueRequestsFromMapFunc(r.ofMigration), builder.WithPredicates(ends)).
-		Complete(r)
+		Complete(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
 }
 
 // pending lets VMIs through for which there may be something to do: few, for a short time.
@@ -93,28 +95,11 @@ func (r *Reconciler) ifPending(ctx context.Context, key types.NamespacedName) []
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// Reconcile takes one VMI a step further.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var instance v1.VirtualMachineInstance
-	if err := r.Client.Get(ctx, request.NamespacedName, &instance); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	if !Pending(&instance) {
-		return reconcile.Result{}, nil
-	}
-	view, err := r.look(ctx, &instance)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	step := Next(view)
-	err = r.apply(ctx, view, &step)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
-	}
-	return reconcile.Result{RequeueAfter: step.RequeueAfter}, err
-}
-
+// look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstance) (View, error) {
+	if !Pending(instance) {
+		return View{}, frame.Nothing
+	}
 	view := View{VMI: instance, Now: r.Now()}
 	var pods corev1.PodList
 	err := r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
@@ -172,15 +157,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 			return err
 		}
 	}
-	if equality.Semantic.DeepEqual(view.VMI.Status, step.Status) {
-		return nil
-	}
-	after := view.VMI.DeepCopy()
-	after.Status = step.Status
-	if err := r.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(view.VMI, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("write status: %w", err)
-	}
-	return nil
+	return frame.PatchStatus(ctx, r.writes, view.VMI, &view.VMI.Status, step.Status)
 }
 
 // resize asks for other CPUs and memory of the pod's container, and nothing else.

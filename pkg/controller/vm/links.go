@@ -54,7 +54,7 @@ func (r *Reconciler) followLinks(ctx context.Context, view *View) error {
 	if !relink(&view.VM.Spec.Template.Spec, &after.Spec) {
 		return nil
 	}
-	if err := r.patch(ctx, instance, after); err != nil {
+	if err := r.writes.Patch(ctx, instance, after); err != nil {
 		return fmt.Errorf("change the interfaces of VMI %s: %w", instance.Name, err)
 	}
 	view.VMI = after

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // A memory dump is asked for by virt-api in the VM's status. virt-controller gives the instance a volume for it, which is
@@ -108,7 +107,7 @@ func (r *Reconciler) dumpMemory(ctx context.Context, view *View) error {
 	}
 	after := view.VMI.DeepCopy()
 	after.Spec.Volumes = volumes
-	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(view.VMI, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.writes.Patch(ctx, view.VMI, after); err != nil {
 		return fmt.Errorf("volume of the memory dump to %s: %w", view.VM.Status.MemoryDumpRequest.ClaimName, err)
 	}
 	view.VMI = after

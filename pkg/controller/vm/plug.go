@@ -231,7 +231,7 @@ func (r *Reconciler) followInterfaces(ctx context.Context, view *View) error {
 	if !restartRequired(*view) {
 		after.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(view.VM.Generation, 10)
 	}
-	if err := r.patch(ctx, instance, after); err != nil {
+	if err := r.writes.Patch(ctx, instance, after); err != nil {
 		return fmt.Errorf("change the interfaces of VMI %s: %w", instance.Name, err)
 	}
 	return nil

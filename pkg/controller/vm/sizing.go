@@ -36,7 +36,7 @@ func (r *Reconciler) followSize(ctx context.Context, view *View) error {
 	if !restartRequired(*view) && !view.Volumes.Changed && !view.Volumes.Waiting {
 		after.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(view.VM.Generation, 10)
 	}
-	if err := r.patch(ctx, instance, after); err != nil {
+	if err := r.writes.Patch(ctx, instance, after); err != nil {
 		return fmt.Errorf("change the size of VMI %s: %w", instance.Name, err)
 	}
 	view.VMI = after

@@ -17,6 +17,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/sizing"
 )
@@ -26,6 +27,8 @@ type View struct {
 	VM *v1.VirtualMachine
 	// VMI is the VM's own, nil when there is none.
 	VMI *v1.VirtualMachineInstance
+	// Adopt says that it has no owner yet.
+	Adopt bool
 	// Pods are the VMI's, Claims those that it uses and that exist.
 	Pods   []*corev1.Pod
 	Claims []*corev1.PersistentVolumeClaim
@@ -74,8 +77,9 @@ type Decision struct {
 	// before a VMI is deleted.
 	Requests     []v1.VirtualMachineStateChangeRequest
 	StartFailure *v1.VirtualMachineStartFailure
-	// RequeueAfter is when to look again without an event; zero is never.
-	RequeueAfter time.Duration
+	// Invalid is why nothing can be decided: a strategy that is none.
+	Invalid error
+	frame.Requeue
 }
 
 // Decide says what is to happen with the VMI. The error is for a strategy that is none.

@@ -39,7 +39,7 @@ func (r *Reconciler) followVolumes(ctx context.Context, view *View) error {
 	after := instance.DeepCopy()
 	after.Spec.Volumes, after.Spec.Domain.Devices.Disks = view.Volumes.Volumes, view.Volumes.Disks
 	after.Annotations[hotplug.DeclaredAnnotation] = view.Volumes.Declared
-	if err := r.patch(ctx, instance, after); err != nil {
+	if err := r.writes.Patch(ctx, instance, after); err != nil {
 		return fmt.Errorf("change the volumes of VMI %s: %w", instance.Name, err)
 	}
 	view.VMI = after

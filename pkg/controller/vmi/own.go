@@ -168,11 +168,11 @@ func (r *Reconciler) removeStrays(ctx context.Context, view View, strays []*core
 const strayGrace = 1
 
 func (r *Reconciler) removeStray(ctx context.Context, vmi *v1.VirtualMachineInstance, pod *corev1.Pod) error {
-	err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(strayGrace), client.Preconditions{UID: &pod.UID})
-	if client.IgnoreNotFound(err) != nil {
+	deleted, err := r.writes.Delete(ctx, vmi, pod, client.GracePeriodSeconds(strayGrace))
+	if err != nil {
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
-	if err == nil {
+	if deleted {
 		r.Recorder.Eventf(vmi, corev1.EventTypeWarning, ReasonSuccessfulDelete,
 			"Deleted pod %s, which says that it is this VMI's and is not recorded as its launcher", pod.Name)
 	}

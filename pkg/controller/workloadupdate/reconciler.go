@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -48,6 +49,7 @@ type Reconciler struct {
 	Limit func() int
 	Now   func() time.Time
 
+	writes            *frame.Writes
 	looked, lastBatch time.Time
 	// tried is when a guest was last evicted, or that was tried. A new leader starts anew, which makes one batch early.
 	tried map[types.UID]time.Time
@@ -56,6 +58,7 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler. There is one thing to reconcile, the KubeVirt resource, so that it never works
 // twice at a time.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: names.Namespace, Name: names.KubeVirt}}}
 	})
@@ -64,7 +67,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1.KubeVirt{}).
 		Watches(&v1.VirtualMachineInstance{}, one, builder.WithPredicates(r.concerns())).
 		Watches(&v1.VirtualMachineInstanceMigration{}, one, builder.WithPredicates(ends)).
-		Complete(r)
+		Complete(&frame.Frame[*v1.KubeVirt, View, Step]{Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply})
 }
 
 // concerns lets through what changes of a VMI that is outdated or must move, and that it is or is no more: nothing of the others.
@@ -94,32 +97,18 @@ var ends = predicate.Funcs{
 	},
 }
 
-// Reconcile looks at everything and does the next of it.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if request.Namespace != names.Namespace || request.Name != names.KubeVirt {
-		return reconcile.Result{}, nil // Only one counts; admission refuses others.
+// look gathers what Next wants to know, which is everything.
+func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
+	if kv.Namespace != names.Namespace || kv.Name != names.KubeVirt {
+		return View{}, frame.Nothing // Only one counts; admission refuses others.
 	}
 	now := r.Now()
 	if left := settle - now.Sub(r.looked); left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil
+		return View{}, frame.Wait(left)
 	}
 	r.looked = now
-	kv := &v1.KubeVirt{}
-	if err := r.Client.Get(ctx, request.NamespacedName, kv); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	view, err := r.look(ctx, kv, now)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	step := Next(view)
-	err = r.apply(ctx, kv, step)
-	return reconcile.Result{RequeueAfter: step.RequeueAfter}, err
-}
-
-func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt, now time.Time) (View, error) {
 	view := View{
-		Strategy: kv.Spec.WorkloadUpdateStrategy, Settled: settled(kv), Image: r.Image, Limit: r.Limit(),
+		KubeVirt: kv, Strategy: kv.Spec.WorkloadUpdateStrategy, Settled: settled(kv), Image: r.Image, Limit: r.Limit(),
 		LastBatch: r.lastBatch, Tried: r.tried, Now: now,
 	}
 	// Not copied, since there may be many and none is changed.
@@ -130,6 +119,9 @@ func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt, now time.Time) (
 		return View{}, fmt.Errorf("list VMIs and migrations: %w", err)
 	}
 	for i := range vmis.Items {
+		if r.writes.Behind(&vmis.Items[i]) {
+			return View{}, frame.Behind
+		}
 		view.VMIs = append(view.VMIs, &vmis.Items[i])
 	}
 	for i := range migrations.Items {
@@ -152,7 +144,7 @@ func settled(kv *v1.KubeVirt) bool {
 	return true
 }
 
-func (r *Reconciler) apply(ctx context.Context, kv *v1.KubeVirt, step Step) error {
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	var errs []error
 	for _, instance := range step.Mark {
 		errs = append(errs, r.label(ctx, instance, true))
@@ -160,7 +152,7 @@ func (r *Reconciler) apply(ctx context.Context, kv *v1.KubeVirt, step Step) erro
 	for _, instance := range step.Unmark {
 		errs = append(errs, r.label(ctx, instance, false))
 	}
-	errs = append(errs, r.count(ctx, kv, step.Outdated))
+	errs = append(errs, r.count(ctx, view.KubeVirt, step.Outdated))
 	for _, move := range step.Migrate {
 		errs = append(errs, r.migrate(ctx, move))
 	}
@@ -183,9 +175,10 @@ func (r *Reconciler) label(ctx context.Context, instance *v1.VirtualMachineInsta
 	} else {
 		delete(after.Labels, v1.OutdatedLauncherImageLabel)
 	}
-	if err := client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFrom(instance))); err != nil {
+	if err := r.Client.Patch(ctx, after, client.MergeFrom(instance)); err != nil {
 		return fmt.Errorf("label VMI %s: %w", keyOf(instance), err)
 	}
+	r.writes.Note(after)
 	return nil
 }
 
@@ -195,9 +188,10 @@ func (r *Reconciler) count(ctx context.Context, kv *v1.KubeVirt, outdated int) e
 	}
 	after := kv.DeepCopy()
 	after.Status.OutdatedVirtualMachineInstanceWorkloads = &outdated
-	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, after, client.MergeFrom(kv))); err != nil {
+	if err := r.Client.Status().Patch(ctx, after, client.MergeFrom(kv)); err != nil {
 		return fmt.Errorf("write status.outdatedVirtualMachineInstanceWorkloads: %w", err)
 	}
+	r.writes.Note(after)
 	return nil
 }
 
