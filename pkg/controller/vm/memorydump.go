@@ -1,8 +1,6 @@
 package vm
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,16 +98,11 @@ func dumpVolumes(request *v1.VirtualMachineMemoryDumpRequest, instance *v1.Virtu
 }
 
 // dumpMemory gives the VM's instance the volume of a memory dump, or takes it away.
-func (r *Reconciler) dumpMemory(ctx context.Context, view *View) error {
+func (view *View) dumpMemory() {
 	volumes, changed := dumpVolumes(dumpRequest(*view), view.VMI)
 	if !changed {
-		return nil
+		return
 	}
-	after := view.VMI.DeepCopy()
-	after.Spec.Volumes = volumes
-	if err := r.writes.Patch(ctx, view.VMI, after); err != nil {
-		return fmt.Errorf("volume of the memory dump to %s: %w", view.VM.Status.MemoryDumpRequest.ClaimName, err)
-	}
-	view.VMI = after
-	return nil
+	view.VMI = view.VMI.DeepCopy()
+	view.VMI.Spec.Volumes = volumes
 }

@@ -66,8 +66,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerName), builder.WithPredicates(imagePullChanged)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(claimPhaseChanged)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Build(&frame.Frame[*v1.VirtualMachine, View, Decision]{
-			Writes: r.writes, Look: r.look, Next: decide, Apply: r.apply,
+		Build(&frame.Frame[*v1.VirtualMachine, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
 		})
 	if err != nil {
 		return err
@@ -124,115 +124,94 @@ var claimPhaseChanged = predicate.Funcs{
 	},
 }
 
-// decide is Decide, whose error the status says.
-func decide(view View) Decision {
-	decision, err := Decide(view)
-	decision.Invalid = err
-	return decision
-}
-
-// apply does what was decided, and brings into the VMI what its VM's template says of a guest that runs.
-func (r *Reconciler) apply(ctx context.Context, view View, decision *Decision) error {
+// apply does what the step says.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	vm := view.VM
-	if vm.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(vm, v1.VirtualMachineControllerFinalizer) {
-		decision.RequeueAfter = 0 // Its event brings the next step.
+	switch {
+	case step.Invalid != nil:
+		return step.Invalid
+	case step.AddFinalizer:
 		return r.writes.Change(ctx, vm, func() { controllerutil.AddFinalizer(vm, v1.VirtualMachineControllerFinalizer) })
 	}
-	if view.Adopt {
-		if err := r.adopt(ctx, view.VM, view.VMI); err != nil {
+	for _, revision := range step.Revisions {
+		// Not noted, since it is not read from the cache.
+		if err := r.Client.Create(ctx, revision); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("keep a copy of what the VM refers to, %s: %w", revision.Name, err)
+		}
+	}
+	if step.VMI != nil {
+		if err := r.writes.Patch(ctx, view.VMI, step.VMI); err != nil {
+			return fmt.Errorf("change VMI %s: %w", step.VMI.Name, err)
+		}
+	}
+	for _, event := range step.Events {
+		r.Recorder.Event(vm, event.Type, event.Reason, event.Message)
+	}
+	if step.Strategy != "" {
+		return r.setStrategy(ctx, vm, step.Strategy)
+	}
+	for _, template := range step.DataVolumes {
+		if step.After.Failure != "" {
+			break
+		}
+		if err := r.createDataVolume(ctx, &step.After, template); err != nil {
 			return err
 		}
 	}
-	if err := r.pin(ctx, &view); err != nil {
-		return err
-	}
-	if err := r.followLinks(ctx, &view); err != nil {
-		return err
-	}
-	if err := r.followVolumes(ctx, &view); err != nil {
-		return err
-	}
-	if err := r.followSize(ctx, &view); err != nil {
-		return err
-	}
-	if err := r.followInterfaces(ctx, &view); err != nil {
-		return err
-	}
-	if decision.Invalid != nil {
-		view.Failure, view.FailureReason = decision.Invalid.Error(), "InvalidRunStrategy"
-		return r.writeStatus(ctx, view, *decision)
-	}
-	if decision.Strategy != "" {
-		return r.setStrategy(ctx, vm, decision.Strategy) // Its event brings the next step.
-	}
-	if err := r.provide(ctx, &view, *decision); err != nil {
-		return err
-	}
-	if (view.Failure != "" || !view.Filled) && decision.Action == Create {
-		decision.Action = Keep // The name is taken, what the VM refers to is not there, or its volumes are not.
-	}
-
-	if err := r.dumpMemory(ctx, &view); err != nil {
-		return err
-	}
-
 	var actErr error
-	switch decision.Action {
-	case Create:
-		actErr = r.create(ctx, &view, *decision)
-		if err := r.writeStatus(ctx, view, *decision); err != nil {
+	if step.Create != nil {
+		actErr = r.create(ctx, &step.After, step.Create)
+	}
+	if step.Status {
+		status := Status(step.After, step.Decision)
+		if err := frame.PatchStatus(ctx, r.writes, vm, &vm.Status, status); err != nil {
 			return err
 		}
-	case Delete:
-		// What is to be remembered of a VMI is written before it goes; the status already says
-		// what the VMI will be.
-		after := view
-		after.VMI = view.VMI.DeepCopy()
-		after.VMI.DeletionTimestamp = &metav1.Time{Time: view.Now}
-		if err := r.writeStatus(ctx, after, *decision); err != nil {
-			return err
-		}
+	}
+	if step.Delete {
 		actErr = r.delete(ctx, view)
-	case Keep:
-		if vm.DeletionTimestamp != nil && view.VMI == nil {
-			return r.writes.RemoveFinalizer(ctx, vm, v1.VirtualMachineControllerFinalizer)
-		}
-		if err := r.writeStatus(ctx, view, *decision); err != nil {
-			return err
-		}
-		if vm.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(vm, metav1.FinalizerOrphanDependents) {
-			return r.writes.RemoveFinalizer(ctx, vm, v1.VirtualMachineControllerFinalizer)
-		}
 	}
-	switch view.FailureReason {
-	case reasonFailedFind, reasonNotApplied, reasonNoCDI, reasonUnauthorized, reasonFailedDataVolume:
-		decision.RequeueAfter = retryMissing
+	if step.RemoveFinalizer {
+		return r.writes.RemoveFinalizer(ctx, vm, v1.VirtualMachineControllerFinalizer)
 	}
+	step.again()
 	return actErr
 }
 
-// look gathers what Decide and Status want to know.
+// look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, error) {
-	view := View{VM: vm, Now: r.Now()}
+	view := View{VM: vm, Staged: r.Config().LiveUpdate == nil, Now: r.Now()}
+	if err := r.lookAtVMI(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if err := r.lookAtDataVolumes(ctx, &view); err != nil {
+		return View{}, err
+	}
+	return view, r.lookAtReferences(ctx, &view)
+}
+
+// lookAtVMI finds the VM's VMI, its pods and its claims.
+func (r *Reconciler) lookAtVMI(ctx context.Context, view *View) error {
+	vm := view.VM
 	var instance v1.VirtualMachineInstance
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(vm), &instance)
 	if apierrors.IsNotFound(err) {
 		r.writes.Forget(&instance, client.ObjectKeyFromObject(vm))
-		return view, nil
+		return nil
 	}
 	if err != nil {
-		return View{}, fmt.Errorf("get VMI: %w", err)
+		return fmt.Errorf("get VMI: %w", err)
 	}
 	if r.writes.Behind(&instance) || r.writes.Deleted(vm, &instance) {
-		return View{}, frame.Behind
+		return frame.Behind
 	}
 	if view.claim(&instance); view.VMI == nil {
-		return view, nil
+		return nil
 	}
 	var pods corev1.PodList
 	err = r.Client.List(ctx, &pods, client.InNamespace(vm.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
 	if err != nil {
-		return View{}, fmt.Errorf("list pods: %w", err)
+		return fmt.Errorf("list pods: %w", err)
 	}
 	for i := range pods.Items {
 		view.Pods = append(view.Pods, &pods.Items[i])
@@ -245,51 +224,18 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 		var found corev1.PersistentVolumeClaim
 		err := r.Client.Get(ctx, types.NamespacedName{Namespace: vm.Namespace, Name: name}, &found)
 		if client.IgnoreNotFound(err) != nil {
-			return View{}, fmt.Errorf("get claim %s: %w", name, err)
+			return fmt.Errorf("get claim %s: %w", name, err)
 		}
 		if err == nil {
 			view.Claims = append(view.Claims, &found)
 		}
 	}
-	return view, nil
-}
-
-// claim makes the VMI the view's if it is the VM's, or if it is nobody's, and then to be adopted.
-func (view *View) claim(instance *v1.VirtualMachineInstance) {
-	owner := metav1.GetControllerOfNoCopy(instance)
-	switch {
-	case owner != nil && owner.UID == view.VM.UID:
-		view.VMI = instance
-	case owner == nil && view.VM.DeletionTimestamp == nil && instance.DeletionTimestamp == nil:
-		view.VMI, view.Adopt = instance, true
-	case view.VM.DeletionTimestamp == nil:
-		view.FailureReason = reasonNotOwned
-		view.Failure = fmt.Sprintf("VirtualMachineInstance %q exists and does not belong to this VirtualMachine; delete it, or rename the VirtualMachine", instance.Name)
-	}
-}
-
-func (r *Reconciler) adopt(ctx context.Context, vm *v1.VirtualMachine, instance *v1.VirtualMachineInstance) error {
-	err := r.writes.Change(ctx, instance, func() {
-		instance.OwnerReferences = append(instance.OwnerReferences,
-			*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind))
-	})
-	if err != nil {
-		return fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
-	}
 	return nil
 }
 
 // create makes the VMI and puts it into the view, or what went wrong.
-func (r *Reconciler) create(ctx context.Context, view *View, decision Decision) error {
-	template, err := r.expand(ctx, view)
-	if err != nil || template == nil {
-		return err
-	}
-	instance, err := instanceOf(view.VM, template, decision.Paused)
-	if err != nil {
-		return err
-	}
-	err = r.writes.Create(ctx, instance)
+func (r *Reconciler) create(ctx context.Context, view *View, instance *v1.VirtualMachineInstance) error {
+	err := r.writes.Create(ctx, instance)
 	if apierrors.IsAlreadyExists(err) {
 		// Seen by the API server but not by the cache: mostly our own of a moment ago.
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(instance), instance); err != nil {
@@ -298,7 +244,14 @@ func (r *Reconciler) create(ctx context.Context, view *View, decision Decision) 
 		if view.claim(instance); !view.Adopt {
 			return nil
 		}
-		return r.adopt(ctx, view.VM, instance)
+		err := r.writes.Change(ctx, instance, func() {
+			instance.OwnerReferences = append(instance.OwnerReferences,
+				*metav1.NewControllerRef(view.VM, v1.VirtualMachineGroupVersionKind))
+		})
+		if err != nil {
+			return fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
+		}
+		return nil
 	}
 	if err != nil {
 		view.FailureReason, view.Failure = vmi.ReasonFailedCreate, fmt.Sprintf("create VMI: %v", err)
@@ -311,15 +264,6 @@ func (r *Reconciler) create(ctx context.Context, view *View, decision Decision) 
 	r.Recorder.Eventf(view.VM, corev1.EventTypeNormal, vmi.ReasonSuccessfulCreate,
 		"Started the virtual machine by creating the new virtual machine instance %s", instance.Name)
 	return nil
-}
-
-func hasFailure(vm *v1.VirtualMachine, message string) bool {
-	for _, condition := range vm.Status.Conditions {
-		if condition.Type == v1.VirtualMachineFailure && condition.Message == message {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *Reconciler) delete(ctx context.Context, view View) error {
@@ -350,8 +294,4 @@ func (r *Reconciler) setStrategy(ctx context.Context, vm *v1.VirtualMachine, str
 		return fmt.Errorf("write spec.runStrategy: %w", err)
 	}
 	return nil
-}
-
-func (r *Reconciler) writeStatus(ctx context.Context, view View, decision Decision) error {
-	return frame.PatchStatus(ctx, r.writes, view.VM, &view.VM.Status, Status(view, decision))
 }

@@ -3,8 +3,8 @@
 // deletion and the VM's status.
 //
 // The core is pure: Decide (this file) is what the run strategy, the requests and past failures call
-// for, Instance (instance.go) is the VMI, Status (status.go) the status. The Reconciler
-// (reconciler.go) reads, asks them, and writes.
+// for, Instance (instance.go) is the VMI, Status (status.go) the status, and Next (next.go) all that is to
+// be done, also to the VMI of a guest that runs. The Reconciler (reconciler.go) reads, asks Next, and writes.
 package vm
 
 import (
@@ -17,8 +17,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/instancetype"
 	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
@@ -37,6 +37,13 @@ type View struct {
 	Failure string
 	// FailureReason goes with Failure.
 	FailureReason string
+	// Resolved is what the VM refers to, as far as it is needed now; Missing is what of it cannot be found or used.
+	Resolved instancetype.Resolved
+	Missing  string
+	// TemplateClaims are the names in spec.dataVolumeTemplates of which there is a claim; CDI says that the cluster has
+	// DataVolumes.
+	TemplateClaims map[string]bool
+	CDI            bool
 	// DataVolumes are those of the template's volumes and of spec.dataVolumeTemplates that exist, by name; Filled says
 	// that none of the latter keeps the VMI from starting.
 	DataVolumes map[string]*cdiv1.DataVolume
@@ -77,9 +84,8 @@ type Decision struct {
 	// before a VMI is deleted.
 	Requests     []v1.VirtualMachineStateChangeRequest
 	StartFailure *v1.VirtualMachineStartFailure
-	// Invalid is why nothing can be decided: a strategy that is none.
-	Invalid error
-	frame.Requeue
+	// RequeueAfter is when to look again without an event; zero is never.
+	RequeueAfter time.Duration
 }
 
 // Decide says what is to happen with the VMI. The error is for a strategy that is none.

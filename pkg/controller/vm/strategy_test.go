@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -128,7 +127,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			"Always: waits", testVM(always, failed(2, "before", 5*time.Second)), nil,
-			Decision{Wanted: true, StartFailure: failure(2, "before", 5*time.Second), Requeue: frame.Requeue{RequeueAfter: 5 * time.Second}},
+			Decision{Wanted: true, StartFailure: failure(2, "before", 5*time.Second), RequeueAfter: 5 * time.Second},
 		},
 		{
 			"Always: waited", testVM(always, failed(2, "before", 0)), nil,
@@ -136,7 +135,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			"Always: runs after failures", testVM(always, failed(2, "before", 0)), testVMI(v1.Running, since(v1.Running, 4*time.Minute)),
-			Decision{Wanted: true, StartFailure: failure(2, "before", 0), Requeue: frame.Requeue{RequeueAfter: 6 * time.Minute}},
+			Decision{Wanted: true, StartFailure: failure(2, "before", 0), RequeueAfter: 6 * time.Minute},
 		},
 		{"Always: healthy", testVM(always, failed(2, "before", 0)), testVMI(v1.Running, since(v1.Running, 10*time.Minute)), Decision{Wanted: true}},
 		{"Always: restart asked", testVM(always, requests(stop, start)), testVMI(v1.Running), Decision{Action: Delete, Wanted: true, Requests: requested(stop, start)}},
@@ -161,7 +160,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			"RerunOnFailure: waits", testVM(rerun, requests(start), failed(1, "before", 3*time.Second)), nil,
-			Decision{Wanted: true, Requests: requested(start), StartFailure: failure(1, "before", 3*time.Second), Requeue: frame.Requeue{RequeueAfter: 3 * time.Second}},
+			Decision{Wanted: true, Requests: requested(start), StartFailure: failure(1, "before", 3*time.Second), RequeueAfter: 3 * time.Second},
 		},
 		{
 			"RerunOnFailure: again", testVM(rerun, requests(start), failed(1, "before", 0)), nil,
