@@ -91,13 +91,12 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 		return view, fmt.Errorf("get PodDisruptionBudget: %w", err)
 	}
 	if eviction.Protected(instance, view.Strategy) {
-		var pods corev1.PodList
-		err := r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+		pods, err := vmi.Pods(ctx, r.Client, instance)
 		if err != nil {
-			return view, fmt.Errorf("list pods: %w", err)
+			return view, err
 		}
-		for i := range pods.Items {
-			if counts(&pods.Items[i]) {
+		for _, pod := range pods {
+			if counts(pod) {
 				view.Pods++
 			}
 		}

@@ -121,13 +121,12 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	if !Wanted(instance, view.Strategy, view.Draining) {
 		return view, nil
 	}
-	var pods corev1.PodList
-	err = r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	pods, err := vmi.Pods(ctx, r.Client, instance)
 	if err != nil {
-		return view, fmt.Errorf("list pods: %w", err)
+		return view, err
 	}
-	for i := range pods.Items {
-		if phase := pods.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+	for _, pod := range pods {
+		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 			view.Pods++
 		}
 	}

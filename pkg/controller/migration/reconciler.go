@@ -156,14 +156,12 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 		return view, frame.Behind
 	}
 	view.VMI = &instance
-	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(migration.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	pods, err := vmi.Pods(ctx, r.Client, &instance)
 	if err != nil {
-		return view, fmt.Errorf("list pods: %w", err)
+		return view, err
 	}
 	view.Created, _ = r.Created.Of(instance.UID)
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for _, pod := range pods {
 		if over(pod) {
 			view.Ended = append(view.Ended, pod)
 		}

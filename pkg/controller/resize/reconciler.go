@@ -27,12 +27,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Reasons of events on a VMI; KubeVirt's words.
-const (
-	reasonCreate       = "SuccessfulCreate"
-	reasonFailedCreate = "FailedCreate"
-)
-
 // Reconciler reads VMIs, migrations and (from Live) launcher pods of VMIs that change their size. It writes the resources of
 // these pods, two conditions of the VMIs, and migrations. It needs the indexes of packages vmi and migration.
 type Reconciler struct {
@@ -101,21 +95,20 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 		return View{}, frame.Nothing
 	}
 	view := View{VMI: instance, Now: r.Now()}
-	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	pods, err := vmi.Pods(ctx, r.Client, instance)
 	if err != nil {
-		return view, fmt.Errorf("list pods: %w", err)
+		return view, err
 	}
-	for i := range pods.Items {
-		if !vmi.HasGuest(instance, &pods.Items[i]) || pods.Items[i].Spec.NodeName != instance.Status.NodeName {
+	for _, cached := range pods {
+		if !vmi.HasGuest(instance, cached) || cached.Spec.NodeName != instance.Status.NodeName {
 			continue
 		}
 		// The cache does not keep what a pod has.
 		var pod corev1.Pod
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(&pods.Items[i]), &pod); err != nil {
-			return view, fmt.Errorf("get pod %s: %w", pods.Items[i].Name, err)
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), &pod); err != nil {
+			return view, fmt.Errorf("get pod %s: %w", cached.Name, err)
 		}
-		if pod.UID == pods.Items[i].UID && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+		if pod.UID == cached.UID && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
 			view.Pod = &pod
 		}
 	}
@@ -153,7 +146,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		}
 	}
 	if step.Migrate != "" {
-		if err := r.migrate(ctx, view.VMI, step.Migrate); err != nil {
+		if err := migration.Update(ctx, r.Client, r.Recorder, view.VMI, step.Migrate); err != nil {
 			return err
 		}
 	}
@@ -174,23 +167,4 @@ func (r *Reconciler) resize(ctx context.Context, pod *corev1.Pod, to corev1.Reso
 		return fmt.Errorf("encode the pod's resources: %w", err)
 	}
 	return r.Client.SubResource("resize").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
-}
-
-func (r *Reconciler) migrate(ctx context.Context, instance *v1.VirtualMachineInstance, name string) error {
-	err := r.Client.Create(ctx, &v1.VirtualMachineInstanceMigration{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: instance.Namespace,
-			Annotations: map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""},
-		},
-		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: instance.Name},
-	})
-	switch {
-	case err == nil:
-		r.Recorder.Eventf(instance, corev1.EventTypeNormal, reasonCreate, "Created Migration %s for automated workload update", name)
-		return nil
-	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil
-	}
-	r.Recorder.Eventf(instance, corev1.EventTypeWarning, reasonFailedCreate, "Error creating a Migration for automated workload update: %v", err)
-	return fmt.Errorf("create a migration: %w", err)
 }

@@ -73,7 +73,7 @@ func (s *Step) pin() error {
 	}
 	if view.Missing != "" {
 		view.Failure, view.FailureReason = view.Missing, reasonFailedFind
-		s.tellOfMissing()
+		s.reportMissing()
 	}
 	if view.Failure != "" {
 		return nil

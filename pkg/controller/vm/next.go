@@ -127,7 +127,7 @@ func (s *Step) create() {
 	view := &s.After
 	template := view.expand()
 	if template == nil {
-		s.tellOfMissing()
+		s.reportMissing()
 		return
 	}
 	s.Create, s.Invalid = instanceOf(view.VM, template, s.Decision.Paused)
@@ -141,8 +141,8 @@ func (s *Step) again() {
 	}
 }
 
-// tellOfMissing makes an event of what the VM refers to and is not there, once.
-func (s *Step) tellOfMissing() {
+// reportMissing makes an event of what the VM refers to and is not there, once.
+func (s *Step) reportMissing() {
 	if view := &s.After; view.FailureReason == reasonFailedFind && !hasFailure(view.VM, view.Failure) {
 		s.Events = append(s.Events, vmi.Event{Type: corev1.EventTypeWarning, Reason: reasonFailedFind, Message: view.Failure})
 	}

@@ -236,7 +236,7 @@ func TestNext(t *testing.T) {
 		w := newWorld(t, tc.strategy)
 		tc.change(w)
 		vm, instance := w.VM.DeepCopy(), w.VMI.DeepCopy()
-		fmt.Fprintf(&golden, "%s\n%s\n", tc.name, told(t, w.View, Next(w.View)))
+		fmt.Fprintf(&golden, "%s\n%s\n", tc.name, inWords(t, w.View, Next(w.View)))
 		if diff := cmp.Diff(vm, w.VM) + cmp.Diff(instance, w.VMI); diff != "" {
 			t.Errorf("%s: what is looked at was changed:\n%s", tc.name, diff)
 		}
@@ -276,8 +276,8 @@ func TestNextSettles(t *testing.T) {
 	}
 }
 
-// told is a step in words, each part of it a line.
-func told(t *testing.T, view View, step Step) string {
+// inWords is a step in words, each part of it a line.
+func inWords(t *testing.T, view View, step Step) string {
 	t.Helper()
 	var out strings.Builder
 	say := func(format string, a ...any) { fmt.Fprintf(&out, "  "+format+"\n", a...) }

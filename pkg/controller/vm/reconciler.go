@@ -208,13 +208,8 @@ func (r *Reconciler) lookAtVMI(ctx context.Context, view *View) error {
 	if view.claim(&instance); view.VMI == nil {
 		return nil
 	}
-	var pods corev1.PodList
-	err = r.Client.List(ctx, &pods, client.InNamespace(vm.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
-	if err != nil {
-		return fmt.Errorf("list pods: %w", err)
-	}
-	for i := range pods.Items {
-		view.Pods = append(view.Pods, &pods.Items[i])
+	if view.Pods, err = vmi.Pods(ctx, r.Client, &instance); err != nil {
+		return err
 	}
 	for i := range instance.Spec.Volumes {
 		name := claim.Name(&instance.Spec.Volumes[i])

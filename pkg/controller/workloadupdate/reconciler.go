@@ -29,10 +29,8 @@ import (
 
 // Reasons of events on a VMI; KubeVirt's words.
 const (
-	reasonCreate       = "SuccessfulCreate"
-	reasonFailedCreate = "FailedCreate"
-	reasonEvict        = "SuccessfulEvict"
-	reasonFailedEvict  = "FailedEvict"
+	reasonEvict       = "SuccessfulEvict"
+	reasonFailedEvict = "FailedEvict"
 )
 
 // settle is how long to wait for more news: each look is at all VMIs.
@@ -196,22 +194,10 @@ func (r *Reconciler) count(ctx context.Context, kv *v1.KubeVirt, outdated int) e
 }
 
 func (r *Reconciler) migrate(ctx context.Context, move Move) error {
-	err := r.Client.Create(ctx, &v1.VirtualMachineInstanceMigration{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: move.Name, Namespace: move.VMI.Namespace,
-			Annotations: map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""},
-		},
-		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: move.VMI.Name},
-	})
-	switch {
-	case err == nil:
-		r.Recorder.Eventf(move.VMI, corev1.EventTypeNormal, reasonCreate, "Created Migration %s for automated workload update", move.Name)
-		return nil
-	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // Not seen yet, or nothing to move any more.
+	if err := migration.Update(ctx, r.Client, r.Recorder, move.VMI, move.Name); err != nil {
+		return fmt.Errorf("VMI %s: %w", keyOf(move.VMI), err)
 	}
-	r.Recorder.Eventf(move.VMI, corev1.EventTypeWarning, reasonFailedCreate, "Error creating a Migration for automated workload update: %v", err)
-	return fmt.Errorf("create a migration of VMI %s: %w", keyOf(move.VMI), err)
+	return nil
 }
 
 // evict asks for the end of the guest's pod. That a budget or an eviction strategy forbids it is no error; the guest has its
@@ -221,13 +207,11 @@ func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInsta
 		r.tried = map[types.UID]time.Time{}
 	}
 	r.tried[instance.UID] = r.Now()
-	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	pods, err := vmi.Pods(ctx, r.Client, instance)
 	if err != nil {
-		return fmt.Errorf("list pods of VMI %s: %w", keyOf(instance), err)
+		return fmt.Errorf("VMI %s: %w", keyOf(instance), err)
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for _, pod := range pods {
 		if !vmi.HasGuest(instance, pod) || pod.Spec.NodeName != instance.Status.NodeName || pod.DeletionTimestamp != nil {
 			continue
 		}
