@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/eviction"
 )
 
@@ -39,6 +40,7 @@ type Step struct {
 	Want *policyv1.PodDisruptionBudget
 	// Delete takes the budget away.
 	Delete bool
+	frame.Requeue
 }
 
 // Next decides. A guest that has ended or is about to needs no budget, but taking it away would be a write for

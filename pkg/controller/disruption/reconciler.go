@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
-	"github.com/virtkit/virtkit/pkg/controller/written"
 	"github.com/virtkit/virtkit/pkg/eviction"
 )
 
@@ -34,12 +34,8 @@ const (
 	ReasonFailedCreate     = "FailedCreate"
 )
 
-const (
-	// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
-	catchUp = 500 * time.Millisecond
-	// settle is how long the configuration may take to be known after the KubeVirt resource has changed.
-	settle = time.Second
-)
+// settle is how long the configuration may take to be known after the KubeVirt resource has changed.
+const settle = time.Second
 
 // Reconciler reads VMIs, pods and budgets from Client's cache, and writes budgets.
 type Reconciler struct {
@@ -47,11 +43,12 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 	Config   func() config.Config
 
-	written written.Log
+	writes *frame.Writes
 }
 
 // SetupWithManager registers the reconciler; the VMI reconciler's indexes are expected.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("disruptionbudget").
 		For(&v1.VirtualMachineInstance{}).
@@ -59,7 +56,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&corev1.Pod{}).
 		// The strategy of those that name none may be another now.
 		Watches(&v1.KubeVirt{}, handler.Funcs{UpdateFunc: r.all}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(r)
+		Complete(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
 }
 
 func (r *Reconciler) all(ctx context.Context, _ event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -75,58 +74,55 @@ func (r *Reconciler) all(ctx context.Context, _ event.UpdateEvent, queue workque
 	}
 }
 
-// Reconcile looks after one VMI's budget.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var instance v1.VirtualMachineInstance
-	if err := r.Client.Get(ctx, request.NamespacedName, &instance); err != nil || !eviction.Alive(&instance) {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+// look gathers what Next wants to know.
+func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstance) (View, error) {
+	if !eviction.Alive(instance) {
+		return View{}, frame.Nothing
 	}
-	view := View{VMI: &instance, Strategy: eviction.Strategy(&instance, r.Config().EvictionStrategy)}
+	view := View{VMI: instance, Strategy: eviction.Strategy(instance, r.Config().EvictionStrategy)}
 	var budget policyv1.PodDisruptionBudget
-	key := types.NamespacedName{Namespace: instance.Namespace, Name: Name(&instance)}
+	key := types.NamespacedName{Namespace: instance.Namespace, Name: Name(instance)}
 	switch err := r.Client.Get(ctx, key, &budget); {
-	case err == nil && r.written.Behind(&budget):
-		return reconcile.Result{RequeueAfter: catchUp}, nil
+	case err == nil && (r.writes.Behind(&budget) || r.writes.Deleted(instance, &budget)):
+		return view, frame.Behind
 	case err == nil:
 		view.Budget = &budget
 	case !apierrors.IsNotFound(err):
-		return reconcile.Result{}, fmt.Errorf("get PodDisruptionBudget: %w", err)
+		return view, fmt.Errorf("get PodDisruptionBudget: %w", err)
 	}
-	if eviction.Protected(&instance, view.Strategy) {
-		var pods corev1.PodList
-		err := r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	if eviction.Protected(instance, view.Strategy) {
+		pods, err := vmi.Pods(ctx, r.Client, instance)
 		if err != nil {
-			return reconcile.Result{}, fmt.Errorf("list pods: %w", err)
+			return view, err
 		}
-		for i := range pods.Items {
-			if counts(&pods.Items[i]) {
+		for _, pod := range pods {
+			if counts(pod) {
 				view.Pods++
 			}
 		}
 	}
-	err := r.apply(ctx, view, Next(view))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil
-	}
-	return reconcile.Result{}, err
+	return view, nil
 }
 
 func counts(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	switch {
 	case step.Delete:
-		if err := r.Client.Delete(ctx, view.Budget, client.Preconditions{UID: &view.Budget.UID}); err != nil {
+		deleted, err := r.writes.Delete(ctx, view.VMI, view.Budget)
+		if err != nil {
 			return fmt.Errorf("delete PodDisruptionBudget %s: %w", view.Budget.Name, err)
 		}
-		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted PodDisruptionBudget %s", view.Budget.Name)
+		if deleted {
+			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulDelete,
+				"Deleted PodDisruptionBudget %s", view.Budget.Name)
+		}
 	case step.Want == nil:
 	case view.Budget == nil:
-		switch err := r.Client.Create(ctx, step.Want); {
+		switch err := r.writes.Create(ctx, step.Want); {
 		case err == nil:
-			r.written.Note(step.Want)
 			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created PodDisruptionBudget %s", step.Want.Name)
 		case !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			r.Recorder.Eventf(view.VMI, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating a PodDisruptionBudget: %v", err)
@@ -135,13 +131,10 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 	case !metav1.IsControlledBy(view.Budget, view.VMI):
 		return fmt.Errorf("PodDisruptionBudget %s exists already and is not this VMI's: delete it", view.Budget.Name)
 	default:
-		before := view.Budget.DeepCopy()
-		view.Budget.Spec.MinAvailable = step.Want.Spec.MinAvailable
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := r.Client.Patch(ctx, view.Budget, patch); err != nil {
+		err := r.writes.Change(ctx, view.Budget, func() { view.Budget.Spec.MinAvailable = step.Want.Spec.MinAvailable })
+		if err != nil {
 			return fmt.Errorf("write PodDisruptionBudget %s: %w", view.Budget.Name, err)
 		}
-		r.written.Note(view.Budget)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/eviction"
@@ -70,8 +71,7 @@ type Step struct {
 	// Create is a migration to be made.
 	Create *v1.VirtualMachineInstanceMigration
 	Events []vmi.Event
-	// RequeueAfter is when to look again without an event; zero is never.
-	RequeueAfter time.Duration
+	frame.Requeue
 }
 
 // Wanted reports whether the guest is to be moved off its node.

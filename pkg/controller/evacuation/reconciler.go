@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/node"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
@@ -62,7 +63,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.on), builder.WithPredicates(retainted)).
 		// One at a time, so that the limits hold.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Complete(r)
+		Complete(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
+			// What is made is not noted: its name depends on what was made before, so that there is one of it.
+			Writes: frame.NewWrites(r.Client), Look: r.look, Next: Next, Apply: r.apply,
+		})
 }
 
 // retainted lets a node through whose taints have changed.
@@ -101,23 +105,6 @@ func (r *Reconciler) list(ctx context.Context, which client.ListOption) []reconc
 	return out
 }
 
-// Reconcile moves one VMI if it is to be moved.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var instance v1.VirtualMachineInstance
-	if err := r.Client.Get(ctx, request.NamespacedName, &instance); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	view, err := r.look(ctx, &instance)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	step := Next(view)
-	if !Wanted(&instance, view.Strategy, view.Draining) {
-		r.told.Delete(instance.UID)
-	}
-	return reconcile.Result{RequeueAfter: step.RequeueAfter}, r.apply(ctx, &instance, step)
-}
-
 // look gathers what Next wants to know, which of a VMI that may stay is little.
 func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstance) (View, error) {
 	c := r.Config()
@@ -134,13 +121,12 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	if !Wanted(instance, view.Strategy, view.Draining) {
 		return view, nil
 	}
-	var pods corev1.PodList
-	err = r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	pods, err := vmi.Pods(ctx, r.Client, instance)
 	if err != nil {
-		return view, fmt.Errorf("list pods: %w", err)
+		return view, err
 	}
-	for i := range pods.Items {
-		if phase := pods.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+	for _, pod := range pods {
+		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 			view.Pods++
 		}
 	}
@@ -188,7 +174,11 @@ func (r *Reconciler) draining(ctx context.Context, name string) (bool, error) {
 	}), nil
 }
 
-func (r *Reconciler) apply(ctx context.Context, instance *v1.VirtualMachineInstance, step Step) error {
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	instance := view.VMI
+	if !Wanted(instance, view.Strategy, view.Draining) {
+		r.told.Delete(instance.UID)
+	}
 	for _, event := range step.Events {
 		if was, _ := r.told.Swap(instance.UID, event); was != event {
 			r.Recorder.Event(instance, event.Type, event.Reason, event.Message)

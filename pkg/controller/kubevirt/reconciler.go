@@ -6,8 +6,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,12 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 )
-
-// settle is how long the status waits for more news while the components come up one pod after the
-// other; being available at last, or no more, is written at once.
-const settle = time.Second
 
 // Reconciler reads the KubeVirt resource, Deployments and DaemonSets of the installation's namespace
 // from Client's cache, and writes the resource's status.
@@ -31,11 +26,13 @@ type Reconciler struct {
 	Version string
 	Now     func() time.Time
 
+	writes  *frame.Writes
 	written time.Time
 }
 
 // SetupWithManager registers the reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	one := func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: names.Namespace, Name: names.KubeVirt}}}
 	}
@@ -44,66 +41,43 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1.KubeVirt{}).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(one)).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(one)).
-		Complete(r)
+		Complete(&frame.Frame[*v1.KubeVirt, View, Step]{Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply})
 }
 
-// Reconcile brings the status up to date.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if request.Namespace != names.Namespace || request.Name != names.KubeVirt {
-		return reconcile.Result{}, nil // Only one counts; admission refuses others.
-	}
-	kv := &v1.KubeVirt{}
-	if err := r.Client.Get(ctx, request.NamespacedName, kv); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+// look gathers what Next wants to know.
+func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
+	if kv.Namespace != names.Namespace || kv.Name != names.KubeVirt {
+		return View{}, frame.Nothing // Only one counts; admission refuses others.
 	}
 	view := View{
-		KubeVirt: kv, Version: r.Version, Architecture: r.Config().Architecture, Now: r.Now(),
+		KubeVirt: kv, Version: r.Version, Architecture: r.Config().Architecture, Written: r.written, Now: r.Now(),
 		Deployments: map[string]*appsv1.Deployment{}, DaemonSets: map[string]*appsv1.DaemonSet{},
 	}
 	var deployments appsv1.DeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(names.Namespace)); err != nil {
-		return reconcile.Result{}, fmt.Errorf("list deployments: %w", err)
+		return View{}, fmt.Errorf("list deployments: %w", err)
 	}
 	for i := range deployments.Items {
 		view.Deployments[deployments.Items[i].Name] = &deployments.Items[i]
 	}
 	var daemonSets appsv1.DaemonSetList
 	if err := r.Client.List(ctx, &daemonSets, client.InNamespace(names.Namespace)); err != nil {
-		return reconcile.Result{}, fmt.Errorf("list daemon sets: %w", err)
+		return View{}, fmt.Errorf("list daemon sets: %w", err)
 	}
 	for i := range daemonSets.Items {
 		view.DaemonSets[daemonSets.Items[i].Name] = &daemonSets.Items[i]
 	}
-
-	status := Status(view)
-	if equality.Semantic.DeepEqual(kv.Status, status) {
-		return reconcile.Result{}, nil
-	}
-	if left := settle - view.Now.Sub(r.written); left > 0 && !urgent(kv.Status, status) {
-		return reconcile.Result{RequeueAfter: left}, nil
-	}
-	before := kv.DeepCopy()
-	kv.Status = status
-	err := r.Client.Status().Patch(ctx, kv, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: settle}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("write status: %w", err)
-	}
-	r.written = view.Now
-	return reconcile.Result{}, nil
+	return view, nil
 }
 
-// urgent reports whether the phase or a condition changes, not only a message.
-func urgent(old, status v1.KubeVirtStatus) bool {
-	if old.Phase != status.Phase || len(old.Conditions) != len(status.Conditions) {
-		return true
+// apply writes the status.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	if step.Status == nil {
+		return nil
 	}
-	for i := range old.Conditions {
-		if old.Conditions[i].Status != status.Conditions[i].Status {
-			return true
-		}
+	if err := frame.PatchStatus(ctx, r.writes, view.KubeVirt, &view.KubeVirt.Status, *step.Status); err != nil {
+		return err
 	}
-	return false
+	r.written = view.Now
+	return nil
 }

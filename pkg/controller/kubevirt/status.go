@@ -11,9 +11,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -26,7 +28,45 @@ type View struct {
 	// Version is this virt-controller's.
 	Version      string
 	Architecture string
-	Now          time.Time
+	// Written is when the status was written last.
+	Written time.Time
+	Now     time.Time
+}
+
+// Step is what is to be done; the zero Step is nothing.
+type Step struct {
+	// Status is to be written; nil leaves what there is.
+	Status *v1.KubeVirtStatus
+	frame.Requeue
+}
+
+// settle is how long the status waits for more news while the components come up one pod after the
+// other; being available at last, or no more, is written at once.
+const settle = time.Second
+
+// Next decides.
+func Next(view View) Step {
+	was, status := view.KubeVirt.Status, Status(view)
+	if equality.Semantic.DeepEqual(was, status) {
+		return Step{}
+	}
+	if left := settle - view.Now.Sub(view.Written); left > 0 && !urgent(was, status) {
+		return Step{Requeue: frame.Requeue{RequeueAfter: left}}
+	}
+	return Step{Status: &status}
+}
+
+// urgent reports whether the phase or a condition changes, not only a message.
+func urgent(old, status v1.KubeVirtStatus) bool {
+	if old.Phase != status.Phase || len(old.Conditions) != len(status.Conditions) {
+		return true
+	}
+	for i := range old.Conditions {
+		if old.Conditions[i].Status != status.Conditions[i].Status {
+			return true
+		}
+	}
+	return false
 }
 
 // component is how far one of them has come.

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,13 +54,12 @@ func attachmentOf(view View, volumes []string) *corev1.Pod {
 }
 
 // applyAttachments deletes and makes attachment pods.
-func (r *Reconciler) applyAttachments(ctx context.Context, view View, step Step) error {
+func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step) error {
 	for _, pod := range step.DeleteAttachments {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(1), client.Preconditions{UID: &pod.UID})
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if _, err := r.writes.Delete(ctx, view.Migration, pod, client.GracePeriodSeconds(1)); err != nil {
 			return fmt.Errorf("delete attachment pod %s: %w", pod.Name, err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // keepEnded is how many of a VMI's migrations that are over are left for people to read; KubeVirt's.
@@ -56,14 +55,14 @@ func leftBy(migrations []*v1.VirtualMachineInstanceMigration, pods []*corev1.Pod
 }
 
 // prune deletes the migrations that newer ones displace, and what they left behind.
-func (r *Reconciler) prune(ctx context.Context, step Step) error {
+func (r *Reconciler) prune(ctx context.Context, newer *v1.VirtualMachineInstanceMigration, step *Step) error {
 	for _, pod := range step.PrunePods {
-		if err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
+		if _, err := r.writes.Delete(ctx, newer, pod); err != nil {
 			return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 		}
 	}
 	for _, m := range step.Prune {
-		if err := r.Client.Delete(ctx, m, client.Preconditions{UID: &m.UID}); client.IgnoreNotFound(err) != nil {
+		if _, err := r.writes.Delete(ctx, newer, m); err != nil {
 			return fmt.Errorf("delete migration %s: %w", m.Name, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/surface"
 )
@@ -88,8 +89,7 @@ type Step struct {
 	ShowTo string
 	Hide   bool
 	Events []vmi.Event
-	// RequeueAfter is when to look again without an event; zero is never.
-	RequeueAfter time.Duration
+	frame.Requeue
 }
 
 // Final reports whether a migration is over.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/controller/written"
 	"github.com/virtkit/virtkit/pkg/surface"
@@ -31,9 +31,6 @@ import (
 
 // MigrationsByVMI is the cache's index of migrations by the name of their VMI.
 const MigrationsByVMI = "vmi-name"
-
-// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
-const catchUp = 500 * time.Millisecond
 
 // Reconciler reads migrations, policies, VMIs, pods, nodes and claims from Client's cache, and namespaces live. It writes migrations, their pods,
 // and of VMIs status.migrationState, status.activePods and the label kubevirt.io/migrationTargetNodeName.
@@ -49,16 +46,15 @@ type Reconciler struct {
 	Now             func() time.Time
 	// Created are the pods that were created for VMIs, by the VMI's UID. VMIs' reconciler shares it.
 	Created *written.Creations
-
-	written, writtenVMI written.Log
-	deleted             written.Deletions
-	released            written.Releases
 	// FenceAfter is that of the VMI's reconciler.
 	FenceAfter time.Duration
+
+	writes *frame.Writes
 }
 
 // SetupWithManager registers the reconciler and its index; the VMI reconciler's are expected.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstanceMigration{}, MigrationsByVMI, func(obj client.Object) []string {
 		return []string{obj.(*v1.VirtualMachineInstanceMigration).Spec.VMIName}
 	})
@@ -79,7 +75,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.towards), builder.WithPredicates(answers)).
 		// One at a time, so that the limits hold.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Complete(r)
+		Complete(&frame.Frame[*v1.VirtualMachineInstanceMigration, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
 }
 
 // migrationsOf are those of a VMI that are not over.
@@ -129,69 +127,41 @@ func (r *Reconciler) migrationOf(ctx context.Context, pod client.Object) []recon
 	return r.migrationsOf(ctx, pod.GetNamespace(), owner.Name)
 }
 
-// Reconcile takes one migration a step further.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var migration v1.VirtualMachineInstanceMigration
-	if err := r.Client.Get(ctx, request.NamespacedName, &migration); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.written.Forget(request.NamespacedName)
-			r.deleted.Forget(request.NamespacedName)
-			r.released.Forget(request.NamespacedName)
-		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	if r.written.Behind(&migration) || r.released.Behind(&migration) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil
-	}
-	view, behind, err := r.look(ctx, &migration)
-	if err != nil || behind {
-		return reconcile.Result{RequeueAfter: catchUp}, err
-	}
-	step := Next(view)
-	err = r.apply(ctx, view, step)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
-	}
-	return reconcile.Result{RequeueAfter: step.RequeueAfter}, err
-}
-
 // look gathers what Next wants to know.
-func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInstanceMigration) (_ View, behind bool, _ error) {
+func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInstanceMigration) (View, error) {
 	view := View{Migration: migration, Now: r.Now()}
 	if Final(migration) {
 		var err error
 		if view.Siblings, err = r.siblings(ctx, migration); err != nil {
-			return view, false, err
+			return view, err
 		}
 	}
 	key := types.NamespacedName{Namespace: migration.Namespace, Name: migration.Spec.VMIName}
 	var instance v1.VirtualMachineInstance
 	switch err := r.Client.Get(ctx, key, &instance); {
 	case apierrors.IsNotFound(err):
-		r.writtenVMI.Forget(key)
+		r.writes.Forget(&instance, key)
 		// It may have been made a moment ago, and the migration with it.
 		if err := r.Live.Get(ctx, key, &instance); err == nil {
-			return view, true, nil
+			return view, frame.Behind
 		} else if !apierrors.IsNotFound(err) {
-			return view, false, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
+			return view, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
 		}
 		// A failed one has a pod to remove, but the VMI's owner reference does that.
-		return view, false, nil
+		return view, nil
 	case err != nil:
-		return view, false, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
+		return view, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
 	}
-	if r.writtenVMI.Behind(&instance) {
-		return view, true, nil
+	if r.writes.Behind(&instance) {
+		return view, frame.Behind
 	}
 	view.VMI = &instance
-	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(migration.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	pods, err := vmi.Pods(ctx, r.Client, &instance)
 	if err != nil {
-		return view, false, fmt.Errorf("list pods: %w", err)
+		return view, err
 	}
 	view.Created, _ = r.Created.Of(instance.UID)
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for _, pod := range pods {
 		if over(pod) {
 			view.Ended = append(view.Ended, pod)
 		}
@@ -204,15 +174,15 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 	if view.Pod == nil && Active(migration) {
 		// That it is gone is grave: do not believe the cache, which may be stale.
 		if err := r.lookAtTargetPod(ctx, &view); err != nil {
-			return view, false, err
+			return view, err
 		}
 	}
 	if err := r.lookAtTarget(ctx, &view); err != nil {
-		return view, false, err
+		return view, err
 	}
 	if view.Pod != nil {
 		if view.Attachments, err = vmi.Attachments(ctx, r.Client, migration.Namespace, view.Pod.UID); err != nil {
-			return view, false, err
+			return view, err
 		}
 	}
 	switch {
@@ -223,7 +193,7 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 		view.Cluster = r.Config().Migrations
 		view.Policy, err = r.policy(ctx, &instance)
 	}
-	return view, false, err
+	return view, err
 }
 
 // policy is the one that holds for a VMI, nil when none does.
@@ -256,7 +226,7 @@ func (r *Reconciler) wait(ctx context.Context, migration *v1.VirtualMachineInsta
 		if other.UID == migration.UID || Final(other) {
 			continue
 		}
-		if r.written.Behind(other) {
+		if r.writes.Behind(other) {
 			return "the cache", nil
 		}
 		active := Active(other)
@@ -295,15 +265,12 @@ func before(a, b *v1.VirtualMachineInstanceMigration) bool {
 }
 
 // apply does what the step says: the pod and the VMI first, then the migration.
-func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	migration := view.Migration
 	if step.AddFinalizer {
-		return r.patchMeta(ctx, migration, func(m *v1.VirtualMachineInstanceMigration) {
-			controllerutil.AddFinalizer(m, v1.VirtualMachineInstanceMigrationFinalizer)
-			if m.Labels == nil {
-				m.Labels = map[string]string{}
-			}
-			m.Labels[v1.MigrationSelectorLabel] = vmi.LabelValue(m.Spec.VMIName)
+		return r.writes.Change(ctx, migration, func() {
+			controllerutil.AddFinalizer(migration, v1.VirtualMachineInstanceMigrationFinalizer)
+			metav1.SetMetaDataLabel(&migration.ObjectMeta, v1.MigrationSelectorLabel, vmi.LabelValue(migration.Spec.VMIName))
 		})
 	}
 	if step.CreatePod {
@@ -318,8 +285,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 		return err
 	}
 	if step.VMIStatus != nil {
-		if err := r.patchVMIStatus(ctx, view.VMI, *step.VMIStatus); err != nil {
-			return err
+		if err := frame.PatchStatus(ctx, r.writes, view.VMI, &view.VMI.Status, *step.VMIStatus); err != nil {
+			return fmt.Errorf("VirtualMachineInstance %s: %w", view.VMI.Name, err)
 		}
 	}
 	if step.DeletePod {
@@ -327,30 +294,23 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 			return err
 		}
 	}
-	if err := r.patchStatus(ctx, migration, step.Status); err != nil {
+	if err := frame.PatchStatus(ctx, r.writes, migration, &migration.Status, step.Status); err != nil {
 		return err
 	}
 	for _, event := range step.Events {
 		r.Recorder.Event(migration, event.Type, event.Reason, event.Message)
 	}
-	if err := r.prune(ctx, step); err != nil {
+	if err := r.prune(ctx, migration, step); err != nil {
 		return err
 	}
 	if step.RemoveFinalizer {
-		held := migration.DeepCopy()
-		err := r.patchMeta(ctx, migration, func(m *v1.VirtualMachineInstanceMigration) {
-			controllerutil.RemoveFinalizer(m, v1.VirtualMachineInstanceMigrationFinalizer)
-		})
-		if err == nil && held.DeletionTimestamp != nil {
-			r.released.Note(held)
-		}
-		return err
+		return r.writes.RemoveFinalizer(ctx, migration, v1.VirtualMachineInstanceMigrationFinalizer)
 	}
 	return nil
 }
 
 // show sets the label by which the target node's virt-handler finds the VMI.
-func (r *Reconciler) show(ctx context.Context, view View, step Step) error {
+func (r *Reconciler) show(ctx context.Context, view View, step *Step) error {
 	if view.VMI == nil {
 		return nil
 	}
@@ -358,59 +318,15 @@ func (r *Reconciler) show(ctx context.Context, view View, step Step) error {
 	if (step.ShowTo == "" || step.ShowTo == was) && (!step.Hide || was == "") {
 		return nil
 	}
-	before := view.VMI.DeepCopy()
-	if step.Hide {
-		delete(view.VMI.Labels, v1.MigrationTargetNodeNameLabel)
-	} else {
-		if view.VMI.Labels == nil {
-			view.VMI.Labels = map[string]string{}
+	err := r.writes.Change(ctx, view.VMI, func() {
+		if step.Hide {
+			delete(view.VMI.Labels, v1.MigrationTargetNodeNameLabel)
+		} else {
+			metav1.SetMetaDataLabel(&view.VMI.ObjectMeta, v1.MigrationTargetNodeNameLabel, step.ShowTo)
 		}
-		view.VMI.Labels[v1.MigrationTargetNodeNameLabel] = step.ShowTo
-	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, view.VMI, patch); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("label the VirtualMachineInstance: %w", err)
 	}
-	r.writtenVMI.Note(view.VMI)
-	return nil
-}
-
-// patchVMIStatus writes the VMI's status when it changed, if nobody else has written the VMI meanwhile.
-func (r *Reconciler) patchVMIStatus(ctx context.Context, instance *v1.VirtualMachineInstance, status v1.VirtualMachineInstanceStatus) error {
-	if equality.Semantic.DeepEqual(instance.Status, status) {
-		return nil
-	}
-	before := instance.DeepCopy()
-	instance.Status = status
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, instance, patch); err != nil {
-		return fmt.Errorf("write the VirtualMachineInstance's status: %w", err)
-	}
-	r.writtenVMI.Note(instance)
-	return nil
-}
-
-func (r *Reconciler) patchStatus(ctx context.Context, migration *v1.VirtualMachineInstanceMigration, status v1.VirtualMachineInstanceMigrationStatus) error {
-	if equality.Semantic.DeepEqual(migration.Status, status) {
-		return nil
-	}
-	before := migration.DeepCopy()
-	migration.Status = status
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, migration, patch); err != nil {
-		return fmt.Errorf("write status: %w", err)
-	}
-	r.written.Note(migration)
-	return nil
-}
-
-func (r *Reconciler) patchMeta(ctx context.Context, migration *v1.VirtualMachineInstanceMigration, change func(*v1.VirtualMachineInstanceMigration)) error {
-	before := migration.DeepCopy()
-	change(migration)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, migration, patch); err != nil {
-		return fmt.Errorf("write labels and finalizers: %w", err)
-	}
-	r.written.Note(migration)
 	return nil
 }

@@ -105,16 +105,14 @@ func (r *Reconciler) keepProcessor(ctx context.Context, view View, pod *corev1.P
 }
 
 func (r *Reconciler) deletePod(ctx context.Context, view View) error {
-	key := client.ObjectKeyFromObject(view.Migration)
-	if r.deleted.Behind(key, view.Pod) {
-		return nil
-	}
 	// There is no guest in it that would need time.
-	err := r.Client.Delete(ctx, view.Pod, client.GracePeriodSeconds(1), client.Preconditions{UID: &view.Pod.UID})
-	if client.IgnoreNotFound(err) != nil {
+	deleted, err := r.writes.Delete(ctx, view.Migration, view.Pod, client.GracePeriodSeconds(1))
+	if err != nil {
 		return fmt.Errorf("delete pod %s: %w", view.Pod.Name, err)
 	}
-	r.deleted.Note(key, view.Pod)
-	r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted migration target pod %s", view.Pod.Name)
+	if deleted {
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulDelete,
+			"Deleted migration target pod %s", view.Pod.Name)
+	}
 	return nil
 }

@@ -14,7 +14,54 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/controller/frame"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
+
+// View is all that Next looks at.
+type View struct {
+	// Node is nil when it does not exist any more.
+	Node *corev1.Node
+	// VMIs are those on it.
+	VMIs []*v1.VirtualMachineInstance
+	// Used are the frequencies that guests' time stamp counters were given.
+	Used []int64
+	// Timeout is how long virt-handler may be silent.
+	Timeout time.Duration
+	Now     time.Time
+}
+
+// Step is what is to be done; the zero Step is nothing.
+type Step struct {
+	// Frequencies are the labels for them that change; see frequencies.
+	Frequencies map[string]bool
+	// Unschedulable says that new VMs are to be kept off the node, Lose are the VMIs of which nothing is known now, and
+	// Reason says why.
+	Unschedulable bool
+	Lose          []*v1.VirtualMachineInstance
+	Reason        string
+	frame.Requeue
+}
+
+// Next decides.
+func Next(view View) Step {
+	health := examine(view.Node, view.Timeout, view.Now)
+	step := Step{Reason: health.reason, Requeue: frame.Requeue{RequeueAfter: health.again}}
+	if view.Node != nil {
+		step.Frequencies = frequencies(view.Node.Labels, view.Used)
+		step.Unschedulable = health.silent && view.Node.Labels[v1.NodeSchedulable] == "true"
+	}
+	if !health.lost {
+		return step
+	}
+	for _, instance := range view.VMIs {
+		if !instance.IsFinal() && instance.Status.Phase != v1.Unknown && vmi.HandedOver(instance) {
+			step.Lose = append(step.Lose, instance)
+		}
+	}
+	return step
+}
 
 // health is what is known of a node.
 type health struct {

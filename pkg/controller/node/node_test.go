@@ -51,6 +51,51 @@ func TestExamine(t *testing.T) {
 	}
 }
 
+func TestNext(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	instance := func(name string, phase v1.VirtualMachineInstancePhase, node string) *v1.VirtualMachineInstance {
+		return &v1.VirtualMachineInstance{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status:     v1.VirtualMachineInstanceStatus{Phase: phase, NodeName: node},
+		}
+	}
+	vmis := []*v1.VirtualMachineInstance{
+		instance("runs", v1.Running, "n"), instance("ended", v1.Succeeded, "n"), instance("lost", v1.Unknown, "n"),
+		instance("waits", v1.Scheduling, ""),
+	}
+	node := func(heartbeat, schedulable string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{v1.NodeSchedulable: schedulable}, Annotations: map[string]string{v1.VirtHandlerHeartbeat: heartbeat},
+		}}
+	}
+	for name, c := range map[string]struct {
+		node          *corev1.Node
+		unschedulable bool
+		lose          string
+		again         time.Duration
+	}{
+		"well":               {node("2026-01-02T03:04:05Z", "true"), false, "", 5*time.Minute + time.Second},
+		"silent":             {node("2026-01-02T02:00:00Z", "true"), true, "runs", 0},
+		"silent, and marked": {node("2026-01-02T02:00:00Z", "false"), false, "runs", 0},
+		"gone":               {nil, false, "runs", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			step := Next(View{Node: c.node, VMIs: vmis, Timeout: 5 * time.Minute, Now: now})
+			var lose []string
+			for _, instance := range step.Lose {
+				lose = append(lose, instance.Name)
+			}
+			got := strings.Join(lose, " ")
+			if step.Unschedulable != c.unschedulable || got != c.lose || step.RequeueAfter != c.again {
+				t.Errorf("unschedulable %t, lose %q, again after %s", step.Unschedulable, got, step.RequeueAfter)
+			}
+			if len(step.Lose) > 0 && step.Reason == "" {
+				t.Error("no reason")
+			}
+		})
+	}
+}
+
 func TestMarkUnknown(t *testing.T) {
 	status := v1.VirtualMachineInstanceStatus{Phase: v1.Running, Conditions: []v1.VirtualMachineInstanceCondition{
 		{Type: v1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue},

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,14 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
 
 // VMIsByNode is the cache's index of VMIs by the node that they are on.
 const VMIsByNode = "node-name"
-
-// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
-const catchUp = time.Second
 
 // Reconciler reads nodes and VMIs from Client's cache, and writes phase Unknown and the nodes' labels.
 type Reconciler struct {
@@ -35,10 +34,13 @@ type Reconciler struct {
 	// Timeout is how long virt-handler may be silent.
 	Timeout time.Duration
 	Now     func() time.Time
+
+	writes *frame.Writes
 }
 
 // SetupWithManager registers the reconciler and its index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstance{}, VMIsByNode, func(obj client.Object) []string {
 		if node := obj.(*v1.VirtualMachineInstance).Status.NodeName; node != "" {
 			return []string{node}
@@ -54,7 +56,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		// A VMI may be handed over to a node that was lost meanwhile.
 		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(moved)).
 		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(given)).
-		Complete(r)
+		Complete(&frame.Frame[*corev1.Node, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+			// A node that is gone is lost.
+			Gone: func(ctx context.Context, key types.NamespacedName) error {
+				view := View{Timeout: r.Timeout, Now: r.Now()}
+				if err := r.lookAtVMIs(ctx, key.Name, &view); err != nil {
+					return err
+				}
+				step := Next(view)
+				return r.apply(ctx, view, &step)
+			},
+		})
 }
 
 func nodeOf(_ context.Context, obj client.Object) []reconcile.Request {
@@ -72,72 +85,71 @@ var moved = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// Reconcile judges one node.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	node := &corev1.Node{}
-	err := r.Client.Get(ctx, request.NamespacedName, node)
-	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("get node: %w", err)
+// look gathers what Next wants to know.
+func (r *Reconciler) look(ctx context.Context, node *corev1.Node) (View, error) {
+	view := View{Node: node, Timeout: r.Timeout, Now: r.Now()}
+	var err error
+	if view.Used, err = vmi.UsedTSC(ctx, r.Client); err != nil {
+		return view, err
 	}
-	if err != nil {
-		node = nil
-	}
-	if node != nil {
-		if err := r.offer(ctx, node); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
-	health := examine(node, r.Timeout, r.Now())
-	if health.silent && node.Labels[v1.NodeSchedulable] == "true" {
-		switch err := r.unschedulable(ctx, node, health); {
-		case apierrors.IsConflict(err):
-			health.again = catchUp // others write a node's status just now, too
-		case err != nil:
-			return reconcile.Result{}, err
-		}
-	}
-	if health.lost {
-		if err := r.lose(ctx, request.Name, health); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
-	return reconcile.Result{RequeueAfter: health.again}, nil
+	return view, r.lookAtVMIs(ctx, node.Name, &view)
 }
 
-// unschedulable keeps new VMs off the node until virt-handler says otherwise.
-func (r *Reconciler) unschedulable(ctx context.Context, node *corev1.Node, health health) error {
-	before := node.DeepCopy()
-	node.Labels[v1.NodeSchedulable] = "false"
-	err := r.Client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if err != nil {
-		return fmt.Errorf("label node %s: %w", node.Name, err)
-	}
-	r.Recorder.Event(node, corev1.EventTypeWarning, vmi.ReasonNodeUnresponsive, health.reason)
-	return nil
-}
-
-// lose marks the VMIs on the node whose phase nobody can tell now.
-func (r *Reconciler) lose(ctx context.Context, name string, health health) error {
+func (r *Reconciler) lookAtVMIs(ctx context.Context, name string, view *View) error {
+	// Not copied, since few are changed.
 	var vmis v1.VirtualMachineInstanceList
-	if err := r.Client.List(ctx, &vmis, client.MatchingFields{VMIsByNode: name}); err != nil {
+	err := r.Client.List(ctx, &vmis, client.MatchingFields{VMIsByNode: name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return fmt.Errorf("list VMIs on node %s: %w", name, err)
 	}
 	for i := range vmis.Items {
-		instance := &vmis.Items[i]
-		if instance.IsFinal() || instance.Status.Phase == v1.Unknown || !vmi.HandedOver(instance) {
-			continue
+		if instance := &vmis.Items[i]; !r.writes.Behind(instance) { // else it was marked already
+			view.VMIs = append(view.VMIs, instance)
 		}
-		before := instance.DeepCopy()
-		markUnknown(&instance.Status, r.Now())
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := r.Client.Status().Patch(ctx, instance, patch); err != nil {
-			if apierrors.IsNotFound(err) {
-				continue
-			}
-			return fmt.Errorf("mark VMI %s/%s: %w", instance.Namespace, instance.Name, err)
-		}
-		r.Recorder.Eventf(instance, corev1.EventTypeWarning, vmi.ReasonNodeUnresponsive, "node %s: %s", name, health.reason)
 	}
+	return nil
+}
+
+// apply does all of what the step says that can be done.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	var errs []error
+	if len(step.Frequencies) > 0 {
+		errs = append(errs, r.offer(ctx, view.Node, step.Frequencies))
+	}
+	if step.Unschedulable {
+		errs = append(errs, r.unschedulable(ctx, view.Node, step.Reason))
+	}
+	for _, instance := range step.Lose {
+		errs = append(errs, r.lose(ctx, instance, step.Reason, view.Now))
+	}
+	return errors.Join(errs...)
+}
+
+// unschedulable keeps new VMs off the node until virt-handler says otherwise.
+func (r *Reconciler) unschedulable(ctx context.Context, node *corev1.Node, reason string) error {
+	err := r.writes.Change(ctx, node, func() { metav1.SetMetaDataLabel(&node.ObjectMeta, v1.NodeSchedulable, "false") })
+	if err != nil {
+		return fmt.Errorf("label node %s: %w", node.Name, err)
+	}
+	r.Recorder.Event(node, corev1.EventTypeWarning, vmi.ReasonNodeUnresponsive, reason)
+	return nil
+}
+
+// lose marks a VMI whose phase nobody can tell now.
+func (r *Reconciler) lose(
+	ctx context.Context, instance *v1.VirtualMachineInstance, reason string, now time.Time,
+) error {
+	instance = instance.DeepCopy()
+	status := *instance.Status.DeepCopy()
+	markUnknown(&status, now)
+	if err := frame.PatchStatus(ctx, r.writes, instance, &instance.Status, status); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("mark VMI %s/%s: %w", instance.Namespace, instance.Name, err)
+	}
+	r.Recorder.Eventf(instance, corev1.EventTypeWarning, vmi.ReasonNodeUnresponsive, "node %s: %s",
+		instance.Status.NodeName, reason)
 	return nil
 }
 

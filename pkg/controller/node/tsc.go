@@ -41,16 +41,8 @@ func frequencies(labels map[string]string, used []int64) map[string]bool {
 	return change
 }
 
-// offer writes these labels when they change.
-func (r *Reconciler) offer(ctx context.Context, node *corev1.Node) error {
-	used, err := vmi.UsedTSC(ctx, r.Client)
-	if err != nil {
-		return err
-	}
-	change := frequencies(node.Labels, used)
-	if len(change) == 0 {
-		return nil
-	}
+// offer writes these labels.
+func (r *Reconciler) offer(ctx context.Context, node *corev1.Node, change map[string]bool) error {
 	before := node.DeepCopy()
 	for key, wanted := range change {
 		if wanted {
@@ -60,9 +52,10 @@ func (r *Reconciler) offer(ctx context.Context, node *corev1.Node) error {
 		}
 	}
 	// Nobody else writes them, so that what others write meanwhile does not matter.
-	if err := r.Client.Patch(ctx, node, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, node, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}
+	r.writes.Note(node)
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/controller/batch"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/pool"
 )
@@ -52,6 +53,20 @@ func (r *Reconciler) makeRevision(ctx context.Context, p *v1beta1.VirtualMachine
 		return fmt.Errorf("create ControllerRevision: %w", err)
 	}
 	return nil
+}
+
+// apply does what the step says, and writes what came of it.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	if step.MakeRevision {
+		// VMs name it, so that it must be known first. Its event brings the next step.
+		step.RequeueAfter = frame.CatchUp
+		return r.makeRevision(ctx, view.Pool, step.Revision)
+	}
+	after, failure, actErr := r.act(ctx, view, *step)
+	if err := r.writeStatus(ctx, view.Pool, Status(view.Pool, view.Selector, after, failure, r.Now())); err != nil {
+		return err
+	}
+	return actErr
 }
 
 // act carries a step out and gives the pool's VMs as they are then. The failure says why not all that the step asks for was
@@ -95,7 +110,7 @@ func (r *Reconciler) release(ctx context.Context, p *v1beta1.VirtualMachinePool,
 	return nil
 }
 
-// disown takes an owner from an object.
+// disown takes an owner from an object. That is not noted: the pool looks at what it owns only.
 func (r *Reconciler) disown(ctx context.Context, object client.Object, owner types.UID) error {
 	after := object.DeepCopyObject().(client.Object)
 	owners := slices.DeleteFunc(after.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == owner })
@@ -121,7 +136,7 @@ func (r *Reconciler) remove(ctx context.Context, p *v1beta1.VirtualMachinePool, 
 			r.Recorder.Eventf(p, corev1.EventTypeWarning, vmi.ReasonFailedDelete, "Error deleting VM %s/%s: %v", machine.Namespace, machine.Name, err)
 			return fmt.Errorf("delete VM %s: %w", machine.Name, err)
 		}
-		r.dependents.Deleted(key, machine)
+		r.writes.Dependents.Deleted(key, machine)
 		if err == nil {
 			r.Recorder.Eventf(p, corev1.EventTypeNormal, vmi.ReasonSuccessfulDelete, says, machine.Namespace, machine.Name)
 		}
@@ -176,7 +191,7 @@ func (r *Reconciler) create(ctx context.Context, p *v1beta1.VirtualMachinePool, 
 			}
 			return fmt.Errorf("create VM %s: %w", machine.Name, err)
 		}
-		r.dependents.Made(key, machine, r.Now())
+		r.writes.Dependents.Made(key, machine, r.Now())
 		results[i] = machine
 		r.Recorder.Eventf(p, corev1.EventTypeNormal, vmi.ReasonSuccessfulCreate, "Created VM %s/%s", machine.Namespace, machine.Name)
 		return nil
@@ -210,7 +225,7 @@ func (r *Reconciler) change(ctx context.Context, view View, m Machine, revision 
 		}
 		return fmt.Errorf("update VM %s: %w", m.VM.Name, err)
 	}
-	r.writtenVM.Note(after)
+	r.writes.Note(after)
 	r.Recorder.Eventf(view.Pool, corev1.EventTypeNormal, ReasonUpdated, "Updated VM %s/%s", m.VM.Namespace, m.VM.Name)
 	return nil
 }
@@ -218,11 +233,9 @@ func (r *Reconciler) change(ctx context.Context, view View, m Machine, revision 
 // restart asks the VM's reconciler to stop the guest and start it again.
 func (r *Reconciler) restart(ctx context.Context, p *v1beta1.VirtualMachinePool, m Machine) error {
 	after := m.VM.DeepCopy()
-	after.Status.StateChangeRequests = Restart(m.VMI.UID)
-	if err := r.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(m.VM, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := frame.PatchStatus(ctx, r.writes, after, &after.Status.StateChangeRequests, Restart(m.VMI.UID)); err != nil {
 		return fmt.Errorf("restart VM %s: %w", m.VM.Name, err)
 	}
-	r.writtenVM.Note(after)
 	r.Recorder.Eventf(p, corev1.EventTypeNormal, ReasonUpdated, "Restarting VM %s/%s, whose template has changed", m.VM.Namespace, m.VM.Name)
 	return nil
 }
@@ -230,14 +243,11 @@ func (r *Reconciler) restart(ctx context.Context, p *v1beta1.VirtualMachinePool,
 // relabel writes down that a guest is as the VM's revision wants it.
 func (r *Reconciler) relabel(ctx context.Context, m Machine) error {
 	after := m.VMI.DeepCopy()
-	if after.Labels == nil {
-		after.Labels = map[string]string{}
-	}
-	after.Labels[v1.VirtualMachinePoolRevisionName] = m.VM.Labels[v1.VirtualMachinePoolRevisionName]
-	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(m.VMI, client.MergeFromWithOptimisticLock{})); err != nil {
+	const label = v1.VirtualMachinePoolRevisionName
+	metav1.SetMetaDataLabel(&after.ObjectMeta, label, m.VM.Labels[label])
+	if err := r.writes.Patch(ctx, m.VMI, after); err != nil {
 		return fmt.Errorf("label VMI %s: %w", m.VMI.Name, err)
 	}
-	r.writtenVMI.Note(after)
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/pool"
 )
@@ -67,8 +68,7 @@ type Step struct {
 	Restart, Relabel []Machine
 	// Prune are revisions that nothing was made from any more.
 	Prune []string
-	// RequeueAfter is when to look again without an event; zero is never.
-	RequeueAfter time.Duration
+	frame.Requeue
 }
 
 // Next decides. A pool that is being deleted or paused does nothing but let VMs go that are not its own any more.

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/controller/written"
 	"github.com/virtkit/virtkit/pkg/pool"
@@ -37,9 +37,6 @@ const (
 
 	// RevisionLabel is on the ControllerRevisions of pools and has the UID of theirs; the cache holds no others.
 	RevisionLabel = "virtkit.io/pool-uid"
-
-	// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
-	catchUp = time.Second
 )
 
 // Reconciler reads pools, VMs, VMIs and ControllerRevisions from Client's cache. It creates, changes and deletes VMs and
@@ -56,12 +53,12 @@ type Reconciler struct {
 	// CDI is how to DataVolumes, if the cluster has them.
 	CDI *cdi.Access
 
-	written, writtenVM, writtenVMI written.Log
-	dependents                     written.Dependents
+	writes *frame.Writes
 }
 
 // SetupWithManager registers the reconciler and its index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachine{}, vmsByController, func(obj client.Object) []string {
 		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
 			return []string{string(owner.UID)}
@@ -77,7 +74,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Owns(&v1.VirtualMachine{}).
 		Owns(&appsv1.ControllerRevision{}).
 		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.poolOf), builder.WithPredicates(concerns)).
-		Complete(r)
+		Complete(&frame.Frame[*v1beta1.VirtualMachinePool, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
 }
 
 // concerns lets through what of a pool's instances decides about updates.
@@ -111,74 +110,37 @@ func (r *Reconciler) poolOf(ctx context.Context, instance client.Object) []recon
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: machine.Namespace, Name: owner.Name}}}
 }
 
-// Reconcile takes one pool a step further.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var p v1beta1.VirtualMachinePool
-	if err := r.Client.Get(ctx, request.NamespacedName, &p); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.written.Forget(request.NamespacedName)
-			r.dependents.Forget(request.NamespacedName)
-		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	if r.written.Behind(&p) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil
-	}
+// look gathers what Next wants to know. What is listed is not changed, but copied first.
+func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (View, error) {
 	selector, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
 	if err != nil {
-		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("spec.selector: %w", err)) // Admission refuses it.
+		return View{}, reconcile.TerminalError(fmt.Errorf("spec.selector: %w", err)) // Admission refuses it.
 	}
 	if p.Spec.VirtualMachineTemplate == nil || p.Spec.VirtualMachineTemplate.Spec.Template == nil {
-		return reconcile.Result{}, nil // So it does this.
+		return View{}, frame.Nothing // So it does this.
 	}
-	result, err := r.step(ctx, &p, selector)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
-	}
-	return result, err
-}
-
-func (r *Reconciler) step(ctx context.Context, p *v1beta1.VirtualMachinePool, selector labels.Selector) (reconcile.Result, error) {
-	view, behind, err := r.look(ctx, p, selector)
-	if err != nil || behind {
-		return reconcile.Result{RequeueAfter: catchUp}, err
-	}
-	step := Next(view)
-	if step.MakeRevision {
-		// VMs name it, so that it must be known first. Its event brings the next step.
-		return reconcile.Result{RequeueAfter: catchUp}, r.makeRevision(ctx, p, step.Revision)
-	}
-	after, failure, actErr := r.act(ctx, view, step)
-	if err := r.writeStatus(ctx, p, Status(p, selector, after, failure, r.Now())); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: step.RequeueAfter}, actErr
-}
-
-// look gathers what Next wants to know, and whether the cache does not know it yet. What is listed is not changed, but
-// copied first.
-func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool, selector labels.Selector) (view View, behind bool, err error) {
-	view = View{Pool: p, Selector: selector, Now: r.Now(), Shuffle: r.Shuffle, Revisions: map[string]*pool.Template{}}
+	view := View{Pool: p, Selector: selector, Now: r.Now(), Shuffle: r.Shuffle, Revisions: map[string]*pool.Template{}}
 	var machines v1.VirtualMachineList
 	err = r.Client.List(ctx, &machines, client.InNamespace(p.Namespace), client.MatchingFields{vmsByController: string(p.UID)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return view, false, fmt.Errorf("list VMs: %w", err)
+		return view, fmt.Errorf("list VMs: %w", err)
 	}
-	shown := map[types.UID]bool{}
+	shown, behind := map[types.UID]bool{}, false
 	for i := range machines.Items {
 		m := Machine{VM: &machines.Items[i], Ordinal: -1}
 		if ordinal, ok := pool.Ordinal(p.Name, m.VM.Name); ok {
 			m.Ordinal = ordinal
 		}
 		if m.VMI, err = r.instance(ctx, m.VM); err != nil {
-			return view, false, err
+			return view, err
 		}
 		shown[m.VM.UID] = m.VM.DeletionTimestamp != nil
-		behind = behind || r.writtenVM.Behind(m.VM) || m.VMI != nil && r.writtenVMI.Behind(m.VMI)
+		behind = behind || r.writes.Behind(m.VM) || m.VMI != nil && r.writes.Behind(m.VMI)
 		view.Machines = append(view.Machines, m)
 	}
 	slices.SortFunc(view.Machines, byOrdinal)
-	made, err := r.dependents.Behind(client.ObjectKeyFromObject(p), shown, r.Now(), func(made written.Made) (bool, error) {
+	key := client.ObjectKeyFromObject(p)
+	made, err := r.writes.Dependents.Behind(key, shown, r.Now(), func(made written.Made) (bool, error) {
 		var found v1.VirtualMachine
 		err := r.Live.Get(ctx, made.Key, &found)
 		if client.IgnoreNotFound(err) != nil {
@@ -186,14 +148,17 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool, se
 		}
 		return err == nil && found.UID == made.UID && metav1.IsControlledBy(&found, p), nil
 	})
-	if err != nil || made || behind {
-		return view, true, err
+	if err != nil {
+		return view, err
+	}
+	if made || behind {
+		return view, frame.Behind
 	}
 	view.Taken = func(name string) bool {
 		var other v1.VirtualMachine
 		return r.Client.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: name}, &other) == nil
 	}
-	return view, false, r.revisions(ctx, &view)
+	return view, r.revisions(ctx, &view)
 }
 
 // instance is a VM's, nil when it has none.
@@ -235,17 +200,12 @@ func (r *Reconciler) revisions(ctx context.Context, view *View) error {
 
 // writeStatus writes the status when it changed, and tells of a pause.
 func (r *Reconciler) writeStatus(ctx context.Context, p *v1beta1.VirtualMachinePool, status v1beta1.VirtualMachinePoolStatus) error {
-	if equality.Semantic.DeepEqual(p.Status, status) {
-		return nil
-	}
-	before := p.DeepCopy()
-	p.Status = status
-	if err := r.Client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("write status: %w", err)
-	}
-	r.written.Note(p)
 	const paused = v1beta1.VirtualMachinePoolReplicaPaused
-	switch was, is := has(before.Status, paused), has(status, paused); {
+	was, is := has(p.Status, paused), has(status, paused)
+	if err := frame.PatchStatus(ctx, r.writes, p, &p.Status, status); err != nil {
+		return err
+	}
+	switch {
 	case is && !was:
 		r.Recorder.Event(p, corev1.EventTypeNormal, ReasonPaused, "Pool is paused")
 	case was && !is:

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
 
@@ -58,9 +59,13 @@ func Claim(set *v1.VirtualMachineInstanceReplicaSet, selector labels.Selector, v
 // View is all that Next looks at.
 type View struct {
 	Set *v1.VirtualMachineInstanceReplicaSet
-	// VMIs are the set's, those that were adopted just now among them.
+	// Selector is the set's.
+	Selector labels.Selector
+	// VMIs are the set's, those that it is about to adopt among them.
 	VMIs []*v1.VirtualMachineInstance
-	Now  time.Time
+	// Adopt and Release are as in Claimed.
+	Adopt, Release []*v1.VirtualMachineInstance
+	Now            time.Time
 }
 
 // Step is what is to be done; the zero Step is nothing.
@@ -69,8 +74,7 @@ type Step struct {
 	Create int
 	// Delete are those that are too many, Replace those that have ended.
 	Delete, Replace []*v1.VirtualMachineInstance
-	// RequeueAfter is when to look again without an event; zero is never.
-	RequeueAfter time.Duration
+	frame.Requeue
 }
 
 // Next decides. Nothing is done for a set that is paused or being deleted.

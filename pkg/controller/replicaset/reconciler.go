@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/controller/batch"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/controller/written"
 )
@@ -29,9 +29,6 @@ const (
 	// vmisByController has VMIs by the UID of the object that controls them, and orphan those that nothing does.
 	vmisByController = "controller-uid"
 	orphan           = "none"
-
-	// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
-	catchUp = time.Second
 )
 
 // Reconciler reads sets and VMIs from Client's cache; it creates, deletes, adopts and releases VMIs and writes the sets'
@@ -43,12 +40,12 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 	Now      func() time.Time
 
-	written    written.Log
-	dependents written.Dependents
+	writes *frame.Writes
 }
 
 // SetupWithManager registers the reconciler and its index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstance{}, vmisByController, func(obj client.Object) []string {
 		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
 			return []string{string(owner.UID)}
@@ -63,7 +60,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		For(&v1.VirtualMachineInstanceReplicaSet{}).
 		Owns(&v1.VirtualMachineInstance{}).
 		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.adopters)).
-		Complete(r)
+		Complete(&frame.Frame[*v1.VirtualMachineInstanceReplicaSet, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
 }
 
 // adopters are the sets that select a VMI which nobody owns.
@@ -86,69 +85,52 @@ func (r *Reconciler) adopters(ctx context.Context, instance client.Object) []rec
 	return out
 }
 
-// Reconcile takes one set a step further.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var set v1.VirtualMachineInstanceReplicaSet
-	if err := r.Client.Get(ctx, request.NamespacedName, &set); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.written.Forget(request.NamespacedName)
-			r.dependents.Forget(request.NamespacedName)
-		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	if r.written.Behind(&set) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil
-	}
+// look sorts the VMIs of the set's namespace that might be its own.
+func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet) (View, error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
-		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("spec.selector: %w", err)) // Admission refuses it.
+		return View{}, reconcile.TerminalError(fmt.Errorf("spec.selector: %w", err)) // Admission refuses it.
 	}
 	if selector.Empty() || set.Spec.Template == nil {
-		return reconcile.Result{}, nil // So it does this.
+		return View{}, frame.Nothing // So it does this.
 	}
-	result, err := r.step(ctx, &set, selector)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
-	}
-	return result, err
-}
-
-func (r *Reconciler) step(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, selector labels.Selector) (reconcile.Result, error) {
-	claimed, err := r.look(ctx, set, selector)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	behind, err := r.behind(ctx, set, claimed.Mine)
-	if err != nil || behind {
-		return reconcile.Result{RequeueAfter: catchUp}, err
-	}
-	mine, err := r.claim(ctx, set, claimed)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	step := Next(View{Set: set, VMIs: mine, Now: r.Now()})
-	made, failure, actErr := r.act(ctx, set, step)
-	if err := r.writeStatus(ctx, set, Status(set, selector, r.without(set, append(mine, made...)), failure, r.Now())); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: step.RequeueAfter}, actErr
-}
-
-// look sorts the VMIs of the set's namespace that might be its own.
-func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, selector labels.Selector) (Claimed, error) {
 	var vmis []*v1.VirtualMachineInstance
 	for _, controller := range []string{string(set.UID), orphan} {
 		var list v1.VirtualMachineInstanceList
 		// What is listed is not changed, but copied first.
 		err := r.Client.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{vmisByController: controller}, client.UnsafeDisableDeepCopy)
 		if err != nil {
-			return Claimed{}, fmt.Errorf("list VMIs: %w", err)
+			return View{}, fmt.Errorf("list VMIs: %w", err)
 		}
 		for i := range list.Items {
+			if r.writes.Behind(&list.Items[i]) {
+				return View{}, frame.Behind
+			}
 			vmis = append(vmis, &list.Items[i])
 		}
 	}
-	return Claim(set, selector, vmis), nil
+	claimed := Claim(set, selector, vmis)
+	behind, err := r.behind(ctx, set, claimed.Mine)
+	if err != nil {
+		return View{}, err
+	}
+	if behind {
+		return View{}, frame.Behind
+	}
+	if len(claimed.Adopt) > 0 {
+		// The garbage collector must not find that the owner is gone.
+		var fresh v1.VirtualMachineInstanceReplicaSet
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(set), &fresh); err != nil {
+			return View{}, fmt.Errorf("get replica set: %w", err)
+		}
+		if fresh.UID != set.UID || fresh.DeletionTimestamp != nil {
+			claimed.Adopt, claimed.Release = nil, nil
+		}
+	}
+	return View{
+		Set: set, Selector: selector, Now: r.Now(),
+		VMIs: slices.Concat(claimed.Mine, claimed.Adopt), Adopt: claimed.Adopt, Release: claimed.Release,
+	}, nil
 }
 
 // behind reports whether the cache does not show yet what was made and deleted last.
@@ -157,7 +139,7 @@ func (r *Reconciler) behind(ctx context.Context, set *v1.VirtualMachineInstanceR
 	for _, instance := range mine {
 		shown[instance.UID] = instance.DeletionTimestamp != nil
 	}
-	return r.dependents.Behind(key, shown, r.Now(), func(made written.Made) (bool, error) {
+	return r.writes.Dependents.Behind(key, shown, r.Now(), func(made written.Made) (bool, error) {
 		var found v1.VirtualMachineInstance
 		err := r.Live.Get(ctx, made.Key, &found)
 		if client.IgnoreNotFound(err) != nil {
@@ -167,39 +149,40 @@ func (r *Reconciler) behind(ctx context.Context, set *v1.VirtualMachineInstanceR
 	})
 }
 
-// claim writes owner references, and gives the VMIs that are the set's then.
-func (r *Reconciler) claim(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, claimed Claimed) ([]*v1.VirtualMachineInstance, error) {
-	mine := claimed.Mine
-	if len(claimed.Adopt) > 0 {
-		// The garbage collector must not find that the owner is gone.
-		var fresh v1.VirtualMachineInstanceReplicaSet
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(set), &fresh); err != nil {
-			return nil, fmt.Errorf("get replica set: %w", err)
-		}
-		if fresh.UID != set.UID || fresh.DeletionTimestamp != nil {
-			return mine, nil
-		}
+// apply writes owner references, does what the step says, and writes what came of it.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	set := view.Set
+	if err := r.claim(ctx, view); err != nil {
+		return err
 	}
-	for _, instance := range claimed.Adopt {
-		after := instance.DeepCopy()
-		after.OwnerReferences = append(after.OwnerReferences, *metav1.NewControllerRef(set, v1.VirtualMachineInstanceReplicaSetGroupVersionKind))
-		if err := r.patch(ctx, instance, after); err != nil {
-			return nil, fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
-		}
-		mine = append(mine, after)
+	made, failure, actErr := r.act(ctx, set, *step)
+	mine := r.without(set, append(view.VMIs, made...))
+	if err := r.writeStatus(ctx, set, Status(set, view.Selector, mine, failure, r.Now())); err != nil {
+		return err
 	}
-	for _, instance := range claimed.Release {
-		after := instance.DeepCopy()
-		after.OwnerReferences = slices.DeleteFunc(after.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == set.UID })
-		if err := r.patch(ctx, instance, after); client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("release VMI %s: %w", instance.Name, err)
-		}
-	}
-	return mine, nil
+	return actErr
 }
 
-func (r *Reconciler) patch(ctx context.Context, before, after client.Object) error {
-	return r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+// claim writes owner references.
+func (r *Reconciler) claim(ctx context.Context, view View) error {
+	for _, instance := range view.Adopt {
+		after := instance.DeepCopy()
+		after.OwnerReferences = append(after.OwnerReferences,
+			*metav1.NewControllerRef(view.Set, v1.VirtualMachineInstanceReplicaSetGroupVersionKind))
+		if err := r.writes.Patch(ctx, instance, after); err != nil {
+			return fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
+		}
+	}
+	for _, instance := range view.Release {
+		after := instance.DeepCopy()
+		after.OwnerReferences = slices.DeleteFunc(after.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.UID == view.Set.UID
+		})
+		if err := r.writes.Patch(ctx, instance, after); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("release VMI %s: %w", instance.Name, err)
+		}
+	}
+	return nil
 }
 
 // act carries a step out. made are the new VMIs; failure says why not all that the step asks for was done.
@@ -211,7 +194,7 @@ func (r *Reconciler) act(ctx context.Context, set *v1.VirtualMachineInstanceRepl
 		if err := r.Client.Create(ctx, instance); err != nil {
 			return err
 		}
-		r.dependents.Made(key, instance, r.Now())
+		r.writes.Dependents.Made(key, instance, r.Now())
 		results[i] = instance
 		r.Recorder.Eventf(set, corev1.EventTypeNormal, vmi.ReasonSuccessfulCreate,
 			"Started the virtual machine by creating the new virtual machine instance %s", instance.Name)
@@ -243,7 +226,7 @@ func (r *Reconciler) remove(ctx context.Context, set *v1.VirtualMachineInstanceR
 			r.Recorder.Eventf(set, corev1.EventTypeWarning, vmi.ReasonFailedDelete, "Error deleting virtual machine instance %s: %v", instance.Name, err)
 			return fmt.Errorf("delete VMI %s: %w", instance.Name, err)
 		}
-		r.dependents.Deleted(key, instance)
+		r.writes.Dependents.Deleted(key, instance)
 		if err == nil {
 			r.Recorder.Eventf(set, corev1.EventTypeNormal, vmi.ReasonSuccessfulDelete,
 				"Stopped the virtual machine by deleting the virtual machine instance %s", instance.Name)
@@ -255,22 +238,19 @@ func (r *Reconciler) remove(ctx context.Context, set *v1.VirtualMachineInstanceR
 // without leaves out what was deleted just now.
 func (r *Reconciler) without(set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance) []*v1.VirtualMachineInstance {
 	key := client.ObjectKeyFromObject(set)
-	return slices.DeleteFunc(slices.Clone(vmis), func(instance *v1.VirtualMachineInstance) bool { return r.dependents.Gone(key, instance) })
+	return slices.DeleteFunc(slices.Clone(vmis), func(instance *v1.VirtualMachineInstance) bool {
+		return r.writes.Dependents.Gone(key, instance)
+	})
 }
 
 // writeStatus writes the status when it changed, and tells of a pause.
 func (r *Reconciler) writeStatus(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, status v1.VirtualMachineInstanceReplicaSetStatus) error {
-	if equality.Semantic.DeepEqual(set.Status, status) {
-		return nil
-	}
-	before := set.DeepCopy()
-	set.Status = status
-	if err := r.Client.Status().Patch(ctx, set, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("write status: %w", err)
-	}
-	r.written.Note(set)
 	const paused = v1.VirtualMachineInstanceReplicaSetReplicaPaused
-	switch was, is := has(before.Status, paused), has(status, paused); {
+	was, is := has(set.Status, paused), has(status, paused)
+	if err := frame.PatchStatus(ctx, r.writes, set, &set.Status, status); err != nil {
+		return err
+	}
+	switch {
 	case is && !was:
 		r.Recorder.Event(set, corev1.EventTypeNormal, eventPaused, "Paused")
 	case was && !is:

@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -67,8 +68,8 @@ type Step struct {
 	// Migrate is the name of a migration to make; empty is none.
 	Migrate string
 	// Status is what the VMI's status should be.
-	Status       v1.VirtualMachineInstanceStatus
-	RequeueAfter time.Duration
+	Status v1.VirtualMachineInstanceStatus
+	frame.Requeue
 }
 
 // Pending reports whether there may be anything to do for a VMI.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,19 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/names"
 )
-
-// Reasons of events on a VMI; KubeVirt's words.
-const (
-	reasonCreate       = "SuccessfulCreate"
-	reasonFailedCreate = "FailedCreate"
-)
-
-// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
-const catchUp = time.Second
 
 // Reconciler reads VMIs, migrations and (from Live) launcher pods of VMIs that change their size. It writes the resources of
 // these pods, two conditions of the VMIs, and migrations. It needs the indexes of packages vmi and migration.
@@ -44,16 +35,21 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 	Config   func() config.Config
 	Now      func() time.Time
+
+	writes *frame.Writes
 }
 
 // SetupWithManager registers the reconciler.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("resize").
 		For(&v1.VirtualMachineInstance{}, builder.WithPredicates(pending)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(changes)).
 		Watches(&v1.VirtualMachineInstanceMigration{}, handler.EnqueueRequestsFromMapFunc(r.ofMigration), builder.WithPredicates(ends)).
-		Complete(r)
+		Complete(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
 }
 
 // pending lets VMIs through for which there may be something to do: few, for a short time.
@@ -93,44 +89,26 @@ func (r *Reconciler) ifPending(ctx context.Context, key types.NamespacedName) []
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// Reconcile takes one VMI a step further.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var instance v1.VirtualMachineInstance
-	if err := r.Client.Get(ctx, request.NamespacedName, &instance); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	if !Pending(&instance) {
-		return reconcile.Result{}, nil
-	}
-	view, err := r.look(ctx, &instance)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	step := Next(view)
-	err = r.apply(ctx, view, &step)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
-	}
-	return reconcile.Result{RequeueAfter: step.RequeueAfter}, err
-}
-
+// look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstance) (View, error) {
-	view := View{VMI: instance, Now: r.Now()}
-	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
-	if err != nil {
-		return view, fmt.Errorf("list pods: %w", err)
+	if !Pending(instance) {
+		return View{}, frame.Nothing
 	}
-	for i := range pods.Items {
-		if !vmi.HasGuest(instance, &pods.Items[i]) || pods.Items[i].Spec.NodeName != instance.Status.NodeName {
+	view := View{VMI: instance, Now: r.Now()}
+	pods, err := vmi.Pods(ctx, r.Client, instance)
+	if err != nil {
+		return view, err
+	}
+	for _, cached := range pods {
+		if !vmi.HasGuest(instance, cached) || cached.Spec.NodeName != instance.Status.NodeName {
 			continue
 		}
 		// The cache does not keep what a pod has.
 		var pod corev1.Pod
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(&pods.Items[i]), &pod); err != nil {
-			return view, fmt.Errorf("get pod %s: %w", pods.Items[i].Name, err)
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), &pod); err != nil {
+			return view, fmt.Errorf("get pod %s: %w", cached.Name, err)
 		}
-		if pod.UID == pods.Items[i].UID && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+		if pod.UID == cached.UID && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
 			view.Pod = &pod
 		}
 	}
@@ -168,19 +146,11 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		}
 	}
 	if step.Migrate != "" {
-		if err := r.migrate(ctx, view.VMI, step.Migrate); err != nil {
+		if err := migration.Update(ctx, r.Client, r.Recorder, view.VMI, step.Migrate); err != nil {
 			return err
 		}
 	}
-	if equality.Semantic.DeepEqual(view.VMI.Status, step.Status) {
-		return nil
-	}
-	after := view.VMI.DeepCopy()
-	after.Status = step.Status
-	if err := r.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(view.VMI, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("write status: %w", err)
-	}
-	return nil
+	return frame.PatchStatus(ctx, r.writes, view.VMI, &view.VMI.Status, step.Status)
 }
 
 // resize asks for other CPUs and memory of the pod's container, and nothing else.
@@ -197,23 +167,4 @@ func (r *Reconciler) resize(ctx context.Context, pod *corev1.Pod, to corev1.Reso
 		return fmt.Errorf("encode the pod's resources: %w", err)
 	}
 	return r.Client.SubResource("resize").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
-}
-
-func (r *Reconciler) migrate(ctx context.Context, instance *v1.VirtualMachineInstance, name string) error {
-	err := r.Client.Create(ctx, &v1.VirtualMachineInstanceMigration{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: instance.Namespace,
-			Annotations: map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""},
-		},
-		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: instance.Name},
-	})
-	switch {
-	case err == nil:
-		r.Recorder.Eventf(instance, corev1.EventTypeNormal, reasonCreate, "Created Migration %s for automated workload update", name)
-		return nil
-	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil
-	}
-	r.Recorder.Eventf(instance, corev1.EventTypeWarning, reasonFailedCreate, "Error creating a Migration for automated workload update: %v", err)
-	return fmt.Errorf("create a migration: %w", err)
 }

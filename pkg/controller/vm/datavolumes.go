@@ -67,14 +67,13 @@ func (r *Reconciler) usersOfDataVolume(ctx context.Context, dv client.Object) []
 	return out
 }
 
-// provide makes the DataVolumes of the VM's templates that are missing, and puts what is there into the view. What stands
-// in the way is the view's Failure.
-func (r *Reconciler) provide(ctx context.Context, view *View, decision Decision) error {
-	view.Filled = true
+// lookAtDataVolumes finds those that the VM names, and the claims of its templates' names.
+func (r *Reconciler) lookAtDataVolumes(ctx context.Context, view *View) error {
 	names := dataVolumeNames(view.VM)
 	if len(names) == 0 || view.VM.DeletionTimestamp != nil {
 		return nil
 	}
+	view.CDI, view.TemplateClaims = r.CDI.Installed(), map[string]bool{}
 	view.DataVolumes = map[string]*cdiv1.DataVolume{}
 	for _, name := range names {
 		dv, err := r.CDI.Get(ctx, view.VM.Namespace, name)
@@ -85,7 +84,6 @@ func (r *Reconciler) provide(ctx context.Context, view *View, decision Decision)
 			view.DataVolumes[name] = dv
 		}
 	}
-	claims := map[string]bool{}
 	for i := range view.VM.Spec.DataVolumeTemplates {
 		name := view.VM.Spec.DataVolumeTemplates[i].Name
 		var found corev1.PersistentVolumeClaim
@@ -93,18 +91,23 @@ func (r *Reconciler) provide(ctx context.Context, view *View, decision Decision)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("get claim %s: %w", name, err)
 		}
-		claims[name] = err == nil
-	}
-	missing := view.fill(claims, r.CDI.Installed(), decision.Wanted)
-	for _, template := range missing {
-		if view.Failure != "" {
-			break
-		}
-		if err := r.createDataVolume(ctx, view, template); err != nil {
-			return err
-		}
+		view.TemplateClaims[name] = err == nil
 	}
 	return nil
+}
+
+// provide has the DataVolumes made of the VM's templates that are missing. What stands in the way is the view's
+// Failure.
+func (s *Step) provide() {
+	view := &s.After
+	view.Filled = true
+	if view.VM.DeletionTimestamp != nil {
+		return
+	}
+	missing := view.fill(view.TemplateClaims, view.CDI, s.Decision.Wanted)
+	if view.Failure == "" {
+		s.DataVolumes = missing
+	}
 }
 
 // fill says which templates want a DataVolume made, sets Filled, and Failure where one will not come about by itself. claims

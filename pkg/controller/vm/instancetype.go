@@ -7,8 +7,6 @@ import (
 	"maps"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
@@ -20,9 +18,8 @@ import (
 
 // Reasons of a Failure and of events; KubeVirt's.
 const (
-	reasonFailedFind  = "FailedFindInstancetype"
-	reasonNotApplied  = "FailedApplyInstancetype"
-	reasonNotCaptured = "FailedCaptureInstancetype"
+	reasonFailedFind = "FailedFindInstancetype"
+	reasonNotApplied = "FailedApplyInstancetype"
 )
 
 // retryMissing is when a VM that refers to what is not there is looked at again: nobody watches for it.
@@ -66,57 +63,88 @@ func records(ref *v1.InstancetypeStatusRef, role instancetype.Role, name, kind, 
 	return err == nil && ref.Kind == of && (revision == "" || ref.ControllerRevisionRef.Name == revision)
 }
 
-// pin sees that a revision is kept of what the VM refers to, and puts the references into the view's VM, whose
-// status is written with all else. What cannot be found is the view's Failure.
-func (r *Reconciler) pin(ctx context.Context, view *View) error {
+// pin sees that a revision is kept of what the VM refers to, and that the status records it. What cannot be found is
+// the view's Failure.
+func (s *Step) pin() error {
+	view := &s.After
 	vm := view.VM
-	if vm.DeletionTimestamp != nil || !refers(vm) && vm.Status.InstancetypeRef == nil && vm.Status.PreferenceRef == nil || refers(vm) && pinned(vm) {
+	if !unpinned(vm) {
 		return nil
 	}
-	resolved, err := r.resolve(ctx, view)
-	if err != nil || view.Failure != "" {
+	if view.Missing != "" {
+		view.Failure, view.FailureReason = view.Missing, reasonFailedFind
+		s.reportMissing()
+	}
+	if view.Failure != "" {
+		return nil
+	}
+	var err error
+	if view.InstancetypeRef, err = s.reference(view.Resolved.Instancetype); err != nil {
 		return err
 	}
-	view.InstancetypeRef, err = r.reference(ctx, vm, resolved.Instancetype)
-	if err == nil {
-		view.PreferenceRef, err = r.reference(ctx, vm, resolved.Preference)
-	}
-	if err != nil {
-		view.Failure, view.FailureReason = err.Error(), reasonNotCaptured
+	if view.PreferenceRef, err = s.reference(view.Resolved.Preference); err != nil {
 		return err
 	}
 	view.Referred = true
 	return nil
 }
 
-// resolve reads what the VM refers to; what cannot be used is the view's Failure.
-func (r *Reconciler) resolve(ctx context.Context, view *View) (instancetype.Resolved, error) {
+// unpinned reports whether the references in the VM's status are not those in its spec.
+func unpinned(vm *v1.VirtualMachine) bool {
+	if vm.DeletionTimestamp != nil {
+		return false
+	}
+	if refers(vm) {
+		return !pinned(vm)
+	}
+	return vm.Status.InstancetypeRef != nil || vm.Status.PreferenceRef != nil
+}
+
+// needed reports whether what a VM refers to is worth reading: to record it, to make a VMI from it, or to compare a guest
+// that runs with it.
+func needed(view View) bool {
+	switch {
+	case !refers(view.VM):
+		return false
+	case unpinned(view.VM), active(view.VMI) && view.VMI.DeletionTimestamp == nil && !upToDate(view.VM, view.VMI):
+		return true
+	}
+	decision, err := Decide(view)
+	if err != nil || decision.Action != Create {
+		return false
+	}
+	probe := Step{After: view, Decision: decision}
+	probe.provide()
+	return probe.After.Failure == "" && probe.After.Filled
+}
+
+// lookAtReferences reads what the VM refers to.
+func (r *Reconciler) lookAtReferences(ctx context.Context, view *View) error {
+	if !needed(*view) {
+		return nil
+	}
 	resolved, err := instancetype.Resolve(ctx, liveReader{r.Live}, view.VM)
 	var missing *instancetype.NotFoundError
 	if errors.As(err, &missing) {
-		view.Failure, view.FailureReason = missing.Error(), reasonFailedFind
-		if !hasFailure(view.VM, view.Failure) {
-			r.Recorder.Event(view.VM, corev1.EventTypeWarning, reasonFailedFind, view.Failure)
-		}
-		return instancetype.Resolved{}, nil
+		view.Missing = missing.Error()
+		return nil
 	}
-	return resolved, err
+	view.Resolved = resolved
+	return err
 }
 
 // reference keeps a revision of an object that has none, and is what the status records; nil for nil.
-func (r *Reconciler) reference(ctx context.Context, vm *v1.VirtualMachine, object *instancetype.Object) (*v1.InstancetypeStatusRef, error) {
+func (s *Step) reference(object *instancetype.Object) (*v1.InstancetypeStatusRef, error) {
 	if object == nil {
 		return nil, nil
 	}
 	name := object.Revision
 	if name == "" {
-		revision, err := instancetype.Capture(vm, object)
+		revision, err := instancetype.Capture(s.After.VM, object)
 		if err != nil {
 			return nil, err
 		}
-		if err := r.Client.Create(ctx, revision); err != nil && !apierrors.IsAlreadyExists(err) {
-			return nil, fmt.Errorf("keep a copy of %s: %w", object, err)
-		}
+		s.Revisions = append(s.Revisions, revision)
 		name = revision.Name
 	}
 	return instancetype.Reference(object, name), nil
@@ -124,28 +152,24 @@ func (r *Reconciler) reference(ctx context.Context, vm *v1.VirtualMachine, objec
 
 // expand gives the template that the VM's VMI is to be made from: with what the VM refers to written into it. What
 // stands in the way, a conflict for example which came about after the VM was admitted, is the view's Failure.
-func (r *Reconciler) expand(ctx context.Context, view *View) (*v1.VirtualMachineInstanceTemplateSpec, error) {
+func (view *View) expand() *v1.VirtualMachineInstanceTemplateSpec {
 	if !refers(view.VM) {
-		return view.VM.Spec.Template, nil
+		return view.VM.Spec.Template
 	}
-	asPinned := *view
-	asPinned.VM = view.VM.DeepCopy()
-	if view.Referred {
-		asPinned.VM.Status.InstancetypeRef, asPinned.VM.Status.PreferenceRef = view.InstancetypeRef, view.PreferenceRef
+	if view.Missing != "" {
+		view.Failure, view.FailureReason = view.Missing, reasonFailedFind
 	}
-	resolved, err := r.resolve(ctx, &asPinned)
-	view.Failure, view.FailureReason = asPinned.Failure, asPinned.FailureReason
-	if err != nil || view.Failure != "" {
-		return nil, err
+	if view.Failure != "" || view.Resolved.None() {
+		return nil
 	}
-	template, errs := instancetype.Expand(view.VM, resolved)
+	template, errs := instancetype.Expand(view.VM, view.Resolved)
 	if len(errs) > 0 {
 		view.Failure, view.FailureReason = surface.Message(errs), reasonNotApplied
-		return nil, nil
+		return nil
 	}
 	if template.ObjectMeta.Annotations == nil {
 		template.ObjectMeta.Annotations = map[string]string{}
 	}
-	maps.Copy(template.ObjectMeta.Annotations, resolved.Annotations())
-	return template, nil
+	maps.Copy(template.ObjectMeta.Annotations, view.Resolved.Annotations())
+	return template
 }

@@ -1,9 +1,6 @@
 package vm
 
 import (
-	"context"
-	"fmt"
-
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/migrations"
@@ -47,18 +44,13 @@ func state(s v1.InterfaceState) v1.InterfaceState {
 }
 
 // followLinks brings the states of the VM's interfaces into its VMI, from which virt-handler takes them.
-func (r *Reconciler) followLinks(ctx context.Context, view *View) error {
+func (view *View) followLinks() {
 	instance := view.VMI
 	if instance == nil || instance.IsFinal() || instance.DeletionTimestamp != nil || migrations.Begun(instance) {
-		return nil
+		return
 	}
 	after := instance.DeepCopy()
-	if !relink(&view.VM.Spec.Template.Spec, &after.Spec) {
-		return nil
+	if relink(&view.VM.Spec.Template.Spec, &after.Spec) {
+		view.VMI = after
 	}
-	if err := r.patch(ctx, instance, after); err != nil {
-		return fmt.Errorf("change the interfaces of VMI %s: %w", instance.Name, err)
-	}
-	view.VMI = after
-	return nil
 }

@@ -1,14 +1,11 @@
 package vm
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // A memory dump is asked for by virt-api in the VM's status. virt-controller gives the instance a volume for it, which is
@@ -101,16 +98,11 @@ func dumpVolumes(request *v1.VirtualMachineMemoryDumpRequest, instance *v1.Virtu
 }
 
 // dumpMemory gives the VM's instance the volume of a memory dump, or takes it away.
-func (r *Reconciler) dumpMemory(ctx context.Context, view *View) error {
+func (view *View) dumpMemory() {
 	volumes, changed := dumpVolumes(dumpRequest(*view), view.VMI)
 	if !changed {
-		return nil
+		return
 	}
-	after := view.VMI.DeepCopy()
-	after.Spec.Volumes = volumes
-	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(view.VMI, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("volume of the memory dump to %s: %w", view.VM.Status.MemoryDumpRequest.ClaimName, err)
-	}
-	view.VMI = after
-	return nil
+	view.VMI = view.VMI.DeepCopy()
+	view.VMI.Spec.Volumes = volumes
 }

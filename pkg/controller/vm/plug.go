@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -209,8 +208,7 @@ func (view View) plugging() plugging {
 }
 
 // followInterfaces brings interfaces that were added to a VM into its VMI, and takes those out that were unplugged and removed.
-func (r *Reconciler) followInterfaces(ctx context.Context, view *View) error {
-	view.Staged = r.Config().LiveUpdate == nil
+func (view *View) followInterfaces() error {
 	instance := view.VMI
 	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil || migrations.Begun(instance) ||
 		upToDate(view.VM, instance) || view.template() == nil {
@@ -231,9 +229,6 @@ func (r *Reconciler) followInterfaces(ctx context.Context, view *View) error {
 	view.VMI = after
 	if !restartRequired(*view) {
 		after.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(view.VM.Generation, 10)
-	}
-	if err := r.patch(ctx, instance, after); err != nil {
-		return fmt.Errorf("change the interfaces of VMI %s: %w", instance.Name, err)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,8 +24,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
-	"github.com/virtkit/virtkit/pkg/controller/written"
 )
 
 // reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
@@ -34,9 +33,6 @@ const reasonNotOwned = "VMINotOwned"
 
 // concurrency is how many VMs are worked on at once.
 const concurrency = 16
-
-// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
-const catchUp = time.Second
 
 // Reconciler reads VMs, VMIs, pods, claims and DataVolumes from Client's cache, and writes VMIs (create, delete,
 // adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of package vmi.
@@ -50,13 +46,12 @@ type Reconciler struct {
 	// CDI is how to DataVolumes, if the cluster has them.
 	CDI *cdi.Access
 
-	written  written.Log
-	deleted  written.Deletions
-	released written.Releases
+	writes *frame.Writes
 }
 
 // SetupWithManager registers the reconciler.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachine{}, vmsByDataVolume, func(obj client.Object) []string {
 		return dataVolumeNames(obj.(*v1.VirtualMachine))
 	})
@@ -71,7 +66,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerName), builder.WithPredicates(imagePullChanged)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(claimPhaseChanged)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Build(r)
+		Build(&frame.Frame[*v1.VirtualMachine, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
 	if err != nil {
 		return err
 	}
@@ -127,131 +124,92 @@ var claimPhaseChanged = predicate.Funcs{
 	},
 }
 
-// Reconcile takes one VM a step further.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var vm v1.VirtualMachine
-	if err := r.Client.Get(ctx, request.NamespacedName, &vm); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.written.Forget(request.NamespacedName)
-			r.deleted.Forget(request.NamespacedName)
-			r.released.Forget(request.NamespacedName)
+// apply does what the step says.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	vm := view.VM
+	switch {
+	case step.Invalid != nil:
+		return step.Invalid
+	case step.AddFinalizer:
+		return r.writes.Change(ctx, vm, func() { controllerutil.AddFinalizer(vm, v1.VirtualMachineControllerFinalizer) })
+	}
+	for _, revision := range step.Revisions {
+		// Not noted, since it is not read from the cache.
+		if err := r.Client.Create(ctx, revision); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("keep a copy of what the VM refers to, %s: %w", revision.Name, err)
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.written.Behind(&vm) || r.released.Behind(&vm) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil
+	if step.VMI != nil {
+		if err := r.writes.Patch(ctx, view.VMI, step.VMI); err != nil {
+			return fmt.Errorf("change VMI %s: %w", step.VMI.Name, err)
+		}
 	}
-	result, err := r.step(ctx, &vm)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
+	for _, event := range step.Events {
+		r.Recorder.Event(vm, event.Type, event.Reason, event.Message)
 	}
-	return result, err
-}
-
-func (r *Reconciler) step(ctx context.Context, vm *v1.VirtualMachine) (reconcile.Result, error) {
-	if vm.DeletionTimestamp == nil && controllerutil.AddFinalizer(vm, v1.VirtualMachineControllerFinalizer) {
-		before := vm.DeepCopy()
-		controllerutil.RemoveFinalizer(before, v1.VirtualMachineControllerFinalizer)
-		return reconcile.Result{}, r.patch(ctx, before, vm) // Its event brings the next step.
+	if step.Strategy != "" {
+		return r.setStrategy(ctx, vm, step.Strategy)
 	}
-	view, err := r.look(ctx, vm)
-	if err != nil {
-		return reconcile.Result{}, err
+	for _, template := range step.DataVolumes {
+		if step.After.Failure != "" {
+			break
+		}
+		if err := r.createDataVolume(ctx, &step.After, template); err != nil {
+			return err
+		}
 	}
-	if view.VMI != nil && r.deleted.Behind(client.ObjectKeyFromObject(vm), view.VMI) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil
-	}
-	if err := r.pin(ctx, &view); err != nil {
-		return reconcile.Result{}, err
-	}
-	if err := r.followLinks(ctx, &view); err != nil {
-		return reconcile.Result{}, err
-	}
-	if err := r.followVolumes(ctx, &view); err != nil {
-		return reconcile.Result{}, err
-	}
-	if err := r.followSize(ctx, &view); err != nil {
-		return reconcile.Result{}, err
-	}
-	if err := r.followInterfaces(ctx, &view); err != nil {
-		return reconcile.Result{}, err
-	}
-	decision, err := Decide(view)
-	if err != nil {
-		view.Failure, view.FailureReason = err.Error(), "InvalidRunStrategy"
-		return reconcile.Result{}, r.writeStatus(ctx, vm, Status(view, decision))
-	}
-	if decision.Strategy != "" {
-		return reconcile.Result{}, r.setStrategy(ctx, vm, decision.Strategy) // Its event brings the next step.
-	}
-	if err := r.provide(ctx, &view, decision); err != nil {
-		return reconcile.Result{}, err
-	}
-	if (view.Failure != "" || !view.Filled) && decision.Action == Create {
-		decision.Action = Keep // The name is taken, what the VM refers to is not there, or its volumes are not.
-	}
-
-	if err := r.dumpMemory(ctx, &view); err != nil {
-		return reconcile.Result{}, err
-	}
-
 	var actErr error
-	switch decision.Action {
-	case Create:
-		actErr = r.create(ctx, &view, decision)
-		if err := r.writeStatus(ctx, vm, Status(view, decision)); err != nil {
-			return reconcile.Result{}, err
+	if step.Create != nil {
+		actErr = r.create(ctx, &step.After, step.Create)
+	}
+	if step.Status {
+		status := Status(step.After, step.Decision)
+		if err := frame.PatchStatus(ctx, r.writes, vm, &vm.Status, status); err != nil {
+			return err
 		}
-	case Delete:
-		// What is to be remembered of a VMI is written before it goes; the status already says
-		// what the VMI will be.
-		after := view
-		after.VMI = view.VMI.DeepCopy()
-		after.VMI.DeletionTimestamp = &metav1.Time{Time: view.Now}
-		if err := r.writeStatus(ctx, vm, Status(after, decision)); err != nil {
-			return reconcile.Result{}, err
-		}
+	}
+	if step.Delete {
 		actErr = r.delete(ctx, view)
-	case Keep:
-		if vm.DeletionTimestamp != nil && view.VMI == nil {
-			return reconcile.Result{}, r.letGo(ctx, vm)
-		}
-		if err := r.writeStatus(ctx, vm, Status(view, decision)); err != nil {
-			return reconcile.Result{}, err
-		}
-		if vm.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(vm, metav1.FinalizerOrphanDependents) {
-			return reconcile.Result{}, r.letGo(ctx, vm)
-		}
 	}
-	switch view.FailureReason {
-	case reasonFailedFind, reasonNotApplied, reasonNoCDI, reasonUnauthorized, reasonFailedDataVolume:
-		decision.RequeueAfter = retryMissing
+	if step.RemoveFinalizer {
+		return r.writes.RemoveFinalizer(ctx, vm, v1.VirtualMachineControllerFinalizer)
 	}
-	return reconcile.Result{RequeueAfter: decision.RequeueAfter}, actErr
+	step.again()
+	return actErr
 }
 
-// look gathers what Decide and Status want to know. A VMI of the VM's name that has no owner is
-// adopted.
+// look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, error) {
-	view := View{VM: vm, Now: r.Now()}
+	view := View{VM: vm, Staged: r.Config().LiveUpdate == nil, Now: r.Now()}
+	if err := r.lookAtVMI(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if err := r.lookAtDataVolumes(ctx, &view); err != nil {
+		return View{}, err
+	}
+	return view, r.lookAtReferences(ctx, &view)
+}
+
+// lookAtVMI finds the VM's VMI, its pods and its claims.
+func (r *Reconciler) lookAtVMI(ctx context.Context, view *View) error {
+	vm := view.VM
 	var instance v1.VirtualMachineInstance
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(vm), &instance)
 	if apierrors.IsNotFound(err) {
-		return view, nil
+		r.writes.Forget(&instance, client.ObjectKeyFromObject(vm))
+		return nil
 	}
 	if err != nil {
-		return View{}, fmt.Errorf("get VMI: %w", err)
+		return fmt.Errorf("get VMI: %w", err)
 	}
-	if err := r.claim(ctx, &view, &instance); err != nil || view.VMI == nil {
-		return view, err
+	if r.writes.Behind(&instance) || r.writes.Deleted(vm, &instance) {
+		return frame.Behind
 	}
-	var pods corev1.PodList
-	err = r.Client.List(ctx, &pods, client.InNamespace(vm.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
-	if err != nil {
-		return View{}, fmt.Errorf("list pods: %w", err)
+	if view.claim(&instance); view.VMI == nil {
+		return nil
 	}
-	for i := range pods.Items {
-		view.Pods = append(view.Pods, &pods.Items[i])
+	if view.Pods, err = vmi.Pods(ctx, r.Client, &instance); err != nil {
+		return err
 	}
 	for i := range instance.Spec.Volumes {
 		name := claim.Name(&instance.Spec.Volumes[i])
@@ -261,53 +219,34 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 		var found corev1.PersistentVolumeClaim
 		err := r.Client.Get(ctx, types.NamespacedName{Namespace: vm.Namespace, Name: name}, &found)
 		if client.IgnoreNotFound(err) != nil {
-			return View{}, fmt.Errorf("get claim %s: %w", name, err)
+			return fmt.Errorf("get claim %s: %w", name, err)
 		}
 		if err == nil {
 			view.Claims = append(view.Claims, &found)
 		}
 	}
-	return view, nil
-}
-
-// claim makes the VMI the view's if it is the VM's, after adopting it if it is nobody's.
-func (r *Reconciler) claim(ctx context.Context, view *View, instance *v1.VirtualMachineInstance) error {
-	owner := metav1.GetControllerOfNoCopy(instance)
-	switch {
-	case owner != nil && owner.UID == view.VM.UID:
-		view.VMI = instance
-	case owner == nil && view.VM.DeletionTimestamp == nil && instance.DeletionTimestamp == nil:
-		before := instance.DeepCopy()
-		instance.OwnerReferences = append(instance.OwnerReferences,
-			*metav1.NewControllerRef(view.VM, v1.VirtualMachineGroupVersionKind))
-		if err := r.patch(ctx, before, instance); err != nil {
-			return fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
-		}
-		view.VMI = instance
-	case view.VM.DeletionTimestamp == nil:
-		view.FailureReason = reasonNotOwned
-		view.Failure = fmt.Sprintf("VirtualMachineInstance %q exists and does not belong to this VirtualMachine; delete it, or rename the VirtualMachine", instance.Name)
-	}
 	return nil
 }
 
 // create makes the VMI and puts it into the view, or what went wrong.
-func (r *Reconciler) create(ctx context.Context, view *View, decision Decision) error {
-	template, err := r.expand(ctx, view)
-	if err != nil || template == nil {
-		return err
-	}
-	instance, err := instanceOf(view.VM, template, decision.Paused)
-	if err != nil {
-		return err
-	}
-	err = r.Client.Create(ctx, instance)
+func (r *Reconciler) create(ctx context.Context, view *View, instance *v1.VirtualMachineInstance) error {
+	err := r.writes.Create(ctx, instance)
 	if apierrors.IsAlreadyExists(err) {
 		// Seen by the API server but not by the cache: mostly our own of a moment ago.
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(instance), instance); err != nil {
 			return fmt.Errorf("get VMI: %w", err)
 		}
-		return r.claim(ctx, view, instance)
+		if view.claim(instance); !view.Adopt {
+			return nil
+		}
+		err := r.writes.Change(ctx, instance, func() {
+			instance.OwnerReferences = append(instance.OwnerReferences,
+				*metav1.NewControllerRef(view.VM, v1.VirtualMachineGroupVersionKind))
+		})
+		if err != nil {
+			return fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
+		}
+		return nil
 	}
 	if err != nil {
 		view.FailureReason, view.Failure = vmi.ReasonFailedCreate, fmt.Sprintf("create VMI: %v", err)
@@ -322,73 +261,32 @@ func (r *Reconciler) create(ctx context.Context, view *View, decision Decision) 
 	return nil
 }
 
-func hasFailure(vm *v1.VirtualMachine, message string) bool {
-	for _, condition := range vm.Status.Conditions {
-		if condition.Type == v1.VirtualMachineFailure && condition.Message == message {
-			return true
-		}
-	}
-	return false
-}
-
 func (r *Reconciler) delete(ctx context.Context, view View) error {
-	err := r.Client.Delete(ctx, view.VMI, client.Preconditions{UID: &view.VMI.UID})
-	if client.IgnoreNotFound(err) != nil {
+	deleted, err := r.writes.Delete(ctx, view.VM, view.VMI)
+	if err != nil {
 		r.Recorder.Eventf(view.VM, corev1.EventTypeWarning, vmi.ReasonFailedDelete,
 			"Error deleting virtual machine instance %s: %v", view.VMI.Name, err)
 		return fmt.Errorf("delete VMI: %w", err)
 	}
-	r.deleted.Note(client.ObjectKeyFromObject(view.VM), view.VMI)
-	if err == nil {
+	if deleted {
 		r.Recorder.Eventf(view.VM, corev1.EventTypeNormal, vmi.ReasonSuccessfulDelete,
 			"Stopped the virtual machine by deleting the virtual machine instance %s", view.VMI.Name)
 	}
 	return nil
 }
 
-// letGo takes the finalizer away, which ends a VM that is being deleted.
-func (r *Reconciler) letGo(ctx context.Context, vm *v1.VirtualMachine) error {
-	before := vm.DeepCopy()
-	if !controllerutil.RemoveFinalizer(vm, v1.VirtualMachineControllerFinalizer) {
-		return nil
-	}
-	if err := r.patch(ctx, before, vm); err != nil {
-		return err
-	}
-	r.released.Note(before)
-	return nil
-}
-
-func (r *Reconciler) patch(ctx context.Context, before, after client.Object) error {
-	return r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-}
-
 // setStrategy changes the run strategy, in the field that the VM uses for it.
 func (r *Reconciler) setStrategy(ctx context.Context, vm *v1.VirtualMachine, strategy v1.VirtualMachineRunStrategy) error {
-	before := vm.DeepCopy()
-	if vm.Spec.Running != nil {
-		running := strategy == v1.RunStrategyAlways
-		vm.Spec.Running = &running
-	} else {
-		vm.Spec.RunStrategy = &strategy
-	}
-	if err := r.patch(ctx, before, vm); err != nil {
+	err := r.writes.Change(ctx, vm, func() {
+		if vm.Spec.Running != nil {
+			running := strategy == v1.RunStrategyAlways
+			vm.Spec.Running = &running
+		} else {
+			vm.Spec.RunStrategy = &strategy
+		}
+	})
+	if err != nil {
 		return fmt.Errorf("write spec.runStrategy: %w", err)
 	}
-	return nil
-}
-
-// writeStatus writes the status when it changed.
-func (r *Reconciler) writeStatus(ctx context.Context, vm *v1.VirtualMachine, status v1.VirtualMachineStatus) error {
-	if equality.Semantic.DeepEqual(vm.Status, status) {
-		return nil
-	}
-	before := vm.DeepCopy()
-	vm.Status = status
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, vm, patch); err != nil {
-		return fmt.Errorf("write status: %w", err)
-	}
-	r.written.Note(vm)
 	return nil
 }

@@ -1,8 +1,6 @@
 package vm
 
 import (
-	"context"
-	"fmt"
 	"strconv"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -14,34 +12,30 @@ import (
 // followSize finds out what of a changed VM its running guest is to have, and brings it into the VMI, from which
 // virt-controller (pkg/controller/resize) and virt-handler take it. What the guest can have only when it is started again stays
 // in the view.
-func (r *Reconciler) followSize(ctx context.Context, view *View) error {
+func (view *View) followSize() {
 	instance := view.VMI
 	if instance == nil || instance.IsFinal() || instance.DeletionTimestamp != nil || upToDate(view.VM, instance) {
-		return nil
+		return
 	}
 	probe := *view
-	template, err := r.expand(ctx, &probe)
-	if err != nil || template == nil {
-		return err // what stands in the way is said when the VM is started
+	template := probe.expand()
+	if template == nil {
+		return // what stands in the way is said when the VM is started
 	}
 	view.Template = &template.Spec
 	if instance.Status.Phase != v1.Running || migrations.Begun(instance) {
-		return nil // The guest has its size first, and then another.
+		return // The guest has its size first, and then another.
 	}
-	view.Change = sizing.Of(&template.Spec.Domain, instance, r.Config().LiveUpdate != nil)
+	view.Change = sizing.Of(&template.Spec.Domain, instance, !view.Staged)
 	if !view.Change.Any() {
-		return nil
+		return
 	}
 	after := instance.DeepCopy()
 	view.Change.Apply(&after.Spec.Domain)
 	if !restartRequired(*view) && !view.Volumes.Changed && !view.Volumes.Waiting {
 		after.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(view.VM.Generation, 10)
 	}
-	if err := r.patch(ctx, instance, after); err != nil {
-		return fmt.Errorf("change the size of VMI %s: %w", instance.Name, err)
-	}
 	view.VMI = after
-	return nil
 }
 
 // tooLarge is why a guest that runs cannot be given the size that its VMI says; empty when it can.

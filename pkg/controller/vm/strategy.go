@@ -3,8 +3,8 @@
 // deletion and the VM's status.
 //
 // The core is pure: Decide (this file) is what the run strategy, the requests and past failures call
-// for, Instance (instance.go) is the VMI, Status (status.go) the status. The Reconciler
-// (reconciler.go) reads, asks them, and writes.
+// for, Instance (instance.go) is the VMI, Status (status.go) the status, and Next (next.go) all that is to
+// be done, also to the VMI of a guest that runs. The Reconciler (reconciler.go) reads, asks Next, and writes.
 package vm
 
 import (
@@ -18,6 +18,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/instancetype"
 	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
@@ -26,6 +27,8 @@ type View struct {
 	VM *v1.VirtualMachine
 	// VMI is the VM's own, nil when there is none.
 	VMI *v1.VirtualMachineInstance
+	// Adopt says that it has no owner yet.
+	Adopt bool
 	// Pods are the VMI's, Claims those that it uses and that exist.
 	Pods   []*corev1.Pod
 	Claims []*corev1.PersistentVolumeClaim
@@ -34,6 +37,13 @@ type View struct {
 	Failure string
 	// FailureReason goes with Failure.
 	FailureReason string
+	// Resolved is what the VM refers to, as far as it is needed now; Missing is what of it cannot be found or used.
+	Resolved instancetype.Resolved
+	Missing  string
+	// TemplateClaims are the names in spec.dataVolumeTemplates of which there is a claim; CDI says that the cluster has
+	// DataVolumes.
+	TemplateClaims map[string]bool
+	CDI            bool
 	// DataVolumes are those of the template's volumes and of spec.dataVolumeTemplates that exist, by name; Filled says
 	// that none of the latter keeps the VMI from starting.
 	DataVolumes map[string]*cdiv1.DataVolume

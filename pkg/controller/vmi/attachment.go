@@ -197,11 +197,11 @@ func (r *Reconciler) lookAtAttachments(ctx context.Context, view *View) error {
 func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step) error {
 	var errs []error
 	for _, pod := range step.DeleteAttachments {
-		err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(attachmentGrace), client.Preconditions{UID: &pod.UID})
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		deleted, err := r.writes.Delete(ctx, view.VMI, pod, client.GracePeriodSeconds(attachmentGrace))
+		if err != nil {
 			errs = append(errs, fmt.Errorf("delete attachment pod %s: %w", pod.Name, err))
 		}
-		if err == nil {
+		if deleted {
 			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted hotplug attachment pod %s", pod.Name)
 		}
 	}

@@ -72,7 +72,7 @@ func (s *Step) setGate(pod *corev1.Pod, want corev1.PodCondition, now time.Time)
 // applyGates writes gates, each in a patch of its own condition: all others are the kubelet's.
 func (r *Reconciler) applyGates(ctx context.Context, gates []GateChange) error {
 	for _, gate := range gates {
-		if r.gated.Behind(gate.Pod) {
+		if r.writes.Behind(gate.Pod) {
 			continue
 		}
 		text, err := json.Marshal(map[string]any{
@@ -90,7 +90,7 @@ func (r *Reconciler) applyGates(ctx context.Context, gates []GateChange) error {
 		if err != nil {
 			return fmt.Errorf("write the readiness gate of pod %s: %w", gate.Pod.Name, err)
 		}
-		r.gated.Note(written)
+		r.writes.Note(written)
 	}
 	return nil
 }

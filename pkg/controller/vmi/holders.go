@@ -155,14 +155,9 @@ func (r *Reconciler) lookAtLeases(ctx context.Context, view *View) error {
 			if user.UID == view.VMI.UID {
 				continue
 			}
-			var pods corev1.PodList
-			err := r.Client.List(ctx, &pods, client.InNamespace(user.Namespace), client.MatchingFields{PodsByVMI: string(user.UID)})
+			exist, err := Pods(ctx, r.Client, user)
 			if err != nil {
-				return fmt.Errorf("list pods: %w", err)
-			}
-			exist := make([]*corev1.Pod, 0, len(pods.Items))
-			for i := range pods.Items {
-				exist = append(exist, &pods.Items[i])
+				return err
 			}
 			holders, err := r.holders(ctx, user, exist)
 			if err != nil {

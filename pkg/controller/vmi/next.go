@@ -12,6 +12,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/claim"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vmstate"
@@ -108,8 +109,7 @@ type Step struct {
 	// Dead says that the VMI was handed over and has no pod alive.
 	Dead   bool
 	Events []Event
-	// RequeueAfter is when to look again without an event; zero is never.
-	RequeueAfter time.Duration
+	frame.Requeue
 }
 
 // Next decides. It writes the status only up to the hand-over; from then on virt-handler does,
@@ -213,7 +213,7 @@ func (s *Step) withoutPod(view View) {
 	}
 	if vmstate.Needed(&view.VMI.Spec) && stateClaimIn(view.VMI, view.Claims) == nil {
 		s.CreateState = true
-		s.RequeueAfter = catchUp // its event comes first, unless the cache had not seen one that exists
+		s.RequeueAfter = frame.CatchUp // its event comes first, unless the cache had not seen one that exists
 		return
 	}
 	if view.TSC > 0 && GivenTSC(view.VMI) == 0 {

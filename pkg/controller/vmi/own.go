@@ -99,13 +99,9 @@ func (s *Step) prune(view View) {
 func (r *Reconciler) lookAtPods(ctx context.Context, view *View) error {
 	vmi := view.VMI
 	view.Created, view.Creating = r.Created.Of(vmi.UID)
-	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(vmi.Namespace), client.MatchingFields{PodsByVMI: string(vmi.UID)})
-	if err != nil {
-		return fmt.Errorf("list pods: %w", err)
-	}
-	for i := range pods.Items {
-		view.Pods = append(view.Pods, &pods.Items[i])
+	var err error
+	if view.Pods, err = Pods(ctx, r.Client, vmi); err != nil {
+		return err
 	}
 	if vmi.IsFinal() && vmi.DeletionTimestamp == nil || !missing(*view) {
 		return nil
@@ -123,6 +119,20 @@ func (r *Reconciler) lookAtPods(ctx context.Context, view *View) error {
 		}
 	}
 	return nil
+}
+
+// Pods are those that say that the VMI owns them, from a cache with the index PodsByVMI.
+func Pods(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	err := from.List(ctx, &list, client.InNamespace(vmi.Namespace), client.MatchingFields{PodsByVMI: string(vmi.UID)})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	var out []*corev1.Pod
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	return out, nil
 }
 
 // missing reports whether the cache lacks a pod whose absence would have consequences.
@@ -168,11 +178,11 @@ func (r *Reconciler) removeStrays(ctx context.Context, view View, strays []*core
 const strayGrace = 1
 
 func (r *Reconciler) removeStray(ctx context.Context, vmi *v1.VirtualMachineInstance, pod *corev1.Pod) error {
-	err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(strayGrace), client.Preconditions{UID: &pod.UID})
-	if client.IgnoreNotFound(err) != nil {
+	deleted, err := r.writes.Delete(ctx, vmi, pod, client.GracePeriodSeconds(strayGrace))
+	if err != nil {
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
-	if err == nil {
+	if deleted {
 		r.Recorder.Eventf(vmi, corev1.EventTypeWarning, ReasonSuccessfulDelete,
 			"Deleted pod %s, which says that it is this VMI's and is not recorded as its launcher", pod.Name)
 	}

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -24,6 +22,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/written"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -42,9 +41,6 @@ const (
 
 // concurrency is how many VMIs are worked on at once: enough to hide the API server's latency.
 const concurrency = 16
-
-// catchUp is how long to wait for a cache that is behind; its event mostly comes first.
-const catchUp = time.Second
 
 // Reconciler reads VMIs, pods, claims, DataVolumes and nodes from Client's cache, and writes pods, and the status,
 // finalizer and node label of VMIs, and the readiness gates of pods. It watches all of these.
@@ -70,10 +66,7 @@ type Reconciler struct {
 	// deadSince remembers by UID since when a VMI is seen without a pod alive (View.DeadSince). A
 	// new leader starts to count anew, which only makes it more patient.
 	deadSince sync.Map
-	written   written.Log
-	deleted   written.Deletions
-	released  written.Releases
-	gated     written.Log // pods
+	writes    *frame.Writes
 	endings   endings
 	cids      cids
 	silences  silences
@@ -81,6 +74,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the reconciler and its indexes.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	indexer := mgr.GetFieldIndexer()
 	err := indexer.IndexField(ctx, &corev1.Pod{}, PodsByVMI, func(obj client.Object) []string {
 		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
@@ -122,7 +116,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofAttachment)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Build(r)
+		Build(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+			Gone: func(_ context.Context, key types.NamespacedName) error {
+				r.endings.forget(key)
+				return nil
+			},
+		})
 	if err != nil {
 		return err
 	}
@@ -148,34 +148,6 @@ func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reco
 		}
 	}
 	return out
-}
-
-// Reconcile takes one VMI a step further.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var vmi v1.VirtualMachineInstance
-	if err := r.Client.Get(ctx, request.NamespacedName, &vmi); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.written.Forget(request.NamespacedName)
-			r.deleted.Forget(request.NamespacedName)
-			r.released.Forget(request.NamespacedName)
-			r.endings.forget(request.NamespacedName)
-		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	if r.written.Behind(&vmi) || r.released.Behind(&vmi) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil
-	}
-	view, err := r.look(ctx, &vmi)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	step := Next(view)
-	r.remember(&vmi, step, view.Now)
-	err = r.apply(ctx, view, step)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{RequeueAfter: catchUp}, nil // Another wrote it, which the cache has not seen.
-	}
-	return reconcile.Result{RequeueAfter: step.RequeueAfter}, err
 }
 
 // look gathers what Next wants to know.
@@ -243,7 +215,7 @@ func Claims(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInsta
 	return claims, lookAtState(ctx, from, vmi, claims)
 }
 
-func (r *Reconciler) remember(vmi *v1.VirtualMachineInstance, step Step, now time.Time) {
+func (r *Reconciler) remember(vmi *v1.VirtualMachineInstance, step *Step, now time.Time) {
 	if !step.Dead {
 		r.deadSince.Delete(vmi.UID)
 		return
@@ -252,27 +224,26 @@ func (r *Reconciler) remember(vmi *v1.VirtualMachineInstance, step Step, now tim
 }
 
 // apply does what the step says: pods first, then the VMI.
-func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	vmi := view.VMI
+	r.remember(vmi, step, view.Now)
 	if step.AddFinalizer {
 		// Before there is a pod, so that no VMI vanishes while it has one. The update comes back as an
 		// event, and with it the next step.
-		return r.patchMeta(ctx, vmi, func(vmi *v1.VirtualMachineInstance) {
-			controllerutil.AddFinalizer(vmi, v1.VirtualMachineInstanceFinalizer)
-		})
+		return r.writes.Change(ctx, vmi, func() { controllerutil.AddFinalizer(vmi, v1.VirtualMachineInstanceFinalizer) })
 	}
 	var createErr error
 	if step.CreateState {
-		createErr = r.createState(ctx, view, &step)
+		createErr = r.createState(ctx, view, step)
 	}
 	if err := r.removeStrays(ctx, view, step.Strays); err != nil {
 		return err
 	}
 	if step.CreatePod {
-		createErr = r.createPod(ctx, view, &step, purposeLauncher, Pod)
+		createErr = r.createPod(ctx, view, step, purposeLauncher, Pod)
 	}
 	if step.CreateProvisioning {
-		createErr = r.createPod(ctx, view, &step, purposeProvisioning, Provisioning)
+		createErr = r.createPod(ctx, view, step, purposeProvisioning, Provisioning)
 	}
 	for _, pod := range step.DeletePods {
 		if err := r.deletePod(ctx, vmi, pod); err != nil {
@@ -280,43 +251,35 @@ func (r *Reconciler) apply(ctx context.Context, view View, step Step) error {
 		}
 	}
 	for _, pod := range step.RemovePods {
-		err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
-		if client.IgnoreNotFound(err) != nil {
+		if _, err := r.writes.Delete(ctx, vmi, pod, client.GracePeriodSeconds(0)); err != nil {
 			return fmt.Errorf("remove pod %s: %w", pod.Name, err)
 		}
 	}
 	if err := r.applyGates(ctx, step.Gates); err != nil {
 		return err
 	}
-	attachErr := r.applyAttachments(ctx, view, &step)
+	attachErr := r.applyAttachments(ctx, view, step)
 	createErr = errors.Join(createErr, attachErr)
 	for _, event := range step.Events {
 		r.Recorder.Event(vmi, event.Type, event.Reason, event.Message)
 	}
-	if err := r.patchStatus(ctx, vmi, step.Status); err != nil {
+	if err := frame.PatchStatus(ctx, r.writes, vmi, &vmi.Status, step.Status); err != nil {
 		return errors.Join(createErr, err)
 	}
 	if step.NodeLabel != "" && vmi.Labels[v1.NodeNameLabel] != step.NodeLabel {
-		err := r.patchMeta(ctx, vmi, func(vmi *v1.VirtualMachineInstance) {
-			if vmi.Labels == nil {
-				vmi.Labels = map[string]string{}
-			}
-			vmi.Labels[v1.NodeNameLabel] = step.NodeLabel
+		err := r.writes.Change(ctx, vmi, func() {
+			metav1.SetMetaDataLabel(&vmi.ObjectMeta, v1.NodeNameLabel, step.NodeLabel)
 		})
 		if err != nil {
 			return err
 		}
 	}
 	if step.RemoveFinalizer {
-		held := vmi.DeepCopy()
-		err := r.patchMeta(ctx, vmi, func(vmi *v1.VirtualMachineInstance) {
-			controllerutil.RemoveFinalizer(vmi, v1.VirtualMachineInstanceFinalizer)
-		})
-		if err == nil {
-			r.released.Note(held)
-			r.Created.Forget(held.UID)
+		if err := r.writes.RemoveFinalizer(ctx, vmi, v1.VirtualMachineInstanceFinalizer); err != nil {
+			return err
 		}
-		return err
+		r.Created.Forget(vmi.UID)
+		return nil
 	}
 	return createErr
 }
@@ -339,46 +302,14 @@ func (r *Reconciler) offersKVM(ctx context.Context) (bool, error) {
 }
 
 func (r *Reconciler) deletePod(ctx context.Context, vmi *v1.VirtualMachineInstance, pod *corev1.Pod) error {
-	if r.deleted.Behind(client.ObjectKeyFromObject(vmi), pod) {
-		return nil
-	}
 	// The grace period of this moment: it may have been shortened since the pod was made.
-	err := r.Client.Delete(ctx, pod,
-		client.GracePeriodSeconds(GracePeriodSeconds(vmi)+graceSlack),
-		client.Preconditions{UID: &pod.UID})
-	if client.IgnoreNotFound(err) != nil {
+	deleted, err := r.writes.Delete(ctx, vmi, pod, client.GracePeriodSeconds(GracePeriodSeconds(vmi)+graceSlack))
+	if err != nil {
 		r.Recorder.Eventf(vmi, corev1.EventTypeWarning, ReasonFailedDelete, "Error deleting pod %s: %v", pod.Name, err)
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
-	r.deleted.Note(client.ObjectKeyFromObject(vmi), pod)
-	if err == nil {
+	if deleted {
 		r.Recorder.Eventf(vmi, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted virtual machine pod %s", pod.Name)
 	}
-	return nil
-}
-
-// patchStatus writes the status when it changed, if nobody else has written the VMI meanwhile.
-func (r *Reconciler) patchStatus(ctx context.Context, vmi *v1.VirtualMachineInstance, status v1.VirtualMachineInstanceStatus) error {
-	if equality.Semantic.DeepEqual(vmi.Status, status) {
-		return nil
-	}
-	before := vmi.DeepCopy()
-	vmi.Status = status
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, vmi, patch); err != nil {
-		return fmt.Errorf("write status: %w", err)
-	}
-	r.written.Note(vmi)
-	return nil
-}
-
-func (r *Reconciler) patchMeta(ctx context.Context, vmi *v1.VirtualMachineInstance, change func(*v1.VirtualMachineInstance)) error {
-	before := vmi.DeepCopy()
-	change(vmi)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, vmi, patch); err != nil {
-		return fmt.Errorf("write labels and finalizers: %w", err)
-	}
-	r.written.Note(vmi)
 	return nil
 }

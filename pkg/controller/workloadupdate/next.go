@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/migrations"
@@ -44,6 +45,7 @@ const (
 
 // View is all that Next looks at. Nothing in it is written to.
 type View struct {
+	KubeVirt *v1.KubeVirt
 	Strategy v1.KubeVirtWorkloadUpdateStrategy
 	// Settled says that the components themselves are all there and up to date; guests wait for that.
 	Settled bool
@@ -75,8 +77,7 @@ type Step struct {
 	Mark, Unmark []*v1.VirtualMachineInstance
 	Migrate      []Move
 	Evict        []*v1.VirtualMachineInstance
-	// RequeueAfter is when to look again without an event; zero is never.
-	RequeueAfter time.Duration
+	frame.Requeue
 }
 
 // Next decides.

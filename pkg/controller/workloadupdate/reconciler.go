@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/migrations"
@@ -29,10 +30,8 @@ import (
 
 // Reasons of events on a VMI; KubeVirt's words.
 const (
-	reasonCreate       = "SuccessfulCreate"
-	reasonFailedCreate = "FailedCreate"
-	reasonEvict        = "SuccessfulEvict"
-	reasonFailedEvict  = "FailedEvict"
+	reasonEvict       = "SuccessfulEvict"
+	reasonFailedEvict = "FailedEvict"
 )
 
 // settle is how long to wait for more news: each look is at all VMIs.
@@ -49,6 +48,7 @@ type Reconciler struct {
 	Limit func() int
 	Now   func() time.Time
 
+	writes            *frame.Writes
 	looked, lastBatch time.Time
 	// tried is when a guest was last evicted, or that was tried. A new leader starts anew, which makes one batch early.
 	tried map[types.UID]time.Time
@@ -57,6 +57,7 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler. There is one thing to reconcile, the KubeVirt resource, so that it never works
 // twice at a time.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: names.Namespace, Name: names.KubeVirt}}}
 	})
@@ -65,7 +66,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1.KubeVirt{}).
 		Watches(&v1.VirtualMachineInstance{}, one, builder.WithPredicates(r.concerns())).
 		Watches(&v1.VirtualMachineInstanceMigration{}, one, builder.WithPredicates(ends)).
-		Complete(r)
+		Complete(&frame.Frame[*v1.KubeVirt, View, Step]{Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply})
 }
 
 // concerns lets through what changes of a VMI that is outdated or must move, and that it is or is no more: nothing of the others.
@@ -95,32 +96,18 @@ var ends = predicate.Funcs{
 	},
 }
 
-// Reconcile looks at everything and does the next of it.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if request.Namespace != names.Namespace || request.Name != names.KubeVirt {
-		return reconcile.Result{}, nil // Only one counts; admission refuses others.
+// look gathers what Next wants to know, which is everything.
+func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
+	if kv.Namespace != names.Namespace || kv.Name != names.KubeVirt {
+		return View{}, frame.Nothing // Only one counts; admission refuses others.
 	}
 	now := r.Now()
 	if left := settle - now.Sub(r.looked); left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil
+		return View{}, frame.Wait(left)
 	}
 	r.looked = now
-	kv := &v1.KubeVirt{}
-	if err := r.Client.Get(ctx, request.NamespacedName, kv); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	view, err := r.look(ctx, kv, now)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	step := Next(view)
-	err = r.apply(ctx, kv, step)
-	return reconcile.Result{RequeueAfter: step.RequeueAfter}, err
-}
-
-func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt, now time.Time) (View, error) {
 	view := View{
-		Strategy: kv.Spec.WorkloadUpdateStrategy, Settled: settled(kv), Image: r.Image, Limit: r.Limit(),
+		KubeVirt: kv, Strategy: kv.Spec.WorkloadUpdateStrategy, Settled: settled(kv), Image: r.Image, Limit: r.Limit(),
 		LastBatch: r.lastBatch, Tried: r.tried, Now: now,
 	}
 	// Not copied, since there may be many and none is changed.
@@ -131,6 +118,9 @@ func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt, now time.Time) (
 		return View{}, fmt.Errorf("list VMIs and migrations: %w", err)
 	}
 	for i := range vmis.Items {
+		if r.writes.Behind(&vmis.Items[i]) {
+			return View{}, frame.Behind
+		}
 		view.VMIs = append(view.VMIs, &vmis.Items[i])
 	}
 	for i := range migrations.Items {
@@ -153,7 +143,7 @@ func settled(kv *v1.KubeVirt) bool {
 	return true
 }
 
-func (r *Reconciler) apply(ctx context.Context, kv *v1.KubeVirt, step Step) error {
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	var errs []error
 	for _, instance := range step.Mark {
 		errs = append(errs, r.label(ctx, instance, true))
@@ -161,7 +151,7 @@ func (r *Reconciler) apply(ctx context.Context, kv *v1.KubeVirt, step Step) erro
 	for _, instance := range step.Unmark {
 		errs = append(errs, r.label(ctx, instance, false))
 	}
-	errs = append(errs, r.count(ctx, kv, step.Outdated))
+	errs = append(errs, r.count(ctx, view.KubeVirt, step.Outdated))
 	for _, move := range step.Migrate {
 		errs = append(errs, r.migrate(ctx, move))
 	}
@@ -184,9 +174,10 @@ func (r *Reconciler) label(ctx context.Context, instance *v1.VirtualMachineInsta
 	} else {
 		delete(after.Labels, v1.OutdatedLauncherImageLabel)
 	}
-	if err := client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFrom(instance))); err != nil {
+	if err := r.Client.Patch(ctx, after, client.MergeFrom(instance)); err != nil {
 		return fmt.Errorf("label VMI %s: %w", keyOf(instance), err)
 	}
+	r.writes.Note(after)
 	return nil
 }
 
@@ -196,29 +187,18 @@ func (r *Reconciler) count(ctx context.Context, kv *v1.KubeVirt, outdated int) e
 	}
 	after := kv.DeepCopy()
 	after.Status.OutdatedVirtualMachineInstanceWorkloads = &outdated
-	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, after, client.MergeFrom(kv))); err != nil {
+	if err := r.Client.Status().Patch(ctx, after, client.MergeFrom(kv)); err != nil {
 		return fmt.Errorf("write status.outdatedVirtualMachineInstanceWorkloads: %w", err)
 	}
+	r.writes.Note(after)
 	return nil
 }
 
 func (r *Reconciler) migrate(ctx context.Context, move Move) error {
-	err := r.Client.Create(ctx, &v1.VirtualMachineInstanceMigration{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: move.Name, Namespace: move.VMI.Namespace,
-			Annotations: map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""},
-		},
-		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: move.VMI.Name},
-	})
-	switch {
-	case err == nil:
-		r.Recorder.Eventf(move.VMI, corev1.EventTypeNormal, reasonCreate, "Created Migration %s for automated workload update", move.Name)
-		return nil
-	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // Not seen yet, or nothing to move any more.
+	if err := migration.Update(ctx, r.Client, r.Recorder, move.VMI, move.Name); err != nil {
+		return fmt.Errorf("VMI %s: %w", keyOf(move.VMI), err)
 	}
-	r.Recorder.Eventf(move.VMI, corev1.EventTypeWarning, reasonFailedCreate, "Error creating a Migration for automated workload update: %v", err)
-	return fmt.Errorf("create a migration of VMI %s: %w", keyOf(move.VMI), err)
+	return nil
 }
 
 // evict asks for the end of the guest's pod. That a budget or an eviction strategy forbids it is no error; the guest has its
@@ -228,13 +208,11 @@ func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInsta
 		r.tried = map[types.UID]time.Time{}
 	}
 	r.tried[instance.UID] = r.Now()
-	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.InNamespace(instance.Namespace), client.MatchingFields{vmi.PodsByVMI: string(instance.UID)})
+	pods, err := vmi.Pods(ctx, r.Client, instance)
 	if err != nil {
-		return fmt.Errorf("list pods of VMI %s: %w", keyOf(instance), err)
+		return fmt.Errorf("VMI %s: %w", keyOf(instance), err)
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for _, pod := range pods {
 		if !vmi.HasGuest(instance, pod) || pod.Spec.NodeName != instance.Status.NodeName || pod.DeletionTimestamp != nil {
 			continue
 		}

@@ -43,26 +43,41 @@ func (l *Log) Forget(key types.NamespacedName) {
 	l.versions.Delete(key)
 }
 
-// Deletions remembers for each object that is reconciled the dependent that was deleted last. The
+// Deletions remembers for each object that is reconciled which dependents were deleted, until the cache shows it. The
 // zero value is empty; it may be used by several goroutines.
 type Deletions struct {
-	uids sync.Map // types.NamespacedName → types.UID
+	mu   sync.Mutex
+	uids map[types.NamespacedName]map[types.UID]bool
 }
 
 // Note remembers that a dependent of key was deleted.
 func (d *Deletions) Note(key types.NamespacedName, dependent client.Object) {
-	d.uids.Store(key, dependent.GetUID())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.uids == nil {
+		d.uids = map[types.NamespacedName]map[types.UID]bool{}
+	}
+	if d.uids[key] == nil {
+		d.uids[key] = map[types.UID]bool{}
+	}
+	d.uids[key][dependent.GetUID()] = true
 }
 
 // Behind reports whether a dependent from the cache is older than its deletion.
 func (d *Deletions) Behind(key types.NamespacedName, dependent client.Object) bool {
-	uid, ok := d.uids.Load(key)
-	return ok && uid == dependent.GetUID() && dependent.GetDeletionTimestamp() == nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if dependent.GetDeletionTimestamp() != nil {
+		delete(d.uids[key], dependent.GetUID())
+	}
+	return d.uids[key][dependent.GetUID()]
 }
 
 // Forget drops an object that does not exist any more.
 func (d *Deletions) Forget(key types.NamespacedName) {
-	d.uids.Delete(key)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.uids, key)
 }
 
 // Releases remembers for each object the version from which its last finalizer was taken. Such an

@@ -1,0 +1,122 @@
+// Package frame is what virt-controller's reconcilers have in common. A reconciler is three functions:
+//
+//	Look   gathers what there is, from the cache and where that may not be believed from the API server
+//	Next   decides on a step; it is pure, and tested without an API server
+//	Apply  writes what the step says
+//
+// Frame is around them: it gets the object, waits for a cache that does not show the last write yet, looks again after
+// a conflict, and forgets an object that is gone. Writes are a reconciler's writes, all of which it remembers.
+//
+// controller-runtime counts reconciliations by result, and puts the controller and the object into every log line.
+package frame
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// CatchUp is how long to wait for a cache that is behind. Its event mostly comes first, so that a shorter time would
+// gain little.
+const CatchUp = time.Second
+
+// Wait is the error of a Look that has nothing to decide on now: look again after that time, or only at an event if it
+// is zero.
+type Wait time.Duration
+
+// What Look returns when the cache does not show a write yet, and when the object is none that concerns the reconciler.
+const (
+	Behind  = Wait(CatchUp)
+	Nothing = Wait(0)
+)
+
+func (w Wait) Error() string { return "nothing can be decided for " + time.Duration(w).String() }
+
+// Requeue is the part of every step that says when to look again.
+type Requeue struct {
+	// RequeueAfter is when to look again without an event; zero is never.
+	RequeueAfter time.Duration
+}
+
+func (r Requeue) again() time.Duration { return r.RequeueAfter }
+
+// Step is a struct that has Requeue in it.
+type Step interface{ again() time.Duration }
+
+// Frame reconciles objects of type O, a pointer. V is what is looked at, S what is to be done.
+type Frame[O client.Object, V any, S Step] struct {
+	Writes *Writes
+	// Look may change its object, which is a copy. Its errors are handled as those of Apply are, but for Wait.
+	Look func(context.Context, O) (V, error)
+	Next func(V) S
+	// Apply may put into the step what came of it.
+	Apply func(context.Context, V, *S) error
+	// Gone, which may be nil, is called for an object that does not exist any more.
+	Gone func(context.Context, types.NamespacedName) error
+}
+
+// Reconcile takes one object a step further.
+func (f *Frame[O, V, S]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	again, err := f.reconcile(ctx, request.NamespacedName)
+	var wait Wait
+	switch {
+	case errors.As(err, &wait):
+		again = time.Duration(wait)
+	case passes(err):
+		// The event of that is on its way.
+		ctrl.LoggerFrom(ctx).V(4).Info("another wrote what was to be written", "reason", err.Error())
+		again = CatchUp
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+func (f *Frame[O, V, S]) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+	object := reflect.New(reflect.TypeFor[O]().Elem()).Interface().(O)
+	switch err := f.Writes.client.Get(ctx, key, object); {
+	case apierrors.IsNotFound(err):
+		f.Writes.forget(object, key)
+		if f.Gone == nil {
+			return 0, nil
+		}
+		return 0, f.Gone(ctx, key)
+	case err != nil:
+		return 0, fmt.Errorf("get what is to be reconciled: %w", err)
+	}
+	if f.Writes.Behind(object) {
+		return 0, Behind
+	}
+	view, err := f.Look(ctx, object)
+	if err != nil {
+		return 0, err
+	}
+	step := f.Next(view)
+	err = f.Apply(ctx, view, &step)
+	return step.again(), err
+}
+
+// passes reports whether an error says only that the cache is behind: what was to be written was written by another
+// meanwhile, or is gone. Of errors that are joined each must say so.
+func passes(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			if !passes(err) {
+				return false
+			}
+		}
+		return true
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		return passes(inner)
+	}
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err)
+}

@@ -1,0 +1,135 @@
+package frame
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/virtkit/virtkit/pkg/controller/written"
+)
+
+// Writes writes objects of any kinds and remembers their versions, so that the cache is known to be behind while it
+// does not show them. What is patched must not have been written by another meanwhile. It may be used by several goroutines.
+type Writes struct {
+	// Dependents are for a reconciler that counts what it has made.
+	Dependents written.Dependents
+
+	client   client.Client
+	logs     sync.Map // reflect.Type → *written.Log
+	deleted  written.Deletions
+	released written.Releases
+}
+
+// NewWrites makes the writes of one reconciler.
+func NewWrites(to client.Client) *Writes { return &Writes{client: to} }
+
+func (w *Writes) log(object client.Object) *written.Log {
+	kind := reflect.TypeOf(object)
+	log, ok := w.logs.Load(kind)
+	if !ok {
+		log, _ = w.logs.LoadOrStore(kind, &written.Log{})
+	}
+	return log.(*written.Log)
+}
+
+// Note remembers an object as the API server answered to a write that is none of those below.
+func (w *Writes) Note(object client.Object) { w.log(object).Note(object) }
+
+// Behind reports whether an object from the cache is older than its last write.
+func (w *Writes) Behind(object client.Object) bool {
+	return w.log(object).Behind(object) || w.released.Behind(object)
+}
+
+// Forget drops an object of the kind of some object that does not exist any more. A frame does so for its own.
+func (w *Writes) Forget(kind client.Object, key types.NamespacedName) { w.log(kind).Forget(key) }
+
+func (w *Writes) forget(kind client.Object, key types.NamespacedName) {
+	w.Forget(kind, key)
+	w.deleted.Forget(key)
+	w.released.Forget(key)
+	w.Dependents.Forget(key)
+}
+
+// Create makes an object.
+func (w *Writes) Create(ctx context.Context, object client.Object) error {
+	if err := w.client.Create(ctx, object); err != nil {
+		return err
+	}
+	w.Note(object)
+	return nil
+}
+
+// Patch writes all but the status of an object, as it differs from before.
+func (w *Writes) Patch(ctx context.Context, before, after client.Object) error {
+	err := w.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return err
+	}
+	w.Note(after)
+	return nil
+}
+
+// Change is Patch for an object that change changes.
+func (w *Writes) Change(ctx context.Context, object client.Object, change func()) error {
+	before := object.DeepCopyObject().(client.Object)
+	change()
+	return w.Patch(ctx, before, object)
+}
+
+// PatchStatus writes an object's status, or a part of it, when it is not as it is wanted. The object has it then.
+func PatchStatus[T any](ctx context.Context, w *Writes, object client.Object, status *T, want T) error {
+	if equality.Semantic.DeepEqual(*status, want) {
+		return nil
+	}
+	before := object.DeepCopyObject().(client.Object)
+	*status = want
+	err := w.client.Status().Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	w.Note(object)
+	return nil
+}
+
+// RemoveFinalizer takes a finalizer from an object, which may end it. There is nothing to do when it has none.
+func (w *Writes) RemoveFinalizer(ctx context.Context, object client.Object, finalizer string) error {
+	before := object.DeepCopyObject().(client.Object)
+	if !controllerutil.RemoveFinalizer(object, finalizer) {
+		return nil
+	}
+	if err := w.Patch(ctx, before, object); err != nil {
+		return fmt.Errorf("take the finalizer away: %w", err)
+	}
+	w.released.Note(before)
+	return nil
+}
+
+// Delete deletes a dependent of an object once, however long the cache shows it. It reports whether it was there: not
+// when it is gone, when another has its name, or when it was deleted before.
+func (w *Writes) Delete(
+	ctx context.Context, owner, dependent client.Object, options ...client.DeleteOption,
+) (there bool, err error) {
+	if w.Deleted(owner, dependent) {
+		return false, nil
+	}
+	uid := dependent.GetUID()
+	err = w.client.Delete(ctx, dependent, append(options, client.Preconditions{UID: &uid})...)
+	gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err)
+	if err != nil && !gone {
+		return false, err
+	}
+	w.deleted.Note(client.ObjectKeyFromObject(owner), dependent)
+	return !gone, nil
+}
+
+// Deleted reports whether a dependent from the cache is older than its deletion.
+func (w *Writes) Deleted(owner, dependent client.Object) bool {
+	return w.deleted.Behind(client.ObjectKeyFromObject(owner), dependent)
+}
