@@ -18,10 +18,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 func TestPatch(t *testing.T) {
-	got, err := Patch(true, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), `{"kvm":true}`)
+	got, err := Patch(true, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), map[string]string{names.AnnotationHost: `{"kvm":true}`})
 	want := `{"metadata":{"annotations":{"kubevirt.io/heartbeat":"\"2026-01-02T03:04:05Z\"","virtkit.io/host":"{\"kvm\":true}"},"labels":{"kubevirt.io/schedulable":"true"}}}`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v", got, err)
