@@ -86,23 +86,24 @@ func (w *witness) run(ctx context.Context) error {
 // look asks the Set if need be; shortest is the least --fence-after of the node's launchers.
 func (w *witness) look(ctx context.Context, shortest time.Duration) {
 	at := boottime.Now()
-	if at >= w.nextList {
+	// A list that hangs because the API server is away must not use up the guests' time.
+	if at >= w.nextList && w.renewals.silence() < fencing.SilentFor(shortest)/2 {
 		w.nextList = at + w.choose(ctx)
 	}
 	at = boottime.Now() // before it is looked what the API server may have
 	sets, known := w.sets()
-	if !known {
-		return
-	}
 	silent := w.renewals.silence() >= fencing.SilentFor(shortest)
-	if !slices.ContainsFunc(sets, fencing.Set.Quorum) {
-		w.renewals.witness(at, always)
-		return
+	if !silent {
+		w.held = false
 	}
 	every := fencing.HeartbeatPeriod(shortest)
-	tell := every < node.Period && at >= w.nextTell
-	if !silent && !tell {
-		w.held = false
+	quorum := slices.ContainsFunc(sets, fencing.Set.Quorum)
+	tell := quorum && every < node.Period && at >= w.nextTell
+	switch {
+	case !known, !silent && !tell:
+		return
+	case !quorum:
+		w.renewals.witness(at, always)
 		return
 	}
 	if tell {

@@ -69,7 +69,7 @@ func TestWitness(t *testing.T) {
 		"a stranger is silent":           {own: f, set: "a,b,n", answers: map[string]time.Duration{"c": f}},
 		"it is heard itself":             {own: f - 10*time.Second, set: "a,b,n", answers: map[string]time.Duration{"a": f, "b": f}},
 		"two nodes":                      {own: f, set: "a,n", want: true},
-		"no set yet":                     {own: 0, want: true},
+		"no set yet":                     {own: f, want: true},
 		"what is published is not known": {own: f, unknown: true},
 		"a new set is not for it":        {own: f, set: "a,b,n", pending: fencing.Set{"b", "c", "n"}, answers: map[string]time.Duration{"a": f}},
 		"both sets are":                  {own: f, set: "a,b,n", pending: fencing.Set{"b", "c", "n"}, answers: map[string]time.Duration{"b": f}, want: true},
