@@ -152,10 +152,10 @@ func TestCount(t *testing.T) {
 			w.count.Fail()
 		}
 		w.now += c.jump
-		before, got, fell := time.Duration(0), time.Duration(0), false
+		before, fell := time.Duration(0), false
 		for range c.steps {
 			w.step(c.beats...)
-			got = w.poll(c.change)
+			got := w.poll(c.change)
 			fell = fell || got <= before
 			before = got
 		}

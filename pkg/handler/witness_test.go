@@ -228,3 +228,24 @@ func TestAskPeer(t *testing.T) {
 		}
 	}
 }
+
+// What one virt-handler asks is what another answers.
+func TestAskAndAnswer(t *testing.T) {
+	p := &peers{
+		silence: func() time.Duration { return 95*time.Second + time.Millisecond }, beat: func() {},
+		peer: func(*http.Request) string { return "n" }, now: time.Now,
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+heartbeatPath, p)
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	dial := func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", server.Listener.Addr().String())
+	}
+	if got, err := askPeer(t.Context(), dial, 15*time.Second); err != nil || got != 95*time.Second+time.Millisecond || p.period() != 15*time.Second {
+		t.Errorf("%s, %v, it beats every %s", got, err, p.period())
+	}
+	if _, err := askPeer(t.Context(), dial, 15*time.Second); err == nil || !strings.Contains(err.Error(), "less often") {
+		t.Errorf("at once: %v", err)
+	}
+}
