@@ -41,8 +41,10 @@ type renewals struct {
 	// renewed are the launchers that count, by this virt-handler's word; suspended those that are not to, and whether they know.
 	renewed   map[types.UID]bool
 	suspended map[types.UID]bool
-	changed   chan struct{} // closed and replaced when there is news for launchers
-	quiet     chan struct{} // closed when all of suspended know
+	// held are the launchers that do not count while this virt-handler runs.
+	held    map[types.UID]bool
+	changed chan struct{} // closed and replaced when there is news for launchers
+	quiet   chan struct{} // closed when all of suspended know
 }
 
 // renewal is what a launcher is told.
@@ -110,8 +112,8 @@ func (r *renewals) latest(pod types.UID) (renewal, <-chan struct{}) {
 	if r.changed == nil {
 		r.changed = make(chan struct{})
 	}
-	_, suspend := r.suspended[pod]
-	return renewal{heard: max(r.heard, r.witnessed[r.after[pod]]), suspend: suspend}, r.changed
+	_, stops := r.suspended[pod]
+	return renewal{heard: max(r.heard, r.witnessed[r.after[pod]]), suspend: stops || r.held[pod]}, r.changed
 }
 
 // period is how often the heartbeat is to be.
@@ -133,9 +135,12 @@ func (r *renewals) told(pod types.UID, n renewal, after time.Duration) {
 	r.after[pod] = after
 	switch {
 	case n.suspend:
-		r.suspended[pod] = true
-		r.settled()
-	case n.heard > 0:
+		delete(r.renewed, pod)
+		if _, stops := r.suspended[pod]; stops {
+			r.suspended[pod] = true
+			r.settled()
+		}
+	case n.heard > 0 && !r.held[pod]: // else what is sent next suspends it
 		r.renewed[pod] = true
 	}
 	r.mu.Unlock()
@@ -185,6 +190,22 @@ func (r *renewals) pausable() []types.UID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Sorted(maps.Keys(r.after))
+}
+
+// hold has these launchers, and no others, not count. The cluster must know that they do not.
+func (r *renewals) hold(pods []types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := map[types.UID]bool{}
+	for _, pod := range pods {
+		held[pod] = true
+		delete(r.renewed, pod)
+	}
+	if maps.Equal(held, r.held) {
+		return
+	}
+	r.held = held
+	r.notify()
 }
 
 // suspend has launchers not count until the next virt-handler renews them, and returns how many were not reached in time. The

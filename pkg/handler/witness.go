@@ -225,11 +225,19 @@ func (w *witness) settle(n *corev1.Node) map[string]any {
 	change := map[string]any{}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if paused := n.Annotations[names.AnnotationHeartbeatPaused]; paused != "" {
-		w.unresumed = w.suspended(paused)
-		if len(w.unresumed) == 0 {
-			change[names.AnnotationHeartbeatPaused] = nil
-		}
+	paused := n.Annotations[names.AnnotationHeartbeatPaused]
+	w.hold(paused)
+	w.unresumed = w.suspended(paused)
+	want := w.unresumed
+	if w.alone() {
+		want = slices.Concat(w.renewals.pausable(), w.unresumed)
+	}
+	switch now := joinPods(want); {
+	case now == paused:
+	case now == "":
+		change[names.AnnotationHeartbeatPaused] = nil
+	case w.alone():
+		change[names.AnnotationHeartbeatPaused] = now
 	}
 	w.known, w.published, w.pending = true, fencing.ParseSet(n.Annotations[names.AnnotationWitnesses]), nil
 	if w.wanted != nil && !slices.Equal(w.wanted, w.published) {
@@ -247,6 +255,21 @@ func (w *witness) settled(n *corev1.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.published, w.pending = fencing.ParseSet(n.Annotations[names.AnnotationWitnesses]), nil
+	w.hold(n.Annotations[names.AnnotationHeartbeatPaused])
+}
+
+// alone reports whether there are too few nodes for virt-controller ever to count. Launchers do not count then either: a
+// machine that was asleep, or whose virt-handler does not come back, would end its guests for nothing.
+func (w *witness) alone() bool { return w.wanted != nil && !w.wanted.Quorum() }
+
+// hold suspends the launchers of an annotation while the node is alone, and renews them when it is no more.
+func (w *witness) hold(paused string) {
+	var pods []types.UID
+	if w.alone() {
+		here := w.renewals.pausable()
+		pods = slices.DeleteFunc(parsePods(paused), func(pod types.UID) bool { return !slices.Contains(here, pod) })
+	}
+	w.renewals.hold(pods)
 }
 
 // pause is the annotation that names the launchers that are to be suspended, and those that still are. It is empty as long as it is
@@ -258,13 +281,26 @@ func (w *witness) pause() string {
 		return ""
 	}
 	w.pausing = w.renewals.pausable()
-	var out []string
-	for _, pod := range slices.Concat(w.pausing, w.unresumed) {
-		if !slices.Contains(out, string(pod)) {
-			out = append(out, string(pod))
+	return joinPods(slices.Concat(w.pausing, w.unresumed))
+}
+
+// joinPods writes the annotation that names pods, parsePods reads it.
+func joinPods(pods []types.UID) string {
+	out := make([]string, len(pods))
+	for i, pod := range pods {
+		out[i] = string(pod)
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ",")
+}
+
+func parsePods(text string) (out []types.UID) {
+	for pod := range strings.SplitSeq(text, ",") {
+		if pod != "" {
+			out = append(out, types.UID(pod))
 		}
 	}
-	return strings.Join(out, ",")
+	return out
 }
 
 // paused suspends the launchers, now that nobody counts this node's silence.
@@ -281,13 +317,7 @@ func (w *witness) paused() {
 
 // suspended are the launchers of an annotation that may not count yet: this virt-handler has not renewed them, and they are not gone.
 func (w *witness) suspended(paused string) []types.UID {
-	var out []types.UID
-	for pod := range strings.SplitSeq(paused, ",") {
-		if pod := types.UID(pod); !w.renewals.counting(pod) && w.running(pod) {
-			out = append(out, pod)
-		}
-	}
-	return out
+	return slices.DeleteFunc(parsePods(paused), func(pod types.UID) bool { return w.renewals.counting(pod) || !w.running(pod) })
 }
 
 // listNodes lists what is to be known of nodes, from the API server's cache: what is chosen need not be new.

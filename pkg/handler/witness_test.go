@@ -145,7 +145,7 @@ func TestHeartbeatPaused(t *testing.T) {
 	if got := w.settle(published("", key, "pod,other")); len(got) != 0 {
 		t.Errorf("nobody has been renewed: %v", got)
 	}
-	if got := w.pause(); got != "pod,other" {
+	if got := w.pause(); got != "other,pod" {
 		t.Errorf("one that is still suspended is forgotten: %s", got)
 	}
 	w.renewals.told("pod", renewal{heard: 1}, time.Minute)
@@ -159,6 +159,56 @@ func TestHeartbeatPaused(t *testing.T) {
 	}
 	if got := w.pause(); got != "pod" {
 		t.Errorf("%s", got)
+	}
+}
+
+// In a cluster of one or two nodes nobody is ever fenced, so no launcher counts: a machine that wakes up has its guests. When there
+// are three, each launcher counts before its node's silence does.
+func TestAlone(t *testing.T) {
+	const key = names.AnnotationHeartbeatPaused
+	w := testWitness(0, nil)
+	suspended := func() bool {
+		latest, _ := w.renewals.latest("pod")
+		return latest.suspend
+	}
+	w.wanted = fencing.Set{"a", "n"}
+	if got := w.settle(published("a,n")); got[key] != "pod" || suspended() {
+		t.Errorf("the cluster has to know first: %v, suspended %t", got, suspended())
+	}
+	w.settled(nil)
+	if suspended() {
+		t.Error("suspended though nobody knows what the API server has")
+	}
+	w.settle(published("a,n"))
+	w.settled(published("a,n", key, "pod"))
+	if !suspended() {
+		t.Error("it counts though nobody ever will")
+	}
+	w.renewals.told("pod", renewal{heard: 1}, time.Minute) // on its way since before
+	w.renewals.told("pod", renewal{heard: 1, suspend: true}, time.Minute)
+	if got := w.settle(published("a,n", key, "pod")); len(got) != 0 || !suspended() {
+		t.Errorf("while nothing changes: %v, suspended %t", got, suspended())
+	}
+	w.renewals.told("new", renewal{heard: 1}, time.Minute)
+	if got := w.settle(published("a,n", key, "pod")); got[key] != "new,pod" {
+		t.Errorf("another guest: %v", got)
+	}
+	w.renewals.forget("new")
+	w.running = func(pod types.UID) bool { return pod != "new" }
+	if got := w.settle(published("a,n", key, "new,pod")); got[key] != "pod" {
+		t.Errorf("which is gone: %v", got)
+	}
+
+	w.wanted = fencing.Set{"a", "b", "n"}
+	if got := w.settle(published("a,n", key, "pod")); len(got) != 1 || got[names.AnnotationWitnesses] != "a,b,n" || suspended() {
+		t.Errorf("a third node: %v, suspended %t", got, suspended())
+	}
+	if got := w.settle(published("a,b,n", key, "pod")); len(got) != 0 {
+		t.Errorf("the launcher does not count yet: %v", got)
+	}
+	w.renewals.told("pod", renewal{heard: 1}, time.Minute)
+	if got := w.settle(published("a,b,n", key, "pod")); len(got) != 1 || got[key] != nil {
+		t.Errorf("it does: %v", got)
 	}
 }
 
