@@ -79,7 +79,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&options.LauncherImage, "launcher-image", os.Getenv("LAUNCHER_IMAGE"), "image of virt-launcher (also $LAUNCHER_IMAGE)")
 	flags.StringVar(&options.ImagePullPolicy, "image-pull-policy", string(corev1.PullIfNotPresent), "pull policy of virt-launcher's image unless the KubeVirt resource says otherwise")
 	flags.DurationVar(&options.NodeTimeout, "node-timeout", 5*time.Minute, "how long a node's virt-handler may be silent before its VMs count as unknown")
-	flags.DurationVar(&options.FenceAfter, "fence-after", 0, "have launchers end guests that the VM starts again when their node has not been heard of for so long, and start them elsewhere; 0 is never")
+	flags.DurationVar(&options.FenceAfter, "fence-after", defaultFenceAfter, "have launchers end guests that the VM starts again when their node has not been heard of for so long, and start them elsewhere; 0 is never")
 	flags.BoolVar(&options.LeaderElect, "leader-elect", true, "work only while holding the lease; needed with more than one replica")
 	flags.StringVar(&options.HealthAddress, "health-address", fmt.Sprintf(":%d", names.PortHealth), "where to serve /healthz and /readyz; 0 is nowhere")
 	flags.IntVar(&options.MetricsPort, "metrics-port", names.PortMetrics, "port for Prometheus (TLS)")
@@ -87,8 +87,13 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// minFenceAfter leaves time for four heartbeats that need ten seconds each.
-const minFenceAfter = 40 * time.Second
+const (
+	// minFenceAfter leaves time for eight heartbeats and for the answers of other nodes.
+	minFenceAfter = 40 * time.Second
+	// defaultFenceAfter is longer than the kubelet makes a virt-handler wait that crashes again and again (5 minutes), and needs
+	// no heartbeats that are not there anyhow.
+	defaultFenceAfter = 10 * time.Minute
+)
 
 // validate says which flag is wrong.
 func (o *Options) validate() error {

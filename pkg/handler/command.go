@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -19,9 +21,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -38,6 +42,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
 	"github.com/virtkit/virtkit/pkg/handler/hostdevices"
 	"github.com/virtkit/virtkit/pkg/handler/node"
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/handler/usage"
 	"github.com/virtkit/virtkit/pkg/host"
@@ -284,8 +289,11 @@ type handler struct {
 	beat, removed signal
 }
 
-func (h *handler) run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
+// run looks after the node until stop ends, and a little longer: launchers are told that virt-handler stops.
+func (h *handler) run(stop context.Context) error {
+	working, end := context.WithCancel(context.WithoutCancel(stop))
+	defer end()
+	group, ctx := errgroup.WithContext(working)
 	source := h.certificate(certs.HandlerLeaf)
 	group.Go(func() error { return source.Run(ctx) })
 	group.Go(func() error { return h.follower.Run(ctx) })
@@ -316,17 +324,34 @@ func (h *handler) run(ctx context.Context) error {
 		return h.serveStreams(ctx, loop.reconciler, reader, toGuest(ctx, group, h.certificate(certs.GuestsLeaf)), source.ServerConfig(names.CommonNameAPI))
 	})
 	group.Go(func() error { return h.serveMetrics(ctx, reader, source.ServerConfig(), ready) })
+	others := &peers{silence: h.node.renewals.silence, beat: h.beat.call, peer: func(r *http.Request) string { return certs.HandlerNode(r.TLS) }, now: time.Now}
 	group.Go(func() error {
-		return h.serveMigrations(ctx, loop.reconciler, source.ServerConfigForNodes())
+		return h.serveNodes(ctx, loop.reconciler, others, source.ServerConfigForNodes())
 	})
+	w := h.witness()
+	group.Go(func() error { return w.run(ctx) })
 	group.Go(func() error {
+		defer end() // the rest ends after the last heartbeat
+		beating, quit := context.WithCancel(ctx)
+		defer quit()
+		defer context.AfterFunc(stop, quit)()
 		select { // a node is schedulable once its guests are looked after
-		case <-ctx.Done():
+		case <-beating.Done():
 			return nil
 		case <-ready:
 		}
-		beat := node.Heartbeat{Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat, Labels: h.labels(noKVM), Saw: h.confirmed.saw, Took: h.node.renewals.took, Every: h.node.renewals.period}
-		return beat.Run(ctx)
+		beat := node.Heartbeat{
+			Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat, Labels: h.labels(noKVM),
+			Saw: h.confirmed.saw, Took: h.node.renewals.took, Address: h.address, Settle: w.settle, Settled: w.settled, Paused: w.paused,
+			Every: func() time.Duration { return min(h.node.renewals.period(), others.period()) },
+			Pause: func() string {
+				if ctx.Err() != nil {
+					return "" // it has failed, and cannot tell launchers
+				}
+				return w.pause()
+			},
+		}
+		return beat.Run(beating)
 	})
 	if noKVM != nil {
 		h.log.Info("no hardware virtualization: guests on this node are emulated", "reason", noKVM)
@@ -349,6 +374,24 @@ func (h *handler) run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// witness is that of this node.
+func (h *handler) witness() *witness {
+	return &witness{
+		node: h.options.node, renewals: &h.node.renewals, now: time.Now, log: h.log, tick: time.After,
+		list: func(ctx context.Context) ([]metav1.PartialObjectMetadata, error) { return listNodes(ctx, h.live) },
+		ask: func(ctx context.Context, node, address string, every time.Duration) (time.Duration, error) {
+			dial := func(ctx context.Context) (net.Conn, error) {
+				return h.node.Dial(ctx, node, net.JoinHostPort(address, strconv.Itoa(h.migrationPort)))
+			}
+			return askPeer(ctx, dial, every)
+		},
+		running: func(pod types.UID) bool {
+			runs, err := podfs.Running(h.proc, pod)
+			return runs || err != nil // what cannot be looked at counts as running
+		},
+	}
 }
 
 // certificate follows a certificate of this node.

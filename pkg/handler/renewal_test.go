@@ -3,14 +3,18 @@ package handler
 import (
 	"context"
 	"log/slog"
+	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/boottime"
+	"github.com/virtkit/virtkit/pkg/fencing"
 	"github.com/virtkit/virtkit/pkg/handler/node"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
@@ -20,10 +24,15 @@ type fencingLauncher struct {
 	launcherpb.LauncherClient
 	after time.Duration
 	heard chan time.Duration
+	// suspended has one for each request, unless it is nil.
+	suspended chan bool
 }
 
 func (l *fencingLauncher) Renew(_ context.Context, r *launcherpb.RenewRequest, _ ...grpc.CallOption) (*launcherpb.RenewResponse, error) {
 	l.heard <- r.Heard.AsDuration()
+	if l.suspended != nil {
+		l.suspended <- r.Suspend
+	}
 	return &launcherpb.RenewResponse{FenceAfter: durationpb.New(l.after)}, nil
 }
 
@@ -66,7 +75,7 @@ func TestHeartbeatsReachLaunchers(t *testing.T) {
 			<-l.heard // keepRenewed begins with the same
 		}
 	}
-	if got := n.renewals.period(); got != 15*time.Second || beats != 1 {
+	if got := n.renewals.period(); got != time.Minute/8 || beats != 1 {
 		t.Errorf("it beats every %s, asked for one %d times", got, beats)
 	}
 	cancel()
@@ -82,4 +91,69 @@ func TestHeartbeatsDoNotBotherOtherLaunchers(t *testing.T) {
 	l := &fencingLauncher{heard: make(chan time.Duration, 2)}
 	s.awaitHeartbeat(t.Context(), l)
 	s.keepRenewed(t.Context(), l)
+}
+
+// When virt-handler stops, the launchers that the cluster knows of are suspended, and no others.
+func TestSuspend(t *testing.T) {
+	n := &Node{}
+	n.renewals.took(boottime.Now())
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	launchers := map[types.UID]*fencingLauncher{}
+	for _, pod := range []types.UID{"a", "b"} {
+		l := &fencingLauncher{after: time.Minute, heard: make(chan time.Duration, 9), suspended: make(chan bool, 9)}
+		launchers[pod] = l
+		s := &session{node: n, target: target{Pod: pod}, log: slog.New(slog.DiscardHandler)}
+		work.Go(func() { s.keepRenewed(ctx, l) })
+		if <-l.suspended {
+			t.Fatalf("%s begins suspended", pod)
+		}
+	}
+	for !n.renewals.counting("a") || !n.renewals.counting("b") {
+		runtime.Gosched()
+	}
+	if missing := n.renewals.suspend(ctx, []types.UID{"a", "gone"}); missing != 0 {
+		t.Errorf("%d launchers do not know", missing)
+	}
+	if a, b := <-launchers["a"].suspended, <-launchers["b"].suspended; !a || b {
+		t.Errorf("suspended: a %t, b %t", a, b)
+	}
+	n.renewals.took(boottime.Now())
+	if a, b := <-launchers["a"].suspended, <-launchers["b"].suspended; !a || b {
+		t.Errorf("after another heartbeat: a %t, b %t", a, b)
+	}
+	cancel()
+	work.Wait()
+
+	// One that does not answer holds nobody up for long.
+	var r renewals
+	r.told("a", renewal{heard: 1}, time.Minute)
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if missing := r.suspend(ctx, []types.UID{"a"}); missing != 1 {
+		t.Errorf("%d launchers do not know", missing)
+	}
+}
+
+// Other nodes' word is worth only what a launcher's own time allows, and is no heartbeat.
+func TestWitnessedTime(t *testing.T) {
+	var r renewals
+	r.told("short", renewal{}, time.Minute)
+	r.told("long", renewal{}, 10*time.Minute)
+	at := boottime.Now()
+	r.witness(at, fencing.SilentFor(time.Minute))
+	if short, _ := r.latest("short"); short.heard != at {
+		t.Errorf("it was not told: %s", short.heard)
+	}
+	if long, _ := r.latest("long"); long.heard != 0 {
+		t.Error("nodes that have been silent for less than it takes have vouched for it")
+	}
+	first := r.silence()
+	r.witness(boottime.Now(), always)
+	if long, _ := r.latest("long"); long.heard == 0 || r.silence() < first {
+		t.Errorf("%+v, silent for %s", long, r.silence())
+	}
+	if got := r.fences(); !slices.Equal(got, []time.Duration{time.Minute, 10 * time.Minute}) {
+		t.Errorf("%v", got)
+	}
 }

@@ -30,15 +30,18 @@ func (h *handler) serveStreams(ctx context.Context, r *Reconciler, reader *usage
 	}, tls.NewListener(listener, config), guests.Close)
 }
 
-// serveMigrations serves the virt-handlers of other nodes, from which guests come.
-func (h *handler) serveMigrations(ctx context.Context, r *Reconciler, config *tls.Config) error {
+// serveNodes serves the virt-handlers of other nodes, from which guests come, and which ask for the last heartbeat.
+func (h *handler) serveNodes(ctx context.Context, r *Reconciler, others *peers, config *tls.Config) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(h.migrationPort)))
 	if err != nil {
-		return fmt.Errorf("listen for migrations: %w", err)
+		return fmt.Errorf("listen for other nodes: %w", err)
 	}
 	server := &migration.Server{Open: r.Arriving, Peer: certs.HandlerNode, Log: h.log}
+	mux := http.NewServeMux()
+	mux.Handle("/", server.Handler())
+	mux.Handle("GET "+heartbeatPath, others)
 	return serve(ctx, &http.Server{
-		Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second,
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
 	}, tls.NewListener(listener, config), server.Close)
 }

@@ -32,9 +32,11 @@ type fence struct {
 	end func(why string)
 
 	mu sync.Mutex
-	// heard is until when the cluster has heard of the node; armed says that there may be a guest.
-	heard time.Duration
-	armed bool
+	// heard is until when the cluster has heard of the node; armed says that there may be a guest, suspended that nobody
+	// counts meanwhile.
+	heard     time.Duration
+	armed     bool
+	suspended bool
 }
 
 func newFence(o Options) *fence {
@@ -62,7 +64,7 @@ func (f *fence) run(ctx context.Context) {
 func (f *fence) overdue() time.Duration { return f.now() - f.heard - f.after }
 
 func (f *fence) look() {
-	if f.armed && f.overdue() >= 0 {
+	if f.armed && !f.suspended && f.overdue() >= 0 {
 		f.end(fmt.Sprintf("the cluster has not heard of this node for %s", f.after))
 	}
 }
@@ -82,6 +84,19 @@ func (f *fence) arm() error {
 	return nil
 }
 
+// suspend lets the guest live until the next renew. One whose time is over already does not; nor does a request change anything
+// that comes after the renew of a later virt-handler.
+func (f *fence) suspend(heard time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.look()
+	if heard < f.heard {
+		return status.Error(codes.FailedPrecondition, "the cluster has heard of the node since")
+	}
+	f.suspended = f.armed
+	return nil
+}
+
 // renew notes until when the cluster has heard of the node.
 func (f *fence) renew(heard time.Duration) error {
 	f.mu.Lock()
@@ -90,13 +105,19 @@ func (f *fence) renew(heard time.Duration) error {
 		return status.Error(codes.InvalidArgument, "the time that the cluster has heard of the node is to come")
 	}
 	f.look()
-	f.heard = max(f.heard, heard)
+	f.heard, f.suspended = max(f.heard, heard), false
 	return nil
 }
 
 // Renew implements the contract.
 func (s *service) Renew(_ context.Context, req *pb.RenewRequest) (*pb.RenewResponse, error) {
-	if s.fence.after > 0 && req.Heard != nil {
+	switch {
+	case s.fence.after <= 0:
+	case req.Suspend:
+		if err := s.fence.suspend(req.Heard.AsDuration()); err != nil {
+			return nil, err
+		}
+	case req.Heard != nil:
 		if err := s.fence.renew(req.Heard.AsDuration()); err != nil {
 			return nil, err
 		}

@@ -66,6 +66,46 @@ func TestFence(t *testing.T) {
 	}
 }
 
+// A launcher that is suspended ends nothing until it hears of a heartbeat again.
+func TestSuspendedFence(t *testing.T) {
+	f := newFenced(time.Minute)
+	heard := f.clock
+	if err := errors.Join(f.renew(heard), f.arm(), f.suspend(heard)); err != nil {
+		t.Fatal(err)
+	}
+	f.clock += time.Hour
+	f.look()
+	if f.ends != 0 {
+		t.Fatal("it ends while it is suspended")
+	}
+	// What the virt-handler before has sent comes late.
+	if err := errors.Join(f.renew(f.clock), f.renew(f.clock)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.suspend(heard); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a late request: %v", err)
+	}
+	f.clock += time.Minute
+	f.look()
+	if f.ends != 1 {
+		t.Fatal("it does not count again")
+	}
+	// Nor does it save a guest whose time is over.
+	if err := f.suspend(f.clock); err != nil || f.ends != 2 {
+		t.Errorf("%v, ended %d times", err, f.ends)
+	}
+	// Before there is a guest there is nothing to suspend.
+	f = newFenced(time.Minute)
+	if err := errors.Join(f.renew(f.clock), f.suspend(f.clock), f.arm()); err != nil {
+		t.Fatal(err)
+	}
+	f.clock += time.Minute
+	f.look()
+	if f.ends != 1 {
+		t.Error("a guest that came later is suspended")
+	}
+}
+
 // A heartbeat of the future would let a guest live on.
 func TestFenceRefusesTheFuture(t *testing.T) {
 	f := newFenced(time.Minute)

@@ -64,6 +64,19 @@ const AnnotationHost = "virtkit.io/host"
 // are shut down then. Its value is what the node's event GuestsUnknown says.
 const AnnotationRestored = "virtkit.io/restored"
 
+// What virt-handler leaves on its node for the fence (package fencing).
+const (
+	// AnnotationHeartbeatTaken is the resource version of the Node with which the API server answered the heartbeat before.
+	AnnotationHeartbeatTaken = "virtkit.io/heartbeat-taken"
+	// AnnotationHeartbeatPaused says that virt-handler was stopped in order: no heartbeats come, and launchers do not count. Its value
+	// is the UIDs of their pods, with commas.
+	AnnotationHeartbeatPaused = "virtkit.io/heartbeat-paused"
+	// AnnotationWitnesses is the node's fencing.Set.
+	AnnotationWitnesses = "virtkit.io/witnesses"
+	// AnnotationHandlerAddress is where the other nodes' virt-handlers reach this one: an IP address, without the port.
+	AnnotationHandlerAddress = "virtkit.io/handler-address"
+)
+
 // AnnotationProgress is how far a migration is, on its VirtualMachineInstanceMigration: JSON of progress.Progress.
 const AnnotationProgress = "virtkit.io/migration-progress"
 

@@ -4,6 +4,9 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,9 +20,10 @@ import (
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
-// A node is cut off, and nobody fences it. Its launcher ends the guest, and only then the VM starts on the other node.
+// The API server is away for longer than guests live without it, and none ends. Then a node is cut off, and nobody fences it: its launcher
+// ends the guest, and only then the VM starts on another node.
 func TestFenceAfter(t *testing.T) { // not parallel: a cluster of its own, which must not be starved
-	i, err := instance.Start(t.Context(), "e2e-fence", "--node-monitor-grace-period", nodeGrace.String())
+	i, err := instance.Start(t.Context(), "e2e-fence", "--nodes", "3", "--node-monitor-grace-period", nodeGrace.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,12 +36,15 @@ func TestFenceAfter(t *testing.T) { // not parallel: a cluster of its own, which
 		t.Fatal(err)
 	}
 	c := &cluster{i}
-	c.fenceAfter(t, 40*time.Second)
+	const after = 40 * time.Second
+	c.fenceAfter(t, after)
 	ns := c.namespace(t, "restricted")
 	c.claim(t, ns, "data", corev1.PersistentVolumeFilesystem)
 	g := &lossy{guest: c.create(t, newVM(ns, "fenced", v1.RunStrategyAlways, withClaim("data")))}
 	g.waitLogin(t)
 	g.count(t)
+
+	g.outage(t, after)
 
 	before, pod := g.lose(t, "cut")
 	cut := time.Now()
@@ -46,7 +53,7 @@ func TestFenceAfter(t *testing.T) { // not parallel: a cluster of its own, which
 		t.Fatal("the guest does not run on the node that is cut off")
 	}
 	ended := time.Duration(0)
-	eventually(t, 4*time.Minute, "the VM starts on the other node", func() string {
+	eventually(t, 5*time.Minute, "the VM starts on another node", func() string {
 		if pid := qemu(t, pod); pid == 0 && ended == 0 {
 			ended = time.Since(cut)
 			t.Logf("the old guest has ended %.1f s after it was lost", ended.Seconds())
@@ -72,6 +79,70 @@ func TestFenceAfter(t *testing.T) { // not parallel: a cluster of its own, which
 	g.look(t)
 	g.node(t, "heal", before.Status.NodeName)
 	g.waitSchedulable(t, before.Status.NodeName)
+	g.look(t)
+}
+
+// outage stops the control plane for longer than the guest lives without it.
+func (g *lossy) outage(t *testing.T, after time.Duration) {
+	t.Helper()
+	vmi, pod := g.vmi(t), g.pod(t).UID
+	running := qemu(t, pod)
+	if running == 0 {
+		t.Fatal("the guest does not run")
+	}
+	eventually(t, 2*time.Minute, "three nodes vouch for each other", func() string {
+		node, err := g.Kube.CoreV1().Nodes().Get(t.Context(), vmi.Status.NodeName, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if set := node.Annotations[names.AnnotationWitnesses]; strings.Count(set, ",") != 2 {
+			return "they are " + set
+		}
+		return ""
+	})
+	pid, err := g.ControlPlane()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	resume := sync.OnceValue(func() error { return syscall.Kill(pid, syscall.SIGCONT) })
+	defer func() {
+		if err := resume(); err != nil {
+			t.Errorf("continue the control plane: %v", err)
+		}
+	}()
+	begin := time.Now()
+	eventually(t, 4*after, "the API server is away for long enough", func() string {
+		if qemu(t, pod) != running {
+			t.Fatalf("the guest has ended %.1f s after the API server went away", time.Since(begin).Seconds())
+		}
+		if left := 3*after - time.Since(begin); left > 0 {
+			return fmt.Sprintf("%s are left", left)
+		}
+		return ""
+	})
+	if err := resume(); err != nil {
+		t.Fatal(err)
+	}
+	// What was not heard of for so long may count as lost for a moment; it must not be given up.
+	back := time.Now()
+	eventually(t, 3*time.Minute, "the guest runs as before", func() string {
+		node, err := g.Kube.CoreV1().Nodes().Get(t.Context(), vmi.Status.NodeName, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if now := g.vmi(t); now == nil || now.UID != vmi.UID || qemu(t, pod) != running {
+			t.Fatal("the guest was given up")
+		} else if now.Status.Phase != v1.Running {
+			return fmt.Sprintf("it is %s", now.Status.Phase)
+		}
+		if node.Labels[v1.NodeSchedulable] != "true" || time.Since(back) < after {
+			return "the node is not heard of for long enough yet"
+		}
+		return ""
+	})
 	g.look(t)
 }
 

@@ -158,6 +158,24 @@ func (i *Instance) Node(ctx context.Context, verb, node string) error {
 	return i.run(ctx, "virt-local", "node", verb, node, "--name", i.Name)
 }
 
+// ControlPlane is the process of etcd, the API server, the controller manager and the scheduler.
+func (i *Instance) ControlPlane() (pid int, err error) {
+	text, err := os.ReadFile(filepath.Join("/var/lib/virt-local", i.Name, "run", "control-plane.pid"))
+	if err != nil {
+		return 0, err
+	}
+	var id struct {
+		PID int `json:"pid"`
+	}
+	if err := json.Unmarshal(text, &id); err != nil {
+		return 0, fmt.Errorf("read the control plane's pid file: %w", err)
+	}
+	if id.PID <= 1 {
+		return 0, fmt.Errorf("the control plane's pid file names process %d", id.PID)
+	}
+	return id.PID, nil
+}
+
 // Virtctl runs virtctl against the instance.
 func (i *Instance) Virtctl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
 	var out, errOut bytes.Buffer

@@ -23,7 +23,9 @@ var unused = map[Right]string{
 
 	{names.VirtController, "", "nodes", "patch", false}: "a node that is lost for minutes is marked as taking no VMs",
 
-	{names.VirtController, "", "nodes", "get", false}: "the heartbeat of a lost node is asked for where virt-controller has --fence-after",
+	{names.VirtController, "", "nodes", "get", false}: "the heartbeat of a lost node, and of those that vouch for it, is asked for before its guests start elsewhere",
+
+	{names.VirtHandler, "", "nodes", "list", false}: "asked for where guests end without heartbeats, which are those that start elsewhere",
 
 	{names.VirtController, "cdi.kubevirt.io", "datavolumes/source", "create", false}: "CDI asks the API server whether virt-controller has it before it clones for a VM",
 

@@ -75,6 +75,10 @@ func TestNodeOfVirtHandler(t *testing.T) {
 		change           map[string]any
 	}{
 		{"labels another node", otherNode, "its own node only", metadata(map[string]any{"labels": map[string]any{v1.NodeSchedulable: "false"}})},
+		{"says that another node's heartbeat pauses", otherNode, "its own node only",
+			metadata(map[string]any{"annotations": map[string]any{names.AnnotationHeartbeatPaused: "x"}})},
+		{"chooses who vouches for another node", otherNode, "its own node only",
+			metadata(map[string]any{"annotations": map[string]any{names.AnnotationWitnesses: "a,b,c"}})},
 		{"cordons another node", otherNode, "its own node only", map[string]any{"spec": map[string]any{"unschedulable": true}}},
 		{"taints another node", otherNode, "its own node only", map[string]any{"spec": map[string]any{"taints": []any{map[string]any{"key": "x", "effect": "NoExecute"}}}}},
 		{"cordons its own", ownNode, "spec of a node", map[string]any{"spec": map[string]any{"unschedulable": true}}},
@@ -90,7 +94,7 @@ func TestNodeOfVirtHandler(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { denied(t, c.says, patch(c.node, c.change)) })
 	}
 	t.Run("what virt-handler does", func(t *testing.T) {
-		beat, err := node.Patch(true, metav1.Now().Time, "{}")
+		beat, err := node.Patch(true, metav1.Now().Time, map[string]string{names.AnnotationHost: "{}", names.AnnotationWitnesses: "a", names.AnnotationHeartbeatPaused: "b"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,8 +60,9 @@ type View struct {
 	// Node is that of a VMI in phase Unknown, or which was when it ended; nil otherwise, and when it does not
 	// exist any more.
 	Node *corev1.Node
-	// Silence is for how long at least the cluster has not heard of Node's virt-handler; 0 where nothing depends on it.
-	Silence time.Duration
+	// Silence is for how long at least the cluster has not heard of Node's virt-handler while nobody vouched for it, by the
+	// --fence-after of launchers there.
+	Silence map[time.Duration]time.Duration
 	// TSC is the frequency for a VMI that needs one and has none yet, 0 where there is none to be had.
 	TSC int64
 	// Holders are the nodes, by pod, on which the guest may still run although its pod was removed.

@@ -1,21 +1,26 @@
 package vmi
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// fencing makes a pod's launcher end its guest 100 s after the last heartbeat.
-func fencing(pod *corev1.Pod) {
+// endsItself makes a pod's launcher end its guest 100 s after the last heartbeat.
+func endsItself(pod *corev1.Pod) {
 	pod.Spec.Containers = []corev1.Container{{Name: names.ContainerCompute, Args: []string{"--name=x", "--fence-after=1m40s"}}}
 }
 
@@ -32,7 +37,14 @@ func silentNode(name string, taints ...string) *corev1.Node {
 
 // A guest is given up when its launcher must have ended it, and not a moment before.
 func TestExpiry(t *testing.T) {
-	const needed = 111 * time.Second // 100 s, a hundredth, and the time to kill
+	const (
+		after  = 100 * time.Second
+		needed = 111 * time.Second // a hundredth more, and the time to kill
+		again  = after / 32        // half of the longest gap between two polls
+	)
+	silent := func(d time.Duration) map[time.Duration]time.Duration {
+		return map[time.Duration]time.Duration{after: d, time.Hour: 2 * time.Hour}
+	}
 	for name, c := range map[string]struct {
 		pod     *corev1.Pod
 		node    *corev1.Node
@@ -40,54 +52,155 @@ func TestExpiry(t *testing.T) {
 		want    v1.VirtualMachineInstancePhase
 		again   time.Duration
 	}{
-		"just lost":             {testPod(running, fencing), silentNode("node01"), 0, v1.Unknown, needed / 4},
-		"almost":                {testPod(running, fencing), silentNode("node01"), needed - time.Millisecond, v1.Unknown, time.Second},
-		"for certain":           {testPod(running, fencing), silentNode("node01"), needed, v1.Failed, 0},
+		"just lost":             {testPod(running, endsItself), silentNode("node01"), 0, v1.Unknown, again},
+		"almost":                {testPod(running, endsItself), silentNode("node01"), needed - time.Millisecond, v1.Unknown, again},
+		"for certain":           {testPod(running, endsItself), silentNode("node01"), needed, v1.Failed, 0},
 		"its launcher does not": {testPod(running), silentNode("node01"), time.Hour, v1.Unknown, 0},
-		"another node":          {testPod(running, fencing), silentNode("node02"), time.Hour, v1.Unknown, 0},
+		"another node":          {testPod(running, endsItself), silentNode("node02"), time.Hour, v1.Unknown, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			step := Next(View{VMI: testVMI(t, v1.Unknown), Pods: []*corev1.Pod{c.pod}, Node: c.node, Silence: c.silence, Now: now})
+			step := Next(View{VMI: testVMI(t, v1.Unknown), Pods: []*corev1.Pod{c.pod}, Node: c.node, Silence: silent(c.silence), Now: now})
 			if step.Status.Phase != c.want || step.RequeueAfter != c.again || len(step.RemovePods) > 0 {
 				t.Errorf("phase %s, again after %s, removes %d pods", step.Status.Phase, step.RequeueAfter, len(step.RemovePods))
 			}
 		})
 	}
 	// A VMI that virt-handler writes is nobody's to give up.
-	step := Next(View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(running, fencing)}, Node: silentNode("node01"), Silence: time.Hour, Now: now})
+	step := Next(View{VMI: testVMI(t, v1.Running), Pods: []*corev1.Pod{testPod(running, endsItself)}, Node: silentNode("node01"), Silence: silent(time.Hour), Now: now})
 	if step.Status.Phase != v1.Running {
 		t.Errorf("a guest that runs is %s", step.Status.Phase)
 	}
 	// The pod of the VMI that was given up makes room.
 	for silence, want := range map[time.Duration]int{needed - 1: 0, needed: 1} {
-		step := Next(View{VMI: testVMI(t, v1.Failed, deleted), Pods: []*corev1.Pod{testPod(running, going, fencing)}, Node: silentNode("node01"), Silence: silence, Now: now})
+		step := Next(View{VMI: testVMI(t, v1.Failed, deleted), Pods: []*corev1.Pod{testPod(running, going, endsItself)}, Node: silentNode("node01"), Silence: silent(silence), Now: now})
 		if len(step.RemovePods) != want || step.RemoveFinalizer {
 			t.Errorf("after %s: %+v", silence, step)
 		}
 	}
 }
 
-// Silence counts between two answers of the API server, from the end of the first to the beginning of the second.
-func TestSilence(t *testing.T) {
-	var s silences
-	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
-	for _, c := range []struct {
-		beat            string
-		asked, answered int
-		want            time.Duration
-	}{
-		{"1", 0, 5, 0},
-		{"1", 20, 29, 15 * time.Second},
-		{"2", 30, 30, 0},
-		{"2", 29, 31, 0},
-		{"2", 60, 60, 30 * time.Second},
-	} {
-		if got := s.observe("node01", c.beat, at(c.asked), at(c.answered)); got != c.want {
-			t.Errorf("%+v: %s", c, got)
+// silentCluster is a lost node, lost, and three that beat, behind an API server.
+type silentCluster struct {
+	t       *testing.T
+	api     client.WithWatch
+	fails   error
+	gets    int
+	s       silences
+	clock   time.Duration
+	members []string
+}
+
+func newSilentCluster(t *testing.T) *silentCluster {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := &silentCluster{t: t, members: []string{"a", "b", "c"}}
+	c.api = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			c.gets++
+			if c.fails != nil {
+				return c.fails
+			}
+			return under.Get(ctx, key, into, options...)
+		},
+	})
+	c.s.clock = func() time.Duration { return c.clock }
+	for _, name := range append(c.members, "lost") {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+		if err := c.api.Create(t.Context(), node); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if got := s.observe("node02", "2", at(70), at(70)); got != 0 {
-		t.Errorf("another node: %s", got)
+	c.annotate("lost", names.AnnotationWitnesses, "a,b,c,lost")
+	return c
+}
+
+func (c *silentCluster) annotate(name, key, value string) string {
+	c.t.Helper()
+	var node corev1.Node
+	if err := c.api.Get(c.t.Context(), types.NamespacedName{Name: name}, &node); err != nil {
+		c.t.Fatal(err)
+	}
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value)
+	if err := c.api.Update(c.t.Context(), &node); err != nil {
+		c.t.Fatal(err)
+	}
+	return node.ResourceVersion
+}
+
+// pass lets time pass in which the members beat.
+func (c *silentCluster) pass(d time.Duration, acknowledged map[string]string) {
+	c.clock += d
+	for _, name := range c.members {
+		acknowledged[name] = c.annotate(name, names.AnnotationHeartbeatTaken, acknowledged[name])
+	}
+}
+
+func (c *silentCluster) look() time.Duration {
+	c.t.Helper()
+	silence, err := c.s.look(c.t.Context(), c.api, "lost", 160*time.Second)
+	if err != nil && c.fails == nil {
+		c.t.Fatal(err)
+	}
+	return silence
+}
+
+// Silence counts what the API server says of the node and of those that vouch for it, and of nothing else.
+func TestSilence(t *testing.T) {
+	acknowledged := map[string]string{}
+	begin := func(t *testing.T) *silentCluster {
+		clear(acknowledged)
+		c := newSilentCluster(t)
+		for range 5 {
+			c.pass(5*time.Second, acknowledged)
+			c.look()
+		}
+		if got := c.look(); got < 5*time.Second {
+			t.Fatalf("it has counted %s", got)
+		}
+		return c
+	}
+	for name, c := range map[string]struct {
+		happens func(*silentCluster)
+		counts  bool
+	}{
+		"nothing":      {func(*silentCluster) {}, true},
+		"a heartbeat":  {func(c *silentCluster) { c.annotate("lost", v1.VirtHandlerHeartbeat, "now") }, false},
+		"it is paused": {func(c *silentCluster) { c.annotate("lost", names.AnnotationHeartbeatPaused, "pod") }, false},
+		"another set":  {func(c *silentCluster) { c.annotate("lost", names.AnnotationWitnesses, "a,b,lost") }, false},
+		"two nodes":    {func(c *silentCluster) { c.annotate("lost", names.AnnotationWitnesses, "a,lost") }, false},
+		"a poll is bad": {func(c *silentCluster) {
+			c.fails = errors.New("not now")
+			c.clock += 5 * time.Second
+			c.look()
+			c.fails = nil
+		}, false},
+		"most are gone": {func(c *silentCluster) { c.members = nil; c.clock += 71 * time.Second }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := begin(t)
+			before := cluster.look()
+			c.happens(cluster)
+			cluster.pass(5*time.Second, acknowledged)
+			if got := cluster.look(); (got > before) != c.counts {
+				t.Errorf("%s, then %s", before, got)
+			}
+		})
+	}
+	c := begin(t)
+	gets := c.gets
+	c.look()
+	if c.gets != gets {
+		t.Error("two guests of a node cost two polls")
+	}
+	if _, err := c.s.look(t.Context(), c.api, "nobody", time.Minute); !apierrors.IsNotFound(err) {
+		t.Errorf("a node that is gone: %v", err)
+	}
+	c.clock += time.Hour
+	c.look()
+	if len(c.s.nodes) != 1 {
+		t.Errorf("%d nodes are remembered", len(c.s.nodes))
 	}
 }
 

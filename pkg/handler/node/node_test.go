@@ -13,15 +13,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 func TestPatch(t *testing.T) {
-	got, err := Patch(true, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), `{"kvm":true}`)
+	got, err := Patch(true, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), map[string]string{names.AnnotationHost: `{"kvm":true}`})
 	want := `{"metadata":{"annotations":{"kubevirt.io/heartbeat":"\"2026-01-02T03:04:05Z\"","virtkit.io/host":"{\"kvm\":true}"},"labels":{"kubevirt.io/schedulable":"true"}}}`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v", got, err)
@@ -126,4 +130,84 @@ func TestKVMNeedsHardware(t *testing.T) {
 
 func flagsOf(key string) Labels {
 	return func() (Wanted, error) { return flags(map[string]bool{key: true}), nil }
+}
+
+// beating is a Heartbeat against a fake API server that answers patches as answer says, which may be nil.
+func beating(t *testing.T, answer func(patch string) error) (h *Heartbeat, patches *[]string) {
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "7"}})
+	patches = &[]string{}
+	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := string(action.(clienttesting.PatchAction).GetPatch())
+		*patches = append(*patches, patch)
+		if err := answer(patch); err != nil {
+			return true, nil, err
+		}
+		return true, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "7"}}, nil
+	})
+	return &Heartbeat{Nodes: client.CoreV1().Nodes(), Name: "n", Log: slog.New(slog.DiscardHandler), Now: time.Now, Address: "10.0.0.1"}, patches
+}
+
+// Each heartbeat says what the one before was answered with, and what depends on the node's state is written on condition of it.
+func TestHeartbeatIsAcknowledged(t *testing.T) {
+	var fails error
+	h, patches := beating(t, func(patch string) error {
+		if strings.Contains(patch, "resourceVersion") {
+			return fails
+		}
+		return nil
+	})
+	var settled []string
+	h.Settle = func(*corev1.Node) map[string]any { return map[string]any{"a": "b", "gone": nil} }
+	h.Settled = func(n *corev1.Node) {
+		if n == nil {
+			settled = append(settled, "nobody knows")
+			return
+		}
+		settled = append(settled, n.ResourceVersion)
+	}
+	for _, c := range []struct {
+		fails, want error
+	}{
+		{nil, nil},
+		{apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("changed")), nil},
+		{apierrors.NewTimeoutError("late", 1), errors.New("late")},
+	} {
+		fails = c.fails
+		if err := h.patch(t.Context(), true); (err == nil) != (c.want == nil) {
+			t.Errorf("%v: %v", c.fails, err)
+		}
+	}
+	if got := strings.Join(settled, ", "); got != "7, nobody knows, nobody knows" {
+		t.Errorf("settled: %s", got)
+	}
+	const change = `{"metadata":{"annotations":{"a":"b","gone":null},"resourceVersion":"7"}}`
+	all := *patches
+	if len(all) != 6 || all[1] != change || !strings.Contains(all[0], `"virtkit.io/heartbeat-taken":""`) ||
+		!strings.Contains(all[2], `"virtkit.io/heartbeat-taken":"7"`) || !strings.Contains(all[2], `"virtkit.io/handler-address":"10.0.0.1"`) {
+		t.Errorf("%d patches: %s", len(all), strings.Join(all, "\n"))
+	}
+}
+
+// Launchers are suspended when the API server knows it, and not before.
+func TestFarewell(t *testing.T) {
+	for _, c := range []struct {
+		pause  string
+		fails  error
+		paused bool
+	}{
+		{"pod", nil, true},
+		{"", nil, false},
+		{"pod", errors.New("away"), false},
+	} {
+		h, patches := beating(t, func(string) error { return c.fails })
+		paused := false
+		h.Pause, h.Paused = func() string { return c.pause }, func() { paused = true }
+		if err := h.farewell(t.Context()); (err == nil) != (c.fails == nil) || paused != c.paused {
+			t.Errorf("%+v: paused %t, %v", c, paused, err)
+		}
+		patch := (*patches)[0]
+		if strings.Contains(patch, `"virtkit.io/heartbeat-paused":"pod"`) != (c.pause != "") || !strings.Contains(patch, `"kubevirt.io/schedulable":"false"`) {
+			t.Errorf("%+v: %s", c, patch)
+		}
+	}
 }

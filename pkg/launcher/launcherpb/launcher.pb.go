@@ -207,8 +207,12 @@ func (MigrationMode) EnumDescriptor() ([]byte, []int) {
 
 type RenewRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// CLOCK_BOOTTIME of the node, before the last heartbeat was sent that the API server has taken.
-	Heard         *durationpb.Duration `protobuf:"bytes,1,opt,name=heard,proto3" json:"heard,omitempty"`
+	// CLOCK_BOOTTIME of the node, before the last heartbeat was sent that the API server has taken, or before other nodes have
+	// said that nobody can fence this one.
+	Heard *durationpb.Duration `protobuf:"bytes,1,opt,name=heard,proto3" json:"heard,omitempty"`
+	// virt-handler stops in order, and nobody counts its silence: the launcher ends nothing before the next request without this
+	// that has heard set. It is refused when heard is less than in an earlier request.
+	Suspend       bool `protobuf:"varint,2,opt,name=suspend,proto3" json:"suspend,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -248,6 +252,13 @@ func (x *RenewRequest) GetHeard() *durationpb.Duration {
 		return x.Heard
 	}
 	return nil
+}
+
+func (x *RenewRequest) GetSuspend() bool {
+	if x != nil {
+		return x.Suspend
+	}
+	return false
 }
 
 type RenewResponse struct {
@@ -3347,9 +3358,10 @@ var File_pkg_launcher_launcherpb_launcher_proto protoreflect.FileDescriptor
 
 const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\n" +
-	"&pkg/launcher/launcherpb/launcher.proto\x12\x13virtkit.launcher.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"?\n" +
+	"&pkg/launcher/launcherpb/launcher.proto\x12\x13virtkit.launcher.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"Y\n" +
 	"\fRenewRequest\x12/\n" +
-	"\x05heard\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05heard\"K\n" +
+	"\x05heard\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05heard\x12\x18\n" +
+	"\asuspend\x18\x02 \x01(\bR\asuspend\"K\n" +
 	"\rRenewResponse\x12:\n" +
 	"\vfence_after\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"fenceAfter\"U\n" +

@@ -1,0 +1,331 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/boottime"
+	"github.com/virtkit/virtkit/pkg/fencing"
+	"github.com/virtkit/virtkit/pkg/handler/node"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+const (
+	// idleLook is how often it is looked whether there are launchers that end their guests.
+	idleLook = 5 * time.Second
+	// listLeast, listMost and listPerNode say how often the nodes are listed: the more there are the less often, since each node does.
+	listLeast, listMost, listPerNode = time.Minute, 30 * time.Minute, time.Second
+	// listAgain is the pause after a list that failed, listTimeout bounds one.
+	listAgain, listTimeout = 15 * time.Second, 10 * time.Second
+	// goneAfter is how old a heartbeat is, by wall clocks, of a node that is asked no more.
+	goneAfter = time.Hour
+	// hastenEvery is how often other nodes are told to beat faster; they do so for three times as long.
+	hastenEvery = time.Minute
+	// always is longer than any silence.
+	always = time.Duration(math.MaxInt64)
+)
+
+// witness keeps the guests of this node alive while nobody can fence it (package fencing): it publishes the node's Set, and
+// asks the Set's virt-handlers when this node's heartbeat is not acknowledged. Inputs: the nodes' heartbeats, and what
+// the other virt-handlers answer. Outputs: the time to pass to launchers, and annotations of the node.
+type witness struct {
+	node     string
+	renewals *renewals
+	// list lists the nodes, ask asks the virt-handler of one at an address for how long it has been silent, and tells it how often to beat.
+	list func(ctx context.Context) ([]metav1.PartialObjectMetadata, error)
+	ask  func(ctx context.Context, node, address string, every time.Duration) (time.Duration, error)
+	// running reports whether a pod has processes left.
+	running func(pod types.UID) bool
+	now     func() time.Time
+	log     *slog.Logger
+	tick    func(time.Duration) <-chan time.Time
+
+	mu sync.Mutex
+	// wanted is the Set to publish; published is the one that the API server has, and pending one that it may have instead.
+	// known says that this virt-handler has seen what the API server has.
+	known                      bool
+	wanted, published, pending fencing.Set
+	// unresumed are launchers that an earlier virt-handler has suspended, pausing those that this one is about to.
+	unresumed, pausing []types.UID
+	// addresses are those of other nodes' virt-handlers.
+	addresses map[string]string
+
+	nextList, nextTell time.Duration
+	held               bool
+}
+
+// run keeps watch until ctx ends.
+func (w *witness) run(ctx context.Context) error {
+	for {
+		wait := idleLook
+		if fences := w.renewals.fences(); len(fences) > 0 {
+			wait = fencing.AskEvery(fences[0])
+			w.look(ctx, fences[0])
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.tick(wait):
+		}
+	}
+}
+
+// look asks the Set if need be; shortest is the least --fence-after of the node's launchers.
+func (w *witness) look(ctx context.Context, shortest time.Duration) {
+	at := boottime.Now()
+	// A list that hangs because the API server is away must not use up the guests' time.
+	if at >= w.nextList && w.renewals.silence() < fencing.SilentFor(shortest)/2 {
+		w.nextList = at + w.choose(ctx)
+	}
+	at = boottime.Now() // before it is looked what the API server may have
+	sets, known := w.sets()
+	silent := w.renewals.silence() >= fencing.SilentFor(shortest)
+	if !silent {
+		w.held = false
+	}
+	every := fencing.HeartbeatPeriod(shortest)
+	quorum := slices.ContainsFunc(sets, fencing.Set.Quorum)
+	tell := quorum && every < node.Period && at >= w.nextTell
+	switch {
+	case !known, !silent && !tell:
+		return
+	case !quorum:
+		w.renewals.witness(at, always)
+		return
+	}
+	if tell {
+		w.nextTell = at + hastenEvery
+	}
+	answers := w.round(ctx, sets, min(every, node.Period), fencing.AskWithin(shortest))
+	if !silent {
+		return
+	}
+	silence := always
+	for _, set := range sets {
+		if set.Quorum() {
+			silence = min(silence, set.Silence(answers))
+		}
+	}
+	w.renewals.witness(at, silence)
+	if held := silence >= fencing.SilentFor(shortest); held != w.held {
+		w.held = held
+		if held {
+			w.log.Warn("most nodes hear nothing of the API server: guests go on without its word", "silence", silence)
+		} else {
+			w.log.Warn("the API server hears other nodes, or they do not answer: guests of this node end in time", "answers", len(answers))
+		}
+	}
+}
+
+// sets are those that the API server may have; not known before the first heartbeat.
+func (w *witness) sets() (sets []fencing.Set, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sets = []fencing.Set{w.published}
+	if w.pending != nil {
+		sets = append(sets, w.pending)
+	}
+	return sets, w.known
+}
+
+// round asks the members of the sets at once, and returns who has been silent for how long; this node's own is among them.
+func (w *witness) round(ctx context.Context, sets []fencing.Set, every, within time.Duration) map[string]time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	members := map[string]string{}
+	w.mu.Lock()
+	for _, set := range sets {
+		for _, name := range set {
+			if address := w.addresses[name]; address != "" && name != w.node {
+				members[name] = address
+			}
+		}
+	}
+	w.mu.Unlock()
+	answers := map[string]time.Duration{w.node: w.renewals.silence()}
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	for name, address := range members {
+		asking.Go(func() {
+			silence, err := w.ask(ctx, name, address, every)
+			if err != nil {
+				w.log.Debug("another node was not asked for its heartbeat", "node", name, "error", err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if ctx.Err() == nil { // later answers say nothing of the time before
+				answers[name] = silence
+			}
+		})
+	}
+	asking.Wait()
+	return answers
+}
+
+// choose lists the nodes and chooses the Set, and returns when to do so again.
+func (w *witness) choose(ctx context.Context) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	nodes, err := w.list(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Warn("the nodes are not known that keep guests here alive without the API server", "error", err)
+		}
+		return listAgain
+	}
+	var all []string
+	addresses := map[string]string{}
+	for i := range nodes {
+		if address := w.answers(&nodes[i]); address != "" {
+			all = append(all, nodes[i].Name)
+			addresses[nodes[i].Name] = address
+		}
+	}
+	wanted := fencing.Choose(w.node, all)
+	w.mu.Lock()
+	changed := !slices.Equal(wanted, w.wanted)
+	w.wanted, w.addresses = wanted, addresses
+	w.mu.Unlock()
+	if changed && w.renewals.beat != nil {
+		w.renewals.beat()
+	}
+	return min(max(listLeast, time.Duration(len(nodes))*listPerNode), listMost)
+}
+
+// answers is the address of a node's virt-handler, if it is one that answers.
+func (w *witness) answers(n *metav1.PartialObjectMetadata) string {
+	beat, err := time.Parse(time.RFC3339, strings.Trim(n.Annotations[v1.VirtHandlerHeartbeat], `"`))
+	if err != nil || w.now().Sub(beat) > goneAfter {
+		return ""
+	}
+	address, err := netip.ParseAddr(n.Annotations[names.AnnotationHandlerAddress])
+	if err != nil {
+		return ""
+	}
+	return address.String()
+}
+
+// settle returns what is to change of the node's annotations. A heartbeat was acknowledged with this node, so that nothing
+// that was written on condition of an older one comes true any more.
+func (w *witness) settle(n *corev1.Node) map[string]any {
+	change := map[string]any{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	paused := n.Annotations[names.AnnotationHeartbeatPaused]
+	w.hold(paused)
+	w.unresumed = w.suspended(paused)
+	want := w.unresumed
+	if w.alone() {
+		want = slices.Concat(w.renewals.pausable(), w.unresumed)
+	}
+	switch now := joinPods(want); {
+	case now == paused:
+	case now == "":
+		change[names.AnnotationHeartbeatPaused] = nil
+	case w.alone():
+		change[names.AnnotationHeartbeatPaused] = now
+	}
+	w.known, w.published, w.pending = true, fencing.ParseSet(n.Annotations[names.AnnotationWitnesses]), nil
+	if w.wanted != nil && !slices.Equal(w.wanted, w.published) {
+		w.pending = w.wanted
+		change[names.AnnotationWitnesses] = w.wanted.String()
+	}
+	return change
+}
+
+// settled notes what came of it; nil is that nobody knows.
+func (w *witness) settled(n *corev1.Node) {
+	if n == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.published, w.pending = fencing.ParseSet(n.Annotations[names.AnnotationWitnesses]), nil
+	w.hold(n.Annotations[names.AnnotationHeartbeatPaused])
+}
+
+// alone reports whether there are too few nodes for virt-controller ever to count. Launchers do not count then either: a
+// machine that was asleep, or whose virt-handler does not come back, would end its guests for nothing.
+func (w *witness) alone() bool { return w.wanted != nil && !w.wanted.Quorum() }
+
+// hold suspends the launchers of an annotation while the node is alone, and renews them when it is no more.
+func (w *witness) hold(paused string) {
+	var pods []types.UID
+	if w.alone() {
+		here := w.renewals.pausable()
+		pods = slices.DeleteFunc(parsePods(paused), func(pod types.UID) bool { return !slices.Contains(here, pod) })
+	}
+	w.renewals.hold(pods)
+}
+
+// pause is the annotation that names the launchers that are to be suspended, and those that still are. It is empty as long as it is
+// not known whether there are any.
+func (w *witness) pause() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.known {
+		return ""
+	}
+	w.pausing = w.renewals.pausable()
+	return joinPods(slices.Concat(w.pausing, w.unresumed))
+}
+
+// joinPods writes the annotation that names pods, parsePods reads it.
+func joinPods(pods []types.UID) string {
+	out := make([]string, len(pods))
+	for i, pod := range pods {
+		out[i] = string(pod)
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ",")
+}
+
+func parsePods(text string) (out []types.UID) {
+	for pod := range strings.SplitSeq(text, ",") {
+		if pod != "" {
+			out = append(out, types.UID(pod))
+		}
+	}
+	return out
+}
+
+// paused suspends the launchers, now that nobody counts this node's silence.
+func (w *witness) paused() {
+	ctx, cancel := context.WithTimeout(context.Background(), suspendTimeout)
+	defer cancel()
+	w.mu.Lock()
+	pods := w.pausing
+	w.mu.Unlock()
+	if missing := w.renewals.suspend(ctx, pods); missing > 0 {
+		w.log.Warn("launchers were not told that virt-handler stops: their guests end unless it is back in time", "launchers", missing)
+	}
+}
+
+// suspended are the launchers of an annotation that may not count yet: this virt-handler has not renewed them, and they are not gone.
+func (w *witness) suspended(paused string) []types.UID {
+	return slices.DeleteFunc(parsePods(paused), func(pod types.UID) bool { return w.renewals.counting(pod) || !w.running(pod) })
+}
+
+// listNodes lists what is to be known of nodes, from the API server's cache: what is chosen need not be new.
+func listNodes(ctx context.Context, from client.Reader) ([]metav1.PartialObjectMetadata, error) {
+	list := metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+	if err := from.List(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	return list.Items, nil
+}
