@@ -114,10 +114,14 @@ func TestPool(t *testing.T) {
 	if err := c.Client.Patch(t.Context(), left, client.MergeFrom(was)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "another is made", func() string {
-		err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "db-2"}, &v1.VirtualMachine{})
-		if err != nil {
+	// The pool's status says two as well before it is known that one has left.
+	eventually(t, 2*time.Minute, "another is made and ready", func() string {
+		another := &v1.VirtualMachine{}
+		if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "db-2"}, another); err != nil {
 			return err.Error()
+		}
+		if !another.Status.Ready {
+			return string(another.Status.PrintableStatus)
 		}
 		return ""
 	})

@@ -12,8 +12,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/action"
 )
 
-// LoginPrompt matches the line with which getty asks for a name. "Last login: …" does not end there.
-var LoginPrompt = regexp.MustCompile(`(?m)^[^\n]*\blogin: *$`)
+// LoginPrompt matches the line with which getty asks for a name, also when the kernel, a service or somebody's name follows
+// on it. "Last login: …" is none.
+var LoginPrompt = regexp.MustCompile(`(?m)^[^\n]*\blogin: *(?:$|\[ *\d+\.\d+\])|^[a-z0-9][A-Za-z0-9.-]* login: `)
 
 // ConsoleTail is how much of what the guest wrote before, in bytes, is to be looked at.
 const ConsoleTail = 64 << 10
