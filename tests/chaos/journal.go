@@ -62,7 +62,7 @@ func ParseRecord(text string) (r Record, ok bool) {
 
 var (
 	acknowledgement = regexp.MustCompile(`journal: ([^\r\n]*)\r*\n`)
-	refusal         = regexp.MustCompile(`^\S+ cannot write record \d+$`)
+	refusal         = regexp.MustCompile(`^\S+ cannot write record \d+: .+$`)
 )
 
 // Acknowledged reads what guests have said on a serial console. It returns the records, complaints of guests that

@@ -29,11 +29,11 @@ while :; do
 	read -r ran _ </proc/self/schedstat
 	ran=$((ran % 1000000007))
 	line="$1 $n $epoch $boot $ran $(((n * 31337 + epoch * 104729 + first * 7919 + ran * 613) % 1000003))"
-	if echo "$line" | dd of="$disk" bs=512 seek=$n conv=sync,notrunc,fsync 2>/dev/null; then
+	if why=$(echo "$line" | dd of="$disk" bs=512 seek=$n conv=sync,notrunc,fsync 2>&1); then
 		printf 'journal: %s\n' "$line"
 		n=$((n + 1))
 	else
-		printf 'journal: %s cannot write record %s\n' "$1" $n
+		printf 'journal: %s cannot write record %s: %s\n' "$1" $n "$(echo $why)"
 	fi
 	sleep 0.2
 done >/dev/ttyS0

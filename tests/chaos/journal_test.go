@@ -98,7 +98,7 @@ func expect(t *testing.T, what string, got []string, want string) {
 
 func TestJournalRefused(t *testing.T) {
 	j := &Journal{Guest: "alpha"}
-	j.Refuse("alpha cannot write record 7")
+	j.Refuse("alpha cannot write record 7: dd: I/O error")
 	f, err := j.Check(bytes.NewReader(disk()))
 	if err != nil || len(f.Lost) != 1 {
 		t.Errorf("%+v, %v", f, err)
@@ -131,7 +131,7 @@ func TestAcknowledged(t *testing.T) {
 		{"cut", "journal: " + one + "\r\njournal: " + two[:30], 1, 0, "journal: " + two[:30]},
 		{"spoilt", "journal: " + one[:20] + "[ 1.0] virtio " + one[20:] + "\r\n", 0, 0, ""},
 		{"another number", "journal: " + strings.Replace(one, " 1 ", " 3 ", 1) + "\r\n", 0, 0, ""},
-		{"a complaint", "journal: alpha cannot write record 3\r\n", 0, 1, ""},
+		{"a complaint", "journal: alpha cannot write record 3: dd: I/O error\r\n", 0, 1, ""},
 		{"other words", "tiny: tiny is ready\r\nhalf a li", 0, 0, "half a li"},
 	}
 	for _, test := range tests {
