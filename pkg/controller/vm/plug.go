@@ -212,8 +212,8 @@ func (view View) plugging() plugging {
 func (r *Reconciler) followInterfaces(ctx context.Context, view *View) error {
 	view.Staged = r.Config().LiveUpdate == nil
 	instance := view.VMI
-	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil || migrations.Begun(instance) ||
-		upToDate(view.VM, instance) || view.template() == nil {
+	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil ||
+		migrations.Begun(instance) || upToDate(view.VM, instance) || view.template() == nil {
 		return nil
 	}
 	p := view.plugging()
