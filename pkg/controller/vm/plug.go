@@ -210,8 +210,8 @@ func (view View) plugging() plugging {
 // followInterfaces brings interfaces that were added to a VM into its VMI, and takes those out that were unplugged and removed.
 func (view *View) followInterfaces() error {
 	instance := view.VMI
-	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil || migrations.Begun(instance) ||
-		upToDate(view.VM, instance) || view.template() == nil {
+	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil ||
+		migrations.Begun(instance) || upToDate(view.VM, instance) || view.template() == nil {
 		return nil
 	}
 	p := view.plugging()

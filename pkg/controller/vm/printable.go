@@ -27,7 +27,9 @@ var printables = []struct {
 	{v1.VirtualMachineStatusStopping, func(view View, _ Decision) bool {
 		return active(view.VMI) && view.VMI.DeletionTimestamp != nil
 	}},
-	{v1.VirtualMachineStatusMigrating, func(view View, _ Decision) bool { return active(view.VMI) && migrations.Begun(view.VMI) }},
+	{v1.VirtualMachineStatusMigrating, func(view View, _ Decision) bool {
+		return active(view.VMI) && migrations.Begun(view.VMI)
+	}},
 	{v1.VirtualMachineStatusPaused, func(view View, _ Decision) bool {
 		return active(view.VMI) && conditionIs(view.VMI, v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "")
 	}},

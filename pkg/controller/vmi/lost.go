@@ -95,7 +95,9 @@ const migrated = launcherpb.Lifecycle_LIFECYCLE_MIGRATED
 // into which the guest has gone although nobody has said so yet. nil when there is none; that the target of a
 // migration is well does not help a guest whose own pod is gone.
 func bearer(instance *v1.VirtualMachineInstance, pods []*corev1.Pod) *corev1.Pod {
-	left := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return terminal(pod) && termination.Of(pod).Lifecycle == migrated })
+	left := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		return terminal(pod) && termination.Of(pod).Lifecycle == migrated
+	})
 	for _, pod := range pods {
 		if !terminal(pod) && (left || pod.Spec.NodeName == instance.Status.NodeName) {
 			return pod

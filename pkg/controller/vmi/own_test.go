@@ -132,6 +132,7 @@ func TestPruneFenced(t *testing.T) {
 		pod.Name, pod.UID, pod.Spec.NodeName = "other", "other", "node02"
 		return pod
 	}
+	waiting := testVMI(t, v1.Running, records("node02"), waits)
 	for name, c := range map[string]struct {
 		vmi   *v1.VirtualMachineInstance
 		other *corev1.Pod
@@ -139,10 +140,10 @@ func TestPruneFenced(t *testing.T) {
 		want  bool
 	}{
 		"another pod of a guest that runs":      {vmi: testVMI(t, v1.Running, records("node02")), want: true},
-		"the guest waits for it":                {vmi: testVMI(t, v1.Running, records("node02"), waits), other: other(), want: true},
-		"the guest waits, its end is not known": {vmi: testVMI(t, v1.Running, records("node02"), waits), held: true, want: true},
-		"the guest waits, its node was fenced":  {vmi: testVMI(t, v1.Running, records("node02"), waits)},
-		"the guest waits, and it has ended":     {vmi: testVMI(t, v1.Running, records("node02"), waits), other: other(ended(corev1.PodFailed, "")), want: true},
+		"the guest waits for it":                {vmi: waiting, other: other(), want: true},
+		"the guest waits, its end is not known": {vmi: waiting, held: true, want: true},
+		"the guest waits, its node was fenced":  {vmi: waiting},
+		"the guest waits, and it has ended":     {vmi: waiting, other: other(ended(corev1.PodFailed, "")), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			view := View{VMI: c.vmi, Pods: []*corev1.Pod{testPod(running, launcherOfVMI)}, Now: now}

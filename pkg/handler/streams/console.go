@@ -303,9 +303,6 @@ func (cs *consoles) join(pod string) (b *console, request int, opening <-chan st
 	if opening, ok := cs.opening[pod]; ok {
 		return nil, 0, opening
 	}
-	if cs.opening == nil {
-		cs.opening = map[string]chan struct{}{}
-	}
 	cs.opening[pod] = make(chan struct{})
 	return nil, 0, nil
 }

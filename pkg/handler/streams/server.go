@@ -100,7 +100,7 @@ func (s *Server) init() {
 		if s.consoles.stall == 0 {
 			s.consoles.stall = stall
 		}
-		s.consoles.log, s.consoles.open = s.Log, map[string]*console{}
+		s.consoles.log, s.consoles.open, s.consoles.opening = s.Log, map[string]*console{}, map[string]chan struct{}{}
 		s.screens.open = map[types.UID]*screen{}
 		s.usb.used = map[types.UID][names.USBRedirections]bool{}
 		s.room = semaphore.NewWeighted(maxHeld)
