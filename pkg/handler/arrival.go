@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/migration"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/migrations"
 )
@@ -107,15 +108,23 @@ func (r *Reconciler) Leaving(pod types.UID) bool {
 	return false
 }
 
-// Moved is closed when the guest of a VMI has left this node; nil, which never is, when it is not here.
-func (r *Reconciler) Moved(vmi types.NamespacedName) <-chan struct{} {
+// Guest is a context that ends when the guest of a VMI is gone from this node; its cause is a *stream.CloseError which
+// says why. It has ended when the guest is not here.
+func (r *Reconciler) Guest(vmi types.NamespacedName) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.sessions[vmi]; s != nil {
-		return s.moved
+		return s.guest
 	}
-	return nil
+	return gone
 }
+
+// gone is the context of a guest that is not here.
+var gone = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(streams.ErrUnfollowed)
+	return ctx
+}()
 
 // moved says that the guest runs on in another launcher.
 func moved(guest *launcherpb.GuestState) bool {

@@ -2,13 +2,14 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -110,12 +111,7 @@ func TestLostOnTheWay(t *testing.T) {
 	w.eventually("the launcher is followed", func() bool { _, _, err := h.Launcher(vmiKey); return err == nil })
 	w.launcher.lifecycle(launcherpb.Lifecycle_LIFECYCLE_MIGRATED, "migrated")
 	w.eventually("it has left", func() bool {
-		select {
-		case <-h.Moved(vmiKey):
-			return true
-		case <-time.After(time.Millisecond):
-			return false
-		}
+		return errors.Is(context.Cause(h.Guest(vmiKey)), streams.ErrMoved)
 	})
 	for range 3 {
 		h.kick()

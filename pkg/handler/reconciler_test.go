@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
@@ -261,6 +263,9 @@ func TestLauncherIsKilled(t *testing.T) {
 		o := h.sessions[vmiKey].observation()
 		return !o.LostAt.IsZero() && o.Dead
 	})
+	if err := context.Cause(h.Guest(vmiKey)); !errors.Is(err, streams.ErrEnded) {
+		t.Errorf("to who is connected to the guest, it is gone for: %v", err)
+	}
 	h.kick()
 	w.eventually("the queue is empty", func() bool { return len(h.queue) == 0 })
 	if phase := w.vmi().Status.Phase; phase != v1.Running {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/network"
@@ -103,10 +104,10 @@ type session struct {
 	renewed  chan struct{}             // closed and replaced when vmi changes
 
 	departure departure
-	moved     chan struct{} // closed when the guest has left for another node
-	told      told          // of the migration's progress
-	leaves    sync.Once     // closes moved: a launcher may say anything, and say it again
-	departing chan struct{} // closed and replaced when departure changes, or the launcher's account of it
+	guest     context.Context         // ends when the guest is gone from here
+	gone      context.CancelCauseFunc // of guest; only its first cause counts, for a launcher may say anything
+	told      told                    // of the migration's progress
+	departing chan struct{}           // closed and replaced when departure changes, or the launcher's account of it
 
 	taking chan bool // asks to start a guest that has arrived; true leaves it paused
 }
@@ -117,11 +118,13 @@ func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMach
 	s := &session{
 		node: node, target: t, vmi: vmi, changed: changed, cancel: cancel,
 		done: make(chan struct{}), stopBy: stopBy, stopping: make(chan struct{}), renewed: make(chan struct{}),
-		departing: make(chan struct{}), moved: make(chan struct{}), taking: make(chan bool, 1),
+		departing: make(chan struct{}), taking: make(chan bool, 1),
 		log: node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
 	}
+	s.guest, s.gone = context.WithCancelCause(context.Background())
 	go func() {
 		defer close(s.done)
+		defer s.gone(streams.ErrUnfollowed)
 		defer cancel()
 		s.run(ctx)
 	}()
@@ -278,7 +281,7 @@ func (s *session) attach(ctx context.Context) error {
 	conn, err := step(ctx, s, "run volume", func() (*net.UnixConn, error) { return run.Dial(ctx, names.SocketLauncher) })
 	if err != nil {
 		// Nobody listens on a socket that was there: whoever made it has ended.
-		s.publish(false, func(o *observation) { o.Dead = errors.Is(err, syscall.ECONNREFUSED) })
+		s.knows(errors.Is(err, syscall.ECONNREFUSED))
 		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	defer conn.Close() // the client closes it, too, but only if there was a call
@@ -304,10 +307,17 @@ func (s *session) attach(ctx context.Context) error {
 	}()
 	err = s.follow(ctx, client, run, process)
 	if errors.Is(err, errLost) {
-		dead := !process.Alive()
-		s.publish(false, func(o *observation) { o.Dead = dead })
+		s.knows(!process.Alive())
 	}
 	return err
+}
+
+// knows publishes whether the process that served the launcher's socket has ended, and the guest with it.
+func (s *session) knows(dead bool) {
+	s.publish(false, func(o *observation) { o.Dead = dead })
+	if dead {
+		s.gone(streams.ErrEnded)
+	}
 }
 
 // stillThere fails when the launcher was lost and has taken its socket with it: it never makes another.
@@ -318,7 +328,7 @@ func (s *session) stillThere(ctx context.Context) error {
 	path := filepath.Join(podfs.RunPath(s.node.PodsDir, s.target.Pod), names.SocketLauncher)
 	_, err := step(ctx, s, "run volume", func() (os.FileInfo, error) { return os.Lstat(path) })
 	if err != nil && !errors.Is(err, errStuck) && ctx.Err() == nil {
-		s.publish(false, func(o *observation) { o.Dead = true })
+		s.knows(true)
 		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	return err
@@ -397,8 +407,11 @@ func (s *session) saw(state *launcherpb.GuestState) {
 			o.Failure = nil
 		}
 	})
-	if moved(state) {
-		s.leaves.Do(func() { close(s.moved) })
+	switch {
+	case moved(state):
+		s.gone(streams.ErrMoved)
+	case isFinal(state):
+		s.gone(streams.ErrEnded)
 	}
 	if handing(old.Guest) != handing(state) {
 		s.wakeDeparture()

@@ -45,6 +45,7 @@ exec md5sum
 END
 chmod +x /www/cgi-bin/* /usr/bin/summing
 nc -ll -p 7 -e /usr/bin/summing &
+echo yes >/www/finished
 `
 
 // forwarded opens a local port that leads to one of the guest, for as long as the test runs, and gives its address.
@@ -103,6 +104,13 @@ func TestPortForward(t *testing.T) {
 	}))
 	g.waitLogin(t)
 	address := g.forwarded(t, 80, forward.TCP)
+	// The guest asks for a name while its user data still run.
+	eventually(t, bootTime, "the user data have run", func() string {
+		if body, err := page(address, "/finished"); err != nil || string(body) != "yes\n" {
+			return fmt.Sprintf("got %q, %v", body, err)
+		}
+		return ""
+	})
 
 	bridged.waitLogin(t)
 	idle := bridged.startIdle(t)

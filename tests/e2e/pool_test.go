@@ -3,8 +3,10 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,6 +53,7 @@ func TestPool(t *testing.T) {
 	if err := c.Client.Create(t.Context(), pool); err != nil {
 		t.Fatalf("create pool: %v", err)
 	}
+	c.record(t, ns)
 	ready := func(n int32) {
 		t.Helper()
 		eventually(t, 2*time.Minute, fmt.Sprintf("%d of %d are ready", n, n), func() string {
@@ -145,4 +148,40 @@ func TestPool(t *testing.T) {
 	if machines[0].vm(t).UID != uid || machines[0].vmi(t).UID != guestUID {
 		t.Error("the VM that left the pool is another, or its guest is")
 	}
+}
+
+// record logs, while the test runs, what becomes of a namespace's pools and of the readiness of its VMs.
+func (c *cluster) record(t *testing.T, ns string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var recording sync.WaitGroup
+	t.Cleanup(func() { cancel(); recording.Wait() })
+	recording.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for last := ""; ctx.Err() == nil; <-tick.C {
+			var pools poolv1beta1.VirtualMachinePoolList
+			var vms v1.VirtualMachineList
+			if c.Client.List(ctx, &pools, client.InNamespace(ns)) != nil || c.Client.List(ctx, &vms, client.InNamespace(ns)) != nil {
+				continue
+			}
+			var now []string
+			for _, pool := range pools.Items {
+				now = append(now, fmt.Sprintf("%s %d/%d", pool.Name, pool.Status.ReadyReplicas, pool.Status.Replicas))
+			}
+			for _, vm := range vms.Items {
+				about := fmt.Sprintf("%s %s", vm.Name, vm.Status.PrintableStatus)
+				for _, condition := range vm.Status.Conditions {
+					if condition.Type == v1.VirtualMachineReady {
+						about += fmt.Sprintf(" %s %s", condition.Status, condition.Reason)
+					}
+				}
+				now = append(now, about)
+			}
+			if state := strings.Join(now, ", "); state != last {
+				t.Logf("%s %s", time.Now().Format("15:04:05.000"), state)
+				last = state
+			}
+		}
+	})
 }

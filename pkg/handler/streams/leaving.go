@@ -1,10 +1,10 @@
 package streams
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -14,25 +14,37 @@ import (
 
 const movedReason = "the guest has moved to another node; connect again"
 
-// untilMoved ends a client's connection when the guest has moved, for streams that would not notice: the pod
-// that the guest has left still takes what nobody reads. The function that it returns ends the wait.
-func (s *Server) untilMoved(vmi types.NamespacedName, conn *stream.Conn) (end func()) {
-	if s.Moved == nil {
-		return func() {}
+// Why a guest does not answer on this node any more, as a client is told it.
+var (
+	ErrMoved = &stream.CloseError{Code: stream.CodeGoingAway, Reason: movedReason}
+	ErrEnded = &stream.CloseError{Code: stream.CodeInternal, Reason: "the guest has ended"}
+	// ErrUnfollowed says nothing about the guest: virt-handler ends, say.
+	ErrUnfollowed = &stream.CloseError{Code: stream.CodeGoingAway, Reason: "virt-handler does not follow the guest any more; connect again"}
+)
+
+// life is a context that ends when the guest of a VMI is gone from this node.
+func (s *Server) life(vmi types.NamespacedName) context.Context {
+	if s.Guest == nil {
+		return context.Background()
 	}
-	moved := s.Moved(vmi)
-	ended := make(chan struct{})
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		select {
-		case <-moved:
-			_ = conn.CloseWithReason(stream.CodeGoingAway, movedReason) // a client that is gone already
-		case <-ended:
-		}
+	return s.Guest(vmi)
+}
+
+// untilGone ends a client's connection when the guest's life ends, for streams that would not notice: the pod that a guest
+// has left still takes what nobody reads, and so does that of one which was killed. The function that it returns ends the
+// wait.
+func untilGone(life context.Context, conn *stream.Conn) (end func()) {
+	closed := make(chan struct{})
+	stop := context.AfterFunc(life, func() {
+		defer close(closed)
+		reason := ErrUnfollowed
+		errors.As(context.Cause(life), &reason)
+		_ = conn.CloseWithReason(reason.Code, reason.Reason) // a client that is gone already
 	})
 	return func() {
-		close(ended)
-		wait.Wait()
+		if !stop() {
+			<-closed
+		}
 	}
 }
 
@@ -50,7 +62,7 @@ func (s *Server) leavingConn(conn *net.UnixConn, pod types.UID) *leavingConn {
 func (c *leavingConn) Read(p []byte) (int, error) {
 	n, err := c.UnixConn.Read(p)
 	if (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) && c.leaving() {
-		err = &stream.CloseError{Code: stream.CodeGoingAway, Reason: movedReason}
+		err = ErrMoved
 	}
 	return n, err
 }

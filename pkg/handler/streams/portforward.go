@@ -38,6 +38,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		refuse(w, name(r), apierrors.NewNotFound(resource, name(r).Name))
 		return
 	}
+	life := s.life(name(r)) // before it is dialed, lest it be another's by then
 	ctx, cancel := context.WithTimeout(r.Context(), guestTimeout)
 	defer cancel()
 	guest, err := s.Dial(ctx, name(r), protocol, port)
@@ -45,11 +46,11 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		refuse(w, name(r), notForwarded(err, name(r), protocol, port))
 		return
 	}
-	s.forward(w, r, guest, protocol, uint32(port))
+	s.forward(w, r, life, guest, protocol, uint32(port))
 }
 
-// forward accepts a stream and joins it with a connection to the guest, which it closes.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, guest net.Conn, protocol string, port uint32) {
+// forward accepts a stream and joins it with a connection to the guest, which it closes, for as long as the guest is there.
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, life context.Context, guest net.Conn, protocol string, port uint32) {
 	s.active.Add(1)
 	defer s.active.Done()
 	conn, err := stream.Accept(w, r, stream.Options{})
@@ -61,7 +62,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, guest net.Conn,
 	if protocol == "udp" {
 		client, target = stream.Packets{Conn: conn}, &datagrams{Conn: guest}
 	}
-	defer s.untilMoved(name(r), conn)()
+	defer untilGone(life, conn)()
 	if err := stream.Splice(s.ctx, client, target); err != nil {
 		s.Log.Debug("forwarded connection ended", "vmi", name(r).String(), "protocol", protocol, "port", port, "error", err)
 	}

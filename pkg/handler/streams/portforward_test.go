@@ -171,6 +171,33 @@ func TestGuestThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// A guest that is killed ends no connection, and neither does its pod's network: its stream ends with its life.
+func TestPortForwardEndsWithTheGuest(t *testing.T) {
+	s := newSetup(t)
+	s.loopback()
+	life, end := context.WithCancelCause(t.Context())
+	s.server.Guest = func(types.NamespacedName) context.Context { return life }
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client := s.dial(fmt.Sprintf("portforward/%d", l.Addr().(*net.TCPAddr).Port))
+	guest, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	end(ErrEnded)
+	var reason *stream.CloseError
+	if _, err := client.Read(make([]byte, 1)); !errors.As(err, &reason) || *reason != *ErrEnded {
+		t.Errorf("the client reads %v", err)
+	}
+	if _, err := guest.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection to the guest is open")
+	}
+}
+
 // TestPortForwardOfAnother: who means another instance than the one that runs here is told so before anything is dialled.
 func TestPortForwardOfAnother(t *testing.T) {
 	s := newSetup(t)

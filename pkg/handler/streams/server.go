@@ -72,8 +72,9 @@ type Server struct {
 	Runs func(types.NamespacedName) types.UID
 	// Leaving reports whether the guest of a pod has moved to another node or is about to; nil is never.
 	Leaving func(types.UID) bool
-	// Moved gives a channel that is closed when the guest of a VMI runs on another node; nil is never.
-	Moved func(types.NamespacedName) <-chan struct{}
+	// Guest gives a context that ends when the guest of a VMI is gone from this node; its cause is an Err of this package.
+	// nil is never.
+	Guest func(types.NamespacedName) context.Context
 	// Usage reads what all guests of this node use.
 	Usage *usage.Reader
 	// Limits bound how many streams are open; the zero value does not.

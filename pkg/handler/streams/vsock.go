@@ -27,6 +27,7 @@ func (s *Server) vsock(w http.ResponseWriter, r *http.Request) {
 		refuse(w, name(r), err)
 		return
 	}
+	life := s.life(name(r))
 	ctx, cancel := context.WithTimeout(r.Context(), guestTimeout)
 	defer cancel()
 	guest, err := s.DialVSOCK(ctx, name(r), port)
@@ -37,7 +38,7 @@ func (s *Server) vsock(w http.ResponseWriter, r *http.Request) {
 		refuse(w, name(r), notOnVSOCK(err, name(r), port))
 		return
 	}
-	s.forward(w, r, guest, "vsock", port)
+	s.forward(w, r, life, guest, "vsock", port)
 }
 
 // encrypt begins TLS on a connection, which it closes when that fails.
