@@ -129,9 +129,13 @@ func TestPool(t *testing.T) {
 		return ""
 	})
 	ready(2)
-	if out := c.virtctl(t, nil, "-n", ns, "list", "vmpool", "--no-headers"); !strings.HasPrefix(strings.Join(strings.Fields(out), " "), "db 2 2 2 ") {
-		t.Errorf("virtctl list vmpool: %s", out)
-	}
+	eventually(t, time.Minute, "virtctl list shows what the pool has", func() string {
+		out := c.virtctl(t, nil, "-n", ns, "list", "vmpool", "--no-headers")
+		if strings.HasPrefix(strings.Join(strings.Fields(out), " "), "db 2 2 2 ") {
+			return ""
+		}
+		return out
+	})
 	if out := c.virtctl(t, nil, "-n", ns, "scale", "db", "--replicas=0", "--current-replicas=2", "--wait"); out != "vmpool/db scaled to 0\n" {
 		t.Errorf("virtctl scale: %s", out)
 	}
