@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -324,7 +323,7 @@ func (h *handler) run(stop context.Context) error {
 		return h.serveStreams(ctx, loop.reconciler, reader, toGuest(ctx, group, h.certificate(certs.GuestsLeaf)), source.ServerConfig(names.CommonNameAPI))
 	})
 	group.Go(func() error { return h.serveMetrics(ctx, reader, source.ServerConfig(), ready) })
-	others := &peers{silence: h.node.renewals.silence, beat: h.beat.call, peer: func(r *http.Request) string { return certs.HandlerNode(r.TLS) }, now: time.Now}
+	others := newPeers(h.node.renewals.silence, h.beat.call)
 	group.Go(func() error {
 		return h.serveNodes(ctx, loop.reconciler, others, source.ServerConfigForNodes())
 	})

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/handler/node"
 )
 
@@ -34,6 +35,14 @@ type peers struct {
 
 	mu    sync.Mutex
 	asked map[string]question
+}
+
+// newPeers answers those who show the certificate of a virt-handler.
+func newPeers(silence func() time.Duration, beat func()) *peers {
+	return &peers{
+		silence: silence, beat: beat, now: time.Now,
+		peer: func(r *http.Request) string { return certs.HandlerNode(r.TLS) },
+	}
 }
 
 // question is the last one of a node.

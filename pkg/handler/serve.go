@@ -37,13 +37,18 @@ func (h *handler) serveNodes(ctx context.Context, r *Reconciler, others *peers, 
 		return fmt.Errorf("listen for other nodes: %w", err)
 	}
 	server := &migration.Server{Open: r.Arriving, Peer: certs.HandlerNode, Log: h.log}
-	mux := http.NewServeMux()
-	mux.Handle("/", server.Handler())
-	mux.Handle("GET "+heartbeatPath, others)
 	return serve(ctx, &http.Server{
-		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
+		Handler: forNodes(server.Handler(), others), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
 	}, tls.NewListener(listener, config), server.Close)
+}
+
+// forNodes is what other nodes are served: their guests' migrations, and this node's heartbeat.
+func forNodes(migrations http.Handler, others *peers) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", migrations)
+	mux.Handle("GET "+heartbeatPath, others)
+	return mux
 }
 
 // serveHealth answers the kubelet: healthy while no pass is stuck, ready once it follows the node's guests and

@@ -33,7 +33,7 @@ while :; do
 		printf 'journal: %s\n' "$line"
 		n=$((n + 1))
 	else
-		printf 'journal: %s cannot write record %s: %s\n' "$1" $n "$(echo $why)"
+		printf 'journal: %s cannot write record %s: %s\n' "$1" "$n" "$(echo "$why" | tr "\n" " ")"
 	fi
 	sleep 0.2
 done >/dev/ttyS0

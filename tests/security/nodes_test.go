@@ -75,10 +75,14 @@ func TestNodeOfVirtHandler(t *testing.T) {
 		change           map[string]any
 	}{
 		{"labels another node", otherNode, "its own node only", metadata(map[string]any{"labels": map[string]any{v1.NodeSchedulable: "false"}})},
-		{"says that another node's heartbeat pauses", otherNode, "its own node only",
-			metadata(map[string]any{"annotations": map[string]any{names.AnnotationHeartbeatPaused: "x"}})},
-		{"chooses who vouches for another node", otherNode, "its own node only",
-			metadata(map[string]any{"annotations": map[string]any{names.AnnotationWitnesses: "a,b,c"}})},
+		{
+			"says that another node's heartbeat pauses", otherNode, "its own node only",
+			metadata(map[string]any{"annotations": map[string]any{names.AnnotationHeartbeatPaused: "x"}}),
+		},
+		{
+			"chooses who vouches for another node", otherNode, "its own node only",
+			metadata(map[string]any{"annotations": map[string]any{names.AnnotationWitnesses: "a,b,c"}}),
+		},
 		{"cordons another node", otherNode, "its own node only", map[string]any{"spec": map[string]any{"unschedulable": true}}},
 		{"taints another node", otherNode, "its own node only", map[string]any{"spec": map[string]any{"taints": []any{map[string]any{"key": "x", "effect": "NoExecute"}}}}},
 		{"cordons its own", ownNode, "spec of a node", map[string]any{"spec": map[string]any{"unschedulable": true}}},

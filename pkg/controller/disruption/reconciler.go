@@ -77,14 +77,14 @@ func (r *Reconciler) all(ctx context.Context, _ event.UpdateEvent, queue workque
 // look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstance) (View, error) {
 	if !eviction.Alive(instance) {
-		return View{}, frame.Nothing
+		return View{}, frame.ErrNothing
 	}
 	view := View{VMI: instance, Strategy: eviction.Strategy(instance, r.Config().EvictionStrategy)}
 	var budget policyv1.PodDisruptionBudget
 	key := types.NamespacedName{Namespace: instance.Namespace, Name: Name(instance)}
 	switch err := r.Client.Get(ctx, key, &budget); {
 	case err == nil && (r.writes.Behind(&budget) || r.writes.Deleted(instance, &budget)):
-		return view, frame.Behind
+		return view, frame.ErrBehind
 	case err == nil:
 		view.Budget = &budget
 	case !apierrors.IsNotFound(err):

@@ -28,17 +28,17 @@ import (
 // gain little.
 const CatchUp = time.Second
 
-// Wait is the error of a Look that has nothing to decide on now: look again after that time, or only at an event if it
+// WaitError is the error of a Look that has nothing to decide on now: look again after that time, or only at an event if it
 // is zero.
-type Wait time.Duration
+type WaitError time.Duration
 
 // What Look returns when the cache does not show a write yet, and when the object is none that concerns the reconciler.
 const (
-	Behind  = Wait(CatchUp)
-	Nothing = Wait(0)
+	ErrBehind  = WaitError(CatchUp)
+	ErrNothing = WaitError(0)
 )
 
-func (w Wait) Error() string { return "nothing can be decided for " + time.Duration(w).String() }
+func (w WaitError) Error() string { return "nothing can be decided for " + time.Duration(w).String() }
 
 // Requeue is the part of every step that says when to look again.
 type Requeue struct {
@@ -54,7 +54,7 @@ type Step interface{ again() time.Duration }
 // Frame reconciles objects of type O, a pointer. V is what is looked at, S what is to be done.
 type Frame[O client.Object, V any, S Step] struct {
 	Writes *Writes
-	// Look may change its object, which is a copy. Its errors are handled as those of Apply are, but for Wait.
+	// Look may change its object, which is a copy. Its errors are handled as those of Apply are, but for WaitError.
 	Look func(context.Context, O) (V, error)
 	Next func(V) S
 	// Apply may put into the step what came of it.
@@ -66,7 +66,7 @@ type Frame[O client.Object, V any, S Step] struct {
 // Reconcile takes one object a step further.
 func (f *Frame[O, V, S]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	again, err := f.reconcile(ctx, request.NamespacedName)
-	var wait Wait
+	var wait WaitError
 	switch {
 	case errors.As(err, &wait):
 		again = time.Duration(wait)
@@ -93,7 +93,7 @@ func (f *Frame[O, V, S]) reconcile(ctx context.Context, key types.NamespacedName
 		return 0, fmt.Errorf("get what is to be reconciled: %w", err)
 	}
 	if f.Writes.Behind(object) {
-		return 0, Behind
+		return 0, ErrBehind
 	}
 	view, err := f.Look(ctx, object)
 	if err != nil {

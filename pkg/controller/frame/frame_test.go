@@ -104,9 +104,9 @@ func TestReconcile(t *testing.T) {
 		"nothing to do":                {calls: "look next apply "},
 		"the step says when":           {requeue: time.Minute, calls: "look next apply ", again: time.Minute},
 		"what came of it says when":    {requeue: 1, change: time.Hour, calls: "look next apply ", again: time.Hour},
-		"behind from look":             {look: Behind, requeue: time.Minute, calls: "look ", again: CatchUp},
-		"wait from look":               {look: fmt.Errorf("wrapped: %w", Wait(time.Hour)), calls: "look ", again: time.Hour},
-		"no concern of it":             {look: Nothing, calls: "look "},
+		"behind from look":             {look: ErrBehind, requeue: time.Minute, calls: "look ", again: CatchUp},
+		"wait from look":               {look: fmt.Errorf("wrapped: %w", WaitError(time.Hour)), calls: "look ", again: time.Hour},
+		"no concern of it":             {look: ErrNothing, calls: "look "},
 		"look fails":                   {look: broken, calls: "look ", err: broken},
 		"what look wants is gone":      {look: fmt.Errorf("get claim: %w", missing), calls: "look ", again: CatchUp},
 		"conflict":                     {apply: fmt.Errorf("write: %w", conflict), requeue: 1, calls: "look next apply ", again: CatchUp},
@@ -208,7 +208,7 @@ func TestForgetsWhatIsGone(t *testing.T) {
 	for _, cached := range []*corev1.Pod{old, nil, old} {
 		a.cached = cached
 		if cached == nil {
-			if err := a.Client.Delete(t.Context(), newPod()); err != nil {
+			if err := a.Delete(t.Context(), newPod()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -47,7 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
 	if kv.Namespace != names.Namespace || kv.Name != names.KubeVirt {
-		return View{}, frame.Nothing // Only one counts; admission refuses others.
+		return View{}, frame.ErrNothing // Only one counts; admission refuses others.
 	}
 	view := View{
 		KubeVirt: kv, Version: r.Version, Architecture: r.Config().Architecture, Written: r.written, Now: r.Now(),

@@ -143,7 +143,7 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 		r.writes.Forget(&instance, key)
 		// It may have been made a moment ago, and the migration with it.
 		if err := r.Live.Get(ctx, key, &instance); err == nil {
-			return view, frame.Behind
+			return view, frame.ErrBehind
 		} else if !apierrors.IsNotFound(err) {
 			return view, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
 		}
@@ -153,7 +153,7 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 		return view, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
 	}
 	if r.writes.Behind(&instance) {
-		return view, frame.Behind
+		return view, frame.ErrBehind
 	}
 	view.VMI = &instance
 	pods, err := vmi.Pods(ctx, r.Client, &instance)

@@ -117,7 +117,7 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 		return View{}, reconcile.TerminalError(fmt.Errorf("spec.selector: %w", err)) // Admission refuses it.
 	}
 	if p.Spec.VirtualMachineTemplate == nil || p.Spec.VirtualMachineTemplate.Spec.Template == nil {
-		return View{}, frame.Nothing // So it does this.
+		return View{}, frame.ErrNothing // So it does this.
 	}
 	view := View{Pool: p, Selector: selector, Now: r.Now(), Shuffle: r.Shuffle, Revisions: map[string]*pool.Template{}}
 	var machines v1.VirtualMachineList
@@ -152,7 +152,7 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 		return view, err
 	}
 	if made || behind {
-		return view, frame.Behind
+		return view, frame.ErrBehind
 	}
 	view.Taken = func(name string) bool {
 		var other v1.VirtualMachine

@@ -92,7 +92,7 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 		return View{}, reconcile.TerminalError(fmt.Errorf("spec.selector: %w", err)) // Admission refuses it.
 	}
 	if selector.Empty() || set.Spec.Template == nil {
-		return View{}, frame.Nothing // So it does this.
+		return View{}, frame.ErrNothing // So it does this.
 	}
 	var vmis []*v1.VirtualMachineInstance
 	for _, controller := range []string{string(set.UID), orphan} {
@@ -104,7 +104,7 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 		}
 		for i := range list.Items {
 			if r.writes.Behind(&list.Items[i]) {
-				return View{}, frame.Behind
+				return View{}, frame.ErrBehind
 			}
 			vmis = append(vmis, &list.Items[i])
 		}
@@ -115,7 +115,7 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 		return View{}, err
 	}
 	if behind {
-		return View{}, frame.Behind
+		return View{}, frame.ErrBehind
 	}
 	if len(claimed.Adopt) > 0 {
 		// The garbage collector must not find that the owner is gone.

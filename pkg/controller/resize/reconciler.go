@@ -92,7 +92,7 @@ func (r *Reconciler) ifPending(ctx context.Context, key types.NamespacedName) []
 // look gathers what Next wants to know.
 func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstance) (View, error) {
 	if !Pending(instance) {
-		return View{}, frame.Nothing
+		return View{}, frame.ErrNothing
 	}
 	view := View{VMI: instance, Now: r.Now()}
 	pods, err := vmi.Pods(ctx, r.Client, instance)

@@ -203,7 +203,7 @@ func (r *Reconciler) lookAtVMI(ctx context.Context, view *View) error {
 		return fmt.Errorf("get VMI: %w", err)
 	}
 	if r.writes.Behind(&instance) || r.writes.Deleted(vm, &instance) {
-		return frame.Behind
+		return frame.ErrBehind
 	}
 	if view.claim(&instance); view.VMI == nil {
 		return nil

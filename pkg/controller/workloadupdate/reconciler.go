@@ -99,11 +99,11 @@ var ends = predicate.Funcs{
 // look gathers what Next wants to know, which is everything.
 func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
 	if kv.Namespace != names.Namespace || kv.Name != names.KubeVirt {
-		return View{}, frame.Nothing // Only one counts; admission refuses others.
+		return View{}, frame.ErrNothing // Only one counts; admission refuses others.
 	}
 	now := r.Now()
 	if left := settle - now.Sub(r.looked); left > 0 {
-		return View{}, frame.Wait(left)
+		return View{}, frame.WaitError(left)
 	}
 	r.looked = now
 	view := View{
@@ -119,7 +119,7 @@ func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
 	}
 	for i := range vmis.Items {
 		if r.writes.Behind(&vmis.Items[i]) {
-			return View{}, frame.Behind
+			return View{}, frame.ErrBehind
 		}
 		view.VMIs = append(view.VMIs, &vmis.Items[i])
 	}
