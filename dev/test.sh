@@ -36,14 +36,17 @@ unit() {
 integration() {
 	dev/deps.sh
 	make --no-print-directory build
-	packages_with integration | xargs go test -tags integration -count=1 -timeout 20m
+	# They mostly wait, each for a control plane of its own.
+	packages_with integration | xargs go test -tags integration -count=1 -p 4 -timeout 20m
 }
 
 e2e() {
 	dev/deps.sh e2e
 	make --no-print-directory images
-	# One package after the other: each has the machine to itself. -v shows that something is going on.
-	packages_with e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 60m -v | failures_last
+	# tests/e2e begins with tests that wait more than they compute: the other packages run beside them, one after the other.
+	# go test prints what comes first in the list as it goes, and the others' output when they have ended.
+	{ echo ./tests/e2e; packages_with e2e | grep -vx ./tests/e2e; } |
+		xargs go test -tags e2e -count=1 -p 2 -timeout 60m -v | failures_last
 	go -C cmd/virt-local test -tags e2e -count=1 -p 1 -timeout 20m -v . | failures_last
 }
 

@@ -88,7 +88,10 @@ func droppedFields(t *testing.T, object any) map[string][]string {
 	t.Helper()
 	randfill.NewWithSeed(1).NilChance(0).NumElements(1, 1).MaxDepth(12).Funcs(
 		// What slimPod keeps depends on names.
-		func(c *corev1.Container, r randfill.Continue) { r.FillNoCustom(c); c.Args = []string{"--fence-after=1m"} },
+		func(c *corev1.Container, r randfill.Continue) {
+			r.FillNoCustom(c)
+			c.Args = []string{"--fence-after=1m"}
+		},
 		func(s *corev1.NodeStatus, r randfill.Continue) {
 			r.FillNoCustom(s)
 			s.Allocatable = corev1.ResourceList{names.ResourceKVM: resource.MustParse("1")}
