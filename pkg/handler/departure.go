@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -11,8 +10,6 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/handler/migration"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
@@ -57,55 +54,6 @@ func departureOf(vmi *v1.VirtualMachineInstance, node string) departure {
 		}
 	}
 	return d
-}
-
-// left ends the session of a VMI that is not this node's any more. While the launcher still makes the
-// migration that took the guest away, its connections must stay: cut, they would bring the guest back to
-// life here, beside the one that has moved. Should that have happened, the one here is ended.
-func (r *Reconciler) left(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	r.mu.Lock()
-	s := r.sessions[key]
-	r.mu.Unlock()
-	if s == nil {
-		r.drop(key)
-		return reconcile.Result{}, nil
-	}
-	seen := s.observation()
-	r.tellProgress(ctx, s)
-	account := seen.Guest.GetMigration()
-	switch {
-	case account == nil || !seen.LostAt.IsZero() || isFinal(seen.Guest):
-	case account.Phase == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING && !handing(seen.Guest):
-		return reconcile.Result{}, nil // its end makes another pass
-	default:
-		elsewhere, err := r.elsewhere(ctx, key, s.target.UID)
-		if err != nil {
-			return reconcile.Result{}, err
-		}
-		if elsewhere {
-			s.log.Info("the guest runs on another node and was left here, too: it is ended here", "runs", !handing(seen.Guest))
-			s.stop(r.Node.Now())
-			return reconcile.Result{}, nil
-		}
-	}
-	r.drop(key)
-	return reconcile.Result{}, nil
-}
-
-// elsewhere asks the API server whether a VMI runs on another node.
-func (r *Reconciler) elsewhere(ctx context.Context, key types.NamespacedName, uid types.UID) (bool, error) {
-	var found v1.VirtualMachineInstanceList
-	err := r.Live.List(ctx, &found, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
-	if err != nil {
-		return false, fmt.Errorf("get VirtualMachineInstance: %w", err)
-	}
-	for i := range found.Items {
-		vmi := &found.Items[i]
-		if vmi.Name == key.Name && vmi.UID == uid && !vmi.IsFinal() {
-			return vmi.Status.NodeName != "" && vmi.Status.NodeName != r.Node.Name, nil
-		}
-	}
-	return false, nil
 }
 
 // depart asks for a migration, or for its end.

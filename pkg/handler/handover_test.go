@@ -74,7 +74,7 @@ func TestTakeOver(t *testing.T) {
 	w.launcher.set(func(s *launcherpb.GuestState) { s.Arrived = true })
 	advance := func() {
 		w.mu.Lock()
-		w.now = w.now.Add(2 * wordPatience)
+		w.now = w.now.Add(2 * takeOverPatience)
 		w.mu.Unlock()
 		for range 3 {
 			h.kick()

@@ -27,6 +27,7 @@ const workers = 4
 // loop runs the Reconciler when something changes: a VMI, its pod, or what its session saw.
 type loop struct {
 	reconciler *Reconciler
+	frame      reconcile.Reconciler
 	queue      workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	synced     []toolscache.InformerSynced
 	events     record.EventBroadcaster
@@ -54,6 +55,7 @@ func newLoop(ctx context.Context, h *handler) (*loop, error) {
 			}
 		},
 	}
+	l.frame = l.reconciler.frame()
 	self := func(o client.Object) (types.NamespacedName, bool) { return client.ObjectKeyFromObject(o), true }
 	for _, watched := range []struct {
 		store  cache.Cache
@@ -135,7 +137,7 @@ func (l *loop) next(ctx context.Context) bool {
 	defer l.queue.Done(key)
 	l.passes.begin(key, l.handler.node.Now())
 	defer l.passes.end(key)
-	result, err := l.reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: key})
+	result, err := l.frame.Reconcile(ctx, reconcile.Request{NamespacedName: key})
 	switch {
 	case err != nil && ctx.Err() == nil:
 		l.handler.log.Warn("pass failed", "vmi", key.String(), "error", err)

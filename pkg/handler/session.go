@@ -106,7 +106,7 @@ type session struct {
 	departure departure
 	guest     context.Context         // ends when the guest is gone from here
 	gone      context.CancelCauseFunc // of guest; only its first cause counts, for a launcher may say anything
-	told      told                    // of the migration's progress
+	reported  reported                // of the migration's progress
 	departing chan struct{}           // closed and replaced when departure changes, or the launcher's account of it
 
 	taking chan bool // asks to start a guest that has arrived; true leaves it paused
@@ -459,13 +459,4 @@ func (s *session) release(ctx context.Context, client launcherpb.LauncherClient)
 	if _, err := client.Shutdown(ctx, &launcherpb.ShutdownRequest{}); err != nil {
 		s.log.Info("launcher not released", "error", describe(err))
 	}
-}
-
-func isFinal(g *launcherpb.GuestState) bool {
-	switch g.GetLifecycle() {
-	case launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, launcherpb.Lifecycle_LIFECYCLE_CRASHED, launcherpb.Lifecycle_LIFECYCLE_DESTROYED,
-		launcherpb.Lifecycle_LIFECYCLE_MIGRATED:
-		return true
-	}
-	return false
 }
