@@ -287,7 +287,7 @@ func (w *world) startHandler() *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{world: w, queue: make(chan types.NamespacedName, 1000)}
 	r.Reconciler = &Reconciler{
-		Cached: w.client, Coming: w.client, Live: w.client, Events: w.events, Node: w.node, Sessions: ctx,
+		Cached: w.client, Incoming: w.client, Live: w.client, Events: w.events, Node: w.node, Sessions: ctx,
 		Enqueue: func(key types.NamespacedName, _ time.Duration) { r.queue <- key },
 	}
 	frame := r.frame()

@@ -61,7 +61,7 @@ func (r *Reconciler) lookAtOwned(ctx context.Context, v *View) (err error) {
 }
 
 func (r *Reconciler) lookAtExpected(ctx context.Context, v *View) (err error) {
-	if !v.coming() {
+	if !v.incoming() {
 		return nil
 	}
 	if v.Pod, err = r.pod(ctx, r.Cached, v.VMI); err != nil {

@@ -48,7 +48,7 @@ type loop struct {
 func newLoop(ctx context.Context, h *handler) (*loop, error) {
 	l := &loop{handler: h, events: record.NewBroadcaster(record.WithContext(ctx))}
 	l.reconciler = &Reconciler{
-		Cached: h.store, Coming: h.coming, Live: h.live, Node: h.node, Sessions: ctx, Lost: h.beat.call,
+		Cached: h.store, Incoming: h.incoming, Live: h.live, Node: h.node, Sessions: ctx, Lost: h.beat.call,
 		Events: l.events.NewRecorder(newScheme(), corev1.EventSource{Component: names.VirtHandler, Host: h.node.Name}),
 	}
 	l.passes.reconciler, l.passes.now = l.reconciler.frame(), h.node.Now
@@ -74,7 +74,7 @@ func newLoop(ctx context.Context, h *handler) (*loop, error) {
 		predicates []predicate.Predicate
 	}{
 		{h.store, &v1.VirtualMachineInstance{}, &ctrlhandler.EnqueueRequestForObject{}, nil},
-		{h.coming, &v1.VirtualMachineInstance{}, &ctrlhandler.EnqueueRequestForObject{}, nil},
+		{h.incoming, &v1.VirtualMachineInstance{}, &ctrlhandler.EnqueueRequestForObject{}, nil},
 		{h.store, &corev1.Pod{}, ctrlhandler.EnqueueRequestsFromMapFunc(ownerOf), []predicate.Predicate{removed}},
 	} {
 		// The cache knows the informer from here on, so that run waits for it.
@@ -132,7 +132,7 @@ func (l *loop) run(ctx context.Context, ready chan<- struct{}) error {
 	defer l.events.Shutdown()
 	l.events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: l.handler.clients.CoreV1().Events("")})
 	// The controller would give up after a while, but the API server may be away for long: launchers need this process.
-	if !l.handler.store.WaitForCacheSync(ctx) || !l.handler.coming.WaitForCacheSync(ctx) {
+	if !l.handler.store.WaitForCacheSync(ctx) || !l.handler.incoming.WaitForCacheSync(ctx) {
 		return nil
 	}
 	close(ready)

@@ -83,9 +83,9 @@ func (c *informers) List(ctx context.Context, list client.ObjectList, options ..
 func TestLoop(t *testing.T) {
 	w := newWorld(t)
 	kube := k8sfake.NewClientset()
-	store, coming := newInformers(w, kube), newInformers(w, kube)
+	store, incoming := newInformers(w, kube), newInformers(w, kube)
 	h := &handler{
-		log: w.node.Log, node: w.node, clients: kube, store: store, coming: coming, live: store.client,
+		log: w.node.Log, node: w.node, clients: kube, store: store, incoming: incoming, live: store.client,
 		beat: newSignal(), removed: newSignal(),
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -109,7 +109,7 @@ func TestLoop(t *testing.T) {
 		t.Error("ready before the VMIs that are to come are known")
 	default:
 	}
-	start(coming)
+	start(incoming)
 	<-ready
 	w.startLauncher()
 	w.eventuallyPhase(v1.Running)

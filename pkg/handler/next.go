@@ -86,8 +86,8 @@ type Decision struct {
 	// event.
 	StopBy   time.Time
 	Announce bool
-	// Departure is the migration that the session is to make; nil does not change it.
-	Departure *departure
+	// Outgoing is the migration that the session is to make; nil does not change it.
+	Outgoing *outgoing
 	// Report is what to say of that migration's progress; nil is nothing.
 	Report *report
 	// TakeOver has the session start a guest that has arrived, or that goes on here; true leaves it paused.
@@ -125,8 +125,8 @@ func (v View) handedOver() bool {
 	return slices.Contains([]v1.VirtualMachineInstancePhase{v1.Scheduled, v1.Running, v1.Unknown}, v.VMI.Status.Phase)
 }
 
-// coming reports whether an expected VMI's migration goes on.
-func (v View) coming() bool {
+// incoming reports whether an expected VMI's migration goes on.
+func (v View) incoming() bool {
 	ms := v.VMI.Status.MigrationState
 	return !v.VMI.IsFinal() && ms != nil && ms.TargetNode == v.Here.Node && !migrations.Over(ms)
 }
@@ -197,7 +197,7 @@ func nextOwned(v View) Decision {
 		s := v.following()
 		asked := s != nil && !s.StopBy.IsZero() && !stopBy.Before(s.StopBy)
 		d.StopBy, d.Announce = stopBy, !stopBy.IsZero() && !asked && vmi.Status.Phase == v1.Running
-		d.Departure = new(departureOf(vmi, v.Here.Node))
+		d.Outgoing = new(outgoingOf(vmi, v.Here.Node))
 		d.Report = s.report(v.Now)
 	}
 	in, again := v.input()
@@ -232,7 +232,7 @@ func (v View) input() (status.Input, time.Duration) {
 	in := status.Input{
 		VMI: v.VMI, Pod: v.Pod, Now: v.Now,
 		Guest: seen.Guest, Plan: seen.Plan, Failure: seen.Failure, NeverStarted: seen.NeverStarted,
-		Departure: seen.departureSeen(), Volumes: seen.Volumes, Unsized: seen.Unsized, Unlinked: seen.Unlinked,
+		Departure: seen.outgoingSeen(), Volumes: seen.Volumes, Unsized: seen.Unsized, Unlinked: seen.Unlinked,
 	}
 	switch {
 	case v.Pod == nil && v.silent() && v.MayRun:
@@ -304,7 +304,7 @@ func (d *Decision) write(vmi *v1.VirtualMachineInstance, next v1.VirtualMachineI
 // nextExpected decides on a VMI that may come to this node: its launcher here is prepared, and once the guest runs in
 // it this node takes the VMI over.
 func nextExpected(v View) Decision {
-	if !v.coming() {
+	if !v.incoming() {
 		return Decision{End: true}
 	}
 	vmi := v.VMI

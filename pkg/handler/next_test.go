@@ -39,8 +39,8 @@ func says(v View, d Decision) string {
 	if d.Announce {
 		add("announce")
 	}
-	if d.Departure != nil && d.Departure.uid != "" {
-		add("leave for %s", d.Departure.node)
+	if d.Outgoing != nil && d.Outgoing.uid != "" {
+		add("leave for %s", d.Outgoing.node)
 	}
 	if d.Report != nil {
 		add("report")

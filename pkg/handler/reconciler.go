@@ -26,10 +26,10 @@ type Reconciler struct {
 	// Cached reads the node's VMIs and launcher pods, Live goes to the API server.
 	Cached client.Reader
 	Live   client.Client
-	// Coming reads the VMIs that are to come to this node, and those that came.
-	Coming client.Reader
-	Events record.EventRecorder
-	Node   *Node
+	// Incoming reads the VMIs that are to come to this node, and those that came.
+	Incoming client.Reader
+	Events   record.EventRecorder
+	Node     *Node
 	// Enqueue asks for a pass after a delay; it must not block.
 	Enqueue func(vmi types.NamespacedName, after time.Duration)
 	// Sessions ends all sessions.
@@ -46,7 +46,7 @@ type Reconciler struct {
 
 // frame is what reconciles one VMI: look (look.go), Next (next.go) and apply.
 func (r *Reconciler) frame() *frame.Frame[*v1.VirtualMachineInstance, View, Decision] {
-	r.writes = frame.NewWrites(caches{Client: r.Live, own: r.Cached, coming: r.Coming})
+	r.writes = frame.NewWrites(caches{Client: r.Live, own: r.Cached, incoming: r.Incoming})
 	return &frame.Frame[*v1.VirtualMachineInstance, View, Decision]{
 		Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply, Gone: r.gone,
 	}
@@ -55,7 +55,7 @@ func (r *Reconciler) frame() *frame.Frame[*v1.VirtualMachineInstance, View, Deci
 // caches gets from the node's caches and does the rest live.
 type caches struct {
 	client.Client
-	own, coming client.Reader
+	own, incoming client.Reader
 }
 
 // Get reads a VMI from the cache that has it.
@@ -63,7 +63,7 @@ func (c caches) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	err := c.own.Get(ctx, key, into, options...)
 	if apierrors.IsNotFound(err) {
 		// Once the guest runs here it is ours, whatever the label by which the others are found still says.
-		err = c.coming.Get(ctx, key, into, options...)
+		err = c.incoming.Get(ctx, key, into, options...)
 	}
 	return err
 }
@@ -117,8 +117,8 @@ func (r *Reconciler) command(s *session, v View, d *Decision) {
 			r.Events.Event(v.VMI, corev1.EventTypeNormal, string(v1.ShuttingDown), "Signaled graceful shutdown of the guest.")
 		}
 	}
-	if d.Departure != nil {
-		s.depart(*d.Departure)
+	if d.Outgoing != nil {
+		s.setOutgoing(*d.Outgoing)
 	}
 	if d.TakeOver != nil {
 		select {

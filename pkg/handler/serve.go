@@ -36,7 +36,7 @@ func (h *handler) serveNodes(ctx context.Context, r *Reconciler, others *peers, 
 	if err != nil {
 		return fmt.Errorf("listen for other nodes: %w", err)
 	}
-	server := &migration.Server{Open: r.Arriving, Peer: certs.HandlerNode, Log: h.log}
+	server := &migration.Server{Open: r.OpenIncoming, Peer: certs.HandlerNode, Log: h.log}
 	mux := http.NewServeMux()
 	mux.Handle("/", server.Handler())
 	mux.Handle("GET "+heartbeatPath, others)

@@ -64,8 +64,8 @@ type observation struct {
 	Prepared bool
 	// ArrivedAt is when a guest that comes by a migration was first seen here, whole.
 	ArrivedAt time.Time
-	// Departure is a migration away from here that failed before the launcher knew of it.
-	Departure *status.Departure
+	// Outgoing is a migration away from here that failed before the launcher knew of it.
+	Outgoing *status.Departure
 	// Volumes is what was done with hotplugged volumes, by name.
 	Volumes map[string]status.Volume
 	// Unsized is why the guest could not be given the size that its VMI says; empty when nothing is wrong.
@@ -103,11 +103,11 @@ type session struct {
 	stopping chan struct{}             // closed and replaced when stopBy changes
 	renewed  chan struct{}             // closed and replaced when vmi changes
 
-	departure departure
-	guest     context.Context         // ends when the guest is gone from here
-	gone      context.CancelCauseFunc // of guest; only its first cause counts, for a launcher may say anything
-	reported  reported                // of the migration's progress
-	departing chan struct{}           // closed and replaced when departure changes, or the launcher's account of it
+	outgoing     outgoing
+	guest        context.Context         // ends when the guest is gone from here
+	gone         context.CancelCauseFunc // of guest; only its first cause counts, for a launcher may say anything
+	reported     reported                // of the migration's progress
+	outgoingNews chan struct{}           // closed and replaced when outgoing changes, or the launcher's account of it
 
 	taking chan bool // asks to start a guest that has arrived; true leaves it paused
 }
@@ -118,7 +118,7 @@ func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMach
 	s := &session{
 		node: node, target: t, vmi: vmi, changed: changed, cancel: cancel,
 		done: make(chan struct{}), stopBy: stopBy, stopping: make(chan struct{}), renewed: make(chan struct{}),
-		departing: make(chan struct{}), taking: make(chan bool, 1),
+		outgoingNews: make(chan struct{}), taking: make(chan bool, 1),
 		log: node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
 	}
 	s.guest, s.gone = context.WithCancelCause(context.Background())
@@ -369,8 +369,8 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 		return nil
 	}
 	working.Go(func() { s.passStops(ctx, client) })
-	working.Go(func() { s.passDepartures(ctx, client, run) })
-	working.Go(func() { s.passArrivals(ctx, client) })
+	working.Go(func() { s.passOutgoing(ctx, client, run) })
+	working.Go(func() { s.passTakeOvers(ctx, client) })
 	working.Go(func() { s.keepPlugged(ctx, client, process) })
 	working.Go(func() { s.keepLinked(ctx, client) })
 	working.Go(func() { s.keepSized(ctx, client) })
@@ -414,10 +414,10 @@ func (s *session) saw(state *launcherpb.GuestState) {
 		s.gone(streams.ErrEnded)
 	}
 	if handing(old.Guest) != handing(state) {
-		s.wakeDeparture()
+		s.wakeOutgoing()
 	}
 	if old.Guest.GetMigration().GetPhase() != state.Migration.GetPhase() || old.Guest.GetMigration().GetMode() != state.Migration.GetMode() || old.Guest.GetMigration().GetUid() != state.Migration.GetUid() {
-		s.wakeDeparture()
+		s.wakeOutgoing()
 		if m := state.Migration; m.GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_COMPLETED {
 			s.log.Info("guest left", "migration", m.Uid, "took", m.EndedAt.AsTime().Sub(m.StartedAt.AsTime()), "downtime", m.Downtime.AsDuration())
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
-// Arriving opens the run directory of the launcher that waits for a migration from a node.
-func (r *Reconciler) Arriving(uid types.UID, from string) (migration.Run, error) {
+// OpenIncoming opens the run directory of the launcher that waits for a migration from a node.
+func (r *Reconciler) OpenIncoming(uid types.UID, from string) (migration.Run, error) {
 	pod, waits := r.waiting(uid, from)
 	if !waits {
 		return nil, fmt.Errorf("no launcher on node %s waits for migration %s from node %s", r.Node.Name, uid, from)
@@ -53,8 +53,8 @@ func (r *Reconciler) Leaving(pod types.UID) bool {
 	return false
 }
 
-// passArrivals has the launcher start a guest that has arrived.
-func (s *session) passArrivals(ctx context.Context, client launcherpb.LauncherClient) {
+// passTakeOvers has the launcher start a guest that has arrived.
+func (s *session) passTakeOvers(ctx context.Context, client launcherpb.LauncherClient) {
 	for {
 		select {
 		case <-ctx.Done():
