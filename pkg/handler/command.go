@@ -164,7 +164,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	beat := newSignal()
 	follower.OnChange(beat.call)
 	follower.OnRateLimit(limiter, func(l config.RateLimits) config.RateLimit { return l.Handler })
-	store, coming, live, err := openCaches(restConfig, o.node)
+	store, incoming, live, err := openCaches(restConfig, o.node)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 		log.Warn("old state not removed", "error", err)
 	}
 	h := &handler{
-		options: o, log: log, node: n, clients: clients, store: store, coming: coming, live: live, follower: follower,
+		options: o, log: log, node: n, clients: clients, store: store, incoming: incoming, live: live, follower: follower,
 		connections: connections, ask: ask, beat: beat, removed: newSignal(), cluster: restConfig,
 	}
 	return h.run(ctx)
@@ -196,7 +196,7 @@ func newScheme() *kruntime.Scheme {
 
 // openCaches makes a cache of the VMIs and launcher pods of the node, without what nobody reads, one of the
 // VMIs that are to come to it, and a client that reads past them.
-func openCaches(config *rest.Config, nodeName string) (store, coming cache.Cache, live client.WithWatch, err error) {
+func openCaches(config *rest.Config, nodeName string) (store, incoming cache.Cache, live client.WithWatch, err error) {
 	scheme := newScheme()
 	labelled := func(label string) cache.ByObject {
 		return cache.ByObject{
@@ -219,7 +219,7 @@ func openCaches(config *rest.Config, nodeName string) (store, coming cache.Cache
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make cache: %w", err)
 	}
-	coming, err = cache.New(config, cache.Options{
+	incoming, err = cache.New(config, cache.Options{
 		Scheme:                      scheme,
 		ByObject:                    map[client.Object]cache.ByObject{&v1.VirtualMachineInstance{}: labelled(v1.MigrationTargetNodeNameLabel)},
 		ReaderFailOnMissingInformer: true,
@@ -231,7 +231,7 @@ func openCaches(config *rest.Config, nodeName string) (store, coming cache.Cache
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make client: %w", err)
 	}
-	return store, coming, live, nil
+	return store, incoming, live, nil
 }
 
 // stripPod keeps of a launcher pod what a status is made of.
@@ -269,12 +269,12 @@ const (
 // handler is a running virt-handler.
 type handler struct {
 	options
-	log     *slog.Logger
-	node    *Node
-	clients kubernetes.Interface
-	store   cache.Cache
-	coming  cache.Cache
-	live    client.WithWatch
+	log      *slog.Logger
+	node     *Node
+	clients  kubernetes.Interface
+	store    cache.Cache
+	incoming cache.Cache
+	live     client.WithWatch
 	// follower knows the KubeVirt resource.
 	follower *config.Follower
 	// connections are those to the API server, but for the fencing watchdog's, which are in ask.
@@ -297,7 +297,7 @@ func (h *handler) run(stop context.Context) error {
 	group.Go(func() error { return source.Run(ctx) })
 	group.Go(func() error { return h.follower.Run(ctx) })
 	group.Go(func() error { return h.store.Start(ctx) })
-	group.Go(func() error { return h.coming.Start(ctx) })
+	group.Go(func() error { return h.incoming.Start(ctx) })
 	h.node.Dial = func(ctx context.Context, node, address string) (net.Conn, error) {
 		dialer := &tls.Dialer{Config: source.HandlerConfig(node)}
 		return dialer.DialContext(ctx, "tcp", address)

@@ -21,9 +21,7 @@ import (
 // DialGuest connects to a port of a guest on this node from its pod's network. protocol is tcp or udp. Errors are
 // those of reach.Guest, or say why there is no guest to dial.
 func (r *Reconciler) DialGuest(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16) (net.Conn, error) {
-	r.mu.Lock()
-	s := r.sessions[vmi]
-	r.mu.Unlock()
+	s := r.followed(vmi)
 	if s == nil {
 		return nil, fmt.Errorf("VirtualMachineInstance %s does not run on node %s", vmi, r.Node.Name)
 	}
@@ -70,9 +68,7 @@ func appendAddress(to []netip.Addr, text string) []netip.Addr {
 
 // Runs is the UID of the VMI of that name whose guest is on this node and has not moved away; empty when there is none.
 func (r *Reconciler) Runs(vmi types.NamespacedName) types.UID {
-	r.mu.Lock()
-	s := r.sessions[vmi]
-	r.mu.Unlock()
+	s := r.followed(vmi)
 	if s == nil || moved(s.observation().Guest) {
 		return ""
 	}

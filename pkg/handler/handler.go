@@ -7,7 +7,7 @@
 // attaches to them again. Inputs: the VMIs labelled with this node's name, the node's launcher pods, and
 // the launchers' sockets. Outputs: VMI status, events, the node's labels and heartbeat.
 //
-//	Reconciler   one pass over one VMI: read, compute (package status), write
+//	Reconciler   one pass over one VMI: look, decide (Next, and package status for the status), apply
 //	session      one launcher: connect, prepare, start, watch
 //	podfs        reaching into a pod that is not trusted
 //	capabilities the node's cache of QEMU's capabilities, and the probe that fills it

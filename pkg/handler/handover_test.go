@@ -58,7 +58,7 @@ func TestTakeOver(t *testing.T) {
 	w.startLauncher()
 	h := w.startHandler()
 	w.eventually("the launcher is prepared", func() bool {
-		run, err := h.Arriving("m", "node2")
+		run, err := h.OpenIncoming("m", "node2")
 		if err != nil {
 			return false
 		}
@@ -66,7 +66,7 @@ func TestTakeOver(t *testing.T) {
 	})
 	// Another node's virt-handler, which is none of the migration's, gets nowhere.
 	for _, from := range []string{"node3", nodeName, ""} {
-		if run, err := h.Arriving("m", from); err == nil {
+		if run, err := h.OpenIncoming("m", from); err == nil {
 			t.Errorf("node %q sends a guest from node2", from)
 			_ = run.Close()
 		}
@@ -74,7 +74,7 @@ func TestTakeOver(t *testing.T) {
 	w.launcher.set(func(s *launcherpb.GuestState) { s.Arrived = true })
 	advance := func() {
 		w.mu.Lock()
-		w.now = w.now.Add(2 * wordPatience)
+		w.now = w.now.Add(2 * takeOverPatience)
 		w.mu.Unlock()
 		for range 3 {
 			h.kick()

@@ -226,8 +226,8 @@ func (s *session) recordDevice(process *podfs.Process, t task) error {
 	return s.giveDevice(process, t)
 }
 
-// giveArriving brings the hotplugged volumes of a guest that is to come into its launcher's pod.
-func (s *session) giveArriving(ctx context.Context, process *podfs.Process, vmi *v1.VirtualMachineInstance) error {
+// giveIncoming brings the hotplugged volumes of a guest that is to come into its launcher's pod.
+func (s *session) giveIncoming(ctx context.Context, process *podfs.Process, vmi *v1.VirtualMachineInstance) error {
 	ms := vmi.Status.MigrationState
 	volumes, _ := hotplug.Moving(vmi)
 	if ms == nil || vmi.Status.NodeName == s.node.Name || len(volumes) == 0 {

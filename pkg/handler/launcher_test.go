@@ -287,9 +287,10 @@ func (w *world) startHandler() *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{world: w, queue: make(chan types.NamespacedName, 1000)}
 	r.Reconciler = &Reconciler{
-		Cached: w.client, Coming: w.client, Live: w.client, Events: w.events, Node: w.node, Sessions: ctx,
+		Cached: w.client, Incoming: w.client, Live: w.client, Events: w.events, Node: w.node, Sessions: ctx,
 		Enqueue: func(key types.NamespacedName, _ time.Duration) { r.queue <- key },
 	}
+	frame := r.frame()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -298,7 +299,7 @@ func (w *world) startHandler() *running {
 			case <-ctx.Done():
 				return
 			case key := <-r.queue:
-				if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err != nil && ctx.Err() == nil {
+				if _, err := frame.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err != nil && ctx.Err() == nil {
 					w.t.Errorf("reconcile: %v", err)
 				}
 			}

@@ -17,7 +17,7 @@ import (
 // alone is bound by one processor's TLS on either side.
 const parallelConnections = 4
 
-// limits are how far a migration may go; comparable, as a part of a departure.
+// limits are how far a migration may go; comparable, as a part of outgoing.
 type limits struct {
 	bandwidth              uint64 // bytes a second
 	perGiB, progress       time.Duration

@@ -1,19 +1,36 @@
 package handler
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // passLimit is how long a pass may take. It waits for the API server alone, whose client gives up much earlier.
 const passLimit = 5 * time.Minute
 
-// passes are those under way, of which one that does not end is a fault of virt-handler's.
+// passes makes passes over VMIs and knows those under way, for the liveness probe: one that does not end is a fault of
+// virt-handler's, and controller-runtime only counts it.
 type passes struct {
+	reconciler reconcile.Reconciler
+	now        func() time.Time
+
 	mu    sync.Mutex
 	begun map[types.NamespacedName]time.Time
+}
+
+// Reconcile makes a pass. The errors of those that virt-handler's end cuts short are none.
+func (p *passes) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	p.begin(request.NamespacedName, p.now())
+	defer p.end(request.NamespacedName)
+	result, err := p.reconciler.Reconcile(ctx, request)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil
+	}
+	return result, err
 }
 
 func (p *passes) begin(vmi types.NamespacedName, now time.Time) {

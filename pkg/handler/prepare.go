@@ -52,7 +52,7 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	} else if err != nil {
 		s.log.Warn("links in claims are followed", "error", err) // the launcher looks at images before QEMU does
 	}
-	if err := s.giveArriving(ctx, process, vmi); err != nil {
+	if err := s.giveIncoming(ctx, process, vmi); err != nil {
 		return err
 	}
 	if err := s.do(ctx, "memory of the pod", func() error { s.readyForPostCopy(vmi, process); return nil }); err != nil {

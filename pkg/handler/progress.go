@@ -19,14 +19,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/progress"
 )
 
-// tellEvery is how often the progress of a migration is written at most.
-const tellEvery = 2 * time.Second
+// reportEvery is how often the progress of a migration is written at most.
+const reportEvery = 2 * time.Second
 
 // doubtAfter is how many passes over a guest's memory that changes too fast it takes to say so.
 const doubtAfter = 4
 
-// told is what was told of the progress of a session's migration. One pass at a time uses it.
-type told struct {
+// reported is what was reported of the progress of a session's migration. One pass at a time uses it.
+type reported struct {
 	uid    types.UID
 	name   string // of the migration; empty when it was not found
 	at     time.Time
@@ -34,44 +34,72 @@ type told struct {
 	warned bool
 }
 
-// tellProgress writes how far the migration away from here is, if there is news; nothing depends on that, so what goes
-// wrong is only noted.
-func (r *Reconciler) tellProgress(ctx context.Context, s *session) {
-	account := s.observation().Guest.GetMigration()
-	if account.GetProgress().GetDataTotal() == 0 || account.Phase == launcherpb.MigrationPhase_MIGRATION_PHASE_FAILED {
-		return
+// report is what to say of the progress of a migration.
+type report struct {
+	uid types.UID
+	// doubt is a warning that the migration may not end; empty for none.
+	doubt string
+	// annotation is the progress, text the same without the time; both are empty when they need not be written.
+	annotation, text string
+	at               time.Time
+}
+
+// report is what there is to say of how far the migration away from here is; nil for nothing.
+func (s *Following) report(now time.Time) *report {
+	if s == nil {
+		return nil
 	}
-	now := r.Node.Now()
-	t := &s.told
-	if uid := types.UID(account.Uid); t.uid != uid {
-		*t = told{uid: uid}
+	account := s.Seen.Guest.GetMigration()
+	if account.GetProgress().GetDataTotal() == 0 || account.Phase == launcherpb.MigrationPhase_MIGRATION_PHASE_FAILED {
+		return nil
+	}
+	was, next := s.Reported, &report{uid: types.UID(account.Uid), at: now}
+	if was.uid != next.uid {
+		was = reported{}
 	}
 	p := progressOf(account)
-	if p.Iteration >= doubtAfter && !p.Converges() && !t.warned && !p.Done {
-		t.warned = true
-		r.Events.Event(s.latest(), corev1.EventTypeWarning, string(v1.Migrating), doubt(p))
+	if p.Iteration >= doubtAfter && !p.Converges() && !was.warned && !p.Done {
+		next.doubt = doubt(p)
 	}
-	p.Time = time.Time{}
-	text := p.String()
-	if text == t.text || now.Sub(t.at) < tellEvery && !p.Done {
+	if text := p.String(); text != was.text && (now.Sub(was.at) >= reportEvery || p.Done) {
+		p.Time = now.UTC().Truncate(time.Millisecond)
+		next.annotation, next.text = p.String(), text
+	}
+	if next.doubt == "" && next.text == "" {
+		return nil
+	}
+	return next
+}
+
+// report writes the progress of a session's migration; nothing depends on that, so what goes wrong is only noted.
+func (r *Reconciler) report(ctx context.Context, s *session, next *report) {
+	was := &s.reported
+	if was.uid != next.uid {
+		*was = reported{uid: next.uid}
+	}
+	if next.doubt != "" {
+		was.warned = true
+		r.Events.Event(s.latest(), corev1.EventTypeWarning, string(v1.Migrating), next.doubt)
+	}
+	if next.text == "" {
 		return
 	}
-	p.Time = now.UTC().Truncate(time.Millisecond)
-	t.at = now
-	if err := r.writeProgress(ctx, s, p.String()); err != nil {
-		s.log.Info("the migration's progress is not told", "error", err)
+	was.at = next.at
+	if err := r.writeProgress(ctx, s, next.annotation); err != nil {
+		s.log.Info("the migration's progress was not written", "error", err)
 		return
 	}
-	t.text = text
+	was.text = next.text
 }
 
 func doubt(p *progress.Progress) string {
-	return fmt.Sprintf("The guest changes its memory faster (%d MiB/s) than it can be copied (%d MiB/s).", p.DirtyBytesPerSecond>>20, p.BandwidthBytesPerSecond>>20)
+	return fmt.Sprintf("The guest changes its memory faster (%d MiB/s) than it can be copied (%d MiB/s).",
+		p.DirtyBytesPerSecond>>20, p.BandwidthBytesPerSecond>>20)
 }
 
 // writeProgress annotates the migration; one that is gone needs none.
 func (r *Reconciler) writeProgress(ctx context.Context, s *session, text string) error {
-	t := &s.told
+	t := &s.reported
 	if t.name == "" {
 		name, err := r.migrationName(ctx, s.target.VMI, t.uid)
 		if name == "" || err != nil {
@@ -85,7 +113,8 @@ func (r *Reconciler) writeProgress(ctx context.Context, s *session, text string)
 	if err != nil {
 		return err
 	}
-	m := &v1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{Namespace: s.target.VMI.Namespace, Name: t.name}}
+	meta := metav1.ObjectMeta{Namespace: s.target.VMI.Namespace, Name: t.name}
+	m := &v1.VirtualMachineInstanceMigration{ObjectMeta: meta}
 	err = r.Live.Patch(ctx, m, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

@@ -18,12 +18,17 @@ import (
 )
 
 // serveStreams serves virt-api.
-func (h *handler) serveStreams(ctx context.Context, r *Reconciler, reader *usage.Reader, guestTLS, config *tls.Config) error {
+func (h *handler) serveStreams(
+	ctx context.Context, r *Reconciler, reader *usage.Reader, guestTLS, config *tls.Config,
+) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(h.port)))
 	if err != nil {
 		return fmt.Errorf("listen for virt-api: %w", err)
 	}
-	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Usage: reader, Dial: r.DialGuest, DialVSOCK: r.DialVSOCK, GuestTLS: guestTLS, Runs: r.Runs, Leaving: r.Leaving, Guest: r.Guest, Limits: h.limits, Log: h.log}
+	guests := &streams.Server{
+		PodsDir: h.pods, Launcher: r.Launcher, Usage: reader, Dial: r.DialGuest, DialVSOCK: r.DialVSOCK,
+		GuestTLS: guestTLS, Runs: r.Runs, Leaving: r.Leaving, Guest: r.Guest, Limits: h.limits, Log: h.log,
+	}
 	return serve(ctx, &http.Server{
 		Handler: guests.Handler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
@@ -36,7 +41,7 @@ func (h *handler) serveNodes(ctx context.Context, r *Reconciler, others *peers, 
 	if err != nil {
 		return fmt.Errorf("listen for other nodes: %w", err)
 	}
-	server := &migration.Server{Open: r.Arriving, Peer: certs.HandlerNode, Log: h.log}
+	server := &migration.Server{Open: r.OpenIncoming, Peer: certs.HandlerNode, Log: h.log}
 	return serve(ctx, &http.Server{
 		Handler: forNodes(server.Handler(), others), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),

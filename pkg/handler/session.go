@@ -15,7 +15,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -24,7 +23,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/network"
 )
 
 const (
@@ -32,8 +30,6 @@ const (
 	maxMessage = 1 << 20
 	// startTimeout bounds one attempt to start a guest; disks and firmware are prepared in it.
 	startTimeout = 5 * time.Minute
-	// stopTimeout bounds one request to stop a guest; a launcher that is starting it answers after that.
-	stopTimeout = time.Minute
 	// endLimit is how long the end of a session may take before nobody waits for it any more.
 	endLimit = 10 * time.Second
 	// retryFirst and retryMost are the ends of the back-off between attempts.
@@ -52,30 +48,6 @@ type target struct {
 	KVM bool
 	// Annotations are the pod's as the session began, which what was asked of Multus is among.
 	Annotations map[string]string
-}
-
-// observation is what a session knows. A published one is never changed.
-type observation struct {
-	Guest        *launcherpb.GuestState
-	Plan         *network.Plan
-	Failure      *status.Failure
-	NeverStarted bool
-	// Prepared: the launcher waits for a guest that comes by a migration.
-	Prepared bool
-	// ArrivedAt is when a guest that comes by a migration was first seen here, whole.
-	ArrivedAt time.Time
-	// Departure is a migration away from here that failed before the launcher knew of it.
-	Departure *status.Departure
-	// Volumes is what was done with hotplugged volumes, by name.
-	Volumes map[string]status.Volume
-	// Unsized is why the guest could not be given the size that its VMI says; empty when nothing is wrong.
-	Unsized string
-	// Unlinked is why the guest's interfaces are not as its VMI says; empty when nothing is wrong.
-	Unlinked string
-	// LostAt is when the launcher stopped answering, zero while it answers or before it first did.
-	LostAt time.Time
-	// Dead says that the process which served the launcher's socket has ended.
-	Dead bool
 }
 
 // session follows one launcher from its socket's appearance to its guest's final state, in one
@@ -103,22 +75,25 @@ type session struct {
 	stopping chan struct{}             // closed and replaced when stopBy changes
 	renewed  chan struct{}             // closed and replaced when vmi changes
 
-	departure departure
-	guest     context.Context         // ends when the guest is gone from here
-	gone      context.CancelCauseFunc // of guest; only its first cause counts, for a launcher may say anything
-	told      told                    // of the migration's progress
-	departing chan struct{}           // closed and replaced when departure changes, or the launcher's account of it
+	outgoing     outgoing
+	guest        context.Context         // ends when the guest is gone from here
+	gone         context.CancelCauseFunc // of guest; only its first cause counts, for a launcher may say anything
+	reported     reported                // of the migration's progress
+	outgoingNews chan struct{}           // closed and replaced when outgoing changes, or the launcher's account of it
 
 	taking chan bool // asks to start a guest that has arrived; true leaves it paused
 }
 
 // startSession follows a launcher until ctx ends. With stopBy set the guest is not started any more.
-func startSession(ctx context.Context, node *Node, t target, vmi *v1.VirtualMachineInstance, stopBy time.Time, changed func(urgent bool)) *session {
+func startSession(
+	ctx context.Context, node *Node, t target, vmi *v1.VirtualMachineInstance, stopBy time.Time,
+	changed func(urgent bool),
+) *session {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &session{
 		node: node, target: t, vmi: vmi, changed: changed, cancel: cancel,
 		done: make(chan struct{}), stopBy: stopBy, stopping: make(chan struct{}), renewed: make(chan struct{}),
-		departing: make(chan struct{}), taking: make(chan bool, 1),
+		outgoingNews: make(chan struct{}), taking: make(chan bool, 1),
 		log: node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
 	}
 	s.guest, s.gone = context.WithCancelCause(context.Background())
@@ -157,7 +132,8 @@ func (s *session) refresh(vmi *v1.VirtualMachineInstance) {
 	s.renewed = make(chan struct{})
 }
 
-// sawPod remembers the pod's annotations: Multus writes what it did when the kubelet makes the pod, after it was given to the node.
+// sawPod remembers the pod's annotations: Multus writes what it did when the kubelet makes the pod, after it was given
+// to the node.
 func (s *session) sawPod(annotations map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,12 +156,6 @@ func (s *session) latest() *v1.VirtualMachineInstance {
 	return s.vmi
 }
 
-func (s *session) observation() observation {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.seen
-}
-
 // launcher is the connected launcher, or an error to show to the user.
 func (s *session) launcher() (launcherpb.LauncherClient, error) {
 	s.mu.Lock()
@@ -194,34 +164,6 @@ func (s *session) launcher() (launcherpb.LauncherClient, error) {
 		return nil, errors.New("the launcher does not answer yet; try again in a moment")
 	}
 	return s.client, nil
-}
-
-// stop asks for the guest's shutdown, with power-off at the time given. It reports whether that is
-// news: the first request, or an earlier time.
-func (s *session) stop(by time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.stopBy.IsZero() && !by.Before(s.stopBy) {
-		return false
-	}
-	s.stopBy = by
-	close(s.stopping)
-	s.stopping = make(chan struct{})
-	return true
-}
-
-func (s *session) stopRequest() (by time.Time, next <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopBy, s.stopping
-}
-
-// publish changes the observation.
-func (s *session) publish(urgent bool, change func(*observation)) {
-	s.mu.Lock()
-	change(&s.seen)
-	s.mu.Unlock()
-	s.changed(urgent)
 }
 
 // run attaches again and again until the guest is gone.
@@ -312,14 +254,6 @@ func (s *session) attach(ctx context.Context) error {
 	return err
 }
 
-// knows publishes whether the process that served the launcher's socket has ended, and the guest with it.
-func (s *session) knows(dead bool) {
-	s.publish(false, func(o *observation) { o.Dead = dead })
-	if dead {
-		s.gone(streams.ErrEnded)
-	}
-}
-
 // stillThere fails when the launcher was lost and has taken its socket with it: it never makes another.
 func (s *session) stillThere(ctx context.Context) error {
 	if s.observation().LostAt.IsZero() {
@@ -334,7 +268,9 @@ func (s *session) stillThere(ctx context.Context) error {
 	return err
 }
 
-func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process) error {
+func (s *session) follow(
+	ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -369,8 +305,8 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 		return nil
 	}
 	working.Go(func() { s.passStops(ctx, client) })
-	working.Go(func() { s.passDepartures(ctx, client, run) })
-	working.Go(func() { s.passArrivals(ctx, client) })
+	working.Go(func() { s.passOutgoing(ctx, client, run) })
+	working.Go(func() { s.passTakeOvers(ctx, client) })
 	working.Go(func() { s.keepPlugged(ctx, client, process) })
 	working.Go(func() { s.keepLinked(ctx, client) })
 	working.Go(func() { s.keepSized(ctx, client) })
@@ -390,82 +326,4 @@ func (s *session) follow(ctx context.Context, client launcherpb.LauncherClient, 
 			return nil
 		}
 	}
-}
-
-// saw publishes a state of the guest.
-func (s *session) saw(state *launcherpb.GuestState) {
-	old := s.observation()
-	urgent := old.Guest == nil || !old.LostAt.IsZero() || old.Guest.Lifecycle != state.Lifecycle ||
-		old.Guest.Migration.GetPhase() != state.Migration.GetPhase() || old.Guest.Arrived != state.Arrived ||
-		old.Guest.Migration.GetMode() != state.Migration.GetMode() || old.Guest.Vcpus != state.Vcpus || old.Guest.MemoryRequested != state.MemoryRequested
-	s.publish(urgent, func(o *observation) {
-		o.Guest, o.LostAt, o.Dead = state, time.Time{}, false
-		if state.Arrived && o.ArrivedAt.IsZero() {
-			o.ArrivedAt = s.node.Now()
-		}
-		if state.Lifecycle != launcherpb.Lifecycle_LIFECYCLE_NONE {
-			o.Failure = nil
-		}
-	})
-	switch {
-	case moved(state):
-		s.gone(streams.ErrMoved)
-	case isFinal(state):
-		s.gone(streams.ErrEnded)
-	}
-	if handing(old.Guest) != handing(state) {
-		s.wakeDeparture()
-	}
-	if old.Guest.GetMigration().GetPhase() != state.Migration.GetPhase() || old.Guest.GetMigration().GetMode() != state.Migration.GetMode() || old.Guest.GetMigration().GetUid() != state.Migration.GetUid() {
-		s.wakeDeparture()
-		if m := state.Migration; m.GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_COMPLETED {
-			s.log.Info("guest left", "migration", m.Uid, "took", m.EndedAt.AsTime().Sub(m.StartedAt.AsTime()), "downtime", m.Downtime.AsDuration())
-		}
-	}
-}
-
-// passStops hands each request to stop to the launcher.
-func (s *session) passStops(ctx context.Context, client launcherpb.LauncherClient) {
-	for {
-		by, next := s.stopRequest()
-		if !by.IsZero() {
-			grace := max(0, by.Sub(s.node.Now()))
-			asking, cancel := context.WithTimeout(ctx, stopTimeout)
-			_, err := client.Shutdown(asking, &launcherpb.ShutdownRequest{GracePeriod: durationpb.New(grace)})
-			cancel()
-			if err != nil && ctx.Err() == nil {
-				s.log.Warn("shutdown not taken", "error", describe(err))
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(retryFirst):
-				}
-				continue
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-next:
-		}
-	}
-}
-
-// release lets a launcher go that will have no guest: it ends, and its pod with it. The launcher may
-// have ended already, and the controller deletes the pod of a final VMI anyway.
-func (s *session) release(ctx context.Context, client launcherpb.LauncherClient) {
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	if _, err := client.Shutdown(ctx, &launcherpb.ShutdownRequest{}); err != nil {
-		s.log.Info("launcher not released", "error", describe(err))
-	}
-}
-
-func isFinal(g *launcherpb.GuestState) bool {
-	switch g.GetLifecycle() {
-	case launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, launcherpb.Lifecycle_LIFECYCLE_CRASHED, launcherpb.Lifecycle_LIFECYCLE_DESTROYED,
-		launcherpb.Lifecycle_LIFECYCLE_MIGRATED:
-		return true
-	}
-	return false
 }

@@ -14,7 +14,7 @@ import (
 // A launcher that a guest has taken over may say anything in any order.
 func TestLauncherContradictsItself(t *testing.T) {
 	s := &session{
-		log: slog.New(slog.NewTextHandler(io.Discard, nil)), changed: func(bool) {}, departing: make(chan struct{}),
+		log: slog.New(slog.NewTextHandler(io.Discard, nil)), changed: func(bool) {}, outgoingNews: make(chan struct{}),
 	}
 	s.guest, s.gone = context.WithCancelCause(t.Context())
 	migrated := &launcherpb.GuestState{Lifecycle: launcherpb.Lifecycle_LIFECYCLE_MIGRATED}

@@ -50,9 +50,7 @@ func (h *handler) offerVSOCK(ctx context.Context) error {
 // DialVSOCK connects to a vsock port of a guest on this node. Errors are those of vsock.Dial, or say why there is no guest to
 // dial.
 func (r *Reconciler) DialVSOCK(ctx context.Context, vmi types.NamespacedName, port uint32) (net.Conn, error) {
-	r.mu.Lock()
-	s := r.sessions[vmi]
-	r.mu.Unlock()
+	s := r.followed(vmi)
 	if s == nil || moved(s.observation().Guest) {
 		return nil, fmt.Errorf("VirtualMachineInstance %s does not run on node %s", vmi, r.Node.Name)
 	}

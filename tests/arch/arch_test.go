@@ -28,12 +28,11 @@ var arrows = map[string][]string{
 	"pkg/store":  {"pkg/migrations", "pkg/sizing", "pkg/surface", "pkg/progress", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
-	"pkg/controller": servers("pkg/controller", "pkg/launcher/launcherpb", "pkg/launcher/termination"),
+	"pkg/controller": servers("pkg/controller", "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination"),
+	"pkg/handler":    servers("pkg/handler", "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination", "pkg/host", "pkg/rfb"),
+	"pkg/launcher":   servers("pkg/launcher"),
 	// What all reconcilers share knows none of them.
-	"pkg/controller/frame":   {"pkg/controller/written"},
-	"pkg/controller/written": {},
-	"pkg/handler":            servers("pkg/handler", "pkg/launcher/launcherpb", "pkg/launcher/termination", "pkg/host", "pkg/rfb"),
-	"pkg/launcher":           servers("pkg/launcher"),
+	"pkg/frame": {},
 	// Contract only.
 	"pkg/launcher/launcherpb":  {},
 	"pkg/launcher/termination": {"pkg/launcher/launcherpb", "pkg/names"},

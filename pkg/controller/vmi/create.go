@@ -12,7 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/controller/written"
+	"github.com/virtkit/virtkit/pkg/frame/written"
 )
 
 // createPod makes the VMI's pod, or the one before it. That it cannot be made is said in the VMI's status.

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -11,8 +10,6 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/handler/migration"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
@@ -28,8 +25,8 @@ const cancelPatience = 10 * time.Second
 // retryCancel is the pause between two attempts to cancel.
 const retryCancel = time.Second
 
-// departure is a migration away from here that a session is asked to make, or to give up.
-type departure struct {
+// outgoing is a migration away from here that a session is asked to make, or to give up.
+type outgoing struct {
 	uid types.UID
 	// node is where the guest goes, address that of its virt-handler, host:port.
 	node    string
@@ -38,18 +35,21 @@ type departure struct {
 	limits  limits
 }
 
-// departureOf is what a VMI's status asks of the node that the guest is on; zero when nothing.
-func departureOf(vmi *v1.VirtualMachineInstance, node string) departure {
+// outgoingOf is what a VMI's status asks of the node that the guest is on; zero when nothing.
+func outgoingOf(vmi *v1.VirtualMachineInstance, node string) outgoing {
 	ms := vmi.Status.MigrationState
 	if ms == nil || ms.MigrationUID == "" || migrations.Over(ms) || ms.SourceNode != node {
-		return departure{}
+		return outgoing{}
 	}
-	d := departure{uid: ms.MigrationUID, node: ms.TargetNode, cancel: ms.AbortRequested || vmi.DeletionTimestamp != nil, limits: limitsOf(vmi)}
+	d := outgoing{
+		uid: ms.MigrationUID, node: ms.TargetNode, limits: limitsOf(vmi),
+		cancel: ms.AbortRequested || vmi.DeletionTimestamp != nil,
+	}
 	if ms.TargetNodeAddress == "" {
 		if d.cancel {
 			return d
 		}
-		return departure{}
+		return outgoing{}
 	}
 	for text := range ms.TargetDirectMigrationNodePorts {
 		if port, err := strconv.ParseUint(text, 10, 16); err == nil {
@@ -59,82 +59,33 @@ func departureOf(vmi *v1.VirtualMachineInstance, node string) departure {
 	return d
 }
 
-// left ends the session of a VMI that is not this node's any more. While the launcher still makes the
-// migration that took the guest away, its connections must stay: cut, they would bring the guest back to
-// life here, beside the one that has moved. Should that have happened, the one here is ended.
-func (r *Reconciler) left(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	r.mu.Lock()
-	s := r.sessions[key]
-	r.mu.Unlock()
-	if s == nil {
-		r.drop(key)
-		return reconcile.Result{}, nil
-	}
-	seen := s.observation()
-	r.tellProgress(ctx, s)
-	account := seen.Guest.GetMigration()
-	switch {
-	case account == nil || !seen.LostAt.IsZero() || isFinal(seen.Guest):
-	case account.Phase == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING && !handing(seen.Guest):
-		return reconcile.Result{}, nil // its end makes another pass
-	default:
-		elsewhere, err := r.elsewhere(ctx, key, s.target.UID)
-		if err != nil {
-			return reconcile.Result{}, err
-		}
-		if elsewhere {
-			s.log.Info("the guest runs on another node and was left here, too: it is ended here", "runs", !handing(seen.Guest))
-			s.stop(r.Node.Now())
-			return reconcile.Result{}, nil
-		}
-	}
-	r.drop(key)
-	return reconcile.Result{}, nil
-}
-
-// elsewhere asks the API server whether a VMI runs on another node.
-func (r *Reconciler) elsewhere(ctx context.Context, key types.NamespacedName, uid types.UID) (bool, error) {
-	var found v1.VirtualMachineInstanceList
-	err := r.Live.List(ctx, &found, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
-	if err != nil {
-		return false, fmt.Errorf("get VirtualMachineInstance: %w", err)
-	}
-	for i := range found.Items {
-		vmi := &found.Items[i]
-		if vmi.Name == key.Name && vmi.UID == uid && !vmi.IsFinal() {
-			return vmi.Status.NodeName != "" && vmi.Status.NodeName != r.Node.Name, nil
-		}
-	}
-	return false, nil
-}
-
-// depart asks for a migration, or for its end.
-func (s *session) depart(d departure) {
+// setOutgoing asks for a migration, or for its end.
+func (s *session) setOutgoing(d outgoing) {
 	s.mu.Lock()
-	same := s.departure == d
-	s.departure = d
+	same := s.outgoing == d
+	s.outgoing = d
 	s.mu.Unlock()
 	if !same {
-		s.wakeDeparture()
+		s.wakeOutgoing()
 	}
 }
 
-func (s *session) wakeDeparture() {
+func (s *session) wakeOutgoing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.departing)
-	s.departing = make(chan struct{})
+	close(s.outgoingNews)
+	s.outgoingNews = make(chan struct{})
 }
 
-func (s *session) departureRequest() (departure, <-chan struct{}) {
+func (s *session) outgoingRequest() (outgoing, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.departure, s.departing
+	return s.outgoing, s.outgoingNews
 }
 
-// passDepartures hands each migration to the launcher and keeps its sockets as long as it is under way. The
+// passOutgoing hands each migration to the launcher and keeps its sockets as long as it is under way. The
 // launcher's account of migrations is known when it begins.
-func (s *session) passDepartures(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run) {
+func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run) {
 	var (
 		sockets   *migration.Outgoing
 		begun     types.UID
@@ -148,17 +99,18 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 	}
 	defer closeSockets()
 	for {
-		want, next := s.departureRequest()
+		want, next := s.outgoingRequest()
 		account := s.observation().Guest.GetMigration()
 		known := want.uid != "" && (begun == want.uid || account.GetUid() == string(want.uid))
-		over := account.GetUid() == string(want.uid) && account.GetPhase() != launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
+		over := account.GetUid() == string(want.uid) &&
+			account.GetPhase() != launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
 		var again <-chan time.Time
 		switch {
 		case want.uid == "", over:
 			closeSockets()
 		case !known && want.cancel:
 			begun = want.uid
-			s.departed(want.uid, "cancelled before it began", true)
+			s.failOutgoing(want.uid, "cancelled before it began", true)
 		case !known:
 			closeSockets()
 			begun, cancelled = want.uid, time.Time{}
@@ -167,9 +119,9 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 				if grpcstatus.Code(err) == codes.Unavailable || ctx.Err() != nil {
 					return // the launcher is lost, and with it this session's connection
 				}
-				s.departed(want.uid, describe(err), false)
+				s.failOutgoing(want.uid, describe(err), false)
 			} else {
-				s.publish(false, func(o *observation) { o.Departure = nil })
+				s.publish(false, func(o *observation) { o.Outgoing = nil })
 			}
 		case handing(s.observation().Guest):
 			// It may run on the other side: there is nothing to cancel any more. A virt-handler that has just started opens
@@ -184,7 +136,8 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 		case account.GetMode() == launcherpb.MigrationMode_MIGRATION_MODE_POST_COPY:
 			// The guest runs on the other side and needs what is here: there is nothing to cancel any more.
 		case want.cancel && account.GetUid() == string(want.uid):
-			if _, err := client.CancelMigration(ctx, &launcherpb.CancelMigrationRequest{Uid: string(want.uid)}); err != nil && ctx.Err() == nil {
+			_, err := client.CancelMigration(ctx, &launcherpb.CancelMigrationRequest{Uid: string(want.uid)})
+			if err != nil && ctx.Err() == nil {
 				s.log.Info("migration not cancelled yet", "error", describe(err))
 			}
 			if cancelled.IsZero() {
@@ -205,7 +158,9 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 }
 
 // leave opens the sockets of a migration and has the launcher begin it.
-func (s *session) leave(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, want departure) (*migration.Outgoing, error) {
+func (s *session) leave(
+	ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, want outgoing,
+) (*migration.Outgoing, error) {
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		return s.node.Dial(ctx, want.node, address)
 	}
@@ -213,7 +168,8 @@ func (s *session) leave(ctx context.Context, client launcherpb.LauncherClient, r
 	if err != nil {
 		return nil, err
 	}
-	if _, err := client.Migrate(ctx, &launcherpb.MigrateRequest{Uid: string(want.uid), Limits: want.limits.message()}); err != nil {
+	_, err = client.Migrate(ctx, &launcherpb.MigrateRequest{Uid: string(want.uid), Limits: want.limits.message()})
+	if err != nil {
 		sockets.Close()
 		return nil, err
 	}
@@ -221,11 +177,11 @@ func (s *session) leave(ctx context.Context, client launcherpb.LauncherClient, r
 	return sockets, nil
 }
 
-// departed publishes a migration that failed without the launcher's doing.
-func (s *session) departed(uid types.UID, reason string, cancelled bool) {
+// failOutgoing publishes a migration that failed without the launcher's doing.
+func (s *session) failOutgoing(uid types.UID, reason string, cancelled bool) {
 	s.log.Warn("guest stays", "migration", uid, "reason", reason)
 	s.publish(true, func(o *observation) {
-		o.Departure = &status.Departure{UID: uid, Failed: true, Reason: reason, Cancelled: cancelled}
+		o.Outgoing = &status.Departure{UID: uid, Failed: true, Reason: reason, Cancelled: cancelled}
 	})
 }
 
@@ -236,14 +192,14 @@ var modes = map[launcherpb.MigrationMode]v1.MigrationMode{
 	launcherpb.MigrationMode_MIGRATION_MODE_PAUSED:    v1.MigrationPaused,
 }
 
-// departureSeen is what is known of a VMI's migration away from here.
-func (o observation) departureSeen() *status.Departure {
+// outgoingSeen is what is known of a VMI's migration away from here.
+func (o observation) outgoingSeen() *status.Departure {
 	account := o.Guest.GetMigration()
 	if account == nil {
-		return o.Departure
+		return o.Outgoing
 	}
-	if o.Departure != nil && string(o.Departure.UID) != account.Uid {
-		return o.Departure // it came later: the launcher's would have replaced it
+	if o.Outgoing != nil && string(o.Outgoing.UID) != account.Uid {
+		return o.Outgoing // it came later: the launcher's would have replaced it
 	}
 	d := &status.Departure{
 		UID:       types.UID(account.Uid),

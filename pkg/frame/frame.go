@@ -1,4 +1,5 @@
-// Package frame is what virt-controller's reconcilers have in common. A reconciler is three functions:
+// Package frame is what the reconcilers of virt-controller and virt-handler have in common. A reconciler is three
+// functions:
 //
 //	Look   gathers what there is, from the cache and where that may not be believed from the API server
 //	Next   decides on a step; it is pure, and tested without an API server

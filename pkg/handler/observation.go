@@ -1,0 +1,91 @@
+package handler
+
+import (
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/streams"
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/network"
+)
+
+// observation is what a session knows. A published one is never changed.
+type observation struct {
+	Guest        *launcherpb.GuestState
+	Plan         *network.Plan
+	Failure      *status.Failure
+	NeverStarted bool
+	// Prepared: the launcher waits for a guest that comes by a migration.
+	Prepared bool
+	// ArrivedAt is when a guest that comes by a migration was first seen here, whole.
+	ArrivedAt time.Time
+	// Outgoing is a migration away from here that failed before the launcher knew of it.
+	Outgoing *status.Departure
+	// Volumes is what was done with hotplugged volumes, by name.
+	Volumes map[string]status.Volume
+	// Unsized is why the guest could not be given the size that its VMI says; empty when nothing is wrong.
+	Unsized string
+	// Unlinked is why the guest's interfaces are not as its VMI says; empty when nothing is wrong.
+	Unlinked string
+	// LostAt is when the launcher stopped answering, zero while it answers or before it first did.
+	LostAt time.Time
+	// Dead says that the process which served the launcher's socket has ended.
+	Dead bool
+}
+
+func (s *session) observation() observation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen
+}
+
+// publish changes the observation.
+func (s *session) publish(urgent bool, change func(*observation)) {
+	s.mu.Lock()
+	change(&s.seen)
+	s.mu.Unlock()
+	s.changed(urgent)
+}
+
+// knows publishes whether the process that served the launcher's socket has ended, and the guest with it.
+func (s *session) knows(dead bool) {
+	s.publish(false, func(o *observation) { o.Dead = dead })
+	if dead {
+		s.gone(streams.ErrEnded)
+	}
+}
+
+// saw publishes a state of the guest.
+func (s *session) saw(state *launcherpb.GuestState) {
+	old := s.observation()
+	was, is := old.Guest.GetMigration(), state.GetMigration()
+	migrates := was.GetPhase() != is.GetPhase() || was.GetMode() != is.GetMode()
+	urgent := old.Guest == nil || !old.LostAt.IsZero() || old.Guest.Lifecycle != state.Lifecycle || migrates ||
+		old.Guest.Arrived != state.Arrived || old.Guest.Vcpus != state.Vcpus ||
+		old.Guest.MemoryRequested != state.MemoryRequested
+	s.publish(urgent, func(o *observation) {
+		o.Guest, o.LostAt, o.Dead = state, time.Time{}, false
+		if state.Arrived && o.ArrivedAt.IsZero() {
+			o.ArrivedAt = s.node.Now()
+		}
+		if state.Lifecycle != launcherpb.Lifecycle_LIFECYCLE_NONE {
+			o.Failure = nil
+		}
+	})
+	switch {
+	case moved(state):
+		s.gone(streams.ErrMoved)
+	case isFinal(state):
+		s.gone(streams.ErrEnded)
+	}
+	if handing(old.Guest) != handing(state) {
+		s.wakeOutgoing()
+	}
+	if migrates || was.GetUid() != is.GetUid() {
+		s.wakeOutgoing()
+		if is.GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_COMPLETED {
+			took := is.EndedAt.AsTime().Sub(is.StartedAt.AsTime())
+			s.log.Info("guest left", "migration", is.Uid, "took", took, "downtime", is.Downtime.AsDuration())
+		}
+	}
+}
