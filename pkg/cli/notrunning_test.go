@@ -19,6 +19,10 @@ func (status oneVM) VM(_ context.Context, _, name string) (*v1.VirtualMachine, e
 		return nil, apierrors.NewNotFound(vms, name)
 	}
 	vm := &v1.VirtualMachine{}
+	if strategy, isNew := strings.CutPrefix(string(status), "new, "); isNew {
+		vm.Spec.RunStrategy = (*v1.VirtualMachineRunStrategy)(&strategy)
+		return vm, nil
+	}
 	vm.Status.PrintableStatus = v1.VirtualMachinePrintableStatus(status)
 	return vm, nil
 }
@@ -39,6 +43,8 @@ func TestNotRunning(t *testing.T) {
 		{"stopped", "Stopped", Target{Namespace: "default", Name: "demo"}, absent, "VM default/demo: it is stopped; start it with `kubectl virt start demo`"},
 		{"elsewhere", "Stopped", Target{Namespace: "shop", Name: "demo"}, absent, "start it with `kubectl virt start demo -n shop`"},
 		{"held up", "Provisioning", Target{Namespace: "default", Name: "demo"}, absent, "its status is Provisioning; `kubectl virt why demo` says"},
+		{"stopped, just made", "new, Halted", Target{Namespace: "default", Name: "demo"}, absent, "it is stopped; start it with"},
+		{"just made", "new, Always", Target{Namespace: "default", Name: "demo"}, absent, "it does not run yet: it is so new that"},
 		{"no VM", "", Target{Namespace: "default", Name: "demo"}, absent, absent.Error()},
 		{"instance asked for", "Stopped", Target{Namespace: "default", Name: "demo", Instance: true}, absent, absent.Error()},
 		{"another error", "Stopped", Target{Namespace: "default", Name: "demo"}, broken, "broken"},

@@ -298,7 +298,7 @@ func (c *console) login(t *testing.T, user, password string) {
 
 // shellPrompt ends what a shell that waits for input has printed; busybox asks for the cursor's place after it, and then the
 // guest itself may write to its console.
-const shellPrompt = `[#$] (\x1b\[6n)?(tiny: [^\n]*\n)*$`
+const shellPrompt = `[#$] (\x1b\[6n)?(\r?\n?tiny: [^\n]*\n)*$`
 
 // escapes are what a shell's line editor sends to the terminal.
 var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
