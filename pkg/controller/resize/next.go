@@ -168,7 +168,7 @@ func (s *Step) move(view View) {
 	if detail := view.why(); detail != "" {
 		why += ": " + strings.TrimRight(detail, ".")
 	}
-	if message := migration.NotMigratable(view.VMI); message != "" {
+	if message := migrations.Refusal(view.VMI); message != "" {
 		s.set(view, sizing.ReasonRestart, why+". "+message+".")
 		s.RequeueAfter = again
 		return

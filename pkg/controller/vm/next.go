@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
@@ -164,10 +165,6 @@ func (view *View) claim(instance *v1.VirtualMachineInstance) {
 }
 
 func hasFailure(vm *v1.VirtualMachine, message string) bool {
-	for _, condition := range vm.Status.Conditions {
-		if condition.Type == v1.VirtualMachineFailure && condition.Message == message {
-			return true
-		}
-	}
-	return false
+	failure := conditions.Find(vm.Status.Conditions, v1.VirtualMachineFailure)
+	return failure != nil && failure.Message == message
 }

@@ -19,10 +19,10 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/controller/frame"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
@@ -129,8 +129,8 @@ func Outdated(instance *v1.VirtualMachineInstance, image string) bool {
 
 // mustMove reports a guest that gets what its VMI asks for in another pod only, such as a new interface.
 func mustMove(instance *v1.VirtualMachineInstance) bool {
-	c := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceMigrationRequired)
-	return c != nil && c.Status == corev1.ConditionTrue && !instance.IsFinal() && instance.DeletionTimestamp == nil
+	return conditions.True(instance.Status.Conditions, v1.VirtualMachineInstanceMigrationRequired) &&
+		!instance.IsFinal() && instance.DeletionTimestamp == nil
 }
 
 // migrate takes as many as the cluster's limit leaves room for, the oldest first.
@@ -182,8 +182,7 @@ func wants(strategy v1.KubeVirtWorkloadUpdateStrategy, method v1.WorkloadUpdateM
 }
 
 func migratable(instance *v1.VirtualMachineInstance) bool {
-	c := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceIsMigratable)
-	return c != nil && c.Status == corev1.ConditionTrue
+	return conditions.True(instance.Status.Conditions, v1.VirtualMachineInstanceIsMigratable)
 }
 
 // past is what is known of a guest's migrations.
@@ -202,11 +201,7 @@ func (p past) wait(now time.Time) time.Duration {
 	if p.failures == 0 {
 		return 0
 	}
-	wait := backoffBase
-	for i := 1; i < p.failures && wait < backoffMax; i++ {
-		wait *= 2
-	}
-	return min(wait, backoffMax) - now.Sub(p.last)
+	return frame.Backoff(backoffBase, backoffMax, p.failures) - now.Sub(p.last)
 }
 
 func historyOf(migrations []*v1.VirtualMachineInstanceMigration) map[types.NamespacedName]past {
