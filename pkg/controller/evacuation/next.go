@@ -130,12 +130,7 @@ func failed(newestFirst []*v1.VirtualMachineInstanceMigration, node string) (cou
 		if count++; count > 1 {
 			continue
 		}
-		last = m.CreationTimestamp.Time
-		for _, transition := range m.Status.PhaseTransitionTimestamps {
-			if transition.Phase == v1.MigrationFailed {
-				last = transition.PhaseTransitionTimestamp.Time
-			}
-		}
+		last = migration.Ended(m)
 	}
 	return count, last
 }

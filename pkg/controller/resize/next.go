@@ -12,8 +12,6 @@
 package resize
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"strconv"
 	"strings"
@@ -43,11 +41,6 @@ const (
 	patience = 10 * time.Second
 	// again is when to try again what was refused, and to look again at what has no event.
 	again = 30 * time.Second
-	// backoffBase is how long a guest whose migration failed stays; it doubles with each failure up to backoffMax.
-	backoffBase = 20 * time.Second
-	backoffMax  = 5 * time.Minute
-	// namePrefix begins the names of migrations that are made here; KubeVirt's.
-	namePrefix = "kubevirt-workload-update-"
 )
 
 // View is all that Next looks at.
@@ -187,32 +180,22 @@ func (s *Step) migrate(view View, message string) {
 		if !migration.Final(m) {
 			return // Its end is an event.
 		}
-		if _, ours := m.Annotations[v1.WorkloadUpdateMigrationAnnotation]; !ours {
+		if !migration.IsUpdate(m) {
 			continue
 		}
 		made++
 		if m.Status.Phase == v1.MigrationFailed {
 			failures++
-			last = latest(last, m)
+			if at := migration.Ended(m); at.After(last) {
+				last = at
+			}
 		}
 	}
-	if failures > 0 {
-		if left := frame.Backoff(backoffBase, backoffMax, failures) - view.Now.Sub(last); left > 0 {
-			s.RequeueAfter = left
-			return
-		}
+	if left := migration.UpdateWait(failures, last, view.Now); left > 0 {
+		s.RequeueAfter = left
+		return
 	}
-	sum := sha256.Sum256([]byte(string(view.VMI.UID) + "\n" + string(view.Pod.UID) + "\n" + strconv.Itoa(made)))
-	s.Migrate = namePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
-}
-
-func latest(so time.Time, m *v1.VirtualMachineInstanceMigration) time.Time {
-	for _, transition := range m.Status.PhaseTransitionTimestamps {
-		if t := transition.PhaseTransitionTimestamp.Time; t.After(so) {
-			so = t
-		}
-	}
-	return so
+	s.Migrate = migration.UpdateName(string(view.VMI.UID), string(view.Pod.UID), strconv.Itoa(made))
 }
 
 // what a pod has of what it should have.
