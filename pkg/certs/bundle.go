@@ -6,8 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtkit/virtkit/pkg/names"
@@ -22,18 +20,8 @@ func (r *requested) authorities() []byte {
 
 // followBundle follows the authorities to trust until the context ends.
 func (r *requested) followBundle(ctx context.Context) {
-	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, names.CABundle).String()
-	configMaps := r.Client.CoreV1().ConfigMaps(r.Namespace)
-	listWatch := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = selector
-			return configMaps.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = selector
-			return configMaps.Watch(ctx, options)
-		},
-	}
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, names.CABundle)
+	listWatch := Selected(r.Client.CoreV1().ConfigMaps(r.Namespace), selector)
 	take := func(obj any) {
 		configMap, ok := obj.(*corev1.ConfigMap)
 		if !ok || configMap.Name != names.CABundle || configMap.Data[names.CABundleKey] == "" {

@@ -62,20 +62,29 @@ func NewSource(client kubernetes.Interface, namespace, name string) *Source {
 // once.
 func (s *Source) Run(ctx context.Context) error { return s.run(ctx, s) }
 
-// followSecret calls set with the data of a Secret whenever it changes, until the context ends.
-func followSecret(ctx context.Context, client kubernetes.Interface, namespace, name string, set func(map[string][]byte) error) {
-	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	secrets := client.CoreV1().Secrets(namespace)
-	listWatch := &cache.ListWatch{
+// Selected lists and watches those objects of a client that a field selector lets through, so that no right to see others is
+// needed.
+func Selected[L runtime.Object](api interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}, selector fields.Selector,
+) *cache.ListWatch {
+	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = selector
-			return secrets.List(ctx, options)
+			options.FieldSelector = selector.String()
+			return api.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = selector
-			return secrets.Watch(ctx, options)
+			options.FieldSelector = selector.String()
+			return api.Watch(ctx, options)
 		},
 	}
+}
+
+// followSecret calls set with the data of a Secret whenever it changes, until the context ends.
+func followSecret(ctx context.Context, client kubernetes.Interface, namespace, name string, set func(map[string][]byte) error) {
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+	listWatch := Selected(client.CoreV1().Secrets(namespace), selector)
 	take := func(obj any) {
 		secret, ok := obj.(*corev1.Secret)
 		if !ok || secret.Name != name {

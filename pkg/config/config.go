@@ -23,7 +23,6 @@ import (
 
 // Defaults that apply where the KubeVirt resource is silent; KubeVirt's own.
 const (
-	DefaultMachineType        = "q35"
 	DefaultCPUAllocationRatio = 10
 	DefaultMemoryOvercommit   = 100
 )
@@ -101,7 +100,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		Architecture:        runtime.GOARCH,
-		MachineType:         DefaultMachineType,
+		MachineType:         surface.DefaultMachineType,
 		CPUAllocationRatio:  DefaultCPUAllocationRatio,
 		MemoryOvercommit:    DefaultMemoryOvercommit,
 		MemoryOverheadRatio: 1,

@@ -224,7 +224,7 @@ func TestFollower(t *testing.T) {
 	watcher.Modify(kv("3", "pc")) // Says nothing new, so nobody is told.
 	watcher.Delete(kv("4", "pc"))
 	wait(changed)
-	if got := follower.Current().MachineType; got != DefaultMachineType {
+	if got := follower.Current().MachineType; got != surface.DefaultMachineType {
 		t.Errorf("machine type %q after the resource is gone", got)
 	}
 	if a, b := <-levels, <-levels; a != 1 || b != 1 {

@@ -7,6 +7,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/network"
 	"github.com/virtkit/virtkit/pkg/pci"
+	"github.com/virtkit/virtkit/pkg/surface"
 )
 
 // Addresses are those of the disks and interfaces that the VMI gives one, or a tag by which the guest is told where the device
@@ -73,7 +74,7 @@ func Addresses(spec *v1.VirtualMachineInstanceSpec) (disks, interfaces map[strin
 
 // onPCIe says that virtio devices are PCIe devices, each behind a root port.
 func onPCIe(spec *v1.DomainSpec) bool {
-	return isQ35(machine(spec)) && !enabled(spec.Devices.UseVirtioTransitional, false)
+	return surface.IsQ35(machine(spec)) && !enabled(spec.Devices.UseVirtioTransitional, false)
 }
 
 func address(a pci.Address) *libvirtxml.DomainAddress {

@@ -7,10 +7,8 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/surface"
 )
-
-// DefaultMachine is the machine type of a VMI that names none.
-const DefaultMachine = "q35"
 
 // Build gives the domain of vmi, without the volumes that are plugged in once it runs. An error means that the VMI and the facts do not fit together, and
 // names the field; trying again changes nothing.
@@ -108,7 +106,7 @@ func machine(spec *v1.DomainSpec) string {
 	if spec.Machine != nil && spec.Machine.Type != "" {
 		return spec.Machine.Type
 	}
-	return DefaultMachine
+	return surface.DefaultMachineType
 }
 
 // enabled reads an optional switch.

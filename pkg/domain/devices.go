@@ -3,13 +3,13 @@ package domain
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/virtkit/virtkit/pkg/passthrough"
 	"github.com/virtkit/virtkit/pkg/pci"
+	"github.com/virtkit/virtkit/pkg/surface"
 	"github.com/virtkit/virtkit/pkg/vhostmd"
 )
 
@@ -239,7 +239,7 @@ func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tun
 		express++
 	}
 	out = append(out, libvirtxml.DomainController{Type: "virtio-serial", Index: &index})
-	if spec.Devices.DisableHotplug || !isQ35(machine(spec)) {
+	if spec.Devices.DisableHotplug || !surface.IsQ35(machine(spec)) {
 		return out
 	}
 	out = append(out, libvirtxml.DomainController{Type: "pci", Index: &index, Model: "pcie-root"})
@@ -290,8 +290,4 @@ func lastFree(d *libvirtxml.DomainDeviceList, ports uint) uint {
 		ports--
 	}
 	return ports
-}
-
-func isQ35(machine string) bool {
-	return machine == DefaultMachine || strings.HasPrefix(machine, "pc-q35")
 }

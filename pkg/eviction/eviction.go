@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
@@ -54,13 +55,12 @@ func Moves(vmi *v1.VirtualMachineInstance, strategy v1.EvictionStrategy) bool {
 
 // Migratable reports whether the VMI's node says that its guest can move.
 func Migratable(vmi *v1.VirtualMachineInstance) bool {
-	condition := migratable(vmi)
-	return condition != nil && condition.Status == corev1.ConditionTrue
+	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable)
 }
 
 // Obstacle says why a guest cannot move; empty when it can.
 func Obstacle(vmi *v1.VirtualMachineInstance) string {
-	condition := migratable(vmi)
+	condition := conditions.Find(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable)
 	switch {
 	case condition == nil:
 		return "its node has not said yet whether it can move"
@@ -70,15 +70,6 @@ func Obstacle(vmi *v1.VirtualMachineInstance) string {
 		return condition.Message
 	}
 	return condition.Reason
-}
-
-func migratable(vmi *v1.VirtualMachineInstance) *v1.VirtualMachineInstanceCondition {
-	for i := range vmi.Status.Conditions {
-		if c := &vmi.Status.Conditions[i]; c.Type == v1.VirtualMachineInstanceIsMigratable {
-			return c
-		}
-	}
-	return nil
 }
 
 // Protected reports whether a PodDisruptionBudget keeps the guest's pod from being evicted, whoever answers the

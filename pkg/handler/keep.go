@@ -11,7 +11,7 @@ import (
 // again and again, at most after most, and otherwise after what do returns, 0 for not before the next change. what says in the
 // log what it is about.
 func (s *session) keep(ctx context.Context, what string, most time.Duration, do func(vmi *v1.VirtualMachineInstance) (time.Duration, error)) {
-	wait := retryFirst
+	delay := doubling(retryFirst, most)
 	for {
 		s.mu.Lock()
 		vmi, renewed := s.vmi, s.renewed
@@ -19,13 +19,13 @@ func (s *session) keep(ctx context.Context, what string, most time.Duration, do 
 		var again <-chan time.Time
 		switch look, err := do(vmi); {
 		case err != nil && ctx.Err() == nil:
+			wait := delay()
 			s.log.Warn(what, "error", describe(err), "again", wait)
 			again = time.After(wait)
-			wait = min(2*wait, most)
 		case look > 0:
-			wait, again = retryFirst, time.After(look)
+			delay, again = doubling(retryFirst, most), time.After(look)
 		default:
-			wait = retryFirst
+			delay = doubling(retryFirst, most)
 		}
 		select {
 		case <-ctx.Done():

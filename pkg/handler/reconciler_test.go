@@ -313,8 +313,8 @@ func TestBackoff(t *testing.T) {
 	for range 20 {
 		b.next(refused("again"))
 	}
-	if b.wait != retryMost {
-		t.Errorf("at last %v", b.wait)
+	if got := b.next(refused("again")); got != retryMost {
+		t.Errorf("at last %v", got)
 	}
 }
 

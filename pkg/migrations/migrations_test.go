@@ -3,6 +3,7 @@ package migrations
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 )
@@ -30,6 +31,28 @@ func TestUnderWay(t *testing.T) {
 		}
 		if got := Begun(vmi); got != c.begun {
 			t.Errorf("%s: begun %t", name, got)
+		}
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		status corev1.ConditionStatus
+		want   string
+	}{
+		"nothing is said": {},
+		"it can":          {status: corev1.ConditionTrue},
+		"nobody knows":    {status: corev1.ConditionUnknown},
+		"it cannot":       {status: corev1.ConditionFalse, want: "Cannot migrate VMI, Reason: HostDevice, Message: it has one"},
+	} {
+		vmi := &v1.VirtualMachineInstance{}
+		if c.status != "" {
+			vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
+				Type: v1.VirtualMachineInstanceIsMigratable, Status: c.status, Reason: "HostDevice", Message: "it has one",
+			}}
+		}
+		if got := Refusal(vmi); got != c.want {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

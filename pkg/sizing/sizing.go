@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 const (
@@ -173,12 +175,7 @@ const (
 
 // Resizing is the condition of an instance whose guest is to change its CPUs or its memory; nil when it is not.
 func Resizing(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType) *v1.VirtualMachineInstanceCondition {
-	for i := range vmi.Status.Conditions {
-		if c := &vmi.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
-			return c
-		}
-	}
-	return nil
+	return conditions.With(vmi.Status.Conditions, kind, corev1.ConditionTrue)
 }
 
 // MayResize reports whether the guest of an instance may be given its size now: its pod has room for it.

@@ -37,7 +37,7 @@ type Defaults struct {
 }
 
 func (d Defaults) architecture() string { return or(d.Architecture, "amd64") }
-func (d Defaults) machineType() string  { return or(d.MachineType, "q35") }
+func (d Defaults) machineType() string  { return or(d.MachineType, DefaultMachineType) }
 
 func or(value, otherwise string) string {
 	if value == "" {

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"reflect"
 
-	corev1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
 // migrationFields is the table of VirtualMachineInstanceMigration.
@@ -49,10 +50,8 @@ func ValidateMigrationOf(vmi *v1.VirtualMachineInstance, migration *v1.VirtualMa
 	case vmi.IsFinal():
 		return field.ErrorList{field.Invalid(at, name, fmt.Sprintf("Cannot migrate VMI in finalized state: %q has %s", name, vmi.Status.Phase))}
 	}
-	for _, c := range vmi.Status.Conditions {
-		if c.Type == v1.VirtualMachineInstanceIsMigratable && c.Status == corev1.ConditionFalse {
-			return field.ErrorList{field.Invalid(at, name, fmt.Sprintf("Cannot migrate VMI, Reason: %s, Message: %s", c.Reason, c.Message))}
-		}
+	if why := migrations.Refusal(vmi); why != "" {
+		return field.ErrorList{field.Invalid(at, name, why)}
 	}
 	return nil
 }

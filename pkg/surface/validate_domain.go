@@ -25,7 +25,6 @@ const (
 var (
 	uuidPattern     = regexp.MustCompile(`^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$`)
 	serialPattern   = regexp.MustCompile(`^[A-Za-z0-9_.+-]+$`)
-	machinePattern  = regexp.MustCompile(`^(q35|pc-q35-[A-Za-z0-9.-]+)$`)
 	cpuNamePattern  = regexp.MustCompile(`^[A-Za-z0-9_.+-]+$`)
 	timezonePattern = regexp.MustCompile(`^[A-Za-z0-9_+/-]+$`)
 	printable       = regexp.MustCompile(`^[\x20-\x7e]*$`)
@@ -174,7 +173,7 @@ func validateMemory(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 }
 
 func validateMachineType(machine string, path *field.Path) field.ErrorList {
-	if machine == "" || machinePattern.MatchString(machine) {
+	if machine == "" || IsQ35(machine) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, machine, fmt.Sprintf("%q is not supported; use q35 or a version of it such as pc-q35-9.2", machine))}

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/emicklei/go-restful/v3"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // defaultUnfreeze is when a frozen guest is let go if the request does not say; maxUnfreeze is the latest.
@@ -19,15 +20,12 @@ const (
 
 // hasAgent refuses what only a guest agent can do.
 func hasAgent(vmi *v1.VirtualMachineInstance) error {
-	connected := slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool {
-		return c.Type == v1.VirtualMachineInstanceAgentConnected && c.Status == "True"
-	})
 	switch {
 	case vmi.Status.Phase != v1.Running:
 		return notRunning(vmi)
 	case paused(vmi):
 		return conflictVMI(vmi, ": VMI is paused; unpause it first")
-	case !connected:
+	case !conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected):
 		return conflictVMI(vmi, fmt.Sprintf(": VMI does not have guest agent connected; install and start qemu-guest-agent in the guest, or wait for it to boot (virtctl wait vmi/%s --for=agent)", vmi.Name))
 	}
 	return nil

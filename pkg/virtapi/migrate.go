@@ -5,12 +5,12 @@ import (
 	"fmt"
 
 	"github.com/emicklei/go-restful/v3"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/surface"
 )
 
@@ -50,17 +50,15 @@ func (q *requests) migrate(r *restful.Request, namespace, name string) error {
 }
 
 // mayMigrate says why a VM cannot move now; vmi is nil when it does not run.
-func mayMigrate(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, migrations []v1.VirtualMachineInstanceMigration) error {
+func mayMigrate(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, others []v1.VirtualMachineInstanceMigration) error {
 	if !active(vmi) || vmi.Status.Phase != v1.Running {
 		return conflict(vm, "VM is not running")
 	}
-	for _, condition := range vmi.Status.Conditions {
-		if condition.Type == v1.VirtualMachineInstanceIsMigratable && condition.Status == corev1.ConditionFalse {
-			return conflict(vm, fmt.Sprintf("Cannot migrate VMI, Reason: %s, Message: %s", condition.Reason, condition.Message))
-		}
+	if why := migrations.Refusal(vmi); why != "" {
+		return conflict(vm, why)
 	}
-	for i := range migrations {
-		other := &migrations[i]
+	for i := range others {
+		other := &others[i]
 		if other.Spec.VMIName == vm.Name && other.Status.Phase != v1.MigrationSucceeded && other.Status.Phase != v1.MigrationFailed {
 			return conflict(vm, fmt.Sprintf("in-flight migration detected. Active migration job (%s) is currently already in progress for VMI %s", other.Name, vm.Name))
 		}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -92,12 +93,7 @@ func (n *nodes) handler(node string) (string, error) {
 }
 
 func ready(pod *corev1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return conditions.True(pod.Status.Conditions, corev1.PodReady)
 }
 
 // target is the URL at the virt-handler of the instance's node.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/emicklei/go-restful/v3"
@@ -17,6 +16,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/passthrough"
 	"github.com/virtkit/virtkit/pkg/version"
 )
@@ -153,9 +153,7 @@ func (q *requests) steer(verb string, check func(*v1.VirtualMachineInstance) err
 }
 
 func paused(vmi *v1.VirtualMachineInstance) bool {
-	return slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool {
-		return c.Type == v1.VirtualMachineInstancePaused && c.Status == "True"
-	})
+	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused)
 }
 
 func mayPause(vmi *v1.VirtualMachineInstance) error {

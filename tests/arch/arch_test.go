@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 
 	"pkg/cli":    {"pkg/printable", "pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names"},
 	"pkg/tui":    {"pkg/printable", "pkg/rfb", "pkg/action", "pkg/stats", "pkg/progress", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/printable", "pkg/filesystem", "pkg/eviction", "pkg/migrations", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names", "manifests"},
+	"pkg/action": {"pkg/conditions", "pkg/printable", "pkg/filesystem", "pkg/eviction", "pkg/migrations", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names", "manifests"},
 	"pkg/store":  {"pkg/migrations", "pkg/sizing", "pkg/surface", "pkg/progress", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
@@ -39,7 +39,7 @@ var arrows = map[string][]string{
 
 	"pkg/vhostmd":      {},
 	"pkg/domain":       {"pkg/filesystem", "pkg/passthrough", "pkg/vhostmd", "pkg/names", "pkg/network", "pkg/surface", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/pci"},
-	"pkg/surface":      {"pkg/filesystem", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/sizing", "pkg/pci"},
+	"pkg/surface":      {"pkg/migrations", "pkg/filesystem", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/sizing", "pkg/pci"},
 	"pkg/pci":          {},
 	"pkg/passthrough":  {},
 	"pkg/instancetype": {"pkg/surface", "pkg/claim"},
@@ -60,13 +60,14 @@ var arrows = map[string][]string{
 	"pkg/names":        {},
 	"pkg/rollout":      {},
 	"pkg/hotplug":      {"pkg/claim"},
-	"pkg/sizing":       {},
+	"pkg/conditions":   {},
+	"pkg/sizing":       {"pkg/conditions"},
 	"pkg/claim":        {},
 	"pkg/filesystem":   {"pkg/names"},
 	"pkg/pool":         {},
 	"pkg/vmstate":      {},
-	"pkg/eviction":     {"pkg/migrations"},
-	"pkg/migrations":   {},
+	"pkg/eviction":     {"pkg/conditions", "pkg/migrations"},
+	"pkg/migrations":   {"pkg/conditions"},
 	"pkg/version":      {},
 	"manifests":        {},
 	"images":           {"pkg/names", "pkg/version"},
@@ -74,12 +75,12 @@ var arrows = map[string][]string{
 
 // servers is what every server may import.
 func servers(more ...string) []string {
-	return append(more, "pkg/boottime", "pkg/fencing", "pkg/metrics", "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
+	return append(more, "pkg/boottime", "pkg/conditions", "pkg/fencing", "pkg/metrics", "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
 		"pkg/certs", "pkg/config", "pkg/stats", "pkg/progress", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction", "pkg/migrations", "pkg/sizing", "pkg/pool", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/migrations", "pkg/vmstate", "pkg/pool", "pkg/pci", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem", "pkg/printable", "pkg/fencing"}
+var pure = []string{"pkg/conditions", "pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/migrations", "pkg/vmstate", "pkg/pool", "pkg/pci", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem", "pkg/printable", "pkg/fencing"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

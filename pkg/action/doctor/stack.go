@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action"
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -127,9 +128,7 @@ func (e *examination) component(name string) []*corev1.Pod {
 }
 
 func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return conditions.True(pod.Status.Conditions, corev1.PodReady)
 }
 
 func state(pod *corev1.Pod) string {
@@ -138,10 +137,8 @@ func state(pod *corev1.Pod) string {
 			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
 		}
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Message
-		}
+	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
+		return c.Message
 	}
 	return string(pod.Status.Phase)
 }

@@ -3,9 +3,11 @@ package forward
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/virtkit/virtkit/pkg/stream"
 )
@@ -78,7 +80,8 @@ func (f *Forwarder) connect(ctx context.Context, e Event) (*stream.Conn, error) 
 	if limit == 0 {
 		limit = patience
 	}
-	started, wait := time.Now(), retryFirst
+	longer := wait.Backoff{Duration: retryFirst, Factor: 2, Steps: math.MaxInt, Cap: retryMost}.DelayFunc()
+	started, pause := time.Now(), longer()
 	for {
 		conn, err := f.attempt(ctx, e)
 		switch {
@@ -86,21 +89,21 @@ func (f *Forwarder) connect(ctx context.Context, e Event) (*stream.Conn, error) 
 			return conn, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case !passing(err), time.Since(started)+wait > limit:
+		case !passing(err), time.Since(started)+pause > limit:
 			return nil, err
 		}
-		if wait == retryFirst {
+		if e.Kind != Waiting {
 			e.Kind, e.Err = Waiting, err
 			f.notify(e)
 		}
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, ctx.Err()
 		case <-timer.C:
 		}
-		wait = min(2*wait, retryMost)
+		pause = longer()
 	}
 }
 

@@ -3,10 +3,10 @@ package journal
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // Reverse is the verb that takes another back, or why there is none.
@@ -101,12 +101,7 @@ func instanceRefusal(verb lifecycle.Verb, m Machine, vmi *v1.VirtualMachineInsta
 }
 
 func paused(vmi *v1.VirtualMachineInstance) bool {
-	for _, c := range vmi.Status.Conditions {
-		if c.Type == v1.VirtualMachineInstancePaused {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused)
 }
 
 // after is the run strategy that a verb leaves; KubeVirt's rules.

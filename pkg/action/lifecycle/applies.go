@@ -1,10 +1,10 @@
 package lifecycle
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
@@ -31,7 +31,7 @@ func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
 	if !alive || vmi.Status.Phase != v1.Running {
 		return false, "it is not running"
 	}
-	paused := hasCondition(vmi, v1.VirtualMachineInstancePaused)
+	paused := conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused)
 	switch verb {
 	case Pause:
 		return applies(!paused, "it is paused")
@@ -43,7 +43,7 @@ func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
 		if migrations.UnderWay(vmi) {
 			return false, "it is migrating"
 		}
-		return applies(hasCondition(vmi, v1.VirtualMachineInstanceIsMigratable), "it cannot be migrated")
+		return applies(conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable), "it cannot be migrated")
 	case MigrateCancel:
 		return applies(migrations.UnderWay(vmi), "it is not migrating")
 	case EvacuateCancel:
@@ -74,13 +74,4 @@ func deleting(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
 		object = vm
 	}
 	return object.GetDeletionTimestamp() != nil
-}
-
-func hasCondition(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType) bool {
-	for _, c := range vmi.Status.Conditions {
-		if c.Type == kind {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/action"
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/wait"
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
@@ -58,7 +59,8 @@ func pausedIs(want bool) wait.Condition {
 	}
 	return wait.Condition{Name: name, Met: func(s wait.State) (bool, error) {
 		running := s.VMI != nil && s.VMI.Status.Phase == v1.Running && s.VMI.DeletionTimestamp == nil
-		return running && hasCondition(s.VMI, v1.VirtualMachineInstancePaused) == want && !showsPaused(s.VM, !want), nil
+		return running && conditions.True(s.VMI.Status.Conditions, v1.VirtualMachineInstancePaused) == want &&
+			!showsPaused(s.VM, !want), nil
 	}}
 }
 

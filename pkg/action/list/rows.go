@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/store"
 )
 
@@ -178,11 +179,7 @@ func vmiRow(vmi *v1.VirtualMachineInstance) Row {
 	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
 		r.Memory = *m.GuestCurrent
 	}
-	for _, c := range vmi.Status.Conditions {
-		if c.Type == v1.VirtualMachineInstanceReady {
-			r.Ready = c.Status == corev1.ConditionTrue
-		}
-	}
+	r.Ready = conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceReady)
 	r.IPs = store.Addresses(vmi)
 	return r
 }

@@ -8,6 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/migrate"
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // migration says whether the guest could move now, with all reasons why not at once.
@@ -26,7 +27,7 @@ func (e *explanation) migration() *Migration {
 	if vmi.DeletionTimestamp != nil {
 		add(LayerVMI, e.vmiObject(), "Stopping", "the guest is being stopped")
 	}
-	if c := vmiCondition(vmi, v1.VirtualMachineInstanceIsMigratable); c != nil && c.Status == corev1.ConditionFalse {
+	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse); c != nil {
 		for _, part := range obstacles(c.Message) {
 			add(LayerVMI, e.vmiObject(), obstacleReason(part, c.Reason), part, obstacleMend(part)...)
 		}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -41,7 +42,7 @@ var verdicts = []struct {
 
 // unscheduled explains why a pod has no node.
 func (e *explanation) unscheduled(pod *corev1.Pod) {
-	c := podCondition(pod, corev1.PodScheduled)
+	c := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
 	object := e.podObject()
 	switch {
 	case c != nil && c.Reason == "SchedulingGated":

@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/action/migrate"
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // gatePatience is how long a guest may run before its pod is Ready, for which virt-controller and the kubelet each need
@@ -18,7 +19,7 @@ const gatePatience = 15 * time.Second
 
 // PodReady reports whether a pod is Ready, which Services go by, and if a launcher's that runs is not, why.
 func PodReady(pod *corev1.Pod) (ready bool, why string) {
-	c := podCondition(pod, corev1.PodReady)
+	c := conditions.Find(pod.Status.Conditions, corev1.PodReady)
 	if c != nil && c.Status == corev1.ConditionTrue {
 		return true, ""
 	}
@@ -26,7 +27,7 @@ func PodReady(pod *corev1.Pod) (ready bool, why string) {
 		return false, "" // the phase says it
 	}
 	if gated(pod) {
-		gate := podCondition(pod, v1.VirtualMachineUnpaused)
+		gate := conditions.Find(pod.Status.Conditions, v1.VirtualMachineUnpaused)
 		switch {
 		case gate == nil:
 			return false, "no guest runs in it"
@@ -49,7 +50,7 @@ func (e *explanation) readiness(pod *corev1.Pod) {
 	if e.VMI.Status.Phase != v1.Running || pod.Spec.NodeName != e.VMI.Status.NodeName || !gated(pod) {
 		return
 	}
-	if c := vmiCondition(e.VMI, v1.VirtualMachineInstancePaused); c != nil && c.Status == corev1.ConditionTrue {
+	if conditions.True(e.VMI.Status.Conditions, v1.VirtualMachineInstancePaused) {
 		return // which is said
 	}
 	if ready, why := PodReady(pod); !ready && why != "" && e.Now.Sub(phaseSince(e.VMI)) > gatePatience && e.moving() == nil {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -65,7 +66,7 @@ func (e *explanation) component(name string) []*corev1.Pod {
 }
 
 func ready(pod *corev1.Pod) bool {
-	c := podCondition(pod, corev1.PodReady)
+	c := conditions.Find(pod.Status.Conditions, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
 }
 
@@ -79,20 +80,11 @@ func trouble(pod *corev1.Pod) string {
 			return "its container ended: " + c.State.Terminated.Reason
 		}
 	}
-	if c := podCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
 		return c.Message
 	}
-	if c := podCondition(pod, corev1.PodReady); c != nil && c.Message != "" {
+	if c := conditions.Find(pod.Status.Conditions, corev1.PodReady); c != nil && c.Message != "" {
 		return c.Message
 	}
 	return "phase " + string(pod.Status.Phase)
-}
-
-func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == kind {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
 }

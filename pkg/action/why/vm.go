@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // vm looks at the VM: whether it is there, wants to run, and could be acted on.
@@ -118,8 +120,8 @@ func (e *explanation) terminating(vm *v1.VirtualMachine) {
 
 // failure explains the VM's Failure condition, where that is about the VM and not a copy of the instance's.
 func (e *explanation) failure(vm *v1.VirtualMachine) bool {
-	c := vmCondition(vm, v1.VirtualMachineFailure)
-	if c == nil || c.Status != corev1.ConditionTrue {
+	c := conditions.With(vm.Status.Conditions, v1.VirtualMachineFailure, corev1.ConditionTrue)
+	if c == nil {
 		return false
 	}
 	text := c.Message
@@ -150,7 +152,7 @@ func (e *explanation) backoff(vm *v1.VirtualMachine) bool {
 	}
 	last := "see its last words"
 	if e.VMI != nil {
-		if c := vmiCondition(e.VMI, v1.VirtualMachineInstanceReady); c != nil && c.Message != "" {
+		if c := conditions.Find(e.VMI.Status.Conditions, v1.VirtualMachineInstanceReady); c != nil && c.Message != "" {
 			last = c.Message
 		}
 	}
@@ -194,21 +196,12 @@ func requested(vm *v1.VirtualMachine, action v1.StateChangeRequestAction) bool {
 }
 
 func (e *explanation) restartRequired(vm *v1.VirtualMachine) {
-	c := vmCondition(vm, v1.VirtualMachineRestartRequired)
-	if c == nil || c.Status != corev1.ConditionTrue {
+	c := conditions.With(vm.Status.Conditions, v1.VirtualMachineRestartRequired, corev1.ConditionTrue)
+	if c == nil {
 		return
 	}
 	e.add(rankRemark, LayerVM, e.vmObject(), OK, "RestartRequired", "the spec was changed in a way that needs a restart: "+c.Message,
 		"virtctl restart "+e.Name+e.flag(), "virtctl expand --vm "+e.Name+e.flag()+" (what the next start will use)")
-}
-
-func vmCondition(vm *v1.VirtualMachine, kind v1.VirtualMachineConditionType) *v1.VirtualMachineCondition {
-	for i := range vm.Status.Conditions {
-		if vm.Status.Conditions[i].Type == kind {
-			return &vm.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 // after is what follows a marker, or the whole text.

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // instance looks at the VMI as Kubernetes sees it; guest looks into it.
@@ -71,7 +73,7 @@ func (e *explanation) instance() {
 
 // notCreated explains why an instance has no pod.
 func (e *explanation) notCreated(vmi *v1.VirtualMachineInstance) {
-	c := vmiCondition(vmi, v1.VirtualMachineInstanceSynchronized)
+	c := conditions.Find(vmi.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
 	if c == nil || c.Status != corev1.ConditionFalse || c.Reason != "FailedCreate" {
 		return
 	}
@@ -127,7 +129,7 @@ func (e *explanation) stopping(vmi *v1.VirtualMachineInstance) {
 // failed explains how an instance ended.
 func (e *explanation) failed(vmi *v1.VirtualMachineInstance) {
 	message := "the guest failed"
-	if c := vmiCondition(vmi, v1.VirtualMachineInstanceReady); c != nil && c.Message != "" {
+	if c := conditions.Find(vmi.Status.Conditions, v1.VirtualMachineInstanceReady); c != nil && c.Message != "" {
 		message = c.Message
 	}
 	logs := "virtctl logs " + e.Name + e.flag()
@@ -170,11 +172,11 @@ func (e *explanation) guest() {
 	if vmi.Status.Phase != v1.Running {
 		state, message = Waiting, "the guest has not been started yet"
 	}
-	if c := vmiCondition(vmi, v1.VirtualMachineInstanceSynchronized); c != nil && c.Status == corev1.ConditionFalse {
+	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse); c != nil {
 		state = Broken
 		e.qemu(c.Message)
 	}
-	if c := vmiCondition(vmi, v1.VirtualMachineInstancePaused); c != nil && c.Status == corev1.ConditionTrue {
+	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstancePaused, corev1.ConditionTrue); c != nil {
 		state, message = Waiting, c.Message
 		e.paused(c)
 	}
@@ -204,7 +206,7 @@ func (e *explanation) paused(c *v1.VirtualMachineInstanceCondition) {
 // remarks are about a guest that runs.
 func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 	object := "domain/" + e.Name
-	if c := vmiCondition(vmi, v1.VirtualMachineInstanceReady); c != nil && c.Status == corev1.ConditionFalse && c.Reason != v1.GuestNotRunningReason {
+	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceReady, corev1.ConditionFalse); c != nil && c.Reason != v1.GuestNotRunningReason {
 		e.add(rankGuest, LayerVMI, e.vmiObject(), Broken, "NotReady", "the guest runs but is not ready: "+c.Message, "its readinessProbe, or the service in the guest that it asks")
 	}
 	e.onItsWay()
@@ -212,13 +214,13 @@ func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 		e.add(rankProgress, LayerVMI, e.vmiObject(), Waiting, "EvictionRequested", "the guest is to leave node "+vmi.Status.EvacuationNodeName+", which is being drained",
 			"virtctl why "+e.Name+e.flag()+" --migrate", "virtctl evacuate-cancel vmi "+e.Name+e.flag())
 	}
-	if c := vmiCondition(vmi, v1.VirtualMachineInstanceAgentConnected); c == nil || c.Status != corev1.ConditionTrue {
+	if conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected, corev1.ConditionTrue) == nil {
 		if phaseSinceOf(vmi, v1.Running).Before(e.Now.Add(-2*time.Minute)) && !phaseSinceOf(vmi, v1.Running).IsZero() {
 			e.add(rankRemark, LayerQEMU, object, OK, "NoAgent", "no guest agent answers: exec, guestosinfo and live credentials do not work",
 				"install and start qemu-guest-agent in the guest")
 		}
 	}
-	if c := vmiCondition(vmi, "SoftwareEmulation"); c != nil && c.Status == corev1.ConditionTrue {
+	if c := conditions.With(vmi.Status.Conditions, "SoftwareEmulation", corev1.ConditionTrue); c != nil {
 		e.add(rankRemark, LayerQEMU, object, OK, "SoftwareEmulation", c.Message, "run it on nodes with KVM: virtctl doctor shows which have it")
 	}
 }
@@ -288,13 +290,4 @@ func phaseSinceOf(vmi *v1.VirtualMachineInstance, phase v1.VirtualMachineInstanc
 		}
 	}
 	return time.Time{}
-}
-
-func vmiCondition(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType) *v1.VirtualMachineInstanceCondition {
-	for i := range vmi.Status.Conditions {
-		if vmi.Status.Conditions[i].Type == kind {
-			return &vmi.Status.Conditions[i]
-		}
-	}
-	return nil
 }

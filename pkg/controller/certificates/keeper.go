@@ -17,9 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -191,17 +189,7 @@ func (k *Keeper) watch(ctx context.Context, object object) {
 	if object.namespace != "" {
 		resource = k.Dynamic.Resource(object.resource).Namespace(object.namespace)
 	}
-	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, object.name).String()
-	listWatch := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = selector
-			return resource.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = selector
-			return resource.Watch(ctx, options)
-		},
-	}
+	listWatch := certs.Selected(resource, fields.OneTermEqualSelector(metav1.ObjectNameField, object.name))
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(listWatch, k.Dynamic),
 		ObjectType:    &unstructured.Unstructured{},

@@ -15,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -66,18 +64,8 @@ func (s *signer) use(authority certs.Pair) {
 
 // run signs until the context ends. It may be called once.
 func (s *signer) run(ctx context.Context) {
-	selector := fields.OneTermEqualSelector("spec.signerName", names.SignerHandler).String()
-	api := s.client.CertificatesV1().CertificateSigningRequests()
-	listWatch := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = selector
-			return api.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = selector
-			return api.Watch(ctx, options)
-		},
-	}
+	listWatch := certs.Selected(s.client.CertificatesV1().CertificateSigningRequests(),
+		fields.OneTermEqualSelector("spec.signerName", names.SignerHandler))
 	add := func(obj any) {
 		if request, ok := obj.(*certificatesv1.CertificateSigningRequest); ok && open(request) {
 			s.queue.Add(request.Name)

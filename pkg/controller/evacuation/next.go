@@ -130,25 +130,12 @@ func failed(newestFirst []*v1.VirtualMachineInstanceMigration, node string) (cou
 		if count++; count > 1 {
 			continue
 		}
-		last = m.CreationTimestamp.Time
-		for _, transition := range m.Status.PhaseTransitionTimestamps {
-			if transition.Phase == v1.MigrationFailed {
-				last = transition.PhaseTransitionTimestamp.Time
-			}
-		}
+		last = migration.Ended(m)
 	}
 	return count, last
 }
 
-func delay(failures int) time.Duration {
-	d := firstDelay
-	for range failures - 1 {
-		if d *= 2; d >= maxDelay {
-			return maxDelay
-		}
-	}
-	return d
-}
+func delay(failures int) time.Duration { return frame.Backoff(firstDelay, maxDelay, failures) }
 
 // next is the VMI's next migration. Its name follows from the last one, so that it cannot be made twice.
 func next(instance *v1.VirtualMachineInstance, newestFirst []*v1.VirtualMachineInstanceMigration) *v1.VirtualMachineInstanceMigration {

@@ -5,16 +5,15 @@ package kubevirt
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -90,7 +89,12 @@ func Status(view View) v1.KubeVirtStatus {
 	unavailable := say(components, func(c component) bool { return !c.available })
 	unfinished := say(components, func(c component) bool { return !c.updated || !c.all })
 	set := func(conditionType v1.KubeVirtConditionType, holds bool, reason, message string) {
-		setCondition(&status, conditionType, holds, reason, message, view.Now)
+		is := corev1.ConditionFalse
+		if holds {
+			is = corev1.ConditionTrue
+		}
+		conditions.Set(&status.Conditions,
+			v1.KubeVirtCondition{Type: conditionType, Status: is, Reason: reason, Message: message}, view.Now)
 	}
 
 	if missing == "" {
@@ -186,27 +190,6 @@ func say(components []component, is func(component) bool) string {
 		}
 	}
 	return strings.Join(out, "; ")
-}
-
-func setCondition(status *v1.KubeVirtStatus, conditionType v1.KubeVirtConditionType, holds bool, reason, message string, now time.Time) {
-	condition := v1.KubeVirtCondition{
-		Type: conditionType, Status: corev1.ConditionFalse, Reason: reason, Message: message,
-		LastTransitionTime: metav1.NewTime(now),
-	}
-	if holds {
-		condition.Status = corev1.ConditionTrue
-	}
-	i := slices.IndexFunc(status.Conditions, func(c v1.KubeVirtCondition) bool { return c.Type == conditionType })
-	if i < 0 {
-		status.Conditions = append(status.Conditions, condition)
-		return
-	}
-	old := &status.Conditions[i]
-	condition.LastProbeTime = old.LastProbeTime
-	if old.Status == condition.Status {
-		condition.LastTransitionTime = old.LastTransitionTime
-	}
-	*old = condition
 }
 
 func generations(view View) []v1.GenerationStatus {

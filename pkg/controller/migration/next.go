@@ -13,8 +13,10 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/surface"
 )
 
@@ -184,7 +186,7 @@ func (s *Step) begin(view View) {
 		s.fail(view, "the VirtualMachineInstance was deleted")
 		return
 	case view.VMI.Status.Phase == v1.Running:
-		if message := NotMigratable(view.VMI); message != "" {
+		if message := migrations.Refusal(view.VMI); message != "" {
 			s.fail(view, message)
 			return
 		}
@@ -196,15 +198,6 @@ func (s *Step) begin(view View) {
 	}
 	s.phase(v1.MigrationPending, view.Now)
 	s.RequeueAfter = waitAgain
-}
-
-// NotMigratable says why a running VMI cannot move; empty when it can.
-func NotMigratable(instance *v1.VirtualMachineInstance) string {
-	condition := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceIsMigratable)
-	if condition == nil || condition.Status != corev1.ConditionFalse {
-		return ""
-	}
-	return fmt.Sprintf("Cannot migrate VMI, Reason: %s, Message: %s", condition.Reason, condition.Message)
 }
 
 // schedule tells the VMI's nodes of the migration, whose pod has a node. attachment holds the hotplugged claims there; nil
@@ -365,15 +358,9 @@ func arrived(view View) bool {
 }
 
 func (s *Step) abortRequested(view View) {
-	for _, condition := range s.Status.Conditions {
-		if condition.Type == v1.VirtualMachineInstanceMigrationAbortRequested {
-			return
-		}
-	}
-	s.Status.Conditions = append(s.Status.Conditions, v1.VirtualMachineInstanceMigrationCondition{
+	conditions.Set(&s.Status.Conditions, v1.VirtualMachineInstanceMigrationCondition{
 		Type: v1.VirtualMachineInstanceMigrationAbortRequested, Status: corev1.ConditionTrue,
-		LastTransitionTime: metav1.NewTime(view.Now).Rfc3339Copy(),
-	})
+	}, view.Now)
 }
 
 func (s *Step) phase(phase v1.VirtualMachineInstanceMigrationPhase, now time.Time) {
@@ -421,10 +408,8 @@ func ended(pod *corev1.Pod) string {
 }
 
 func unschedulable(pod *corev1.Pod) string {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return condition.Message
-		}
+	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
+		return c.Message
 	}
 	return "the scheduler has not looked at it"
 }

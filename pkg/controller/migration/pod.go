@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -55,8 +56,7 @@ func Pod(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMach
 
 // emulated reports whether a guest that runs is emulated.
 func emulated(instance *v1.VirtualMachineInstance) bool {
-	c := vmi.Condition(&instance.Status, "SoftwareEmulation")
-	return c != nil && c.Status == corev1.ConditionTrue
+	return conditions.True(instance.Status.Conditions, "SoftwareEmulation")
 }
 
 // withoutSecrets lets the pod start although a Secret or ConfigMap is gone: what was made of it comes with the guest.

@@ -20,8 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
 
 // VMIsByNode is the cache's index of VMIs by the node that they are on.
@@ -173,7 +174,8 @@ func markUnknown(status *v1.VirtualMachineInstanceStatus, now time.Time) {
 	status.Reason = vmi.ReasonNodeUnresponsive
 	status.PhaseTransitionTimestamps = append(recent(status.PhaseTransitionTimestamps),
 		v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: v1.Unknown, PhaseTransitionTimestamp: metav1.NewTime(now)})
-	if ready := vmi.Condition(status, v1.VirtualMachineInstanceReady); ready != nil && ready.Reason != vmi.ReasonNodeUnresponsive {
+	ready := conditions.Find(status.Conditions, v1.VirtualMachineInstanceReady)
+	if ready != nil && ready.Reason != vmi.ReasonNodeUnresponsive {
 		if ready.Status != corev1.ConditionFalse {
 			ready.LastTransitionTime = metav1.NewTime(now)
 		}

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // Defaults of spec.autohealing; KubeVirt's.
@@ -53,7 +55,7 @@ func failing(machine *v1.VirtualMachine, healing *v1beta1.VirtualMachinePoolAuto
 	if failure := machine.Status.StartFailure; failure != nil && failure.ConsecutiveFailCount >= failures {
 		return 0, true
 	}
-	ready := readiness(machine)
+	ready := conditions.Find(machine.Status.Conditions, v1.VirtualMachineReady)
 	if !slices.Contains(troubles, machine.Status.PrintableStatus) || ready == nil || ready.Status != corev1.ConditionFalse {
 		return 0, false
 	}

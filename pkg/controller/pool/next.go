@@ -13,12 +13,11 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/pool"
 )
@@ -152,23 +151,12 @@ func available(m Machine) bool {
 	if m.VMI == nil || m.VMI.DeletionTimestamp != nil || m.VMI.Status.Phase != v1.Running || len(m.VM.Status.StateChangeRequests) > 0 {
 		return false
 	}
-	ready := vmi.Condition(&m.VMI.Status, v1.VirtualMachineInstanceReady)
-	return ready != nil && ready.Status == corev1.ConditionTrue && Ready(m.VM)
+	return conditions.True(m.VMI.Status.Conditions, v1.VirtualMachineInstanceReady) && Ready(m.VM)
 }
 
 // Ready reports a VM that says of itself that it can be reached.
 func Ready(machine *v1.VirtualMachine) bool {
-	condition := readiness(machine)
-	return condition != nil && condition.Status == corev1.ConditionTrue
-}
-
-func readiness(machine *v1.VirtualMachine) *v1.VirtualMachineCondition {
-	for i := range machine.Status.Conditions {
-		if machine.Status.Conditions[i].Type == v1.VirtualMachineReady {
-			return &machine.Status.Conditions[i]
-		}
-	}
-	return nil
+	return conditions.True(machine.Status.Conditions, v1.VirtualMachineReady)
 }
 
 // after is the earlier of the times to look again.

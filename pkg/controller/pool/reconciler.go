@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/frame/written"
 	"github.com/virtkit/virtkit/pkg/pool"
@@ -87,7 +87,7 @@ var concerns = predicate.Funcs{
 		before, after := e.ObjectOld.(*v1.VirtualMachineInstance), e.ObjectNew.(*v1.VirtualMachineInstance)
 		return inPool(after) && (before.Status.Phase != after.Status.Phase || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 			!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
-			!equality.Semantic.DeepEqual(vmi.Condition(&before.Status, v1.VirtualMachineInstanceReady), vmi.Condition(&after.Status, v1.VirtualMachineInstanceReady)))
+			!equality.Semantic.DeepEqual(conditions.Find(before.Status.Conditions, v1.VirtualMachineInstanceReady), conditions.Find(after.Status.Conditions, v1.VirtualMachineInstanceReady)))
 	},
 }
 
@@ -201,7 +201,7 @@ func (r *Reconciler) revisions(ctx context.Context, view *View) error {
 // writeStatus writes the status when it changed, and tells of a pause.
 func (r *Reconciler) writeStatus(ctx context.Context, p *v1beta1.VirtualMachinePool, status v1beta1.VirtualMachinePoolStatus) error {
 	const paused = v1beta1.VirtualMachinePoolReplicaPaused
-	was, is := has(p.Status, paused), has(status, paused)
+	was, is := conditions.True(p.Status.Conditions, paused), conditions.True(status.Conditions, paused)
 	if err := frame.PatchStatus(ctx, r.writes, p, &p.Status, status); err != nil {
 		return err
 	}

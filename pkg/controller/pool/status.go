@@ -1,14 +1,14 @@
 package pool
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // Reasons of conditions and events; KubeVirt's words.
@@ -39,32 +39,12 @@ func Status(p *v1beta1.VirtualMachinePool, selector labels.Selector, machines []
 	if p.Spec.Paused {
 		paused = Failure{Reason: ReasonPaused, Message: "nothing is created, changed or deleted until spec.paused is false"}
 	}
-	setCondition(&status, v1beta1.VirtualMachinePoolReplicaPaused, paused, now)
-	setCondition(&status, v1beta1.VirtualMachinePoolReplicaFailure, failure, now)
+	setIf := func(of v1beta1.VirtualMachinePoolConditionType, why Failure) {
+		conditions.SetIf(&status.Conditions, why.Reason != "", v1beta1.VirtualMachinePoolCondition{
+			Type: of, Status: corev1.ConditionTrue, Reason: why.Reason, Message: why.Message,
+		}, now)
+	}
+	setIf(v1beta1.VirtualMachinePoolReplicaPaused, paused)
+	setIf(v1beta1.VirtualMachinePoolReplicaFailure, failure)
 	return status
-}
-
-// setCondition has a condition while there is a reason for it.
-func setCondition(status *v1beta1.VirtualMachinePoolStatus, of v1beta1.VirtualMachinePoolConditionType, why Failure, now time.Time) {
-	i := slices.IndexFunc(status.Conditions, func(c v1beta1.VirtualMachinePoolCondition) bool { return c.Type == of })
-	if why.Reason == "" {
-		if i >= 0 {
-			status.Conditions = slices.Delete(status.Conditions, i, i+1)
-		}
-		return
-	}
-	condition := v1beta1.VirtualMachinePoolCondition{
-		Type: of, Status: corev1.ConditionTrue, Reason: why.Reason, Message: why.Message, LastTransitionTime: metav1.NewTime(now),
-	}
-	if i < 0 {
-		status.Conditions = append(status.Conditions, condition)
-		return
-	}
-	condition.LastTransitionTime = status.Conditions[i].LastTransitionTime
-	status.Conditions[i] = condition
-}
-
-// has reports a condition of a status.
-func has(status v1beta1.VirtualMachinePoolStatus, of v1beta1.VirtualMachinePoolConditionType) bool {
-	return slices.ContainsFunc(status.Conditions, func(c v1beta1.VirtualMachinePoolCondition) bool { return c.Type == of })
 }

@@ -17,8 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
 
 const (
@@ -130,14 +131,13 @@ func counts(instance *v1.VirtualMachineInstance) bool {
 	if instance.IsFinal() {
 		return false
 	}
-	ready := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceReady)
+	ready := conditions.Find(instance.Status.Conditions, v1.VirtualMachineInstanceReady)
 	return ready == nil || ready.Status != corev1.ConditionFalse || ready.Reason != v1.PodTerminatingReason
 }
 
 // Ready reports a VMI that can be reached.
 func Ready(instance *v1.VirtualMachineInstance) bool {
-	ready := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceReady)
-	return ready != nil && ready.Status == corev1.ConditionTrue
+	return conditions.True(instance.Status.Conditions, v1.VirtualMachineInstanceReady)
 }
 
 // rest is how long a VMI that has ended early keeps its place still.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/controller/batch"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/frame"
@@ -246,7 +247,7 @@ func (r *Reconciler) without(set *v1.VirtualMachineInstanceReplicaSet, vmis []*v
 // writeStatus writes the status when it changed, and tells of a pause.
 func (r *Reconciler) writeStatus(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, status v1.VirtualMachineInstanceReplicaSetStatus) error {
 	const paused = v1.VirtualMachineInstanceReplicaSetReplicaPaused
-	was, is := has(set.Status, paused), has(status, paused)
+	was, is := conditions.True(set.Status.Conditions, paused), conditions.True(status.Conditions, paused)
 	if err := frame.PatchStatus(ctx, r.writes, set, &set.Status, status); err != nil {
 		return err
 	}

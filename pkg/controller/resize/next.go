@@ -12,21 +12,20 @@
 package resize
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/controller/migration"
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/sizing"
@@ -42,11 +41,6 @@ const (
 	patience = 10 * time.Second
 	// again is when to try again what was refused, and to look again at what has no event.
 	again = 30 * time.Second
-	// backoffBase is how long a guest whose migration failed stays; it doubles with each failure up to backoffMax.
-	backoffBase = 20 * time.Second
-	backoffMax  = 5 * time.Minute
-	// namePrefix begins the names of migrations that are made here; KubeVirt's.
-	namePrefix = "kubevirt-workload-update-"
 )
 
 // View is all that Next looks at.
@@ -111,20 +105,22 @@ func Next(view View) Step {
 		return step
 	}
 	if !grows(vmi, cpus) && !grows(vmi, memory) {
-		step.remove(cpus)
-		step.remove(memory)
+		conditions.Remove(&step.Status.Conditions, cpus)
+		conditions.Remove(&step.Status.Conditions, memory)
 		if view.shrinks() {
 			step.Resize = &view.Fit
 		}
 		return step
 	}
-	switch has := view.room(); {
+	switch has, known := view.room(), view.refusal(); {
 	case has == resized:
 		step.set(view, sizing.ReasonPodResized, step.ready(view))
 	case has == refused || !view.inPlace():
-		step.move(view)
+		step.move(view, view.why())
 	case has == asked:
 		step.wait(view)
+	case known != nil:
+		step.migrate(view, known.Message)
 	default:
 		step.set(view, sizing.ReasonPodResizing, "Pod "+view.Pod.Name+" is being given what the guest is to have.")
 		step.Resize = &view.Want
@@ -144,10 +140,10 @@ func (s *Step) ready(view View) string {
 
 // wait follows what the kubelet makes of the request.
 func (s *Step) wait(view View) {
-	pending := condition(view.Pod, corev1.PodResizePending)
+	pending := view.condition(corev1.PodResizePending)
 	if pending == nil {
 		message := "Pod " + view.Pod.Name + " is being given what the guest is to have."
-		if c := condition(view.Pod, corev1.PodResizeInProgress); c != nil && c.Message != "" {
+		if c := view.condition(corev1.PodResizeInProgress); c != nil && c.Message != "" {
 			message += " The kubelet says: " + c.Message
 		}
 		s.set(view, sizing.ReasonPodResizing, message)
@@ -159,53 +155,47 @@ func (s *Step) wait(view View) {
 		s.RequeueAfter = left
 		return
 	}
-	s.move(view)
+	s.move(view, pending.Message)
 }
 
-// move lets the guest go to a node that has room.
-func (s *Step) move(view View) {
-	why := "Pod " + view.Pod.Name + " cannot grow on node " + view.Pod.Spec.NodeName
-	if detail := view.why(); detail != "" {
-		why += ": " + strings.TrimRight(detail, ".")
+// move lets the guest go to a node that has room. why is what keeps its pod from having more.
+func (s *Step) move(view View, why string) {
+	message := "Pod " + view.Pod.Name + " cannot grow on node " + view.Pod.Spec.NodeName
+	if why != "" {
+		message += ": " + strings.TrimRight(why, ".")
 	}
-	if message := migration.NotMigratable(view.VMI); message != "" {
-		s.set(view, sizing.ReasonRestart, why+". "+message+".")
+	if refusal := migrations.Refusal(view.VMI); refusal != "" {
+		s.set(view, sizing.ReasonRestart, message+". "+refusal+".")
 		s.RequeueAfter = again
 		return
 	}
-	s.set(view, sizing.ReasonNoRoom, why+". The guest moves to a pod of the size.")
+	s.migrate(view, message+". The guest moves to a pod of the size.")
+}
+
+// migrate makes a migration of a guest whose pod's node has no room, unless one is under way or failed a short time ago.
+func (s *Step) migrate(view View, message string) {
+	s.set(view, sizing.ReasonNoRoom, message)
 	failures, last, made := 0, time.Time{}, 0
 	for _, m := range view.Migrations {
 		if !migration.Final(m) {
 			return // Its end is an event.
 		}
-		if _, ours := m.Annotations[v1.WorkloadUpdateMigrationAnnotation]; !ours {
+		if !migration.IsUpdate(m) {
 			continue
 		}
 		made++
 		if m.Status.Phase == v1.MigrationFailed {
 			failures++
-			last = latest(last, m)
+			if at := migration.Ended(m); at.After(last) {
+				last = at
+			}
 		}
 	}
-	if failures > 0 {
-		wait := min(backoffBase<<min(failures-1, 10), backoffMax)
-		if left := wait - view.Now.Sub(last); left > 0 {
-			s.RequeueAfter = left
-			return
-		}
+	if left := migration.UpdateWait(failures, last, view.Now); left > 0 {
+		s.RequeueAfter = left
+		return
 	}
-	sum := sha256.Sum256([]byte(string(view.VMI.UID) + "\n" + string(view.Pod.UID) + "\n" + strconv.Itoa(made)))
-	s.Migrate = namePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
-}
-
-func latest(so time.Time, m *v1.VirtualMachineInstanceMigration) time.Time {
-	for _, transition := range m.Status.PhaseTransitionTimestamps {
-		if t := transition.PhaseTransitionTimestamp.Time; t.After(so) {
-			so = t
-		}
-	}
-	return so
+	s.Migrate = migration.UpdateName(string(view.VMI.UID), string(view.Pod.UID), strconv.Itoa(made))
 }
 
 // what a pod has of what it should have.
@@ -214,26 +204,22 @@ type room int
 const (
 	lacks   room = iota // and was not asked to have more
 	asked               // by us, but the kubelet has not done so yet
-	refused             // the node can never have it
+	refused             // by the kubelet: the node can never have it
 	resized
 )
 
 func (view View) room() room {
 	spec := container(view.Pod)
 	if spec == nil || !covers(spec.Resources, view.Want) {
-		// The API server knows how large the node is.
-		if c := sizing.Resizing(view.VMI, view.kind()); c != nil && c.Reason == sizing.ReasonNoRoom {
-			return refused
-		}
 		return lacks
 	}
-	if c := condition(view.Pod, corev1.PodResizePending); c != nil {
+	if c := view.condition(corev1.PodResizePending); c != nil {
 		if c.Reason == corev1.PodReasonInfeasible {
 			return refused
 		}
 		return asked
 	}
-	if condition(view.Pod, corev1.PodResizeInProgress) != nil {
+	if view.condition(corev1.PodResizeInProgress) != nil {
 		return asked
 	}
 	for i := range view.Pod.Status.ContainerStatuses {
@@ -242,6 +228,16 @@ func (view View) room() room {
 		}
 	}
 	return asked
+}
+
+// refusal is the condition of a guest whose pod, the API server has said, cannot have the room on its node, so that it is
+// not asked again; nil when there is none. A guest that cannot move has none: only another answer helps it.
+func (view View) refusal() *v1.VirtualMachineInstanceCondition {
+	c := sizing.Resizing(view.VMI, view.kind())
+	if c == nil || c.Reason != sizing.ReasonNoRoom || migrations.Refusal(view.VMI) != "" {
+		return nil
+	}
+	return c
 }
 
 // kind is the condition by which is followed how far it is.
@@ -267,13 +263,8 @@ func (view View) why() string {
 	if !view.inPlace() {
 		return "CPUs of its own and huge pages are given when a pod starts"
 	}
-	if c := condition(view.Pod, corev1.PodResizePending); c != nil {
+	if c := view.condition(corev1.PodResizePending); c != nil {
 		return c.Message
-	}
-	if c := sizing.Resizing(view.VMI, view.kind()); c != nil && c.Reason == sizing.ReasonNoRoom {
-		_, detail, _ := strings.Cut(c.Message, ": ")
-		detail, _, _ = strings.Cut(detail, ". The guest moves")
-		return detail
 	}
 	return ""
 }
@@ -316,48 +307,31 @@ func container(pod *corev1.Pod) *corev1.Container {
 	return nil
 }
 
-func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
-			return c
-		}
-	}
-	return nil
+// condition is one of the pod's that is True, or nil.
+func (view View) condition(kind corev1.PodConditionType) *corev1.PodCondition {
+	return conditions.With(view.Pod.Status.Conditions, kind, corev1.ConditionTrue)
 }
 
 // set says of what changes how far it is.
 func (s *Step) set(view View, reason, message string) {
 	for _, kind := range []v1.VirtualMachineInstanceConditionType{cpus, memory} {
-		if !grows(view.VMI, kind) {
-			s.remove(kind)
-			continue
-		}
-		next := v1.VirtualMachineInstanceCondition{
-			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(view.Now).Rfc3339Copy(),
-		}
-		i := slices.IndexFunc(s.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == kind })
-		if i < 0 {
-			s.Status.Conditions = append(s.Status.Conditions, next)
-			continue
-		}
-		if s.Status.Conditions[i].Status == next.Status {
-			next.LastTransitionTime = s.Status.Conditions[i].LastTransitionTime
-		}
-		s.Status.Conditions[i] = next
+		conditions.SetIf(&s.Status.Conditions, grows(view.VMI, kind), v1.VirtualMachineInstanceCondition{
+			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		}, view.Now)
 	}
 }
 
-func (s *Step) remove(kind v1.VirtualMachineInstanceConditionType) {
-	s.Status.Conditions = slices.DeleteFunc(s.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool { return c.Type == kind })
-}
+// causeNodeCapacity is the cause that the API server (since 1.36) gives when a pod would need more than its node has;
+// Kubernetes' plugin/pkg/admission/podresize.
+const causeNodeCapacity metav1.CauseType = "NodeCapacity"
 
-// refuse says why the API server does not let the pod have what it should have. That its node is too small is known to it.
+// refuse says why the API server does not let the pod have what it should have. It knows how large the node is.
 func (s *Step) refuse(view View, err error) {
-	message := "Pod " + view.Pod.Name + " cannot grow on node " + view.Pod.Spec.NodeName + ": " + err.Error()
-	if strings.Contains(err.Error(), "allocatable") {
-		s.set(view, sizing.ReasonNoRoom, message+". The guest moves to a pod of the size.")
+	if apierrors.HasStatusCause(err, causeNodeCapacity) {
+		s.move(view, err.Error())
 		return
 	}
-	s.set(view, sizing.ReasonPodResizeRefused, message+".")
+	s.set(view, sizing.ReasonPodResizeRefused,
+		"Pod "+view.Pod.Name+" cannot grow on node "+view.Pod.Spec.NodeName+": "+err.Error()+".")
 	s.RequeueAfter = again
 }

@@ -1,15 +1,19 @@
 package resize
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/sizing"
 )
 
@@ -90,20 +94,28 @@ func TestNext(t *testing.T) {
 		resize, migrate      bool
 		again                time.Duration
 	}{
-		"nothing to do":     {vmi: ``, pod: containerOf(small, small) + "]}"},
-		"is to grow":        {vmi: grown, pod: containerOf(small, small) + "]}", cpu: sizing.ReasonPodResizing, memory: sizing.ReasonPodResizing, resize: true},
-		"only CPUs":         {vmi: "spec: {domain: {devices: {}, cpu: {sockets: 2, maxSockets: 4}}}", pod: containerOf(small, small) + "]}", cpu: sizing.ReasonPodResizing, resize: true},
-		"asked for":         {vmi: grown, pod: containerOf(large, small) + "]}", cpu: sizing.ReasonPodResizing, memory: sizing.ReasonPodResizing, again: again},
-		"under way":         {vmi: grown, pod: containerOf(large, small) + "{type: PodResizeInProgress, status: 'True', message: slow}]}", cpu: sizing.ReasonPodResizing, memory: sizing.ReasonPodResizing, message: "Pod p is being given what the guest is to have. The kubelet says: slow", again: again},
-		"has room":          {vmi: grown, pod: containerOf(large, large) + "]}", cpu: sizing.ReasonPodResized, memory: sizing.ReasonPodResized},
-		"had room before":   {vmi: grown, pod: containerOf("{cpu: 1, memory: 1Gi}", "{cpu: 1, memory: 1Gi}") + "]}", cpu: sizing.ReasonPodResized, memory: sizing.ReasonPodResized},
-		"no room just now":  {vmi: grown + status(migratable), pod: deferred(3 * time.Second), cpu: sizing.ReasonPodResizing, memory: sizing.ReasonPodResizing, message: "Node node1 has no room just now: busy", again: 7 * time.Second},
-		"no room for long":  {vmi: grown + status(migratable), pod: deferred(11 * time.Second), cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom, migrate: true},
-		"never any room":    {vmi: grown + status(migratable), pod: infeasible, cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom, message: "Pod p cannot grow on node node1: too little. The guest moves", migrate: true},
-		"nor elsewhere":     {vmi: grown + status(stuck), pod: infeasible, cpu: sizing.ReasonRestart, memory: sizing.ReasonRestart, message: "Pod p cannot grow on node node1: too little. Cannot migrate VMI, Reason: DisksNotLiveMigratable", again: again},
-		"moves already":     {vmi: grown + status(migratable), pod: infeasible, migrations: []*v1.VirtualMachineInstanceMigration{{}}, cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom},
-		"could not move":    {vmi: grown + status(migratable), pod: infeasible, migrations: []*v1.VirtualMachineInstanceMigration{failed}, cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom, again: 5 * time.Second},
-		"the API says no":   {vmi: grown + status(migratable+", {type: HotVCPUChange, status: 'True', reason: PodResizeInfeasible, message: 'Pod p cannot grow on node node1: no. The guest moves'}"), pod: containerOf(small, small) + "]}", cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom, message: "Pod p cannot grow on node node1: no. The guest moves", migrate: true},
+		"nothing to do":    {vmi: ``, pod: containerOf(small, small) + "]}"},
+		"is to grow":       {vmi: grown, pod: containerOf(small, small) + "]}", cpu: sizing.ReasonPodResizing, memory: sizing.ReasonPodResizing, resize: true},
+		"only CPUs":        {vmi: "spec: {domain: {devices: {}, cpu: {sockets: 2, maxSockets: 4}}}", pod: containerOf(small, small) + "]}", cpu: sizing.ReasonPodResizing, resize: true},
+		"asked for":        {vmi: grown, pod: containerOf(large, small) + "]}", cpu: sizing.ReasonPodResizing, memory: sizing.ReasonPodResizing, again: again},
+		"under way":        {vmi: grown, pod: containerOf(large, small) + "{type: PodResizeInProgress, status: 'True', message: slow}]}", cpu: sizing.ReasonPodResizing, memory: sizing.ReasonPodResizing, message: "Pod p is being given what the guest is to have. The kubelet says: slow", again: again},
+		"has room":         {vmi: grown, pod: containerOf(large, large) + "]}", cpu: sizing.ReasonPodResized, memory: sizing.ReasonPodResized},
+		"had room before":  {vmi: grown, pod: containerOf("{cpu: 1, memory: 1Gi}", "{cpu: 1, memory: 1Gi}") + "]}", cpu: sizing.ReasonPodResized, memory: sizing.ReasonPodResized},
+		"no room just now": {vmi: grown + status(migratable), pod: deferred(3 * time.Second), cpu: sizing.ReasonPodResizing, memory: sizing.ReasonPodResizing, message: "Node node1 has no room just now: busy", again: 7 * time.Second},
+		"no room for long": {vmi: grown + status(migratable), pod: deferred(11 * time.Second), cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom, migrate: true},
+		"never any room":   {vmi: grown + status(migratable), pod: infeasible, cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom, message: "Pod p cannot grow on node node1: too little. The guest moves", migrate: true},
+		"nor elsewhere":    {vmi: grown + status(stuck), pod: infeasible, cpu: sizing.ReasonRestart, memory: sizing.ReasonRestart, message: "Pod p cannot grow on node node1: too little. Cannot migrate VMI, Reason: DisksNotLiveMigratable", again: again},
+		"moves already":    {vmi: grown + status(migratable), pod: infeasible, migrations: []*v1.VirtualMachineInstanceMigration{{}}, cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom},
+		"could not move":   {vmi: grown + status(migratable), pod: infeasible, migrations: []*v1.VirtualMachineInstanceMigration{failed}, cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom, again: 5 * time.Second},
+		"the API says no":  {vmi: grown + status(migratable+", {type: HotVCPUChange, status: 'True', reason: PodResizeInfeasible, message: 'Pod p cannot grow on node node1: no. The guest moves'}"), pod: containerOf(small, small) + "]}", cpu: sizing.ReasonNoRoom, memory: sizing.ReasonNoRoom, message: "Pod p cannot grow on node node1: no. The guest moves", migrate: true},
+		"it says so, still": {
+			vmi: grown + status(stuck+", {type: HotVCPUChange, status: 'True', reason: PodResizeInfeasible, message: no}"),
+			pod: containerOf(small, small) + "]}", cpu: sizing.ReasonPodResizing, memory: sizing.ReasonPodResizing, resize: true,
+		},
+		"and cannot move": {
+			vmi: grown + status(stuck+", {type: HotVCPUChange, status: 'True', reason: NotMigratable, message: no}"),
+			pod: containerOf(small, small) + "]}", cpu: sizing.ReasonPodResizing, memory: sizing.ReasonPodResizing, resize: true,
+		},
 		"CPUs of its own":   {vmi: "spec: {domain: {devices: {}, cpu: {sockets: 2, maxSockets: 4, dedicatedCpuPlacement: true}}}\n" + status(migratable), pod: containerOf(small, small) + "]}", cpu: sizing.ReasonNoRoom, migrate: true},
 		"huge pages":        {vmi: "spec: {domain: {devices: {}, memory: {guest: 512Mi, maxGuest: 1Gi, hugepages: {pageSize: 2Mi}}}}\n" + status(migratable), pod: containerOf(small, small) + "]}", memory: sizing.ReasonNoRoom, migrate: true},
 		"CPUs on such":      {vmi: "spec: {domain: {devices: {}, cpu: {sockets: 2, maxSockets: 4}, memory: {hugepages: {pageSize: 2Mi}}}}\n" + status(migratable), pod: containerOf(small, small) + "]}", cpu: sizing.ReasonPodResizing, resize: true},
@@ -143,6 +155,68 @@ func TestNext(t *testing.T) {
 				if next := Next(view); len(next.Status.Conditions) != len(step.Status.Conditions) {
 					t.Errorf("a second look: %+v", next.Status.Conditions)
 				}
+			}
+		})
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	refusal := func(text string, causes ...metav1.StatusCause) error {
+		err := apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New(text))
+		err.ErrStatus.Details.Causes = causes
+		return fmt.Errorf("patch: %w", err)
+	}
+	capacity := refusal("too large", metav1.StatusCause{Type: causeNodeCapacity})
+	const begin = `Pod p cannot grow on node node1: patch: pods "p" is forbidden: `
+	for name, tc := range map[string]struct {
+		err             error
+		migratable      corev1.ConditionStatus
+		reason, message string
+		migrate         bool
+		again           time.Duration
+	}{
+		"the node is too small": {
+			err: capacity, migratable: corev1.ConditionTrue, migrate: true,
+			reason: sizing.ReasonNoRoom, message: begin + "too large. The guest moves to a pod of the size.",
+		},
+		"and the guest cannot move": {
+			err: capacity, migratable: corev1.ConditionFalse, again: again, reason: sizing.ReasonRestart,
+			message: begin + "too large. Cannot migrate VMI, Reason: HostDevice, Message: it has one.",
+		},
+		"a quota": {
+			err: refusal("exceeded quota"), migratable: corev1.ConditionTrue, again: again,
+			reason: sizing.ReasonPodResizeRefused, message: begin + "exceeded quota.",
+		},
+		"another sentence about it": {
+			err:        refusal("not allocatable", metav1.StatusCause{Type: "UnsupportedPlatform"}),
+			migratable: corev1.ConditionTrue, again: again,
+			reason: sizing.ReasonPodResizeRefused, message: begin + "not allocatable.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vmi := guest(t, "spec: {domain: {devices: {}, cpu: {sockets: 2, maxSockets: 4}}}")
+			vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
+				Type: v1.VirtualMachineInstanceIsMigratable, Status: tc.migratable, Reason: "HostDevice", Message: "it has one",
+			}}
+			view := View{VMI: vmi, Pod: pod(t, containerOf(small, small)+"]}"), Now: now, Want: requirements(t, "requests: "+large)}
+			step := Next(view)
+			if step.Resize == nil {
+				t.Fatal("the API server is not asked")
+			}
+			step.refuse(view, tc.err)
+			view.VMI.Status = step.Status
+			c := sizing.Resizing(view.VMI, cpus)
+			if c == nil || c.Reason != tc.reason || c.Message != tc.message || (step.Migrate != "") != tc.migrate ||
+				step.RequeueAfter != tc.again {
+				t.Errorf("%+v, migrate %q, again %s", c, step.Migrate, step.RequeueAfter)
+			}
+			// virt-controller starts anew and knows what the condition says.
+			if tc.reason != sizing.ReasonNoRoom {
+				return
+			}
+			next := Next(view)
+			if again := conditions.Find(next.Status.Conditions, cpus); *again != *c || next.Migrate != step.Migrate || next.Resize != nil {
+				t.Errorf("later: %+v, migrate %q, resize %v", again, next.Migrate, next.Resize)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -55,7 +56,7 @@ func (d *Decision) countFailure(view View, strategy v1.VirtualMachineRunStrategy
 		if d.StartFailure != nil && (running.IsZero() || failed.Sub(running) < healthy) {
 			count += d.StartFailure.ConsecutiveFailCount
 		}
-		wait := backoff(count)
+		wait := frame.Backoff(backoffBase, backoffMax, count)
 		if count == 1 && !running.IsZero() {
 			wait = 0
 		}
@@ -65,15 +66,6 @@ func (d *Decision) countFailure(view View, strategy v1.VirtualMachineRunStrategy
 			RetryAfterTimestamp:  &metav1.Time{Time: view.Now.Add(wait).Truncate(time.Second)},
 		}
 	}
-}
-
-// backoff is how long to wait after so many failures.
-func backoff(count int) time.Duration {
-	wait := backoffBase
-	for i := 1; i < count && wait < backoffMax; i++ {
-		wait *= 2
-	}
-	return min(wait, backoffMax)
 }
 
 // retryIn is how long to wait still.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/sizing"
 )
@@ -112,9 +112,7 @@ func RestartRequired(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool
 	if !refers(vm) && restartRequired(View{VM: vm, VMI: vmi}) {
 		return true
 	}
-	return slices.ContainsFunc(vm.Status.Conditions, func(c v1.VirtualMachineCondition) bool {
-		return c.Type == v1.VirtualMachineRestartRequired && c.Status == corev1.ConditionTrue
-	})
+	return conditions.True(vm.Status.Conditions, v1.VirtualMachineRestartRequired)
 }
 
 // template is the VM's, with what it refers to written into it; nil when that is not known.

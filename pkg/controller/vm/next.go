@@ -9,8 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/controller/vmi"
 )
 
 // reasonInvalidStrategy is the Failure reason of a run strategy that is none.
@@ -164,10 +165,6 @@ func (view *View) claim(instance *v1.VirtualMachineInstance) {
 }
 
 func hasFailure(vm *v1.VirtualMachine, message string) bool {
-	for _, condition := range vm.Status.Conditions {
-		if condition.Type == v1.VirtualMachineFailure && condition.Message == message {
-			return true
-		}
-	}
-	return false
+	failure := conditions.Find(vm.Status.Conditions, v1.VirtualMachineFailure)
+	return failure != nil && failure.Message == message
 }

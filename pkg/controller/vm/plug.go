@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/network"
@@ -182,8 +183,8 @@ func obstacle(nic *v1.Interface, n *v1.Network, instance *v1.VirtualMachineInsta
 
 // immovable is why a guest cannot move to another pod, in which it would have a new interface; empty when it can.
 func immovable(instance *v1.VirtualMachineInstance) string {
-	c := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceIsMigratable)
-	if c == nil || c.Status != corev1.ConditionFalse {
+	c := conditions.With(instance.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse)
+	if c == nil {
 		return ""
 	}
 	return "only another pod has its network, and the guest cannot migrate: " + c.Message
@@ -191,8 +192,8 @@ func immovable(instance *v1.VirtualMachineInstance) string {
 
 // stuck is why a guest that must migrate cannot; empty when it need not or can.
 func stuck(instance *v1.VirtualMachineInstance) string {
-	c := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceMigrationRequired)
-	if c == nil || c.Status != corev1.ConditionTrue {
+	c := conditions.With(instance.Status.Conditions, v1.VirtualMachineInstanceMigrationRequired, corev1.ConditionTrue)
+	if c == nil {
 		return ""
 	}
 	return immovable(instance)

@@ -8,6 +8,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/claim"
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/migrations"
 )
@@ -101,7 +102,7 @@ func starting(phase v1.VirtualMachineInstancePhase) bool {
 
 // conditionIs compares a condition's status, and its reason unless that is empty.
 func conditionIs(instance *v1.VirtualMachineInstance, conditionType v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason string) bool {
-	condition := vmi.Condition(&instance.Status, conditionType)
+	condition := conditions.Find(instance.Status.Conditions, conditionType)
 	return condition != nil && condition.Status == status && (reason == "" || condition.Reason == reason)
 }
 

@@ -1,14 +1,10 @@
 package vm
 
 import (
-	"slices"
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // reasonNoVMI is the reason of Ready when there is no VMI; KubeVirt's word.
@@ -29,15 +25,14 @@ func Status(view View, decision Decision) v1.VirtualMachineStatus {
 	status.DesiredGeneration = vm.Generation
 	status.ObservedGeneration = 0
 	if view.VMI != nil {
-		ready := vmi.Condition(&view.VMI.Status, v1.VirtualMachineInstanceReady)
-		status.Ready = ready != nil && ready.Status == corev1.ConditionTrue
+		status.Ready = conditions.True(view.VMI.Status.Conditions, v1.VirtualMachineInstanceReady)
 		status.ObservedGeneration = observedGeneration(view.VMI)
 	}
 	if strategy, err := vm.RunStrategy(); err == nil && vm.DeletionTimestamp == nil && started(view, strategy) {
 		status.RunStrategy = strategy
 	}
 	status.MemoryDumpRequest = dumpRequest(view)
-	conditions(&status, view)
+	setConditions(&status, view)
 	status.PrintableStatus = Printable(view, decision)
 	return status
 }
@@ -52,8 +47,9 @@ func started(view View, strategy v1.VirtualMachineRunStrategy) bool {
 	return true
 }
 
-func conditions(status *v1.VirtualMachineStatus, view View) {
-	set := func(condition v1.VirtualMachineCondition) { setCondition(status, condition, view.Now) }
+func setConditions(status *v1.VirtualMachineStatus, view View) {
+	list := &status.Conditions
+	set := func(condition v1.VirtualMachineCondition) { conditions.Set(list, condition, view.Now) }
 	ready := v1.VirtualMachineCondition{
 		Type: v1.VirtualMachineReady, Status: corev1.ConditionFalse, Reason: reasonNoVMI, Message: "VMI does not exist",
 	}
@@ -68,14 +64,14 @@ func conditions(status *v1.VirtualMachineStatus, view View) {
 	if paused := mirror(view.VMI, v1.VirtualMachineInstancePaused, v1.VirtualMachinePaused); paused != nil && paused.Status == corev1.ConditionTrue {
 		set(*paused)
 	} else {
-		removeCondition(status, v1.VirtualMachinePaused)
+		conditions.Remove(list, v1.VirtualMachinePaused)
 	}
 
 	const podScheduled = v1.VirtualMachineConditionType(corev1.PodScheduled)
 	if pending := mirror(view.VMI, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled), podScheduled); pending != nil && pending.Status == corev1.ConditionFalse {
 		set(*pending)
 	} else {
-		removeCondition(status, podScheduled)
+		conditions.Remove(list, podScheduled)
 	}
 
 	switch failed := mirror(view.VMI, v1.VirtualMachineInstanceSynchronized, v1.VirtualMachineFailure); {
@@ -89,7 +85,7 @@ func conditions(status *v1.VirtualMachineStatus, view View) {
 	case active(view.VMI) && pullFailure(view.Pods) != nil:
 		set(*pullFailure(view.Pods))
 	default:
-		removeCondition(status, v1.VirtualMachineFailure)
+		conditions.Remove(list, v1.VirtualMachineFailure)
 	}
 
 	if view.VMI != nil && !view.VMI.IsFinal() && restartRequired(view) {
@@ -98,7 +94,7 @@ func conditions(status *v1.VirtualMachineStatus, view View) {
 			Message: restartMessage(view),
 		})
 	} else {
-		removeCondition(status, v1.VirtualMachineRestartRequired)
+		conditions.Remove(list, v1.VirtualMachineRestartRequired)
 	}
 }
 
@@ -122,7 +118,7 @@ func mirror(instance *v1.VirtualMachineInstance, from v1.VirtualMachineInstanceC
 	if instance == nil {
 		return nil
 	}
-	condition := vmi.Condition(&instance.Status, from)
+	condition := conditions.Find(instance.Status.Conditions, from)
 	if condition == nil {
 		return nil
 	}
@@ -130,26 +126,4 @@ func mirror(instance *v1.VirtualMachineInstance, from v1.VirtualMachineInstanceC
 		Type: to, Status: condition.Status, Reason: condition.Reason, Message: condition.Message,
 		LastTransitionTime: condition.LastTransitionTime,
 	}
-}
-
-// setCondition writes a condition; while its status stays, so does its transition time.
-func setCondition(status *v1.VirtualMachineStatus, condition v1.VirtualMachineCondition, now time.Time) {
-	i := slices.IndexFunc(status.Conditions, func(c v1.VirtualMachineCondition) bool { return c.Type == condition.Type })
-	if i >= 0 && status.Conditions[i].Status == condition.Status {
-		condition.LastTransitionTime = status.Conditions[i].LastTransitionTime
-	}
-	if condition.LastTransitionTime.IsZero() {
-		condition.LastTransitionTime = metav1.NewTime(now)
-	}
-	if i < 0 {
-		status.Conditions = append(status.Conditions, condition)
-		return
-	}
-	status.Conditions[i] = condition
-}
-
-func removeCondition(status *v1.VirtualMachineStatus, conditionType v1.VirtualMachineConditionType) {
-	status.Conditions = slices.DeleteFunc(status.Conditions, func(c v1.VirtualMachineCondition) bool {
-		return c.Type == conditionType
-	})
 }

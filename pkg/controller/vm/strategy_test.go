@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -256,12 +257,12 @@ func TestDecideRefuses(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	var got []time.Duration
 	for count := 1; count <= 7; count++ {
-		got = append(got, backoff(count)/time.Second)
+		got = append(got, frame.Backoff(backoffBase, backoffMax, count)/time.Second)
 	}
 	if diff := cmp.Diff([]time.Duration{10, 20, 40, 80, 160, 300, 300}, got); diff != "" {
 		t.Error(diff)
 	}
-	if backoff(1000) != backoffMax {
+	if frame.Backoff(backoffBase, backoffMax, 1000) != backoffMax {
 		t.Error("overflow")
 	}
 }

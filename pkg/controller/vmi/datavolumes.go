@@ -11,6 +11,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/claim"
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -121,16 +122,16 @@ func (s *Step) fill(view View) {
 			s.wait(view, ReasonFailedImport, failed)
 		} else {
 			s.pending(view)
-			removeCondition(&s.Status, v1.VirtualMachineInstanceSynchronized)
+			conditions.Remove(&s.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
 		}
-		setCondition(&s.Status, v1.VirtualMachineInstanceCondition{
+		conditions.Set(&s.Status.Conditions, v1.VirtualMachineInstanceCondition{
 			Type: v1.VirtualMachineInstanceDataVolumesReady, Status: corev1.ConditionFalse,
 			Reason: v1.VirtualMachineInstanceReasonNotAllDVsReady, Message: strings.Join(reasons, "; "),
 		}, view.Now)
 	}
 	switch {
 	case pod == nil:
-		removeCondition(&s.Status, v1.VirtualMachineInstanceProvisioning)
+		conditions.Remove(&s.Status.Conditions, v1.VirtualMachineInstanceProvisioning)
 		s.CreateProvisioning = unclaimed && failed == ""
 		s.CreatePod = len(reasons) == 0
 	case unclaimed && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed:
@@ -147,7 +148,7 @@ func (s *Step) fill(view View) {
 }
 
 func (s *Step) provisions(view View) {
-	setCondition(&s.Status, v1.VirtualMachineInstanceCondition{
+	conditions.Set(&s.Status.Conditions, v1.VirtualMachineInstanceCondition{
 		Type: v1.VirtualMachineInstanceProvisioning, Status: corev1.ConditionTrue,
 		Message: "a pod uses the volumes, so that CDI fills them",
 	}, view.Now)
@@ -155,11 +156,11 @@ func (s *Step) provisions(view View) {
 
 // filled is the conditions of DataVolumes once the VMI has its pod.
 func filled(status *v1.VirtualMachineInstanceStatus, view View) {
-	removeCondition(status, v1.VirtualMachineInstanceProvisioning)
-	if Condition(status, v1.VirtualMachineInstanceDataVolumesReady) == nil && len(view.DataVolumes) == 0 {
+	conditions.Remove(&status.Conditions, v1.VirtualMachineInstanceProvisioning)
+	if conditions.Find(status.Conditions, v1.VirtualMachineInstanceDataVolumesReady) == nil && len(view.DataVolumes) == 0 {
 		return
 	}
-	setCondition(status, v1.VirtualMachineInstanceCondition{
+	conditions.Set(&status.Conditions, v1.VirtualMachineInstanceCondition{
 		Type: v1.VirtualMachineInstanceDataVolumesReady, Status: corev1.ConditionTrue,
 		Reason: v1.VirtualMachineInstanceReasonAllDVsReady, Message: messageReady,
 	}, view.Now)

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 func init() {
@@ -65,7 +67,7 @@ func TestDeviceAsFilesystem(t *testing.T) {
 	for mode, waits := range map[corev1.PersistentVolumeMode]bool{"Block": true, "Filesystem": false} {
 		view := View{VMI: testVMI(t, "", shares), Claims: map[string]*corev1.PersistentVolumeClaim{"data": claimOf("data", mode)}, Now: now}
 		step := Next(view)
-		condition := Condition(&step.Status, v1.VirtualMachineInstanceSynchronized)
+		condition := conditions.Find(step.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
 		if step.CreatePod == waits || (condition != nil) != waits {
 			t.Errorf("%s: create %v, condition %+v", mode, step.CreatePod, condition)
 		}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // Gate is the condition without which a launcher pod is not Ready: that the guest runs in it. Services send traffic to
@@ -43,7 +45,7 @@ func (s *Step) gate(view View) {
 		return
 	}
 	want := corev1.PodCondition{Type: Gate, Status: corev1.ConditionTrue}
-	if paused := Condition(&view.VMI.Status, v1.VirtualMachineInstancePaused); paused != nil && paused.Status == corev1.ConditionTrue {
+	if conditions.True(view.VMI.Status.Conditions, v1.VirtualMachineInstancePaused) {
 		want.Status, want.Reason, want.Message = corev1.ConditionFalse, ReasonGatePaused, "The guest is paused."
 	}
 	s.setGate(guests, want, view.Now)
@@ -51,7 +53,7 @@ func (s *Step) gate(view View) {
 		if pod == guests || terminal(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
-		if have := podCondition(pod, Gate); have != nil && have.Status == corev1.ConditionTrue {
+		if conditions.True(pod.Status.Conditions, Gate) {
 			s.setGate(pod, corev1.PodCondition{
 				Type: Gate, Status: corev1.ConditionFalse, Reason: ReasonGateMoved,
 				Message: "The guest runs in pod " + guests.Name + ".",
@@ -62,7 +64,7 @@ func (s *Step) gate(view View) {
 
 func (s *Step) setGate(pod *corev1.Pod, want corev1.PodCondition, now time.Time) {
 	gated := slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == Gate })
-	if have := podCondition(pod, Gate); !gated || have != nil && have.Status == want.Status {
+	if have := conditions.Find(pod.Status.Conditions, Gate); !gated || have != nil && have.Status == want.Status {
 		return
 	}
 	want.LastTransitionTime = metav1.NewTime(now)

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // A claim is leased to the pods in status.activePods of the VMIs that use it. Only virt-controller and virt-handler
@@ -128,10 +130,11 @@ func (s *Step) keepLease(view View) bool {
 	}
 	s.RequeueAfter = holdersAgain
 	message := notConfirmed(view.Holders)
-	if old := Condition(&s.Status, v1.VirtualMachineInstanceReady); old == nil || old.Reason != ReasonEndNotConfirmed {
+	old := conditions.Find(s.Status.Conditions, v1.VirtualMachineInstanceReady)
+	if old == nil || old.Reason != ReasonEndNotConfirmed {
 		s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonEndNotConfirmed, message})
 	}
-	setCondition(&s.Status, notReady(ReasonEndNotConfirmed, message), view.Now)
+	conditions.Set(&s.Status.Conditions, notReady(ReasonEndNotConfirmed, message), view.Now)
 	return true
 }
 

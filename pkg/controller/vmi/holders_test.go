@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // leaseholder is a VMI that runs in a pod on node01.
@@ -106,7 +108,7 @@ func TestRemovedPodHoldsItsClaims(t *testing.T) {
 			if len(view.Pods) > 0 {
 				return
 			}
-			ready := Condition(&step.Status, v1.VirtualMachineInstanceReady)
+			ready := conditions.Find(step.Status.Conditions, v1.VirtualMachineInstanceReady)
 			if ready.Reason != ReasonEndNotConfirmed || !strings.Contains(ready.Message, "node01") || len(step.Events) != 1 {
 				t.Errorf("it says %+v, %+v", ready, step.Events)
 			}
@@ -139,7 +141,7 @@ func TestClaimHeldByAnother(t *testing.T) {
 		return Next(view)
 	}
 	step := look()
-	reason := Condition(&step.Status, v1.VirtualMachineInstanceSynchronized)
+	reason := conditions.Find(step.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
 	if step.CreatePod || step.RequeueAfter != holdersAgain || reason.Reason != ReasonClaimHeld || !strings.Contains(reason.Message, "VirtualMachineInstance before") {
 		t.Errorf("a second guest on the disk: %+v", step)
 	}

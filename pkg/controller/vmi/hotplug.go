@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/claim"
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/migrations"
 )
@@ -232,7 +233,7 @@ func ContainerRuns(pod *corev1.Pod) bool {
 
 // NotRunning is the pod's own word on why it does not run.
 func NotRunning(pod *corev1.Pod) string {
-	if c := podCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Message != "" {
+	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil && c.Message != "" {
 		return fmt.Sprintf("attachment pod %s cannot be scheduled: %s", pod.Name, c.Message)
 	}
 	for i := range pod.Status.ContainerStatuses {

@@ -12,6 +12,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/claim"
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -226,21 +227,22 @@ func (s *Step) withoutPod(view View) {
 
 // wait keeps the VMI Pending and says why.
 func (s *Step) wait(view View, reason, message string) {
-	if old := Condition(&s.Status, v1.VirtualMachineInstanceSynchronized); old == nil || old.Message != message {
+	old := conditions.Find(s.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
+	if old == nil || old.Message != message {
 		s.Events = append(s.Events, Event{corev1.EventTypeWarning, reason, message})
 	}
 	s.pending(view)
-	setCondition(&s.Status, notSynchronized(reason, message), view.Now)
+	conditions.Set(&s.Status.Conditions, notSynchronized(reason, message), view.Now)
 }
 
 func (s *Step) pending(view View) {
 	setPhase(&s.Status, v1.Pending, view.Now)
-	setCondition(&s.Status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
+	conditions.Set(&s.Status.Conditions, notRunning(), view.Now)
 }
 
 // waitForNode is phase Scheduling. The pod's own word on why it has no node goes along.
 func (s *Step) waitForNode(view View, pod *corev1.Pod) {
-	scheduled := podCondition(pod, corev1.PodScheduled)
+	scheduled := conditions.Find(pod.Status.Conditions, corev1.PodScheduled)
 	if scheduled == nil && view.VMI.Status.Phase != v1.Scheduling {
 		if left := scheduleGrace - view.Now.Sub(pod.CreationTimestamp.Time); left > 0 {
 			s.RequeueAfter = left
@@ -249,10 +251,10 @@ func (s *Step) waitForNode(view View, pod *corev1.Pod) {
 	}
 	setPhase(&s.Status, v1.Scheduling, pod.CreationTimestamp.Time)
 	s.Status.ActivePods = map[types.UID]string{pod.UID: ""}
-	removeCondition(&s.Status, v1.VirtualMachineInstanceSynchronized)
-	setCondition(&s.Status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
+	conditions.Remove(&s.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
+	conditions.Set(&s.Status.Conditions, notRunning(), view.Now)
 	if scheduled != nil && scheduled.Status == corev1.ConditionFalse {
-		setCondition(&s.Status, v1.VirtualMachineInstanceCondition{
+		conditions.Set(&s.Status.Conditions, v1.VirtualMachineInstanceCondition{
 			Type:   v1.VirtualMachineInstanceConditionType(corev1.PodScheduled),
 			Status: scheduled.Status, Reason: scheduled.Reason, Message: scheduled.Message,
 		}, view.Now)
@@ -281,9 +283,9 @@ func (s *Step) handOver(view View, pod *corev1.Pod) {
 		status.VSOCKCID = &view.CID
 	}
 	filled(status, view)
-	removeCondition(status, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled))
-	removeCondition(status, v1.VirtualMachineInstanceSynchronized)
-	setCondition(status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
+	conditions.Remove(&status.Conditions, corev1.PodScheduled)
+	conditions.Remove(&status.Conditions, v1.VirtualMachineInstanceSynchronized)
+	conditions.Set(&status.Conditions, notRunning(), view.Now)
 	s.NodeLabel = pod.Spec.NodeName
 }
 
@@ -291,8 +293,8 @@ func (s *Step) handOver(view View, pod *corev1.Pod) {
 func (s *Step) finish(view View, phase v1.VirtualMachineInstancePhase, reason, message string) {
 	setPhase(&s.Status, phase, view.Now)
 	s.Status.Reason = reason
-	removeCondition(&s.Status, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled))
-	setCondition(&s.Status, notReady(reason, message), view.Now)
+	conditions.Remove(&s.Status.Conditions, corev1.PodScheduled)
+	conditions.Set(&s.Status.Conditions, notReady(reason, message), view.Now)
 }
 
 func volumeStatus(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim) []v1.VolumeStatus {
@@ -319,12 +321,13 @@ func volumeStatus(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Pers
 // cannotCreate says in the status of a VMI that has no pod yet what cannot be made for it.
 func (s *Step) cannotCreate(view View, what string, err error) error {
 	message := fmt.Sprintf("%s: %v", what, err)
-	if old := Condition(&s.Status, v1.VirtualMachineInstanceSynchronized); old == nil || old.Message != message {
+	old := conditions.Find(s.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
+	if old == nil || old.Message != message {
 		s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})
 	}
 	setPhase(&s.Status, v1.Pending, view.Now)
-	setCondition(&s.Status, notReady(v1.GuestNotRunningReason, "Guest VM is not reported as running"), view.Now)
-	setCondition(&s.Status, notSynchronized(ReasonFailedCreate, message), view.Now)
+	conditions.Set(&s.Status.Conditions, notRunning(), view.Now)
+	conditions.Set(&s.Status.Conditions, notSynchronized(ReasonFailedCreate, message), view.Now)
 	return fmt.Errorf("%s: %w", what, err)
 }
 
@@ -363,15 +366,6 @@ func podOver(pod *corev1.Pod) (reason, message string) {
 		reason = "Pod" + string(pod.Status.Phase)
 	}
 	return reason, strings.TrimSuffix(fmt.Sprintf("pod %s ended: %s", pod.Name, message), ": ")
-}
-
-func podCondition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == conditionType {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 func terminal(pod *corev1.Pod) bool {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -126,7 +127,7 @@ func TestNext(t *testing.T) {
 	}
 	noFinalizer := func(vmi *v1.VirtualMachineInstance) { vmi.Finalizers = nil }
 	reported := func(vmi *v1.VirtualMachineInstance) {
-		setCondition(&vmi.Status, notSynchronized(ReasonFailedPvcNotFound, `PersistentVolumeClaim "data" does not exist in namespace "default"`), now)
+		conditions.Set(&vmi.Status.Conditions, notSynchronized(ReasonFailedPvcNotFound, `PersistentVolumeClaim "data" does not exist in namespace "default"`), now)
 	}
 
 	cases := []struct {
@@ -173,7 +174,7 @@ func TestNext(t *testing.T) {
 		{
 			"pod bound after it was unschedulable",
 			View{VMI: testVMI(t, v1.Scheduling, since(v1.Pending, 3*time.Second), since(v1.Scheduling, 2*time.Second), func(vmi *v1.VirtualMachineInstance) {
-				setCondition(&vmi.Status, v1.VirtualMachineInstanceCondition{Type: "PodScheduled", Status: corev1.ConditionFalse}, now)
+				conditions.Set(&vmi.Status.Conditions, v1.VirtualMachineInstanceCondition{Type: "PodScheduled", Status: corev1.ConditionFalse}, now)
 			}), Pods: []*corev1.Pod{testPod(bound)}},
 			outcome{Phase: v1.Scheduled, NodeLabel: "node01", Conditions: []string{notRunning}, Moments: all},
 		},

@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -80,7 +81,7 @@ func looksLikeLauncher(pod *corev1.Pod, vmi types.UID) bool {
 // their guest left them; and, while the guest waits for the word of another pod of its migration, those that are gone and
 // hold nothing: virt-handler cannot see that a node was fenced.
 func (s *Step) prune(view View) {
-	paused := Condition(&view.VMI.Status, v1.VirtualMachineInstancePaused)
+	paused := conditions.Find(view.VMI.Status.Conditions, v1.VirtualMachineInstancePaused)
 	waits := paused != nil && paused.Reason == names.ReasonPausedToMove
 	active := maps.Clone(s.Status.ActivePods)
 	maps.DeleteFunc(active, func(uid types.UID, node string) bool {

@@ -56,6 +56,19 @@ func PodName(vmi *v1.VirtualMachineInstance) string {
 	return names.VirtLauncher + "-" + vmi.Name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
 }
 
+// securityContext is that of every pod of a VMI: they share volumes, so that they run as the same user and group.
+func securityContext(sysctls ...corev1.Sysctl) *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsUser:           new(int64(names.User)),
+		RunAsGroup:          new(int64(names.Group)),
+		RunAsNonRoot:        new(true),
+		FSGroup:             new(int64(names.Group)),
+		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		Sysctls:             sysctls,
+	}
+}
+
 // Pod is the launcher pod of a VMI. It passes Pod Security `restricted`.
 func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	grace := GracePeriodSeconds(vmi)
@@ -69,16 +82,8 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		TerminationGracePeriodSeconds: new(grace + graceSlack),
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsUser:           new(int64(names.User)),
-			RunAsGroup:          new(int64(names.Group)),
-			RunAsNonRoot:        new(true),
-			FSGroup:             new(int64(names.Group)),
-			FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
-			SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			// The launcher answers DHCP on port 67.
-			Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
-		},
+		// The launcher answers DHCP on port 67.
+		SecurityContext:           securityContext(corev1.Sysctl{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}),
 		Hostname:                  Hostname(vmi),
 		Subdomain:                 vmi.Spec.Subdomain,
 		DNSPolicy:                 vmi.Spec.DNSPolicy,

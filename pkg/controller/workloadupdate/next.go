@@ -12,20 +12,17 @@ package workloadupdate
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/base32"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/controller/migration"
 	"github.com/virtkit/virtkit/pkg/controller/vmi"
-	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/migrations"
 )
 
@@ -33,14 +30,6 @@ import (
 const (
 	defaultBatchSize     = 10
 	defaultBatchInterval = time.Minute
-)
-
-const (
-	// namePrefix begins the names of migrations that are made here; KubeVirt's.
-	namePrefix = "kubevirt-workload-update-"
-	// backoffBase is how long a guest whose update failed is left alone; it doubles with each failure up to backoffMax.
-	backoffBase = 20 * time.Second
-	backoffMax  = 5 * time.Minute
 )
 
 // View is all that Next looks at. Nothing in it is written to.
@@ -129,15 +118,15 @@ func Outdated(instance *v1.VirtualMachineInstance, image string) bool {
 
 // mustMove reports a guest that gets what its VMI asks for in another pod only, such as a new interface.
 func mustMove(instance *v1.VirtualMachineInstance) bool {
-	c := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceMigrationRequired)
-	return c != nil && c.Status == corev1.ConditionTrue && !instance.IsFinal() && instance.DeletionTimestamp == nil
+	return conditions.True(instance.Status.Conditions, v1.VirtualMachineInstanceMigrationRequired) &&
+		!instance.IsFinal() && instance.DeletionTimestamp == nil
 }
 
 // migrate takes as many as the cluster's limit leaves room for, the oldest first.
 func (s *Step) migrate(view View, movable []*v1.VirtualMachineInstance, history map[types.NamespacedName]past) {
 	room := view.Limit
 	for _, m := range view.Migrations {
-		if migration.Active(m) || !migration.Final(m) && ours(m) {
+		if migration.Active(m) || !migration.Final(m) && migration.IsUpdate(m) {
 			room--
 		}
 	}
@@ -182,8 +171,7 @@ func wants(strategy v1.KubeVirtWorkloadUpdateStrategy, method v1.WorkloadUpdateM
 }
 
 func migratable(instance *v1.VirtualMachineInstance) bool {
-	c := vmi.Condition(&instance.Status, v1.VirtualMachineInstanceIsMigratable)
-	return c != nil && c.Status == corev1.ConditionTrue
+	return conditions.True(instance.Status.Conditions, v1.VirtualMachineInstanceIsMigratable)
 }
 
 // past is what is known of a guest's migrations.
@@ -198,31 +186,22 @@ type past struct {
 }
 
 // wait is how much longer a guest is left alone.
-func (p past) wait(now time.Time) time.Duration {
-	if p.failures == 0 {
-		return 0
-	}
-	wait := backoffBase
-	for i := 1; i < p.failures && wait < backoffMax; i++ {
-		wait *= 2
-	}
-	return min(wait, backoffMax) - now.Sub(p.last)
-}
+func (p past) wait(now time.Time) time.Duration { return migration.UpdateWait(p.failures, p.last, now) }
 
 func historyOf(migrations []*v1.VirtualMachineInstanceMigration) map[types.NamespacedName]past {
 	out := map[types.NamespacedName]past{}
 	for _, m := range migrations {
 		key := types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.VMIName}
 		p := out[key]
-		if ours(m) {
+		if migration.IsUpdate(m) {
 			p.names = append(p.names, m.Name)
 		}
 		switch {
 		case !migration.Final(m):
 			p.underWay = true
-		case m.Status.Phase == v1.MigrationFailed && ours(m):
+		case m.Status.Phase == v1.MigrationFailed && migration.IsUpdate(m):
 			p.failures++
-			if at := ended(m); at.After(p.last) {
+			if at := migration.Ended(m); at.After(p.last) {
 				p.last = at
 			}
 		}
@@ -231,28 +210,10 @@ func historyOf(migrations []*v1.VirtualMachineInstanceMigration) map[types.Names
 	return out
 }
 
-// ended is when a migration reached its last phase.
-func ended(m *v1.VirtualMachineInstanceMigration) time.Time {
-	at := m.CreationTimestamp.Time
-	for _, transition := range m.Status.PhaseTransitionTimestamps {
-		if t := transition.PhaseTransitionTimestamp.Time; t.After(at) {
-			at = t
-		}
-	}
-	return at
-}
-
-// ours reports a migration that was made here.
-func ours(m *v1.VirtualMachineInstanceMigration) bool {
-	_, ok := m.Annotations[v1.WorkloadUpdateMigrationAnnotation]
-	return ok
-}
-
 // next is the name of the guest's next migration to an image: the first that none has had.
 func (p past) next(instance *v1.VirtualMachineInstance, image string) string {
 	for n := len(p.names); ; n++ {
-		sum := sha256.Sum256([]byte(string(instance.UID) + "\n" + image + "\n" + strconv.Itoa(n)))
-		name := namePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+		name := migration.UpdateName(string(instance.UID), image, strconv.Itoa(n))
 		if !slices.Contains(p.names, name) {
 			return name
 		}

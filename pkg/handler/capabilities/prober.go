@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -47,7 +49,8 @@ type attempt struct {
 
 // Run probes what is missing, and again after a while what failed, until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
-	pause := retryFirst
+	longer := wait.Backoff{Duration: retryFirst, Factor: 2, Steps: math.MaxInt, Cap: retryMost}.DelayFunc()
+	pause := longer()
 	failed := map[string]bool{}
 	for ctx.Err() == nil {
 		var retry <-chan time.Time
@@ -68,7 +71,7 @@ func (p *Prober) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-p.Changed:
 		case <-retry:
-			pause = min(2*pause, retryMost)
+			pause = longer()
 		}
 	}
 	return nil

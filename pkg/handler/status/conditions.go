@@ -4,9 +4,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -21,39 +21,19 @@ const (
 	ReasonPaused        = "Paused"
 )
 
-// conditionList changes conditions in place and keeps the time of those that stay the same.
+// conditionList is the conditions of a VMI, and what time it is.
 type conditionList struct {
 	now  time.Time
 	list []v1.VirtualMachineInstanceCondition
 }
 
 func (c *conditionList) set(kind v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason, message string) {
-	next := v1.VirtualMachineInstanceCondition{
-		Type: kind, Status: status, Reason: reason, Message: message,
-		LastTransitionTime: metav1.NewTime(c.now).Rfc3339Copy(),
-	}
-	for i, old := range c.list {
-		if old.Type != kind {
-			continue
-		}
-		if old.Status == status {
-			next.LastTransitionTime = old.LastTransitionTime
-		}
-		next.LastProbeTime = old.LastProbeTime
-		c.list[i] = next
-		return
-	}
-	c.list = append(c.list, next)
+	conditions.Set(&c.list,
+		v1.VirtualMachineInstanceCondition{Type: kind, Status: status, Reason: reason, Message: message}, c.now)
 }
 
 func (c *conditionList) remove(kind v1.VirtualMachineInstanceConditionType) {
-	var kept []v1.VirtualMachineInstanceCondition
-	for _, old := range c.list {
-		if old.Type != kind {
-			kept = append(kept, old)
-		}
-	}
-	c.list = kept
+	conditions.Remove(&c.list, kind)
 }
 
 func (c *conditionList) setOrRemove(wanted bool, kind v1.VirtualMachineInstanceConditionType, reason, message string) {
@@ -110,12 +90,7 @@ func answers(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) bool {
 	if vmi.Spec.ReadinessProbe == nil || pod == nil {
 		return true
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.ContainersReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return conditions.True(pod.Status.Conditions, corev1.ContainersReady)
 }
 
 // evacuating says that the guest is to leave its node.

@@ -3,7 +3,6 @@ package status
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/conditions"
 	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/migrations"
@@ -50,9 +50,8 @@ func NeverRan(pod *corev1.Pod) bool { return lastWord(pod).Reason == names.Reaso
 
 // Paused reports whether a VMI's guest was paused by its user when it was last looked at.
 func Paused(vmi *v1.VirtualMachineInstance) bool {
-	return slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool {
-		return c.Type == v1.VirtualMachineInstancePaused && c.Status == corev1.ConditionTrue && c.Reason != names.ReasonPausedToMove
-	})
+	c := conditions.Find(vmi.Status.Conditions, v1.VirtualMachineInstancePaused)
+	return c != nil && c.Status == corev1.ConditionTrue && c.Reason != names.ReasonPausedToMove
 }
 
 // EndMigration notes that a migration failed.

@@ -26,7 +26,7 @@ import (
 // ns is an open file of the namespace, such as /proc/<pid>/ns/net.
 func Links(ns *os.File) ([]network.Link, error) {
 	var links []network.Link
-	err := in(ns, func() error {
+	err := In(ns, func() error {
 		all, err := netlink.LinkList()
 		if err != nil {
 			return fmt.Errorf("list links: %w", err)
@@ -51,7 +51,7 @@ func Apply(ns *os.File, plan network.Plan) error {
 	if len(plan.Interfaces) == 0 {
 		return nil
 	}
-	err := in(ns, func() error {
+	err := In(ns, func() error {
 		for _, nic := range plan.Interfaces {
 			if err := applyInterface(nic); err != nil {
 				return fmt.Errorf("interface %q: %w", nic.Name, err)
@@ -65,8 +65,8 @@ func Apply(ns *os.File, plan network.Plan) error {
 	return applyRules(ns, plan)
 }
 
-// in runs f in the network namespace, on a thread that dies with f.
-func in(ns *os.File, f func() error) error {
+// In runs f in a network namespace, on a thread that ends with f.
+func In(ns *os.File, f func() error) error {
 	done := make(chan error)
 	go func() {
 		// Never unlocked: the runtime ends the thread with the goroutine.

@@ -64,7 +64,7 @@ func newNetns(t *testing.T) *os.File {
 
 func run(t *testing.T, ns *os.File, f func() error) {
 	t.Helper()
-	if err := in(ns, f); err != nil {
+	if err := In(ns, f); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -161,7 +161,7 @@ func serve(t *testing.T, ns *os.File, port int) {
 // ask connects from ns and returns what serve said.
 func ask(ns *os.File, address string) (string, error) {
 	var got []byte
-	err := in(ns, func() error {
+	err := In(ns, func() error {
 		// The kernel may take a second to see a carrier, and TCP as long to try again.
 		c, err := net.DialTimeout("tcp4", address, 10*time.Second)
 		if err != nil {
@@ -286,7 +286,7 @@ func TestGuestCannotSpoof(t *testing.T) {
 
 // sendFrame puts an UDP datagram on the guest's link as a hostile guest can, whatever its own kernel thinks.
 func sendFrame(guest *os.File, nic network.Interface, gateway net.HardwareAddr, to netip.Addr, port uint16, text string) error {
-	return in(guest, func() error {
+	return In(guest, func() error {
 		link, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/network/apply"
 )
 
 // AddressError is an address that the guest's interface has by its pod's network, and that is not dialled.
@@ -51,7 +52,7 @@ func Allowed(nic network.Interface, known Known) error {
 // elsewhere refuses an address that is one of the node's own by the node's routes, whatever the API server knows of
 // them.
 func elsewhere(node *os.File, address netip.Addr) error {
-	return within(node, func() error {
+	return apply.In(node, func() error {
 		routes, err := netlink.RouteGet(net.IP(address.AsSlice()))
 		if err != nil {
 			return fmt.Errorf("look up the node's route to %s: %w", address, err)

@@ -13,12 +13,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/network/apply"
 )
 
 // Protocols that a guest can be reached by.
@@ -88,26 +88,11 @@ func In(ctx context.Context, ns *os.File, protocol string, address netip.AddrPor
 
 // socket makes a socket in the network namespace.
 func socket(ns *os.File, kind int) (fd int, err error) {
-	err = within(ns, func() error {
+	err = apply.In(ns, func() error {
 		fd, err = unix.Socket(unix.AF_INET, kind, 0)
 		return os.NewSyscallError("socket", err)
 	})
 	return fd, err
-}
-
-// within calls f in the network namespace, on a thread that ends with it.
-func within(ns *os.File, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		// Never unlocked: the runtime ends the thread with the goroutine.
-		runtime.LockOSThread()
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("enter network namespace: %w", err)
-			return
-		}
-		done <- f()
-	}()
-	return <-done
 }
 
 // connect waits for the connection to be made, refused, or no longer wanted.

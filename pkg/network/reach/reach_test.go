@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/network/apply"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,13 +73,13 @@ func wire(t *testing.T) (near, guest *os.File) {
 		to := &netlink.Addr{IPNet: &net.IPNet{IP: address.AsSlice(), Mask: net.CIDRMask(24, 32)}}
 		return errors.Join(netlink.AddrAdd(link, to), netlink.LinkSetUp(link), netlink.LinkSetUp(lo))
 	}
-	err := within(near, func() error {
+	err := apply.In(near, func() error {
 		return errors.Join(
 			netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near"}, PeerName: "guest", PeerNamespace: netlink.NsFd(guest.Fd())}),
 			configure("near", nearAddress))
 	})
 	if err == nil {
-		err = within(guest, func() error { return configure("guest", guestAddress) })
+		err = apply.In(guest, func() error { return configure("guest", guestAddress) })
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ func wire(t *testing.T) (near, guest *os.File) {
 func inside[T any](t *testing.T, ns *os.File, f func() (T, error)) T {
 	t.Helper()
 	var made T
-	err := within(ns, func() (err error) { made, err = f(); return err })
+	err := apply.In(ns, func() (err error) { made, err = f(); return err })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/sets"
 	"github.com/virtkit/virtkit/pkg/action/why"
+	"github.com/virtkit/virtkit/pkg/conditions"
 )
 
 // mostMembers are how many machines of a set are looked into; they mostly have the same trouble.
@@ -80,7 +80,5 @@ func Set(ctx context.Context, c *client.Client, kind sets.Kind, namespace, name 
 }
 
 func isReady(vmi *v1.VirtualMachineInstance) bool {
-	return slices.ContainsFunc(vmi.Status.Conditions, func(c v1.VirtualMachineInstanceCondition) bool {
-		return c.Type == v1.VirtualMachineInstanceReady && c.Status == corev1.ConditionTrue
-	})
+	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceReady)
 }
