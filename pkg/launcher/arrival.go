@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/credentials"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 
 // PrepareMigrationTarget implements the contract. What it made once is not made again: the guest may be
@@ -169,12 +170,12 @@ func (s *service) holdArrived(ctx context.Context) {
 func (g *guest) expect(targets map[string]string, images map[string]uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.incoming = true
+	g.applyLocked(lifecycle.Expect)
 	g.updateLocked(func(s *pb.GuestState) { s.VolumeTargets, s.ImageChecksums = targets, images })
 }
 
 func (g *guest) expected() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.incoming
+	return g.life.Now().Target()
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 
 // errCancelled is how a migration ends that was cancelled before libvirt was told to begin it.
@@ -20,9 +21,9 @@ const abortPause = 20 * time.Millisecond
 func (g *guest) stay(ctx context.Context, uid string) error {
 	g.mu.Lock()
 	// With post-copy the guest runs on the other side already: without this one it ends. One that was handed over may.
-	ours := g.migrating && g.state.Migration.GetUid() == uid && g.state.Migration.Mode != postCopy && g.given == nil
+	ours := g.life.Now() == lifecycle.Migrating && g.state.Migration.GetUid() == uid && g.state.Migration.Mode != postCopy
 	if ours {
-		g.cancelled = true
+		g.migration.cancelled = true
 	}
 	g.mu.Unlock()
 	if !ours {
@@ -36,7 +37,7 @@ func (g *guest) stay(ctx context.Context, uid string) error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		select {
-		case g.abort <- struct{}{}:
+		case g.migration.abort <- struct{}{}:
 		default: // since the last time
 		}
 		return fmt.Errorf("cancel the migration: %w", err)
@@ -48,7 +49,7 @@ func (g *guest) stay(ctx context.Context, uid string) error {
 func (g *guest) stays() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.cancelled
+	return g.migration.cancelled
 }
 
 // insist has libvirt end a migration that it was asked to end in vain: before it has begun there is nothing it could end, and

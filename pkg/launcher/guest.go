@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -36,31 +37,19 @@ type guest struct {
 	// conn is nil while there is no connection; linked is closed when there is one.
 	conn   hypervisor.Connection
 	linked chan struct{}
-	// created says that the domain exists or existed; creating, that it is being made, and early
-	// is its end if that came before its beginning was known.
-	created, creating bool
-	// inherited says that the connection of now found the guest created: how one ends that is created later is an
-	// event of this connection.
+	// life is where the guest is and who decides about it; applyLocked changes it.
+	life lifecycle.Machine
+	// early is how the domain has ended, as long as life holds that back.
+	early *hypervisor.End
+	// inherited says that the connection of now found the guest here: how one ends that comes later is an event of this
+	// connection.
 	inherited bool
-	early     *hypervisor.End
-	// incoming says that the domain arrives by a migration instead of being created here. migrating, that it
-	// is on its way to another launcher; early is then its end here, until it is known where it runs.
-	incoming, migrating bool
-	// cancelled says that the migration under way was asked to end; committed, that the guest was given up for the
-	// other launcher's; leftAsPaused, that it was paused when the migration began.
-	cancelled, committed, leftAsPaused bool
-	// arrived says that an incoming domain is here, whole; here is closed then. released says that the
-	// launcher it comes from has let it go: not before does it run here.
-	arrived, released bool
-	here              chan struct{}
-	// given is closed when it is known which launcher has the guest that is being handed over; nil when none is. decided
-	// has what virt-handler knows of that: wordRunning, or wordDead.
-	given   chan struct{}
+	// here is closed when the guest of another launcher is received, and died when it ends before its source has let it go.
+	here, died chan struct{}
+	// migration is the one to another launcher that is under way, or was the last.
+	migration outgoing
+	// decided has what virt-handler knows of a guest that is being handed over: wordRunning, or wordDead.
 	decided chan string
-	// dead says that a guest that has arrived ended before it was started; died is closed then. ran says that it may have
-	// run since it arrived.
-	dead, ran bool
-	died      chan struct{}
 	// note writes the launcher's last words ahead.
 	note func(termination.Message) error
 	// deciding is held by who decides whether the guest stays or is given up.
@@ -71,13 +60,10 @@ type guest struct {
 	call func(ctx context.Context, path string) (net.Conn, error)
 	// looking is held (a value is in it) while a migration's account is asked for, for which QEMU must not be stopped.
 	looking chan struct{}
-	// gaveUp is why we ended the migration under way, if we did.
-	gaveUp string
-	// tornBy is what broke a migration by post-copy after the guest had left; empty is nothing.
-	tornBy string
-	// moves has the migration to make; abort is that of the one under way.
+	// postCopyError is why the guest's migration failed after it had left by post-copy.
+	postCopyError string
+	// moves has the migration to make.
 	moves chan move
-	abort chan struct{}
 	// terminated says that the pod is being ended, and the guest with it.
 	terminated bool
 	// stopAt is when a guest that is shutting down loses its power; zero when none was asked to.
@@ -160,34 +146,6 @@ func (g *guest) updateLocked(f func(*pb.GuestState)) {
 	}
 }
 
-// finishLocked records the guest's end.
-func (g *guest) finishLocked(end hypervisor.End) {
-	if g.tornBy != "" && end.Outcome != hypervisor.Moved {
-		end = hypervisor.End{Outcome: hypervisor.Crashed, Reason: g.tornBy} // its plug was pulled, but not for its user
-	}
-	if g.arrived && !g.ran && end.Outcome == hypervisor.Crashed {
-		end.Reason = names.ReasonNeverRan
-	}
-	never := g.incoming && end.Reason == names.ReasonNeverRan
-	g.updateLocked(func(s *pb.GuestState) {
-		s.Reason = end.Reason
-		if g.terminated && !never && end.Outcome != hypervisor.Crashed && end.Outcome != hypervisor.Moved {
-			s.Reason = names.ReasonTerminated
-		}
-		s.AgentConnected = false
-		switch end.Outcome {
-		case hypervisor.Shutdown:
-			s.Lifecycle = pb.Lifecycle_LIFECYCLE_SHUTOFF
-		case hypervisor.Destroyed:
-			s.Lifecycle = pb.Lifecycle_LIFECYCLE_DESTROYED
-		case hypervisor.Moved:
-			s.Lifecycle = pb.Lifecycle_LIFECYCLE_MIGRATED
-		default:
-			s.Lifecycle = pb.Lifecycle_LIFECYCLE_CRASHED
-		}
-	})
-}
-
 // connection waits for a connection to the daemon.
 func (g *guest) connection(ctx context.Context) (hypervisor.Connection, error) {
 	for {
@@ -234,7 +192,7 @@ func (g *guest) follow(ctx context.Context) {
 func (g *guest) use(conn hypervisor.Connection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.conn, g.inherited = conn, g.created
+	g.conn, g.inherited = conn, g.life.Now().HasDomain()
 	close(g.linked)
 }
 
@@ -266,63 +224,34 @@ func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 	}
 }
 
-// end takes an end that the daemon reported. While the domain is being created it may be that of a QEMU
-// that did not start, which Create reports.
+// end takes an end that the daemon reported.
 func (g *guest) end(end hypervisor.End) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case g.migrating:
-		g.early = &end
-	case g.created:
-		g.finishLocked(end)
-	case g.creating, g.arrived:
-		g.early = &end
-		if g.arrived {
-			g.dieLocked()
-		}
-		if g.released {
-			g.finishLocked(end)
-		}
-	}
+	g.endLocked(end)
 }
 
-// refresh asks the daemon how the guest is. With first, on a new connection, a domain that is not
-// known yet is ours, having been created as the last connection was lost; and one that is missing has
-// ended unseen. A domain that arrives is ours once it runs here.
+// refresh asks the daemon how the guest is. With first, on a new connection, a domain that is not known yet is ours,
+// having been created as the last connection was lost; and one that is missing has ended unseen.
 func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first bool) {
 	d, err := conn.Domain(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case errors.Is(err, hypervisor.ErrNoDomain):
-		switch {
-		case g.arrived && !g.created && g.early == nil && first:
-			end := g.lastWords()
-			g.early = &end
-			g.dieLocked()
-			if g.released {
-				g.finishLocked(end)
-			}
-		case !g.inherited || !first:
-		case g.migrating:
-			if end := g.lastWords(); g.early == nil {
-				g.early = &end
-			}
-		default:
-			g.finishLocked(g.lastWords())
+		if first && g.inherited && g.early == nil && !g.life.Now().Final() {
+			g.endLocked(g.lastWords())
 		}
 	case err != nil:
 		g.log.Warn("cannot ask libvirtd for the guest's state", "err", err)
-	case g.incoming && !g.created && d.Moving():
-		// It is still arriving.
-	case g.incoming && !g.created && !g.released && d.Run == hypervisor.Paused:
-		g.arriveLocked()
-	case g.incoming && !g.created && !g.released && d.Run == hypervisor.Stopping:
-		// It is not to come after all, and libvirt ends its QEMU: the guest stays where it was.
-	case g.created || g.incoming || first:
-		g.created = true
-		g.observeLocked(d)
+	default:
+		if first {
+			g.applyLocked(lifecycle.DomainFound)
+		}
+		g.applyLocked(seen(d))
+		if g.life.Now().HasGuest() {
+			g.observeLocked(d)
+		}
 	}
 }
 
@@ -330,7 +259,7 @@ func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first b
 func (g *guest) observeLocked(d hypervisor.Domain) {
 	connected := d.AgentConnected && !g.state.AgentConnected
 	g.updateLocked(func(s *pb.GuestState) {
-		waits := g.given != nil && s.Reason == names.ReasonHandoff
+		waits := g.life.Now() == lifecycle.HandingOver && s.Reason == names.ReasonHandoff
 		s.Lifecycle, s.Reason = g.lifecycleLocked(d), d.Reason
 		if waits {
 			s.Reason = names.ReasonHandoff
@@ -364,7 +293,7 @@ func (g *guest) observeLocked(d hypervisor.Domain) {
 
 func (g *guest) lifecycleLocked(d hypervisor.Domain) pb.Lifecycle {
 	switch {
-	case g.given != nil && g.state.Reason == names.ReasonHandoff:
+	case g.life.Now() == lifecycle.HandingOver && g.state.Reason == names.ReasonHandoff:
 		return pb.Lifecycle_LIFECYCLE_PAUSED
 	case d.Run == hypervisor.Stopping, !g.stopAt.IsZero():
 		return pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN
@@ -376,7 +305,7 @@ func (g *guest) lifecycleLocked(d hypervisor.Domain) pb.Lifecycle {
 
 // pausedToMoveLocked says that the guest stands still because it moves.
 func (g *guest) pausedToMoveLocked(d hypervisor.Domain) bool {
-	return g.migrating && (d.Moving() || g.state.Migration.GetMode() != preCopy)
+	return g.life.Now().Leaving() && (d.Moving() || g.state.Migration.GetMode() != preCopy)
 }
 
 // maxQEMULog is how much of the end of QEMU's log is read, bytes.
@@ -419,8 +348,13 @@ func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(
 		return err
 	}
 	g.mu.Lock()
-	g.creating, g.early = true, nil
+	g.early = nil
+	g.applyLocked(lifecycle.Start)
+	state := g.life.Now()
 	g.mu.Unlock()
+	if state != lifecycle.Starting {
+		return fmt.Errorf("the guest cannot be started: it is %s", state)
+	}
 	err = conn.Create(ctx, xml, paused)
 	var d hypervisor.Domain
 	var gone error
@@ -429,15 +363,16 @@ func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.creating = false
 	if err != nil {
+		g.early = nil
+		g.applyLocked(lifecycle.FailStart)
 		return err
 	}
-	g.created = true
+	g.applyLocked(lifecycle.FinishStart)
 	g.updateLocked(ready)
 	switch {
 	case g.early != nil:
-		g.finishLocked(*g.early)
+		g.endLocked(*g.early)
 	case errors.Is(gone, hypervisor.ErrNoDomain):
 		// It has ended already; the event that says how is on its way.
 	case gone != nil:
@@ -452,5 +387,5 @@ func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(
 func (g *guest) exists() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.created || isFinal(g.state.Lifecycle)
+	return g.life.Now().HasGuest() || g.life.Now().Final()
 }

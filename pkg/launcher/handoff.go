@@ -10,6 +10,7 @@ import (
 	"time"
 
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -143,7 +144,7 @@ func converse(conn net.Conn, answer string, arrived bool) string {
 func (g *guest) tellHandoff(waits bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if waits && g.given == nil {
+	if waits && g.life.Now() != lifecycle.HandingOver {
 		return
 	}
 	g.updateLocked(func(s *pb.GuestState) {
@@ -151,7 +152,7 @@ func (g *guest) tellHandoff(waits bool) {
 			s.Lifecycle, s.Reason = pb.Lifecycle_LIFECYCLE_PAUSED, names.ReasonHandoff
 		} else if s.Reason == names.ReasonHandoff {
 			s.Lifecycle, s.Reason = pb.Lifecycle_LIFECYCLE_RUNNING, ""
-			if g.leftAsPaused {
+			if g.migration.paused {
 				s.Lifecycle = pb.Lifecycle_LIFECYCLE_PAUSED
 			}
 		}
@@ -161,27 +162,29 @@ func (g *guest) tellHandoff(waits bool) {
 // endHandoff notes how it ended.
 func (g *guest) endHandoff(moved bool) {
 	g.mu.Lock()
-	given := g.given
-	g.given, g.committed = nil, moved
-	if !moved {
-		g.gaveUp = errNeverRan
+	if moved {
+		g.applyLocked(lifecycle.FinishHandOver)
+	} else {
+		g.applyLocked(lifecycle.TakeBack)
+		g.migration.gaveUp = errNeverRan
 	}
+	known := g.migration.handedOver
 	g.mu.Unlock()
 	g.tellHandoff(false)
 	<-g.looking
-	close(given)
+	close(known)
 }
 
 // awaitHandoff waits until it is known where the guest is, if it is being handed over; false when ctx ended before.
 func (g *guest) awaitHandoff(ctx context.Context) bool {
 	g.mu.Lock()
-	given := g.given
+	handing, known := g.life.Now() == lifecycle.HandingOver, g.migration.handedOver
 	g.mu.Unlock()
-	if given == nil {
+	if !handing {
 		return true
 	}
 	select {
-	case <-given:
+	case <-known:
 		return true
 	case <-ctx.Done():
 		return false
@@ -192,7 +195,7 @@ func (g *guest) awaitHandoff(ctx context.Context) bool {
 func (g *guest) handing() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.given != nil
+	return g.life.Now() == lifecycle.HandingOver
 }
 
 // decide says what became of a guest that is being handed over, where that is known from elsewhere: wordDead, that the

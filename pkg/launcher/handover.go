@@ -20,6 +20,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -208,7 +209,7 @@ func (g *guest) letGo(ctx context.Context, l *link, uid, handover string) {
 func (g *guest) leftPaused() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.leftAsPaused
+	return g.migration.paused
 }
 
 // endPatience is how long libvirt may take to say how a stopped guest is. When the word from the target came to it as
@@ -241,7 +242,8 @@ func (g *guest) commit(ctx context.Context, uid string) (_ handoff, err error) {
 	g.deciding.Lock()
 	defer g.deciding.Unlock()
 	g.mu.Lock()
-	underWay, conn, paused := g.migrating && g.early == nil && g.state.Migration.GetUid() == uid, g.conn, g.leftAsPaused
+	underWay := g.life.Now() == lifecycle.Migrating && g.early == nil && g.state.Migration.GetUid() == uid
+	conn, paused := g.conn, g.migration.paused
 	stands := paused || g.state.Migration.GetMode() == stopped
 	g.mu.Unlock()
 	switch {
@@ -291,7 +293,8 @@ func (g *guest) commit(ctx context.Context, uid string) (_ handoff, err error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.given = make(chan struct{})
+	g.applyLocked(lifecycle.HandOver)
+	g.migration.handedOver = make(chan struct{})
 	return handoff{qemu: qemu, paused: paused}, nil
 }
 
@@ -413,28 +416,6 @@ func (s *service) TakeOver(ctx context.Context, req *pb.TakeOverRequest) (*pb.Ta
 	return &pb.TakeOverResponse{}, s.guest.takeOver(ctx, req.Paused)
 }
 
-// arriveLocked notes that the guest is here, whole, and stands still.
-func (g *guest) arriveLocked() {
-	if g.arrived {
-		return
-	}
-	g.arrived = true
-	if err := g.note(neverRan); err != nil {
-		g.log.Warn("should the launcher be killed now, nobody will know that the guest has not run here", "err", err)
-	}
-	close(g.here)
-	g.updateLocked(func(s *pb.GuestState) { s.Arrived = true })
-}
-
-// dieLocked notes that a guest that has arrived has ended, and was not started.
-func (g *guest) dieLocked() {
-	if g.dead || g.released {
-		return
-	}
-	g.dead = true
-	close(g.died)
-}
-
 // deadPatience is how long a launcher stays whose guest has ended before it was started, to tell that itself.
 const deadPatience = 5 * time.Second
 
@@ -452,47 +433,46 @@ func (g *guest) finishDead(ctx context.Context) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.released && g.early != nil {
-		g.released, g.created = true, true
-		g.finishLocked(*g.early)
+	g.reportNeverRanLocked()
+}
+
+// reportNeverRanLocked reports the end of a guest that was received and has not run, if it was kept back.
+func (g *guest) reportNeverRanLocked() {
+	if g.life.Now() == lifecycle.NeverRan {
+		g.endLocked(*g.early)
 	}
 }
 
-// started reports whether the guest may have run here since it arrived.
+// started reports whether the guest may have run here.
 func (g *guest) started() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.ran
+	return g.life.MayHaveRun()
 }
 
 func (g *guest) diedHere() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.dead
+	return g.life.NeverRan()
 }
 
 // takeOver starts a guest that has arrived, whose source has let it go; or with paused leaves it as it is.
 func (g *guest) takeOver(ctx context.Context, paused bool) error {
 	g.mu.Lock()
-	if !g.arrived {
+	if !g.state.Arrived {
 		g.mu.Unlock()
 		return status.Error(codes.FailedPrecondition, "no guest has arrived")
 	}
-	if !g.released {
-		g.released = true
-		if g.early != nil { // it has ended meanwhile
-			g.created = true
-			g.finishLocked(*g.early)
-		}
-	}
-	over := g.created || isFinal(g.state.Lifecycle)
+	g.applyLocked(lifecycle.Release)
+	g.reportNeverRanLocked()
+	over := g.life.Now().HasGuest() || g.life.Now().Final()
 	g.mu.Unlock()
 	for tries := 1; !over; tries++ {
 		conn, err := g.connection(ctx)
 		if err != nil {
 			return status.Error(codes.Unavailable, err.Error())
 		}
-		if err := g.mayStart(ctx, conn); err != nil {
+		if ended, err := g.beforeStart(ctx, conn); err != nil || ended {
 			return err
 		}
 		if !paused {
@@ -517,22 +497,22 @@ func (g *guest) takeOver(ctx context.Context, paused bool) error {
 	return nil
 }
 
-// mayStart notes that the guest may have run here from now on, unless it has ended: whoever looks at its last words
-// must not take an older memory for the guest's once this one may have written to the disks.
-func (g *guest) mayStart(ctx context.Context, conn hypervisor.Connection) error {
+// beforeStart notes that the guest may have run here from now on, or reports that it has ended: whoever looks at its
+// last words must not take an older memory for the guest's once this one may have written to the disks.
+func (g *guest) beforeStart(ctx context.Context, conn hypervisor.Connection) (ended bool, err error) {
 	if _, err := conn.Domain(ctx); errors.Is(err, hypervisor.ErrNoDomain) {
-		return nil
+		return true, nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ran {
-		return nil
+	if g.life.Now() != lifecycle.Released {
+		return g.life.Now().Final(), nil
 	}
 	if err := g.note(termination.Message{}); err != nil {
-		return status.Error(codes.Unavailable, err.Error())
+		return false, status.Error(codes.Unavailable, err.Error())
 	}
-	g.ran = true
-	return nil
+	g.applyLocked(lifecycle.TakeOver)
+	return false, nil
 }
 
 // listenForArrival makes the socket on which the launcher that the guest leaves reaches this one.

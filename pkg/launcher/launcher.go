@@ -9,6 +9,8 @@
 // guest: the launcher waits for Start, and exits once the guest has ended and virt-handler has heard of
 // it. SIGTERM is Shutdown with the pod's grace period. libvirtd may die; it is started again and finds
 // its QEMU. If QEMU dies, the guest has crashed. If the launcher dies, the kernel ends the pod.
+//
+// Where the guest is, and what may follow, is a table: package lifecycle. Only applyLocked (life.go) changes it.
 package launcher
 
 import (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -32,6 +33,19 @@ type move struct {
 	limits limits
 	// abort has a value once libvirt was asked in vain to end the migration.
 	abort chan struct{}
+}
+
+// outgoing is what is to be known of a migration besides the guest's state.
+type outgoing struct {
+	// paused says that the guest was paused when the migration began, and is to stay so; cancelled, that the migration was
+	// asked to end.
+	paused, cancelled bool
+	// gaveUp is why we ended it, if we did.
+	gaveUp string
+	// abort is that of its move.
+	abort chan struct{}
+	// handedOver is closed when it is known which launcher has the guest that was handed over.
+	handedOver chan struct{}
 }
 
 // Migrate implements the contract.
@@ -71,24 +85,24 @@ func (g *guest) leave(m move) error {
 	switch {
 	case g.state.Migration.GetUid() == m.uid:
 		return nil
-	case !g.created || isFinal(g.state.Lifecycle):
+	case !g.life.Now().HasGuest(), g.life.Now() == lifecycle.PostCopyFailed:
 		return status.Error(codes.FailedPrecondition, "the guest does not run")
 	case !g.stopAt.IsZero():
 		return status.Error(codes.FailedPrecondition, "the guest is shutting down")
-	case g.migrating:
+	case g.life.Now().Leaving():
 		return status.Error(codes.FailedPrecondition, "another migration of the guest is under way")
 	case g.state.FsfreezeStatus == frozen:
 		// The launcher that it goes to would not know when to let it go.
 		return status.Error(codes.FailedPrecondition, "the guest's file systems are frozen; unfreeze them first, or wait until they are unfrozen by themselves")
 	}
-	g.migrating, g.cancelled, g.committed, g.early, g.gaveUp = true, false, false, nil, ""
+	g.applyLocked(lifecycle.Migrate)
+	g.early = nil
 	select {
 	case <-g.decided: // of the one before
 	default:
 	}
-	g.leftAsPaused = g.state.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED
 	m.abort = make(chan struct{}, 1)
-	g.abort = m.abort
+	g.migration = outgoing{paused: g.state.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED, abort: m.abort}
 	g.moves <- m // taken or empty, since no other is under way
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Migration = &pb.Migration{Uid: m.uid, Phase: pb.MigrationPhase_MIGRATION_PHASE_RUNNING, StartedAt: timestamppb.Now()}
@@ -153,14 +167,18 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 func (g *guest) gone() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.committed
+	return g.life.Now() == lifecycle.HandedOver
 }
 
 // left records that the guest has moved.
 func (g *guest) left(result hypervisor.Migrated) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.migrating = false
+	from := g.life.Now()
+	g.applyLocked(lifecycle.CompleteMigration)
+	if g.life.Now() != lifecycle.MigratedAway {
+		return // the launcher ends in the middle of a handoff
+	}
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Migration = proto.CloneOf(s.Migration)
 		s.Migration.Phase, s.Migration.EndedAt = pb.MigrationPhase_MIGRATION_PHASE_COMPLETED, timestamppb.Now()
@@ -173,5 +191,5 @@ func (g *guest) left(result hypervisor.Migrated) {
 			s.Migration.Downtime = durationpb.New(result.Downtime)
 		}
 	})
-	g.finishLocked(hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"})
+	g.reportEndLocked(from, hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"})
 }

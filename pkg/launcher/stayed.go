@@ -10,14 +10,15 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 
 // reasonOf is why a migration failed: what we ended it for, else what the daemon says.
 func (g *guest) reasonOf(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.gaveUp != "" && !g.cancelled {
-		return errors.New(g.gaveUp)
+	if g.migration.gaveUp != "" && !g.migration.cancelled {
+		return errors.New(g.migration.gaveUp)
 	}
 	return err
 }
@@ -105,7 +106,7 @@ func (g *guest) goOn(ctx context.Context, d hypervisor.Domain) {
 func (g *guest) torn() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.tornBy != ""
+	return g.life.Last() == lifecycle.PostCopyFailed
 }
 
 // endTorn ends such a guest, which can run on neither side.
@@ -152,28 +153,28 @@ func (g *guest) settle(cause error, left bool) whereabouts {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.given != nil:
+	case g.life.Now() == lifecycle.HandingOver:
 		return notKnown
-	case g.committed, g.early != nil && g.early.Outcome == hypervisor.Moved:
+	case g.life.Now() == lifecycle.HandedOver, g.early != nil && g.early.Outcome == hypervisor.Moved:
 		return hasMoved
 	}
-	g.migrating = false
-	why := hypervisor.WhyStayed(cause)
+	failure, why := lifecycle.FailMigration, hypervisor.WhyStayed(cause)
 	if g.early != nil {
 		why = "the guest has ended"
 	}
 	if g.state.Migration.GetMode() == postCopy && (left || g.early != nil) {
 		why = "it broke off while the guest ran on the other node and needed its memory from here (post-copy): " + hypervisor.WhyStayed(cause)
-		g.tornBy = "its migration failed: " + why
+		failure, g.postCopyError = lifecycle.FailPostCopy, "its migration failed: "+why
 	}
+	g.applyLocked(failure)
 	g.updateLocked(func(s *pb.GuestState) {
 		s.Migration = proto.CloneOf(s.Migration)
 		s.Migration.EndedAt = timestamppb.Now()
 		s.Migration.Phase = pb.MigrationPhase_MIGRATION_PHASE_FAILED
-		s.Migration.Error, s.Migration.Cancelled = why, g.cancelled
+		s.Migration.Error, s.Migration.Cancelled = why, g.migration.cancelled
 	})
 	if g.early != nil {
-		g.finishLocked(*g.early)
+		g.endLocked(*g.early)
 	}
 	return hasStayed
 }

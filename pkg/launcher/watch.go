@@ -101,7 +101,7 @@ func (g *guest) hurry(to, was pb.MigrationMode, change func() error) pb.Migratio
 func (g *guest) setMode(mode pb.MigrationMode) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.migrating {
+	if !g.life.Now().Leaving() {
 		return
 	}
 	g.updateLocked(func(s *pb.GuestState) {
@@ -113,7 +113,7 @@ func (g *guest) setMode(mode pb.MigrationMode) {
 // giveUpMove ends a migration for a reason of ours. One by post-copy cannot be ended but with its guest.
 func (g *guest) giveUpMove(ctx context.Context, conn hypervisor.Connection, why string, mode pb.MigrationMode) {
 	g.mu.Lock()
-	g.gaveUp = why
+	g.migration.gaveUp = why
 	g.mu.Unlock()
 	end := conn.AbortMigration
 	if mode == postCopy {
@@ -127,7 +127,7 @@ func (g *guest) giveUpMove(ctx context.Context, conn hypervisor.Connection, why 
 func (g *guest) tellProgress(p hypervisor.Progress) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.migrating {
+	if !g.life.Now().Leaving() {
 		return
 	}
 	g.updateLocked(func(s *pb.GuestState) {
