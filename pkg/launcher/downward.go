@@ -13,7 +13,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/disk"
-	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vhostmd"
 )
@@ -73,12 +72,8 @@ func (t *teller) run(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	for state, changed := t.guest.watch(); state.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE; state, changed = t.guest.watch() {
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
+	if !t.guest.awaitStart(ctx) {
+		return
 	}
 	serving := make(chan struct{})
 	go func() {

@@ -24,7 +24,7 @@ func FuzzTakeSeeds(f *testing.F) {
 		`{"volume":"../seed","size":1}` + "\nx{}\n", `{"volume":"seed\u0000","size":1}` + "\nx{}\n",
 		`{"volume":"seed","size":-1}` + "\n", `{"volume":"seed","size":9223372036854775807}` + "\nx",
 		`{"volume":"seed","size":1e2}` + "\n", `{"VOLUME":"seed","size":9}` + "\nx",
-		fmt.Sprintf(`{"volume":"seed","size":%d}`, disk.MaxSeed+1) + "\n", strings.Repeat("x", maxSeedHeader+1),
+		fmt.Sprintf(`{"volume":"seed","size":%d}`, disk.MaxSeed+1) + "\n", strings.Repeat("x", maxImageHeader+1),
 	} {
 		f.Add([]byte(sent))
 	}
@@ -35,7 +35,7 @@ func FuzzTakeSeeds(f *testing.F) {
 		if err := os.Mkdir(to, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		err := takeSeeds(bytes.NewReader(sent), to, volumes)
+		err := takeImages(bytes.NewReader(sent), to, volumes)
 		if beside, listErr := os.ReadDir(dir); listErr != nil || len(beside) != 1 {
 			t.Fatalf("%v beside the directory, %v", beside, listErr)
 		}

@@ -40,7 +40,8 @@ type guest struct {
 	// inherited says that the connection of now found the guest here: how one ends that comes later is an event of this
 	// connection.
 	inherited bool
-	// here is closed when the guest of another launcher is received, and died when it ends before its source has let it go.
+	// here is closed when the guest of another launcher is received, and died when it ends before its source has let it
+	// go.
 	here, died chan struct{}
 	// migration is the one to another launcher that is under way, or was the last.
 	migration outgoing
@@ -94,7 +95,8 @@ func newGuest(dial func(context.Context) (hypervisor.Connection, error), qemuLog
 // isFinal says whether a guest in this state is gone.
 func isFinal(l pb.Lifecycle) bool {
 	switch l {
-	case pb.Lifecycle_LIFECYCLE_SHUTOFF, pb.Lifecycle_LIFECYCLE_CRASHED, pb.Lifecycle_LIFECYCLE_DESTROYED, pb.Lifecycle_LIFECYCLE_MIGRATED:
+	case pb.Lifecycle_LIFECYCLE_SHUTOFF, pb.Lifecycle_LIFECYCLE_CRASHED, pb.Lifecycle_LIFECYCLE_DESTROYED,
+		pb.Lifecycle_LIFECYCLE_MIGRATED:
 		return true
 	}
 	return false
@@ -110,6 +112,21 @@ func (g *guest) watch() (*pb.GuestState, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.state, g.changed
+}
+
+// awaitStart waits until the guest runs here, or has ended; false when ctx ended before.
+func (g *guest) awaitStart(ctx context.Context) bool {
+	for {
+		state, changed := g.watch()
+		if state.Lifecycle != pb.Lifecycle_LIFECYCLE_NONE {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // ended is closed when the guest is gone.
@@ -142,7 +159,8 @@ func (g *guest) updateLocked(f func(*pb.GuestState)) {
 	}
 }
 
-// create starts the domain, or with paused makes it so that only an unpause starts its vCPUs. ready is called with the state before anybody can see that it runs.
+// create starts the domain, or with paused makes it so that only an unpause starts its vCPUs. ready is called with the
+// state before anybody can see that it runs.
 func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(*pb.GuestState)) error {
 	conn, err := g.connection(ctx)
 	if err != nil {

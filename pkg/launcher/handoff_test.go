@@ -112,7 +112,7 @@ func TestHandedOverAndNoWord(t *testing.T) {
 		if _, err := s.Unpause(t.Context(), &pb.UnpauseRequest{}); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("unpause: %v", err)
 		}
-		if err := l.stay(t.Context(), "a"); err != nil {
+		if err := l.cancelMigration(t.Context(), "a"); err != nil {
 			t.Errorf("cancel: %v", err)
 		}
 		expectMigration(t, l.guest, "a", underWay)
@@ -171,7 +171,7 @@ func withArrived(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *n
 		s := newService(t.Context(), Options{Log: g.log}, g, nil)
 		connections := make(listened, 1)
 		done := make(chan struct{})
-		go func() { s.serveArrival(t.Context(), connections); close(done) }()
+		go func() { s.serveSource(t.Context(), connections); close(done) }()
 		connect := func() net.Conn {
 			a, b := net.Pipe()
 			connections <- b
@@ -216,7 +216,7 @@ func (l listened) Close() error {
 func (listened) Addr() net.Addr { return nil }
 
 // A QEMU that ends before it is told to run: the source hears so, and so does who reads the last words.
-func TestArrivedAndDied(t *testing.T) {
+func TestReceivedAndNeverRan(t *testing.T) {
 	for name, told := range map[string]bool{"before the word": false, "after it": true} {
 		t.Run(name, func(t *testing.T) {
 			withArrived(t, func(t *testing.T, m *memory, g *guest, n *notes, connect func() net.Conn) {
@@ -237,7 +237,7 @@ func TestArrivedAndDied(t *testing.T) {
 				} else {
 					again.Close()
 				}
-				time.Sleep(2 * deadPatience) // of the bubble
+				time.Sleep(2 * neverRanPatience) // of the bubble
 				expect(t, g, crashed, names.ReasonNeverRan)
 				if got := n.get(); got != neverRan {
 					t.Errorf("last words %+v", got)

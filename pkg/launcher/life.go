@@ -8,8 +8,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// applyLocked takes the guest to the state that follows on an event, and does what belongs to the transition. An illegal
-// event is a mistake of ours: it changes nothing, and is logged and counted.
+// applyLocked takes the guest to the state that follows on an event, and does what belongs to the transition. An
+// illegal event is a mistake of ours: it changes nothing, and is logged and counted.
 func (g *guest) applyLocked(e lifecycle.Event) {
 	from, to, err := g.life.Apply(e)
 	switch {
@@ -79,7 +79,8 @@ func (g *guest) endLocked(end hypervisor.End) {
 func (g *guest) reportEndLocked(from lifecycle.State, end hypervisor.End) {
 	moved := end.Outcome == hypervisor.Moved
 	if from == lifecycle.PostCopyFailed && !moved {
-		end = hypervisor.End{Outcome: hypervisor.Crashed, Reason: g.postCopyError} // its plug was pulled, but not for its user
+		// Its plug was pulled, but not for its user.
+		end = hypervisor.End{Outcome: hypervisor.Crashed, Reason: g.postCopyError}
 	}
 	crashed := end.Outcome == hypervisor.Crashed
 	if crashed && !from.MayHaveRun() {

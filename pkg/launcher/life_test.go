@@ -54,15 +54,15 @@ func TestShutdownWhileTakenOver(t *testing.T) {
 		m.mu.Unlock()
 		done := make(chan error, 1)
 		go func() { done <- g.takeOver(t.Context(), false) }()
-		time.Sleep(handoverPause / 2) // of the bubble
+		time.Sleep(takeOverPause / 2) // of the bubble
 		expectState(t, g, lifecycle.TakenOver)
 		g.shutdown(0)
 		expect(t, g, destroyed, "destroyed")
-		time.Sleep(handoverPause) // of the bubble
+		time.Sleep(takeOverPause) // of the bubble
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if !g.started() || g.diedHere() {
+		if !g.mayHaveRun() || g.neverRanHere() {
 			t.Error("the source would hear that it never ran")
 		}
 	})
@@ -93,8 +93,8 @@ func TestReleasedAndCalledOff(t *testing.T) {
 		if err := g.takeOver(t.Context(), false); err != nil {
 			t.Error(err)
 		}
-		if m.domain.Run != hypervisor.Paused || g.started() || !g.diedHere() {
-			t.Errorf("domain %v, started %t", m.domain, g.started())
+		if m.domain.Run != hypervisor.Paused || g.mayHaveRun() || !g.neverRanHere() {
+			t.Errorf("domain %v, started %t", m.domain, g.mayHaveRun())
 		}
 		if got := n.get(); got != neverRan {
 			t.Errorf("last words %+v", got)
@@ -118,7 +118,7 @@ func TestReleasedAndDaemonComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(t, g, runs, "unpaused")
-		if !g.started() {
+		if !g.mayHaveRun() {
 			t.Error("the source would hear that it never ran")
 		}
 	})
@@ -138,7 +138,7 @@ func TestReceivedAndRuns(t *testing.T) {
 		if got := n.get(); got != (termination.Message{}) {
 			t.Errorf("last words %+v", got)
 		}
-		if !g.started() {
+		if !g.mayHaveRun() {
 			t.Error("the source would hear that it never ran")
 		}
 	})

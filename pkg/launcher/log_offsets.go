@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// maxMarks is how many marks are kept: two hours of a guest that talks all the time.
-const maxMarks = 720
+// maxLogOffsets is how many offsets are kept: two hours of a guest that talks all the time.
+const maxLogOffsets = 720
 
-// marks remember how long a log was when, so that it can be shown from a time on although its lines have none. The file
+// logOffsets are how long a log was when, so that it can be shown from a time on although its lines have none. The file
 // has a line for each: seconds since 1970, and bytes.
-type marks struct {
+type logOffsets struct {
 	path string
-	list []mark
+	list []logOffset
 }
 
-type mark struct {
+type logOffset struct {
 	at   time.Time
 	size int64
 }
 
-// note adds a mark if the log has grown; after a cut the earlier ones move along.
-func (m *marks) note(log string, now time.Time, cutBy int64) error {
+// note adds an offset if the log has grown; after a cut the earlier ones move along.
+func (l *logOffsets) note(log string, now time.Time, cutBy int64) error {
 	info, err := os.Stat(log)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -33,31 +33,31 @@ func (m *marks) note(log string, now time.Time, cutBy int64) error {
 		return fmt.Errorf("look at the log: %w", err)
 	}
 	if cutBy > 0 {
-		var kept []mark
-		for _, old := range m.list {
+		var kept []logOffset
+		for _, old := range l.list {
 			if old.size >= cutBy {
-				kept = append(kept, mark{old.at, old.size - cutBy})
+				kept = append(kept, logOffset{old.at, old.size - cutBy})
 			}
 		}
-		m.list = kept
+		l.list = kept
 	}
-	if n := len(m.list); n > 0 && m.list[n-1].size == info.Size() && cutBy == 0 {
+	if n := len(l.list); n > 0 && l.list[n-1].size == info.Size() && cutBy == 0 {
 		return nil
 	}
-	m.list = append(m.list, mark{now, info.Size()})
-	if len(m.list) > maxMarks {
-		m.list = m.list[len(m.list)-maxMarks:]
+	l.list = append(l.list, logOffset{now, info.Size()})
+	if len(l.list) > maxLogOffsets {
+		l.list = l.list[len(l.list)-maxLogOffsets:]
 	}
 	var text strings.Builder
-	for _, mark := range m.list {
-		fmt.Fprintf(&text, "%d %d\n", mark.at.Unix(), mark.size)
+	for _, o := range l.list {
+		fmt.Fprintf(&text, "%d %d\n", o.at.Unix(), o.size)
 	}
-	temp := m.path + ".new"
+	temp := l.path + ".new"
 	if err := os.WriteFile(temp, []byte(text.String()), 0o600); err != nil {
-		return fmt.Errorf("write the log's marks: %w", err)
+		return fmt.Errorf("write the log's offsets: %w", err)
 	}
-	if err := os.Rename(temp, m.path); err != nil {
-		return fmt.Errorf("write the log's marks: %w", err)
+	if err := os.Rename(temp, l.path); err != nil {
+		return fmt.Errorf("write the log's offsets: %w", err)
 	}
 	return nil
 }

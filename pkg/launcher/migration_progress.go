@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// lookEvery is the pause between two accounts of a migration, and tellEvery between two that are told.
-	lookEvery = 250 * time.Millisecond
-	tellEvery = time.Second
+	// lookEvery is the pause between two accounts of a migration, and reportEvery between two that are reported.
+	lookEvery   = 250 * time.Millisecond
+	reportEvery = time.Second
 )
 
-// watchMove follows a migration until ctx ends: it tells how far it is, and sees to its end within its limits.
+// watchMove follows a migration until ctx ends: it reports how far it is, and sees to its end within its limits.
 func (g *guest) watchMove(ctx context.Context, l limits) {
 	var (
-		seen  pace
-		began = time.Now()
-		told  time.Time
-		tick  = time.NewTicker(lookEvery)
+		seen     pace
+		began    = time.Now()
+		reported time.Time
+		tick     = time.NewTicker(lookEvery)
 	)
 	defer tick.Stop()
 	for {
@@ -50,9 +50,9 @@ func (g *guest) watchMove(ctx context.Context, l limits) {
 			}
 			continue
 		}
-		if now := time.Now(); account.DataTotal > 0 && now.Sub(told) >= tellEvery {
-			told = now
-			g.tellProgress(account)
+		if now := time.Now(); account.DataTotal > 0 && now.Sub(reported) >= reportEvery {
+			reported = now
+			g.reportProgress(account)
 		}
 		switch verdict, why := seen.judge(l, time.Since(began), account); verdict {
 		case switchToPostCopy:
@@ -124,7 +124,7 @@ func (g *guest) giveUpMove(ctx context.Context, conn hypervisor.Connection, why 
 	}
 }
 
-func (g *guest) tellProgress(p hypervisor.Progress) {
+func (g *guest) reportProgress(p hypervisor.Progress) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.life.Now().Leaving() {

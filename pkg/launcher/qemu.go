@@ -34,7 +34,8 @@ func findQEMU(pidFile, emulator string) (process, error) {
 		return nil, fmt.Errorf("find QEMU: %w", err)
 	}
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	if name := strings.TrimSuffix(string(comm), "\n"); err == nil && (name == "" || !strings.HasPrefix(filepath.Base(emulator), name)) {
+	name := strings.TrimSuffix(string(comm), "\n")
+	if err == nil && (name == "" || !strings.HasPrefix(filepath.Base(emulator), name)) {
 		err = fmt.Errorf("process %d is %s", pid, name)
 	}
 	if err == nil {

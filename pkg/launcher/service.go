@@ -32,20 +32,21 @@ type service struct {
 	teller      *teller
 	dumper      *dumper
 	fence       *fence
-	// seeds has the images that are to come with a guest, once.
-	seeds chan incomingSeeds
+	// images has those that are to come with a guest, once.
+	images chan incomingImages
 	// running are the programs in the guest that somebody waits for.
 	running chan struct{}
 
-	// arriving has a guest that is to arrive, once.
-	arriving chan arrival
+	// incoming has the guest of another launcher that this one waits for, once.
+	incoming chan incomingGuest
 }
 
 func newService(life context.Context, o Options, g *guest, run disk.Run) *service {
 	return &service{
 		options: o, guest: g, run: run, life: life,
-		credentials: newKeeper(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), running: make(chan struct{}, maxPrograms),
-		arriving: make(chan arrival, 1), tpm: newTPMKeeper(o, g), teller: newTeller(o, g), dumper: newDumper(o, g), fence: newFence(o), seeds: make(chan incomingSeeds, 1),
+		credentials: newKeeper(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), tpm: newTPMKeeper(o, g),
+		teller: newTeller(o, g), dumper: newDumper(o, g), fence: newFence(o), running: make(chan struct{}, maxPrograms),
+		incoming: make(chan incomingGuest, 1), images: make(chan incomingImages, 1),
 	}
 }
 

@@ -47,7 +47,7 @@ func (g *guest) reach(ctx context.Context, m *move) (*link, error) {
 	uid := m.uid
 	go func() {
 		defer close(l.done)
-		g.letGo(ctx, l, uid, handover)
+		g.answerTarget(ctx, l, uid, handover)
 	}()
 	return l, nil
 }
@@ -68,19 +68,19 @@ func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", path)
 }
 
-// arrivedPatience is how long the other launcher may take to say that the guest is there, once libvirt has said so.
+// receivedPatience is how long the other launcher may take to say that the guest is there, once libvirt has said so.
 // Then the guest stays: nobody was told to start it there.
-const arrivedPatience = 10 * time.Second
+const receivedPatience = 10 * time.Second
 
-// letGo answers the other launcher: at once if the guest can be handed over as soon as it is there, or else when it is
+// answerTarget answers the target: at once if the guest can be handed over as soon as it is there, or else when it is
 // known what became of it.
-func (g *guest) letGo(ctx context.Context, l *link, uid, handover string) {
+func (g *guest) answerTarget(ctx context.Context, l *link, uid, handover string) {
 	defer l.conn.Close()
 	heard := make(chan struct{})
 	go func() {
 		select {
 		case <-l.gate.held():
-			_ = l.conn.SetReadDeadline(time.Now().Add(arrivedPatience))
+			_ = l.conn.SetReadDeadline(time.Now().Add(receivedPatience))
 		case <-heard:
 		}
 	}()
@@ -100,7 +100,7 @@ func (g *guest) letGo(ctx context.Context, l *link, uid, handover string) {
 	g.log.Info("the guest is not handed over", "uid", uid, "err", err)
 	l.gate.shut()
 	gone := <-l.verdict
-	paused := g.leftPaused()
+	paused := g.pausedBefore()
 	if !gone {
 		return
 	}
@@ -119,10 +119,11 @@ func (g *guest) letGo(ctx context.Context, l *link, uid, handover string) {
 			return
 		}
 	}
-	g.log.Info("the other launcher has not confirmed that it starts the guest; if it has not heard, virt-handler will tell it", "uid", uid, "err", err)
+	g.log.Info("the other launcher has not confirmed that it starts the guest; if it has not heard, virt-handler will tell it",
+		"uid", uid, "err", err)
 }
 
-func (g *guest) leftPaused() bool {
+func (g *guest) pausedBefore() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.migration.paused

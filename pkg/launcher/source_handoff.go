@@ -43,7 +43,7 @@ func (g *guest) handOff(ctx context.Context, l *link, h handoff, handover string
 	if h.paused {
 		answer = wordStay
 	}
-	late := time.AfterFunc(handoffPatience, func() { g.tellHandoff(true) })
+	late := time.AfterFunc(handoffPatience, func() { g.reportHandoff(true) })
 	word := g.untilKnown(ctx, l.conn, answer, handover)
 	late.Stop()
 	switch word {
@@ -129,8 +129,8 @@ func converse(conn net.Conn, answer string, arrived bool) string {
 	}
 }
 
-// tellHandoff says that the guest stands still because the other side has not said yet that it runs, or no longer does.
-func (g *guest) tellHandoff(waits bool) {
+// reportHandoff says that the guest stands still because the target has not said yet that it runs, or no longer does.
+func (g *guest) reportHandoff(waits bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if waits && g.life.Now() != lifecycle.HandingOver {
@@ -159,7 +159,7 @@ func (g *guest) endHandoff(moved bool) {
 	}
 	known := g.migration.handedOver
 	g.mu.Unlock()
-	g.tellHandoff(false)
+	g.reportHandoff(false)
 	<-g.looking
 	close(known)
 }

@@ -201,14 +201,17 @@ func startError(vmi *v1.VirtualMachineInstance, images map[string]domain.Source,
 }
 
 // lockedMessage names the volume whose image is in use.
-func lockedMessage(vmi *v1.VirtualMachineInstance, images map[string]domain.Source, locked *hypervisor.LockedError) string {
+func lockedMessage(
+	vmi *v1.VirtualMachineInstance, images map[string]domain.Source, locked *hypervisor.LockedError,
+) string {
 	for i := range vmi.Spec.Volumes {
 		v := &vmi.Spec.Volumes[i]
 		if images[v.Name].Path != locked.Path {
 			continue
 		}
 		if pvc := claim.Of(v); pvc != nil {
-			return fmt.Sprintf("volume %q: PersistentVolumeClaim %s is in use by another virtual machine; stop that one, or make the disk shareable in both", v.Name, pvc.ClaimName)
+			return fmt.Sprintf("volume %q: PersistentVolumeClaim %s is in use by another virtual machine; "+
+				"stop that one, or make the disk shareable in both", v.Name, pvc.ClaimName)
 		}
 		return fmt.Sprintf("volume %q: its image is in use by another process", v.Name)
 	}

@@ -37,7 +37,9 @@ const steerTimeout = 10 * time.Second
 
 // steer does something to a guest that must be in the given state. The state is known to the callers
 // (and to watchers) when it returns.
-func (s *service) steer(ctx context.Context, want hypervisor.Run, do func(hypervisor.Connection, context.Context) error) error {
+func (s *service) steer(
+	ctx context.Context, want hypervisor.Run, do func(hypervisor.Connection, context.Context) error,
+) error {
 	if !s.guest.exists() {
 		return status.Error(codes.FailedPrecondition, "the guest has not been started")
 	}
@@ -48,7 +50,8 @@ func (s *service) steer(ctx context.Context, want hypervisor.Run, do func(hyperv
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	if s.guest.handing() {
-		return status.Error(codes.FailedPrecondition, "the guest is being handed over to another node, which has not said yet that it runs there")
+		return status.Error(codes.FailedPrecondition,
+			"the guest is being handed over to another node, which has not said yet that it runs there")
 	}
 	d, err := conn.Domain(ctx)
 	if err == nil && d.Run != want {

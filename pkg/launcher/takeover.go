@@ -13,8 +13,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
 )
 
-// handoverPause is the pause between attempts to go on with a hand-over.
-const handoverPause = 50 * time.Millisecond
+// takeOverPause is the pause between attempts to go on with a hand-over.
+const takeOverPause = 50 * time.Millisecond
 
 // startTries is how often the start of a guest that has arrived is tried.
 const startTries = 100
@@ -52,7 +52,7 @@ func (g *guest) takeOver(ctx context.Context, paused bool) error {
 		}
 		g.log.Warn("the guest is here and cannot be started yet", "err", err)
 		select {
-		case <-time.After(handoverPause):
+		case <-time.After(takeOverPause):
 		case <-ctx.Done():
 			return status.Error(codes.Unavailable, err.Error())
 		}
@@ -78,14 +78,14 @@ func (g *guest) beforeStart(ctx context.Context, conn hypervisor.Connection) (en
 	return false, nil
 }
 
-// started reports whether the guest may have run here.
-func (g *guest) started() bool {
+// mayHaveRun reports whether the guest may have run here.
+func (g *guest) mayHaveRun() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.life.MayHaveRun()
 }
 
-func (g *guest) diedHere() bool {
+func (g *guest) neverRanHere() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.life.NeverRan()

@@ -72,7 +72,7 @@ func TestTakeOverFails(t *testing.T) {
 }
 
 // A guest that ends before it may run has crashed, once it is known to be nowhere else.
-func TestArrivedAndEnded(t *testing.T) {
+func TestReceivedAndEnded(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		arriving(t, m, g, here)
 		m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
@@ -85,12 +85,12 @@ func TestArrivedAndEnded(t *testing.T) {
 }
 
 // Over a socket: the first to ask is the last, but not one who hangs up.
-func TestServeArrival(t *testing.T) {
+func TestServeSource(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		s := newService(t.Context(), Options{Log: g.log}, g, nil)
 		connections := make(pipes, 1)
 		done := make(chan struct{})
-		go func() { s.serveArrival(t.Context(), connections); close(done) }()
+		go func() { s.serveSource(t.Context(), connections); close(done) }()
 		a, b := net.Pipe()
 		connections <- b
 		a.Close()

@@ -14,18 +14,18 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// listenForArrival makes the socket on which the launcher that the guest leaves reaches this one.
-func (s *service) listenForArrival() (net.Listener, error) {
+// listenForSource makes the socket on which the launcher that the guest leaves reaches this one.
+func (s *service) listenForSource() (net.Listener, error) {
 	return listen(filepath.Join(s.options.RunDir, names.SocketMigrationArrival))
 }
 
-// serveArrival answers those who want to know when the guest is here, until it runs here and the launcher that it left
+// serveSource answers those who want to know when the guest is here, until it runs here and the launcher that it left
 // knows, or ctx ends.
-func (s *service) serveArrival(ctx context.Context, listener net.Listener) {
+func (s *service) serveSource(ctx context.Context, listener net.Listener) {
 	ctx, cancel := context.WithCancel(ctx)
-	var dead sync.WaitGroup
-	dead.Go(func() { s.guest.finishDead(ctx) })
-	defer dead.Wait()
+	var reporting sync.WaitGroup
+	reporting.Go(func() { s.guest.reportNeverRan(ctx) })
+	defer reporting.Wait()
 	defer cancel()
 	defer listener.Close()
 	defer context.AfterFunc(ctx, func() { listener.Close() })()
@@ -36,7 +36,7 @@ func (s *service) serveArrival(ctx context.Context, listener net.Listener) {
 		}
 		err = s.askToTakeOver(ctx, conn)
 		conn.Close()
-		if err == nil && s.guest.started() {
+		if err == nil && s.guest.mayHaveRun() {
 			return
 		}
 		if err == nil {
@@ -65,14 +65,14 @@ func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	}
 	select {
 	case <-s.guest.here:
-		if s.guest.started() {
+		if s.guest.mayHaveRun() {
 			err := errors.Join(say(wordRunning), conn.Close()) // it was not heard the first time
 			if end := <-answer; end != nil {
 				s.guest.log.Debug("the other launcher has heard that the guest runs", "end", end)
 			}
 			return err
 		}
-		if s.guest.diedHere() {
+		if s.guest.neverRanHere() {
 			return s.sayDead(say, conn, answer)
 		}
 		if err := say(wordArrived); err != nil {
@@ -100,13 +100,13 @@ func (s *service) askToTakeOver(ctx context.Context, conn net.Conn) error {
 	if word != wordRun && word != wordStay {
 		return errors.New("it says what nobody expects")
 	}
-	if s.guest.diedHere() {
+	if s.guest.neverRanHere() {
 		return say(wordDead)
 	}
 	if err := s.guest.takeOver(ctx, word == wordStay); err != nil {
 		return err
 	}
-	if !s.guest.started() {
+	if !s.guest.mayHaveRun() {
 		return say(wordDead)
 	}
 	return say(wordRunning)
@@ -137,18 +137,18 @@ func (s *service) TakeOver(ctx context.Context, req *pb.TakeOverRequest) (*pb.Ta
 	return &pb.TakeOverResponse{}, s.guest.takeOver(ctx, req.Paused)
 }
 
-// deadPatience is how long a launcher stays whose guest has ended before it was started, to tell that itself.
-const deadPatience = 5 * time.Second
+// neverRanPatience is how long a launcher stays whose guest has ended before it was started, to tell that itself.
+const neverRanPatience = 5 * time.Second
 
-// finishDead ends the launcher then: its last words say the same.
-func (g *guest) finishDead(ctx context.Context) {
+// reportNeverRan ends the launcher then: its last words say the same.
+func (g *guest) reportNeverRan(ctx context.Context) {
 	select {
 	case <-g.died:
 	case <-ctx.Done():
 		return
 	}
 	select {
-	case <-time.After(deadPatience):
+	case <-time.After(neverRanPatience):
 	case <-ctx.Done():
 		return
 	}

@@ -83,7 +83,7 @@ func (k *tpmKeeper) run(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if !k.arrived(ctx) {
+	if !k.guest.awaitStart(ctx) {
 		return
 	}
 	failed := func(err error) { k.log.Warn("the TPM's state is not on the claim yet", "err", err) }
@@ -104,18 +104,6 @@ func (k *tpmKeeper) run(ctx context.Context) {
 	if err := s.Save(last); err != nil {
 		failed(err)
 	}
-}
-
-// arrived waits until the guest runs here.
-func (k *tpmKeeper) arrived(ctx context.Context) bool {
-	for state, changed := k.guest.watch(); state.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE; state, changed = k.guest.watch() {
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
 }
 
 // take makes the state ours: that of a guest which has arrived, and that of one which did not leave after all.
