@@ -14,9 +14,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/disk"
 )
 
-// FuzzTakeSeeds takes images from the launcher of another node, which may be its guest's by now. Only images of the
+// FuzzTakeImages takes images from the launcher of another node, which may be its guest's by now. Only images of the
 // volumes that are expected come to be, each whole and no longer than it may be, and they are what was sent.
-func FuzzTakeSeeds(f *testing.F) {
+func FuzzTakeImages(f *testing.F) {
 	for _, sent := range []string{
 		"", "{}\n", "null\n", "[]\n", "{}", "\n", `{"volume":"seed","size":3}` + "\nabc{}\n",
 		`{"volume":"answers","size":0}` + "\n" + `{"volume":"seed","size":1}` + "\nx{}\n",

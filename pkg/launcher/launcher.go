@@ -155,7 +155,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { s.tpm.run(background) })
 	running.Go(func() { s.serveImages(background) })
 	running.Go(func() { newProber(s).serve(background, probes) })
-	running.Go(func() { s.teller.run(background) })
+	running.Go(func() { s.reporter.run(background) })
 	running.Go(func() { s.dumper.run(background) })
 	running.Go(func() { s.fence.run(background) })
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),

@@ -26,10 +26,10 @@ type service struct {
 	// plugging is held by what changes the guest's disks while it runs.
 	plugging sync.Mutex
 
-	credentials *keeper
+	credentials *credentialSync
 	freezer     *freezer
-	tpm         *tpmKeeper
-	teller      *teller
+	tpm         *tpmSync
+	reporter    *metricsReporter
 	dumper      *dumper
 	fence       *fence
 	// images has those that are to come with a guest, once.
@@ -44,8 +44,8 @@ type service struct {
 func newService(life context.Context, o Options, g *guest, run disk.Run) *service {
 	return &service{
 		options: o, guest: g, run: run, life: life,
-		credentials: newKeeper(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), tpm: newTPMKeeper(o, g),
-		teller: newTeller(o, g), dumper: newDumper(o, g), fence: newFence(o), running: make(chan struct{}, maxPrograms),
+		credentials: newCredentialSync(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), tpm: newTPMSync(o, g),
+		reporter: newMetricsReporter(o, g), dumper: newDumper(o, g), fence: newFence(o), running: make(chan struct{}, maxPrograms),
 		incoming: make(chan incomingGuest, 1), images: make(chan incomingImages, 1),
 	}
 }

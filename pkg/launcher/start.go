@@ -57,8 +57,8 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	case s.guest.shuttingDown() && !s.guest.exists():
 		return status.Error(codes.FailedPrecondition, "the launcher is shutting down")
 	}
-	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
-	s.teller.tell(waysOf(vmi, s.options))
+	s.credentials.set(credentials.NewPlan(&vmi.Spec))
+	s.reporter.set(waysOf(vmi, s.options))
 	boot := *vmi
 	boot.Spec = *hotplug.AtStart(&vmi.Spec)
 	targets := targetsAtStart(&boot.Spec)

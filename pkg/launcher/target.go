@@ -88,8 +88,8 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	if err := s.tpm.expect(vmi); err != nil {
 		return startError(vmi, images, err)
 	}
-	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
-	s.teller.tell(waysOf(vmi, s.options))
+	s.credentials.set(credentials.NewPlan(&vmi.Spec))
+	s.reporter.set(waysOf(vmi, s.options))
 	listener, err := s.listenForSource()
 	if err != nil {
 		return status.Error(codes.Internal, err.Error())
