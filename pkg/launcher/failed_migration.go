@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
@@ -169,7 +168,6 @@ func (g *guest) settle(cause error, left bool) whereabouts {
 	}
 	g.applyLocked(failure)
 	g.updateLocked(func(s *pb.GuestState) {
-		s.Migration = proto.CloneOf(s.Migration)
 		s.Migration.EndedAt = timestamppb.Now()
 		s.Migration.Phase = pb.MigrationPhase_MIGRATION_PHASE_FAILED
 		s.Migration.Error, s.Migration.Cancelled = why, g.migration.cancelled

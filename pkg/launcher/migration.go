@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -192,7 +191,6 @@ func (g *guest) completeMigration(result hypervisor.Migrated) {
 		return // the launcher ends in the middle of a handoff
 	}
 	g.updateLocked(func(s *pb.GuestState) {
-		s.Migration = proto.CloneOf(s.Migration)
 		s.Migration.Phase, s.Migration.EndedAt = pb.MigrationPhase_MIGRATION_PHASE_COMPLETED, timestamppb.Now()
 		if result.Progress != nil {
 			throttle := s.Migration.Progress.GetThrottle()

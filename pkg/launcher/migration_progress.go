@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
@@ -98,16 +97,17 @@ func (g *guest) hurry(to, was pb.MigrationMode, change func() error) pb.Migratio
 	return to
 }
 
-func (g *guest) setMode(mode pb.MigrationMode) {
+// updateMigration changes what is reported of the migration under way, if there is one.
+func (g *guest) updateMigration(f func(*pb.Migration)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.life.Now().Leaving() {
-		return
+	if g.life.Now().Leaving() {
+		g.updateLocked(func(s *pb.GuestState) { f(s.Migration) })
 	}
-	g.updateLocked(func(s *pb.GuestState) {
-		s.Migration = proto.CloneOf(s.Migration)
-		s.Migration.Mode = mode
-	})
+}
+
+func (g *guest) setMode(mode pb.MigrationMode) {
+	g.updateMigration(func(m *pb.Migration) { m.Mode = mode })
 }
 
 // giveUpMove ends a migration for a reason of ours. One by post-copy cannot be ended but with its guest.
@@ -125,15 +125,7 @@ func (g *guest) giveUpMove(ctx context.Context, conn hypervisor.Connection, why 
 }
 
 func (g *guest) reportProgress(p hypervisor.Progress) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.life.Now().Leaving() {
-		return
-	}
-	g.updateLocked(func(s *pb.GuestState) {
-		s.Migration = proto.CloneOf(s.Migration)
-		s.Migration.Progress = message(p)
-	})
+	g.updateMigration(func(m *pb.Migration) { m.Progress = message(p) })
 }
 
 // message is an account for virt-handler.

@@ -90,10 +90,10 @@ func (g *guest) answerTarget(ctx context.Context, l *link, uid, handover string)
 		err = fmt.Errorf("the other launcher says %q", word)
 	}
 	if err == nil {
-		var given handoff
-		if given, err = g.commit(ctx, uid); err == nil {
+		var h handoff
+		if h, err = g.commit(ctx, uid); err == nil {
 			l.answered.Store(true)
-			g.handOff(ctx, l, given, handover)
+			g.handOff(ctx, l, h, handover)
 			return
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
 )
 
-// takeOverPause is the pause between attempts to go on with a hand-over.
+// takeOverPause is the pause between attempts to start a guest that was received.
 const takeOverPause = 50 * time.Millisecond
 
 // startTries is how often the start of a guest that has arrived is tried.

@@ -52,8 +52,8 @@ const (
 
 // Events are all events.
 var Events = []Event{
-	Start, FinishStart, FailStart, Expect, TakeOver, Migrate, HandOver, FinishHandOver, TakeBack, FailMigration, FailPostCopy,
-	CompleteMigration, DomainFound, DomainMigrating, DomainPaused, DomainRunning, DomainStopping,
+	Start, FinishStart, FailStart, Expect, TakeOver, Migrate, HandOver, FinishHandOver, TakeBack, FailMigration,
+	FailPostCopy, CompleteMigration, DomainFound, DomainMigrating, DomainPaused, DomainRunning, DomainStopping,
 	DomainShutOff, DomainCrashed, DomainDestroyed, DomainMigrated, Release, Shutdown,
 }
 

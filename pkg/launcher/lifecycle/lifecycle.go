@@ -1,31 +1,36 @@
 // Package lifecycle is the state machine of a launcher's guest: where the guest is, who decides about it, and what may
 // follow. It is a table and nothing else: package launcher applies events and acts on the transitions.
 //
-//	          Start           FinishStart
-//	None ───────────► Starting ──────────► Active ◄──────────────────────────────┐
-//	  │ Expect                               ▲  │ Migrate         FailMigration   │
-//	  ▼           DomainRunning (post-copy)  │  ▼                                 │
-//	Incoming ────────────────────────────────┤ Migrating ─────────────────────────┤
-//	  │ DomainPaused                         │  │ HandOver ▲ TakeBack             │ FailPostCopy
-//	  ▼        Release         TakeOver      │  ▼          │                      ▼
-//	Received ──────► Released ──────► TakenOver HandingOver               PostCopyFailed
-//	  │ the domain ends                         │ FinishHandOver
-//	  ▼                                         ▼               CompleteMigration
-//	NeverRan                                  HandedOver ────────────────────────► MigratedAway
+//	None ──Start──► Starting ──FinishStart──► Active ◄────FailMigration─────┐
+//	  │                                         ▲ └──────────Migrate────────┤
+//	Expect                                      │                           ▼
+//	  ▼                                         │   ┌──FailPostCopy──── Migrating ◄──┐
+//	Incoming ──DomainRunning (post-copy)──►─────┤   ▼                       │         │
+//	  │                                         │ PostCopyFailed        HandOver  TakeBack
+//	DomainPaused                    DomainRunning                           ▼         │
+//	  ▼                                         │                      HandingOver ───┘
+//	Received ──Release──► Released ──TakeOver──► TakenOver                  │
+//	  │                                                              FinishHandOver
+//	the domain ends                                                         ▼
+//	  ▼                                                                HandedOver ──CompleteMigration──► MigratedAway
+//	NeverRan
 //
-// Nearly every state can end in ShutOff, Crashed or Destroyed. The path from Incoming to Active is the target's half of a
-// migration, the one from Migrating to MigratedAway the source's; they meet in the handoff (package launcher), in which
-// at most one of HandingOver and TakenOver lets its QEMU run.
+// Nearly every state can end in ShutOff, Crashed or Destroyed. The path from Incoming to Active is the target's half of
+// a migration, the one from Migrating to MigratedAway the source's. They meet in the handoff (package launcher): of
+// HandingOver and TakenOver, at most TakenOver lets its QEMU run.
 //
 // An active guest runs, is paused or is shutting down: libvirt says which, and GuestState.lifecycle reports it.
 //
-// What others do (observations: libvirt's reports, the source's word, the request to
-// shut down) is never illegal; where the table does
-// not name it, it changes nothing. What the launcher does itself (actions) is illegal where the table does not name it:
-// a mistake in the launcher, which changes nothing. A guest that has ended stays so, whatever comes.
+// Observations are what others do: libvirt's reports, the source's word, the request to shut down. They are never
+// illegal; one that the table does not name changes nothing. Actions are what the launcher does itself. One that the
+// table does not name is illegal: a mistake in the launcher, which changes nothing. A guest that has ended stays so,
+// whatever comes.
 package lifecycle
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // State is where the guest is.
 type State int
@@ -86,14 +91,7 @@ func (s State) String() string {
 	return fmt.Sprintf("state(%d)", int(s))
 }
 
-func (s State) in(states ...State) bool {
-	for _, other := range states {
-		if s == other {
-			return true
-		}
-	}
-	return false
-}
+func (s State) in(states ...State) bool { return slices.Contains(states, s) }
 
 // Final reports whether the guest is gone from here.
 func (s State) Final() bool { return s.in(ShutOff, Crashed, Destroyed, MigratedAway) }
