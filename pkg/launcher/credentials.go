@@ -17,8 +17,8 @@ import (
 // recheck is how often a credentialSync looks whether the kubelet has brought new Secrets, and tries again what failed.
 const recheck = 5 * time.Second
 
-// credentialSync keeps the guest's users as the plan says: when the agent connects, as after each boot of the guest, and
-// when a Secret has changed.
+// credentialSync keeps the guest's users as the plan says: when the agent connects, as after each boot of the guest,
+// and when a Secret has changed.
 type credentialSync struct {
 	guest *guest
 	dir   string
@@ -81,7 +81,9 @@ func (k *credentialSync) run(ctx context.Context) {
 
 // apply brings the guest up to the Secrets, and gives what it has now: nil after a failure, so that all is done
 // again.
-func (k *credentialSync) apply(ctx context.Context, plan credentials.Plan, applied *credentials.Wanted) *credentials.Wanted {
+func (k *credentialSync) apply(
+	ctx context.Context, plan credentials.Plan, applied *credentials.Wanted,
+) *credentials.Wanted {
 	wanted, err := plan.Read(k.dir)
 	if err == nil && applied != nil && reflect.DeepEqual(wanted, *applied) {
 		return applied

@@ -44,8 +44,10 @@ type service struct {
 func newService(life context.Context, o Options, g *guest, run disk.Run) *service {
 	return &service{
 		options: o, guest: g, run: run, life: life,
-		credentials: newCredentialSync(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log), tpm: newTPMSync(o, g),
-		reporter: newMetricsReporter(o, g), dumper: newDumper(o, g), fence: newFence(o), running: make(chan struct{}, maxPrograms),
+		credentials: newCredentialSync(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log),
+		tpm:      newTPMSync(o, g),
+		reporter: newMetricsReporter(o, g), dumper: newDumper(o, g), fence: newFence(o),
+		running:  make(chan struct{}, maxPrograms),
 		incoming: make(chan incomingGuest, 1), images: make(chan incomingImages, 1),
 	}
 }

@@ -119,7 +119,8 @@ func (g *guest) answerTarget(ctx context.Context, l *link, uid, handover string)
 			return
 		}
 	}
-	g.log.Info("the other launcher has not confirmed that it starts the guest; if it has not heard, virt-handler will tell it",
+	g.log.Info("the other launcher has not confirmed that it starts the guest; "+
+		"if it has not heard, virt-handler will tell it",
 		"uid", uid, "err", err)
 }
 
