@@ -101,7 +101,7 @@ func TestTargetKnownToHaveNeverRun(t *testing.T) {
 func TestHandedOverAndNoWord(t *testing.T) {
 	withHanded(t, func(t *testing.T, l *leaving, _ *notes) {
 		there := l.other
-		l.call = func(context.Context, string) (net.Conn, error) { return nil, errors.New("no route") }
+		l.redirect(func(context.Context, string) (net.Conn, error) { return nil, errors.New("no route") })
 		there.Close()
 		l.ends <- outcome{err: errors.New("client socket is closed")}
 		time.Sleep(time.Hour) // of the bubble
@@ -118,7 +118,7 @@ func TestHandedOverAndNoWord(t *testing.T) {
 		expectMigration(t, l.guest, "a", underWay)
 		// The way is there again, and the other launcher has run the guest all the while.
 		here, there := net.Pipe()
-		l.call = func(context.Context, string) (net.Conn, error) { return here, nil }
+		l.redirect(func(context.Context, string) (net.Conn, error) { return here, nil })
 		l.other = there
 		time.Sleep(time.Second) // of the bubble
 		l.say(t, wordRunning)
@@ -147,7 +147,7 @@ func TestRunIsSaidAgain(t *testing.T) {
 // A pod that is to end ends with the guest that it handed over, and its last words still say that it did.
 func TestHandedOverAndEnded(t *testing.T) {
 	withHanded(t, func(t *testing.T, l *leaving, n *notes) {
-		l.call = func(context.Context, string) (net.Conn, error) { return nil, errors.New("no route") }
+		l.redirect(func(context.Context, string) (net.Conn, error) { return nil, errors.New("no route") })
 		l.other.Close()
 		l.shutdown(10 * time.Second)
 		time.Sleep(5 * time.Second) // of the bubble

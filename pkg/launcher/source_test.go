@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -19,19 +21,28 @@ import (
 
 // qemu is the domain's process, which only notes what it gets.
 type qemu struct {
+	mu   sync.Mutex
 	got  []os.Signal
 	err  error
 	hear func(os.Signal)
 }
 
 func (q *qemu) Signal(s os.Signal) error {
+	q.mu.Lock()
 	q.got = append(q.got, s)
+	q.mu.Unlock()
 	if q.hear != nil {
 		q.hear(s)
 	}
 	return q.err
 }
 func (q *qemu) Release() error { return nil }
+
+func (q *qemu) signals() []os.Signal {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.got)
+}
 
 // leaving is a guest on its way to a launcher that the test plays.
 type leaving struct {
@@ -40,17 +51,23 @@ type leaving struct {
 	qemu  *qemu
 	ends  chan<- outcome
 	other net.Conn
+	// dial makes the connections to that launcher.
+	dial atomic.Pointer[func(context.Context, string) (net.Conn, error)]
 }
+
+// redirect changes how that launcher is reached.
+func (l *leaving) redirect(dial func(context.Context, string) (net.Conn, error)) { l.dial.Store(&dial) }
 
 func withLeaving(t *testing.T, test func(t *testing.T, l *leaving)) {
 	t.Helper()
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		l := &leaving{guest: g, m: m, qemu: &qemu{}}
 		g.qemu = func() (process, error) { return l.qemu, nil }
-		g.call = func(context.Context, string) (here net.Conn, _ error) {
+		l.redirect(func(context.Context, string) (here net.Conn, _ error) {
 			here, l.other = net.Pipe()
 			return here, nil
-		}
+		})
+		g.call = func(ctx context.Context, path string) (net.Conn, error) { return (*l.dial.Load())(ctx, path) }
 		l.ends = migrating(m)
 		mustCreate(t, g)
 		mustLeave(t, g, "a")
@@ -102,8 +119,8 @@ func (l *leaving) say(t *testing.T, word string) {
 func (l *leaving) signals(t *testing.T, want ...os.Signal) {
 	t.Helper()
 	synctest.Wait()
-	if !slices.Equal(l.qemu.got, want) {
-		t.Errorf("QEMU got %v, want %v", l.qemu.got, want)
+	if !slices.Equal(l.qemu.signals(), want) {
+		t.Errorf("QEMU got %v, want %v", l.qemu.signals(), want)
 	}
 }
 
@@ -137,8 +154,8 @@ func TestHandOver(t *testing.T) {
 func TestHandOverTooLate(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.arrived(t) // while the guest runs here
-		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.got, want) {
-			t.Errorf("QEMU got %v", l.qemu.got)
+		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.signals(), want) {
+			t.Errorf("QEMU got %v", l.qemu.signals())
 		}
 		l.ends <- outcome{err: errors.New("client socket is closed")}
 		if got := l.answer(t); got != "" {
@@ -175,8 +192,8 @@ func TestHandOverWhileLibvirtEndsTheGuest(t *testing.T) {
 		if got := <-told; got != wordRun {
 			t.Errorf("answer %q", got)
 		}
-		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.got, want) {
-			t.Errorf("QEMU got %v", l.qemu.got)
+		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.signals(), want) {
+			t.Errorf("QEMU got %v", l.qemu.signals())
 		}
 		expect(t, l.guest, migrated, "migrated")
 	})
@@ -235,8 +252,8 @@ func TestStandsStillAndStays(t *testing.T) {
 		if _, err := l.commit(t.Context(), "a"); err == nil {
 			t.Error("given up although it stays")
 		}
-		if len(l.qemu.got) > 0 {
-			t.Errorf("QEMU got %v", l.qemu.got)
+		if len(l.qemu.signals()) > 0 {
+			t.Errorf("QEMU got %v", l.qemu.signals())
 		}
 	})
 }
