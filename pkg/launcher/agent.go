@@ -51,13 +51,6 @@ func (g *guest) askAgent(ctx context.Context) {
 // errLeaving is an agent that is not asked.
 var errLeaving = errors.New("the guest is moving to another node")
 
-// leaving says that the guest is on its way to another launcher.
-func (g *guest) leaving() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.migrating
-}
-
 // learn asks the agent everything. An agent that does not know a command (an old one, or one that is
 // forbidden to) leaves that part empty.
 func (g *guest) learn(ctx context.Context, conn hypervisor.Connection) error {

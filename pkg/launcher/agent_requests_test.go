@@ -327,7 +327,7 @@ func TestFreeze(t *testing.T) {
 	l.end(t)
 }
 
-func TestKeeper(t *testing.T) {
+func TestCredentialSync(t *testing.T) {
 	dir := t.TempDir()
 	write := func(key string) {
 		if err := os.MkdirAll(filepath.Join(dir, "keys"), 0o700); err != nil {
@@ -341,13 +341,13 @@ func TestKeeper(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		agent := &fakeAgent{}
 		m.agent = agent.reply
-		k := newKeeper(g, dir, g.log)
+		k := newCredentialSync(g, dir, g.log)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { k.run(ctx) })
 		defer running.Wait()
 		defer cancel()
-		k.keep(credentials.Plan{Keys: map[string][]string{"root": {"keys"}}})
+		k.set(credentials.Plan{Keys: map[string][]string{"root": {"keys"}}})
 		mustCreate(t, g)
 		synctest.Wait()
 		if g.snapshot().AgentCredentials != nil {
@@ -372,7 +372,7 @@ func TestKeeper(t *testing.T) {
 		if !slices.Equal(agent.keys["root"], []string{"ssh-rsa B"}) {
 			t.Errorf("after a boot: %v", agent.keys)
 		}
-		k.keep(credentials.Plan{Keys: map[string][]string{"ghost": {"keys"}}})
+		k.set(credentials.Plan{Keys: map[string][]string{"ghost": {"keys"}}})
 		synctest.Wait()
 		time.Sleep(recheck + time.Second)
 		synctest.Wait()

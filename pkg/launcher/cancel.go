@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 
 // errCancelled is how a migration ends that was cancelled before libvirt was told to begin it.
@@ -15,14 +16,14 @@ var errCancelled = errors.New("cancelled before it began")
 // abortPause is the pause between attempts to end a migration that libvirt is about to begin.
 const abortPause = 20 * time.Millisecond
 
-// stay ends the migration under way if it is uid. An error means that libvirt could not be asked
+// cancelMigration ends the migration under way if it is uid. An error means that libvirt could not be asked
 // to end it just now: it will be as soon as it can.
-func (g *guest) stay(ctx context.Context, uid string) error {
+func (g *guest) cancelMigration(ctx context.Context, uid string) error {
 	g.mu.Lock()
 	// With post-copy the guest runs on the other side already: without this one it ends. One that was handed over may.
-	ours := g.migrating && g.state.Migration.GetUid() == uid && g.state.Migration.Mode != postCopy && g.given == nil
+	ours := g.life.Now() == lifecycle.Migrating && g.state.Migration.GetUid() == uid && g.state.Migration.Mode != postCopy
 	if ours {
-		g.cancelled = true
+		g.migration.cancelled = true
 	}
 	g.mu.Unlock()
 	if !ours {
@@ -36,7 +37,7 @@ func (g *guest) stay(ctx context.Context, uid string) error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		select {
-		case g.abort <- struct{}{}:
+		case g.migration.abort <- struct{}{}:
 		default: // since the last time
 		}
 		return fmt.Errorf("cancel the migration: %w", err)
@@ -44,15 +45,15 @@ func (g *guest) stay(ctx context.Context, uid string) error {
 	return nil
 }
 
-// stays reports whether the migration under way was asked to end.
-func (g *guest) stays() bool {
+// migrationCancelled reports whether the migration under way was asked to end.
+func (g *guest) migrationCancelled() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.cancelled
+	return g.migration.cancelled
 }
 
-// insist has libvirt end a migration that it was asked to end in vain: before it has begun there is nothing it could end, and
-// a small guest would be gone before somebody asks again. It gives up when the migration is over (ctx).
+// insist has libvirt end a migration that it was asked to end in vain: before it has begun there is nothing it could
+// end, and a small guest would be gone before somebody asks again. It gives up when the migration is over (ctx).
 func insist(ctx context.Context, conn hypervisor.Connection, asked <-chan struct{}) {
 	select {
 	case <-asked:

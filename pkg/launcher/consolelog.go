@@ -110,8 +110,8 @@ func (c *consoleLog) copy() error {
 	}
 }
 
-// again is where to go on in a log that was cut: after what was written last, or where that is not there any more, at the
-// beginning.
+// again is where to go on in a log that was cut: after what was written last, or where that is not there any more, at
+// the beginning.
 func (c *consoleLog) again(f io.ReaderAt, size int64) (int64, error) {
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, min(size, maxConsoleLog)))
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
-// recheck is how often the keeper looks whether the kubelet has brought new Secrets, and tries again what failed.
+// recheck is how often a credentialSync looks whether the kubelet has brought new Secrets, and tries again what failed.
 const recheck = 5 * time.Second
 
-// keeper keeps the guest's users as the plan says: when the agent connects, as after each boot of the guest, and
-// when a Secret has changed.
-type keeper struct {
+// credentialSync keeps the guest's users as the plan says: when the agent connects, as after each boot of the guest,
+// and when a Secret has changed.
+type credentialSync struct {
 	guest *guest
 	dir   string
 	log   *slog.Logger
@@ -29,12 +29,12 @@ type keeper struct {
 	wake chan struct{}
 }
 
-func newKeeper(g *guest, dir string, log *slog.Logger) *keeper {
-	return &keeper{guest: g, dir: dir, log: log, wake: make(chan struct{}, 1)}
+func newCredentialSync(g *guest, dir string, log *slog.Logger) *credentialSync {
+	return &credentialSync{guest: g, dir: dir, log: log, wake: make(chan struct{}, 1)}
 }
 
-// keep sets the plan.
-func (k *keeper) keep(p credentials.Plan) {
+// set sets the plan.
+func (k *credentialSync) set(p credentials.Plan) {
 	k.mu.Lock()
 	k.plan = p
 	k.mu.Unlock()
@@ -44,14 +44,14 @@ func (k *keeper) keep(p credentials.Plan) {
 	}
 }
 
-func (k *keeper) current() credentials.Plan {
+func (k *credentialSync) current() credentials.Plan {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.plan
 }
 
-// run does the keeper's work until ctx ends. Without a plan it sleeps.
-func (k *keeper) run(ctx context.Context) {
+// run brings the guest's users to the plan until ctx ends. Without a plan it sleeps.
+func (k *credentialSync) run(ctx context.Context) {
 	var applied *credentials.Wanted // nil: the agent has not been told since it connected
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
@@ -81,7 +81,9 @@ func (k *keeper) run(ctx context.Context) {
 
 // apply brings the guest up to the Secrets, and gives what it has now: nil after a failure, so that all is done
 // again.
-func (k *keeper) apply(ctx context.Context, plan credentials.Plan, applied *credentials.Wanted) *credentials.Wanted {
+func (k *credentialSync) apply(
+	ctx context.Context, plan credentials.Plan, applied *credentials.Wanted,
+) *credentials.Wanted {
 	wanted, err := plan.Read(k.dir)
 	if err == nil && applied != nil && reflect.DeepEqual(wanted, *applied) {
 		return applied

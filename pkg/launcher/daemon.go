@@ -65,8 +65,8 @@ dump_guest_core = 0
 `
 
 // sharedConf names the claims: one that a guest may take along to another node is the same there, whatever its file
-// system looks like from here. Of those that are plugged in it names the directory above theirs: libvirt passes over what
-// does not exist when it starts.
+// system looks like from here. Of those that are plugged in it names the directory above theirs: libvirt passes over
+// what does not exist when it starts.
 const sharedConf = `shared_filesystems = [ %q, %q ]
 `
 

@@ -13,7 +13,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/disk"
-	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vhostmd"
 )
@@ -27,22 +26,22 @@ const (
 	metricsTimeout = 5 * time.Second
 )
 
-// teller tells the guest about its node and itself, when its spec asks for that: on a disk, at a port, or both. What it
-// tells of the node is in /proc of any container.
-type teller struct {
+// metricsReporter reports metrics of its node and of itself to the guest, when its spec asks for that: on a disk, at a
+// port, or both. What it reports of the node is in /proc of any container.
+type metricsReporter struct {
 	guest *guest
 	// node is the node's name; proc and sys are where those file systems are.
 	node, proc, sys string
 	log             *slog.Logger
-	// ways has how the guest is told, once.
+	// ways has the ways to the guest, once.
 	ways chan ways
 }
 
 // ways are the disk that is written and the socket of the port; empty for none.
 type ways struct{ disk, socket string }
 
-func newTeller(o Options, g *guest) *teller {
-	return &teller{guest: g, node: o.Node, proc: "/proc", sys: "/sys", log: o.Log, ways: make(chan ways, 1)}
+func newMetricsReporter(o Options, g *guest) *metricsReporter {
+	return &metricsReporter{guest: g, node: o.Node, proc: "/proc", sys: "/sys", log: o.Log, ways: make(chan ways, 1)}
 }
 
 // waysOf are those that a VMI asks for.
@@ -54,8 +53,8 @@ func waysOf(vmi *v1.VirtualMachineInstance, o Options) ways {
 	return w
 }
 
-// tell sets the ways. It may be called again, for the same guest.
-func (t *teller) tell(w ways) {
+// set sets the ways. It may be called again, for the same guest.
+func (t *metricsReporter) set(w ways) {
 	if w == (ways{}) {
 		return
 	}
@@ -65,20 +64,16 @@ func (t *teller) tell(w ways) {
 	}
 }
 
-// run tells the guest until ctx ends.
-func (t *teller) run(ctx context.Context) {
+// run reports to the guest until ctx ends.
+func (t *metricsReporter) run(ctx context.Context) {
 	var w ways
 	select {
 	case w = <-t.ways:
 	case <-ctx.Done():
 		return
 	}
-	for state, changed := t.guest.watch(); state.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE; state, changed = t.guest.watch() {
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
+	if !t.guest.awaitStart(ctx) {
+		return
 	}
 	serving := make(chan struct{})
 	go func() {
@@ -90,7 +85,7 @@ func (t *teller) run(ctx context.Context) {
 }
 
 // write keeps the disk current.
-func (t *teller) write(ctx context.Context, name string) {
+func (t *metricsReporter) write(ctx context.Context, name string) {
 	if name == "" {
 		return
 	}
@@ -119,7 +114,7 @@ func (t *teller) write(ctx context.Context, name string) {
 }
 
 // serve answers at the port. QEMU listens there; it hangs up when it ends.
-func (t *teller) serve(ctx context.Context, socket string) {
+func (t *metricsReporter) serve(ctx context.Context, socket string) {
 	if socket == "" {
 		return
 	}
@@ -139,7 +134,7 @@ func (t *teller) serve(ctx context.Context, socket string) {
 }
 
 // answer answers requests until the connection ends.
-func (t *teller) answer(ctx context.Context, conn net.Conn) error {
+func (t *metricsReporter) answer(ctx context.Context, conn net.Conn) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	pause := time.NewTicker(metricsPause)
 	defer pause.Stop()
@@ -159,8 +154,8 @@ func (t *teller) answer(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// report collects what there is to tell.
-func (t *teller) report(ctx context.Context) (vhostmd.Report, error) {
+// report collects what there is to report.
+func (t *metricsReporter) report(ctx context.Context) (vhostmd.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
 	conn, err := t.guest.connection(ctx)
@@ -182,7 +177,7 @@ func (t *teller) report(ctx context.Context) (vhostmd.Report, error) {
 }
 
 // read is a file of /proc; what cannot be read is not told.
-func (t *teller) read(name string) string {
+func (t *metricsReporter) read(name string) string {
 	text, err := os.ReadFile(filepath.Join(t.proc, name))
 	if err != nil {
 		t.log.Debug("not told to the guest", "err", err)

@@ -274,9 +274,10 @@ func (s *service) askProgram(ctx context.Context, pid int64) (agent.ExecStatus, 
 	return agent.ParseExecStatus(reply)
 }
 
-// endTree is a script that ends the process $0 and those that come from it: it asks them to, and after three seconds forces
-// those that are left. They stand still meanwhile, so that none starts another that is not seen. The agent starts programs in its own process group, so that there is none to signal. A kernel that does
-// not tell a process's children leaves the process alone.
+// endTree is a script that ends the process $0 and those that come from it: it asks them to, and after three seconds
+// forces those that are left. They stand still meanwhile, so that none starts another that is not seen. The agent
+// starts programs in its own process group, so that there is none to signal. A kernel that does not tell a process's
+// children leaves the process alone.
 const endTree = `tree() { kill -STOP "$1" 2>/dev/null; echo "$1"; for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do tree "$child"; done; }
 all=$(tree "$0")
 kill -TERM $all 2>/dev/null
@@ -290,8 +291,8 @@ done
 kill -KILL $left 2>/dev/null
 exit 0`
 
-// endProgram ends a program that nobody waits for, with what it has started: it asks it to, then forces it. A guest without
-// a shell has to have kill, which ends the program alone. Windows has neither; there, it goes on.
+// endProgram ends a program that nobody waits for, with what it has started: it asks it to, then forces it. A guest
+// without a shell has to have kill, which ends the program alone. Windows has neither; there, it goes on.
 func (s *service) endProgram(pid int64) {
 	ctx, cancel := context.WithTimeout(s.life, cleanUp)
 	defer cancel()

@@ -22,8 +22,8 @@ import (
 const fenceTick = time.Second
 
 // fence ends the launcher, and with it the guest, when the cluster has not heard of the node for too long: the guest is
-// started again elsewhere then. It needs nobody for that, neither virt-handler nor libvirtd nor a disk. Once the time is
-// over nothing undoes it.
+// started again elsewhere then. It needs nobody for that, neither virt-handler nor libvirtd nor a disk. Once the time
+// is over nothing undoes it.
 type fence struct {
 	after time.Duration
 	now   func() time.Duration
@@ -40,7 +40,10 @@ type fence struct {
 }
 
 func newFence(o Options) *fence {
-	return &fence{after: o.FenceAfter, now: boottime.Now, tick: time.After, heard: -o.FenceAfter, end: func(why string) { endPod(why, o.TerminationLog, o.Log) }}
+	return &fence{
+		after: o.FenceAfter, now: boottime.Now, tick: time.After, heard: -o.FenceAfter,
+		end: func(why string) { endPod(why, o.TerminationLog, o.Log) },
+	}
 }
 
 // run looks until ctx ends.
@@ -84,8 +87,8 @@ func (f *fence) arm() error {
 	return nil
 }
 
-// suspend lets the guest live until the next renew. One whose time is over already does not; nor does a request change anything
-// that comes after the renew of a later virt-handler.
+// suspend lets the guest live until the next renew. One whose time is over already does not; nor does a request change
+// anything that comes after the renew of a later virt-handler.
 func (f *fence) suspend(heard time.Duration) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -81,7 +81,7 @@ func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.Freeze
 	if err != nil {
 		return nil, err
 	}
-	if s.guest.isMoving() {
+	if s.guest.leaving() {
 		return nil, status.Error(codes.FailedPrecondition, "the guest is moving to another node; try again when it is there")
 	}
 	// The agent refuses to freeze twice.

@@ -14,9 +14,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/disk"
 )
 
-// FuzzTakeSeeds takes images from the launcher of another node, which may be its guest's by now. Only images of the
+// FuzzTakeImages takes images from the launcher of another node, which may be its guest's by now. Only images of the
 // volumes that are expected come to be, each whole and no longer than it may be, and they are what was sent.
-func FuzzTakeSeeds(f *testing.F) {
+func FuzzTakeImages(f *testing.F) {
 	for _, sent := range []string{
 		"", "{}\n", "null\n", "[]\n", "{}", "\n", `{"volume":"seed","size":3}` + "\nabc{}\n",
 		`{"volume":"answers","size":0}` + "\n" + `{"volume":"seed","size":1}` + "\nx{}\n",
@@ -24,7 +24,7 @@ func FuzzTakeSeeds(f *testing.F) {
 		`{"volume":"../seed","size":1}` + "\nx{}\n", `{"volume":"seed\u0000","size":1}` + "\nx{}\n",
 		`{"volume":"seed","size":-1}` + "\n", `{"volume":"seed","size":9223372036854775807}` + "\nx",
 		`{"volume":"seed","size":1e2}` + "\n", `{"VOLUME":"seed","size":9}` + "\nx",
-		fmt.Sprintf(`{"volume":"seed","size":%d}`, disk.MaxSeed+1) + "\n", strings.Repeat("x", maxSeedHeader+1),
+		fmt.Sprintf(`{"volume":"seed","size":%d}`, disk.MaxSeed+1) + "\n", strings.Repeat("x", maxImageHeader+1),
 	} {
 		f.Add([]byte(sent))
 	}
@@ -35,7 +35,7 @@ func FuzzTakeSeeds(f *testing.F) {
 		if err := os.Mkdir(to, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		err := takeSeeds(bytes.NewReader(sent), to, volumes)
+		err := takeImages(bytes.NewReader(sent), to, volumes)
 		if beside, listErr := os.ReadDir(dir); listErr != nil || len(beside) != 1 {
 			t.Fatalf("%v beside the directory, %v", beside, listErr)
 		}

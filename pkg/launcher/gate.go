@@ -155,7 +155,8 @@ type rpc struct {
 
 func readRPC(b [rpcHeader]byte) (rpc, error) {
 	at := func(i int) uint32 { return binary.BigEndian.Uint32(b[4*i:]) }
-	h := rpc{length: at(0), program: at(1), procedure: at(3), kind: at(4), status: at(6)} // at 2 the version, at 5 the serial number
+	// At 2 is the version, at 5 the serial number.
+	h := rpc{length: at(0), program: at(1), procedure: at(3), kind: at(4), status: at(6)}
 	if h.length < rpcHeader || h.length > maxRPC {
 		return rpc{}, fmt.Errorf("a message of %d bytes", h.length)
 	}

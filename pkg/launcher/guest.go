@@ -4,20 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
-	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // guest is the one guest of this pod: its state as virt-handler sees it, and the connection to the
@@ -36,31 +33,20 @@ type guest struct {
 	// conn is nil while there is no connection; linked is closed when there is one.
 	conn   hypervisor.Connection
 	linked chan struct{}
-	// created says that the domain exists or existed; creating, that it is being made, and early
-	// is its end if that came before its beginning was known.
-	created, creating bool
-	// inherited says that the connection of now found the guest created: how one ends that is created later is an
-	// event of this connection.
+	// life is where the guest is and who decides about it; applyLocked changes it.
+	life lifecycle.Machine
+	// early is how the domain has ended, as long as life holds that back.
+	early *hypervisor.End
+	// inherited says that the connection of now found the guest here: how one ends that comes later is an event of this
+	// connection.
 	inherited bool
-	early     *hypervisor.End
-	// incoming says that the domain arrives by a migration instead of being created here. migrating, that it
-	// is on its way to another launcher; early is then its end here, until it is known where it runs.
-	incoming, migrating bool
-	// cancelled says that the migration under way was asked to end; committed, that the guest was given up for the
-	// other launcher's; leftAsPaused, that it was paused when the migration began.
-	cancelled, committed, leftAsPaused bool
-	// arrived says that an incoming domain is here, whole; here is closed then. released says that the
-	// launcher it comes from has let it go: not before does it run here.
-	arrived, released bool
-	here              chan struct{}
-	// given is closed when it is known which launcher has the guest that is being handed over; nil when none is. decided
-	// has what virt-handler knows of that: wordRunning, or wordDead.
-	given   chan struct{}
+	// here is closed when the guest of another launcher is received, and died when it ends before its source has let it
+	// go.
+	here, died chan struct{}
+	// migration is the one to another launcher that is under way, or was the last.
+	migration outgoing
+	// decided has what virt-handler knows of a guest that is being handed over: wordRunning, or wordDead.
 	decided chan string
-	// dead says that a guest that has arrived ended before it was started; died is closed then. ran says that it may have
-	// run since it arrived.
-	dead, ran bool
-	died      chan struct{}
 	// note writes the launcher's last words ahead.
 	note func(termination.Message) error
 	// deciding is held by who decides whether the guest stays or is given up.
@@ -71,13 +57,10 @@ type guest struct {
 	call func(ctx context.Context, path string) (net.Conn, error)
 	// looking is held (a value is in it) while a migration's account is asked for, for which QEMU must not be stopped.
 	looking chan struct{}
-	// gaveUp is why we ended the migration under way, if we did.
-	gaveUp string
-	// tornBy is what broke a migration by post-copy after the guest had left; empty is nothing.
-	tornBy string
-	// moves has the migration to make; abort is that of the one under way.
+	// postCopyError is why the guest's migration failed after it had left by post-copy.
+	postCopyError string
+	// moves has the migration to make.
 	moves chan move
-	abort chan struct{}
 	// terminated says that the pod is being ended, and the guest with it.
 	terminated bool
 	// stopAt is when a guest that is shutting down loses its power; zero when none was asked to.
@@ -112,7 +95,8 @@ func newGuest(dial func(context.Context) (hypervisor.Connection, error), qemuLog
 // isFinal says whether a guest in this state is gone.
 func isFinal(l pb.Lifecycle) bool {
 	switch l {
-	case pb.Lifecycle_LIFECYCLE_SHUTOFF, pb.Lifecycle_LIFECYCLE_CRASHED, pb.Lifecycle_LIFECYCLE_DESTROYED, pb.Lifecycle_LIFECYCLE_MIGRATED:
+	case pb.Lifecycle_LIFECYCLE_SHUTOFF, pb.Lifecycle_LIFECYCLE_CRASHED, pb.Lifecycle_LIFECYCLE_DESTROYED,
+		pb.Lifecycle_LIFECYCLE_MIGRATED:
 		return true
 	}
 	return false
@@ -128,6 +112,21 @@ func (g *guest) watch() (*pb.GuestState, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.state, g.changed
+}
+
+// awaitStart waits until the guest runs here, or has ended; false when ctx ended before.
+func (g *guest) awaitStart(ctx context.Context) bool {
+	for {
+		state, changed := g.watch()
+		if state.Lifecycle != pb.Lifecycle_LIFECYCLE_NONE {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // ended is closed when the guest is gone.
@@ -160,267 +159,21 @@ func (g *guest) updateLocked(f func(*pb.GuestState)) {
 	}
 }
 
-// finishLocked records the guest's end.
-func (g *guest) finishLocked(end hypervisor.End) {
-	if g.tornBy != "" && end.Outcome != hypervisor.Moved {
-		end = hypervisor.End{Outcome: hypervisor.Crashed, Reason: g.tornBy} // its plug was pulled, but not for its user
-	}
-	if g.arrived && !g.ran && end.Outcome == hypervisor.Crashed {
-		end.Reason = names.ReasonNeverRan
-	}
-	never := g.incoming && end.Reason == names.ReasonNeverRan
-	g.updateLocked(func(s *pb.GuestState) {
-		s.Reason = end.Reason
-		if g.terminated && !never && end.Outcome != hypervisor.Crashed && end.Outcome != hypervisor.Moved {
-			s.Reason = names.ReasonTerminated
-		}
-		s.AgentConnected = false
-		switch end.Outcome {
-		case hypervisor.Shutdown:
-			s.Lifecycle = pb.Lifecycle_LIFECYCLE_SHUTOFF
-		case hypervisor.Destroyed:
-			s.Lifecycle = pb.Lifecycle_LIFECYCLE_DESTROYED
-		case hypervisor.Moved:
-			s.Lifecycle = pb.Lifecycle_LIFECYCLE_MIGRATED
-		default:
-			s.Lifecycle = pb.Lifecycle_LIFECYCLE_CRASHED
-		}
-	})
-}
-
-// connection waits for a connection to the daemon.
-func (g *guest) connection(ctx context.Context) (hypervisor.Connection, error) {
-	for {
-		g.mu.Lock()
-		conn, linked := g.conn, g.linked
-		g.mu.Unlock()
-		if conn != nil {
-			return conn, nil
-		}
-		select {
-		case <-linked:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("libvirtd does not answer: %w", ctx.Err())
-		}
-	}
-}
-
-// redial is the pause after a failed attempt to connect to a daemon that answers.
-const redial = 50 * time.Millisecond
-
-// follow keeps a connection to the daemon and records what it reports, until ctx ends.
-func (g *guest) follow(ctx context.Context) {
-	for ctx.Err() == nil {
-		conn, err := g.dial(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				g.log.Warn("cannot connect to libvirtd", "err", err)
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(redial):
-			}
-			continue
-		}
-		g.use(conn)
-		g.listen(ctx, conn)
-		g.drop()
-		if err := conn.Close(); err != nil {
-			g.log.Warn("cannot close the connection to libvirtd", "err", err)
-		}
-	}
-}
-
-func (g *guest) use(conn hypervisor.Connection) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.conn, g.inherited = conn, g.created
-	close(g.linked)
-}
-
-func (g *guest) drop() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.conn = nil
-	g.linked = make(chan struct{})
-}
-
-// listen follows one connection until it is lost. It begins with a look, because much may have
-// happened while there was none. Later a domain that is missing means nothing: its end is an event.
-func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
-	g.refresh(ctx, conn, true)
-	for {
-		select {
-		case e, ok := <-conn.Events():
-			switch {
-			case !ok:
-				return
-			case e.End != nil:
-				g.end(*e.End)
-			default:
-				g.refresh(ctx, conn, false)
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// end takes an end that the daemon reported. While the domain is being created it may be that of a QEMU
-// that did not start, which Create reports.
-func (g *guest) end(end hypervisor.End) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch {
-	case g.migrating:
-		g.early = &end
-	case g.created:
-		g.finishLocked(end)
-	case g.creating, g.arrived:
-		g.early = &end
-		if g.arrived {
-			g.dieLocked()
-		}
-		if g.released {
-			g.finishLocked(end)
-		}
-	}
-}
-
-// refresh asks the daemon how the guest is. With first, on a new connection, a domain that is not
-// known yet is ours, having been created as the last connection was lost; and one that is missing has
-// ended unseen. A domain that arrives is ours once it runs here.
-func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first bool) {
-	d, err := conn.Domain(ctx)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch {
-	case errors.Is(err, hypervisor.ErrNoDomain):
-		switch {
-		case g.arrived && !g.created && g.early == nil && first:
-			end := g.lastWords()
-			g.early = &end
-			g.dieLocked()
-			if g.released {
-				g.finishLocked(end)
-			}
-		case !g.inherited || !first:
-		case g.migrating:
-			if end := g.lastWords(); g.early == nil {
-				g.early = &end
-			}
-		default:
-			g.finishLocked(g.lastWords())
-		}
-	case err != nil:
-		g.log.Warn("cannot ask libvirtd for the guest's state", "err", err)
-	case g.incoming && !g.created && d.Moving():
-		// It is still arriving.
-	case g.incoming && !g.created && !g.released && d.Run == hypervisor.Paused:
-		g.arriveLocked()
-	case g.incoming && !g.created && !g.released && d.Run == hypervisor.Stopping:
-		// It is not to come after all, and libvirt ends its QEMU: the guest stays where it was.
-	case g.created || g.incoming || first:
-		g.created = true
-		g.observeLocked(d)
-	}
-}
-
-// observeLocked records what a domain looks like.
-func (g *guest) observeLocked(d hypervisor.Domain) {
-	connected := d.AgentConnected && !g.state.AgentConnected
-	g.updateLocked(func(s *pb.GuestState) {
-		waits := g.given != nil && s.Reason == names.ReasonHandoff
-		s.Lifecycle, s.Reason = g.lifecycleLocked(d), d.Reason
-		if waits {
-			s.Reason = names.ReasonHandoff
-		}
-		if s.StartedAt == nil {
-			s.StartedAt = timestamppb.Now()
-		}
-		s.Emulation = d.Emulated
-		s.Machine = d.Machine
-		s.MemoryAtBoot, s.MemoryCurrent, s.MemoryRequested = d.MemoryAtBoot, d.Memory, 0
-		if d.Plugged != nil {
-			s.MemoryRequested = d.Plugged.Requested
-		}
-		s.Vcpus = uint32(d.VCPUs)
-		s.AgentConnected = d.AgentConnected
-		if d.Disks != nil {
-			s.VolumeTargets = volumeTargets(d)
-		}
-		if d.Links != nil {
-			s.InterfaceLinks = interfaceLinks(d.Links)
-		}
-		if !d.AgentConnected {
-			s.AgentVersion, s.GuestOsJson, s.InterfacesJson, s.FsfreezeStatus = "", nil, nil, ""
-			s.AgentLacks = nil
-		}
-	})
-	if connected {
-		g.wakeAgent()
-	}
-}
-
-func (g *guest) lifecycleLocked(d hypervisor.Domain) pb.Lifecycle {
-	switch {
-	case g.given != nil && g.state.Reason == names.ReasonHandoff:
-		return pb.Lifecycle_LIFECYCLE_PAUSED
-	case d.Run == hypervisor.Stopping, !g.stopAt.IsZero():
-		return pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN
-	case d.Run == hypervisor.Paused && !g.pausedToMoveLocked(d):
-		return pb.Lifecycle_LIFECYCLE_PAUSED
-	}
-	return pb.Lifecycle_LIFECYCLE_RUNNING
-}
-
-// pausedToMoveLocked says that the guest stands still because it moves.
-func (g *guest) pausedToMoveLocked(d hypervisor.Domain) bool {
-	return g.migrating && (d.Moving() || g.state.Migration.GetMode() != preCopy)
-}
-
-// maxQEMULog is how much of the end of QEMU's log is read, bytes.
-const maxQEMULog = 16 << 10
-
-// lastWords finds how a domain ended that is gone when the daemon comes back: libvirt's log says so
-// if the daemon noticed; else it is a crash.
-func (g *guest) lastWords() hypervisor.End {
-	lost := hypervisor.End{Outcome: hypervisor.Crashed, Reason: "lost"}
-	text, err := tail(g.qemuLog, maxQEMULog)
-	if err != nil {
-		g.log.Warn("cannot read QEMU's log", "err", err)
-		return lost
-	}
-	if end, ok := hypervisor.EndInLog(text); ok {
-		return end
-	}
-	return lost
-}
-
-// tail reads the last n bytes of a file.
-func tail(path string, n int64) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	b, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n))
-	return string(b), err
-}
-
-// create starts the domain, or with paused makes it so that only an unpause starts its vCPUs. ready is called with the state before anybody can see that it runs.
+// create starts the domain, or with paused makes it so that only an unpause starts its vCPUs. ready is called with the
+// state before anybody can see that it runs.
 func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(*pb.GuestState)) error {
 	conn, err := g.connection(ctx)
 	if err != nil {
 		return err
 	}
 	g.mu.Lock()
-	g.creating, g.early = true, nil
+	g.early = nil
+	g.applyLocked(lifecycle.Start)
+	state := g.life.Now()
 	g.mu.Unlock()
+	if state != lifecycle.Starting {
+		return fmt.Errorf("the guest cannot be started: it is %s", state)
+	}
 	err = conn.Create(ctx, xml, paused)
 	var d hypervisor.Domain
 	var gone error
@@ -429,15 +182,16 @@ func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.creating = false
 	if err != nil {
+		g.early = nil
+		g.applyLocked(lifecycle.FailStart)
 		return err
 	}
-	g.created = true
+	g.applyLocked(lifecycle.FinishStart)
 	g.updateLocked(ready)
 	switch {
 	case g.early != nil:
-		g.finishLocked(*g.early)
+		g.endLocked(*g.early)
 	case errors.Is(gone, hypervisor.ErrNoDomain):
 		// It has ended already; the event that says how is on its way.
 	case gone != nil:
@@ -452,5 +206,5 @@ func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(
 func (g *guest) exists() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.created || isFinal(g.state.Lifecycle)
+	return g.life.Now().HasGuest() || g.life.Now().Final()
 }

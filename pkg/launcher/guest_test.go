@@ -37,6 +37,9 @@ func withGuest(t *testing.T, test func(t *testing.T, m *memory, g *guest)) {
 		test(t, m, g)
 		cancel()
 		running.Wait()
+		if n := g.life.Illegal(); n > 0 {
+			t.Errorf("%d illegal transitions; the state is %s", n, g.life.Now())
+		}
 	})
 }
 

@@ -1,26 +1,47 @@
 package launcher
 
 import (
-	"context"
-	"errors"
+	"bufio"
 	"io"
-	"net"
-	"os"
-	"syscall"
-	"time"
+	"strings"
 
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
+// The handoff of a guest that moves. libvirt by itself starts the guest at the target and then tells the source; when
+// that word is lost the source lets its own guest go on, and there are two. So the guest arrives held: complete, but
+// stopped. The two launchers agree over a connection of their own:
+//
+//	target   the guest is here, whole                    "arrived"
+//	source   stops its QEMU (SIGSTOP), makes sure that libvirt
+//	         has not let the guest go on                 "run", or "stay" for a guest that was paused
+//	target   starts the guest                            "running"
+//	source   kills its QEMU
+//
+// From "run" to "running" the guest's memory is on both sides and both stand still but for the one that may start.
+// Should the target's QEMU end before it was started, the target says "dead" instead, and the guest goes on at the
+// source: see handoff. The two libvirtds have no say: the answer for which the source's waits is held back by a gate.
+//
+// When the connection is lost the source makes another, for as long as it takes. When a launcher is lost, its last
+// words (its termination message, written ahead) say what the other one may do, and virt-handler passes them on:
+// TakeOver.
 const (
-	// handoffPatience is how long the other launcher may take to start the guest until that is told: the guest shows as
-	// paused then, and virt-handler looks at what became of the other one.
-	handoffPatience = time.Second
-	// handoffRedial is the pause between two connections to it.
-	handoffRedial = 200 * time.Millisecond
+	wordArrived = "arrived"
+	wordRun     = "run"
+	wordStay    = "stay"
+	wordRunning = "running"
+	wordDead    = "dead"
+	// maxWord bounds a line of it, bytes.
+	maxWord = 32
 )
+
+// readWord reads one line.
+func readWord(r io.Reader) (string, error) {
+	line, err := bufio.NewReader(io.LimitReader(r, maxWord)).ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err
+}
 
 // Last words that are written ahead, for the case that the launcher is killed.
 var (
@@ -32,179 +53,3 @@ var (
 
 // errNeverRan is why a migration failed whose target ended before it was started.
 const errNeverRan = "the guest's QEMU on the target node ended before the guest ran there"
-
-// handoff is a guest that the other launcher may start. Its QEMU stands still here, complete: a process that is stopped
-// runs nothing, whatever libvirt tells it meanwhile.
-type handoff struct {
-	qemu process
-	// paused says that it was paused by its user and is to stay so.
-	paused bool
-}
-
-// handOff has the other launcher start the guest. It returns when that one says that the guest runs, and has ended the
-// QEMU here then; or when the other side is known to have ended without having run it, and the guest goes on here. As
-// long as it is not known which, the guest stands still.
-func (g *guest) handOff(ctx context.Context, l *link, h handoff, handover string) {
-	defer func() { _ = h.qemu.Release() }()
-	if err := g.note(handedOver); err != nil {
-		g.log.Warn("should the launcher be killed now, nobody will know that the guest was handed over", "err", err)
-	}
-	answer := wordRun
-	if h.paused {
-		answer = wordStay
-	}
-	late := time.AfterFunc(handoffPatience, func() { g.tellHandoff(true) })
-	word := g.untilKnown(ctx, l.conn, answer, handover)
-	late.Stop()
-	switch word {
-	case wordRunning:
-		if err := h.qemu.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			g.log.Warn("the guest's old QEMU is stopped, and cannot be ended", "err", err)
-		}
-		g.endHandoff(true)
-		l.gate.open()
-	case wordDead:
-		g.log.Warn("the guest goes on here", "reason", errNeverRan)
-		if err := g.note(termination.Message{}); err != nil {
-			g.log.Warn("the last words that were written ahead cannot be taken back", "err", err)
-		}
-		g.endHandoff(false)
-		// libvirt gets what it waits for, an error or the end of the connection, before the guest can move again.
-		if err := h.qemu.Signal(syscall.SIGCONT); err != nil {
-			g.log.Warn("the guest cannot go on", "err", err)
-		}
-		l.gate.shut()
-	}
-}
-
-// untilKnown asks the other launcher to start the guest until it says what became of it: wordRunning, or wordDead;
-// empty when ctx ends before. It asks again over another connection whenever one is lost, since it cannot know what was
-// heard.
-func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, handover string) string {
-	arrived := true // the first connection has said so
-	for {
-		if conn != nil {
-			words := make(chan string, 1)
-			go func() { words <- converse(conn, answer, arrived) }()
-			select {
-			case word := <-words:
-				if word != "" {
-					return word
-				}
-			case word := <-g.decided:
-				conn.Close()
-				<-words
-				return word
-			case <-ctx.Done():
-				conn.Close()
-				<-words
-				return ""
-			}
-			conn.Close()
-		}
-		select {
-		case <-time.After(handoffRedial):
-		case word := <-g.decided:
-			return word
-		case <-ctx.Done():
-			return ""
-		}
-		next, err := g.call(ctx, handover)
-		if err != nil {
-			conn = nil
-			continue
-		}
-		conn, arrived = next, false
-	}
-}
-
-// converse tells the other launcher to start the guest once it has said that the guest is there, and gives what it says
-// then; empty when the connection is lost.
-func converse(conn net.Conn, answer string, arrived bool) string {
-	for {
-		if arrived {
-			if _, err := io.WriteString(conn, answer+"\n"); err != nil {
-				return ""
-			}
-		}
-		switch word, err := readWord(conn); {
-		case err != nil:
-			return ""
-		case word == wordRunning, word == wordDead:
-			return word
-		case word != wordArrived || arrived:
-			return ""
-		}
-		arrived = true
-	}
-}
-
-// tellHandoff says that the guest stands still because the other side has not said yet that it runs, or no longer does.
-func (g *guest) tellHandoff(waits bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if waits && g.given == nil {
-		return
-	}
-	g.updateLocked(func(s *pb.GuestState) {
-		if waits {
-			s.Lifecycle, s.Reason = pb.Lifecycle_LIFECYCLE_PAUSED, names.ReasonHandoff
-		} else if s.Reason == names.ReasonHandoff {
-			s.Lifecycle, s.Reason = pb.Lifecycle_LIFECYCLE_RUNNING, ""
-			if g.leftAsPaused {
-				s.Lifecycle = pb.Lifecycle_LIFECYCLE_PAUSED
-			}
-		}
-	})
-}
-
-// endHandoff notes how it ended.
-func (g *guest) endHandoff(moved bool) {
-	g.mu.Lock()
-	given := g.given
-	g.given, g.committed = nil, moved
-	if !moved {
-		g.gaveUp = errNeverRan
-	}
-	g.mu.Unlock()
-	g.tellHandoff(false)
-	<-g.looking
-	close(given)
-}
-
-// awaitHandoff waits until it is known where the guest is, if it is being handed over; false when ctx ended before.
-func (g *guest) awaitHandoff(ctx context.Context) bool {
-	g.mu.Lock()
-	given := g.given
-	g.mu.Unlock()
-	if given == nil {
-		return true
-	}
-	select {
-	case <-given:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// handing reports whether the other launcher may start the guest just now.
-func (g *guest) handing() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.given != nil
-}
-
-// decide says what became of a guest that is being handed over, where that is known from elsewhere: wordDead, that the
-// other launcher has ended without having run it, and it goes on here; wordRunning, that it has no business here any
-// more. It reports whether the guest is being handed over.
-func (g *guest) decide(word string) bool {
-	if !g.handing() {
-		return false
-	}
-	select {
-	case g.decided <- word:
-	default: // said before
-	}
-	return true
-}

@@ -101,7 +101,7 @@ func TestTargetKnownToHaveNeverRun(t *testing.T) {
 func TestHandedOverAndNoWord(t *testing.T) {
 	withHanded(t, func(t *testing.T, l *leaving, _ *notes) {
 		there := l.other
-		l.call = func(context.Context, string) (net.Conn, error) { return nil, errors.New("no route") }
+		l.redirect(func(context.Context, string) (net.Conn, error) { return nil, errors.New("no route") })
 		there.Close()
 		l.ends <- outcome{err: errors.New("client socket is closed")}
 		time.Sleep(time.Hour) // of the bubble
@@ -112,13 +112,13 @@ func TestHandedOverAndNoWord(t *testing.T) {
 		if _, err := s.Unpause(t.Context(), &pb.UnpauseRequest{}); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("unpause: %v", err)
 		}
-		if err := l.stay(t.Context(), "a"); err != nil {
+		if err := l.cancelMigration(t.Context(), "a"); err != nil {
 			t.Errorf("cancel: %v", err)
 		}
 		expectMigration(t, l.guest, "a", underWay)
 		// The way is there again, and the other launcher has run the guest all the while.
 		here, there := net.Pipe()
-		l.call = func(context.Context, string) (net.Conn, error) { return here, nil }
+		l.redirect(func(context.Context, string) (net.Conn, error) { return here, nil })
 		l.other = there
 		time.Sleep(time.Second) // of the bubble
 		l.say(t, wordRunning)
@@ -147,7 +147,7 @@ func TestRunIsSaidAgain(t *testing.T) {
 // A pod that is to end ends with the guest that it handed over, and its last words still say that it did.
 func TestHandedOverAndEnded(t *testing.T) {
 	withHanded(t, func(t *testing.T, l *leaving, n *notes) {
-		l.call = func(context.Context, string) (net.Conn, error) { return nil, errors.New("no route") }
+		l.redirect(func(context.Context, string) (net.Conn, error) { return nil, errors.New("no route") })
 		l.other.Close()
 		l.shutdown(10 * time.Second)
 		time.Sleep(5 * time.Second) // of the bubble
@@ -171,7 +171,7 @@ func withArrived(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *n
 		s := newService(t.Context(), Options{Log: g.log}, g, nil)
 		connections := make(listened, 1)
 		done := make(chan struct{})
-		go func() { s.serveArrival(t.Context(), connections); close(done) }()
+		go func() { s.serveSource(t.Context(), connections); close(done) }()
 		connect := func() net.Conn {
 			a, b := net.Pipe()
 			connections <- b
@@ -216,7 +216,7 @@ func (l listened) Close() error {
 func (listened) Addr() net.Addr { return nil }
 
 // A QEMU that ends before it is told to run: the source hears so, and so does who reads the last words.
-func TestArrivedAndDied(t *testing.T) {
+func TestReceivedAndNeverRan(t *testing.T) {
 	for name, told := range map[string]bool{"before the word": false, "after it": true} {
 		t.Run(name, func(t *testing.T) {
 			withArrived(t, func(t *testing.T, m *memory, g *guest, n *notes, connect func() net.Conn) {
@@ -237,7 +237,7 @@ func TestArrivedAndDied(t *testing.T) {
 				} else {
 					again.Close()
 				}
-				time.Sleep(2 * deadPatience) // of the bubble
+				time.Sleep(2 * neverRanPatience) // of the bubble
 				expect(t, g, crashed, names.ReasonNeverRan)
 				if got := n.get(); got != neverRan {
 					t.Errorf("last words %+v", got)

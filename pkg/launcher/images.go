@@ -31,8 +31,8 @@ func checksums(images map[string]domain.Source, kernel disk.Kernel) map[string]u
 	return out
 }
 
-// sameKernel fails when the kernel or initramfs of firmware.kernelBoot here is another than the one that the guest was booted
-// with: it has that in memory, and would come up with this one after a reboot.
+// sameKernel fails when the kernel or initramfs of firmware.kernelBoot here is another than the one that the guest was
+// booted with: it has that in memory, and would come up with this one after a reboot.
 func sameKernel(vmi *v1.VirtualMachineInstance, here disk.Kernel) error {
 	there := vmi.Status.KernelBootStatus
 	if there == nil || here == (disk.Kernel{}) {
@@ -47,8 +47,8 @@ func sameKernel(vmi *v1.VirtualMachineInstance, here disk.Kernel) error {
 		vmi.Spec.Domain.Firmware.KernelBoot.Container.Image)
 }
 
-// sameImages fails when a container disk here is another than the one that the guest runs from: what the guest wrote lies
-// over that one, and would be garbage over this one.
+// sameImages fails when a container disk here is another than the one that the guest runs from: what the guest wrote
+// lies over that one, and would be garbage over this one.
 func sameImages(vmi *v1.VirtualMachineInstance, images map[string]domain.Source) error {
 	here := checksums(images, disk.Kernel{})
 	for _, s := range vmi.Status.VolumeStatus {
@@ -67,12 +67,12 @@ func sameImages(vmi *v1.VirtualMachineInstance, images map[string]domain.Source)
 	return nil
 }
 
-// expectSeeds prepares for the images that come with a guest. The listener is to be closed when the guest is here.
-func (s *service) expectSeeds(vmi *v1.VirtualMachineInstance) (net.Listener, error) {
+// expectImages prepares for the images that come with a guest. The listener is to be closed when the guest is here.
+func (s *service) expectImages(vmi *v1.VirtualMachineInstance) (net.Listener, error) {
 	listener, err := listen(filepath.Join(s.options.RunDir, names.SocketMigrationSeedsIn))
 	if err != nil {
 		return nil, err
 	}
-	s.seeds <- incomingSeeds{listener: listener, volumes: disk.Seeds(&vmi.Spec)}
+	s.images <- incomingImages{listener: listener, volumes: disk.Seeds(&vmi.Spec)}
 	return listener, nil
 }

@@ -9,6 +9,8 @@
 // guest: the launcher waits for Start, and exits once the guest has ended and virt-handler has heard of
 // it. SIGTERM is Shutdown with the pod's grace period. libvirtd may die; it is started again and finds
 // its QEMU. If QEMU dies, the guest has crashed. If the launcher dies, the kernel ends the pod.
+//
+// Where the guest is, and what may follow, is a table: package lifecycle. Only applyLocked (life.go) changes it.
 package launcher
 
 import (
@@ -149,11 +151,11 @@ func Run(ctx context.Context, o Options) error {
 	s := newService(ctx, o, g, children.command)
 	running.Go(func() { s.credentials.run(background) })
 	running.Go(func() { s.freezer.run(background) })
-	running.Go(func() { s.holdArrived(background) })
+	running.Go(func() { s.holdReceived(background) })
 	running.Go(func() { s.tpm.run(background) })
-	running.Go(func() { s.serveSeeds(background) })
+	running.Go(func() { s.serveImages(background) })
 	running.Go(func() { newProber(s).serve(background, probes) })
-	running.Go(func() { s.teller.run(background) })
+	running.Go(func() { s.reporter.run(background) })
 	running.Go(func() { s.dumper.run(background) })
 	running.Go(func() { s.fence.run(background) })
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),

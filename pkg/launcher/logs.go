@@ -17,15 +17,15 @@ type bounded struct {
 	path string
 	// Above this size, bytes, it is cut to the last rest bytes.
 	above, rest int64
-	// marks say how long it was when; nil for a log that nobody shows by time.
-	marks *marks
+	// offsets are how long it was when; nil for a log that nobody shows by time.
+	offsets *logOffsets
 }
 
 // boundedLogs are what the guest wrote to its serial port, and QEMU's complaints, which a guest provokes by
 // misusing its devices.
 func boundedLogs(serial, qemu string) []bounded {
 	return []bounded{
-		{path: serial, above: 4 << 20, rest: 1 << 20, marks: &marks{path: serial + names.MarksSuffix}},
+		{path: serial, above: 4 << 20, rest: 1 << 20, offsets: &logOffsets{path: serial + names.MarksSuffix}},
 		{path: qemu, above: 1 << 20, rest: 4 * maxQEMULog},
 	}
 }
@@ -45,8 +45,8 @@ func trimLogs(ctx context.Context, logs []bounded, log *slog.Logger) {
 		}
 		for _, l := range logs {
 			by, err := cut(l.path, l.above, l.rest)
-			if err == nil && l.marks != nil {
-				err = l.marks.note(l.path, time.Now(), by)
+			if err == nil && l.offsets != nil {
+				err = l.offsets.note(l.path, time.Now(), by)
 			}
 			if err != nil {
 				log.Warn("cannot tend a log", "log", l.path, "err", err)

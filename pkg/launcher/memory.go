@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
 // settle are the times after the guest's start when the launcher is done with something for good: with
@@ -23,12 +21,8 @@ var settle = []time.Duration{2 * time.Second, 30 * time.Second}
 
 // slimDown gives memory back once the guest has been started.
 func slimDown(ctx context.Context, g *guest, log *slog.Logger) {
-	for state, changed := g.watch(); state.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE; state, changed = g.watch() {
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
+	if !g.awaitStart(ctx) {
+		return
 	}
 	started := time.Now()
 	for _, after := range settle {

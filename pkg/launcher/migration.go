@@ -7,12 +7,12 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -27,11 +27,24 @@ type move struct {
 	handover string
 	// gate is the socket at which libvirt finds the way to the other one; empty without a gate.
 	gate string
-	// seeds is the socket behind which it takes images.
-	seeds  string
+	// images is the socket behind which it takes the images of cloud-init and sysprep.
+	images string
 	limits limits
 	// abort has a value once libvirt was asked in vain to end the migration.
 	abort chan struct{}
+}
+
+// outgoing is what is to be known of a migration besides the guest's state.
+type outgoing struct {
+	// paused says that the guest was paused when the migration began, and is to stay so; cancelled, that the migration was
+	// asked to end.
+	paused, cancelled bool
+	// gaveUp is why we ended it, if we did.
+	gaveUp string
+	// abort is that of its move.
+	abort chan struct{}
+	// handedOver is closed when it is known which launcher has the guest that was handed over.
+	handedOver chan struct{}
 }
 
 // Migrate implements the contract.
@@ -41,57 +54,69 @@ func (s *service) Migrate(ctx context.Context, req *pb.MigrateRequest) (*pb.Migr
 	}
 	in := func(name string) string { return filepath.Join(s.options.RunDir, name) }
 	l := req.Limits
-	return &pb.MigrateResponse{}, s.guest.leave(move{uid: req.Uid, handover: in(names.SocketMigrationHandover), gate: in(socketGate), seeds: in(names.SocketMigrationSeeds), limits: limitsOf(l), to: hypervisor.Migration{
-		Peer:      in(names.SocketMigrationPeer),
-		Memory:    in(names.SocketMigrationMemory),
-		Disks:     in(names.SocketMigrationDisks),
-		CopyBelow: s.options.Disks.Disks,
-		// With post-copy it has to run there before all of it is: libvirt decides where.
-		Held:         !l.GetPostCopy(),
-		Bandwidth:    l.GetBandwidth(),
-		AutoConverge: l.GetAutoConverge(), PostCopy: l.GetPostCopy(), Unsafe: l.GetUnsafe(),
-		Connections: int(l.GetConnections()),
-	}})
+	return &pb.MigrateResponse{}, s.guest.migrate(move{
+		uid:      req.Uid,
+		handover: in(names.SocketMigrationHandover),
+		gate:     in(socketGate),
+		images:   in(names.SocketMigrationSeeds),
+		limits:   limitsOf(l),
+		to: hypervisor.Migration{
+			Peer:      in(names.SocketMigrationPeer),
+			Memory:    in(names.SocketMigrationMemory),
+			Disks:     in(names.SocketMigrationDisks),
+			CopyBelow: s.options.Disks.Disks,
+			// With post-copy it has to run there before all of it is: libvirt decides where.
+			Held:         !l.GetPostCopy(),
+			Bandwidth:    l.GetBandwidth(),
+			AutoConverge: l.GetAutoConverge(), PostCopy: l.GetPostCopy(), Unsafe: l.GetUnsafe(),
+			Connections: int(l.GetConnections()),
+		},
+	})
 }
 
 // CancelMigration implements the contract.
-func (s *service) CancelMigration(ctx context.Context, req *pb.CancelMigrationRequest) (*pb.CancelMigrationResponse, error) {
+func (s *service) CancelMigration(
+	ctx context.Context, req *pb.CancelMigrationRequest,
+) (*pb.CancelMigrationResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, steerTimeout)
 	defer cancel()
-	if err := s.guest.stay(ctx, req.Uid); err != nil {
+	if err := s.guest.cancelMigration(ctx, req.Uid); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	return &pb.CancelMigrationResponse{}, nil
 }
 
-// leave begins a migration.
-func (g *guest) leave(m move) error {
+// migrate begins a migration.
+func (g *guest) migrate(m move) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.state.Migration.GetUid() == m.uid:
 		return nil
-	case !g.created || isFinal(g.state.Lifecycle):
+	case !g.life.Now().HasGuest(), g.life.Now() == lifecycle.PostCopyFailed:
 		return status.Error(codes.FailedPrecondition, "the guest does not run")
 	case !g.stopAt.IsZero():
 		return status.Error(codes.FailedPrecondition, "the guest is shutting down")
-	case g.migrating:
+	case g.life.Now().Leaving():
 		return status.Error(codes.FailedPrecondition, "another migration of the guest is under way")
 	case g.state.FsfreezeStatus == frozen:
 		// The launcher that it goes to would not know when to let it go.
-		return status.Error(codes.FailedPrecondition, "the guest's file systems are frozen; unfreeze them first, or wait until they are unfrozen by themselves")
+		return status.Error(codes.FailedPrecondition,
+			"the guest's file systems are frozen; unfreeze them first, or wait until they are unfrozen by themselves")
 	}
-	g.migrating, g.cancelled, g.committed, g.early, g.gaveUp = true, false, false, nil, ""
+	g.applyLocked(lifecycle.Migrate)
+	g.early = nil
 	select {
 	case <-g.decided: // of the one before
 	default:
 	}
-	g.leftAsPaused = g.state.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED
 	m.abort = make(chan struct{}, 1)
-	g.abort = m.abort
+	g.migration = outgoing{paused: g.state.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED, abort: m.abort}
 	g.moves <- m // taken or empty, since no other is under way
 	g.updateLocked(func(s *pb.GuestState) {
-		s.Migration = &pb.Migration{Uid: m.uid, Phase: pb.MigrationPhase_MIGRATION_PHASE_RUNNING, StartedAt: timestamppb.Now()}
+		s.Migration = &pb.Migration{
+			Uid: m.uid, Phase: pb.MigrationPhase_MIGRATION_PHASE_RUNNING, StartedAt: timestamppb.Now(),
+		}
 	})
 	return nil
 }
@@ -116,9 +141,9 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 		l, err = g.reach(ctx, &m)
 	}
 	if err == nil {
-		err = g.giveSeeds(ctx, m)
+		err = g.giveImages(ctx, m)
 	}
-	if err == nil && g.stays() {
+	if err == nil && g.migrationCancelled() {
 		err = errCancelled
 	}
 	if err == nil {
@@ -134,9 +159,9 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 			return // the launcher ends, and its last words say where the guest is
 		}
 	}
-	if err != nil && !g.gone() {
+	if err != nil && !g.isHandedOver() {
 		g.log.Warn("migration failed", "uid", m.uid, "err", err)
-		err = g.stayed(ctx, g.reasonOf(err))
+		err = g.resolveFailure(ctx, g.reasonOf(err))
 	} else {
 		err = nil
 	}
@@ -145,24 +170,27 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 		l.close(err == nil)
 	}
 	if err == nil {
-		g.left(result)
+		g.completeMigration(result)
 	}
 }
 
-// gone says that the guest was given up here.
-func (g *guest) gone() bool {
+// isHandedOver says that the guest was given up here.
+func (g *guest) isHandedOver() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.committed
+	return g.life.Now() == lifecycle.HandedOver
 }
 
-// left records that the guest has moved.
-func (g *guest) left(result hypervisor.Migrated) {
+// completeMigration records that the guest has moved.
+func (g *guest) completeMigration(result hypervisor.Migrated) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.migrating = false
+	from := g.life.Now()
+	g.applyLocked(lifecycle.CompleteMigration)
+	if g.life.Now() != lifecycle.MigratedAway {
+		return // the launcher ends in the middle of a handoff
+	}
 	g.updateLocked(func(s *pb.GuestState) {
-		s.Migration = proto.CloneOf(s.Migration)
 		s.Migration.Phase, s.Migration.EndedAt = pb.MigrationPhase_MIGRATION_PHASE_COMPLETED, timestamppb.Now()
 		if result.Progress != nil {
 			throttle := s.Migration.Progress.GetThrottle()
@@ -173,5 +201,5 @@ func (g *guest) left(result hypervisor.Migrated) {
 			s.Migration.Downtime = durationpb.New(result.Downtime)
 		}
 	})
-	g.finishLocked(hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"})
+	g.reportEndLocked(from, hypervisor.End{Outcome: hypervisor.Moved, Reason: "migrated"})
 }

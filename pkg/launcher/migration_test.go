@@ -45,7 +45,7 @@ func migrating(m *memory) chan<- outcome {
 
 func mustLeave(t *testing.T, g *guest, uid string) {
 	t.Helper()
-	if err := g.leave(move{uid: uid, to: hypervisor.Migration{Peer: "p"}}); err != nil {
+	if err := g.migrate(move{uid: uid, to: hypervisor.Migration{Peer: "p"}}); err != nil {
 		t.Fatal(err)
 	}
 	expectMigration(t, g, uid, underWay)
@@ -64,13 +64,13 @@ func expectMigration(t *testing.T, g *guest, uid string, phase pb.MigrationPhase
 func TestLeave(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		ends := migrating(m)
-		if err := g.leave(move{uid: "a"}); status.Code(err) != codes.FailedPrecondition {
+		if err := g.migrate(move{uid: "a"}); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("before the guest runs: %v", err)
 		}
 		mustCreate(t, g)
 		mustLeave(t, g, "a")
 		mustLeave(t, g, "a") // again: the same
-		if err := g.leave(move{uid: "b"}); status.Code(err) != codes.FailedPrecondition {
+		if err := g.migrate(move{uid: "b"}); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("a second one: %v", err)
 		}
 		// While the other side takes over, the vCPUs stand still; that is not a pause.
@@ -107,11 +107,11 @@ func TestLeaveCancelled(t *testing.T) {
 		migrating(m)
 		mustCreate(t, g)
 		mustLeave(t, g, "a")
-		if err := g.stay(t.Context(), "other"); err != nil {
+		if err := g.cancelMigration(t.Context(), "other"); err != nil {
 			t.Fatal(err)
 		}
 		expectMigration(t, g, "a", underWay)
-		if err := g.stay(t.Context(), "a"); err != nil {
+		if err := g.cancelMigration(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 		if got := expectMigration(t, g, "a", didFail); !got.Cancelled {
@@ -134,7 +134,7 @@ func TestLeaveCancelledEarly(t *testing.T) {
 		}
 		mustCreate(t, g)
 		mustLeave(t, g, "a")
-		if err := g.stay(t.Context(), "a"); err == nil {
+		if err := g.cancelMigration(t.Context(), "a"); err == nil {
 			t.Error("there was nothing to cancel yet")
 		}
 		time.Sleep(time.Second) // of the bubble
@@ -155,13 +155,13 @@ func TestLeaveCancelledBefore(t *testing.T) {
 		m.onAbort = func() error { return errors.New("no job is active on the domain") }
 		call := g.call
 		g.call = func(ctx context.Context, path string) (net.Conn, error) {
-			if err := g.stay(ctx, "a"); err == nil {
+			if err := g.cancelMigration(ctx, "a"); err == nil {
 				t.Error("there was nothing to cancel yet")
 			}
 			return call(ctx, path)
 		}
 		mustCreate(t, g)
-		if err := g.leave(move{uid: "a"}); err != nil {
+		if err := g.migrate(move{uid: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := expectMigration(t, g, "a", didFail); !got.Cancelled || got.Error != "cancelled before it began" {
@@ -238,7 +238,7 @@ func TestDaemonDiesWhileLeaving(t *testing.T) {
 	}
 }
 
-func TestArrive(t *testing.T) {
+func TestIncoming(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		g.expect(map[string]string{"a": "vda"}, nil)
 		// It comes, but does not run here before the other side has let it go.
@@ -256,7 +256,7 @@ func TestArrive(t *testing.T) {
 }
 
 // A guest that does not arrive after all leaves the launcher as it was.
-func TestArrivalFails(t *testing.T) {
+func TestIncomingFails(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		g.expect(nil, nil)
 		m.mu.Lock()
@@ -272,7 +272,7 @@ func TestArrivalFails(t *testing.T) {
 }
 
 // libvirt ends the QEMU of a guest that does not come after all, which looks like a guest that shuts down. It never was here.
-func TestArrivalTakenBack(t *testing.T) {
+func TestIncomingTakenBack(t *testing.T) {
 	for name, was := range map[string]hypervisor.Domain{"still coming": {Run: hypervisor.Paused, Reason: "migration"}, "arrived": here} {
 		t.Run(name, func(t *testing.T) {
 			withGuest(t, func(t *testing.T, m *memory, g *guest) {

@@ -19,7 +19,7 @@ func hurried(m *memory, g *guest, left bool) {
 }
 
 // A migration by post-copy that breaks off ends the guest, whose memory is on both nodes, and that is a failure.
-func TestTorn(t *testing.T) {
+func TestPostCopyFailed(t *testing.T) {
 	const crashed = pb.Lifecycle_LIFECYCLE_CRASHED
 	for name, breaks := range map[string]func(m *memory, ends chan<- outcome){
 		"the connection is lost": func(_ *memory, ends chan<- outcome) { ends <- outcome{err: errors.New("no route")} },

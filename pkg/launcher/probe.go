@@ -94,8 +94,8 @@ func (p *prober) serve(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// answer answers one client. When it hangs up, as a probe that the kubelet has given up does, its command in the guest is
-// ended.
+// answer answers one client. When it hangs up, as a probe that the kubelet has given up does, its command in the guest
+// is ended.
 func (p *prober) answer(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()

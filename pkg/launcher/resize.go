@@ -88,8 +88,8 @@ func (s *service) pin(ctx context.Context, conn hypervisor.Connection, vmi *v1.V
 	return resizeError("pin QEMU", conn.PinEmulator(ctx, []int{place.Emulator.ID}))
 }
 
-// pinArrived pins a guest that has come from another pod, where it had other CPUs.
-func (s *service) pinArrived(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
+// pinReceived pins a guest that has come from another pod, where it had other CPUs.
+func (s *service) pinReceived(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
 	if c := vmi.Spec.Domain.CPU; c == nil || !c.DedicatedCPUPlacement {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -26,15 +27,18 @@ func (g *guest) shutdown(grace time.Duration) {
 		return
 	}
 	g.stopAt = at
-	if !g.created {
-		// There is nothing to shut down, and nothing will be started any more.
-		if g.arrived {
-			g.dieLocked()
-		}
-		g.finishLocked(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: names.ReasonNeverRan})
+	from := g.life.Now()
+	g.applyLocked(lifecycle.Shutdown)
+	switch to := g.life.Now(); {
+	case from.Final():
 		return
+	case to.Final():
+		// There is nothing to shut down, and nothing will be started any more.
+		g.reportEndLocked(from, hypervisor.End{Outcome: hypervisor.Shutdown, Reason: names.ReasonNeverRan})
+		return
+	case to.HasGuest():
+		g.updateLocked(func(s *pb.GuestState) { s.Lifecycle = pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN })
 	}
-	g.updateLocked(func(s *pb.GuestState) { s.Lifecycle = pb.Lifecycle_LIFECYCLE_SHUTTING_DOWN })
 	select {
 	case g.stopping <- struct{}{}:
 	default:
@@ -100,7 +104,7 @@ func (g *guest) press(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	if g.isMoving() {
+	if g.leaving() {
 		// A guest on its way takes no commands.
 		if err := conn.AbortMigration(ctx); err != nil {
 			g.log.Warn("cannot cancel the migration to shut the guest down", "err", err)
@@ -114,12 +118,6 @@ func (g *guest) press(ctx context.Context) {
 	if err := conn.PowerButton(ctx); err != nil && !errors.Is(err, hypervisor.ErrNoDomain) {
 		g.log.Warn("cannot press the power button", "err", err)
 	}
-}
-
-func (g *guest) isMoving() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.migrating
 }
 
 // powerOff pulls the plug.

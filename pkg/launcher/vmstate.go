@@ -15,8 +15,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vmstate"
 )
 
-// tpmKeeper keeps the state of the guest's TPM on the claim, if it is to outlive the guest.
-type tpmKeeper struct {
+// tpmSync keeps the state of the guest's TPM on the claim, if it is to outlive the guest.
+type tpmSync struct {
 	guest *guest
 	// claim is where the pod has the claim, local has libvirt's directory of a guest's TPM, by firmware UUID.
 	claim string
@@ -27,21 +27,21 @@ type tpmKeeper struct {
 	stores chan tpmstate.Store
 }
 
-func newTPMKeeper(o Options, g *guest) *tpmKeeper {
+func newTPMSync(o Options, g *guest) *tpmSync {
 	config := newDaemon(o, nil).configHome()
-	return &tpmKeeper{
+	return &tpmSync{
 		guest: g, claim: o.VMState, owner: randomUUID(), log: o.Log, stores: make(chan tpmstate.Store, 1),
 		local: func(uuid string) string { return vmstate.TPMDir(filepath.Join(config, "libvirt/qemu"), uuid) },
 	}
 }
 
-func (k *tpmKeeper) store(vmi *v1.VirtualMachineInstance) tpmstate.Store {
+func (k *tpmSync) store(vmi *v1.VirtualMachineInstance) tpmstate.Store {
 	uuid := domain.UUID(vmi)
 	return tpmstate.Store{Claim: vmstate.TPMDir(k.claim, uuid), Local: k.local(uuid), Owner: k.owner}
 }
 
 // restore prepares a guest's start.
-func (k *tpmKeeper) restore(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
+func (k *tpmSync) restore(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
 	if !vmstate.TPM(&vmi.Spec) {
 		return nil
 	}
@@ -49,12 +49,12 @@ func (k *tpmKeeper) restore(ctx context.Context, vmi *v1.VirtualMachineInstance)
 	if err := s.Restore(ctx); err != nil {
 		return fmt.Errorf("restore the TPM's state: %w", err)
 	}
-	k.keep(s)
+	k.set(s)
 	return nil
 }
 
 // expect prepares for a guest that arrives.
-func (k *tpmKeeper) expect(vmi *v1.VirtualMachineInstance) error {
+func (k *tpmSync) expect(vmi *v1.VirtualMachineInstance) error {
 	if !vmstate.TPM(&vmi.Spec) {
 		return nil
 	}
@@ -62,12 +62,12 @@ func (k *tpmKeeper) expect(vmi *v1.VirtualMachineInstance) error {
 	if err := s.Expect(); err != nil {
 		return fmt.Errorf("make room for the TPM's state: %w", err)
 	}
-	k.keep(s)
+	k.set(s)
 	return nil
 }
 
-// keep sets the TPM to keep, unless that was done.
-func (k *tpmKeeper) keep(s tpmstate.Store) {
+// set sets the TPM to keep, unless that was done.
+func (k *tpmSync) set(s tpmstate.Store) {
 	select {
 	case k.stores <- s:
 	default:
@@ -75,7 +75,7 @@ func (k *tpmKeeper) keep(s tpmstate.Store) {
 }
 
 // run keeps the TPM's state until ctx ends, and then once more.
-func (k *tpmKeeper) run(ctx context.Context) {
+func (k *tpmSync) run(ctx context.Context) {
 	var s tpmstate.Store
 	select {
 	case s = <-k.stores:
@@ -83,7 +83,7 @@ func (k *tpmKeeper) run(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if !k.arrived(ctx) {
+	if !k.guest.awaitStart(ctx) {
 		return
 	}
 	failed := func(err error) { k.log.Warn("the TPM's state is not on the claim yet", "err", err) }
@@ -106,20 +106,8 @@ func (k *tpmKeeper) run(ctx context.Context) {
 	}
 }
 
-// arrived waits until the guest runs here.
-func (k *tpmKeeper) arrived(ctx context.Context) bool {
-	for state, changed := k.guest.watch(); state.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE; state, changed = k.guest.watch() {
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
-}
-
 // take makes the state ours: that of a guest which has arrived, and that of one which did not leave after all.
-func (k *tpmKeeper) take(ctx context.Context, s tpmstate.Store, failed func(error)) {
+func (k *tpmSync) take(ctx context.Context, s tpmstate.Store, failed func(error)) {
 	for ours := false; ; {
 		state, changed := k.guest.watch()
 		switch state.Migration.GetPhase() {

@@ -7,38 +7,42 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/virtkit/virtkit/pkg/hypervisor"
-	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // qemu is the domain's process, which only notes what it gets.
 type qemu struct {
+	mu   sync.Mutex
 	got  []os.Signal
 	err  error
 	hear func(os.Signal)
 }
 
 func (q *qemu) Signal(s os.Signal) error {
+	q.mu.Lock()
 	q.got = append(q.got, s)
+	q.mu.Unlock()
 	if q.hear != nil {
 		q.hear(s)
 	}
 	return q.err
 }
 func (q *qemu) Release() error { return nil }
+
+func (q *qemu) signals() []os.Signal {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.got)
+}
 
 // leaving is a guest on its way to a launcher that the test plays.
 type leaving struct {
@@ -47,17 +51,23 @@ type leaving struct {
 	qemu  *qemu
 	ends  chan<- outcome
 	other net.Conn
+	// dial makes the connections to that launcher.
+	dial atomic.Pointer[func(context.Context, string) (net.Conn, error)]
 }
+
+// redirect changes how that launcher is reached.
+func (l *leaving) redirect(dial func(context.Context, string) (net.Conn, error)) { l.dial.Store(&dial) }
 
 func withLeaving(t *testing.T, test func(t *testing.T, l *leaving)) {
 	t.Helper()
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		l := &leaving{guest: g, m: m, qemu: &qemu{}}
 		g.qemu = func() (process, error) { return l.qemu, nil }
-		g.call = func(context.Context, string) (here net.Conn, _ error) {
+		l.redirect(func(context.Context, string) (here net.Conn, _ error) {
 			here, l.other = net.Pipe()
 			return here, nil
-		}
+		})
+		g.call = func(ctx context.Context, path string) (net.Conn, error) { return (*l.dial.Load())(ctx, path) }
 		l.ends = migrating(m)
 		mustCreate(t, g)
 		mustLeave(t, g, "a")
@@ -109,8 +119,8 @@ func (l *leaving) say(t *testing.T, word string) {
 func (l *leaving) signals(t *testing.T, want ...os.Signal) {
 	t.Helper()
 	synctest.Wait()
-	if !slices.Equal(l.qemu.got, want) {
-		t.Errorf("QEMU got %v, want %v", l.qemu.got, want)
+	if !slices.Equal(l.qemu.signals(), want) {
+		t.Errorf("QEMU got %v, want %v", l.qemu.signals(), want)
 	}
 }
 
@@ -144,8 +154,8 @@ func TestHandOver(t *testing.T) {
 func TestHandOverTooLate(t *testing.T) {
 	withLeaving(t, func(t *testing.T, l *leaving) {
 		l.arrived(t) // while the guest runs here
-		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.got, want) {
-			t.Errorf("QEMU got %v", l.qemu.got)
+		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.signals(), want) {
+			t.Errorf("QEMU got %v", l.qemu.signals())
 		}
 		l.ends <- outcome{err: errors.New("client socket is closed")}
 		if got := l.answer(t); got != "" {
@@ -182,8 +192,8 @@ func TestHandOverWhileLibvirtEndsTheGuest(t *testing.T) {
 		if got := <-told; got != wordRun {
 			t.Errorf("answer %q", got)
 		}
-		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.got, want) {
-			t.Errorf("QEMU got %v", l.qemu.got)
+		if want := []os.Signal{syscall.SIGSTOP, syscall.SIGCONT}; !slices.Equal(l.qemu.signals(), want) {
+			t.Errorf("QEMU got %v", l.qemu.signals())
 		}
 		expect(t, l.guest, migrated, "migrated")
 	})
@@ -242,8 +252,8 @@ func TestStandsStillAndStays(t *testing.T) {
 		if _, err := l.commit(t.Context(), "a"); err == nil {
 			t.Error("given up although it stays")
 		}
-		if len(l.qemu.got) > 0 {
-			t.Errorf("QEMU got %v", l.qemu.got)
+		if len(l.qemu.signals()) > 0 {
+			t.Errorf("QEMU got %v", l.qemu.signals())
 		}
 	})
 }
@@ -265,139 +275,4 @@ func TestDisksHeldByTarget(t *testing.T) {
 		time.Sleep(time.Second) // of the bubble
 		expect(t, l.guest, runs, "unpaused")
 	})
-}
-
-// arriving is a launcher to which a guest comes.
-func arriving(t *testing.T, m *memory, g *guest, d hypervisor.Domain) {
-	t.Helper()
-	g.expect(nil, nil)
-	m.mu.Lock()
-	m.domain = &d
-	m.tell(hypervisor.Event{})
-	m.mu.Unlock()
-	synctest.Wait()
-}
-
-var here = hypervisor.Domain{Run: hypervisor.Paused, Reason: "user"}
-
-func TestTakeOver(t *testing.T) {
-	for name, tc := range map[string]struct {
-		paused bool
-		want   string
-	}{"run": {false, "unpaused"}, "stay": {true, "user"}} {
-		t.Run(name, func(t *testing.T) {
-			withGuest(t, func(t *testing.T, m *memory, g *guest) {
-				if err := g.takeOver(t.Context(), false); status.Code(err) != codes.FailedPrecondition {
-					t.Errorf("before it is there: %v", err)
-				}
-				arriving(t, m, g, here)
-				expect(t, g, none, "")
-				if !g.snapshot().Arrived {
-					t.Error("it has not arrived")
-				}
-				want := runs
-				if tc.paused {
-					want = paused
-				}
-				for range 2 { // both ways of being told
-					if err := g.takeOver(t.Context(), tc.paused); err != nil {
-						t.Fatal(err)
-					}
-					expect(t, g, want, tc.want)
-				}
-			})
-		})
-	}
-}
-
-// A guest that cannot be started where it has arrived is paused there; it is nowhere else.
-func TestTakeOverFails(t *testing.T) {
-	withGuest(t, func(t *testing.T, m *memory, g *guest) {
-		arriving(t, m, g, here)
-		m.mu.Lock()
-		m.resumeErr = errors.New("no lock")
-		m.mu.Unlock()
-		if err := g.takeOver(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
-		expect(t, g, paused, "user")
-	})
-}
-
-// A guest that ends before it may run has crashed, once it is known to be nowhere else.
-func TestArrivedAndEnded(t *testing.T) {
-	withGuest(t, func(t *testing.T, m *memory, g *guest) {
-		arriving(t, m, g, here)
-		m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
-		expect(t, g, none, "")
-		if err := g.takeOver(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
-		expect(t, g, crashed, names.ReasonNeverRan)
-	})
-}
-
-// Over a socket: the first to ask is the last, but not one who hangs up.
-func TestServeArrival(t *testing.T) {
-	withGuest(t, func(t *testing.T, m *memory, g *guest) {
-		s := newService(t.Context(), Options{Log: g.log}, g, nil)
-		connections := make(pipes, 1)
-		done := make(chan struct{})
-		go func() { s.serveArrival(t.Context(), connections); close(done) }()
-		a, b := net.Pipe()
-		connections <- b
-		a.Close()
-		a, b = net.Pipe()
-		connections <- b
-		arriving(t, m, g, here)
-		if word, err := readWord(a); err != nil || word != wordArrived {
-			t.Fatalf("asked %q, %v", word, err)
-		}
-		if _, err := io.WriteString(a, "run\n"); err != nil {
-			t.Fatal(err)
-		}
-		if word, err := readWord(a); err != nil || word != wordRunning {
-			t.Fatalf("it says %q, %v", word, err)
-		}
-		<-done
-		expect(t, g, runs, "unpaused")
-	})
-}
-
-// pipes is a listener whose connections the test makes.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) { return <-p, nil }
-func (pipes) Close() error                { return nil }
-func (pipes) Addr() net.Addr              { return nil }
-
-func TestFindQEMU(t *testing.T) {
-	cmd := exec.Command("sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	file := filepath.Join(t.TempDir(), "pid")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(strconv.Itoa(cmd.Process.Pid))
-	found, err := findQEMU(file, "/bin/sleep")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := found.Release(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := findQEMU(file, "/usr/bin/qemu-system-x86_64"); err == nil {
-		t.Error("another program's process is found")
-	}
-	for _, text := range []string{"", "x", "1", "-5", "999999999"} {
-		write(text)
-		if _, err := findQEMU(file, "/bin/sleep"); err == nil {
-			t.Errorf("%q is found", text)
-		}
-	}
 }

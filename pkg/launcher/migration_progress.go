@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
@@ -13,18 +12,18 @@ import (
 )
 
 const (
-	// lookEvery is the pause between two accounts of a migration, and tellEvery between two that are told.
-	lookEvery = 250 * time.Millisecond
-	tellEvery = time.Second
+	// lookEvery is the pause between two accounts of a migration, and reportEvery between two that are reported.
+	lookEvery   = 250 * time.Millisecond
+	reportEvery = time.Second
 )
 
-// watchMove follows a migration until ctx ends: it tells how far it is, and sees to its end within its limits.
+// watchMove follows a migration until ctx ends: it reports how far it is, and sees to its end within its limits.
 func (g *guest) watchMove(ctx context.Context, l limits) {
 	var (
-		seen  pace
-		began = time.Now()
-		told  time.Time
-		tick  = time.NewTicker(lookEvery)
+		seen     pace
+		began    = time.Now()
+		reported time.Time
+		tick     = time.NewTicker(lookEvery)
 	)
 	defer tick.Stop()
 	for {
@@ -50,9 +49,9 @@ func (g *guest) watchMove(ctx context.Context, l limits) {
 			}
 			continue
 		}
-		if now := time.Now(); account.DataTotal > 0 && now.Sub(told) >= tellEvery {
-			told = now
-			g.tellProgress(account)
+		if now := time.Now(); account.DataTotal > 0 && now.Sub(reported) >= reportEvery {
+			reported = now
+			g.reportProgress(account)
 		}
 		switch verdict, why := seen.judge(l, time.Since(began), account); verdict {
 		case switchToPostCopy:
@@ -98,22 +97,23 @@ func (g *guest) hurry(to, was pb.MigrationMode, change func() error) pb.Migratio
 	return to
 }
 
-func (g *guest) setMode(mode pb.MigrationMode) {
+// updateMigration changes what is reported of the migration under way, if there is one.
+func (g *guest) updateMigration(f func(*pb.Migration)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.migrating {
-		return
+	if g.life.Now().Leaving() {
+		g.updateLocked(func(s *pb.GuestState) { f(s.Migration) })
 	}
-	g.updateLocked(func(s *pb.GuestState) {
-		s.Migration = proto.CloneOf(s.Migration)
-		s.Migration.Mode = mode
-	})
+}
+
+func (g *guest) setMode(mode pb.MigrationMode) {
+	g.updateMigration(func(m *pb.Migration) { m.Mode = mode })
 }
 
 // giveUpMove ends a migration for a reason of ours. One by post-copy cannot be ended but with its guest.
 func (g *guest) giveUpMove(ctx context.Context, conn hypervisor.Connection, why string, mode pb.MigrationMode) {
 	g.mu.Lock()
-	g.gaveUp = why
+	g.migration.gaveUp = why
 	g.mu.Unlock()
 	end := conn.AbortMigration
 	if mode == postCopy {
@@ -124,16 +124,8 @@ func (g *guest) giveUpMove(ctx context.Context, conn hypervisor.Connection, why 
 	}
 }
 
-func (g *guest) tellProgress(p hypervisor.Progress) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.migrating {
-		return
-	}
-	g.updateLocked(func(s *pb.GuestState) {
-		s.Migration = proto.CloneOf(s.Migration)
-		s.Migration.Progress = message(p)
-	})
+func (g *guest) reportProgress(p hypervisor.Progress) {
+	g.updateMigration(func(m *pb.Migration) { m.Progress = message(p) })
 }
 
 // message is an account for virt-handler.

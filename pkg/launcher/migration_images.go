@@ -24,23 +24,23 @@ import (
 //	target   "ok", or what is wrong
 
 const (
-	// seedTimeout bounds the exchange.
-	seedTimeout = 30 * time.Second
-	// maxSeedHeader and maxRefusal bound a line, bytes.
-	maxSeedHeader = 1 << 10
-	maxRefusal    = 1 << 10
-	seedsTaken    = "ok"
+	// imagesTimeout bounds the exchange.
+	imagesTimeout = 30 * time.Second
+	// maxImageHeader and maxRefusal bound a line, bytes.
+	maxImageHeader = 1 << 10
+	maxRefusal     = 1 << 10
+	imagesTaken    = "ok"
 )
 
-// seedHeader precedes an image; an empty one ends the list.
-type seedHeader struct {
+// imageHeader precedes an image; an empty one ends the list.
+type imageHeader struct {
 	Volume string `json:"volume,omitempty"`
 	// Size is in bytes.
 	Size int64 `json:"size,omitempty"`
 }
 
-// sendSeeds sends the images in a directory.
-func sendSeeds(ctx context.Context, conn net.Conn, dir string) error {
+// sendImages sends the images in a directory.
+func sendImages(ctx context.Context, conn net.Conn, dir string) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	names, err := filepath.Glob(filepath.Join(dir, "*"+disk.SeedSuffix))
 	if err != nil {
@@ -48,15 +48,15 @@ func sendSeeds(ctx context.Context, conn net.Conn, dir string) error {
 	}
 	out := bufio.NewWriter(conn)
 	for _, name := range names {
-		if err := sendSeed(out, name); err != nil {
+		if err := sendImage(out, name); err != nil {
 			return fmt.Errorf("send %s: %w", filepath.Base(name), err)
 		}
 	}
-	if err := errors.Join(json.NewEncoder(out).Encode(seedHeader{}), out.Flush()); err != nil {
+	if err := errors.Join(json.NewEncoder(out).Encode(imageHeader{}), out.Flush()); err != nil {
 		return err
 	}
 	answer, err := bufio.NewReader(io.LimitReader(conn, maxRefusal)).ReadString('\n')
-	if answer = strings.TrimSpace(answer); answer == seedsTaken {
+	if answer = strings.TrimSpace(answer); answer == imagesTaken {
 		return nil
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func sendSeeds(ctx context.Context, conn net.Conn, dir string) error {
 	return fmt.Errorf("the other launcher: %s", answer)
 }
 
-func sendSeed(out io.Writer, name string) error {
+func sendImage(out io.Writer, name string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func sendSeed(out io.Writer, name string) error {
 	if err != nil {
 		return err
 	}
-	header := seedHeader{Volume: strings.TrimSuffix(filepath.Base(name), disk.SeedSuffix), Size: info.Size()}
+	header := imageHeader{Volume: strings.TrimSuffix(filepath.Base(name), disk.SeedSuffix), Size: info.Size()}
 	if err := json.NewEncoder(out).Encode(header); err != nil {
 		return err
 	}
@@ -83,16 +83,16 @@ func sendSeed(out io.Writer, name string) error {
 	return err
 }
 
-// takeSeeds takes the images of these volumes into a directory: all of them, or it fails.
-func takeSeeds(in io.Reader, dir string, volumes []string) error {
+// takeImages takes the images of these volumes into a directory: all of them, or it fails.
+func takeImages(in io.Reader, dir string, volumes []string) error {
 	reader := bufio.NewReader(in)
 	missing := slices.Clone(volumes)
 	for {
-		line, err := readLine(reader, maxSeedHeader)
+		line, err := readLine(reader, maxImageHeader)
 		if err != nil {
 			return err
 		}
-		var header seedHeader
+		var header imageHeader
 		if err := json.Unmarshal(line, &header); err != nil {
 			return fmt.Errorf("read what comes: %w", err)
 		}
@@ -104,7 +104,8 @@ func takeSeeds(in io.Reader, dir string, volumes []string) error {
 			return fmt.Errorf("volume %q with %d bytes is not expected", header.Volume, header.Size)
 		}
 		missing = slices.Delete(missing, at, at+1)
-		if err := takeSeed(io.LimitReader(reader, header.Size), header.Size, filepath.Join(dir, header.Volume+disk.SeedSuffix)); err != nil {
+		name := filepath.Join(dir, header.Volume+disk.SeedSuffix)
+		if err := takeImage(io.LimitReader(reader, header.Size), header.Size, name); err != nil {
 			return fmt.Errorf("volume %q: %w", header.Volume, err)
 		}
 	}
@@ -114,7 +115,7 @@ func takeSeeds(in io.Reader, dir string, volumes []string) error {
 	return nil
 }
 
-func takeSeed(in io.Reader, size int64, name string) error {
+func takeImage(in io.Reader, size int64, name string) error {
 	f, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -145,16 +146,16 @@ func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	return nil, fmt.Errorf("a line has more than %d bytes", most)
 }
 
-// giveSeeds sends the guest's images to the other launcher.
-func (g *guest) giveSeeds(ctx context.Context, m move) error {
-	if m.seeds == "" {
+// giveImages sends the guest's images to the other launcher.
+func (g *guest) giveImages(ctx context.Context, m move) error {
+	if m.images == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, seedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, imagesTimeout)
 	defer cancel()
-	conn, err := g.call(ctx, m.seeds)
+	conn, err := g.call(ctx, m.images)
 	if err == nil {
-		err = errors.Join(sendSeeds(ctx, conn, m.to.CopyBelow), ignoreClosed(conn.Close()))
+		err = errors.Join(sendImages(ctx, conn, m.to.CopyBelow), ignoreClosed(conn.Close()))
 	}
 	if err != nil {
 		return fmt.Errorf("give the images of cloud-init and sysprep along: %w", err)
@@ -169,17 +170,17 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// incomingSeeds are the images that are to come.
-type incomingSeeds struct {
+// incomingImages are the images that are to come.
+type incomingImages struct {
 	listener net.Listener
 	volumes  []string
 }
 
-// serveSeeds takes the images of a guest that is to arrive, until ctx ends. A migration may be tried more than once.
-func (s *service) serveSeeds(ctx context.Context) {
-	var in incomingSeeds
+// serveImages takes the images of a guest that is to arrive, until ctx ends. A migration may be tried more than once.
+func (s *service) serveImages(ctx context.Context) {
+	var in incomingImages
 	select {
-	case in = <-s.seeds:
+	case in = <-s.images:
 	case <-ctx.Done():
 		return
 	}
@@ -190,20 +191,20 @@ func (s *service) serveSeeds(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		s.takeSeeds(ctx, conn, in.volumes)
+		s.takeImages(ctx, conn, in.volumes)
 	}
 }
 
-func (s *service) takeSeeds(ctx context.Context, conn net.Conn, volumes []string) {
+func (s *service) takeImages(ctx context.Context, conn net.Conn, volumes []string) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	answer := seedsTaken
-	err := conn.SetDeadline(time.Now().Add(seedTimeout))
+	answer := imagesTaken
+	err := conn.SetDeadline(time.Now().Add(imagesTimeout))
 	if err == nil && s.guest.exists() {
 		err = errors.New("the guest is here already")
 	}
 	if err == nil {
-		err = takeSeeds(conn, s.options.Disks.Disks, volumes)
+		err = takeImages(conn, s.options.Disks.Disks, volumes)
 	}
 	if err != nil {
 		s.options.Log.Warn("the images of cloud-init and sysprep were not taken", "err", err)

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-func TestMarks(t *testing.T) {
+func TestLogOffsets(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
-	m := &marks{path: log + ".marks"}
+	m := &logOffsets{path: log + ".offsets"}
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
 	note := func(seconds, size, cutBy int64) string {
 		t.Helper()
@@ -35,15 +35,15 @@ func TestMarks(t *testing.T) {
 	note(10, 100, 0)
 	note(20, 100, 0) // silent
 	if got := note(30, 150, 0); got != "10 100\n30 150\n" {
-		t.Errorf("marks %q", got)
+		t.Errorf("offsets %q", got)
 	}
 	if got := note(40, 60, 120); got != "30 30\n40 60\n" {
 		t.Errorf("after a cut %q", got)
 	}
-	for i := range int64(maxMarks) {
+	for i := range int64(maxLogOffsets) {
 		note(100+i, 200+i, 0)
 	}
-	if len(m.list) != maxMarks {
-		t.Errorf("%d marks", len(m.list))
+	if len(m.list) != maxLogOffsets {
+		t.Errorf("%d offsets", len(m.list))
 	}
 }

@@ -15,11 +15,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/credentials"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 
 // PrepareMigrationTarget implements the contract. What it made once is not made again: the guest may be
 // on its way into it.
-func (s *service) PrepareMigrationTarget(_ context.Context, req *pb.PrepareMigrationTargetRequest) (*pb.PrepareMigrationTargetResponse, error) {
+func (s *service) PrepareMigrationTarget(
+	_ context.Context, req *pb.PrepareMigrationTargetRequest,
+) (*pb.PrepareMigrationTargetResponse, error) {
 	if err := s.fence.arm(); err != nil {
 		return nil, err
 	}
@@ -46,7 +49,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 		return s.serveDHCP(plan)
 	}
 	boot := *vmi
-	boot.Spec = *disk.WithoutSeeds(hotplug.AtStart(&vmi.Spec)) // those come
+	boot.Spec = *disk.WithoutSeeds(hotplug.AtStart(&vmi.Spec)) // their images come
 	images, err := disk.Prepare(ctx, &boot, s.options.Disks, s.run)
 	if err != nil {
 		return startError(vmi, images, err)
@@ -85,18 +88,20 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	if err := s.tpm.expect(vmi); err != nil {
 		return startError(vmi, images, err)
 	}
-	s.credentials.keep(credentials.NewPlan(&vmi.Spec))
-	s.teller.tell(waysOf(vmi, s.options))
-	listener, err := s.listenForArrival()
+	s.credentials.set(credentials.NewPlan(&vmi.Spec))
+	s.reporter.set(waysOf(vmi, s.options))
+	listener, err := s.listenForSource()
 	if err != nil {
 		return status.Error(codes.Internal, err.Error())
 	}
-	seeds, err := s.expectSeeds(vmi)
+	incoming, err := s.expectImages(vmi)
 	if err != nil {
 		listener.Close()
 		return status.Error(codes.Internal, err.Error())
 	}
-	s.arriving <- arrival{vmi: vmi, devices: exclusiveDevices(&vmi.Spec, images), listener: listener, seeds: seeds}
+	s.incoming <- incomingGuest{
+		vmi: vmi, devices: exclusiveDevices(&vmi.Spec, images), listener: listener, images: incoming,
+	}
 	s.guest.expect(targetsAtStart(hotplug.AtStart(&vmi.Spec)), checksums(images, kernel))
 	return nil
 }
@@ -104,46 +109,42 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 // holdPause is the pause between attempts to take the devices of a guest that has arrived.
 const holdPause = 500 * time.Millisecond
 
-// arrival is a guest that is to come.
-type arrival struct {
+// incomingGuest is the guest of another launcher that this one waits for.
+type incomingGuest struct {
 	vmi *v1.VirtualMachineInstance
 	// devices are its block devices.
 	devices  []string
 	listener net.Listener
-	// seeds is where its images come.
-	seeds net.Listener
+	// images is where its images come.
+	images net.Listener
 }
 
-// holdArrived takes the block devices of a guest that arrives, as Start does, once it runs here and the
-// launcher that it left has let them go. Until then it answers that launcher.
-func (s *service) holdArrived(ctx context.Context) {
+// holdReceived takes the block devices of a guest that comes by a migration, as Start does, once it runs here and its
+// source has let them go. Until then it answers the source.
+func (s *service) holdReceived(ctx context.Context) {
 	var devices []string
 	var vmi *v1.VirtualMachineInstance
 	select {
-	case a := <-s.arriving:
+	case a := <-s.incoming:
 		devices, vmi = a.devices, a.vmi
 		answering := make(chan struct{})
 		go func() {
 			defer close(answering)
-			s.serveArrival(ctx, a.listener)
+			s.serveSource(ctx, a.listener)
 		}()
 		defer func() {
 			// Nothing comes any more. virt-handler may have said that the guest was let go, so nobody need have called.
-			a.seeds.Close()
+			a.images.Close()
 			a.listener.Close()
 			<-answering
 		}()
 	case <-ctx.Done():
 		return
 	}
-	for state, changed := s.guest.watch(); state.Lifecycle == pb.Lifecycle_LIFECYCLE_NONE; state, changed = s.guest.watch() {
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
+	if !s.guest.awaitStart(ctx) {
+		return
 	}
-	if err := s.pinArrived(ctx, vmi); err != nil {
+	if err := s.pinReceived(ctx, vmi); err != nil {
 		s.options.Log.Warn("cannot give the guest's vCPUs CPUs of their own", "err", err)
 	}
 	for {
@@ -169,12 +170,12 @@ func (s *service) holdArrived(ctx context.Context) {
 func (g *guest) expect(targets map[string]string, images map[string]uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.incoming = true
+	g.applyLocked(lifecycle.Expect)
 	g.updateLocked(func(s *pb.GuestState) { s.VolumeTargets, s.ImageChecksums = targets, images })
 }
 
 func (g *guest) expected() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.incoming
+	return g.life.Now().Target()
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // The images that a guest has arrive as they are, and nothing else does.
-func TestSeeds(t *testing.T) {
+func TestSendImages(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{"seed.iso": strings.Repeat("what it was", 10000), "answers.iso": "", "root.qcow2": "not this"} {
 		if err := os.WriteFile(filepath.Join(from, name), []byte(text), 0o600); err != nil {
@@ -31,11 +31,11 @@ func TestSeeds(t *testing.T) {
 	a, b := net.Pipe()
 	taken := make(chan error, 1)
 	go func() {
-		err := takeSeeds(b, to, []string{"answers", "seed"})
+		err := takeImages(b, to, []string{"answers", "seed"})
 		taken <- err
 		_, _ = io.WriteString(b, "ok\n")
 	}()
-	if err := sendSeeds(t.Context(), a, from); err != nil {
+	if err := sendImages(t.Context(), a, from); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-taken; err != nil {
@@ -51,7 +51,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-func TestSeedsRefused(t *testing.T) {
+func TestImagesRefused(t *testing.T) {
 	for name, test := range map[string]struct{ sent, want string }{
 		"nothing":      {"", "EOF"},
 		"one missing":  {"{}\n", "[seed] did not come"},
@@ -64,7 +64,7 @@ func TestSeedsRefused(t *testing.T) {
 		"no JSON":      {"hello\n", "read what comes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := takeSeeds(bytes.NewBufferString(test.sent), t.TempDir(), []string{"seed"})
+			err := takeImages(bytes.NewBufferString(test.sent), t.TempDir(), []string{"seed"})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
@@ -76,14 +76,14 @@ func TestSeedsRefused(t *testing.T) {
 	defer b.Close()
 	other.Go(func() { _, _ = io.Copy(io.Discard, b) })
 	other.Go(func() { _, _ = io.WriteString(b, "there is no room\n") })
-	if err := sendSeeds(t.Context(), a, t.TempDir()); err == nil || !strings.Contains(err.Error(), "no room") {
+	if err := sendImages(t.Context(), a, t.TempDir()); err == nil || !strings.Contains(err.Error(), "no room") {
 		t.Errorf("refused: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c, d := net.Pipe()
 	defer d.Close()
-	if err := sendSeeds(ctx, c, t.TempDir()); err == nil {
+	if err := sendImages(ctx, c, t.TempDir()); err == nil {
 		t.Error("cancelled, and no error")
 	}
 }

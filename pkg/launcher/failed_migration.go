@@ -5,26 +5,26 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 
 // reasonOf is why a migration failed: what we ended it for, else what the daemon says.
 func (g *guest) reasonOf(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.gaveUp != "" && !g.cancelled {
-		return errors.New(g.gaveUp)
+	if g.migration.gaveUp != "" && !g.migration.cancelled {
+		return errors.New(g.migration.gaveUp)
 	}
 	return err
 }
 
 // undo takes back what was done to the guest so that its migration ends.
 func (g *guest) undo(ctx context.Context, conn hypervisor.Connection) {
-	if g.snapshot().Migration.GetMode() != stopped || g.leftPaused() {
+	if g.snapshot().Migration.GetMode() != stopped || g.pausedBefore() {
 		return
 	}
 	if err := conn.Resume(ctx); err != nil && !errors.Is(err, hypervisor.ErrNoDomain) {
@@ -32,9 +32,9 @@ func (g *guest) undo(ctx context.Context, conn hypervisor.Connection) {
 	}
 }
 
-// stayed finds out what became of the guest after its migration seemed to fail: nil when it has moved after all. With the
-// connection to the daemon its answer may have been lost, so the daemon has the last word.
-func (g *guest) stayed(ctx context.Context, cause error) error {
+// resolveFailure finds out what became of the guest after its migration seemed to fail: nil when it has moved after
+// all. With the connection to the daemon its answer may have been lost, so the daemon has the last word.
+func (g *guest) resolveFailure(ctx context.Context, cause error) error {
 	for {
 		conn, err := g.connection(ctx)
 		if err != nil {
@@ -45,7 +45,7 @@ func (g *guest) stayed(ctx context.Context, cause error) error {
 			return cause // the launcher ends
 		}
 		// How a guest that is gone has ended is on its way: as an event, or with the first look of a new connection.
-		if err == nil || g.gone() || errors.Is(err, hypervisor.ErrNoDomain) && g.endKnown() {
+		if err == nil || g.isHandedOver() || errors.Is(err, hypervisor.ErrNoDomain) && g.endKnown() {
 			switch g.settle(cause, err == nil && d.Left()) {
 			case hasMoved:
 				return nil
@@ -53,12 +53,12 @@ func (g *guest) stayed(ctx context.Context, cause error) error {
 				continue
 			}
 			if err == nil {
-				if g.torn() {
-					g.endTorn(ctx)
+				if g.postCopyFailed() {
+					g.destroyHere(ctx)
 					return cause
 				}
 				g.undo(ctx, conn)
-				g.goOn(ctx, d)
+				g.resumeHere(ctx, d)
 			}
 			return cause
 		}
@@ -70,10 +70,10 @@ func (g *guest) stayed(ctx context.Context, cause error) error {
 	}
 }
 
-// goOn lets a guest go on that a daemon has left standing still, having given it up to nobody: one that was restarted in
-// the middle of the hand-over does not know whether it may; and one may not have been able to, as long as the QEMU at the
-// other side holds the locks of the disks. That one's pod is deleted once the migration is known to have failed.
-func (g *guest) goOn(ctx context.Context, d hypervisor.Domain) {
+// resumeHere resumes a guest that libvirtd has left stopped, and that was not handed over. A libvirtd that was
+// restarted in the middle of the handoff does not know whether it may resume it; and it cannot as long as the target's
+// QEMU holds the locks of the disks. The target's pod is deleted once the migration is known to have failed.
+func (g *guest) resumeHere(ctx context.Context, d hypervisor.Domain) {
 	for tries := 0; d.Stopped(); tries++ {
 		conn, err := g.connection(ctx)
 		if err != nil {
@@ -101,15 +101,15 @@ func (g *guest) goOn(ctx context.Context, d hypervisor.Domain) {
 	}
 }
 
-// torn says that the guest's parts are on both sides, and nobody brings them together.
-func (g *guest) torn() bool {
+// postCopyFailed reports whether parts of the guest are on both sides, for good.
+func (g *guest) postCopyFailed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.tornBy != ""
+	return g.life.Last() == lifecycle.PostCopyFailed
 }
 
-// endTorn ends such a guest, which can run on neither side.
-func (g *guest) endTorn(ctx context.Context) {
+// destroyHere ends a guest whose post-copy has failed: it can run on neither side.
+func (g *guest) destroyHere(ctx context.Context) {
 	for {
 		conn, err := g.connection(ctx)
 		if err != nil {
@@ -137,43 +137,43 @@ func (g *guest) endKnown() bool {
 type whereabouts int
 
 const (
-	hasStayed whereabouts = iota
+	isHere whereabouts = iota
 	hasMoved
 	// notKnown: it was handed over, and the other launcher has not said yet that it runs.
 	notKnown
 )
 
 // settle decides that the guest has not moved, and records that, or how it ended. It has moved when it was given up
-// meanwhile, or when libvirt has seen it go. A guest that had left by post-copy cannot go on on either side; how it ends
-// says why.
+// meanwhile, or when libvirt has seen it go. A guest that had left by post-copy cannot go on on either side; how it
+// ends says why.
 func (g *guest) settle(cause error, left bool) whereabouts {
 	g.deciding.Lock()
 	defer g.deciding.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.given != nil:
+	case g.life.Now() == lifecycle.HandingOver:
 		return notKnown
-	case g.committed, g.early != nil && g.early.Outcome == hypervisor.Moved:
+	case g.life.Now() == lifecycle.HandedOver, g.early != nil && g.early.Outcome == hypervisor.Moved:
 		return hasMoved
 	}
-	g.migrating = false
-	why := hypervisor.WhyStayed(cause)
+	failure, why := lifecycle.FailMigration, hypervisor.WhyStayed(cause)
 	if g.early != nil {
 		why = "the guest has ended"
 	}
 	if g.state.Migration.GetMode() == postCopy && (left || g.early != nil) {
-		why = "it broke off while the guest ran on the other node and needed its memory from here (post-copy): " + hypervisor.WhyStayed(cause)
-		g.tornBy = "its migration failed: " + why
+		why = "it broke off while the guest ran on the other node and needed its memory from here (post-copy): " +
+			hypervisor.WhyStayed(cause)
+		failure, g.postCopyError = lifecycle.FailPostCopy, "its migration failed: "+why
 	}
+	g.applyLocked(failure)
 	g.updateLocked(func(s *pb.GuestState) {
-		s.Migration = proto.CloneOf(s.Migration)
 		s.Migration.EndedAt = timestamppb.Now()
 		s.Migration.Phase = pb.MigrationPhase_MIGRATION_PHASE_FAILED
-		s.Migration.Error, s.Migration.Cancelled = why, g.cancelled
+		s.Migration.Error, s.Migration.Cancelled = why, g.migration.cancelled
 	})
 	if g.early != nil {
-		g.finishLocked(*g.early)
+		g.endLocked(*g.early)
 	}
-	return hasStayed
+	return isHere
 }

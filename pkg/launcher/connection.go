@@ -1,0 +1,94 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+)
+
+// connection waits for a connection to the daemon.
+func (g *guest) connection(ctx context.Context) (hypervisor.Connection, error) {
+	for {
+		g.mu.Lock()
+		conn, linked := g.conn, g.linked
+		g.mu.Unlock()
+		if conn != nil {
+			return conn, nil
+		}
+		select {
+		case <-linked:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("libvirtd does not answer: %w", ctx.Err())
+		}
+	}
+}
+
+// redial is the pause after a failed attempt to connect to a daemon that answers.
+const redial = 50 * time.Millisecond
+
+// follow keeps a connection to the daemon and records what it reports, until ctx ends.
+func (g *guest) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		conn, err := g.dial(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				g.log.Warn("cannot connect to libvirtd", "err", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(redial):
+			}
+			continue
+		}
+		g.use(conn)
+		g.listen(ctx, conn)
+		g.drop()
+		if err := conn.Close(); err != nil {
+			g.log.Warn("cannot close the connection to libvirtd", "err", err)
+		}
+	}
+}
+
+func (g *guest) use(conn hypervisor.Connection) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conn, g.inherited = conn, g.life.Now().HasDomain()
+	close(g.linked)
+}
+
+func (g *guest) drop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conn = nil
+	g.linked = make(chan struct{})
+}
+
+// listen follows one connection until it is lost. It begins with a look, because much may have
+// happened while there was none. Later a domain that is missing means nothing: its end is an event.
+func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
+	g.refresh(ctx, conn, true)
+	for {
+		select {
+		case e, ok := <-conn.Events():
+			switch {
+			case !ok:
+				return
+			case e.End != nil:
+				g.end(*e.End)
+			default:
+				g.refresh(ctx, conn, false)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// end takes an end that the daemon reported.
+func (g *guest) end(end hypervisor.End) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.endLocked(end)
+}

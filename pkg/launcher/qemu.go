@@ -1,0 +1,81 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+)
+
+// process is a process to which signals can be sent.
+type process interface {
+	Signal(sig os.Signal) error
+	Release() error
+}
+
+// findQEMU finds the domain's QEMU by the file in which libvirt keeps its number. The number may be another process's
+// by now, so its name is looked at, too, once nobody else can get the number.
+func findQEMU(pidFile, emulator string) (process, error) {
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		return nil, fmt.Errorf("find QEMU: %w", err)
+	}
+	var pid int
+	if _, err := fmt.Sscan(string(text), &pid); err != nil || pid <= 1 {
+		return nil, fmt.Errorf("find QEMU: %s holds %q", pidFile, text)
+	}
+	found, err := os.FindProcess(pid) // holds on to it (pidfd)
+	if err != nil {
+		return nil, fmt.Errorf("find QEMU: %w", err)
+	}
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	name := strings.TrimSuffix(string(comm), "\n")
+	if err == nil && (name == "" || !strings.HasPrefix(filepath.Base(emulator), name)) {
+		err = fmt.Errorf("process %d is %s", pid, name)
+	}
+	if err == nil {
+		err = found.Signal(syscall.Signal(0)) // it lives, so the name was its own
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("find QEMU: %w", err), found.Release())
+	}
+	return found, nil
+}
+
+// maxQEMULog is how much of the end of QEMU's log is read, bytes.
+const maxQEMULog = 16 << 10
+
+// lastWords finds how a domain ended that is gone when the daemon comes back: libvirt's log says so
+// if the daemon noticed; else it is a crash.
+func (g *guest) lastWords() hypervisor.End {
+	lost := hypervisor.End{Outcome: hypervisor.Crashed, Reason: "lost"}
+	text, err := tail(g.qemuLog, maxQEMULog)
+	if err != nil {
+		g.log.Warn("cannot read QEMU's log", "err", err)
+		return lost
+	}
+	if end, ok := hypervisor.EndInLog(text); ok {
+		return end
+	}
+	return lost
+}
+
+// tail reads the last n bytes of a file.
+func tail(path string, n int64) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n))
+	return string(b), err
+}

@@ -1,0 +1,202 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
+	"github.com/virtkit/virtkit/pkg/launcher/termination"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+const (
+	// handoffPatience is how long the other launcher may take to start the guest until that is told: the guest shows as
+	// paused then, and virt-handler looks at what became of the other one.
+	handoffPatience = time.Second
+	// handoffRedial is the pause between two connections to it.
+	handoffRedial = 200 * time.Millisecond
+)
+
+// handoff is a guest that the other launcher may start. Its QEMU stands still here, complete: a process that is stopped
+// runs nothing, whatever libvirt tells it meanwhile.
+type handoff struct {
+	qemu process
+	// paused says that it was paused by its user and is to stay so.
+	paused bool
+}
+
+// handOff has the other launcher start the guest. It returns when that one says that the guest runs, and has ended the
+// QEMU here then; or when the other side is known to have ended without having run it, and the guest goes on here. As
+// long as it is not known which, the guest stands still.
+func (g *guest) handOff(ctx context.Context, l *link, h handoff, handover string) {
+	defer func() { _ = h.qemu.Release() }()
+	if err := g.note(handedOver); err != nil {
+		g.log.Warn("should the launcher be killed now, nobody will know that the guest was handed over", "err", err)
+	}
+	answer := wordRun
+	if h.paused {
+		answer = wordStay
+	}
+	late := time.AfterFunc(handoffPatience, func() { g.reportHandoff(true) })
+	word := g.untilKnown(ctx, l.conn, answer, handover)
+	late.Stop()
+	switch word {
+	case wordRunning:
+		if err := h.qemu.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			g.log.Warn("the guest's old QEMU is stopped, and cannot be ended", "err", err)
+		}
+		g.endHandoff(true)
+		l.gate.open()
+	case wordDead:
+		g.log.Warn("the guest goes on here", "reason", errNeverRan)
+		if err := g.note(termination.Message{}); err != nil {
+			g.log.Warn("the last words that were written ahead cannot be taken back", "err", err)
+		}
+		g.endHandoff(false)
+		// libvirt gets what it waits for, an error or the end of the connection, before the guest can move again.
+		if err := h.qemu.Signal(syscall.SIGCONT); err != nil {
+			g.log.Warn("the guest cannot go on", "err", err)
+		}
+		l.gate.shut()
+	}
+}
+
+// untilKnown asks the other launcher to start the guest until it says what became of it: wordRunning, or wordDead;
+// empty when ctx ends before. It asks again over another connection whenever one is lost, since it cannot know what was
+// heard.
+func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, handover string) string {
+	arrived := true // the first connection has said so
+	for {
+		if conn != nil {
+			words := make(chan string, 1)
+			go func() { words <- converse(conn, answer, arrived) }()
+			select {
+			case word := <-words:
+				if word != "" {
+					return word
+				}
+			case word := <-g.decided:
+				conn.Close()
+				<-words
+				return word
+			case <-ctx.Done():
+				conn.Close()
+				<-words
+				return ""
+			}
+			conn.Close()
+		}
+		select {
+		case <-time.After(handoffRedial):
+		case word := <-g.decided:
+			return word
+		case <-ctx.Done():
+			return ""
+		}
+		next, err := g.call(ctx, handover)
+		if err != nil {
+			conn = nil
+			continue
+		}
+		conn, arrived = next, false
+	}
+}
+
+// converse tells the other launcher to start the guest once it has said that the guest is there, and gives what it says
+// then; empty when the connection is lost.
+func converse(conn net.Conn, answer string, arrived bool) string {
+	for {
+		if arrived {
+			if _, err := io.WriteString(conn, answer+"\n"); err != nil {
+				return ""
+			}
+		}
+		switch word, err := readWord(conn); {
+		case err != nil:
+			return ""
+		case word == wordRunning, word == wordDead:
+			return word
+		case word != wordArrived || arrived:
+			return ""
+		}
+		arrived = true
+	}
+}
+
+// reportHandoff says that the guest stands still because the target has not said yet that it runs, or no longer does.
+func (g *guest) reportHandoff(waits bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if waits && g.life.Now() != lifecycle.HandingOver {
+		return
+	}
+	g.updateLocked(func(s *pb.GuestState) {
+		if waits {
+			s.Lifecycle, s.Reason = pb.Lifecycle_LIFECYCLE_PAUSED, names.ReasonHandoff
+		} else if s.Reason == names.ReasonHandoff {
+			s.Lifecycle, s.Reason = pb.Lifecycle_LIFECYCLE_RUNNING, ""
+			if g.migration.paused {
+				s.Lifecycle = pb.Lifecycle_LIFECYCLE_PAUSED
+			}
+		}
+	})
+}
+
+// endHandoff notes how it ended.
+func (g *guest) endHandoff(moved bool) {
+	g.mu.Lock()
+	if moved {
+		g.applyLocked(lifecycle.FinishHandOver)
+	} else {
+		g.applyLocked(lifecycle.TakeBack)
+		g.migration.gaveUp = errNeverRan
+	}
+	known := g.migration.handedOver
+	g.mu.Unlock()
+	g.reportHandoff(false)
+	<-g.looking
+	close(known)
+}
+
+// awaitHandoff waits until it is known where the guest is, if it is being handed over; false when ctx ended before.
+func (g *guest) awaitHandoff(ctx context.Context) bool {
+	g.mu.Lock()
+	handing, known := g.life.Now() == lifecycle.HandingOver, g.migration.handedOver
+	g.mu.Unlock()
+	if !handing {
+		return true
+	}
+	select {
+	case <-known:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// handing reports whether the other launcher may start the guest just now.
+func (g *guest) handing() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.life.Now() == lifecycle.HandingOver
+}
+
+// decide says what became of a guest that is being handed over, where that is known from elsewhere: wordDead, that the
+// other launcher has ended without having run it, and it goes on here; wordRunning, that it has no business here any
+// more. It reports whether the guest is being handed over.
+func (g *guest) decide(word string) bool {
+	if !g.handing() {
+		return false
+	}
+	select {
+	case g.decided <- word:
+	default: // said before
+	}
+	return true
+}

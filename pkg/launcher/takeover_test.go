@@ -1,0 +1,119 @@
+package launcher
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// arriving is a launcher to which a guest comes.
+func arriving(t *testing.T, m *memory, g *guest, d hypervisor.Domain) {
+	t.Helper()
+	g.expect(nil, nil)
+	m.mu.Lock()
+	m.domain = &d
+	m.tell(hypervisor.Event{})
+	m.mu.Unlock()
+	synctest.Wait()
+}
+
+var here = hypervisor.Domain{Run: hypervisor.Paused, Reason: "user"}
+
+func TestTakeOver(t *testing.T) {
+	for name, tc := range map[string]struct {
+		paused bool
+		want   string
+	}{"run": {false, "unpaused"}, "stay": {true, "user"}} {
+		t.Run(name, func(t *testing.T) {
+			withGuest(t, func(t *testing.T, m *memory, g *guest) {
+				if err := g.takeOver(t.Context(), false); status.Code(err) != codes.FailedPrecondition {
+					t.Errorf("before it is there: %v", err)
+				}
+				arriving(t, m, g, here)
+				expect(t, g, none, "")
+				if !g.snapshot().Arrived {
+					t.Error("it has not arrived")
+				}
+				want := runs
+				if tc.paused {
+					want = paused
+				}
+				for range 2 { // both ways of being told
+					if err := g.takeOver(t.Context(), tc.paused); err != nil {
+						t.Fatal(err)
+					}
+					expect(t, g, want, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// A guest that cannot be started where it has arrived is paused there; it is nowhere else.
+func TestTakeOverFails(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		arriving(t, m, g, here)
+		m.mu.Lock()
+		m.resumeErr = errors.New("no lock")
+		m.mu.Unlock()
+		if err := g.takeOver(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, g, paused, "user")
+	})
+}
+
+// A guest that ends before it may run has crashed, once it is known to be nowhere else.
+func TestReceivedAndEnded(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		arriving(t, m, g, here)
+		m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
+		expect(t, g, none, "")
+		if err := g.takeOver(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, g, crashed, names.ReasonNeverRan)
+	})
+}
+
+// Over a socket: the first to ask is the last, but not one who hangs up.
+func TestServeSource(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		s := newService(t.Context(), Options{Log: g.log}, g, nil)
+		connections := make(pipes, 1)
+		done := make(chan struct{})
+		go func() { s.serveSource(t.Context(), connections); close(done) }()
+		a, b := net.Pipe()
+		connections <- b
+		a.Close()
+		a, b = net.Pipe()
+		connections <- b
+		arriving(t, m, g, here)
+		if word, err := readWord(a); err != nil || word != wordArrived {
+			t.Fatalf("asked %q, %v", word, err)
+		}
+		if _, err := io.WriteString(a, "run\n"); err != nil {
+			t.Fatal(err)
+		}
+		if word, err := readWord(a); err != nil || word != wordRunning {
+			t.Fatalf("it says %q, %v", word, err)
+		}
+		<-done
+		expect(t, g, runs, "unpaused")
+	})
+}
+
+// pipes is a listener whose connections the test makes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) { return <-p, nil }
+func (pipes) Close() error                { return nil }
+func (pipes) Addr() net.Addr              { return nil }
