@@ -48,7 +48,9 @@ func TestTable(t *testing.T) {
 func TestTableIsKubectls(t *testing.T) {
 	var ours, kubectls bytes.Buffer
 	table, writer := NewTable(&ours), printers.GetNewTabWriter(&kubectls)
-	for _, row := range [][]string{{"NAME", "OF", "READY", "AGE"}, {"a", "1", "True", "<unknown>"}, {"bbbbbbbbbbbb", "16", "False", "5d"}} {
+	for _, row := range [][]string{
+		{"NAME", "OF", "READY", "AGE"}, {"a", "1", "True", "<unknown>"}, {"bbbbbbbbbbbb", "16", "False", "5d"},
+	} {
 		table.Row(row...)
 		if _, err := writer.Write([]byte(strings.Join(row, "\t") + "\n")); err != nil {
 			t.Fatal(err)

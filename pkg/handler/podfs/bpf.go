@@ -15,8 +15,8 @@ import (
 // On the unified hierarchy no file says which devices a container may use but a BPF program, which the runtime has
 // attached to the container's control group. It cannot be extended, so it is replaced by one that allows what
 // every container may use, what the kubelet has granted to this one, and what virt-handler has given to it; see Rights.
-// github.com/cilium/ebpf assembles and loads the program; it makes virt-server 1.0 MB (1.7 %) larger, and needs no right that bpf(2)
-// does not need.
+// github.com/cilium/ebpf assembles and loads the program. It makes virt-server 1.0 MB (1.7 %) larger, and needs no right
+// that bpf(2) does not need.
 
 // deviceRule allows devices of a kind; a negative number stands for all.
 type deviceRule struct {
@@ -55,8 +55,8 @@ func allowUnified(group string, rules []deviceRule) error {
 	return nil
 }
 
-// filter is the program that allows what one of the rules does. Its input is struct bpf_cgroup_dev_ctx of linux/bpf.h: kind and
-// access in the halves of a word, then major and minor.
+// filter is the program that allows what one of the rules does. Its input is struct bpf_cgroup_dev_ctx of linux/bpf.h:
+// kind and access in the halves of a word, then major and minor.
 func filter(rules []deviceRule) asm.Instructions {
 	const result, input, kind, access, major, minor, scratch = asm.R0, asm.R1, asm.R2, asm.R3, asm.R4, asm.R5, asm.R6
 	program := asm.Instructions{
@@ -140,7 +140,9 @@ func detachFilter(group *os.File, id ebpf.ProgramID) error {
 		return fmt.Errorf("open the old device filter: %w", err)
 	}
 	defer program.Close()
-	err = link.RawDetachProgram(link.RawDetachProgramOptions{Target: int(group.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice})
+	err = link.RawDetachProgram(link.RawDetachProgramOptions{
+		Target: int(group.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice,
+	})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("detach the old device filter: %w", err)
 	}

@@ -124,7 +124,8 @@ const (
 	leave       = unix.BPF_JMP | unix.BPF_EXIT
 )
 
-// run interprets a filter's bytes as the kernel of a little-endian machine would, without the library that assembled them.
+// run interprets a filter's bytes as the kernel of a little-endian machine would, without the library that assembled
+// them.
 func run(t *testing.T, rules []deviceRule, kind, access uint16, major, minor uint32) uint64 {
 	t.Helper()
 	var program bytes.Buffer
