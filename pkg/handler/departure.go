@@ -177,7 +177,7 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 			if sockets == nil && want.address != "" {
 				var err error
 				if sockets, err = s.leave(ctx, client, run, want); err != nil && ctx.Err() == nil {
-					s.log.Warn("no way to the other launcher yet", "error", describe(err))
+					s.log.Warn("no way to the other launcher yet", "err", describe(err))
 					again = time.After(retryCancel)
 				}
 			}
@@ -185,7 +185,7 @@ func (s *session) passDepartures(ctx context.Context, client launcherpb.Launcher
 			// The guest runs on the other side and needs what is here: there is nothing to cancel any more.
 		case want.cancel && account.GetUid() == string(want.uid):
 			if _, err := client.CancelMigration(ctx, &launcherpb.CancelMigrationRequest{Uid: string(want.uid)}); err != nil && ctx.Err() == nil {
-				s.log.Info("migration not cancelled yet", "error", describe(err))
+				s.log.Info("migration not cancelled yet", "err", describe(err))
 			}
 			if cancelled.IsZero() {
 				cancelled = s.node.Now()

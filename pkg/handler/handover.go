@@ -89,7 +89,7 @@ func (s *session) passArrivals(ctx context.Context, client launcherpb.LauncherCl
 			return
 		case paused := <-s.taking:
 			if _, err := client.TakeOver(ctx, &launcherpb.TakeOverRequest{Paused: paused}); err != nil && ctx.Err() == nil {
-				s.log.Warn("guest not taken over yet", "error", describe(err))
+				s.log.Warn("guest not taken over yet", "err", describe(err))
 			}
 		}
 	}

@@ -19,7 +19,7 @@ func (s *session) keep(ctx context.Context, what string, most time.Duration, do 
 		var again <-chan time.Time
 		switch look, err := do(vmi); {
 		case err != nil && ctx.Err() == nil:
-			s.log.Warn(what, "error", describe(err), "again", wait)
+			s.log.Warn(what, "err", describe(err), "again", wait)
 			again = time.After(wait)
 			wait = min(2*wait, most)
 		case look > 0:

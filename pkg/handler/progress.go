@@ -59,7 +59,7 @@ func (r *Reconciler) tellProgress(ctx context.Context, s *session) {
 	p.Time = now.UTC().Truncate(time.Millisecond)
 	t.at = now
 	if err := r.writeProgress(ctx, s, p.String()); err != nil {
-		s.log.Info("the migration's progress is not told", "error", err)
+		s.log.Info("the migration's progress is not told", "err", err)
 		return
 	}
 	t.text = text

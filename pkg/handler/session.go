@@ -233,7 +233,7 @@ func (s *session) run(ctx context.Context) {
 		case err == nil || ctx.Err() != nil:
 			return
 		case errors.Is(err, errLost):
-			s.log.Info("launcher does not answer", "error", err)
+			s.log.Info("launcher does not answer", "err", err)
 			s.publish(true, func(o *observation) {
 				if o.LostAt.IsZero() {
 					o.LostAt = s.node.Now()
@@ -242,7 +242,7 @@ func (s *session) run(ctx context.Context) {
 		default:
 			final := grpcstatus.Code(err) == codes.InvalidArgument
 			message := describe(err)
-			s.log.Warn("guest not started", "error", message, "final", final)
+			s.log.Warn("guest not started", "err", message, "final", final)
 			s.publish(true, func(o *observation) { o.Failure = &status.Failure{Message: message, Final: final} })
 			if final {
 				return
@@ -434,7 +434,7 @@ func (s *session) passStops(ctx context.Context, client launcherpb.LauncherClien
 			_, err := client.Shutdown(asking, &launcherpb.ShutdownRequest{GracePeriod: durationpb.New(grace)})
 			cancel()
 			if err != nil && ctx.Err() == nil {
-				s.log.Warn("shutdown not taken", "error", describe(err))
+				s.log.Warn("shutdown not taken", "err", describe(err))
 				select {
 				case <-ctx.Done():
 					return
@@ -457,7 +457,7 @@ func (s *session) release(ctx context.Context, client launcherpb.LauncherClient)
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	if _, err := client.Shutdown(ctx, &launcherpb.ShutdownRequest{}); err != nil {
-		s.log.Info("launcher not released", "error", describe(err))
+		s.log.Info("launcher not released", "err", describe(err))
 	}
 }
 
