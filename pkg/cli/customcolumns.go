@@ -6,7 +6,6 @@ import (
 	"io"
 	"reflect"
 	"strings"
-	"text/tabwriter"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,18 +70,18 @@ func (c *customColumns) PrintObj(obj runtime.Object, w io.Writer) error {
 			return err
 		}
 	}
-	tw := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	table := NewTable(w)
 	if !c.bare {
-		fmt.Fprintln(tw, strings.Join(c.headers, "\t"))
+		table.Row(c.headers...)
 	}
 	for _, item := range items {
 		row, err := c.row(item)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(tw, Row(row...))
+		table.Row(row...)
 	}
-	return tw.Flush()
+	return table.Flush()
 }
 
 func (c *customColumns) row(item runtime.Object) ([]string, error) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"io"
-	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -115,9 +114,6 @@ func (s *IOStreams) Flush() {
 		}
 	}
 }
-
-// Row is a row of a table for a tabwriter. No cell can end the row, or begin another cell.
-func Row(cells ...string) string { return strings.Join(Cells(cells), "\t") }
 
 // Cells are a row's cells, each a line of printable text.
 func Cells(cells []string) []string {

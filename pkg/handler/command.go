@@ -174,7 +174,7 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 	n.Address, n.MigrationPort = o.address, o.migrationPort
 	n.Rights.Plugins = o.devices
 	if err := errors.Join(n.forgetOldPods(), n.forgetHarvested()); err != nil {
-		log.Warn("old state not removed", "error", err)
+		log.Warn("old state not removed", "err", err)
 	}
 	h := &handler{
 		options: o, log: log, node: n, clients: clients, store: store, incoming: incoming, live: live, follower: follower,

@@ -79,7 +79,7 @@ func NewNode(name, podsDir, procDir, stateDir string, log *slog.Logger) *Node {
 func bootID(procDir string, log *slog.Logger) string {
 	id, err := os.ReadFile(filepath.Join(procDir, "sys/kernel/random/boot_id"))
 	if err != nil {
-		log.Warn("the node's boot is not known; capability caches of earlier ones stay", "error", err)
+		log.Warn("the node's boot is not known; capability caches of earlier ones stay", "err", err)
 		return ""
 	}
 	return filepath.Base("/" + strings.TrimSpace(string(id)))

@@ -144,7 +144,7 @@ func (s *session) plugOne(ctx context.Context, client launcherpb.LauncherClient,
 		return s.dumpMemory(ctx, client, process, t)
 	case t.settled && target != "":
 		if err := s.do(ctx, volumeStep(t.name), func() error { return s.recordDevice(process, t) }); err != nil {
-			s.log.Warn("device of a volume not on record", "volume", t.name, "error", err) // the guest has it open
+			s.log.Warn("device of a volume not on record", "volume", t.name, "err", err) // the guest has it open
 		}
 		return status.Volume{Mounted: true, Attached: true, Target: target}, nil
 	}

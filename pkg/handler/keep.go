@@ -20,7 +20,7 @@ func (s *session) keep(ctx context.Context, what string, most time.Duration, do 
 		switch look, err := do(vmi); {
 		case err != nil && ctx.Err() == nil:
 			wait := delay()
-			s.log.Warn(what, "error", describe(err), "again", wait)
+			s.log.Warn(what, "err", describe(err), "again", wait)
 			again = time.After(wait)
 		case look > 0:
 			delay, again = doubling(retryFirst, most), time.After(look)

@@ -64,6 +64,6 @@ func (s *session) readyForPostCopy(vmi *v1.VirtualMachineInstance, process *podf
 		return
 	}
 	if err := process.EnsureUserfault(s.node.Rights); err != nil {
-		s.log.Warn("the guest cannot come by post-copy", "error", err) // as the migration's failure will say
+		s.log.Warn("the guest cannot come by post-copy", "err", err) // as the migration's failure will say
 	}
 }

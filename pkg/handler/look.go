@@ -171,7 +171,7 @@ func (r *Reconciler) mayRun(vmi *v1.VirtualMachineInstance) bool {
 		}
 		runs, err := podfs.Running(r.Node.ProcDir, pod)
 		if err != nil {
-			r.Node.Log.Warn("whether a removed pod's processes have ended is not known", "pod", pod, "error", err)
+			r.Node.Log.Warn("whether a removed pod's processes have ended is not known", "pod", pod, "err", err)
 		}
 		if runs || err != nil {
 			return true

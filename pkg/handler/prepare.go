@@ -50,7 +50,7 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	if errors.Is(err, errStuck) {
 		return err
 	} else if err != nil {
-		s.log.Warn("links in claims are followed", "error", err) // the launcher looks at images before QEMU does
+		s.log.Warn("links in claims are followed", "err", err) // the launcher looks at images before QEMU does
 	}
 	if err := s.giveIncoming(ctx, process, vmi); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	warm, err := s.warm(ctx, run, process)
 	if err != nil {
 		// Without the cache the guest only starts later.
-		s.log.Warn("capability cache not used", "error", err)
+		s.log.Warn("capability cache not used", "err", err)
 	}
 	prepared := time.Now()
 	starting, cancel := context.WithTimeout(ctx, startTimeout)

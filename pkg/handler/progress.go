@@ -86,7 +86,7 @@ func (r *Reconciler) report(ctx context.Context, s *session, next *report) {
 	}
 	was.at = next.at
 	if err := r.writeProgress(ctx, s, next.annotation); err != nil {
-		s.log.Info("the migration's progress was not written", "error", err)
+		s.log.Info("the migration's progress was not written", "err", err)
 		return
 	}
 	was.text = next.text

@@ -263,7 +263,7 @@ func (s *session) keepRenewed(ctx context.Context, client launcherpb.LauncherCli
 		case err == nil && after <= 0, grpcstatus.Code(err) == codes.Unimplemented:
 			return
 		case err != nil && ctx.Err() == nil:
-			s.log.Warn("the launcher was not told of the node's heartbeat", "error", describe(err))
+			s.log.Warn("the launcher was not told of the node's heartbeat", "err", describe(err))
 			select {
 			case <-ctx.Done():
 			case <-next:

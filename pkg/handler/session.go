@@ -175,7 +175,7 @@ func (s *session) run(ctx context.Context) {
 		case err == nil || ctx.Err() != nil:
 			return
 		case errors.Is(err, errLost):
-			s.log.Info("launcher does not answer", "error", err)
+			s.log.Info("launcher does not answer", "err", err)
 			s.publish(true, func(o *observation) {
 				if o.LostAt.IsZero() {
 					o.LostAt = s.node.Now()
@@ -184,7 +184,7 @@ func (s *session) run(ctx context.Context) {
 		default:
 			final := grpcstatus.Code(err) == codes.InvalidArgument
 			message := describe(err)
-			s.log.Warn("guest not started", "error", message, "final", final)
+			s.log.Warn("guest not started", "err", message, "final", final)
 			s.publish(true, func(o *observation) { o.Failure = &status.Failure{Message: message, Final: final} })
 			if final {
 				return

@@ -86,10 +86,10 @@ func (r *Reconciler) end(vmi types.NamespacedName) {
 	r.ends.Go(func() {
 		r.await(s)
 		if err := r.Node.plans.remove(pod); err != nil {
-			r.Node.Log.Warn("network plan not removed", "pod", pod, "error", err)
+			r.Node.Log.Warn("network plan not removed", "pod", pod, "err", err)
 		}
 		if err := r.Node.Rights.Forget(pod); err != nil {
-			r.Node.Log.Warn("record of devices not removed", "pod", pod, "error", err)
+			r.Node.Log.Warn("record of devices not removed", "pod", pod, "err", err)
 		}
 		r.mu.Lock()
 		delete(r.ending, pod)

@@ -129,7 +129,7 @@ func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherCl
 			if sockets == nil && want.address != "" {
 				var err error
 				if sockets, err = s.leave(ctx, client, run, want); err != nil && ctx.Err() == nil {
-					s.log.Warn("no way to the other launcher yet", "error", describe(err))
+					s.log.Warn("no way to the other launcher yet", "err", describe(err))
 					again = time.After(retryCancel)
 				}
 			}
@@ -138,7 +138,7 @@ func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherCl
 		case want.cancel && account.GetUid() == string(want.uid):
 			_, err := client.CancelMigration(ctx, &launcherpb.CancelMigrationRequest{Uid: string(want.uid)})
 			if err != nil && ctx.Err() == nil {
-				s.log.Info("migration not cancelled yet", "error", describe(err))
+				s.log.Info("migration not cancelled yet", "err", describe(err))
 			}
 			if cancelled.IsZero() {
 				cancelled = s.node.Now()

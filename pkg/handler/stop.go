@@ -40,7 +40,7 @@ func (s *session) passStops(ctx context.Context, client launcherpb.LauncherClien
 			_, err := client.Shutdown(asking, &launcherpb.ShutdownRequest{GracePeriod: durationpb.New(grace)})
 			cancel()
 			if err != nil && ctx.Err() == nil {
-				s.log.Warn("shutdown not taken", "error", describe(err))
+				s.log.Warn("shutdown not taken", "err", describe(err))
 				select {
 				case <-ctx.Done():
 					return
@@ -63,6 +63,6 @@ func (s *session) release(ctx context.Context, client launcherpb.LauncherClient)
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	if _, err := client.Shutdown(ctx, &launcherpb.ShutdownRequest{}); err != nil {
-		s.log.Info("launcher not released", "error", describe(err))
+		s.log.Info("launcher not released", "err", describe(err))
 	}
 }

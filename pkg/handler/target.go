@@ -61,7 +61,7 @@ func (s *session) passTakeOvers(ctx context.Context, client launcherpb.LauncherC
 			return
 		case paused := <-s.taking:
 			if _, err := client.TakeOver(ctx, &launcherpb.TakeOverRequest{Paused: paused}); err != nil && ctx.Err() == nil {
-				s.log.Warn("guest not taken over yet", "error", describe(err))
+				s.log.Warn("guest not taken over yet", "err", describe(err))
 			}
 		}
 	}

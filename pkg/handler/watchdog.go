@@ -83,7 +83,7 @@ func (d *watchdog) run(ctx context.Context) error {
 	kicked := true
 	for {
 		if err := d.look(ctx, kicked); err != nil && ctx.Err() == nil {
-			d.log.Warn("the node's guests were not all compared with its pods", "error", err)
+			d.log.Warn("the node's guests were not all compared with its pods", "err", err)
 		}
 		wait := disarmedPeriod
 		if d.armed {
@@ -231,7 +231,7 @@ func (d *watchdog) fence(there []types.UID) {
 func (d *watchdog) end(pod types.UID, why string) {
 	count, err := d.kill(pod)
 	if err != nil {
-		d.log.Warn("a guest that must not run was not ended", "pod", pod, "error", err)
+		d.log.Warn("a guest that must not run was not ended", "pod", pod, "err", err)
 	}
 	if count > 0 {
 		d.log.Warn("guest ended", "pod", pod, "reason", why, "processes", count)
@@ -306,7 +306,7 @@ func (s signal) call() {
 func (h *handler) watchdog(events record.EventRecorder) *watchdog {
 	seen, err := loadHistory(filepath.Join(h.state, "seen.json"))
 	if err != nil {
-		h.log.Warn("it is not known what this node has seen of its cluster", "error", err)
+		h.log.Warn("it is not known what this node has seen of its cluster", "err", err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.options.node, UID: types.UID(h.options.node)}}
 	return &watchdog{

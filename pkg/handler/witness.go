@@ -162,7 +162,7 @@ func (w *witness) round(ctx context.Context, sets []fencing.Set, every, within t
 		asking.Go(func() {
 			silence, err := w.ask(ctx, name, address, every)
 			if err != nil {
-				w.log.Debug("another node was not asked for its heartbeat", "node", name, "error", err)
+				w.log.Debug("another node was not asked for its heartbeat", "node", name, "err", err)
 				return
 			}
 			mu.Lock()
@@ -183,7 +183,7 @@ func (w *witness) choose(ctx context.Context) time.Duration {
 	nodes, err := w.list(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.log.Warn("the nodes are not known that keep guests here alive without the API server", "error", err)
+			w.log.Warn("the nodes are not known that keep guests here alive without the API server", "err", err)
 		}
 		return listAgain
 	}

@@ -8,6 +8,11 @@
 //	conn.Key(sym, true)                        from any goroutine
 //
 // The server is not trusted: sizes are bounded, rectangles must lie on the screen.
+//
+// Other clients in Go were read, not run. kward/go-vnc decodes raw rectangles only, without ZRLE, Hextile and
+// CopyRect, which make the screen usable over a slow line. amitbet/vnc2video has those, but takes what the server
+// says: it allocates what a length of 32 bits asks for, indexes palettes unchecked, goes on after a tile that it does
+// not know, and does not act on a new screen size. Neither knows QEMU's pseudo-encoding for a relative pointer.
 package rfb
 
 import (

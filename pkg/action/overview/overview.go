@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtkit/virtkit/pkg/action/report"
-	"github.com/virtkit/virtkit/pkg/printable"
 	"github.com/virtkit/virtkit/pkg/store"
 )
 
@@ -144,9 +143,9 @@ func Make(context, namespace string, machines []*store.Machine, nodes []*store.N
 	return r
 }
 
-// Lines are a report as text, with tabs between columns.
-func Lines(r *Report) []string {
-	lines := []string{"NAMESPACE\tNAME\tSTATUS\tREADY\tNODE\tIP"}
+// Rows are a report as tables, each with its titles first and an empty row before the next.
+func Rows(r *Report) [][]string {
+	rows := [][]string{{"NAMESPACE", "NAME", "STATUS", "READY", "NODE", "IP"}}
 	for _, m := range r.Machines {
 		ip := ""
 		if len(m.IPs) > 0 {
@@ -156,27 +155,23 @@ func Lines(r *Report) []string {
 		if m.Instance {
 			name = "vmi/" + name
 		}
-		lines = append(lines, row(m.Namespace, name, cmp.Or(m.Status, "<none>"), fmt.Sprint(m.Ready), cmp.Or(m.Node, "<none>"), cmp.Or(ip, "<none>")))
+		rows = append(rows, []string{
+			m.Namespace, name, cmp.Or(m.Status, "<none>"), fmt.Sprint(m.Ready), cmp.Or(m.Node, "<none>"), cmp.Or(ip, "<none>"),
+		})
 	}
-	lines = append(lines, "", "NODE\tSTATE\tVMS")
+	rows = append(rows, nil, []string{"NODE", "STATE", "VMS"})
 	for _, n := range r.Nodes {
-		lines = append(lines, row(n.Name, n.line(), strconv.Itoa(n.Machines)))
+		rows = append(rows, []string{n.Name, n.line(), strconv.Itoa(n.Machines)})
 	}
 	if len(r.Migrations) > 0 {
-		lines = append(lines, "", "MIGRATION\tVM\tPHASE\tFROM\tTO")
+		rows = append(rows, nil, []string{"MIGRATION", "VM", "PHASE", "FROM", "TO"})
 		for _, m := range r.Migrations {
-			lines = append(lines, row(m.Namespace+"/"+m.Name, m.VMI, m.Phase, cmp.Or(m.SourceNode, "<none>"), cmp.Or(m.TargetNode, "<none>")))
+			rows = append(rows, []string{
+				m.Namespace + "/" + m.Name, m.VMI, m.Phase, cmp.Or(m.SourceNode, "<none>"), cmp.Or(m.TargetNode, "<none>"),
+			})
 		}
 	}
-	return lines
-}
-
-// row is a line of a table, each cell one line of printable text.
-func row(cells ...string) string {
-	for i := range cells {
-		cells[i] = printable.Line(cells[i])
-	}
-	return strings.Join(cells, "\t")
+	return rows
 }
 
 // Changes are lines that tell what a report says that the one before did not: one for each machine, node and migration that

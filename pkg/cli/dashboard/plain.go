@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/action/overview"
+	"github.com/virtkit/virtkit/pkg/cli"
 	"github.com/virtkit/virtkit/pkg/store"
 	"github.com/virtkit/virtkit/pkg/tui/page"
 	"github.com/virtkit/virtkit/pkg/tui/widget"
@@ -65,9 +65,9 @@ func (s *session) once(ctx context.Context, w *page.World) error {
 	if o.Output.Given() {
 		return o.Output.Print(r, o.Factory.IO.Out)
 	}
-	out := tabwriter.NewWriter(o.Factory.IO.Out, 0, 8, 3, ' ', 0)
-	for _, line := range overview.Lines(r) {
-		fmt.Fprintln(out, line)
+	out := cli.NewTable(o.Factory.IO.Out)
+	for _, row := range overview.Rows(r) {
+		out.Row(row...)
 	}
 	for _, what := range slices.Sorted(maps.Keys(unreadable)) {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: the %s are missing: %s\n", what, unreadable[what])

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -178,7 +177,7 @@ func (o *Options) print(report *diff.Report) error {
 			fmt.Fprintf(o.Factory.IO.ErrOut, "%s %s: not compared; kubectl diff does\n", s.Kind, s.Name)
 		}
 	}
-	w := tabwriter.NewWriter(o.Factory.IO.Out, 0, 0, 3, ' ', 0)
+	w := cli.NewTable(o.Factory.IO.Out)
 	for _, object := range report.Objects {
 		state := "not running"
 		if object.Running {
@@ -186,16 +185,16 @@ func (o *Options) print(report *diff.Report) error {
 		}
 		switch {
 		case !object.Exists:
-			fmt.Fprintf(w, "%s %s/%s would be created\n", object.Kind, object.Namespace, object.Name)
+			w.Row(fmt.Sprintf("%s %s/%s would be created", object.Kind, object.Namespace, object.Name))
 		case len(object.Changes) > 0:
-			fmt.Fprintf(w, "%s %s/%s, %s\n", object.Kind, object.Namespace, object.Name, state)
+			w.Row(fmt.Sprintf("%s %s/%s, %s", object.Kind, object.Namespace, object.Name, state))
 		}
 		for _, c := range object.Changes {
 			cells := []string{"  " + string(c.Effect), c.Path, value(c.Before) + " → " + value(c.After)}
 			if c.Note != "" {
 				cells = append(cells, c.Note)
 			}
-			fmt.Fprintln(w, cli.Row(cells...))
+			w.Row(cells...)
 		}
 	}
 	return w.Flush()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -206,19 +205,19 @@ func table(w io.Writer, r *evacuate.Report) error {
 		_, err := fmt.Fprintf(w, "No virtual machine runs on node %s.\n", r.Node)
 		return err
 	}
-	out := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	out := cli.NewTable(w)
 	last := "STATE"
 	if r.Planned {
 		last = "OUTCOME"
 	}
-	fmt.Fprintf(out, "NAMESPACE\tNAME\tSTRATEGY\t%s\tNODE\tREASON\n", last)
+	out.Row("NAMESPACE", "NAME", "STRATEGY", last, "NODE", "REASON")
 	for i := range r.Guests {
 		g := &r.Guests[i]
 		what, where := string(g.State), cmp.Or(g.Now, g.Target, "-")
 		if r.Planned {
 			what = string(g.Outcome)
 		}
-		fmt.Fprintln(out, cli.Row(g.Namespace, g.Name, g.Strategy, cmp.Or(what, "-"), where, g.Reason))
+		out.Row(g.Namespace, g.Name, g.Strategy, cmp.Or(what, "-"), where, g.Reason)
 	}
 	return out.Flush()
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -133,16 +132,16 @@ func (o *Options) print(list []corev1.Event) error {
 		}
 		return nil
 	}
-	w := tabwriter.NewWriter(o.Factory.IO.Out, 0, 0, 3, ' ', 0)
+	w := cli.NewTable(o.Factory.IO.Out)
 	if !o.Output.NoHeaders {
 		titles := []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}
 		if o.AllNamespaces {
 			titles = append([]string{"NAMESPACE"}, titles...)
 		}
-		fmt.Fprintln(w, strings.Join(titles, "\t"))
+		w.Row(titles...)
 	}
 	for i := range list {
-		fmt.Fprintln(w, cli.Row(o.cells(&list[i])...))
+		w.Row(o.cells(&list[i])...)
 	}
 	return w.Flush()
 }

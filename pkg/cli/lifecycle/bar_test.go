@@ -35,18 +35,18 @@ func TestWritePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `VM         default/demo on node1
-To         node2
-           not node3: it is cordoned
-Memory     1.0 GiB
-Disks      root: what the guest wrote is copied
-           scratch: what the guest wrote is copied, at most 2.0 MiB
-           data: shared, nothing is copied
-Policy     fast
-Bandwidth  no limit
-Time       150 s for each GiB, then it is given up; 150 s without progress
-Waits      migration m of the same guest is under way
-Not read   nodes: you may not
+	want := `VM          default/demo on node1
+To          node2
+            not node3: it is cordoned
+Memory      1.0 GiB
+Disks       root: what the guest wrote is copied
+            scratch: what the guest wrote is copied, at most 2.0 MiB
+            data: shared, nothing is copied
+Policy      fast
+Bandwidth   no limit
+Time        150 s for each GiB, then it is given up; 150 s without progress
+Waits       migration m of the same guest is under way
+Not read    nodes: you may not
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)

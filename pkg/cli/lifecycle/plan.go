@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/virtkit/virtkit/pkg/action/client"
 	"github.com/virtkit/virtkit/pkg/action/migrate"
@@ -48,9 +47,9 @@ func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
 
 // writePlan writes a plan for people.
 func writePlan(out io.Writer, p *migrate.Plan) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	w := cli.NewTable(out)
 	line := func(key, format string, args ...any) {
-		fmt.Fprintln(w, cli.Row(key, fmt.Sprintf(format, args...)))
+		w.Row(key, fmt.Sprintf(format, args...))
 	}
 	line("VM", "%s/%s on %s", p.Namespace, p.Name, p.From)
 	for i, n := range p.Nodes {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -146,8 +145,8 @@ func (o *UndoOptions) list(report *journal.Report) error {
 		}
 		return nil
 	}
-	w := tabwriter.NewWriter(o.Factory.IO.Out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "AGE\tVERB\tMACHINES\tUNDO")
+	w := cli.NewTable(o.Factory.IO.Out)
+	w.Row("AGE", "VERB", "MACHINES", "UNDO")
 	for _, e := range report.Entries {
 		undo := "possible"
 		switch {
@@ -156,7 +155,7 @@ func (o *UndoOptions) list(report *journal.Report) error {
 		case e.Irreversible != "":
 			undo = "no: " + e.Irreversible
 		}
-		fmt.Fprintln(w, cli.Row(duration.HumanDuration(o.Factory.Now().Sub(e.Time)), string(e.Verb), names(e.Entry), undo))
+		w.Row(duration.HumanDuration(o.Factory.Now().Sub(e.Time)), string(e.Verb), names(e.Entry), undo)
 	}
 	return w.Flush()
 }

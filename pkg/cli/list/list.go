@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -284,9 +283,9 @@ func (t *table) print(rows []list.Row) error {
 }
 
 func (t *table) aligned(lines [][]string) error {
-	w := tabwriter.NewWriter(t.o.Factory.IO.Out, 0, 8, 3, ' ', 0)
+	w := cli.NewTable(t.o.Factory.IO.Out)
 	for _, line := range lines {
-		fmt.Fprintln(w, strings.Join(line, "\t"))
+		w.Row(line...)
 	}
 	return w.Flush()
 }

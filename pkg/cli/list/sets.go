@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -85,12 +83,12 @@ func (o *Options) noSets() {
 
 // setTable has the columns of kubectl get, and what keeps a set from what it is asked for.
 func (o *Options) setTable(found []unstructured.Unstructured) error {
-	w := tabwriter.NewWriter(o.Factory.IO.Out, 0, 8, 3, ' ', 0)
+	w := cli.NewTable(o.Factory.IO.Out)
 	line := func(namespace string, cells ...string) {
 		if o.AllNamespaces {
 			cells = append([]string{namespace}, cells...)
 		}
-		fmt.Fprintln(w, strings.TrimRight(cli.Row(cells...), "\t"))
+		w.Row(cells...)
 	}
 	if !o.Output.NoHeaders {
 		line("NAMESPACE", "NAME", "DESIRED", "CURRENT", "READY", "AGE", "NOTE")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -59,9 +58,9 @@ func table(f *cli.Factory, sessions []*forward.Session, noHeaders bool) error {
 		}
 		return nil
 	}
-	w := tabwriter.NewWriter(f.IO.Out, 0, 8, 3, ' ', 0)
+	w := cli.NewTable(f.IO.Out)
 	if !noHeaders {
-		fmt.Fprintln(w, "ID\tNAMESPACE\tTARGET\tPORTS\tCONNECTIONS\tCONTEXT\tAGE")
+		w.Row("ID", "NAMESPACE", "TARGET", "PORTS", "CONNECTIONS", "CONTEXT", "AGE")
 	}
 	for _, s := range sessions {
 		var ports []string
@@ -71,7 +70,7 @@ func table(f *cli.Factory, sessions []*forward.Session, noHeaders bool) error {
 		for _, address := range s.Socks {
 			ports = append(ports, address+"->socks5")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, s.Namespace, orNone(s.Target), strings.Join(ports, ","), s.Connections,
+		w.Row(s.Name, s.Namespace, orNone(s.Target), strings.Join(ports, ","), fmt.Sprint(s.Connections),
 			orNone(s.Context), duration.HumanDuration(f.Now().Sub(s.CreationTimestamp.Time)))
 	}
 	return w.Flush()

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -176,13 +175,13 @@ func (o *Options) print(r *top.Report) error {
 			return err
 		}
 	}
-	table := tabwriter.NewWriter(streams.Out, 0, 0, 3, ' ', 0)
+	table := cli.NewTable(streams.Out)
 	titles := []string{"NAME", "NODE", "CPU", "OF", "MEMORY", "USED", "OF", "RECEIVED/s", "SENT/s", "READ/s", "WRITTEN/s"}
 	if o.AllNamespaces {
 		titles = append([]string{"NAMESPACE"}, titles...)
 	}
 	if !o.Output.NoHeaders {
-		fmt.Fprintln(table, strings.Join(titles, "\t"))
+		table.Row(titles...)
 	}
 	for _, row := range r.Items {
 		cells := []string{
@@ -193,7 +192,7 @@ func (o *Options) print(r *top.Report) error {
 		if o.AllNamespaces {
 			cells = append([]string{row.Namespace}, cells...)
 		}
-		fmt.Fprintln(table, cli.Row(cells...))
+		table.Row(cells...)
 	}
 	return table.Flush()
 }

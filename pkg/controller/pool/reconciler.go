@@ -190,7 +190,7 @@ func (r *Reconciler) revisions(ctx context.Context, view *View) error {
 			continue
 		}
 		if err := json.Unmarshal(revision.Data.Raw, template); err != nil || template.VirtualMachineTemplate == nil {
-			ctrl.LoggerFrom(ctx).Info("a ControllerRevision cannot be read", "revision", revision.Name, "error", err)
+			ctrl.LoggerFrom(ctx).Info("a ControllerRevision cannot be read", "revision", revision.Name, "err", err)
 			template = nil
 		}
 		view.Revisions[revision.Name] = template

@@ -63,7 +63,7 @@ func (p *Prober) Run(ctx context.Context) error {
 				continue
 			}
 			p.Log.Warn("QEMU's capabilities are not known ahead: guests start slower",
-				"kvm", v.KVM, "sev", v.SEV, "again", pause, "error", err)
+				"kvm", v.KVM, "sev", v.SEV, "again", pause, "err", err)
 			failed[key.hash] = true
 			retry = time.After(pause)
 		}

@@ -63,7 +63,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		if err := p.serve(ctx, watcher); err != nil && ctx.Err() == nil {
-			p.Log.Warn("device plugin starts again", "resource", p.Resource, "error", err)
+			p.Log.Warn("device plugin starts again", "resource", p.Resource, "err", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(retry):

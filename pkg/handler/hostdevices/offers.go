@@ -82,7 +82,7 @@ func (o *Offers) look(ctx context.Context, permitted *v1.PermittedHostDevices) {
 	if permitted != nil {
 		found, err := Find(o.Sys)
 		if err != nil {
-			o.Log.Warn("not all devices of the node are known", "error", err)
+			o.Log.Warn("not all devices of the node are known", "err", err)
 		}
 		offered = found.Offered(permitted, o.Dev)
 	}
@@ -137,7 +137,7 @@ func (o *Offers) begin(ctx context.Context, name string, offered Offered) {
 	go func() {
 		defer close(r.done)
 		if err := plugin.Run(ctx); err != nil {
-			o.Log.Error("devices are not offered", "resource", name, "error", err)
+			o.Log.Error("devices are not offered", "resource", name, "err", err)
 		}
 	}()
 }

@@ -149,7 +149,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		err = stream.Splice(s.ctx, withBuffer(remote, buffered.Reader), local)
 	}
 	if err != nil {
-		s.Log.Info("migration: connection ended", "migration", uid, "channel", channel, "error", err)
+		s.Log.Info("migration: connection ended", "migration", uid, "channel", channel, "err", err)
 	}
 }
 

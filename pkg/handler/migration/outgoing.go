@@ -42,7 +42,7 @@ func Listen(run Run, dial Dial, address string, uid types.UID, log *slog.Logger)
 				local, err := listener.Accept()
 				if err != nil {
 					if !errors.Is(err, net.ErrClosed) {
-						log.Warn("migration: no more connections are taken", "migration", uid, "channel", channel, "error", err)
+						log.Warn("migration: no more connections are taken", "migration", uid, "channel", channel, "err", err)
 					}
 					return
 				}
@@ -55,7 +55,7 @@ func Listen(run Run, dial Dial, address string, uid types.UID, log *slog.Logger)
 				o.active.Go(func() {
 					defer func() { <-places }()
 					if err := pass(ctx, local, dial, address, uid, channel); err != nil && ctx.Err() == nil {
-						log.Info("migration: connection ended", "migration", uid, "channel", channel, "error", err)
+						log.Info("migration: connection ended", "migration", uid, "channel", channel, "err", err)
 					}
 				})
 			}

@@ -83,7 +83,7 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 			wait = h.Every()
 		}
 		if err := h.patch(ctx, true); err != nil && ctx.Err() == nil {
-			h.Log.Warn("heartbeat failed", "error", err)
+			h.Log.Warn("heartbeat failed", "err", err)
 			wait = min(wait, retry)
 		}
 		select {
@@ -91,7 +91,7 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 			defer cancel()
 			if err := h.farewell(last); err != nil {
-				h.Log.Warn("node not taken out of scheduling", "error", err)
+				h.Log.Warn("node not taken out of scheduling", "err", err)
 			}
 			return nil
 		case <-h.Wake:
@@ -145,7 +145,7 @@ func (h *Heartbeat) patch(ctx context.Context, schedulable bool) error {
 	}
 	wanted, err := h.Labels()
 	if err != nil {
-		h.Log.Warn("not all labels of the node are known", "error", err)
+		h.Log.Warn("not all labels of the node are known", "err", err)
 	}
 	if data, err = Relabel(node, wanted); err != nil || data == nil {
 		return err

@@ -1,19 +1,22 @@
 package podfs
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"unsafe"
+	"strconv"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
 // On the unified hierarchy no file says which devices a container may use but a BPF program, which the runtime has
 // attached to the container's control group. It cannot be extended, so it is replaced by one that allows what
 // every container may use, what the kubelet has granted to this one, and what virt-handler has given to it; see Rights.
+// github.com/cilium/ebpf assembles and loads the program. It makes virt-server 1.0 MB (1.7 %) larger, and needs no right
+// that bpf(2) does not need.
 
 // deviceRule allows devices of a kind; a negative number stands for all.
 type deviceRule struct {
@@ -52,73 +55,37 @@ func allowUnified(group string, rules []deviceRule) error {
 	return nil
 }
 
-// instruction is one of BPF's; see bpf(2) and linux/bpf.h.
-type instruction struct {
-	code   uint8
-	dst    uint8 // a register
-	src    uint8
-	offset int16
-	imm    int32
-}
-
-func encode(program []instruction) []byte {
-	out := make([]byte, 0, 8*len(program))
-	for _, i := range program {
-		out = append(out, i.code, i.src<<4|i.dst)
-		out = binary.NativeEndian.AppendUint16(out, uint16(i.offset))
-		out = binary.NativeEndian.AppendUint32(out, uint32(i.imm))
+// filter is the program that allows what one of the rules does. Its input is struct bpf_cgroup_dev_ctx of linux/bpf.h:
+// kind and access in the halves of a word, then major and minor.
+func filter(rules []deviceRule) asm.Instructions {
+	const result, input, kind, access, major, minor, scratch = asm.R0, asm.R1, asm.R2, asm.R3, asm.R4, asm.R5, asm.R6
+	program := asm.Instructions{
+		asm.LoadMem(kind, input, 0, asm.Word),
+		asm.And.Imm32(kind, 0xffff),
+		asm.LoadMem(access, input, 0, asm.Word),
+		asm.RSh.Imm32(access, 16),
+		asm.LoadMem(major, input, 4, asm.Word),
+		asm.LoadMem(minor, input, 8, asm.Word),
 	}
-	return out
-}
-
-// Operations, from linux/bpf_common.h and linux/bpf.h.
-const (
-	loadWord    = unix.BPF_LDX | unix.BPF_MEM | unix.BPF_W
-	and32       = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
-	shiftRight  = unix.BPF_ALU | unix.BPF_RSH | unix.BPF_K
-	move32      = unix.BPF_ALU | unix.BPF_MOV | unix.BPF_X
-	moveConst   = unix.BPF_ALU64 | unix.BPF_MOV | unix.BPF_K
-	jumpNot     = unix.BPF_JMP32 | unix.BPF_JNE | unix.BPF_K
-	jumpNotSame = unix.BPF_JMP32 | unix.BPF_JNE | unix.BPF_X
-	leave       = unix.BPF_JMP | unix.BPF_EXIT
-)
-
-// filter is the program that allows what one of the rules does. Its input is struct bpf_cgroup_dev_ctx: kind and
-// access in the halves of a word, then major and minor.
-func filter(rules []deviceRule) []instruction {
-	const result, input, kind, access, major, minor, scratch = 0, 1, 2, 3, 4, 5, 6
-	program := []instruction{
-		{code: loadWord, dst: kind, src: input, offset: 0},
-		{code: and32, dst: kind, imm: 0xffff},
-		{code: loadWord, dst: access, src: input, offset: 0},
-		{code: shiftRight, dst: access, imm: 16},
-		{code: loadWord, dst: major, src: input, offset: 4},
-		{code: loadWord, dst: minor, src: input, offset: 8},
-	}
-	for _, rule := range rules {
-		var match []instruction
-		match = append(match, instruction{code: jumpNot, dst: kind, imm: int32(rule.kind)})
+	label := func(rule int) string { return "rule" + strconv.Itoa(rule) }
+	for i, rule := range rules {
+		next := label(i + 1)
+		program = append(program, asm.JNE.Imm32(kind, int32(rule.kind), next).WithSymbol(label(i)))
 		if rule.access != everyAccess {
-			match = append(match,
-				instruction{code: move32, dst: scratch, src: access},
-				instruction{code: and32, dst: scratch, imm: int32(rule.access)},
-				instruction{code: jumpNotSame, dst: scratch, src: access})
+			program = append(program,
+				asm.Mov.Reg32(scratch, access),
+				asm.And.Imm32(scratch, int32(rule.access)),
+				asm.JNE.Reg32(scratch, access, next))
 		}
 		if rule.major >= 0 {
-			match = append(match, instruction{code: jumpNot, dst: major, imm: int32(rule.major)})
+			program = append(program, asm.JNE.Imm32(major, int32(rule.major), next))
 		}
 		if rule.minor >= 0 {
-			match = append(match, instruction{code: jumpNot, dst: minor, imm: int32(rule.minor)})
+			program = append(program, asm.JNE.Imm32(minor, int32(rule.minor), next))
 		}
-		match = append(match, instruction{code: moveConst, dst: result, imm: 1}, instruction{code: leave})
-		for i := range match {
-			if match[i].code == jumpNot || match[i].code == jumpNotSame {
-				match[i].offset = int16(len(match) - i - 1) // to the next rule
-			}
-		}
-		program = append(program, match...)
+		program = append(program, asm.Mov.Imm(result, 1), asm.Return())
 	}
-	return append(program, instruction{code: moveConst, dst: result}, instruction{code: leave})
+	return append(program, asm.Mov.Imm(result, 0).WithSymbol(label(len(rules))), asm.Return())
 }
 
 // replaceFilter makes the rules those of a control group, unless it has none and so allows everything.
@@ -127,87 +94,57 @@ func replaceFilter(group *os.File, rules []deviceRule) error {
 	if err != nil || len(old) == 0 {
 		return err
 	}
-	fd, err := loadFilter(encode(filter(rules)))
-	if err != nil {
-		return fmt.Errorf("load the device filter: %w", err)
-	}
-	defer unix.Close(fd)
 	// All attached ones must allow a device: the new one first, so that there is no moment without any.
-	if err := attachFilter(unix.BPF_PROG_ATTACH, group, fd, unix.BPF_F_ALLOW_MULTI); err != nil {
-		return fmt.Errorf("attach the device filter: %w", err)
+	if err := addFilter(group, rules); err != nil {
+		return err
 	}
-	for _, id := range old {
-		if err := detachFilter(group, id); err != nil {
+	for _, program := range old {
+		if err := detachFilter(group, program.ID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// loadFilter gives a program to the kernel.
-func loadFilter(program []byte) (int, error) {
-	license := []byte("Apache-2.0\x00")
-	var pinned runtime.Pinner // their addresses are handed to the kernel as numbers
-	defer pinned.Unpin()
-	pinned.Pin(&program[0])
-	pinned.Pin(&license[0])
-	load := struct {
-		kind, count    uint32
-		insns, license uint64
-		rest           [96]byte
-	}{
-		kind: unix.BPF_PROG_TYPE_CGROUP_DEVICE, count: uint32(len(program) / 8),
-		insns: uint64(uintptr(unsafe.Pointer(&program[0]))), license: uint64(uintptr(unsafe.Pointer(&license[0]))),
-	}
-	return bpf(unix.BPF_PROG_LOAD, unsafe.Pointer(&load), unsafe.Sizeof(load))
-}
-
-// attachedFilters are the identifiers of the device programs of a control group.
-func attachedFilters(group *os.File) ([]uint32, error) {
-	ids := make([]uint32, 64)
-	var pinned runtime.Pinner
-	defer pinned.Unpin()
-	pinned.Pin(&ids[0])
-	query := struct {
-		target, kind, flags, attached uint32
-		ids                           uint64
-		count                         uint32
-		rest                          [36]byte
-	}{
-		target: uint32(group.Fd()), kind: unix.BPF_CGROUP_DEVICE,
-		ids: uint64(uintptr(unsafe.Pointer(&ids[0]))), count: uint32(len(ids)),
-	}
-	if _, err := bpf(unix.BPF_PROG_QUERY, unsafe.Pointer(&query), unsafe.Sizeof(query)); err != nil {
-		return nil, fmt.Errorf("find the device filter: %w", err)
-	}
-	return ids[:query.count], nil
-}
-
-func detachFilter(group *os.File, id uint32) error {
-	open := struct{ id, next, flags uint32 }{id: id}
-	fd, err := bpf(unix.BPF_PROG_GET_FD_BY_ID, unsafe.Pointer(&open), unsafe.Sizeof(open))
+// addFilter attaches a program beside those that are attached already.
+func addFilter(group *os.File, rules []deviceRule) error {
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.CGroupDevice, Instructions: filter(rules), License: "Apache-2.0",
+	})
 	if err != nil {
-		return fmt.Errorf("open the old device filter: %w", err)
+		return fmt.Errorf("load the device filter: %w", err)
 	}
-	defer unix.Close(fd)
-	if err := attachFilter(unix.BPF_PROG_DETACH, group, fd, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("detach the old device filter: %w", err)
+	defer program.Close()
+	// The low-level call, since a link of higher level ends with the process that holds it.
+	err = link.RawAttachProgram(link.RawAttachProgramOptions{
+		Target: int(group.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice, Flags: unix.BPF_F_ALLOW_MULTI,
+	})
+	if err != nil {
+		return fmt.Errorf("attach the device filter: %w", err)
 	}
 	return nil
 }
 
-func attachFilter(command int, group *os.File, program int, flags uint32) error {
-	attach := struct{ target, program, kind, flags, replace uint32 }{
-		target: uint32(group.Fd()), program: uint32(program), kind: unix.BPF_CGROUP_DEVICE, flags: flags,
+// attachedFilters are the device programs of a control group.
+func attachedFilters(group *os.File) ([]link.AttachedProgram, error) {
+	found, err := link.QueryPrograms(link.QueryOptions{Target: int(group.Fd()), Attach: ebpf.AttachCGroupDevice})
+	if err != nil {
+		return nil, fmt.Errorf("find the device filter: %w", err)
 	}
-	_, err := bpf(command, unsafe.Pointer(&attach), unsafe.Sizeof(attach))
-	return err
+	return found.Programs, nil
 }
 
-func bpf(command int, attributes unsafe.Pointer, size uintptr) (int, error) {
-	fd, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(command), uintptr(attributes), size)
-	if errno != 0 {
-		return -1, errno
+func detachFilter(group *os.File, id ebpf.ProgramID) error {
+	program, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return fmt.Errorf("open the old device filter: %w", err)
 	}
-	return int(fd), nil
+	defer program.Close()
+	err = link.RawDetachProgram(link.RawDetachProgramOptions{
+		Target: int(group.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice,
+	})
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("detach the old device filter: %w", err)
+	}
+	return nil
 }

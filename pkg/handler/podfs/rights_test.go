@@ -252,12 +252,9 @@ func TestRightsVersion2(t *testing.T) {
 	group, err := os.Open(dir)
 	check(t, err)
 	defer group.Close()
-	fd, err := loadFilter(encode(filter(defaultRules())))
-	if err != nil {
+	if err := addFilter(group, defaultRules()); err != nil {
 		t.Skipf("BPF is not to be had here: %v", err)
 	}
-	check(t, attachFilter(unix.BPF_PROG_ATTACH, group, fd, unix.BPF_F_ALLOW_MULTI))
-	check(t, unix.Close(fd))
 	// Devices that can be opened everywhere stand for disks: kmsg for the node's, port for one that a plugin has, mem for a
 	// hotplugged one.
 	kmsg, granted, plugged := Char(unix.Mkdev(1, 11)), Char(unix.Mkdev(10, 229)), Char(unix.Mkdev(10, 237))

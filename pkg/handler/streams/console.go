@@ -235,7 +235,7 @@ func (b *console) pumpInput() {
 			return
 		case data := <-b.input:
 			if _, err := b.serial.Write(data); err != nil {
-				b.log.Debug("console input not taken", "error", err)
+				b.log.Debug("console input not taken", "err", err)
 			}
 		}
 	}

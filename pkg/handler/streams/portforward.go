@@ -64,7 +64,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, life context.Co
 	}
 	defer untilGone(life, conn)()
 	if err := stream.Splice(s.ctx, client, target); err != nil {
-		s.Log.Debug("forwarded connection ended", "vmi", name(r).String(), "protocol", protocol, "port", port, "error", err)
+		s.Log.Debug("forwarded connection ended", "vmi", name(r).String(), "protocol", protocol, "port", port, "err", err)
 	}
 }
 

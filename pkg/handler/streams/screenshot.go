@@ -54,7 +54,7 @@ func (s *Server) screenshot(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "image/png")
 	if err := copyPieces(w, piece, picture); err != nil {
-		s.Log.Info("screenshot not sent", "vmi", name(r).String(), "error", err)
+		s.Log.Info("screenshot not sent", "vmi", name(r).String(), "err", err)
 		panic(http.ErrAbortHandler) // so that the client does not take a half for the whole
 	}
 }

@@ -195,7 +195,7 @@ func (s *Server) console(w http.ResponseWriter, r *http.Request) {
 		replay = func() []byte {
 			past, err := s.tail(run, pod, tail, r.URL.Query().Get("sinceReset") == "true")
 			if err != nil {
-				s.Log.Info("console log not replayed", "vmi", name(r).String(), "error", err)
+				s.Log.Info("console log not replayed", "vmi", name(r).String(), "err", err)
 			}
 			return past
 		}

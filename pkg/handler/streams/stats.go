@@ -32,7 +32,7 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	})
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(list); err != nil {
-		s.Log.Info("statistics not sent", "error", err)
+		s.Log.Info("statistics not sent", "err", err)
 	}
 }
 

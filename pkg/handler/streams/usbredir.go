@@ -79,6 +79,6 @@ func (s *Server) usbRedir(w http.ResponseWriter, r *http.Request) {
 		return // answered
 	}
 	if err := stream.Splice(s.ctx, conn, s.leavingConn(device, pod)); err != nil {
-		s.Log.Debug("USB redirection ended", "vmi", name(r).String(), "port", port, "error", err)
+		s.Log.Debug("USB redirection ended", "vmi", name(r).String(), "port", port, "err", err)
 	}
 }

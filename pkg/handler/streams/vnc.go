@@ -88,6 +88,6 @@ func (s *Server) vnc(w http.ResponseWriter, r *http.Request) {
 		}
 	})
 	if err := stream.Splice(s.ctx, conn, s.leavingConn(display, pod)); err != nil {
-		s.Log.Debug("vnc ended", "vmi", name(r).String(), "error", err)
+		s.Log.Debug("vnc ended", "vmi", name(r).String(), "err", err)
 	}
 }

@@ -204,7 +204,7 @@ func (r *Reader) ask(guest *Guest, now time.Time) *call {
 		c.answer, c.err = launcher.Stats(ctx, &launcherpb.StatsRequest{})
 		c.at = r.Now()
 		if c.err != nil {
-			r.Log.Info("guest left out of the statistics", "vmi", vmi.String(), "error", c.err)
+			r.Log.Info("guest left out of the statistics", "vmi", vmi.String(), "err", c.err)
 			return
 		}
 		bound(c.answer)

@@ -169,7 +169,7 @@ func renamed() []*dto.MetricFamily {
 	for _, g := range []prometheus.Gatherer{runtimemetrics.Registry, legacyregistry.DefaultGatherer} {
 		families, err := g.Gather()
 		if err != nil {
-			klog.V(2).InfoS("metrics of libraries are not whole", "error", err)
+			klog.V(2).InfoS("metrics of libraries are not whole", "err", err)
 		}
 		for _, family := range families {
 			as := metrics.Renamed[family.GetName()]

@@ -60,7 +60,7 @@ func guard(who authenticator.Request, may authorizer.Authorizer, next http.Handl
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, ok, err := who.AuthenticateRequest(r)
 		if err != nil || !ok {
-			klog.V(4).InfoS("metrics asked for by nobody known", "error", err)
+			klog.V(4).InfoS("metrics asked for by nobody known", "err", err)
 			http.Error(w, "a token is needed, which the API server knows: Authorization: Bearer TOKEN", http.StatusUnauthorized)
 			return
 		}

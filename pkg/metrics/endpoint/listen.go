@@ -59,6 +59,6 @@ func (e *Endpoint) Listen(ctx context.Context, port int, tlsConfig *tls.Config, 
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) {
-	klog.V(4).InfoS("metrics", "error", string(p))
+	klog.V(4).InfoS("metrics", "err", string(p))
 	return len(p), nil
 }

@@ -1,6 +1,10 @@
 // Package dhcp gives a guest its address: one server a NIC, on the bridge that virt-handler made in the
 // pod, answering one MAC with one address for ever. What it answers is a pure function of the network
 // plan and the pod's resolv.conf (Config.Reply); Server puts that on a socket.
+//
+// Messages are read and written by github.com/insomniacslk/dhcp. Its server4.Server is not used: it starts a goroutine
+// for each packet, of which a guest may send any number, logs each, and ends when a read fails, as it does when a link
+// goes down for a moment.
 package dhcp
 
 import (

@@ -7,6 +7,11 @@
 //
 // It knows what an xterm does as far as programs on serial lines use it: colours, scroll regions, the alternate screen, line
 // drawing. A Terminal is for one goroutine.
+//
+// hinshun/vt10x (of 2022-03-01) was tried with what a hostile guest may write: CSI 2147483647 I, 13 bytes, keeps it
+// busy for more than two minutes; it answers every question, with 600 kB to 100,000 of them; REP does nothing; and
+// U+009B, which a terminal may obey, is kept in a cell. charmbracelet/x/vt was read, not run: it collects text that is
+// not ASCII into one buffer without a bound, and a cell takes all combining characters of it.
 package emulator
 
 import (
