@@ -33,7 +33,6 @@ var otherKeys = map[string]string{
 	"instance": "vmi", "guest": "vmi", "nodeName": "node", "podName": "pod",
 }
 
-
 // TestLogKeys holds the convention of CONTRIBUTING.md for the keys of log lines.
 func TestLogKeys(t *testing.T) {
 	root := filepath.Join("..", "..")
