@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,7 @@ func TestFindQEMU(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }() // again, when a check has failed
 	file := filepath.Join(t.TempDir(), "pid")
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -28,13 +29,23 @@ func TestFindQEMU(t *testing.T) {
 	if err := found.Release(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := findQEMU(file, "/usr/bin/qemu-system-x86_64"); err == nil {
-		t.Error("another program's process is found")
+	if _, err := findQEMU(file, "/usr/bin/qemu-system-x86_64"); !errors.Is(err, errQEMUEnded) {
+		t.Errorf("another program's process is found: %v", err)
 	}
 	for _, text := range []string{"", "x", "1", "-5", "999999999"} {
 		write(text)
-		if _, err := findQEMU(file, "/bin/sleep"); err == nil {
-			t.Errorf("%q is found", text)
+		if _, err := findQEMU(file, "/bin/sleep"); err == nil || errors.Is(err, errQEMUEnded) != (text == "999999999") {
+			t.Errorf("%q: %v", text, err)
 		}
+	}
+	if _, err := findQEMU(file+"-none", "/bin/sleep"); err == nil || errors.Is(err, errQEMUEnded) {
+		t.Errorf("without the file it is not known: %v", err)
+	}
+	write(strconv.Itoa(cmd.Process.Pid))
+	if err := errors.Join(cmd.Process.Kill(), cmd.Wait()); err == nil {
+		t.Fatal("it was not killed")
+	}
+	if _, err := findQEMU(file, "/bin/sleep"); !errors.Is(err, errQEMUEnded) {
+		t.Errorf("one that was killed: %v", err)
 	}
 }

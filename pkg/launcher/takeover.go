@@ -66,6 +66,15 @@ func (g *guest) beforeStart(ctx context.Context, conn hypervisor.Connection) (en
 	if _, err := conn.Domain(ctx); errors.Is(err, hypervisor.ErrNoDomain) {
 		return true, nil
 	}
+	// libvirtd may not have noticed yet that QEMU has died.
+	switch qemu, err := g.qemu(); {
+	case errors.Is(err, errQEMUEnded):
+		return true, nil
+	case err == nil:
+		if err := qemu.Release(); err != nil {
+			g.log.Debug("QEMU's process was not let go", "err", err)
+		}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.life.Now() != lifecycle.Released {

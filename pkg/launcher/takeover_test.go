@@ -84,6 +84,24 @@ func TestReceivedAndEnded(t *testing.T) {
 	})
 }
 
+// A QEMU that has died, which libvirtd has not noticed yet, has not run the guest: the source may go on.
+func TestTakeOverOfDeadQEMU(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		n := &notes{}
+		g.note = n.note
+		arriving(t, m, g, here)
+		g.qemu = func() (process, error) { return nil, errQEMUEnded }
+		if err := g.takeOver(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		if g.mayHaveRun() || n.get() != neverRan {
+			t.Errorf("it may have run; the last words are %+v", n.get())
+		}
+		m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
+		expect(t, g, crashed, names.ReasonNeverRan)
+	})
+}
+
 // Over a socket: the first to ask is the last, but not one who hangs up.
 func TestServeSource(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
