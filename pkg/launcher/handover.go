@@ -69,8 +69,12 @@ type process interface {
 	Release() error
 }
 
+// errQEMUEnded says that the process whose number libvirt has kept is gone, whatever libvirtd knows yet.
+var errQEMUEnded = errors.New("it has ended")
+
 // findQEMU finds the domain's QEMU by the file in which libvirt keeps its number. The number may be another process's
-// by now, so its name is looked at, too, once nobody else can get the number.
+// by now, so its name is looked at, too, once nobody else can get the number. The error is errQEMUEnded when no such
+// process is left.
 func findQEMU(pidFile, emulator string) (process, error) {
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -86,10 +90,13 @@ func findQEMU(pidFile, emulator string) (process, error) {
 	}
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if name := strings.TrimSuffix(string(comm), "\n"); err == nil && (name == "" || !strings.HasPrefix(filepath.Base(emulator), name)) {
-		err = fmt.Errorf("process %d is %s", pid, name)
+		err = fmt.Errorf("%w: process %d is %s", errQEMUEnded, pid, name)
 	}
 	if err == nil {
 		err = found.Signal(syscall.Signal(0)) // it lives, so the name was its own
+	}
+	if errors.Is(err, os.ErrProcessDone) || errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: there is no process %d", errQEMUEnded, pid)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("find QEMU: %w", err), found.Release())
@@ -522,6 +529,15 @@ func (g *guest) takeOver(ctx context.Context, paused bool) error {
 func (g *guest) mayStart(ctx context.Context, conn hypervisor.Connection) error {
 	if _, err := conn.Domain(ctx); errors.Is(err, hypervisor.ErrNoDomain) {
 		return nil
+	}
+	// libvirtd may not have noticed yet that QEMU has died.
+	switch qemu, err := g.qemu(); {
+	case errors.Is(err, errQEMUEnded):
+		return nil
+	case err == nil:
+		if err := qemu.Release(); err != nil {
+			g.log.Debug("QEMU's process was not let go", "error", err)
+		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

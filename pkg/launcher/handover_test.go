@@ -324,6 +324,29 @@ func TestTakeOverFails(t *testing.T) {
 	})
 }
 
+// A QEMU that has died, which libvirtd has not noticed yet, has not run the guest: the source may go on.
+func TestTakeOverOfDeadQEMU(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		n := &notes{}
+		g.note = n.note
+		arriving(t, m, g, here)
+		g.qemu = func() (process, error) { return nil, errQEMUEnded }
+		m.mu.Lock()
+		m.resumeErr = errors.New("the monitor is closed")
+		m.mu.Unlock()
+		done := make(chan error, 1)
+		go func() { done <- g.takeOver(t.Context(), false) }()
+		time.Sleep(handoverPause / 2) // of the bubble
+		m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if g.started() || n.get() != neverRan {
+			t.Errorf("it may have run; the last words are %+v", n.get())
+		}
+	})
+}
+
 // A guest that ends before it may run has crashed, once it is known to be nowhere else.
 func TestArrivedAndEnded(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
@@ -376,7 +399,7 @@ func TestFindQEMU(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }() // again, when a check has failed
 	file := filepath.Join(t.TempDir(), "pid")
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -391,13 +414,23 @@ func TestFindQEMU(t *testing.T) {
 	if err := found.Release(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := findQEMU(file, "/usr/bin/qemu-system-x86_64"); err == nil {
-		t.Error("another program's process is found")
+	if _, err := findQEMU(file, "/usr/bin/qemu-system-x86_64"); !errors.Is(err, errQEMUEnded) {
+		t.Errorf("another program's process is found: %v", err)
 	}
 	for _, text := range []string{"", "x", "1", "-5", "999999999"} {
 		write(text)
-		if _, err := findQEMU(file, "/bin/sleep"); err == nil {
-			t.Errorf("%q is found", text)
+		if _, err := findQEMU(file, "/bin/sleep"); err == nil || errors.Is(err, errQEMUEnded) != (text == "999999999") {
+			t.Errorf("%q: %v", text, err)
 		}
+	}
+	if _, err := findQEMU(file+"-none", "/bin/sleep"); err == nil || errors.Is(err, errQEMUEnded) {
+		t.Errorf("without the file it is not known: %v", err)
+	}
+	write(strconv.Itoa(cmd.Process.Pid))
+	if err := errors.Join(cmd.Process.Kill(), cmd.Wait()); err == nil {
+		t.Fatal("it was not killed")
+	}
+	if _, err := findQEMU(file, "/bin/sleep"); !errors.Is(err, errQEMUEnded) {
+		t.Errorf("one that was killed: %v", err)
 	}
 }
