@@ -23,7 +23,11 @@ func (h *handler) serveStreams(ctx context.Context, r *Reconciler, reader *usage
 	if err != nil {
 		return fmt.Errorf("listen for virt-api: %w", err)
 	}
-	guests := &streams.Server{PodsDir: h.pods, Launcher: r.Launcher, Usage: reader, Dial: r.DialGuest, DialVSOCK: r.DialVSOCK, GuestTLS: guestTLS, Runs: r.Runs, Leaving: r.Leaving, Guest: r.Guest, Limits: h.limits, Log: h.log}
+	guests := &streams.Server{
+		PodsDir: h.pods, Launcher: r.Launcher, Usage: reader,
+		Dial: r.DialGuest, DialVSOCK: r.DialVSOCK, GuestTLS: guestTLS,
+		Runs: r.Runs, Leaving: r.Leaving, Guest: r.Guest, Limits: h.limits, Log: h.log,
+	}
 	return serve(ctx, &http.Server{
 		Handler: guests.Handler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),

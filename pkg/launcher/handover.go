@@ -536,7 +536,7 @@ func (g *guest) mayStart(ctx context.Context, conn hypervisor.Connection) error 
 		return nil
 	case err == nil:
 		if err := qemu.Release(); err != nil {
-			g.log.Debug("QEMU's process was not let go", "error", err)
+			g.log.Debug("QEMU's process was not let go", "err", err)
 		}
 	}
 	g.mu.Lock()
