@@ -12,7 +12,10 @@ import (
 // A launcher whose serial port does not answer holds up nobody but those who want that one. Who waited for a request that
 // gave up tries it again.
 func TestSerialPortThatDoesNotAnswer(t *testing.T) {
-	cs := &consoles{log: slog.New(slog.DiscardHandler), stall: time.Second, open: map[string]*console{}, opening: map[string]chan struct{}{}}
+	cs := &consoles{
+		log: slog.New(slog.DiscardHandler), stall: time.Second,
+		open: map[string]*console{}, opening: map[string]chan struct{}{},
+	}
 	dials := make(chan string, 2)
 	hangs := func(ctx context.Context) (net.Conn, error) {
 		dials <- "hangs"

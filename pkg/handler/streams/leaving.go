@@ -12,14 +12,16 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
-const movedReason = "the guest has moved to another node; connect again"
-
 // Why a guest does not answer on this node any more, as a client is told it.
 var (
-	ErrMoved = &stream.CloseError{Code: stream.CodeGoingAway, Reason: movedReason}
+	ErrMoved = &stream.CloseError{
+		Code: stream.CodeGoingAway, Reason: "the guest has moved to another node; connect again",
+	}
 	ErrEnded = &stream.CloseError{Code: stream.CodeInternal, Reason: "the guest has ended"}
 	// ErrUnfollowed says nothing about the guest: virt-handler ends, say.
-	ErrUnfollowed = &stream.CloseError{Code: stream.CodeGoingAway, Reason: "virt-handler does not follow the guest any more; connect again"}
+	ErrUnfollowed = &stream.CloseError{
+		Code: stream.CodeGoingAway, Reason: "virt-handler does not follow the guest any more; connect again",
+	}
 )
 
 // life is a context that ends when the guest of a VMI is gone from this node.
