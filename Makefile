@@ -5,7 +5,7 @@ NAME      ?= virt-local
 NODES     ?= 2
 VERSION   ?= v0.0.0-dev
 REGISTRY  ?= ghcr.io/virtkit
-# The images' tag that belongs to the version, as pkg/action/install has it.
+# The images' tag that belongs to the version, as pkg/client/action/install has it.
 TAG       ?= $(if $(filter %-dev,$(VERSION)),dev,$(VERSION))
 
 # The same flags everywhere, so that all builds share one cache; a change of them compiles Kubernetes anew.
@@ -20,7 +20,7 @@ LDFLAGS += -X $(PKG).gitCommit=$(shell git rev-parse HEAD) -X $(PKG).gitTreeStat
            -X $(PKG).buildDate=$(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
 endif
 IMAGES := virt-server virt-launcher tiny-disk
-NOVNC  := pkg/action/vnc/novnc/files/novnc.zip
+NOVNC  := pkg/client/action/vnc/novnc/files/novnc.zip
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build images debian up down generate lint test test-unit test-generated test-integration test-e2e test-slow chaos fuzz bench scale release-check clean
@@ -32,9 +32,9 @@ deps: ## Install what is missing from Debian packages
 	@dev/deps.sh
 
 # virtctl's page for `vnc --web`.
-$(NOVNC): pkg/action/vnc/novnc/fetch/main.go
+$(NOVNC): pkg/client/action/vnc/novnc/fetch/main.go
 	@dev/step.sh "Fetching noVNC"
-	@go run ./pkg/action/vnc/novnc/fetch
+	@go run ./pkg/client/action/vnc/novnc/fetch
 
 # grpcnotrace leaves gRPC's debug pages out, and with them html/template, whose use of reflection keeps the linker
 # from dropping a third of the program.

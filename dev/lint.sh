@@ -27,7 +27,7 @@ CGO_ENABLED=1 check . --build-tags launcher,libvirt_dlopen ./cmd/virt-server ./p
 # virtctl is built for systems that nobody here runs; what compiles and is vetted is at least not broken by accident.
 for system in darwin windows; do
 	for machine in amd64 arm64; do
-		GOOS=$system GOARCH=$machine go vet ./cmd/virtctl ./pkg/cli/... ./pkg/action/... || status=1
+		GOOS=$system GOARCH=$machine go vet ./cmd/virtctl ./pkg/client/cli/... ./pkg/client/action/... || status=1
 	done
 done
 

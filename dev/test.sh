@@ -43,10 +43,17 @@ integration() {
 e2e() {
 	dev/deps.sh e2e
 	make --no-print-directory images
-	# tests/e2e begins with tests that wait more than they compute: the other packages run beside them, one after the other.
-	# go test prints what comes first in the list as it goes, and the others' output when they have ended.
-	{ echo ./tests/e2e; packages_with e2e | grep -vx ./tests/e2e; } |
-		xargs go test -tags e2e -count=1 -p 2 -timeout 60m -v | failures_last
+	# tests/e2e begins with tests that wait more than they compute: the other packages run beside them, one after the
+	# other, and print when they have ended.
+	local beside others status=0
+	beside=$(mktemp)
+	packages_with e2e | grep -vx ./tests/e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 60m -v >"$beside" 2>&1 &
+	others=$!
+	go test -tags e2e -count=1 -timeout 60m -v ./tests/e2e | failures_last || status=1
+	wait "$others" || status=1
+	failures_last <"$beside" || status=1
+	rm -f "$beside"
+	[ "$status" = 0 ] || return 1
 	go -C cmd/virt-local test -tags e2e -count=1 -p 1 -timeout 20m -v . | failures_last
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/virtkit/virtkit/pkg/cli"
-	"github.com/virtkit/virtkit/pkg/cli/root"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/root"
 )
 
 func read(t *testing.T, name string) string {

@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"github.com/virtkit/virtkit/pkg/cli/root"
+	"github.com/virtkit/virtkit/pkg/client/cli/root"
 )
 
 func main() { os.Exit(root.Main()) }

@@ -17,8 +17,8 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/sizing"
-	"github.com/virtkit/virtkit/pkg/surface"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // Defaults that apply where the KubeVirt resource is silent; KubeVirt's own.
@@ -52,7 +52,7 @@ type Config struct {
 	MemoryOverheadRatio float64
 	// ImagePullPolicy is that of launcher pods; empty leaves it to the component's flag.
 	ImagePullPolicy corev1.PullPolicy
-	// EvictionStrategy is that of a guest that names none; empty means the default (pkg/eviction).
+	// EvictionStrategy is that of a guest that names none; empty means the default (pkg/vm/eviction).
 	EvictionStrategy v1.EvictionStrategy
 	// NodeSelectors are added to every launcher pod's.
 	NodeSelectors map[string]string

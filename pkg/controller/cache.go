@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
-	"github.com/virtkit/virtkit/pkg/controller/pool"
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/poolcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/network"
-	"github.com/virtkit/virtkit/pkg/vmstate"
+	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 // cacheOptions says what is kept of the cluster: thousands of VMs must fit in little memory, so of
@@ -51,7 +51,7 @@ func cacheOptions() cache.Options {
 			},
 			&v1.KubeVirt{}: {Namespaces: installation},
 			// Those of pools.
-			&appsv1.ControllerRevision{}: {Label: labelled(pool.RevisionLabel)},
+			&appsv1.ControllerRevision{}: {Label: labelled(poolcontroller.RevisionLabel)},
 			// Is CDI there? Its own kinds are not here, since they may not be; see slim.
 			cdi.Definition(): {Field: fields.OneTermEqualSelector("metadata.name", cdi.CRDName)},
 			// Those of VMIs.
@@ -107,14 +107,14 @@ func slimPod(pod *corev1.Pod) {
 	pod.Annotations = keep(pod.Annotations, network.AnnotationNetworks)
 	var containers []corev1.Container
 	if len(pod.Spec.Containers) > 0 {
-		containers = []corev1.Container{{Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Args: vmi.FenceArgs(pod.Spec.Containers[0].Args)}}
+		containers = []corev1.Container{{Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Args: vmicontroller.FenceArgs(pod.Spec.Containers[0].Args)}}
 	}
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers, ReadinessGates: pod.Spec.ReadinessGates}
 	status := corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, QOSClass: pod.Status.QOSClass,
 	}
 	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled || condition.Type == vmi.Gate {
+		if condition.Type == corev1.PodScheduled || condition.Type == vmicontroller.Gate {
 			status.Conditions = append(status.Conditions, condition)
 		}
 	}
@@ -145,7 +145,7 @@ func slimClaim(claim *corev1.PersistentVolumeClaim) {
 func slimNode(node *corev1.Node) {
 	kept := keep(node.Labels, v1.NodeSchedulable)
 	for key, value := range node.Labels {
-		for _, prefix := range []string{v1.HostModelCPULabel, v1.HostModelRequiredFeaturesLabel, v1.CPUTimerLabel, vmi.TSCSchedulingLabel} {
+		for _, prefix := range []string{v1.HostModelCPULabel, v1.HostModelRequiredFeaturesLabel, v1.CPUTimerLabel, vmicontroller.TSCSchedulingLabel} {
 			if strings.HasPrefix(key, prefix) {
 				kept[key] = value
 			}

@@ -16,7 +16,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	handlernode "github.com/virtkit/virtkit/pkg/handler/node"
+	handlernode "github.com/virtkit/virtkit/pkg/handler/nodestatus"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/tests/env"
 )

@@ -11,8 +11,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/controller/migration"
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -58,7 +58,7 @@ func TestImpostor(tt *testing.T) {
 	t := newTest(tt)
 	t.createVM(v1.RunStrategyAlways, "late")
 	waiting := t.waitPhase(v1.Pending)
-	name := vmi.PodName(waiting)
+	name := vmicontroller.PodName(waiting)
 	fake := t.impostor(name, waiting, "node01")
 	t.waitDeleted(fake)
 	squatter := t.impostor(name, waiting, "node01", func(pod *corev1.Pod) { pod.Labels, pod.OwnerReferences = nil, nil })
@@ -106,11 +106,11 @@ func TestImpostorOfTarget(tt *testing.T) {
 	target := t.placeTarget(first, "node-there")
 	t.must(cluster.Client.Create(t.ctx, squat))
 	t.waitMigration(squat, v1.MigrationPending)
-	fake := t.impostor(migration.PodName(squat, running), running, "node-there", func(pod *corev1.Pod) {
+	fake := t.impostor(migrationcontroller.PodName(squat, running), running, "node-there", func(pod *corev1.Pod) {
 		pod.Labels[v1.MigrationJobLabel] = string(squat.UID)
 	})
 	t.waitDeleted(fake)
-	taken := t.impostor(migration.PodName(squat, running), running, "node-there", func(pod *corev1.Pod) {
+	taken := t.impostor(migrationcontroller.PodName(squat, running), running, "node-there", func(pod *corev1.Pod) {
 		pod.Labels, pod.OwnerReferences = nil, nil
 	})
 	t.must(cluster.Client.Delete(t.ctx, first)) // cancelled

@@ -33,14 +33,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/certificates"
 	"github.com/virtkit/virtkit/pkg/controller/disruption"
 	"github.com/virtkit/virtkit/pkg/controller/evacuation"
-	"github.com/virtkit/virtkit/pkg/controller/kubevirt"
-	"github.com/virtkit/virtkit/pkg/controller/migration"
-	"github.com/virtkit/virtkit/pkg/controller/node"
-	"github.com/virtkit/virtkit/pkg/controller/pool"
-	"github.com/virtkit/virtkit/pkg/controller/replicaset"
+	"github.com/virtkit/virtkit/pkg/controller/kubevirtcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/nodecontroller"
+	"github.com/virtkit/virtkit/pkg/controller/poolcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/replicasetcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/resize"
-	"github.com/virtkit/virtkit/pkg/controller/vm"
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/vmcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/controller/workloadupdate"
 	"github.com/virtkit/virtkit/pkg/frame/written"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -178,21 +178,21 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 	}
 	dataVolumes := &cdi.Access{Client: client, Cache: mgr.GetCache(), Discovery: api}
 	created := &written.Creations{}
-	vmis := &vmi.Reconciler{
+	vmis := &vmicontroller.Reconciler{
 		Created: created,
 		Client:  client, Live: live, Recorder: recorder, Config: current, Now: time.Now, Random: rand.Uint32N, CDI: dataVolumes,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy), FenceAfter: o.FenceAfter,
 	}
-	migrations := &migration.Reconciler{
+	migrations := &migrationcontroller.Reconciler{
 		Created: created,
 		Client:  client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy), FenceAfter: o.FenceAfter,
 	}
-	replicaSets := &replicaset.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now}
-	pools := &pool.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now, Shuffle: rand.Shuffle, CDI: dataVolumes}
-	vms := &vm.Reconciler{Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now, CDI: dataVolumes}
+	replicaSets := &replicasetcontroller.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now}
+	pools := &poolcontroller.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now, Shuffle: rand.Shuffle, CDI: dataVolumes}
+	vms := &vmcontroller.Reconciler{Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now, CDI: dataVolumes}
 	sizes := &resize.Reconciler{Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now}
-	nodes := &node.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
+	nodes := &nodecontroller.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	evacuations := &evacuation.Reconciler{
 		Client: client, Recorder: recorder, Config: current, Now: time.Now,
 	}
@@ -201,7 +201,7 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		Client: client, Recorder: recorder, Image: o.LauncherImage, Now: time.Now,
 		Limit: func() int { return int(*current().Migrations.ParallelMigrationsPerCluster) },
 	}
-	installation := &kubevirt.Reconciler{Client: client, Config: current, Version: version.Get().GitVersion, Now: time.Now}
+	installation := &kubevirtcontroller.Reconciler{Client: client, Config: current, Version: version.Get().GitVersion, Now: time.Now}
 	err = errors.Join(
 		dataVolumes.SetupWithManager(mgr),
 		vmis.SetupWithManager(ctx, mgr),

@@ -8,7 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 )
 
 // TestTimeStampCounter is a guest that is given the frequency of a node's time stamp counter, and another node that can show it.
@@ -18,14 +18,14 @@ func TestTimeStampCounter(tt *testing.T) {
 		node, err := cluster.CreateNode(t.ctx, name)
 		t.must(err)
 		before := node.DeepCopy()
-		node.Labels[vmi.TSCFrequencyLabel], node.Labels[vmi.TSCScalableLabel] = frequency, scalable
+		node.Labels[vmicontroller.TSCFrequencyLabel], node.Labels[vmicontroller.TSCScalableLabel] = frequency, scalable
 		t.must(cluster.Client.Patch(t.ctx, node, client.MergeFrom(before)))
 		return node
 	}
 	offers := func(node client.Object, frequency string) {
 		t.eventually(node.GetName()+" offers "+frequency, func() (bool, error) {
 			err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(node), node)
-			return node.GetLabels()[vmi.TSCSchedulingLabel+frequency] == "true", err
+			return node.GetLabels()[vmicontroller.TSCSchedulingLabel+frequency] == "true", err
 		})
 	}
 	slow, fast := label("slow", "2000000000", "false"), label("fast", "3000000000", "true")
@@ -36,9 +36,11 @@ func TestTimeStampCounter(tt *testing.T) {
 	vm.Spec.RunStrategy = new(v1.RunStrategyAlways)
 	vm.Spec.Template.Spec.Domain.CPU = &v1.CPU{Features: []v1.CPUFeature{{Name: "invtsc", Policy: "require"}}}
 	t.must(cluster.Client.Patch(t.ctx, vm, client.MergeFrom(stopped)))
-	instance := t.waitVMI("has a frequency", func(instance *v1.VirtualMachineInstance) bool { return vmi.GivenTSC(instance) == 2_000_000_000 })
+	instance := t.waitVMI("has a frequency", func(instance *v1.VirtualMachineInstance) bool {
+		return vmicontroller.GivenTSC(instance) == 2_000_000_000
+	})
 	offers(fast, "2000000000")
-	if pod := t.waitPod(instance); pod.Spec.NodeSelector[vmi.TSCSchedulingLabel+"2000000000"] != "true" {
+	if pod := t.waitPod(instance); pod.Spec.NodeSelector[vmicontroller.TSCSchedulingLabel+"2000000000"] != "true" {
 		t.Errorf("the pod goes anywhere: %v", pod.Spec.NodeSelector)
 	}
 }

@@ -40,14 +40,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
 	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
 	"github.com/virtkit/virtkit/pkg/handler/hostdevices"
-	"github.com/virtkit/virtkit/pkg/handler/node"
+	"github.com/virtkit/virtkit/pkg/handler/nodestatus"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/handler/usage"
-	"github.com/virtkit/virtkit/pkg/host"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/report/host"
 	"github.com/virtkit/virtkit/pkg/stream/quota"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
 const (
@@ -303,7 +303,7 @@ func (h *handler) run(stop context.Context) error {
 		return dialer.DialContext(ctx, "tcp", address)
 	}
 
-	noKVM := node.KVM(h.device, h.modules, runtime.GOARCH)
+	noKVM := nodestatus.KVM(h.device, h.modules, runtime.GOARCH)
 	h.node.Prober = h.newProber(noKVM == nil)
 	loop, err := newLoop(ctx, h)
 	if err != nil {
@@ -339,7 +339,7 @@ func (h *handler) run(stop context.Context) error {
 			return nil
 		case <-ready:
 		}
-		beat := node.Heartbeat{
+		beat := nodestatus.Heartbeat{
 			Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat, Labels: h.labels(noKVM),
 			Saw: h.confirmed.saw, Took: h.node.renewals.took, Address: h.address, Settle: w.settle, Settled: w.settled, Paused: w.paused,
 			Every: func() time.Duration { return min(h.node.renewals.period(), others.period()) },
@@ -423,23 +423,23 @@ func (h *handler) offerDevices(ctx context.Context) error {
 }
 
 // labels are what of the node guests are scheduled by.
-func (h *handler) labels(noKVM error) node.Labels {
-	all := []node.Labels{node.CPUManager(kubeletDir), node.Realtime("/proc"), node.Confidential(h.modules)}
+func (h *handler) labels(noKVM error) nodestatus.Labels {
+	all := []nodestatus.Labels{nodestatus.CPUManager(kubeletDir), nodestatus.Realtime("/proc"), nodestatus.Confidential(h.modules)}
 	if runtime.GOARCH != "amd64" {
-		return node.All(all...)
+		return nodestatus.All(all...)
 	}
-	var hardware func() (*node.Processor, error)
+	var hardware func() (*nodestatus.Processor, error)
 	if noKVM == nil {
-		hardware = sync.OnceValues(func() (*node.Processor, error) {
-			hardware, err := node.ReadHardware(h.device)
+		hardware = sync.OnceValues(func() (*nodestatus.Processor, error) {
+			hardware, err := nodestatus.ReadHardware(h.device)
 			if err != nil {
 				return nil, err
 			}
-			return node.ReadProcessor(cpuMap, hardware)
+			return nodestatus.ReadProcessor(cpuMap, hardware)
 		})
 	}
-	emulated := sync.OnceValues(func() (*node.Processor, error) { return node.ReadProcessor(cpuMap, nil) })
-	return node.All(append(all, node.CPULabels(hardware, emulated, func() (bool, map[string]bool) {
+	emulated := sync.OnceValues(func() (*nodestatus.Processor, error) { return nodestatus.ReadProcessor(cpuMap, nil) })
+	return nodestatus.All(append(all, nodestatus.CPULabels(hardware, emulated, func() (bool, map[string]bool) {
 		installation := h.follower.Current()
 		return installation.UseEmulation, installation.ObsoleteCPUModels
 	}))...)

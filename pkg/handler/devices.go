@@ -6,7 +6,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
-	"github.com/virtkit/virtkit/pkg/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
 // granted are the devices that the kubelet has granted to a launcher.

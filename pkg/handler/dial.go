@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/network/reach"
+	"github.com/virtkit/virtkit/pkg/vm/network/reach"
 )
 
 // DialGuest connects to a port of a guest on this node from its pod's network. protocol is tcp or udp. Errors are

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
-	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
@@ -24,8 +24,8 @@ func (s *session) dumping() bool {
 }
 
 // dumpMemory has the launcher write the guest's memory to a claim that is not a disk. It returns at once, with how far that is.
-func (s *session) dumpMemory(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, t task) (status.Volume, error) {
-	var v status.Volume
+func (s *session) dumpMemory(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, t task) (vmistatus.Volume, error) {
+	var v vmistatus.Volume
 	if t.block {
 		return v, errors.New("the claim is a block device; a memory dump is a file, so use a claim of mode Filesystem")
 	}

@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
-	"github.com/virtkit/virtkit/pkg/handler/status"
-	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 const (
@@ -67,7 +67,7 @@ func tasks(vmi *v1.VirtualMachineInstance) []task {
 			if volume == nil || !hotplug.Is(volume) || t.attachPod == "" || vmi.DeletionTimestamp != nil {
 				continue
 			}
-			t.readOnly = claim.Of(volume).ReadOnly
+			t.readOnly = claims.Of(volume).ReadOnly
 			t.settled, t.dump = s.Phase == v1.VolumeReady, volume.MemoryDump != nil
 		default:
 			continue
@@ -121,21 +121,21 @@ func (s *session) plugAll(ctx context.Context, client launcherpb.LauncherClient,
 }
 
 // sawVolume publishes what was done with a volume.
-func (s *session) sawVolume(name string, v status.Volume) {
+func (s *session) sawVolume(name string, v vmistatus.Volume) {
 	if old, ok := s.observation().Volumes[name]; ok && old == v {
 		return
 	}
 	s.publish(true, func(o *observation) {
 		next := maps.Clone(o.Volumes)
 		if next == nil {
-			next = map[string]status.Volume{}
+			next = map[string]vmistatus.Volume{}
 		}
 		next[name] = v
 		o.Volumes = next
 	})
 }
 
-func (s *session) plugOne(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance, t task) (status.Volume, error) {
+func (s *session) plugOne(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance, t task) (vmistatus.Volume, error) {
 	target := s.observation().Guest.GetVolumeTargets()[t.name]
 	switch {
 	case t.detach:
@@ -146,19 +146,19 @@ func (s *session) plugOne(ctx context.Context, client launcherpb.LauncherClient,
 		if err := s.do(ctx, volumeStep(t.name), func() error { return s.recordDevice(process, t) }); err != nil {
 			s.log.Warn("device of a volume not on record", "volume", t.name, "err", err) // the guest has it open
 		}
-		return status.Volume{Mounted: true, Attached: true, Target: target}, nil
+		return vmistatus.Volume{Mounted: true, Attached: true, Target: target}, nil
 	}
 	return s.plugVolume(ctx, client, process, vmi, t)
 }
 
 // plugVolume brings the claim into the launcher's pod and its disk into the guest.
-func (s *session) plugVolume(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance, t task) (status.Volume, error) {
-	var v status.Volume
+func (s *session) plugVolume(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance, t task) (vmistatus.Volume, error) {
+	var v vmistatus.Volume
 	if err := s.giveVolume(ctx, process, t); err != nil {
 		return v, err
 	}
 	v.Mounted = true
-	s.sawVolume(t.name, status.Volume{AttachPod: t.attachPod, Mounted: true})
+	s.sawVolume(t.name, vmistatus.Volume{AttachPod: t.attachPod, Mounted: true})
 	encoded, err := json.Marshal(vmi)
 	if err != nil {
 		return v, fmt.Errorf("encode VirtualMachineInstance: %w", err)
@@ -243,7 +243,7 @@ func (s *session) giveIncoming(ctx context.Context, process *podfs.Process, vmi 
 			t.block = *info.VolumeMode == corev1.PersistentVolumeBlock
 		}
 		if volume := hotplug.Volume(&vmi.Spec, name); volume != nil && volume.PersistentVolumeClaim != nil {
-			t.readOnly = claim.Of(volume).ReadOnly
+			t.readOnly = claims.Of(volume).ReadOnly
 		}
 		if err := s.giveVolume(ctx, process, t); errors.Is(err, errStuck) {
 			return err // which names it
@@ -255,8 +255,8 @@ func (s *session) giveIncoming(ctx context.Context, process *podfs.Process, vmi 
 }
 
 // unplugVolume takes the disk from the guest, then the claim from the launcher's pod.
-func (s *session) unplugVolume(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, t task) (status.Volume, error) {
-	v := status.Volume{Mounted: true}
+func (s *session) unplugVolume(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, t task) (vmistatus.Volume, error) {
+	v := vmistatus.Volume{Mounted: true}
 	within, cancel := context.WithTimeout(ctx, plugTimeout)
 	defer cancel()
 	if _, err := client.DetachVolume(within, &launcherpb.DetachVolumeRequest{Volume: t.name, Eject: t.eject}); err != nil {
@@ -266,7 +266,7 @@ func (s *session) unplugVolume(ctx context.Context, client launcherpb.LauncherCl
 	if err != nil {
 		return v, err
 	}
-	return status.Volume{Gone: true}, nil
+	return vmistatus.Volume{Gone: true}, nil
 }
 
 // takeVolume undoes giveVolume.

@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/filesystem"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/surface"
+	"github.com/virtkit/virtkit/pkg/vm/filesystems"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // parallelConnections is over how many connections memory is copied besides the first, where that is possible: one
@@ -32,7 +32,7 @@ func limitsOf(vmi *v1.VirtualMachineInstance) limits {
 	l := limits{
 		perGiB:       time.Duration(*c.CompletionTimeoutPerGiB) * time.Second,
 		progress:     time.Duration(*c.ProgressTimeout) * time.Second,
-		autoConverge: *c.AllowAutoConverge, postCopy: *c.AllowPostCopy && !filesystem.Any(&vmi.Spec.Domain), // virtiofsd cannot wait for memory
+		autoConverge: *c.AllowAutoConverge, postCopy: *c.AllowPostCopy && !filesystems.Any(&vmi.Spec.Domain), // virtiofsd cannot wait for memory
 		disruption: *c.AllowWorkloadDisruption, unsafe: *c.UnsafeMigrationOverride,
 	}
 	if n := c.BandwidthPerMigration.Value(); n > 0 {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
-	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -35,7 +35,7 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 func (r *Reconciler) view(key types.NamespacedName) View {
 	v := View{
 		Key: key, Now: r.Node.Now(),
-		Here: status.Target{Node: r.Node.Name, Address: r.Node.Address, Port: r.Node.MigrationPort},
+		Here: vmistatus.Target{Node: r.Node.Name, Address: r.Node.Address, Port: r.Node.MigrationPort},
 	}
 	if s := r.followed(key); s != nil {
 		by, _ := s.stopRequest()

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/metrics/endpoint"
 )
@@ -115,7 +115,7 @@ func TestLoop(t *testing.T) {
 	w.eventuallyPhase(v1.Running)
 	w.launcher.lifecycle(launcherpb.Lifecycle_LIFECYCLE_PAUSED, "user")
 	w.eventually("paused", func() bool {
-		return condition(w.vmi(), v1.VirtualMachineInstancePaused).Reason == status.ReasonPausedByUser
+		return condition(w.vmi(), v1.VirtualMachineInstancePaused).Reason == vmistatus.ReasonPausedByUser
 	})
 	w.eventually("the events are written", func() bool {
 		events, err := kube.CoreV1().Events("").List(ctx, metav1.ListOptions{})

@@ -11,7 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/frame"
-	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 )
 
 const (
@@ -60,7 +60,7 @@ type Decision struct {
 	Report *report
 	// Status is to be written, and then the events are emitted; nil when the VMI has it.
 	Status *v1.VirtualMachineInstanceStatus
-	Events []status.Event
+	Events []vmistatus.Event
 
 	frame.Requeue
 }
@@ -104,7 +104,7 @@ func nextOwned(v View) Decision {
 	case v.inHandoff():
 		again = d.awaitRunning(v, in)
 	default:
-		d.write(vmi, status.Next(in))
+		d.write(vmi, vmistatus.Next(in))
 	}
 	d.RequeueAfter = again
 	return d
@@ -124,9 +124,9 @@ func (d *Decision) follow(v View) bool {
 }
 
 // input is what the status of an owned VMI is made of, and when to look again.
-func (v View) input() (status.Input, time.Duration) {
+func (v View) input() (vmistatus.Input, time.Duration) {
 	seen := v.seen()
-	in := status.Input{
+	in := vmistatus.Input{
 		VMI: v.VMI, Pod: v.Pod, Now: v.Now,
 		Guest: seen.Guest, Plan: seen.Plan, Failure: seen.Failure, NeverStarted: seen.NeverStarted,
 		Departure: seen.outgoingSeen(), Volumes: seen.Volumes, Unsized: seen.Unsized, Unlinked: seen.Unlinked,
@@ -149,7 +149,7 @@ func (v View) input() (status.Input, time.Duration) {
 
 // awaitTarget waits until the migration's target node has written that the guest is there. It will not when the pod
 // there has ended, and then the guest is lost. A pod that was removed need not have ended: virt-controller knows when.
-func (d *Decision) awaitTarget(v View, in status.Input) (again time.Duration) {
+func (d *Decision) awaitTarget(v View, in vmistatus.Input) (again time.Duration) {
 	ms := v.VMI.Status.MigrationState
 	if ms == nil || ms.TargetPod == "" {
 		return 0
@@ -158,20 +158,20 @@ func (d *Decision) awaitTarget(v View, in status.Input) (again time.Duration) {
 		return otherPoll
 	}
 	in.Lost = fmt.Sprintf("The guest had just moved to pod %s on node %s, which has ended.", ms.TargetPod, ms.TargetNode)
-	d.write(v.VMI, status.Next(in))
+	d.write(v.VMI, vmistatus.Next(in))
 	return 0
 }
 
 // awaitRunning waits while the launchers of a handoff ask each other. When the target has ended, its last words say
 // whether it ever ran the guest. If it did not, the guest goes on here; if it may have, it wrote to the disks, and an
 // older memory must not meet them: the guest is lost.
-func (d *Decision) awaitRunning(v View, in status.Input) (again time.Duration) {
+func (d *Decision) awaitRunning(v View, in vmistatus.Input) (again time.Duration) {
 	again = otherPoll
 	ms := v.VMI.Status.MigrationState
 	switch {
 	case ms == nil || ms.TargetPod == "":
 	case v.Other != nil && !ended(v.Other):
-	case v.Other != nil && status.NeverRan(v.Other):
+	case v.Other != nil && vmistatus.NeverRan(v.Other):
 		d.TakeOver = new(false)
 		d.Note = "the migration's target has ended without having run the guest, which goes on here"
 	case v.Other == nil && slices.Contains(slices.Collect(maps.Values(v.VMI.Status.ActivePods)), ms.TargetNode):
@@ -180,7 +180,7 @@ func (d *Decision) awaitRunning(v View, in status.Input) (again time.Duration) {
 		in.Lost = fmt.Sprintf("The guest may have run in pod %s on node %s, which has ended.", ms.TargetPod, ms.TargetNode)
 		again = 0
 	}
-	d.write(v.VMI, status.Next(in))
+	d.write(v.VMI, vmistatus.Next(in))
 	return again
 }
 
@@ -189,9 +189,9 @@ func (d *Decision) write(vmi *v1.VirtualMachineInstance, next v1.VirtualMachineI
 	if equality.Semantic.DeepEqual(vmi.Status, next) {
 		return
 	}
-	d.Status, d.Events = &next, status.Events(vmi.Status, next)
+	d.Status, d.Events = &next, vmistatus.Events(vmi.Status, next)
 	if vmi.DeletionTimestamp != nil && (next.Phase == v1.Succeeded || next.Phase == v1.Failed) {
-		d.Events = append(d.Events, status.Event{
+		d.Events = append(d.Events, vmistatus.Event{
 			Type: corev1.EventTypeNormal, Reason: string(v1.Deleted),
 			Message: "The guest of the deleted VirtualMachineInstance is gone.",
 		})
@@ -236,15 +236,15 @@ func nextExpected(v View) Decision {
 	case !waits(seen.Guest):
 		target := v.Here
 		target.Prepared = seen.Prepared
-		d.write(vmi, status.Arrive(status.Input{
+		d.write(vmi, vmistatus.Arrive(vmistatus.Input{
 			VMI: vmi, Pod: v.Pod, Guest: seen.Guest, Plan: seen.Plan, Failure: seen.Failure, Now: v.Now,
 		}, target))
 	case v.patience() > 0:
 		d.RequeueAfter = v.patience()
 	default:
 		// The launchers could not agree. The last words of the one that the guest came from are with the API server.
-		if v.Other != nil && status.Moved(v.Other) {
-			d.TakeOver = new(status.Paused(vmi))
+		if v.Other != nil && vmistatus.Moved(v.Other) {
+			d.TakeOver = new(vmistatus.Paused(vmi))
 			d.Note = "the guest's old launcher has let it go"
 		}
 		d.RequeueAfter = otherPoll

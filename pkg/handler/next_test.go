@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -63,7 +63,7 @@ func says(v View, d Decision) string {
 // ownedView is that of a VMI that runs here, as its status says, and is followed.
 func ownedView(change ...func(*View)) View {
 	v := View{
-		Key: vmiKey, Now: passTime, Here: status.Target{Node: nodeName, Address: "10.0.0.1", Port: 4321},
+		Key: vmiKey, Now: passTime, Here: vmistatus.Target{Node: nodeName, Address: "10.0.0.1", Port: 4321},
 		VMI: newVMI(), Pod: newPod(), Session: &Following{VMI: vmiUID, Pod: podUID},
 	}
 	v.Session.Seen.Guest = guestIn(launcherpb.Lifecycle_LIFECYCLE_RUNNING)
@@ -303,7 +303,7 @@ func TestNextExpected(t *testing.T) {
 		"it has, and it was paused": {
 			changes{arrived(time.Minute), letGo, func(v *View) {
 				v.VMI.Status.Conditions = append(v.VMI.Status.Conditions, v1.VirtualMachineInstanceCondition{
-					Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue, Reason: status.ReasonPausedByUser,
+					Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue, Reason: vmistatus.ReasonPausedByUser,
 				})
 			}},
 			"refresh; take over, paused true; again in 1s",

@@ -3,26 +3,26 @@ package handler
 import (
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/handler/status"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
 // observation is what a session knows. A published one is never changed.
 type observation struct {
 	Guest        *launcherpb.GuestState
 	Plan         *network.Plan
-	Failure      *status.Failure
+	Failure      *vmistatus.Failure
 	NeverStarted bool
 	// Prepared: the launcher waits for a guest that comes by a migration.
 	Prepared bool
 	// ArrivedAt is when a guest that comes by a migration was first seen here, whole.
 	ArrivedAt time.Time
 	// Outgoing is a migration away from here that failed before the launcher knew of it.
-	Outgoing *status.Departure
+	Outgoing *vmistatus.Departure
 	// Volumes is what was done with hotplugged volumes, by name.
-	Volumes map[string]status.Volume
+	Volumes map[string]vmistatus.Volume
 	// Unsized is why the guest could not be given the size that its VMI says; empty when nothing is wrong.
 	Unsized string
 	// Unlinked is why the guest's interfaces are not as its VMI says; empty when nothing is wrong.

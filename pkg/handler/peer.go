@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/certs"
-	"github.com/virtkit/virtkit/pkg/handler/node"
+	"github.com/virtkit/virtkit/pkg/handler/nodestatus"
 )
 
 const (
@@ -96,7 +96,7 @@ func (p *peers) note(from string, every time.Duration) bool {
 
 // fastest is the shortest period that nodes have asked for. It drops those that have lapsed.
 func (p *peers) fastest(now time.Time) time.Duration {
-	period := node.Period
+	period := nodestatus.Period
 	for name, q := range p.asked {
 		if q.lapsed(now) {
 			delete(p.asked, name)

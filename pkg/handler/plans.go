@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
 // planStore keeps the network plans of a node's launchers across restarts of virt-handler, one file a

@@ -14,15 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/claim"
-	"github.com/virtkit/virtkit/pkg/filesystem"
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/network"
-	"github.com/virtkit/virtkit/pkg/network/apply"
-	"github.com/virtkit/virtkit/pkg/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/filesystems"
+	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/network/apply"
+	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
 // start prepares the pod and starts the guest. All of it may be done again, by this handler or by
@@ -191,7 +191,7 @@ func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
 	}
 	var volumes []string
 	for _, v := range vmi.Spec.Volumes {
-		if claim.Of(&v) != nil && !mounted[v.Name] && filesystem.Of(&vmi.Spec, v.Name) == nil {
+		if claims.Of(&v) != nil && !mounted[v.Name] && filesystems.Of(&vmi.Spec, v.Name) == nil {
 			volumes = append(volumes, v.Name)
 		}
 	}
@@ -204,7 +204,7 @@ func imageDirectories(vmi *v1.VirtualMachineInstance) []string {
 	var out []string
 	for i := range vmi.Spec.Volumes {
 		v := &vmi.Spec.Volumes[i]
-		if (v.HostDisk != nil || v.Ephemeral != nil || claim.Of(v) != nil) && filesystem.Of(&vmi.Spec, v.Name) == nil {
+		if (v.HostDisk != nil || v.Ephemeral != nil || claims.Of(v) != nil) && filesystems.Of(&vmi.Spec, v.Name) == nil {
 			out = append(out, path.Join(names.ClaimsDir, v.Name))
 		}
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
 // podNetns makes a network namespace with an eth0 as a CNI plugin leaves it.

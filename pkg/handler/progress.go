@@ -16,7 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/progress"
+	"github.com/virtkit/virtkit/pkg/report/progress"
 )
 
 // reportEvery is how often the progress of a migration is written at most.

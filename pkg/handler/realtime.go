@@ -8,7 +8,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/sizing"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // realtimeRetryMost is the longest wait before vCPUs whose priority could not be set are tried again.

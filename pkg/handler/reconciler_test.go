@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/handler/status"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
@@ -29,7 +29,7 @@ func TestGuestStarts(t *testing.T) {
 	if c := condition(vmi, v1.VirtualMachineInstanceReady); c.Status != corev1.ConditionTrue {
 		t.Errorf("Ready is %+v", c)
 	}
-	if c := condition(vmi, status.SoftwareEmulation); c.Status != corev1.ConditionTrue {
+	if c := condition(vmi, vmistatus.SoftwareEmulation); c.Status != corev1.ConditionTrue {
 		t.Errorf("SoftwareEmulation is %+v", c)
 	}
 	if vmi.Status.Machine == nil || vmi.Status.LauncherContainerImageVersion != "launcher:1" || len(vmi.Status.VolumeStatus) != 1 {
@@ -112,7 +112,7 @@ func TestInvalidSpecFails(t *testing.T) {
 	w.startLauncher(grpcstatus.Error(codes.InvalidArgument, "no such machine type"))
 	w.startHandler()
 	vmi := w.eventuallyPhase(v1.Failed)
-	if vmi.Status.Reason != status.ReasonCannotStart || !strings.Contains(condition(vmi, v1.VirtualMachineInstanceSynchronized).Message, "machine type") {
+	if vmi.Status.Reason != vmistatus.ReasonCannotStart || !strings.Contains(condition(vmi, v1.VirtualMachineInstanceSynchronized).Message, "machine type") {
 		t.Errorf("status is %+v", vmi.Status)
 	}
 	w.eventually("the launcher is let go", func() bool { _, s := w.launcher.counts(); return len(s) == 1 && s[0] == 0 })
@@ -149,7 +149,7 @@ func TestPause(t *testing.T) {
 	w.launcher.lifecycle(launcherpb.Lifecycle_LIFECYCLE_PAUSED, "user")
 	w.eventually("paused", func() bool {
 		vmi := w.vmi()
-		return condition(vmi, v1.VirtualMachineInstancePaused).Reason == status.ReasonPausedByUser &&
+		return condition(vmi, v1.VirtualMachineInstancePaused).Reason == vmistatus.ReasonPausedByUser &&
 			condition(vmi, v1.VirtualMachineInstanceReady).Status == corev1.ConditionFalse
 	})
 	w.launcher.lifecycle(launcherpb.Lifecycle_LIFECYCLE_RUNNING, "unpaused")
@@ -221,8 +221,8 @@ func TestPodEnds(t *testing.T) {
 		reason string
 	}{
 		{"shut down", ended(corev1.PodSucceeded, 0, "Completed", `{"lifecycle":"LIFECYCLE_SHUTOFF"}`), v1.Succeeded, ""},
-		{"crashed", ended(corev1.PodFailed, 1, "Error", `{"lifecycle":"LIFECYCLE_CRASHED","reason":"panicked"}`), v1.Failed, status.ReasonGuestPanicked},
-		{"launcher killed", ended(corev1.PodFailed, 137, "Error", ""), v1.Failed, status.ReasonLauncherError},
+		{"crashed", ended(corev1.PodFailed, 1, "Error", `{"lifecycle":"LIFECYCLE_CRASHED","reason":"panicked"}`), v1.Failed, vmistatus.ReasonGuestPanicked},
+		{"launcher killed", ended(corev1.PodFailed, 137, "Error", ""), v1.Failed, vmistatus.ReasonLauncherError},
 		{"out of memory", ended(corev1.PodFailed, 137, "OOMKilled", ""), v1.Failed, "OOMKilled"},
 		{"evicted", evicted, v1.Failed, "Evicted"},
 	} {
@@ -245,7 +245,7 @@ func TestPodIsGone(t *testing.T) {
 	w := newWorld(t, vmi)
 	w.must(os.RemoveAll(w.proc))
 	w.startHandler()
-	if got := w.eventuallyPhase(v1.Failed); got.Status.Reason != status.ReasonLauncherGone {
+	if got := w.eventuallyPhase(v1.Failed); got.Status.Reason != vmistatus.ReasonLauncherGone {
 		t.Errorf("reason is %q", got.Status.Reason)
 	}
 }
@@ -275,7 +275,7 @@ func TestLauncherIsKilled(t *testing.T) {
 	w.now = w.now.Add(lostLimit)
 	w.mu.Unlock()
 	h.kick()
-	if got := w.eventuallyPhase(v1.Failed); got.Status.Reason != status.ReasonLauncherGone {
+	if got := w.eventuallyPhase(v1.Failed); got.Status.Reason != vmistatus.ReasonLauncherGone {
 		t.Errorf("reason is %q", got.Status.Reason)
 	}
 }
@@ -339,7 +339,7 @@ func TestForgedPod(t *testing.T) {
 	w.must(writeFile(filepath.Join(w.proc, "cgroup"), "0::/kubepods/burstable/pod"+string(forged.UID)+"/cafe\n"))
 	w.startLauncherOf(forged.UID)
 	w.startHandler()
-	if got := w.eventuallyPhase(v1.Failed); got.Status.Reason != status.ReasonLauncherGone {
+	if got := w.eventuallyPhase(v1.Failed); got.Status.Reason != vmistatus.ReasonLauncherGone {
 		t.Errorf("reason is %q", got.Status.Reason)
 	}
 	if starts, _ := w.launcher.counts(); starts != 0 {

@@ -12,10 +12,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/virtkit/virtkit/pkg/boottime"
-	"github.com/virtkit/virtkit/pkg/fencing"
-	"github.com/virtkit/virtkit/pkg/handler/node"
+	"github.com/virtkit/virtkit/pkg/handler/nodestatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/vm/fencing"
+	"github.com/virtkit/virtkit/pkg/vm/fencing/boottime"
 )
 
 const (
@@ -118,7 +118,7 @@ func (r *renewals) latest(pod types.UID) (renewal, <-chan struct{}) {
 
 // period is how often the heartbeat is to be.
 func (r *renewals) period() time.Duration {
-	period := node.Period
+	period := nodestatus.Period
 	for _, after := range r.fences() {
 		period = min(period, fencing.HeartbeatPeriod(after))
 	}

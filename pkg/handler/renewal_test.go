@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/virtkit/virtkit/pkg/boottime"
-	"github.com/virtkit/virtkit/pkg/fencing"
-	"github.com/virtkit/virtkit/pkg/handler/node"
+	"github.com/virtkit/virtkit/pkg/handler/nodestatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/vm/fencing"
+	"github.com/virtkit/virtkit/pkg/vm/fencing/boottime"
 )
 
 // fencingLauncher is a launcher that ends its guest without heartbeats.
@@ -43,7 +43,7 @@ func TestHeartbeatsReachLaunchers(t *testing.T) {
 	n.renewals.beat = func() { beats++ }
 	s := &session{node: n, target: target{Pod: "a"}, log: slog.New(slog.DiscardHandler)}
 	l := &fencingLauncher{after: time.Minute, heard: make(chan time.Duration)}
-	if got := n.renewals.period(); got != node.Period {
+	if got := n.renewals.period(); got != nodestatus.Period {
 		t.Errorf("without such launchers it beats every %s", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -80,7 +80,7 @@ func TestHeartbeatsReachLaunchers(t *testing.T) {
 	}
 	cancel()
 	work.Wait()
-	if got := n.renewals.period(); got != node.Period {
+	if got := n.renewals.period(); got != nodestatus.Period {
 		t.Errorf("when the launcher is gone it beats every %s", got)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/sizing"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 const (

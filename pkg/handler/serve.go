@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/certs"
-	"github.com/virtkit/virtkit/pkg/handler/migration"
+	"github.com/virtkit/virtkit/pkg/handler/migrationproxy"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
 	"github.com/virtkit/virtkit/pkg/handler/usage"
 )
@@ -41,7 +41,7 @@ func (h *handler) serveNodes(ctx context.Context, r *Reconciler, others *peers, 
 	if err != nil {
 		return fmt.Errorf("listen for other nodes: %w", err)
 	}
-	server := &migration.Server{Open: r.OpenIncoming, Peer: certs.HandlerNode, Log: h.log}
+	server := &migrationproxy.Server{Open: r.OpenIncoming, Peer: certs.HandlerNode, Log: h.log}
 	return serve(ctx, &http.Server{
 		Handler: forNodes(server.Handler(), others), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),

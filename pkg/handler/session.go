@@ -19,8 +19,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
-	"github.com/virtkit/virtkit/pkg/handler/status"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -185,7 +185,7 @@ func (s *session) run(ctx context.Context) {
 			final := grpcstatus.Code(err) == codes.InvalidArgument
 			message := describe(err)
 			s.log.Warn("guest not started", "err", message, "final", final)
-			s.publish(true, func(o *observation) { o.Failure = &status.Failure{Message: message, Final: final} })
+			s.publish(true, func(o *observation) { o.Failure = &vmistatus.Failure{Message: message, Final: final} })
 			if final {
 				return
 			}

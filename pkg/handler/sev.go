@@ -7,7 +7,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/surface"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // sevUnits is how many guests with encrypted memory a node offers to hold. The processor has fewer keys, as many as its firmware

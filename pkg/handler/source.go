@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/handler/migration"
+	"github.com/virtkit/virtkit/pkg/handler/migrationproxy"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
-	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // cancelPatience is how long a launcher may take to end a migration that was cancelled. Then its connections
@@ -87,7 +87,7 @@ func (s *session) outgoingRequest() (outgoing, <-chan struct{}) {
 // launcher's account of migrations is known when it begins.
 func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run) {
 	var (
-		sockets   *migration.Outgoing
+		sockets   *migrationproxy.Outgoing
 		begun     types.UID
 		cancelled time.Time // when it was first asked for
 	)
@@ -160,11 +160,11 @@ func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherCl
 // leave opens the sockets of a migration and has the launcher begin it.
 func (s *session) leave(
 	ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, want outgoing,
-) (*migration.Outgoing, error) {
+) (*migrationproxy.Outgoing, error) {
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		return s.node.Dial(ctx, want.node, address)
 	}
-	sockets, err := migration.Listen(run, dial, want.address, want.uid, s.log)
+	sockets, err := migrationproxy.Listen(run, dial, want.address, want.uid, s.log)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (s *session) leave(
 func (s *session) failOutgoing(uid types.UID, reason string, cancelled bool) {
 	s.log.Warn("guest stays", "migration", uid, "reason", reason)
 	s.publish(true, func(o *observation) {
-		o.Outgoing = &status.Departure{UID: uid, Failed: true, Reason: reason, Cancelled: cancelled}
+		o.Outgoing = &vmistatus.Departure{UID: uid, Failed: true, Reason: reason, Cancelled: cancelled}
 	})
 }
 
@@ -193,7 +193,7 @@ var modes = map[launcherpb.MigrationMode]v1.MigrationMode{
 }
 
 // outgoingSeen is what is known of a VMI's migration away from here.
-func (o observation) outgoingSeen() *status.Departure {
+func (o observation) outgoingSeen() *vmistatus.Departure {
 	account := o.Guest.GetMigration()
 	if account == nil {
 		return o.Outgoing
@@ -201,7 +201,7 @@ func (o observation) outgoingSeen() *status.Departure {
 	if o.Outgoing != nil && string(o.Outgoing.UID) != account.Uid {
 		return o.Outgoing // it came later: the launcher's would have replaced it
 	}
-	d := &status.Departure{
+	d := &vmistatus.Departure{
 		UID:       types.UID(account.Uid),
 		Failed:    account.Phase == launcherpb.MigrationPhase_MIGRATION_PHASE_FAILED,
 		Reason:    account.Error,

@@ -6,14 +6,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/virtkit/virtkit/pkg/handler/migration"
+	"github.com/virtkit/virtkit/pkg/handler/migrationproxy"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // OpenIncoming opens the run directory of the launcher that waits for a migration from a node.
-func (r *Reconciler) OpenIncoming(uid types.UID, from string) (migration.Run, error) {
+func (r *Reconciler) OpenIncoming(uid types.UID, from string) (migrationproxy.Run, error) {
 	pod, waits := r.waiting(uid, from)
 	if !waits {
 		return nil, fmt.Errorf("no launcher on node %s waits for migration %s from node %s", r.Node.Name, uid, from)

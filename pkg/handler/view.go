@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // View is what a pass over one VMI decides on.
@@ -19,7 +19,7 @@ type View struct {
 	Key types.NamespacedName
 	Now time.Time
 	// Here is this node, and where it takes guests of other nodes.
-	Here status.Target
+	Here vmistatus.Target
 	// VMI is nil when it does not exist, or none of the node's caches has it.
 	VMI *v1.VirtualMachineInstance
 	// Pod is the VMI's launcher pod on this node, nil when there is none.
@@ -92,7 +92,7 @@ func (v View) silent() bool {
 // movedAway reports whether the guest of an owned VMI runs on in another launcher, by what its launcher here said.
 func (v View) movedAway() bool {
 	guest := v.seen().Guest
-	return moved(guest) || guest == nil && v.Pod != nil && status.Moved(v.Pod)
+	return moved(guest) || guest == nil && v.Pod != nil && vmistatus.Moved(v.Pod)
 }
 
 // inHandoff reports whether the guest of an owned VMI stands still, as another launcher may have started it.

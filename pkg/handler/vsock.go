@@ -17,7 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
 	"github.com/virtkit/virtkit/pkg/handler/vsock"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/surface"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // vsockUnits is how many guests with vsock a node offers to hold; the device has no limit of its own.

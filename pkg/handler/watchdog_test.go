@@ -16,7 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
 // dog is a watchdog over a directory of launchers and an API server that is a list.

@@ -17,10 +17,10 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/boottime"
-	"github.com/virtkit/virtkit/pkg/fencing"
-	"github.com/virtkit/virtkit/pkg/handler/node"
+	"github.com/virtkit/virtkit/pkg/handler/nodestatus"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/fencing"
+	"github.com/virtkit/virtkit/pkg/vm/fencing/boottime"
 )
 
 const (
@@ -98,7 +98,7 @@ func (w *witness) look(ctx context.Context, shortest time.Duration) {
 	}
 	every := fencing.HeartbeatPeriod(shortest)
 	quorum := slices.ContainsFunc(sets, fencing.Set.Quorum)
-	tell := quorum && every < node.Period && at >= w.nextTell
+	tell := quorum && every < nodestatus.Period && at >= w.nextTell
 	switch {
 	case !known, !silent && !tell:
 		return
@@ -109,7 +109,7 @@ func (w *witness) look(ctx context.Context, shortest time.Duration) {
 	if tell {
 		w.nextTell = at + hastenEvery
 	}
-	answers := w.round(ctx, sets, min(every, node.Period), fencing.AskWithin(shortest))
+	answers := w.round(ctx, sets, min(every, nodestatus.Period), fencing.AskWithin(shortest))
 	if !silent {
 		return
 	}

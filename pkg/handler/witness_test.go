@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/boottime"
-	"github.com/virtkit/virtkit/pkg/fencing"
-	"github.com/virtkit/virtkit/pkg/handler/node"
+	"github.com/virtkit/virtkit/pkg/handler/nodestatus"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/fencing"
+	"github.com/virtkit/virtkit/pkg/vm/fencing/boottime"
 )
 
 // testWitness is that of node n, with a launcher, whose heartbeat was acknowledged so long ago.
@@ -241,7 +241,7 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	now = now.Add(4 * hastenEvery)
-	if got := p.period(); got != node.Period || len(p.asked) != 0 {
+	if got := p.period(); got != nodestatus.Period || len(p.asked) != 0 {
 		t.Errorf("it lapses: %s, %v", got, p.asked)
 	}
 	from = ""

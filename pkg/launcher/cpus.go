@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
 // ownCPUs are the pod's, for a guest that has some of its own; nil for others.

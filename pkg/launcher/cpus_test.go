@@ -7,7 +7,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
 func TestHostCPU(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/virtkit/virtkit/pkg/network"
-	"github.com/virtkit/virtkit/pkg/network/dhcp"
+	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/network/dhcp"
 )
 
 // serveDHCP starts a server for every NIC that has an address coming, unless there is one.

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/domain"
 	"github.com/virtkit/virtkit/pkg/hypervisor"
+	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
 // exclusive holds the block devices that the guest writes, so that no other guest of the node does. QEMU

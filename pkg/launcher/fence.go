@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/virtkit/virtkit/pkg/boottime"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
+	"github.com/virtkit/virtkit/pkg/vm/fencing/boottime"
 )
 
 // fenceTick is how often a launcher looks whether its time is over.

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/filesystem"
+	"github.com/virtkit/virtkit/pkg/vm/filesystems"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 
 // awaitFilesystems waits for the other containers of the pod to serve what the guest shares.
 func awaitFilesystems(ctx context.Context, spec *v1.VirtualMachineInstanceSpec) error {
-	if !filesystem.Any(&spec.Domain) {
+	if !filesystems.Any(&spec.Domain) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, socketsTimeout)
@@ -34,9 +34,9 @@ func awaitFilesystems(ctx context.Context, spec *v1.VirtualMachineInstanceSpec) 
 		if f.Virtiofs == nil {
 			continue
 		}
-		if err := awaitSocket(ctx, filesystem.Socket(f.Name), tick.C); err != nil {
+		if err := awaitSocket(ctx, filesystems.Socket(f.Name), tick.C); err != nil {
 			return status.Error(codes.FailedPrecondition, fmt.Sprintf(
-				"filesystem %q: virtiofsd does not serve it: %v; see the log of container %s of the launcher's pod", f.Name, err, filesystem.Container(f.Name)))
+				"filesystem %q: virtiofsd does not serve it: %v; see the log of container %s of the launcher's pod", f.Name, err, filesystems.Container(f.Name)))
 		}
 	}
 	return nil

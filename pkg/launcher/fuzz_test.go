@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/virtkit/virtkit/pkg/disk"
+	"github.com/virtkit/virtkit/pkg/vm/disk"
 )
 
 // FuzzTakeImages takes images from the launcher of another node, which may be its guest's by now. Only images of the

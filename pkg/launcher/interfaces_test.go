@@ -11,7 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
 func (l *life) setInterfaces(states map[string]v1.InterfaceState) error {

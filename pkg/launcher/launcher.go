@@ -27,11 +27,11 @@ import (
 	"google.golang.org/grpc"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/disk"
-	"github.com/virtkit/virtkit/pkg/domain"
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/disk"
+	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
 // Options are what a launcher is told when it starts.

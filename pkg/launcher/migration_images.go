@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/disk"
+	"github.com/virtkit/virtkit/pkg/vm/disk"
 )
 
 // The images of cloud-init and sysprep are made of Secrets and ConfigMaps that may have changed since, or be gone. What

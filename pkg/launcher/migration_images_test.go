@@ -13,8 +13,8 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/disk"
-	"github.com/virtkit/virtkit/pkg/domain"
+	"github.com/virtkit/virtkit/pkg/vm/disk"
+	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
 // The images that a guest has arrive as they are, and nothing else does.

@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/domain"
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/sizing"
+	"github.com/virtkit/virtkit/pkg/vm/domain"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // resizeTimeout bounds a change of the guest's size; the guest takes its time by itself.

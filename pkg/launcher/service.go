@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/disk"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
-	"github.com/virtkit/virtkit/pkg/network/dhcp"
+	"github.com/virtkit/virtkit/pkg/vm/disk"
+	"github.com/virtkit/virtkit/pkg/vm/network/dhcp"
 )
 
 // service is what virt-handler calls.

@@ -14,16 +14,16 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/claim"
-	"github.com/virtkit/virtkit/pkg/disk"
-	"github.com/virtkit/virtkit/pkg/domain"
-	"github.com/virtkit/virtkit/pkg/hotplug"
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/credentials"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/network"
-	"github.com/virtkit/virtkit/pkg/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/disk"
+	"github.com/virtkit/virtkit/pkg/vm/domain"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
 // startTimeout bounds a Start: probing QEMU for the first time takes seconds, all else less than one.
@@ -209,7 +209,7 @@ func lockedMessage(
 		if images[v.Name].Path != locked.Path {
 			continue
 		}
-		if pvc := claim.Of(v); pvc != nil {
+		if pvc := claims.Of(v); pvc != nil {
 			return fmt.Sprintf("volume %q: PersistentVolumeClaim %s is in use by another virtual machine; "+
 				"stop that one, or make the disk shareable in both", v.Name, pvc.ClaimName)
 		}

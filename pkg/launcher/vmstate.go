@@ -9,10 +9,10 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/domain"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/launcher/tpmstate"
-	"github.com/virtkit/virtkit/pkg/vmstate"
+	"github.com/virtkit/virtkit/pkg/vm/domain"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 // tpmSync keeps the state of the guest's TPM on the claim, if it is to outlive the guest.

@@ -164,7 +164,7 @@ const (
 	// ClaimsDir has one directory a filesystem PersistentVolumeClaim, <ClaimsDir>/<volume name>/disk.img.
 	ClaimsDir = "/var/run/kubevirt-private/vmi-disks"
 	// VMStateDir is the claim of what outlives the guest beside its disks: EFI variables, the TPM's state
-	// (pkg/vmstate has its layout).
+	// (pkg/vm/vmstate has its layout).
 	VMStateDir = "/var/run/kubevirt-private/vm-state"
 	// BlockDevicesDir has one device a block PersistentVolumeClaim: <BlockDevicesDir>/<volume name>.
 	BlockDevicesDir = "/dev/virtkit-block"

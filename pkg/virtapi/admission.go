@@ -17,9 +17,9 @@ import (
 	"kubevirt.io/api/instancetype/v1beta1"
 	"kubevirt.io/api/migrations/v1alpha1"
 
-	"github.com/virtkit/virtkit/pkg/instancetype"
 	"github.com/virtkit/virtkit/pkg/stream"
-	"github.com/virtkit/virtkit/pkg/surface"
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // maxReview bounds an AdmissionReview, bytes: it holds the object twice on an update.

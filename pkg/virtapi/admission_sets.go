@@ -9,9 +9,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/instancetype"
-	"github.com/virtkit/virtkit/pkg/pool"
-	"github.com/virtkit/virtkit/pkg/surface"
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/pools"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 func (a *admission) validateReplicaSet(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
@@ -46,7 +46,7 @@ func (a *admission) validatePool(ctx context.Context, request *admissionv1.Admis
 	if set.Spec.VirtualMachineTemplate == nil {
 		return verdict(request.Kind.Kind, set.Name, errs), nil
 	}
-	vm := pool.Machine(set, pool.TemplateOf(set), 0, "")
+	vm := pools.Machine(set, pools.TemplateOf(set), 0, "")
 	made, err := a.validateMade(ctx, vm)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/virtkit/virtkit/pkg/surface"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 var hooks = &admission{defaults: func() surface.Defaults {

@@ -9,7 +9,7 @@ import (
 	"github.com/emicklei/go-restful/v3"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
 // defaultUnfreeze is when a frozen guest is let go if the request does not say; maxUnfreeze is the latest.

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/claim"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // dumpOverhead is what a dump takes besides the guest's memory, bytes; KubeVirt's.
@@ -59,7 +59,7 @@ func mayDump(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, claimName st
 		return "", conflict(vm, fmt.Sprintf("unable to request memory dump to claim [%s], since the last was to [%s]; remove that one first (virtctl memory-dump remove)", claimName, last.ClaimName))
 	}
 	for i := range vmi.Spec.Volumes {
-		if volume := &vmi.Spec.Volumes[i]; volume.Name == claimName || claim.Name(volume) == claimName {
+		if volume := &vmi.Spec.Volumes[i]; volume.Name == claimName || claims.Name(volume) == claimName {
 			return "", conflict(vm, fmt.Sprintf("claim [%s] is volume %q of the VM; use another one", claimName, volume.Name))
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 )
 
 // dependencyLabel on a node says of which kind the dependency is; KubeVirt's.

@@ -17,8 +17,8 @@ import (
 	"kubevirt.io/api/instancetype/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/instancetype"
-	"github.com/virtkit/virtkit/pkg/surface"
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // lookup bounds what a webhook spends on reading what a VM refers to; the API server waits 10 s for the whole.

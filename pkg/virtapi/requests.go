@@ -16,9 +16,9 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/conditions"
-	"github.com/virtkit/virtkit/pkg/passthrough"
 	"github.com/virtkit/virtkit/pkg/version"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
 const (

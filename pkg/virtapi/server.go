@@ -23,7 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 	metricsendpoint "github.com/virtkit/virtkit/pkg/metrics/endpoint"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
-	"github.com/virtkit/virtkit/pkg/surface"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 var codecs = newCodecs()

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/emicklei/go-restful/v3"
-	"github.com/virtkit/virtkit/pkg/stats"
+	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
 const (

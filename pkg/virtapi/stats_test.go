@@ -8,7 +8,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/stats"
+	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
 func TestStats(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 // volumeChange is a change of the hotplugged volumes of a spec. Its errors are about the request (400), or ErrConflict about what the spec has (409).

@@ -19,17 +19,17 @@ const module = "github.com/virtkit/virtkit/"
 // arrows says which of our packages a package may import, itself and those below it always. The longest
 // matching key counts.
 var arrows = map[string][]string{
-	"cmd/virtctl":     {"pkg/cli"},
+	"cmd/virtctl":     {"pkg/client/cli"},
 	"cmd/virt-server": {"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/version", "pkg/config"},
 
-	"pkg/cli":    {"pkg/printable", "pkg/action", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/tui", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names"},
-	"pkg/tui":    {"pkg/printable", "pkg/rfb", "pkg/action", "pkg/stats", "pkg/progress", "pkg/store", "pkg/stream", "pkg/surface", "pkg/version", "pkg/names"},
-	"pkg/action": {"pkg/conditions", "pkg/printable", "pkg/filesystem", "pkg/eviction", "pkg/migrations", "pkg/claim", "pkg/rollout", "pkg/rfb", "pkg/store", "pkg/stream", "pkg/surface", "pkg/instancetype", "pkg/host", "pkg/stats", "pkg/progress", "pkg/version", "pkg/names", "manifests"},
-	"pkg/store":  {"pkg/migrations", "pkg/sizing", "pkg/surface", "pkg/progress", "pkg/names"},
+	"pkg/client/cli":    {"pkg/client/printable", "pkg/client/action", "pkg/stream/rfb", "pkg/client/store", "pkg/stream", "pkg/vm/surface", "pkg/client/tui", "pkg/report/stats", "pkg/report/progress", "pkg/version", "pkg/names"},
+	"pkg/client/tui":           {"pkg/client/printable", "pkg/stream/rfb", "pkg/client/action", "pkg/report/stats", "pkg/report/progress", "pkg/client/store", "pkg/stream", "pkg/vm/surface", "pkg/version", "pkg/names"},
+	"pkg/client/action": {"pkg/vm/conditions", "pkg/client/printable", "pkg/vm/filesystems", "pkg/vm/eviction", "pkg/vm/migrations", "pkg/vm/claims", "pkg/vm/rollout", "pkg/stream/rfb", "pkg/client/store", "pkg/stream", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/report/host", "pkg/report/stats", "pkg/report/progress", "pkg/version", "pkg/names", "manifests"},
+	"pkg/client/store":  {"pkg/vm/migrations", "pkg/vm/sizing", "pkg/vm/surface", "pkg/report/progress", "pkg/names"},
 
 	"pkg/virtapi":    servers("pkg/virtapi"),
 	"pkg/controller": servers("pkg/controller", "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination"),
-	"pkg/handler":    servers("pkg/handler", "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination", "pkg/host", "pkg/rfb"),
+	"pkg/handler":    servers("pkg/handler", "pkg/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination", "pkg/report/host", "pkg/stream/rfb"),
 	"pkg/launcher":   servers("pkg/launcher"),
 	// What all reconcilers share knows none of them.
 	"pkg/frame": {},
@@ -37,50 +37,50 @@ var arrows = map[string][]string{
 	"pkg/launcher/launcherpb":  {},
 	"pkg/launcher/termination": {"pkg/launcher/launcherpb", "pkg/names"},
 
-	"pkg/vhostmd":      {},
-	"pkg/domain":       {"pkg/filesystem", "pkg/passthrough", "pkg/vhostmd", "pkg/names", "pkg/network", "pkg/surface", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/pci"},
-	"pkg/surface":      {"pkg/migrations", "pkg/filesystem", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/sizing", "pkg/pci"},
-	"pkg/pci":          {},
-	"pkg/passthrough":  {},
-	"pkg/instancetype": {"pkg/surface", "pkg/claim"},
-	"pkg/network":      {"pkg/names"},
-	"pkg/disk":         {"pkg/filesystem", "pkg/vhostmd", "pkg/names", "pkg/surface", "pkg/domain", "pkg/claim", "pkg/hotplug"},
-	"pkg/hypervisor":   {"pkg/names"},
-	"pkg/stream":       {},
-	"pkg/rfb":          {},
-	"pkg/host":         {},
-	"pkg/stats":        {},
-	"pkg/metrics":      {"pkg/version", "manifests"},
-	"pkg/printable":    {},
-	"pkg/progress":     {},
-	"pkg/certs":        {"pkg/names"},
-	"pkg/config":       {"pkg/names", "pkg/surface", "pkg/certs", "pkg/sizing"},
-	"pkg/boottime":     {},
-	"pkg/fencing":      {},
-	"pkg/names":        {},
-	"pkg/rollout":      {},
-	"pkg/hotplug":      {"pkg/claim"},
-	"pkg/conditions":   {},
-	"pkg/sizing":       {"pkg/conditions"},
-	"pkg/claim":        {},
-	"pkg/filesystem":   {"pkg/names"},
-	"pkg/pool":         {},
-	"pkg/vmstate":      {},
-	"pkg/eviction":     {"pkg/conditions", "pkg/migrations"},
-	"pkg/migrations":   {"pkg/conditions"},
-	"pkg/version":      {},
-	"manifests":        {},
-	"images":           {"pkg/names", "pkg/version"},
+	"pkg/vm/vhostmd":          {},
+	"pkg/vm/domain":           {"pkg/vm/filesystems", "pkg/vm/passthrough", "pkg/vm/vhostmd", "pkg/names", "pkg/vm/network", "pkg/vm/surface", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/pci"},
+	"pkg/vm/surface":          {"pkg/vm/migrations", "pkg/vm/filesystems", "pkg/names", "pkg/version", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/vmstate", "pkg/vm/sizing", "pkg/vm/pci"},
+	"pkg/vm/pci":              {},
+	"pkg/vm/passthrough":      {},
+	"pkg/vm/instancetype":     {"pkg/vm/surface", "pkg/vm/claims"},
+	"pkg/vm/network":          {"pkg/names"},
+	"pkg/vm/disk":             {"pkg/vm/filesystems", "pkg/vm/vhostmd", "pkg/names", "pkg/vm/surface", "pkg/vm/domain", "pkg/vm/claims", "pkg/vm/hotplug"},
+	"pkg/hypervisor":          {"pkg/names"},
+	"pkg/stream":              {},
+	"pkg/stream/rfb":          {},
+	"pkg/report/host":         {},
+	"pkg/report/stats":        {},
+	"pkg/metrics":             {"pkg/version", "manifests"},
+	"pkg/client/printable":    {},
+	"pkg/report/progress":     {},
+	"pkg/certs":               {"pkg/names"},
+	"pkg/config":              {"pkg/names", "pkg/vm/surface", "pkg/certs", "pkg/vm/sizing"},
+	"pkg/vm/fencing/boottime": {},
+	"pkg/vm/fencing":          {},
+	"pkg/names":               {},
+	"pkg/vm/rollout":          {},
+	"pkg/vm/hotplug":          {"pkg/vm/claims"},
+	"pkg/vm/conditions":       {},
+	"pkg/vm/sizing":           {"pkg/vm/conditions"},
+	"pkg/vm/claims":           {},
+	"pkg/vm/filesystems":      {"pkg/names"},
+	"pkg/vm/pools":            {},
+	"pkg/vm/vmstate":          {},
+	"pkg/vm/eviction":         {"pkg/vm/conditions", "pkg/vm/migrations"},
+	"pkg/vm/migrations":       {"pkg/vm/conditions"},
+	"pkg/version":             {},
+	"manifests":               {},
+	"images":                  {"pkg/names", "pkg/version"},
 }
 
 // servers is what every server may import.
 func servers(more ...string) []string {
-	return append(more, "pkg/boottime", "pkg/conditions", "pkg/fencing", "pkg/metrics", "pkg/rollout", "pkg/surface", "pkg/instancetype", "pkg/domain", "pkg/network", "pkg/disk", "pkg/hypervisor", "pkg/stream",
-		"pkg/certs", "pkg/config", "pkg/stats", "pkg/progress", "pkg/names", "pkg/version", "pkg/claim", "pkg/hotplug", "pkg/vmstate", "pkg/eviction", "pkg/migrations", "pkg/sizing", "pkg/pool", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem")
+	return append(more, "pkg/vm/fencing/boottime", "pkg/vm/conditions", "pkg/vm/fencing", "pkg/metrics", "pkg/vm/rollout", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/vm/domain", "pkg/vm/network", "pkg/vm/disk", "pkg/hypervisor", "pkg/stream",
+		"pkg/certs", "pkg/config", "pkg/report/stats", "pkg/report/progress", "pkg/names", "pkg/version", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/vmstate", "pkg/vm/eviction", "pkg/vm/migrations", "pkg/vm/sizing", "pkg/vm/pools", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems")
 }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/conditions", "pkg/rollout", "pkg/domain", "pkg/surface", "pkg/instancetype", "pkg/network", "pkg/names", "pkg/claim", "pkg/hotplug", "pkg/sizing", "pkg/eviction", "pkg/migrations", "pkg/vmstate", "pkg/pool", "pkg/pci", "pkg/vhostmd", "pkg/passthrough", "pkg/filesystem", "pkg/printable", "pkg/fencing"}
+var pure = []string{"pkg/vm/conditions", "pkg/vm/rollout", "pkg/vm/domain", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/vm/network", "pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations", "pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems", "pkg/client/printable", "pkg/vm/fencing"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

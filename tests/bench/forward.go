@@ -12,9 +12,9 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/action/client"
-	"github.com/virtkit/virtkit/pkg/action/forward"
-	"github.com/virtkit/virtkit/pkg/network/reach"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/forward"
+	"github.com/virtkit/virtkit/pkg/vm/network/reach"
 )
 
 // forwardSize is how much is fetched through a forwarded port at once, MiB. The guest keeps it in memory.

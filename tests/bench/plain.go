@@ -23,8 +23,8 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/network"
-	"github.com/virtkit/virtkit/pkg/network/apply"
+	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/network/apply"
 	"github.com/virtkit/virtkit/tests/instance"
 )
 

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/progress"
+	"github.com/virtkit/virtkit/pkg/report/progress"
 )
 
 // dirtier changes 40 MiB of memory over and over.

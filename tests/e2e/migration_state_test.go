@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/vmstate"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 // tpm talks to the guest's TPM in its own words (TCG's "TPM 2.0 Library", part 3): nv define, nv write TEXT of 8 bytes,

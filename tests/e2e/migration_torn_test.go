@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/progress"
+	"github.com/virtkit/virtkit/pkg/report/progress"
 )
 
 // torn breaks a migration off while the guest runs on the other node and its memory still comes (post-copy): the instance

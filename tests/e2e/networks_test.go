@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/action/forward"
+	"github.com/virtkit/virtkit/pkg/client/action/forward"
 )
 
 // network makes a NetworkAttachmentDefinition.

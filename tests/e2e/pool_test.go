@@ -17,7 +17,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/action/forward"
+	"github.com/virtkit/virtkit/pkg/client/action/forward"
 )
 
 // The VMs of a pool have names and Secrets with their numbers. A changed template reaches them one after the other, and what is

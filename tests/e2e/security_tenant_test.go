@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/tests/instance"
 )
@@ -55,7 +55,7 @@ func TestTenantIsNoLauncher(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	impostor := vmi.Pod(waiting, vmi.Facts{Image: instance.Launcher()})
+	impostor := vmicontroller.Pod(waiting, vmicontroller.Facts{Image: instance.Launcher()})
 	_, err := user.CoreV1().Pods(ns).Create(t.Context(), impostor, metav1.CreateOptions{})
 	denied("the VM's own pod", err)
 	impostor.Name = "holder"

@@ -98,7 +98,7 @@ func Find(text string, styled bool) string {
 	return ""
 }
 
-// obeyed is written out here, and not taken from pkg/printable, which it tests.
+// obeyed is written out here, and not taken from pkg/client/printable, which it tests.
 func obeyed(r rune) bool {
 	return r < 0x20 || r >= 0x7f && r < 0xa0 || strings.ContainsRune("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", r)
 }

@@ -22,7 +22,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/virtkit/virtkit/pkg/cli/root"
+	"github.com/virtkit/virtkit/pkg/client/cli/root"
 	"github.com/virtkit/virtkit/tests/exits"
 )
 

@@ -16,9 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/rfb"
-	"github.com/virtkit/virtkit/pkg/rfb/rfbtest"
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/stream/rfb"
+	"github.com/virtkit/virtkit/pkg/stream/rfb/rfbtest"
 )
 
 // screen is what every guest of these tests shows: 40×30, red with a green corner.

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/certs"
-	"github.com/virtkit/virtkit/pkg/handler/node"
-	"github.com/virtkit/virtkit/pkg/handler/status"
+	"github.com/virtkit/virtkit/pkg/handler/nodestatus"
+	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -98,13 +98,13 @@ func TestNodeOfVirtHandler(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { denied(t, c.says, patch(c.node, c.change)) })
 	}
 	t.Run("what virt-handler does", func(t *testing.T) {
-		beat, err := node.Patch(true, metav1.Now().Time, map[string]string{names.AnnotationHost: "{}", names.AnnotationWitnesses: "a", names.AnnotationHeartbeatPaused: "b"})
+		beat, err := nodestatus.Patch(true, metav1.Now().Time, map[string]string{names.AnnotationHost: "{}", names.AnnotationWitnesses: "a", names.AnnotationHeartbeatPaused: "b"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		own := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ownNode}}
 		allowed(t, func() error { return handler.Patch(t.Context(), own, client.RawPatch(types.MergePatchType, beat)) })
-		labels, err := node.Relabel(own, node.Wanted{Labels: map[string]string{
+		labels, err := nodestatus.Relabel(own, nodestatus.Wanted{Labels: map[string]string{
 			v1.CPUModelLabel + "Haswell": "true", v1.HostModelCPULabel + "x": "true", v1.CPUManager: "true", v1.SEVLabel: "",
 			v1.HypervLabel + "base": "true", v1.CPUTimerLabel + "tsc-frequency": "1", v1.CPUModelVendorLabel + "Intel": "true",
 		}})
@@ -112,7 +112,7 @@ func TestNodeOfVirtHandler(t *testing.T) {
 			t.Fatal(err)
 		}
 		allowed(t, func() error { return handler.Patch(t.Context(), own, client.RawPatch(types.MergePatchType, labels)) })
-		gone, err := node.Relabel(own, node.Wanted{Owned: []string{v1.CPUModelLabel, v1.SEVLabel}})
+		gone, err := nodestatus.Relabel(own, nodestatus.Wanted{Owned: []string{v1.CPUModelLabel, v1.SEVLabel}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,24 +267,24 @@ func TestMigrationOfVirtHandler(t *testing.T) {
 		})
 	}
 	now := metav1.Now().Time
-	here := status.Target{Node: ownNode, Address: "192.0.2.7", Port: 8187, Prepared: true}
-	write(target, status.Arrive(status.Input{VMI: vmi, Now: now}, here))
+	here := vmistatus.Target{Node: ownNode, Address: "192.0.2.7", Port: 8187, Prepared: true}
+	write(target, vmistatus.Arrive(vmistatus.Input{VMI: vmi, Now: now}, here))
 	if vmi.Status.MigrationState.TargetNodeAddress != here.Address {
 		t.Fatalf("%+v", vmi.Status.MigrationState)
 	}
 	guest := &launcherpb.GuestState{Lifecycle: launcherpb.Lifecycle_LIFECYCLE_RUNNING, MemoryAtBoot: 1 << 30, Machine: "q35", Vcpus: 1}
-	write(source, status.Next(status.Input{
-		VMI: vmi, Guest: guest, Now: now, Departure: &status.Departure{UID: "m", Begun: now, Mode: v1.MigrationPostCopy},
+	write(source, vmistatus.Next(vmistatus.Input{
+		VMI: vmi, Guest: guest, Now: now, Departure: &vmistatus.Departure{UID: "m", Begun: now, Mode: v1.MigrationPostCopy},
 	}))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod2", Name: "p2"}}
-	write(target, status.Arrive(status.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}, here))
+	write(target, vmistatus.Arrive(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}, here))
 	if s := vmi.Status; s.NodeName != ownNode || !s.MigrationState.Completed || s.EvacuationNodeName != "" {
 		t.Errorf("%+v", s)
 	}
 	if err := source.Status().Patch(t.Context(), vmi.DeepCopy(), merge(t, map[string]any{"status": map[string]any{"phase": "Failed"}})); err == nil {
 		t.Error("the node that the guest has left still writes its status")
 	}
-	write(target, status.Next(status.Input{VMI: vmi, Gone: "the launcher is gone", Now: now}))
+	write(target, vmistatus.Next(vmistatus.Input{VMI: vmi, Gone: "the launcher is gone", Now: now}))
 	if vmi.Status.Phase != v1.Failed {
 		t.Errorf("phase %s", vmi.Status.Phase)
 	}

@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
-	"github.com/virtkit/virtkit/pkg/eviction"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/eviction"
 )
 
 // Reasons of events on a VMI; KubeVirt's words.
@@ -91,7 +91,7 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 		return view, fmt.Errorf("get PodDisruptionBudget: %w", err)
 	}
 	if eviction.Protected(instance, view.Strategy) {
-		pods, err := vmi.Pods(ctx, r.Client, instance)
+		pods, err := vmicontroller.Pods(ctx, r.Client, instance)
 		if err != nil {
 			return view, err
 		}

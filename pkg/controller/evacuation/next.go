@@ -21,10 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/controller/migration"
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
-	"github.com/virtkit/virtkit/pkg/eviction"
+	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/eviction"
 )
 
 // Reasons of events on a VMI; KubeVirt's words.
@@ -70,7 +70,7 @@ type View struct {
 type Step struct {
 	// Create is a migration to be made.
 	Create *v1.VirtualMachineInstanceMigration
-	Events []vmi.Event
+	Events []vmicontroller.Event
 	frame.Requeue
 }
 
@@ -92,7 +92,7 @@ func Next(view View) Step {
 		}
 		return strings.Compare(b.Name, a.Name)
 	})
-	if slices.ContainsFunc(newestFirst, func(m *v1.VirtualMachineInstanceMigration) bool { return !migration.Final(m) }) {
+	if slices.ContainsFunc(newestFirst, func(m *v1.VirtualMachineInstanceMigration) bool { return !migrationcontroller.Final(m) }) {
 		return Step{} // its end is an event
 	}
 	var step Step
@@ -101,7 +101,7 @@ func Next(view View) Step {
 		step.RequeueAfter = waitAgain // what the last migration left is being tidied up
 	case failures > 0 && view.Now.Before(last.Add(delay(failures))):
 		step.RequeueAfter = last.Add(delay(failures)).Sub(view.Now)
-		step.Events = append(step.Events, vmi.Event{
+		step.Events = append(step.Events, vmicontroller.Event{
 			Type: corev1.EventTypeWarning, Reason: ReasonBackoff,
 			Message: fmt.Sprintf("%d migrations away from node %s failed; the next is made %s after the last one's end", failures, view.VMI.Status.NodeName, delay(failures)),
 		})
@@ -130,7 +130,7 @@ func failed(newestFirst []*v1.VirtualMachineInstanceMigration, node string) (cou
 		if count++; count > 1 {
 			continue
 		}
-		last = migration.Ended(m)
+		last = migrationcontroller.Ended(m)
 	}
 	return count, last
 }

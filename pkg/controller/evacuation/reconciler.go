@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
-	"github.com/virtkit/virtkit/pkg/controller/migration"
-	"github.com/virtkit/virtkit/pkg/controller/node"
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
-	"github.com/virtkit/virtkit/pkg/eviction"
+	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/nodecontroller"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/eviction"
 )
 
 // marked is the index of VMIs that are to leave a node, by that node.
@@ -81,7 +81,7 @@ var retainted = predicate.Funcs{
 func (r *Reconciler) waiting(ctx context.Context, obj client.Object) []reconcile.Request {
 	over := obj.(*v1.VirtualMachineInstanceMigration)
 	out := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: over.Namespace, Name: over.Spec.VMIName}}}
-	if over.Status.MigrationState == nil || !migration.Final(over) {
+	if over.Status.MigrationState == nil || !migrationcontroller.Final(over) {
 		return out
 	}
 	return append(out, r.list(ctx, client.MatchingFields{marked: over.Status.MigrationState.SourceNode})...)
@@ -89,7 +89,7 @@ func (r *Reconciler) waiting(ctx context.Context, obj client.Object) []reconcile
 
 // on are the VMIs on a node.
 func (r *Reconciler) on(ctx context.Context, obj client.Object) []reconcile.Request {
-	return r.list(ctx, client.MatchingFields{node.VMIsByNode: obj.GetName()})
+	return r.list(ctx, client.MatchingFields{nodecontroller.VMIsByNode: obj.GetName()})
 }
 
 func (r *Reconciler) list(ctx context.Context, which client.ListOption) []reconcile.Request {
@@ -121,7 +121,7 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	if !Wanted(instance, view.Strategy, view.Draining) {
 		return view, nil
 	}
-	pods, err := vmi.Pods(ctx, r.Client, instance)
+	pods, err := vmicontroller.Pods(ctx, r.Client, instance)
 	if err != nil {
 		return view, err
 	}
@@ -140,7 +140,7 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 			view.Migrations = append(view.Migrations, m)
 			continue
 		}
-		if migration.Final(m) {
+		if migrationcontroller.Final(m) {
 			continue
 		}
 		view.Unfinished++

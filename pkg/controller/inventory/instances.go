@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
-	"github.com/virtkit/virtkit/pkg/eviction"
-	"github.com/virtkit/virtkit/pkg/hotplug"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/metrics"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/eviction"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 // annotations in which people, and KubeVirt's templates, say what a guest is.
@@ -91,7 +91,7 @@ func (c *Cluster) writeInstances(w *metrics.Writer) {
 	}
 	w.Family(metrics.VMIOverhead)
 	for _, i := range c.Instances {
-		w.Series(float64(vmi.Overhead(i, c.Config.MemoryOverheadRatio)), "", i.Namespace, i.Name)
+		w.Series(float64(vmicontroller.Overhead(i, c.Config.MemoryOverheadRatio)), "", i.Namespace, i.Name)
 	}
 	c.writeAddresses(w)
 	w.Family(metrics.VMIInterfaces)

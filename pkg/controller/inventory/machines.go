@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/claim"
 	"github.com/virtkit/virtkit/pkg/metrics"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // groups are KubeVirt's of printable statuses, and the family that tells since when a machine is in one of the group.
@@ -167,7 +167,7 @@ func (c *Cluster) writeDisks(w *metrics.Writer) {
 		}
 		for i := range vm.Spec.Template.Spec.Volumes {
 			volume := &vm.Spec.Template.Spec.Volumes[i]
-			name := claim.Name(volume)
+			name := claims.Name(volume)
 			if name == "" {
 				continue
 			}

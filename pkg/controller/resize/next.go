@@ -1,5 +1,5 @@
 // Package resize gives the pod of a running guest what the guest is to have: its VMI says more CPU sockets or memory than
-// the guest has, since its VM was changed (pkg/controller/vm). Inputs are the VMI, its launcher pod and its migrations;
+// the guest has, since its VM was changed (pkg/controller/vmcontroller). Inputs are the VMI, its launcher pod and its migrations;
 // outputs are the pod's resources, a migration where its node has no room, and the conditions HotVCPUChange and
 // HotMemoryChange, whose reason tells virt-handler when it may change the guest:
 //
@@ -23,12 +23,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/conditions"
-	"github.com/virtkit/virtkit/pkg/controller/migration"
+	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
-	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/sizing"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 const (
@@ -177,25 +177,25 @@ func (s *Step) migrate(view View, message string) {
 	s.set(view, sizing.ReasonNoRoom, message)
 	failures, last, made := 0, time.Time{}, 0
 	for _, m := range view.Migrations {
-		if !migration.Final(m) {
+		if !migrationcontroller.Final(m) {
 			return // Its end is an event.
 		}
-		if !migration.IsUpdate(m) {
+		if !migrationcontroller.IsUpdate(m) {
 			continue
 		}
 		made++
 		if m.Status.Phase == v1.MigrationFailed {
 			failures++
-			if at := migration.Ended(m); at.After(last) {
+			if at := migrationcontroller.Ended(m); at.After(last) {
 				last = at
 			}
 		}
 	}
-	if left := migration.UpdateWait(failures, last, view.Now); left > 0 {
+	if left := migrationcontroller.UpdateWait(failures, last, view.Now); left > 0 {
 		s.RequeueAfter = left
 		return
 	}
-	s.Migrate = migration.UpdateName(string(view.VMI.UID), string(view.Pod.UID), strconv.Itoa(made))
+	s.Migrate = migrationcontroller.UpdateName(string(view.VMI.UID), string(view.Pod.UID), strconv.Itoa(made))
 }
 
 // what a pod has of what it should have.

@@ -13,8 +13,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/virtkit/virtkit/pkg/conditions"
-	"github.com/virtkit/virtkit/pkg/sizing"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

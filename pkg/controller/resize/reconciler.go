@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/config"
-	"github.com/virtkit/virtkit/pkg/controller/migration"
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -63,7 +63,7 @@ var changes = predicate.Funcs{
 var ends = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return migration.Final(e.ObjectNew.(*v1.VirtualMachineInstanceMigration))
+		return migrationcontroller.Final(e.ObjectNew.(*v1.VirtualMachineInstanceMigration))
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
@@ -95,12 +95,12 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 		return View{}, frame.ErrNothing
 	}
 	view := View{VMI: instance, Now: r.Now()}
-	pods, err := vmi.Pods(ctx, r.Client, instance)
+	pods, err := vmicontroller.Pods(ctx, r.Client, instance)
 	if err != nil {
 		return view, err
 	}
 	for _, cached := range pods {
-		if !vmi.HasGuest(instance, cached) || cached.Spec.NodeName != instance.Status.NodeName {
+		if !vmicontroller.HasGuest(instance, cached) || cached.Spec.NodeName != instance.Status.NodeName {
 			continue
 		}
 		// The cache does not keep what a pod has.
@@ -115,13 +115,13 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	if view.Pod == nil {
 		return view, nil
 	}
-	limit, err := vmi.LimitsCPU(ctx, r.Live, r.Config(), instance.Namespace)
+	limit, err := vmicontroller.LimitsCPU(ctx, r.Live, r.Config(), instance.Namespace)
 	if err != nil {
 		return view, err
 	}
-	view.Want, view.Fit = vmi.Sizes(instance, r.Config(), limit)
+	view.Want, view.Fit = vmicontroller.Sizes(instance, r.Config(), limit)
 	var migrations v1.VirtualMachineInstanceMigrationList
-	err = r.Client.List(ctx, &migrations, client.InNamespace(instance.Namespace), client.MatchingFields{migration.MigrationsByVMI: instance.Name})
+	err = r.Client.List(ctx, &migrations, client.InNamespace(instance.Namespace), client.MatchingFields{migrationcontroller.MigrationsByVMI: instance.Name})
 	if err != nil {
 		return view, fmt.Errorf("list migrations: %w", err)
 	}
@@ -146,7 +146,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		}
 	}
 	if step.Migrate != "" {
-		if err := migration.Update(ctx, r.Client, r.Recorder, view.VMI, step.Migrate); err != nil {
+		if err := migrationcontroller.Update(ctx, r.Client, r.Recorder, view.VMI, step.Migrate); err != nil {
 			return err
 		}
 	}

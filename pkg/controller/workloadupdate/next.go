@@ -19,11 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/conditions"
-	"github.com/virtkit/virtkit/pkg/controller/migration"
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
-	"github.com/virtkit/virtkit/pkg/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // What the strategy means where it is silent; KubeVirt's.
@@ -113,7 +113,7 @@ func Next(view View) Step {
 // launcher is not known, is not.
 func Outdated(instance *v1.VirtualMachineInstance, image string) bool {
 	is := instance.Status.LauncherContainerImageVersion
-	return is != "" && is != image && !instance.IsFinal() && instance.DeletionTimestamp == nil && vmi.HandedOver(instance)
+	return is != "" && is != image && !instance.IsFinal() && instance.DeletionTimestamp == nil && vmicontroller.HandedOver(instance)
 }
 
 // mustMove reports a guest that gets what its VMI asks for in another pod only, such as a new interface.
@@ -126,7 +126,7 @@ func mustMove(instance *v1.VirtualMachineInstance) bool {
 func (s *Step) migrate(view View, movable []*v1.VirtualMachineInstance, history map[types.NamespacedName]past) {
 	room := view.Limit
 	for _, m := range view.Migrations {
-		if migration.Active(m) || !migration.Final(m) && migration.IsUpdate(m) {
+		if migrationcontroller.Active(m) || !migrationcontroller.Final(m) && migrationcontroller.IsUpdate(m) {
 			room--
 		}
 	}
@@ -186,22 +186,24 @@ type past struct {
 }
 
 // wait is how much longer a guest is left alone.
-func (p past) wait(now time.Time) time.Duration { return migration.UpdateWait(p.failures, p.last, now) }
+func (p past) wait(now time.Time) time.Duration {
+	return migrationcontroller.UpdateWait(p.failures, p.last, now)
+}
 
 func historyOf(migrations []*v1.VirtualMachineInstanceMigration) map[types.NamespacedName]past {
 	out := map[types.NamespacedName]past{}
 	for _, m := range migrations {
 		key := types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.VMIName}
 		p := out[key]
-		if migration.IsUpdate(m) {
+		if migrationcontroller.IsUpdate(m) {
 			p.names = append(p.names, m.Name)
 		}
 		switch {
-		case !migration.Final(m):
+		case !migrationcontroller.Final(m):
 			p.underWay = true
-		case m.Status.Phase == v1.MigrationFailed && migration.IsUpdate(m):
+		case m.Status.Phase == v1.MigrationFailed && migrationcontroller.IsUpdate(m):
 			p.failures++
-			if at := migration.Ended(m); at.After(p.last) {
+			if at := migrationcontroller.Ended(m); at.After(p.last) {
 				p.last = at
 			}
 		}
@@ -213,7 +215,7 @@ func historyOf(migrations []*v1.VirtualMachineInstanceMigration) map[types.Names
 // next is the name of the guest's next migration to an image: the first that none has had.
 func (p past) next(instance *v1.VirtualMachineInstance, image string) string {
 	for n := len(p.names); ; n++ {
-		name := migration.UpdateName(string(instance.UID), image, strconv.Itoa(n))
+		name := migrationcontroller.UpdateName(string(instance.UID), image, strconv.Itoa(n))
 		if !slices.Contains(p.names, name) {
 			return name
 		}

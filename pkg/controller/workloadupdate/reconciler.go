@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/virtkit/virtkit/pkg/controller/migration"
-	"github.com/virtkit/virtkit/pkg/controller/vmi"
+	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
-	"github.com/virtkit/virtkit/pkg/migrations"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // Reasons of events on a VMI; KubeVirt's words.
@@ -92,7 +92,7 @@ func (r *Reconciler) concerns() predicate.Predicate {
 var ends = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !migration.Final(e.ObjectOld.(*v1.VirtualMachineInstanceMigration)) && migration.Final(e.ObjectNew.(*v1.VirtualMachineInstanceMigration))
+		return !migrationcontroller.Final(e.ObjectOld.(*v1.VirtualMachineInstanceMigration)) && migrationcontroller.Final(e.ObjectNew.(*v1.VirtualMachineInstanceMigration))
 	},
 }
 
@@ -195,7 +195,7 @@ func (r *Reconciler) count(ctx context.Context, kv *v1.KubeVirt, outdated int) e
 }
 
 func (r *Reconciler) migrate(ctx context.Context, move Move) error {
-	if err := migration.Update(ctx, r.Client, r.Recorder, move.VMI, move.Name); err != nil {
+	if err := migrationcontroller.Update(ctx, r.Client, r.Recorder, move.VMI, move.Name); err != nil {
 		return fmt.Errorf("VMI %s: %w", keyOf(move.VMI), err)
 	}
 	return nil
@@ -208,12 +208,12 @@ func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInsta
 		r.tried = map[types.UID]time.Time{}
 	}
 	r.tried[instance.UID] = r.Now()
-	pods, err := vmi.Pods(ctx, r.Client, instance)
+	pods, err := vmicontroller.Pods(ctx, r.Client, instance)
 	if err != nil {
 		return fmt.Errorf("VMI %s: %w", keyOf(instance), err)
 	}
 	for _, pod := range pods {
-		if !vmi.HasGuest(instance, pod) || pod.Spec.NodeName != instance.Status.NodeName || pod.DeletionTimestamp != nil {
+		if !vmicontroller.HasGuest(instance, pod) || pod.Spec.NodeName != instance.Status.NodeName || pod.DeletionTimestamp != nil {
 			continue
 		}
 		err := r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{

@@ -9,7 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
-	"github.com/virtkit/virtkit/pkg/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
 // Offered is what there is of a resource.

@@ -13,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/rfb"
+	"github.com/virtkit/virtkit/pkg/stream/rfb"
 )
 
 const (

@@ -30,8 +30,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/rfb/rfbtest"
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/stream/rfb/rfbtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/handler/usage"
-	"github.com/virtkit/virtkit/pkg/stats"
+	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
 // statsTimeout is how long launchers have to answer; one that is late is left out.

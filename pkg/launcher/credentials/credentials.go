@@ -17,9 +17,9 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/disk"
 	"github.com/virtkit/virtkit/pkg/launcher/agent"
-	"github.com/virtkit/virtkit/pkg/surface"
+	"github.com/virtkit/virtkit/pkg/vm/disk"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // maxPassword bounds a password, bytes, and maxUsers the users that one Secret may set passwords of.
@@ -36,7 +36,7 @@ type Plan struct {
 	Passwords []string `json:",omitempty"`
 }
 
-// NewPlan takes from a VMI what concerns the agent; cloud-init's part is pkg/disk's.
+// NewPlan takes from a VMI what concerns the agent; cloud-init's part is pkg/vm/disk's.
 func NewPlan(spec *v1.VirtualMachineInstanceSpec) Plan {
 	p := Plan{Keys: map[string][]string{}}
 	for i := range spec.AccessCredentials {

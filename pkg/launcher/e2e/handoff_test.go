@@ -21,7 +21,7 @@ import (
 
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/network"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
 // moving is a guest that moves between two launchers, with the test in the part of both virt-handlers. What the source

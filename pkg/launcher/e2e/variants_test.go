@@ -26,7 +26,7 @@ func video(model string) func(*v1.VirtualMachineInstance) {
 	return func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Domain.Devices.Video = &v1.VideoDevice{Type: model} }
 }
 
-// TestVariantsStart: libvirt and QEMU of the image accept what pkg/domain makes of each field that has
+// TestVariantsStart: libvirt and QEMU of the image accept what pkg/vm/domain makes of each field that has
 // a say in whether a domain starts. They need not boot.
 func TestVariantsStart(t *testing.T) {
 	for name, change := range map[string]func(*v1.VirtualMachineInstance){

@@ -1,8 +1,0 @@
-//go:build unix
-
-package portforward
-
-import "syscall"
-
-// detached makes a process that does not end with the terminal.
-func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -1,0 +1,49 @@
+package create
+
+import (
+	"encoding/base64"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/surface"
+)
+
+// Check finds what the server would reject before it is asked, with the server's own rules. What is right but not
+// supported yet is kept apart: the manifest may be meant for another installation. What an instance type or a
+// preference makes of the VM only the server knows.
+func Check(vm *v1.VirtualMachine) (wrong, unsupported field.ErrorList) {
+	defaulted := vm.DeepCopy()
+	surface.DefaultVirtualMachine(defaulted, nil, surface.Defaults{})
+	expanded := &defaulted.Spec.Template.Spec
+	if defaulted.Spec.Instancetype != nil && expanded.Domain.Memory == nil {
+		expanded = expanded.DeepCopy()
+		memory := resource.MustParse("1Gi")
+		expanded.Domain.Memory = &v1.Memory{Guest: &memory}
+	}
+	for _, err := range surface.ValidateExpanded(defaulted, expanded, surface.Defaults{}) {
+		if surface.IsUnsupported(err) {
+			unsupported = append(unsupported, err)
+		} else {
+			wrong = append(wrong, err)
+		}
+	}
+	return wrong, unsupported
+}
+
+// IsPublicKey recognises a line of authorized_keys: options if any, the type of the key, the key in base64, a
+// comment. A key that was cut off while it was copied mostly is no base64, and would lock its owner out.
+func IsPublicKey(line string) bool {
+	fields := strings.Fields(line)
+	for i, field := range fields[:max(len(fields)-1, 0)] {
+		for _, kind := range []string{"ssh-", "ecdsa-", "sk-"} {
+			if strings.HasPrefix(field, kind) {
+				_, err := base64.StdEncoding.DecodeString(fields[i+1])
+				return err == nil
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package diff
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
+)
+
+// EditAPI is what edits need of a client.
+type EditAPI interface {
+	API
+	Patch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, dryRun bool, into runtime.Object) error
+}
+
+// Edit is an object as its editor saw it first and left it.
+type Edit struct{ Before, After map[string]any }
+
+// head checks that it is still the same object, of a kind that is compared.
+func (e Edit) head() (Object, error) {
+	before, err := headOf(e.Before, "")
+	if err != nil {
+		return before, err
+	}
+	after, err := headOf(e.After, "")
+	if err != nil {
+		return before, err
+	}
+	switch {
+	case before.Kind != after.Kind || before.Namespace != after.Namespace || before.Name != after.Name:
+		return before, fmt.Errorf("kind, metadata.namespace and metadata.name cannot be changed: this is %s %s/%s", before.Kind, before.Namespace, before.Name)
+	case resources[before.Kind] == "":
+		return before, fmt.Errorf("kind %s cannot be edited here", before.Kind)
+	case e.Before["apiVersion"] != e.After["apiVersion"]:
+		return before, fmt.Errorf("apiVersion cannot be changed: it is %v", e.Before["apiVersion"])
+	}
+	return before, nil
+}
+
+// patch is the merge patch of what was edited.
+func (e Edit) patch(resourceVersion string) ([]byte, error) {
+	patch := threeWay(e.Before, e.After, e.Before)
+	delete(patch, "status") // the server keeps it
+	if resourceVersion != "" {
+		metadata, _ := patch["metadata"].(map[string]any)
+		if metadata == nil {
+			metadata = map[string]any{}
+		}
+		metadata["resourceVersion"] = resourceVersion
+		patch["metadata"] = metadata
+	}
+	return json.Marshal(patch)
+}
+
+// Verdict has the server try what was edited, and says of each field when it takes effect.
+func Verdict(ctx context.Context, api API, e Edit) (*Object, error) {
+	head, err := e.head()
+	if err != nil {
+		return nil, err
+	}
+	live, err := unchanged(ctx, api, e, head)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := e.patch("")
+	if err != nil {
+		return nil, err
+	}
+	then, err := api.TryPatch(ctx, resources[head.Kind], head.Namespace, head.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "virtctl"})
+	if err != nil {
+		return nil, err
+	}
+	vmi, err := api.VMI(ctx, head.Namespace, head.Name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("look at the instance: %w", err)
+	}
+	head.Exists, head.Running = true, err == nil && !vmi.IsFinal()
+	for _, c := range rollout.Compare(visible(live), visible(then)) {
+		effect, note := rollout.EffectIn(c, live, then, head.Running)
+		head.Changes = append(head.Changes, Change{Path: c.Path, Effect: effect, Note: note, Before: c.Before, After: c.After})
+	}
+	return &head, nil
+}
+
+// unchanged reads the object, and fails when others have changed of it what a user decides: their change would be lost.
+func unchanged(ctx context.Context, api API, e Edit, head Object) (map[string]any, error) {
+	live, err := api.Raw(ctx, resources[head.Kind], head.Namespace, head.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !reflect.DeepEqual(visible(live), visible(e.Before)) {
+		return nil, fmt.Errorf("%s %s/%s was changed by others since it was opened; edit it again", head.Kind, head.Namespace, head.Name)
+	}
+	return live, nil
+}
+
+// Apply stores what was edited, unless others have changed the object meanwhile.
+func Apply(ctx context.Context, api EditAPI, e Edit) error {
+	head, err := e.head()
+	if err != nil {
+		return err
+	}
+	live, err := unchanged(ctx, api, e, head)
+	if err != nil {
+		return err
+	}
+	metadata, _ := live["metadata"].(map[string]any)
+	version, _ := metadata["resourceVersion"].(string)
+	patch, err := e.patch(version)
+	if err != nil {
+		return err
+	}
+	var into runtime.Object = &v1.VirtualMachine{}
+	if head.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
+		into = &v1.VirtualMachineInstance{}
+	}
+	return api.Patch(ctx, resources[head.Kind], head.Namespace, head.Name, types.MergePatchType, patch, false, into)
+}
+
+// ReadEdit reads what an editor was given and what it left.
+func ReadEdit(before, after string) (Edit, error) {
+	was, err := single(before)
+	if err != nil {
+		return Edit{}, err
+	}
+	is, err := single(after)
+	return Edit{Before: was, After: is}, err
+}
+
+func single(text string) (map[string]any, error) {
+	objects, err := Read(strings.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) != 1 {
+		return nil, fmt.Errorf("there are %d objects; one was to be edited", len(objects))
+	}
+	return objects[0], nil
+}

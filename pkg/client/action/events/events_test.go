@@ -1,0 +1,62 @@
+package events
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
+)
+
+func event(kind, name, eventType string) *corev1.Event {
+	return &corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Type: eventType}
+}
+
+func TestMatch(t *testing.T) {
+	for _, c := range []struct {
+		s    Selection
+		e    *corev1.Event
+		want bool
+	}{
+		{Selection{}, event("VirtualMachine", "demo", "Normal"), true},
+		{Selection{}, event("Pod", "virt-launcher-demo-abcde", "Normal"), true},
+		{Selection{}, event("Pod", "web-1", "Normal"), false},
+		{Selection{}, event("Node", "demo", "Normal"), false},
+		{Selection{Name: "demo"}, event("VirtualMachineInstance", "demo", "Normal"), true},
+		{Selection{Name: "demo"}, event("VirtualMachineInstance", "demo2", "Normal"), false},
+		{Selection{Name: "demo"}, event("Pod", "virt-launcher-demo-abcde", "Normal"), true},
+		{Selection{Name: "demo"}, event("Pod", "virt-launcher-demo-two-abcde", "Normal"), false},
+		{Selection{Name: "demo"}, event("Pod", "hp-volume-demo-x7", "Normal"), true},
+		{Selection{Name: "demo"}, event("VirtualMachineInstanceMigration", "demo-migration-x", "Normal"), true},
+		{Selection{Name: "vm", moves: map[string]string{"kubevirt-migrate-vm-x": "demo"}}, event(migration, "kubevirt-migrate-vm-x", "Normal"), false},
+		{Selection{Name: "demo", moves: map[string]string{"kubevirt-migrate-vm-x": "demo"}}, event(migration, "kubevirt-migrate-vm-x", "Normal"), true},
+		{Selection{Name: "demo"}, event(migration, "kubevirt-migrate-vm-x", "Normal"), false},
+		{Selection{Name: "demo", Types: []string{"warning"}}, event("VirtualMachine", "demo", "Normal"), false},
+		{Selection{Name: "demo", Types: []string{"warning"}}, event("VirtualMachine", "demo", "Warning"), true},
+	} {
+		if got := c.s.Match(c.e); got != c.want {
+			t.Errorf("%+v matches %s %s %s: %v", c.s, c.e.InvolvedObject.Kind, c.e.InvolvedObject.Name, c.e.Type, got)
+		}
+	}
+}
+
+// TestListKnowsMigrationsByTheirVM has migrations that are not called after the VM.
+func TestListKnowsMigrationsByTheirVM(t *testing.T) {
+	api := clienttest.New(t)
+	api.Put("/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstancemigrations", &v1.VirtualMachineInstanceMigrationList{Items: []v1.VirtualMachineInstanceMigration{
+		{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt-migrate-vm-a"}, Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: "demo"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt-migrate-vm-b"}, Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: "other"}},
+	}})
+	api.Put("/api/v1/namespaces/shop/events", &corev1.EventList{Items: []corev1.Event{
+		*event(migration, "kubevirt-migrate-vm-a", "Normal"), *event(migration, "kubevirt-migrate-vm-b", "Normal"),
+	}})
+	list, err := List(t.Context(), api.Client(), Selection{Namespace: "shop", Name: "demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 || list.Items[0].InvolvedObject.Name != "kubevirt-migrate-vm-a" {
+		t.Errorf("got %+v", list.Items)
+	}
+}

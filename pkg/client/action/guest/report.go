@@ -1,0 +1,71 @@
+package guest
+
+import (
+	"encoding/base64"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/stream/exec"
+)
+
+// ExecResult is what `exec -o json` prints.
+type ExecResult struct {
+	metav1.TypeMeta `json:",inline"`
+	// Metadata has the name and the namespace of the machine.
+	metav1.ObjectMeta `json:"metadata"`
+	// Command is what was run.
+	Command []string `json:"command"`
+	// ExitCode is the program's; 128 and the signal's number for one that a signal ended.
+	ExitCode int `json:"exitCode"`
+	// Signal is the number of the signal that ended the program; absent when none did.
+	Signal int `json:"signal,omitempty"`
+	// Stdout and Stderr are what it wrote, when that is UTF-8; else they are in StdoutBase64 and StderrBase64.
+	Stdout       string `json:"stdout"`
+	Stderr       string `json:"stderr"`
+	StdoutBase64 string `json:"stdoutBase64,omitempty"`
+	StderrBase64 string `json:"stderrBase64,omitempty"`
+	// Truncated says that the guest's agent has dropped some of the output.
+	Truncated bool `json:"truncated,omitempty"`
+	// Seconds is how long it took, as seen from here.
+	Seconds float64 `json:"seconds"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (r *ExecResult) DeepCopyObject() runtime.Object {
+	out := *r
+	out.ObjectMeta = *r.DeepCopy()
+	out.Command = append([]string(nil), r.Command...)
+	return &out
+}
+
+// NewExecResult is the report of one program.
+func NewExecResult(namespace, name string, command []string, result exec.Result, stdout, stderr []byte, took time.Duration) *ExecResult {
+	r := &ExecResult{
+		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "ExecResult"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Command:    command, ExitCode: ExitCode(result), Signal: result.Signal, Truncated: result.Truncated,
+		Seconds: took.Round(time.Millisecond).Seconds(),
+	}
+	r.Stdout, r.StdoutBase64 = text(stdout)
+	r.Stderr, r.StderrBase64 = text(stderr)
+	return r
+}
+
+func text(data []byte) (plain, encoded string) {
+	if utf8.Valid(data) {
+		return string(data), ""
+	}
+	return "", base64.StdEncoding.EncodeToString(data)
+}
+
+// ExitCode is a program's exit code as a shell has it: 128 and the signal's number for one that a signal ended.
+func ExitCode(r exec.Result) int {
+	if r.Signal != 0 {
+		return 128 + r.Signal
+	}
+	return r.ExitCode
+}

@@ -1,0 +1,116 @@
+package journal
+
+import (
+	"fmt"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+// Reverse is the verb that takes another back, or why there is none.
+func Reverse(verb lifecycle.Verb) (lifecycle.Verb, string) {
+	switch verb {
+	case lifecycle.Start:
+		return lifecycle.Stop, ""
+	case lifecycle.Stop:
+		return lifecycle.Start, ""
+	case lifecycle.Pause:
+		return lifecycle.Unpause, ""
+	case lifecycle.Unpause:
+		return lifecycle.Pause, ""
+	case lifecycle.Restart, lifecycle.Reset, lifecycle.SoftReboot:
+		return "", "the guest has booted anew, what it had in memory is gone"
+	case lifecycle.Migrate:
+		return "", "the guest is on another node, or on its way; migrate it again"
+	case lifecycle.MigrateCancel:
+		return "", "a migration that is cancelled does not go on; migrate again"
+	case lifecycle.EvacuateCancel:
+		return "", "only a drain of the node marks the guest again"
+	case lifecycle.Delete:
+		return "", "what is deleted is gone; create it again from its manifest"
+	}
+	return "", fmt.Sprintf("%s is a verb that this version does not know", verb)
+}
+
+// Step is what an undo does to one machine.
+type Step struct {
+	Machine Machine
+	// Refusal is why nothing is done, a clause; empty when the verb can be taken back.
+	Refusal string
+}
+
+// State is a machine as it is now; either may be nil.
+type State struct {
+	VM  *v1.VirtualMachine
+	VMI *v1.VirtualMachineInstance
+}
+
+// Plan says for a machine of an entry whether the verb can be taken back now. It can be where the machine is the same
+// and in the state that the verb has led to, and nobody has decided otherwise since.
+func Plan(verb lifecycle.Verb, m Machine, now State) Step {
+	return Step{Machine: m, Refusal: refusal(verb, m, now)}
+}
+
+func refusal(verb lifecycle.Verb, m Machine, now State) string {
+	if _, why := Reverse(verb); why != "" {
+		return why
+	}
+	alive := now.VMI != nil && now.VMI.DeletionTimestamp == nil && !now.VMI.IsFinal()
+	if verb.OnInstance() {
+		return instanceRefusal(verb, m, now.VMI, alive)
+	}
+	if now.VM == nil || now.VM.DeletionTimestamp != nil {
+		return "it does not exist any more"
+	}
+	if now.VM.UID != m.UID {
+		return "it was deleted since, and is another of the same name now"
+	}
+	strategy, err := now.VM.RunStrategy()
+	if err != nil {
+		return err.Error()
+	}
+	if want := after(verb, m.Before); strategy != want {
+		return fmt.Sprintf("its run strategy was changed since: it is %s, not %s", strategy, want)
+	}
+	pending := len(now.VM.Status.StateChangeRequests) > 0
+	switch {
+	case verb == lifecycle.Start && !alive && !pending && strategy != v1.RunStrategyAlways:
+		return "it is not running any more"
+	case verb == lifecycle.Stop && m.Before == v1.RunStrategyOnce:
+		return "its run strategy was Once, and a start would make it Always; set spec.runStrategy to Once instead"
+	case verb == lifecycle.Stop && alive && strategy != v1.RunStrategyHalted && !pending:
+		return "it is running again"
+	}
+	return ""
+}
+
+func instanceRefusal(verb lifecycle.Verb, m Machine, vmi *v1.VirtualMachineInstance, alive bool) string {
+	switch {
+	case !alive:
+		return "it is not running any more"
+	case vmi.UID != m.InstanceUID:
+		return "it was started anew since"
+	case verb == lifecycle.Pause && !paused(vmi):
+		return "it is not paused any more"
+	case verb == lifecycle.Unpause && paused(vmi):
+		return "it is paused again"
+	}
+	return ""
+}
+
+func paused(vmi *v1.VirtualMachineInstance) bool {
+	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused)
+}
+
+// after is the run strategy that a verb leaves; KubeVirt's rules.
+func after(verb lifecycle.Verb, before v1.VirtualMachineRunStrategy) v1.VirtualMachineRunStrategy {
+	switch {
+	case verb == lifecycle.Start && before == v1.RunStrategyHalted:
+		return v1.RunStrategyAlways
+	case verb == lifecycle.Stop && (before == v1.RunStrategyAlways || before == v1.RunStrategyOnce):
+		return v1.RunStrategyHalted
+	}
+	return before
+}

@@ -1,0 +1,117 @@
+// Package lifecycle asks for what begins, interrupts and ends the run of virtual machines: start, stop, restart,
+// pause, reset, migrate and their like, through the subresources of VirtualMachine and VirtualMachineInstance.
+// Do makes one request, Applies says of which machines a request makes sense, and Select finds the machines
+// of a selector.
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+)
+
+// API is what the package needs of a client.
+type API interface {
+	Put(ctx context.Context, resource, namespace, name, subresource string, body any) error
+	Delete(ctx context.Context, resource, namespace, name string, opts metav1.DeleteOptions) error
+	MigrationList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceMigrationList, error)
+}
+
+// Do asks for a verb. It returns when the request is accepted, not when it is done.
+func Do(ctx context.Context, api API, verb Verb, t Target, o Options) error {
+	err := do(ctx, api, verb, t, o)
+	if err != nil {
+		return &refusal{verb: verb, target: t.asked(verb), err: err}
+	}
+	return nil
+}
+
+func do(ctx context.Context, api API, verb Verb, t Target, o Options) error {
+	resource := client.VMs
+	if t.asked(verb).Instance {
+		resource = client.VMIs
+	}
+	switch verb {
+	case MigrateCancel:
+		return cancelMigration(ctx, api, t, o)
+	case Delete:
+		return api.Delete(ctx, resource, t.Namespace, t.Name, metav1.DeleteOptions{DryRun: o.dryRun(), GracePeriodSeconds: o.GracePeriodSeconds})
+	case Start, Stop, Restart, Pause, Unpause, Reset, SoftReboot, Migrate, EvacuateCancel:
+		if t.Instance && !verb.TakesInstance() {
+			return fmt.Errorf("only a VM can be asked to %s", verb)
+		}
+		return api.Put(ctx, resource, t.Namespace, t.Name, verb.subresource(), o.body(verb))
+	}
+	return fmt.Errorf("unknown verb %q", verb)
+}
+
+// cancelMigration deletes the machine's migration that is under way, which is how one is cancelled.
+func cancelMigration(ctx context.Context, api API, t Target, o Options) error {
+	under, err := Migration(ctx, api, t)
+	if err != nil {
+		return err
+	}
+	if under == nil || under.IsFinal() {
+		return noMigrationError{}
+	}
+	return api.Delete(ctx, client.Migrations, t.Namespace, under.Name, metav1.DeleteOptions{DryRun: o.dryRun()})
+}
+
+// noMigrationError is an action.ErrNotFound.
+type noMigrationError struct{}
+
+func (noMigrationError) Error() string        { return "found no migration to cancel" }
+func (noMigrationError) Is(target error) bool { return target == action.ErrNotFound }
+
+// Migration is the machine's migration that is under way, else its newest; nil when it has none.
+func Migration(ctx context.Context, api API, t Target) (*v1.VirtualMachineInstanceMigration, error) {
+	list, err := api.MigrationList(ctx, t.Namespace, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list migrations: %w", err)
+	}
+	var best *v1.VirtualMachineInstanceMigration
+	for i := range list.Items {
+		m := &list.Items[i]
+		if m.Spec.VMIName != t.Name {
+			continue
+		}
+		if best == nil || !m.IsFinal() && best.IsFinal() ||
+			m.IsFinal() == best.IsFinal() && best.CreationTimestamp.Before(&m.CreationTimestamp) {
+			best = m
+		}
+	}
+	return best, nil
+}
+
+// refusal is a request that failed. The server begins some of its messages with the machine, which is named already.
+type refusal struct {
+	verb   Verb
+	target Target
+	err    error
+}
+
+func (r *refusal) Error() string {
+	kind := v1.VirtualMachineGroupVersionKind.Kind
+	if r.target.Instance {
+		kind = v1.VirtualMachineInstanceGroupVersionKind.Kind
+	}
+	name := r.target.Namespace + "/" + r.target.Name
+	text, cut := strings.CutPrefix(r.err.Error(), kind+" "+name+": ")
+	if !cut {
+		// "VirtualMachineInstance ns/name is not running: …"
+		text = strings.Replace(text, kind+" "+name+" is ", "it is ", 1)
+	}
+	if r.verb.OnInstance() && apierrors.IsNotFound(r.err) {
+		text += "; only a machine that runs can be asked to " + string(r.verb)
+	}
+	return fmt.Sprintf("%s %s: %s", r.verb, r.target, text)
+}
+
+func (r *refusal) Unwrap() error { return r.err }

@@ -1,0 +1,49 @@
+package lifecycle
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/wait"
+)
+
+// TestUntilPaused: a pause is done when the guest stands still and its VM shows it.
+func TestUntilPaused(t *testing.T) {
+	instance := func(paused corev1.ConditionStatus) *v1.VirtualMachineInstance {
+		return &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{
+			Phase:      v1.Running,
+			Conditions: []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstancePaused, Status: paused}},
+		}}
+	}
+	for name, tc := range map[string]struct {
+		paused        corev1.ConditionStatus
+		shows         v1.VirtualMachinePrintableStatus // "-" is an instance without a VM
+		pause, resume bool
+	}{
+		"paused":                       {corev1.ConditionTrue, v1.VirtualMachineStatusPaused, true, false},
+		"paused, and not shown yet":    {corev1.ConditionTrue, v1.VirtualMachineStatusRunning, false, false},
+		"started paused":               {corev1.ConditionTrue, v1.VirtualMachineStatusStarting, false, false},
+		"paused while it moves":        {corev1.ConditionTrue, v1.VirtualMachineStatusMigrating, true, false},
+		"paused, without a VM":         {corev1.ConditionTrue, "-", true, false},
+		"runs on":                      {corev1.ConditionFalse, v1.VirtualMachineStatusRunning, false, true},
+		"runs on, and not shown yet":   {corev1.ConditionFalse, v1.VirtualMachineStatusPaused, false, false},
+		"runs on, without a VM":        {corev1.ConditionFalse, "-", false, true},
+		"runs on, and is to be gone":   {corev1.ConditionFalse, v1.VirtualMachineStatusTerminating, false, true},
+		"runs on, shown as being late": {corev1.ConditionFalse, v1.VirtualMachineStatusStarting, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := wait.State{VMI: instance(tc.paused)}
+			if tc.shows != "-" {
+				state.VM = &v1.VirtualMachine{Status: v1.VirtualMachineStatus{PrintableStatus: tc.shows}}
+			}
+			for verb, want := range map[Verb]bool{Pause: tc.pause, Unpause: tc.resume} {
+				condition, _ := Until(verb, "", false)
+				if got, err := condition.Met(state); err != nil || got != want {
+					t.Errorf("%s: %v, %v; want %v", verb, got, err, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,222 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/migrations/v1alpha1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
+)
+
+// Facts are what a plan is made of; what the user may not read is nil and named in Unread.
+type Facts struct {
+	VMI *v1.VirtualMachineInstance
+	// To is the only node that is to be considered, empty for all; NodeSelector restricts them for this migration.
+	To           string
+	NodeSelector map[string]string
+	Nodes        []corev1.Node
+	// Migrations and Instances are the cluster's.
+	Migrations []v1.VirtualMachineInstanceMigration
+	Instances  []v1.VirtualMachineInstance
+	Policies   []v1alpha1.MigrationPolicy
+	// NamespaceLabels are those of the VMI's namespace, and KubeVirt the installation's configuration.
+	NamespaceLabels map[string]string
+	KubeVirt        *v1.KubeVirt
+	Unread          []string
+}
+
+// Plan is what a migration of a guest would be. The JSON is a report of virtctl.
+type Plan struct {
+	metav1.TypeMeta `json:",inline"`
+	// Namespace and Name are the guest's.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// From is the node that the guest is on.
+	From string `json:"from"`
+	// Possible is whether it could move now, Obstacles why not.
+	Possible  bool     `json:"possible"`
+	Obstacles []string `json:"obstacles"`
+	// Nodes are all others; whether they have room is the scheduler's to say.
+	Nodes []Node `json:"nodes"`
+	// Disks are the guest's, with what becomes of them.
+	Disks []Disk `json:"disks"`
+	// MemoryBytes and DiskBytes are what there is to copy at most, once.
+	MemoryBytes int64 `json:"memoryBytes"`
+	DiskBytes   int64 `json:"diskBytes"`
+	// Policy is the MigrationPolicy that applies, empty for none, and Configuration what holds with it.
+	Policy        string                    `json:"policy"`
+	Configuration v1.MigrationConfiguration `json:"configuration"`
+	// Waits are what it would have to wait for.
+	Waits []string `json:"waits"`
+	// Unread is what could not be looked at, so that the plan may be wrong.
+	Unread []string `json:"unread"`
+}
+
+// Node is a node that the guest could go to.
+type Node struct {
+	// Name is the node's.
+	Name string `json:"name"`
+	// Fits is whether it takes the guest, Reasons why not.
+	Fits    bool     `json:"fits"`
+	Reasons []string `json:"reasons"`
+}
+
+// Disk is one of the guest's volumes.
+type Disk struct {
+	// Volume is the volume's name in the spec.
+	Volume string `json:"volume"`
+	// How is what becomes of it: Copied, Shared or Remade.
+	How string `json:"how"`
+	// Bytes is how much is copied at most, 0 when that is not known.
+	Bytes int64 `json:"bytes"`
+}
+
+// What becomes of a disk.
+const (
+	Copied = "Copied"
+	Shared = "Shared"
+	Remade = "Remade"
+)
+
+// DeepCopyObject copies the report.
+func (p *Plan) DeepCopyObject() runtime.Object {
+	out := *p
+	out.Obstacles, out.Waits, out.Unread = slices.Clone(p.Obstacles), slices.Clone(p.Waits), slices.Clone(p.Unread)
+	out.Nodes, out.Disks = slices.Clone(p.Nodes), slices.Clone(p.Disks)
+	for i := range out.Nodes {
+		out.Nodes[i].Reasons = slices.Clone(p.Nodes[i].Reasons)
+	}
+	out.Configuration = *p.Configuration.DeepCopy()
+	return &out
+}
+
+// NewPlan plans the migration of a guest.
+func NewPlan(f Facts) *Plan {
+	vmi := f.VMI
+	p := &Plan{
+		TypeMeta:  metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "MigrationPlan"},
+		Namespace: vmi.Namespace, Name: vmi.Name, From: vmi.Status.NodeName,
+		Obstacles: []string{}, Nodes: []Node{}, Disks: disks(vmi), Waits: []string{}, Unread: append([]string{}, f.Unread...),
+	}
+	p.MemoryBytes = memory(vmi)
+	for _, d := range p.Disks {
+		p.DiskBytes += d.Bytes
+	}
+	p.configure(f)
+	p.obstacles(f)
+	p.wait(f)
+	for i := range f.Nodes {
+		node := &f.Nodes[i]
+		if node.Name == p.From || f.To != "" && node.Name != f.To {
+			continue
+		}
+		reasons := Misfits(vmi, node, f.NodeSelector)
+		p.Nodes = append(p.Nodes, Node{Name: node.Name, Fits: len(reasons) == 0, Reasons: reasons})
+	}
+	slices.SortFunc(p.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	p.lookAtNodes(f)
+	p.Possible = len(p.Obstacles) == 0
+	return p
+}
+
+func (p *Plan) lookAtNodes(f Facts) {
+	switch {
+	case f.Nodes == nil:
+	case f.To != "" && f.To == p.From:
+		p.Obstacles = append(p.Obstacles, "it is on node "+f.To+" already")
+	case f.To != "" && len(p.Nodes) == 0:
+		p.Obstacles = append(p.Obstacles, "there is no node "+f.To)
+	case !slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Fits }):
+		p.Obstacles = append(p.Obstacles, "no node can take it")
+	}
+}
+
+func (p *Plan) configure(f Facts) {
+	var given *v1.MigrationConfiguration
+	if f.KubeVirt != nil {
+		given = f.KubeVirt.Spec.Configuration.MigrationConfiguration
+	}
+	policy := surface.MatchPolicy(f.Policies, f.VMI.Labels, f.NamespaceLabels)
+	if policy != nil {
+		p.Policy = policy.Name
+	}
+	p.Configuration = *surface.Configured(surface.Migrations(given), policy)
+}
+
+func (p *Plan) obstacles(f Facts) {
+	if f.VMI.Status.Phase != v1.Running || f.VMI.DeletionTimestamp != nil {
+		p.Obstacles = append(p.Obstacles, "the guest does not run")
+	}
+	for _, c := range f.VMI.Status.Conditions {
+		if c.Type == v1.VirtualMachineInstanceIsMigratable && c.Status == corev1.ConditionFalse {
+			p.Obstacles = append(p.Obstacles, c.Message)
+		}
+	}
+}
+
+// wait says what is before it: migrations of the same guest, and the limits.
+func (p *Plan) wait(f Facts) {
+	nodes := map[string]string{}
+	for i := range f.Instances {
+		nodes[f.Instances[i].Namespace+"/"+f.Instances[i].Name] = f.Instances[i].Status.NodeName
+	}
+	var all, away uint32
+	for i := range f.Migrations {
+		m := &f.Migrations[i]
+		if m.IsFinal() {
+			continue
+		}
+		if m.Namespace == p.Namespace && m.Spec.VMIName == p.Name {
+			p.Waits = append(p.Waits, "migration "+m.Name+" of the same guest is under way")
+			continue
+		}
+		if m.Status.Phase == v1.MigrationPhaseUnset || m.Status.Phase == v1.MigrationPending {
+			continue // it waits, too
+		}
+		all++
+		if nodes[m.Namespace+"/"+m.Spec.VMIName] == p.From {
+			away++
+		}
+	}
+	if most := *p.Configuration.ParallelMigrationsPerCluster; all >= most {
+		p.Waits = append(p.Waits, fmt.Sprintf("%d migrations run in the cluster, of %d at a time (parallelMigrationsPerCluster)", all, most))
+	}
+	if most := *p.Configuration.ParallelOutboundMigrationsPerNode; away >= most {
+		p.Waits = append(p.Waits, fmt.Sprintf("%d migrations run away from node %s, of %d at a time (parallelOutboundMigrationsPerNode)", away, p.From, most))
+	}
+}
+
+func memory(vmi *v1.VirtualMachineInstance) int64 {
+	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
+		return m.GuestCurrent.Value()
+	}
+	if m := vmi.Spec.Domain.Memory; m != nil && m.Guest != nil {
+		return m.Guest.Value()
+	}
+	return vmi.Spec.Domain.Resources.Requests.Memory().Value()
+}
+
+func disks(vmi *v1.VirtualMachineInstance) []Disk {
+	out := []Disk{}
+	for i := range vmi.Spec.Volumes {
+		v := &vmi.Spec.Volumes[i]
+		d := Disk{Volume: v.Name, How: Remade}
+		switch {
+		case v.EmptyDisk != nil:
+			d.How, d.Bytes = Copied, v.EmptyDisk.Capacity.Value()
+		case v.ContainerDisk != nil, v.Ephemeral != nil:
+			d.How = Copied // what the guest wrote
+		case v.PersistentVolumeClaim != nil, v.DataVolume != nil, v.HostDisk != nil:
+			d.How = Shared
+		}
+		out = append(out, d)
+	}
+	return out
+}

@@ -1,0 +1,240 @@
+// Package sets lists and scales the kinds that keep a number of machines: VirtualMachineInstanceReplicaSet and
+// VirtualMachinePool. Objects are read as the server has them, which needs none of their types.
+package sets
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+)
+
+// Kind is one of the two.
+type Kind struct {
+	// Short is the kind's short name, Resource its plural, and Group where it is served, "/apis/GROUP/VERSION".
+	Short, Resource, Group string
+	// Title is what its members are called.
+	Title string
+}
+
+// The kinds.
+var (
+	ReplicaSet = Kind{"vmirs", "virtualmachineinstancereplicasets", "/apis/kubevirt.io/v1", "replica sets"}
+	Pool       = Kind{"vmpool", "virtualmachinepools", "/apis/pool.kubevirt.io/v1beta1", "pools"}
+)
+
+// KindOf reads a word for one of the kinds.
+func KindOf(word string) (Kind, bool) {
+	word, _, _ = strings.Cut(strings.ToLower(word), ".") // virtualmachinepools.pool.kubevirt.io
+	switch word {
+	case "vmirs", "vmirss", "virtualmachineinstancereplicaset", "virtualmachineinstancereplicasets":
+		return ReplicaSet, true
+	case "vmpool", "vmpools", "pool", "pools", "virtualmachinepool", "virtualmachinepools":
+		return Pool, true
+	}
+	return Kind{}, false
+}
+
+// API is what of the client is needed.
+type API interface {
+	Read(ctx context.Context, path string, query url.Values, into any) error
+	MergeObject(ctx context.Context, group, namespace, resource, name, subresource string, patch []byte, dryRun bool) (*unstructured.Unstructured, error)
+}
+
+// path is that of a kind's objects in a namespace, of all with "", or of one of them.
+func (k Kind) path(namespace string, name ...string) string {
+	out := k.Group
+	if namespace != "" {
+		out += "/namespaces/" + url.PathEscape(namespace)
+	}
+	out += "/" + k.Resource
+	for _, n := range name {
+		out += "/" + url.PathEscape(n)
+	}
+	return out
+}
+
+// Get is a set.
+func Get(ctx context.Context, c API, kind Kind, namespace, name string) (*unstructured.Unstructured, error) {
+	out := &unstructured.Unstructured{}
+	if err := c.Read(ctx, kind.path(namespace, name), nil, out); err != nil {
+		return nil, fmt.Errorf("%s %s/%s: %w", kind.Short, namespace, name, err)
+	}
+	return out, nil
+}
+
+// List lists sets of a namespace, or of all with "", by their names.
+func List(ctx context.Context, c API, kind Kind, namespace, labelSelector, fieldSelector string) (*unstructured.UnstructuredList, error) {
+	query := url.Values{}
+	if labelSelector != "" {
+		query.Set("labelSelector", labelSelector)
+	}
+	if fieldSelector != "" {
+		query.Set("fieldSelector", fieldSelector)
+	}
+	out := &unstructured.UnstructuredList{}
+	if err := c.Read(ctx, kind.path(namespace), query, out); err != nil {
+		return nil, fmt.Errorf("list %s: %w", kind.Title, err)
+	}
+	slices.SortFunc(out.Items, func(a, b unstructured.Unstructured) int {
+		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
+	})
+	return out, nil
+}
+
+// Row is what a table shows of a set.
+type Row struct {
+	Namespace, Name string
+	// Desired, Current and Ready are numbers of members.
+	Desired, Current, Ready int64
+	Created                 time.Time
+	// Paused says that nothing is made or removed; Failure is what the controller says why it could not.
+	Paused  bool
+	Failure string
+	// Note is what keeps the set from what it is asked for, or that it is paused; empty when all is well.
+	Note string
+}
+
+// RowOf reads a set.
+func RowOf(set *unstructured.Unstructured) Row {
+	row := Row{Namespace: set.GetNamespace(), Name: set.GetName(), Created: set.GetCreationTimestamp().Time, Desired: Desired(set)}
+	row.Current = number(set, "status", "replicas")
+	row.Ready = number(set, "status", "readyReplicas")
+	conditions, _, _ := unstructured.NestedSlice(set.Object, "status", "conditions") // what is no list is none
+	var notes []string
+	for _, item := range conditions {
+		condition, ok := item.(map[string]any)
+		if !ok || condition["status"] != "True" {
+			continue
+		}
+		switch condition["type"] {
+		case "ReplicaPaused":
+			row.Paused = true
+			notes = append(notes, "paused")
+		case "ReplicaFailure":
+			row.Failure = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
+			notes = append(notes, row.Failure)
+		}
+	}
+	row.Note = strings.Join(notes, "; ")
+	return row
+}
+
+// Desired is how many members a set asks for.
+func Desired(set *unstructured.Unstructured) int64 {
+	if _, found, err := unstructured.NestedFieldNoCopy(set.Object, "spec", "replicas"); err != nil || !found {
+		return 1
+	}
+	return number(set, "spec", "replicas")
+}
+
+func number(set *unstructured.Unstructured, path ...string) int64 {
+	n, _, _ := unstructured.NestedInt64(set.Object, path...) // what is no number is none
+	return n
+}
+
+// Request is a change of a set's size.
+type Request struct {
+	Kind            Kind
+	Namespace, Name string
+	// Replicas is the new size.
+	Replicas int32
+	// Current is the size that the set must have asked for till now; nil for any.
+	Current *int32
+	DryRun  bool
+}
+
+// Find is the set of a name where the kind was not said: a pool, else a replica set. Both at once is an error.
+func Find(ctx context.Context, c API, namespace, name string) (Kind, error) {
+	var found []Kind
+	for _, kind := range []Kind{Pool, ReplicaSet} {
+		_, err := Get(ctx, c, kind, namespace, name)
+		if err == nil {
+			found = append(found, kind)
+		} else if !apierrors.IsNotFound(err) {
+			return Kind{}, err
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Kind{}, fmt.Errorf("no pool and no replica set %s/%s: %w", namespace, name, action.ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	return Kind{}, fmt.Errorf("%s/%s is a pool and a replica set; say vmpool/%s or vmirs/%s", namespace, name, name, name)
+}
+
+// ConflictError is a set that asked for another size than the caller believed.
+type ConflictError struct{ Want, Have int64 }
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("it asks for %d replicas and not %d", e.Have, e.Want)
+}
+
+// Scale changes the size of a set through its scale subresource, as kubectl scale does, and gives the size before.
+func Scale(ctx context.Context, c API, r Request) (before int64, err error) {
+	set, err := Get(ctx, c, r.Kind, r.Namespace, r.Name)
+	if err != nil {
+		return 0, err
+	}
+	before = Desired(set)
+	patch := map[string]any{"spec": map[string]any{"replicas": r.Replicas}}
+	if r.Current != nil {
+		if before != int64(*r.Current) {
+			return before, fmt.Errorf("%s %s/%s: %w", r.Kind.Short, r.Namespace, r.Name, &ConflictError{int64(*r.Current), before})
+		}
+		patch["metadata"] = map[string]any{"resourceVersion": set.GetResourceVersion()}
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return before, fmt.Errorf("encode the scale: %w", err)
+	}
+	if _, err := c.MergeObject(ctx, r.Kind.Group, r.Namespace, r.Kind.Resource, r.Name, "scale", data, r.DryRun); err != nil {
+		return before, fmt.Errorf("scale %s %s/%s: %w", r.Kind.Short, r.Namespace, r.Name, err)
+	}
+	return before, nil
+}
+
+// poll is how often Wait looks.
+const poll = time.Second
+
+// Wait waits until a set has as many members as were asked for and all of them are ready. The set is given as it was seen
+// last; at ctx's deadline the error is an action.ErrTimeout.
+func Wait(ctx context.Context, c API, kind Kind, namespace, name string, replicas int64) (*unstructured.Unstructured, error) {
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	for {
+		set, err := Get(ctx, c, kind, namespace, name)
+		if err != nil && ctx.Err() == nil {
+			return nil, err
+		}
+		if err == nil {
+			row := RowOf(set)
+			if row.Desired == replicas && row.Current == replicas && row.Ready == replicas {
+				return set, nil
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			if set == nil || errors.Is(ctx.Err(), context.Canceled) {
+				return set, ctx.Err()
+			}
+			row := RowOf(set)
+			text := fmt.Sprintf("%s %s/%s has %d of %d replicas, %d of them ready", kind.Short, namespace, name, row.Current, row.Desired, row.Ready)
+			if row.Note != "" {
+				text += " (" + row.Note + ")"
+			}
+			return set, fmt.Errorf("%s: %w", text, action.ErrTimeout)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package sets
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+)
+
+// server has objects by path and notes what is asked of it.
+type server struct {
+	objects map[string]string
+	asked   []string
+}
+
+func (s *server) Read(_ context.Context, path string, query url.Values, into any) error {
+	s.asked = append(s.asked, "GET "+path+"?"+query.Encode())
+	text, ok := s.objects[path]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{}, path)
+	}
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+func (s *server) MergeObject(_ context.Context, group, namespace, resource, name, subresource string, patch []byte, dryRun bool) (*unstructured.Unstructured, error) {
+	s.asked = append(s.asked, fmt.Sprintf("PATCH %s %s %s/%s/%s %s %t", group, namespace, resource, name, subresource, patch, dryRun))
+	return &unstructured.Unstructured{}, nil
+}
+
+const (
+	pools = "/apis/pool.kubevirt.io/v1beta1/namespaces/ns/virtualmachinepools"
+	rss   = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancereplicasets"
+	three = "{apiVersion: pool.kubevirt.io/v1beta1, kind: VirtualMachinePool, metadata: {name: db, namespace: ns, resourceVersion: '7'}, spec: {replicas: 3}, status: {replicas: 3, readyReplicas: 2}}"
+)
+
+func TestScale(t *testing.T) {
+	two, four := int32(3), int32(4)
+	for name, tc := range map[string]struct {
+		current *int32
+		dryRun  bool
+		want    string
+		err     string
+	}{
+		"any":                {nil, false, `{"spec":{"replicas":5}} false`, ""},
+		"dry run":            {nil, true, `{"spec":{"replicas":5}} true`, ""},
+		"what it must be":    {&two, false, `{"metadata":{"resourceVersion":"7"},"spec":{"replicas":5}} false`, ""},
+		"what it is not any": {&four, false, "", "vmpool ns/db: it asks for 3 replicas and not 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &server{objects: map[string]string{pools + "/db": three}}
+			before, err := Scale(t.Context(), s, Request{Kind: Pool, Namespace: "ns", Name: "db", Replicas: 5, Current: tc.current, DryRun: tc.dryRun})
+			if tc.err != "" {
+				var conflict *ConflictError
+				if err == nil || err.Error() != tc.err || !errors.As(err, &conflict) {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			if err != nil || before != 3 {
+				t.Fatalf("%d, %v", before, err)
+			}
+			if want := "PATCH /apis/pool.kubevirt.io/v1beta1 ns virtualmachinepools/db/scale " + tc.want; s.asked[1] != want {
+				t.Errorf("got  %s\nwant %s", s.asked[1], want)
+			}
+		})
+	}
+}
+
+func TestFind(t *testing.T) {
+	both := &server{objects: map[string]string{pools + "/db": three, rss + "/db": three, rss + "/web": three}}
+	for name, want := range map[string]string{"web": "vmirs", "db": "ns/db is a pool and a replica set; say vmpool/db or vmirs/db", "none": "no pool and no replica set ns/none: not found"} {
+		kind, err := Find(t.Context(), both, "ns", name)
+		got := kind.Short
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+	if _, err := Find(t.Context(), both, "ns", "none"); !errors.Is(err, action.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestList(t *testing.T) {
+	s := &server{objects: map[string]string{
+		"/apis/kubevirt.io/v1/virtualmachineinstancereplicasets": `{kind: List, apiVersion: v1, items: [
+			{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstanceReplicaSet, metadata: {name: b, namespace: x}, status: {conditions: [{type: ReplicaPaused, status: "True"},
+			  {type: ReplicaFailure, status: "True", reason: FailedCreate, message: quota}, {type: Other, status: "True"}]}},
+			{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstanceReplicaSet, metadata: {name: c, namespace: a}, spec: {replicas: 0}, status: {replicas: 1, readyReplicas: 1}}]}`,
+	}}
+	list, err := List(t.Context(), s, ReplicaSet, "", "app=web", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []Row
+	for i := range list.Items {
+		rows = append(rows, RowOf(&list.Items[i]))
+	}
+	want := []Row{{Namespace: "a", Name: "c", Current: 1, Ready: 1}, {Namespace: "x", Name: "b", Desired: 1, Paused: true, Failure: "FailedCreate: quota", Note: "paused; FailedCreate: quota"}}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Error(diff)
+	}
+	if want := "GET /apis/kubevirt.io/v1/virtualmachineinstancereplicasets?labelSelector=app%3Dweb"; s.asked[0] != want {
+		t.Error(s.asked[0])
+	}
+}
+
+func TestWait(t *testing.T) {
+	s := &server{objects: map[string]string{pools + "/db": three, rss + "/web": strings.Replace(three, "readyReplicas: 2", "readyReplicas: 3", 1)}}
+	if set, err := Wait(t.Context(), s, ReplicaSet, "ns", "web", 3); err != nil || set == nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := Wait(ctx, s, Pool, "ns", "db", 3)
+	if !errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), "vmpool ns/db has 3 of 3 replicas, 2 of them ready") {
+		t.Error(err)
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	for word, want := range map[string]string{
+		"vmpool": "vmpool", "POOLS": "vmpool", "virtualmachinepools.pool.kubevirt.io": "vmpool", "vmirs": "vmirs", "virtualmachineinstancereplicaset": "vmirs", "vm": "",
+	} {
+		if kind, ok := KindOf(word); kind.Short != want || ok != (want != "") {
+			t.Errorf("%s: %s", word, kind.Short)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+// Package top turns two readings of what guests have used into what they use: rows with rates.
+package top
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/report/stats"
+)
+
+// Kind of a Report.
+const Kind = "TopReport"
+
+// Report is what `top -o json` prints: what running guests use.
+type Report struct {
+	metav1.TypeMeta `json:",inline"`
+	// Items are the guests.
+	Items []Row `json:"items"`
+	// Unreachable are nodes whose guests are missing.
+	Unreachable []stats.Unreachable `json:"unreachable,omitempty"`
+}
+
+// Row is one guest.
+type Row struct {
+	// Namespace and Name are the machine's, Node where it runs.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node"`
+	// CPU is the use of processors in thousandths of one: 1500 is one and a half. VCPUs is how many the guest has.
+	CPU   int64  `json:"cpuMilli"`
+	VCPUs uint64 `json:"vcpus"`
+	// Memory is what the guest has, MemoryUsed what it says it uses (0: it does not say), MemoryResident what QEMU holds; bytes.
+	Memory         uint64 `json:"memoryBytes"`
+	MemoryUsed     uint64 `json:"memoryUsedBytes,omitempty"`
+	MemoryResident uint64 `json:"memoryResidentBytes"`
+	// NetworkReceived, NetworkSent, DiskRead and DiskWritten are the guest's, in bytes a second.
+	NetworkReceived int64 `json:"networkReceivedBytesPerSecond"`
+	NetworkSent     int64 `json:"networkSentBytesPerSecond"`
+	DiskRead        int64 `json:"diskReadBytesPerSecond"`
+	DiskWritten     int64 `json:"diskWrittenBytesPerSecond"`
+}
+
+// DeepCopyObject copies the report.
+func (r *Report) DeepCopyObject() runtime.Object {
+	out := *r
+	out.Items = slices.Clone(r.Items)
+	out.Unreachable = slices.Clone(r.Unreachable)
+	return &out
+}
+
+// Rates makes rows of a reading and the one before. A guest that is not in both, or that began anew between them, has no
+// rates yet and is left out.
+func Rates(before, now stats.List) *Report {
+	r := &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Items: []Row{}, Unreachable: now.Unreachable}
+	was := map[string]*stats.Guest{}
+	for i := range before.Items {
+		g := &before.Items[i]
+		was[g.Namespace+"/"+g.Name] = g
+	}
+	for i := range now.Items {
+		g := &now.Items[i]
+		old := was[g.Namespace+"/"+g.Name]
+		if old == nil || old.Node != g.Node || g.CPUTime < old.CPUTime || !g.Time.After(old.Time) {
+			continue
+		}
+		r.Items = append(r.Items, row(old, g))
+	}
+	return r
+}
+
+func row(old, g *stats.Guest) Row {
+	seconds := g.Time.Sub(old.Time).Seconds()
+	rate := func(old, now uint64) int64 {
+		if now < old {
+			return 0 // an interface or a disk was taken away
+		}
+		return int64(float64(now-old) / seconds)
+	}
+	received, sent := g.Network()
+	receivedBefore, sentBefore := old.Network()
+	read, written := g.Storage()
+	readBefore, writtenBefore := old.Storage()
+	return Row{
+		Namespace: g.Namespace, Name: g.Name, Node: g.Node, VCPUs: g.VCPUs,
+		CPU:    int64(float64(g.CPUTime-old.CPUTime) / 1e6 / seconds),
+		Memory: g.Memory.Guest, MemoryUsed: g.Memory.Used, MemoryResident: g.Memory.Resident,
+		NetworkReceived: rate(receivedBefore, received), NetworkSent: rate(sentBefore, sent),
+		DiskRead: rate(readBefore, read), DiskWritten: rate(writtenBefore, written),
+	}
+}
+
+// keys are what rows can be sorted by, the greatest first but for names.
+var keys = map[string]func(a, b *Row) int{
+	"cpu":    func(a, b *Row) int { return cmp.Compare(b.CPU, a.CPU) },
+	"memory": func(a, b *Row) int { return cmp.Compare(b.MemoryResident, a.MemoryResident) },
+	"network": func(a, b *Row) int {
+		return cmp.Compare(b.NetworkReceived+b.NetworkSent, a.NetworkReceived+a.NetworkSent)
+	},
+	"disk": func(a, b *Row) int { return cmp.Compare(b.DiskRead+b.DiskWritten, a.DiskRead+a.DiskWritten) },
+	"node": func(a, b *Row) int { return strings.Compare(a.Node, b.Node) },
+	"name": func(a, b *Row) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) },
+}
+
+// Keys names them.
+func Keys() []string {
+	var out []string
+	for key := range keys {
+		out = append(out, key)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Sort sorts the rows by one of Keys; equal ones by name.
+func (r *Report) Sort(by string) error {
+	compare, known := keys[by]
+	if !known {
+		return fmt.Errorf("sort key %q is not one of %s", by, strings.Join(Keys(), ", "))
+	}
+	slices.SortFunc(r.Items, func(a, b Row) int { return cmp.Or(compare(&a, &b), keys["name"](&a, &b)) })
+	return nil
+}
+
+// Watch reads every interval and gives each pair of readings to show, until ctx ends or show fails. The first pair comes
+// after the first interval.
+func Watch(ctx context.Context, c *client.Client, namespace string, interval time.Duration, show func(*Report) error) error {
+	before, err := c.Stats(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		now, err := c.Stats(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		if err := show(Rates(before, now)); err != nil {
+			return err
+		}
+		before = now
+	}
+}

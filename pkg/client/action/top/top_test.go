@@ -1,0 +1,72 @@
+package top
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/report/stats"
+)
+
+func reading(at time.Time, cpu map[string]uint64) stats.List {
+	var list stats.List
+	for name, used := range cpu {
+		list.Items = append(list.Items, stats.Guest{
+			Namespace: "default", Name: name, Node: "one", Time: at, CPUTime: used, VCPUs: 2,
+			Memory:     stats.Memory{Guest: 1 << 30, Used: 1 << 20, Resident: used},
+			Interfaces: []stats.Interface{{Name: "tap0", Received: used / 1000, Sent: used / 2000}},
+			Disks:      []stats.Disk{{Name: "vda", Read: used / 4000}, {Name: "vdb", Written: used / 8000}},
+		})
+	}
+	return list
+}
+
+func TestRates(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	before := reading(start, map[string]uint64{"busy": 1e9, "idle": 5e9, "restarted": 9e9, "stopped": 1e9})
+	after := reading(start.Add(2*time.Second), map[string]uint64{"busy": 4e9, "idle": 5e9, "restarted": 1e9, "new": 1e9})
+	after.Unreachable = []stats.Unreachable{{Node: "two", Error: "no"}}
+	r := Rates(before, after)
+	if err := r.Sort("cpu"); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Items) != 2 || r.Items[0].Name != "busy" || r.Items[1].Name != "idle" || len(r.Unreachable) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	want := Row{
+		Namespace: "default", Name: "busy", Node: "one", CPU: 1500, VCPUs: 2, Memory: 1 << 30, MemoryUsed: 1 << 20, MemoryResident: 4e9,
+		NetworkReceived: 1_500_000, NetworkSent: 750_000, DiskRead: 375_000, DiskWritten: 187_500,
+	}
+	if r.Items[0] != want {
+		t.Errorf("%+v, want %+v", r.Items[0], want)
+	}
+	if r.Items[1].CPU != 0 || r.Items[1].NetworkReceived != 0 {
+		t.Errorf("idle %+v", r.Items[1])
+	}
+}
+
+func TestSort(t *testing.T) {
+	r := &Report{Items: []Row{
+		{Name: "a", CPU: 1, MemoryResident: 3, NetworkSent: 2, DiskRead: 9, Node: "z"},
+		{Name: "b", CPU: 2, MemoryResident: 1, NetworkSent: 9, DiskRead: 1, Node: "y"},
+		{Name: "c", CPU: 2, MemoryResident: 2, NetworkSent: 1, DiskRead: 5, Node: "y"},
+	}}
+	for by, want := range map[string]string{"cpu": "bca", "memory": "acb", "network": "bac", "disk": "acb", "node": "bca", "name": "abc"} {
+		if err := r.Sort(by); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, row := range r.Items {
+			got += row.Name
+		}
+		if got != want {
+			t.Errorf("by %s: %s, want %s", by, got, want)
+		}
+	}
+	if r.Sort("colour") == nil {
+		t.Error("sorted by colour")
+	}
+	if !slices.Contains(Keys(), "cpu") {
+		t.Error(Keys())
+	}
+}

@@ -1,0 +1,328 @@
+// Package gather reads the facts that an explanation rests on. What the user may not read is left out and named;
+// everything else that fails is an error.
+package gather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/instancetype"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/why"
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// most bounds a list of events, pods or names.
+const most = "500"
+
+// Facts reads everything about a VM, or an instance, of a name. That it does not exist is a fact, too.
+func Facts(ctx context.Context, c *client.Client, namespace, name string, now time.Time) (why.Facts, error) {
+	g := &gathering{client: c, facts: why.Facts{Now: now, Namespace: namespace, Name: name}}
+	f := &g.facts
+	vm, vmi := &v1.VirtualMachine{}, &v1.VirtualMachineInstance{}
+	g.all(ctx, map[string]func(context.Context) error{
+		"virtualmachines": func(ctx context.Context) (err error) {
+			vm, err = c.VM(ctx, namespace, name)
+			f.NotInstalled = errors.Is(err, action.ErrNotInstalled) || absent(err)
+			return found(err, &vm)
+		},
+		"virtualmachineinstances": func(ctx context.Context) (err error) {
+			vmi, err = c.VMI(ctx, namespace, name)
+			return found(err, &vmi)
+		},
+		"pods of virtkit": func(ctx context.Context) error {
+			var list corev1.PodList
+			err := c.Read(ctx, "/api/v1/namespaces/"+names.Namespace+"/pods", url.Values{"labelSelector": {
+				fmt.Sprintf("%s in (%s,%s,%s)", names.LabelComponent, names.VirtAPI, names.VirtController, names.VirtHandler),
+			}}, &list)
+			f.Stack = list.Items
+			return err
+		},
+		"nodes": func(ctx context.Context) error {
+			var list corev1.NodeList
+			err := c.Read(ctx, "/api/v1/nodes", nil, &list)
+			f.Nodes = list.Items
+			return err
+		},
+		"storageclasses": func(ctx context.Context) error {
+			var list storagev1.StorageClassList
+			err := c.Read(ctx, "/apis/storage.k8s.io/v1/storageclasses", nil, &list)
+			if err == nil {
+				f.StorageClasses = append([]storagev1.StorageClass{}, list.Items...)
+			}
+			return err
+		},
+		"kubevirts": func(ctx context.Context) error {
+			var list v1.KubeVirtList
+			err := c.Read(ctx, "/apis/kubevirt.io/v1/namespaces/"+names.Namespace+"/kubevirts", nil, &list)
+			if len(list.Items) > 0 {
+				f.KubeVirt = &list.Items[0]
+			}
+			return ignoreAbsent(err)
+		},
+		"virtualmachineinstancemigrations": func(ctx context.Context) error {
+			list, err := c.MigrationList(ctx, namespace, metav1.ListOptions{LabelSelector: v1.MigrationSelectorLabel + "=" + name})
+			if err == nil {
+				f.Migrations = list.Items
+			}
+			return ignoreAbsent(err)
+		},
+	})
+	if g.err != nil {
+		return why.Facts{}, g.err
+	}
+	f.VM, f.VMI = vm, vmi
+	if f.NotInstalled {
+		return *f, nil
+	}
+	g.second(ctx)
+	slices.Sort(f.Unreadable)
+	return *f, g.err
+}
+
+// second reads what the VM and its instance lead to.
+func (g *gathering) second(ctx context.Context) {
+	f, c := &g.facts, g.client
+	in := "/api/v1/namespaces/" + f.Namespace + "/"
+	reads := map[string]func(context.Context) error{}
+	if f.VM == nil && f.VMI == nil {
+		reads["virtualmachines"] = func(ctx context.Context) error {
+			list, err := c.VMList(ctx, f.Namespace, metav1.ListOptions{Limit: 500})
+			if err == nil {
+				for i := range list.Items {
+					f.Others = append(f.Others, list.Items[i].Name)
+				}
+			}
+			return err
+		}
+		g.all(ctx, reads)
+		return
+	}
+	reads["events"] = func(ctx context.Context) error {
+		var list corev1.EventList
+		err := c.Read(ctx, in+"events", url.Values{"limit": {most}}, &list)
+		slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return when(&a).Compare(when(&b)) })
+		f.Events = list.Items
+		return err
+	}
+	if f.VMI != nil {
+		reads["pods"] = func(ctx context.Context) error {
+			var list corev1.PodList
+			err := c.Read(ctx, in+"pods", url.Values{"labelSelector": {v1.CreatedByLabel + "=" + string(f.VMI.UID)}}, &list)
+			slices.SortStableFunc(list.Items, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+			f.Pods = list.Items
+			return err
+		}
+	}
+	f.Claims, f.References = map[string]*corev1.PersistentVolumeClaim{}, map[string]bool{}
+	f.DataVolumes = map[string]*cdiv1.DataVolume{}
+	g.volumes(reads, in)
+	g.matchers(reads)
+	g.all(ctx, reads)
+}
+
+// volumes adds a read for each object that a volume names.
+func (g *gathering) volumes(reads map[string]func(context.Context) error, in string) {
+	f, c := &g.facts, g.client
+	spec := f.Spec()
+	if spec == nil {
+		return
+	}
+	for i := range spec.Volumes {
+		if name := why.ClaimName(&spec.Volumes[i]); name != "" {
+			reads["persistentvolumeclaims "+name] = func(ctx context.Context) error {
+				claim := &corev1.PersistentVolumeClaim{}
+				err := c.Read(ctx, in+"persistentvolumeclaims/"+name, nil, claim)
+				if err = found(err, &claim); err != nil {
+					return err
+				}
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				f.Claims[name] = claim
+				return nil
+			}
+		}
+		if source := spec.Volumes[i].DataVolume; source != nil {
+			reads["datavolumes "+source.Name] = func(ctx context.Context) error {
+				dv := &cdiv1.DataVolume{}
+				err := c.Read(ctx, "/apis/"+cdiv1.SchemeGroupVersion.String()+"/namespaces/"+f.Namespace+"/datavolumes/"+source.Name, nil, dv)
+				if err = found(err, &dv); err != nil {
+					return err
+				}
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				f.DataVolumes[source.Name] = dv
+				return nil
+			}
+		}
+		for _, reference := range references(&spec.Volumes[i]) {
+			kind, name, _ := strings.Cut(reference, "/")
+			resource := strings.ToLower(kind) + "s"
+			reads[resource+" "+name] = func(ctx context.Context) error { return g.exists(ctx, reference, in+resource+"/"+name) }
+		}
+	}
+}
+
+// matchers adds a read for the instancetype and the preference that the VM names.
+func (g *gathering) matchers(reads map[string]func(context.Context) error) {
+	f := &g.facts
+	if f.VM == nil {
+		return
+	}
+	add := func(kind, name, byDefault, namespaced, plural string) {
+		if name == "" {
+			return
+		}
+		if kind == "" {
+			kind = byDefault
+		}
+		path := "/apis/" + instancetype.GroupName + "/v1beta1/"
+		if strings.EqualFold(kind, namespaced) {
+			path += "namespaces/" + f.Namespace + "/"
+		}
+		reads[plural+" "+name] = func(ctx context.Context) error {
+			return g.exists(ctx, kind+"/"+name, path+strings.ToLower(kind)+"s/"+name)
+		}
+	}
+	if m := f.VM.Spec.Instancetype; m != nil {
+		add(m.Kind, m.Name, "VirtualMachineClusterInstancetype", "VirtualMachineInstancetype", "instancetypes")
+	}
+	if m := f.VM.Spec.Preference; m != nil {
+		add(m.Kind, m.Name, "VirtualMachineClusterPreference", "VirtualMachinePreference", "preferences")
+	}
+}
+
+func (g *gathering) exists(ctx context.Context, reference, path string) error {
+	_, err := g.client.ReadMetadata(ctx, path)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.facts.References[reference] = err == nil
+	return nil
+}
+
+// gathering runs reads side by side.
+type gathering struct {
+	client *client.Client
+	facts  why.Facts
+
+	mu  sync.Mutex
+	err error
+}
+
+// all runs the reads, by what they read, and keeps the first error; a refusal is a fact.
+func (g *gathering) all(ctx context.Context, reads map[string]func(context.Context) error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var group sync.WaitGroup
+	for what, read := range reads {
+		group.Go(func() {
+			err := read(ctx)
+			if err == nil {
+				return
+			}
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if apierrors.IsForbidden(err) {
+				if resource, _, named := strings.Cut(what, " "); named && what != "pods of virtkit" {
+					what = resource
+				}
+				if !slices.Contains(g.facts.Unreadable, what) {
+					g.facts.Unreadable = append(g.facts.Unreadable, what)
+				}
+				return
+			}
+			if g.err == nil {
+				g.err = fmt.Errorf("read %s: %w", what, err)
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+}
+
+// found makes of an object that does not exist a nil one. One that may not be read is nil as well.
+func found[T any](err error, object **T) error {
+	if err != nil {
+		*object = nil
+	}
+	return ignoreAbsent(err)
+}
+
+func ignoreAbsent(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// absent recognises the API server's own 404 for a resource that it does not know.
+func absent(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsNotFound(err) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Name == "" || slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Type == metav1.CauseTypeUnexpectedServerResponse
+	})
+}
+
+func when(event *corev1.Event) time.Time {
+	switch {
+	case event.Series != nil:
+		return event.Series.LastObservedTime.Time
+	case !event.LastTimestamp.IsZero():
+		return event.LastTimestamp.Time
+	case !event.EventTime.IsZero():
+		return event.EventTime.Time
+	}
+	return event.CreationTimestamp.Time
+}
+
+// references are the Secrets and ConfigMaps that a volume cannot do without, as Kind/name.
+func references(v *v1.Volume) []string {
+	var out []string
+	secret := func(ref *corev1.LocalObjectReference) {
+		if ref != nil && ref.Name != "" {
+			out = append(out, "Secret/"+ref.Name)
+		}
+	}
+	configMap := func(ref *corev1.LocalObjectReference) {
+		if ref != nil && ref.Name != "" {
+			out = append(out, "ConfigMap/"+ref.Name)
+		}
+	}
+	switch {
+	case v.CloudInitNoCloud != nil:
+		secret(v.CloudInitNoCloud.UserDataSecretRef)
+		secret(v.CloudInitNoCloud.NetworkDataSecretRef)
+	case v.CloudInitConfigDrive != nil:
+		secret(v.CloudInitConfigDrive.UserDataSecretRef)
+		secret(v.CloudInitConfigDrive.NetworkDataSecretRef)
+	case v.Sysprep != nil:
+		secret(v.Sysprep.Secret)
+		configMap(v.Sysprep.ConfigMap)
+	case v.Secret != nil && (v.Secret.Optional == nil || !*v.Secret.Optional):
+		secret(&corev1.LocalObjectReference{Name: v.Secret.SecretName})
+	case v.ConfigMap != nil && (v.ConfigMap.Optional == nil || !*v.ConfigMap.Optional):
+		configMap(&v.ConfigMap.LocalObjectReference)
+	}
+	return out
+}

@@ -1,0 +1,73 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/migrate"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+// gatePatience is how long a guest may run before its pod is Ready, for which virt-controller and the kubelet each need
+// a moment.
+const gatePatience = 15 * time.Second
+
+// PodReady reports whether a pod is Ready, which Services go by, and if a launcher's that runs is not, why.
+func PodReady(pod *corev1.Pod) (ready bool, why string) {
+	c := conditions.Find(pod.Status.Conditions, corev1.PodReady)
+	if c != nil && c.Status == corev1.ConditionTrue {
+		return true, ""
+	}
+	if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
+		return false, "" // the phase says it
+	}
+	if gated(pod) {
+		gate := conditions.Find(pod.Status.Conditions, v1.VirtualMachineUnpaused)
+		switch {
+		case gate == nil:
+			return false, "no guest runs in it"
+		case gate.Status != corev1.ConditionTrue:
+			return false, cmp.Or(gate.Message, gate.Reason)
+		}
+	}
+	if c == nil {
+		return false, "the kubelet has not said so"
+	}
+	return false, cmp.Or(c.Message, c.Reason)
+}
+
+func gated(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == v1.VirtualMachineUnpaused })
+}
+
+// readiness says when the pod of a guest that runs is not Ready, and so gets no traffic from Services.
+func (e *explanation) readiness(pod *corev1.Pod) {
+	if e.VMI.Status.Phase != v1.Running || pod.Spec.NodeName != e.VMI.Status.NodeName || !gated(pod) {
+		return
+	}
+	if conditions.True(e.VMI.Status.Conditions, v1.VirtualMachineInstancePaused) {
+		return // which is said
+	}
+	if ready, why := PodReady(pod); !ready && why != "" && e.Now.Sub(phaseSince(e.VMI)) > gatePatience && e.moving() == nil {
+		e.add(rankSymptom, LayerPod, e.podObject(), Waiting, "PodNotReady", "the guest runs, but Services send it nothing, because its pod is not Ready: "+why,
+			"virtctl doctor", "kubectl -n kubevirt logs deployment/virt-controller")
+	}
+}
+
+// moving is the migration that is under way, nil when there is none.
+func (e *explanation) moving() *v1.VirtualMachineInstanceMigration {
+	return migrate.UnderWay(e.Migrations)
+}
+
+// onItsWay says of a guest that moves how far it is.
+func (e *explanation) onItsWay() {
+	if m := e.moving(); m != nil {
+		e.add(rankRemark, LayerVMI, "vmim/"+m.Name, OK, "Migrating", fmt.Sprintf("migration %s is %s", m.Name, migrate.Stage(m)),
+			"virtctl migrate-cancel "+e.Name+e.flag())
+	}
+}

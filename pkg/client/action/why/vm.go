@@ -1,0 +1,225 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+// vm looks at the VM: whether it is there, wants to run, and could be acted on.
+func (e *explanation) vm() {
+	if e.NotInstalled {
+		return
+	}
+	vm := e.VM
+	if vm == nil {
+		if e.VMI == nil {
+			e.absent()
+		}
+		return // an instance of its own
+	}
+	strategy, err := vm.RunStrategy()
+	status := vm.Status.PrintableStatus
+	state := OK
+	message := fmt.Sprintf("run strategy %s, status %s", cmp.Or(strategy, "(none)"), cmp.Or(status, "not written yet"))
+	switch {
+	case vm.DeletionTimestamp != nil:
+		e.terminating(vm)
+		state = Waiting
+	case err != nil:
+		e.add(rankRefused, LayerVM, e.vmObject(), Broken, "InvalidRunStrategy", "spec.runStrategy and spec.running contradict each other: "+err.Error(),
+			"set spec.runStrategy alone, to Always, RerunOnFailure, Manual, Once or Halted")
+		state = Broken
+	default:
+		if e.failure(vm) || e.backoff(vm) {
+			state = Broken
+		}
+		if e.VMI == nil || e.VMI.IsFinal() {
+			if e.notWanted(vm, strategy) {
+				state = Off
+			}
+		}
+		e.restartRequired(vm)
+	}
+	e.link(LayerVM, e.vmObject(), state, message, time.Time{})
+}
+
+func (e *explanation) absent() {
+	message := fmt.Sprintf("there is no VM or VMI %q in namespace %q", e.Name, e.Namespace)
+	mend := []string{"virtctl list -A"}
+	if near := nearest(e.Name, e.Others); near != "" {
+		message += fmt.Sprintf("; did you mean %q?", near)
+		mend = append([]string{"virtctl why " + near + e.flag()}, mend...)
+	}
+	e.add(rankAbsent, LayerVM, e.vmObject(), Broken, "NotFound", message, mend...)
+}
+
+// nearest is the name that differs by the fewest letters, if by two at most or in a prefix.
+func nearest(name string, names []string) string {
+	best, least := "", 3
+	for _, n := range names {
+		d := distance(name, n)
+		if strings.HasPrefix(n, name) || strings.HasPrefix(name, n) {
+			d = min(d, 2)
+		}
+		if d < least {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := last
+			if a[i] != b[j] {
+				cost++
+			}
+			last = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+func (e *explanation) terminating(vm *v1.VirtualMachine) {
+	message := fmt.Sprintf("the VM is being deleted for %s", age(e.Now, vm.DeletionTimestamp.Time))
+	var foreign []string
+	for _, f := range vm.Finalizers {
+		if f != v1.VirtualMachineControllerFinalizer {
+			foreign = append(foreign, f)
+		}
+	}
+	switch {
+	case e.VMI == nil && len(foreign) > 0:
+		e.add(rankIntent, LayerVM, e.vmObject(), Broken, "FinalizerHeld",
+			message+"; another program's finalizer holds it: "+strings.Join(foreign, ", "),
+			"let that program finish, or remove its finalizer: kubectl edit vm "+e.Name+e.flag())
+	case e.VMI != nil:
+		e.add(rankProgress, LayerVM, e.vmObject(), Waiting, "Terminating", message+"; it waits for its guest to end",
+			"virtctl stop "+e.Name+e.flag()+" --force --grace-period 0")
+	default:
+		e.add(rankProgress, LayerVM, e.vmObject(), Waiting, "Terminating", message)
+	}
+}
+
+// failure explains the VM's Failure condition, where that is about the VM and not a copy of the instance's.
+func (e *explanation) failure(vm *v1.VirtualMachine) bool {
+	c := conditions.With(vm.Status.Conditions, v1.VirtualMachineFailure, corev1.ConditionTrue)
+	if c == nil {
+		return false
+	}
+	text := c.Message
+	refuse := func(reason, message string, mend ...string) bool {
+		e.add(rankRefused, LayerVM, e.vmObject(), Broken, reason, message, mend...).Evidence = "condition Failure: " + text
+		return true
+	}
+	switch {
+	case c.Reason == "VMINotOwned":
+		return refuse(c.Reason, "a VMI of this name exists that does not belong to the VM",
+			"kubectl delete vmi "+e.Name+e.flag(), "or give the VM another name")
+	case strings.Contains(c.Reason, "Instancetype") || strings.Contains(c.Reason, "Preference") || strings.Contains(strings.ToLower(text), "instancetype") || strings.Contains(text, "preference"):
+		return refuse("InstancetypeNotApplied", "the instancetype or preference cannot be applied: "+text,
+			"kubectl get virtualmachineclusterinstancetypes,virtualmachineclusterpreferences; kubectl get virtualmachineinstancetypes,virtualmachinepreferences"+e.flag(),
+			"spec.instancetype and spec.preference of the VM")
+	case strings.Contains(text, "denied the request"):
+		return refuse("AdmissionDenied", "the instance is refused: "+after(text, "denied the request:"), "kubectl edit vm "+e.Name+e.flag()+", the field that the message names")
+	case e.VMI == nil || c.Reason == "FailedCreate" && e.VMI.IsFinal():
+		return refuse(cmp.Or(c.Reason, "Failure"), text, "kubectl describe vm "+e.Name+e.flag())
+	}
+	return false
+}
+
+func (e *explanation) backoff(vm *v1.VirtualMachine) bool {
+	f := vm.Status.StartFailure
+	if f == nil || f.RetryAfterTimestamp == nil || !f.RetryAfterTimestamp.After(e.Now) || e.VMI != nil && !e.VMI.IsFinal() {
+		return false
+	}
+	last := "see its last words"
+	if e.VMI != nil {
+		if c := conditions.Find(e.VMI.Status.Conditions, v1.VirtualMachineInstanceReady); c != nil && c.Message != "" {
+			last = c.Message
+		}
+	}
+	e.add(rankGuest, LayerVM, e.vmObject(), Broken, "CrashLoopBackOff",
+		fmt.Sprintf("the guest failed %d times in a row and is tried again in %s; the last time: %s",
+			f.ConsecutiveFailCount, f.RetryAfterTimestamp.Sub(e.Now).Round(time.Second), last),
+		"virtctl logs "+e.Name+e.flag(), "virtctl start "+e.Name+e.flag()+" (tries at once)")
+	return true
+}
+
+// notWanted says why a VM without a guest is content with that.
+func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachineRunStrategy) bool {
+	off := func(reason, message string, mend ...string) bool {
+		e.add(rankIntent, LayerVM, e.vmObject(), Off, reason, message, mend...)
+		return true
+	}
+	start := "virtctl start " + e.Name + e.flag()
+	if requested(vm, v1.StartRequest) {
+		e.add(rankProgress, LayerVM, e.vmObject(), Waiting, "StartRequested", "a start was asked for and has not been carried out yet")
+		return false
+	}
+	switch strategy {
+	case v1.RunStrategyHalted:
+		return off("Halted", "the VM is halted: its run strategy keeps it off", start)
+	case v1.RunStrategyManual:
+		return off("Manual", "the VM has run strategy Manual and was stopped, or never started", start)
+	case v1.RunStrategyOnce:
+		if e.VMI != nil || vm.Status.RunStrategy == v1.RunStrategyOnce {
+			return off("OnceDone", "the VM has run strategy Once and has run", "set spec.runStrategy to Manual or Always to run it again")
+		}
+	case v1.RunStrategyRerunOnFailure:
+		if e.VMI != nil && e.VMI.Status.Phase == v1.Succeeded {
+			return off("GuestShutDown", "the guest shut itself down, which run strategy RerunOnFailure respects", start)
+		}
+	}
+	return false
+}
+
+func requested(vm *v1.VirtualMachine, action v1.StateChangeRequestAction) bool {
+	return slices.ContainsFunc(vm.Status.StateChangeRequests, func(r v1.VirtualMachineStateChangeRequest) bool { return r.Action == action })
+}
+
+func (e *explanation) restartRequired(vm *v1.VirtualMachine) {
+	c := conditions.With(vm.Status.Conditions, v1.VirtualMachineRestartRequired, corev1.ConditionTrue)
+	if c == nil {
+		return
+	}
+	e.add(rankRemark, LayerVM, e.vmObject(), OK, "RestartRequired", "the spec was changed in a way that needs a restart: "+c.Message,
+		"virtctl restart "+e.Name+e.flag(), "virtctl expand --vm "+e.Name+e.flag()+" (what the next start will use)")
+}
+
+// after is what follows a marker, or the whole text.
+func after(text, marker string) string {
+	if _, rest, ok := strings.Cut(text, marker); ok {
+		return strings.TrimSpace(rest)
+	}
+	return text
+}
+
+// age is a time span in two units at most: 5s, 3m, 2h5m.
+func age(now, then time.Time) string {
+	d := max(0, now.Sub(then))
+	switch {
+	case d < time.Minute:
+		return d.Round(time.Second).String()
+	case d < time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(d.Round(time.Minute).String(), "0s"), "0m")
+}

@@ -1,0 +1,230 @@
+package why
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+)
+
+// isDefault marks the default StorageClass.
+const isDefault = "storageclass.kubernetes.io/is-default-class"
+
+// Spec is what the guest is made from: the instance's, or what it would be; nil without either.
+func (f *Facts) Spec() *v1.VirtualMachineInstanceSpec {
+	switch {
+	case f.VMI != nil:
+		return &f.VMI.Spec
+	case f.VM != nil && f.VM.Spec.Template != nil:
+		return &f.VM.Spec.Template.Spec
+	}
+	return nil
+}
+
+// volumes looks at the claims, and at Secrets and ConfigMaps that volumes name.
+func (e *explanation) volumes() {
+	spec := e.Spec()
+	if spec == nil || e.VMI != nil && e.VMI.IsFinal() {
+		return
+	}
+	found := len(e.causes)
+	claims := 0
+	for i := range spec.Volumes {
+		if name := ClaimName(&spec.Volumes[i]); name != "" {
+			claims++
+			e.claim(spec.Volumes[i].Name, name, spec.Volumes[i].DataVolume != nil)
+		}
+	}
+	e.references()
+	if claims == 0 {
+		return
+	}
+	state, message := OK, fmt.Sprintf("%d claims, all bound", claims)
+	if claims == 1 {
+		message = "1 claim, bound"
+	}
+	for _, c := range e.causes[found:] {
+		if c.State == Broken || c.State == Waiting {
+			state, message = c.State, c.Message
+			break
+		}
+	}
+	if !e.readable("persistentvolumeclaims") {
+		state, message = Unknown, "you may not read them"
+	}
+	e.link(LayerVolumes, fmt.Sprintf("claims of %s", e.Name), state, message, time.Time{})
+}
+
+// ClaimName is the claim that a volume uses; empty for none.
+func ClaimName(v *v1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.DataVolume != nil:
+		return v.DataVolume.Name
+	case v.Ephemeral != nil && v.Ephemeral.PersistentVolumeClaim != nil:
+		return v.Ephemeral.PersistentVolumeClaim.ClaimName
+	}
+	return ""
+}
+
+func (e *explanation) claim(volume, name string, dataVolume bool) {
+	if !e.readable("persistentvolumeclaims") {
+		return
+	}
+	if dataVolume && e.filling(volume, name) {
+		return
+	}
+	object := "pvc/" + name
+	describe := "kubectl describe pvc " + name + e.flag()
+	found := e.Claims[name]
+	if found == nil {
+		if dataVolume {
+			e.add(rankMissing, LayerVolumes, "dv/"+name, Broken, "DataVolumeMissing", fmt.Sprintf("volume %q: DataVolume %q has no claim yet", volume, name),
+				"kubectl get datavolume "+name+e.flag(), "install CDI if the cluster does not know DataVolumes")
+			return
+		}
+		message := fmt.Sprintf("volume %q: PersistentVolumeClaim %q does not exist in namespace %q", volume, name, e.Namespace)
+		mend := []string{"create it", "or name another in the volume's persistentVolumeClaim.claimName"}
+		if near := nearest(name, e.claimNames()); near != "" {
+			message += fmt.Sprintf("; did you mean %q?", near)
+		}
+		e.add(rankMissing, LayerVolumes, object, Broken, "ClaimMissing", message, mend...)
+		return
+	}
+	switch {
+	case found.DeletionTimestamp != nil && (e.VMI == nil || e.VMI.Status.Phase != v1.Running):
+		e.add(rankVolume, LayerVolumes, object, Broken, "ClaimTerminating", fmt.Sprintf("volume %q: claim %s is being deleted", volume, name), describe)
+	case found.Status.Phase == corev1.ClaimLost:
+		e.add(rankVolume, LayerVolumes, object, Broken, "ClaimLost", fmt.Sprintf("volume %q: the volume of claim %s is gone, and its data with it", volume, name), "restore it from a backup and name the new claim in the VM")
+	case found.Status.Phase == corev1.ClaimPending:
+		e.pendingClaim(volume, found)
+	}
+}
+
+// filling explains a DataVolume that is no disk yet, and reports whether it is one.
+func (e *explanation) filling(volume, name string) bool {
+	dv := e.DataVolumes[name]
+	if dv == nil {
+		return false
+	}
+	state, prefix := claims.StateOf(dv), fmt.Sprintf("volume %q: DataVolume %q ", volume, name)
+	describe := "kubectl describe datavolume " + name + e.flag()
+	switch trouble := claims.Trouble(dv); {
+	case state == claims.Populated || state == claims.Claimable:
+		return false // what is wrong yet is wrong with the claim
+	case trouble != "":
+		e.add(rankVolume, LayerVolumes, "dv/"+name, Broken, "DataVolumeFailed", prefix+"cannot be filled: "+trouble, describe, "kubectl delete datavolume "+name+e.flag()+" has one of the VM made anew")
+	case state == claims.Unclaimed:
+		e.add(rankVolume, LayerVolumes, "dv/"+name, Waiting, "DataVolumeUnclaimed", prefix+"is filled once a pod is to use it", describe)
+	default:
+		progress := ""
+		if percent := string(dv.Status.Progress); percent != "" && percent != "N/A" {
+			progress = " (" + percent + ")"
+		}
+		e.add(rankVolume, LayerVolumes, "dv/"+name, Waiting, "DataVolumeFilling", fmt.Sprintf("%sis being filled: %s%s", prefix, claims.Phase(dv), progress), "kubectl get datavolume "+name+e.flag()+" --watch")
+	}
+	return true
+}
+
+func (e *explanation) claimNames() []string {
+	var out []string
+	for name, claim := range e.Claims {
+		if claim != nil {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// pendingClaim explains why a claim has no volume.
+func (e *explanation) pendingClaim(volume string, claim *corev1.PersistentVolumeClaim) {
+	object, describe := "pvc/"+claim.Name, "kubectl describe pvc "+claim.Name+e.flag()
+	prefix := fmt.Sprintf("volume %q: claim %s ", volume, claim.Name)
+	add := func(state State, reason, message string, mend ...string) *Cause {
+		return e.add(rankVolume, LayerVolumes, object, state, reason, prefix+message, append(mend, describe)...)
+	}
+	event := e.lastEvent("PersistentVolumeClaim", claim.Name, corev1.EventTypeWarning)
+	named := ""
+	if claim.Spec.StorageClassName != nil {
+		named = *claim.Spec.StorageClassName
+	}
+	class, known := e.class(named, claim.Spec.StorageClassName == nil)
+	switch {
+	case named == "" && claim.Spec.StorageClassName != nil:
+		add(Broken, "NoVolume", "asks for a volume made by hand (storageClassName is empty), and none fits", "make a PersistentVolume that fits")
+	case !known && e.StorageClasses != nil && claim.Spec.StorageClassName == nil:
+		add(Broken, "NoDefaultStorageClass", "names no StorageClass, and the cluster has no default one",
+			"kubectl annotate storageclass NAME "+isDefault+"=true", "or set storageClassName in the claim")
+	case !known && e.StorageClasses != nil:
+		add(Broken, "StorageClassMissing", fmt.Sprintf("asks for StorageClass %q, which does not exist", named), "kubectl get storageclass")
+	case event != nil && event.Reason == "ProvisioningFailed":
+		add(Broken, "ProvisioningFailed", "cannot be provisioned: "+event.Message, "ask whoever runs the storage").Evidence = quote(event)
+	case class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && e.podUnscheduled():
+		e.add(rankProgress, LayerVolumes, object, Waiting, "WaitForFirstConsumer", prefix+"gets its volume once the pod has a node (StorageClass "+class.Name+" waits for that)", describe)
+	case class != nil && e.Now.Sub(claim.CreationTimestamp.Time) > time.Minute:
+		add(Broken, "ProvisionerSilent", fmt.Sprintf("has waited %s for provisioner %s of StorageClass %s", age(e.Now, claim.CreationTimestamp.Time), class.Provisioner, class.Name),
+			"see that the provisioner runs")
+	default:
+		add(Waiting, "Provisioning", "is being provisioned")
+	}
+}
+
+// podUnscheduled reports whether the launcher's pod has no node yet.
+func (e *explanation) podUnscheduled() bool {
+	pod := e.launcher()
+	return pod == nil || pod.Spec.NodeName == ""
+}
+
+func (e *explanation) class(name string, byDefault bool) (*storagev1.StorageClass, bool) {
+	for i := range e.StorageClasses {
+		class := &e.StorageClasses[i]
+		if byDefault && class.Annotations[isDefault] == "true" || !byDefault && class.Name == name {
+			return class, true
+		}
+	}
+	return nil, false
+}
+
+// references names what volumes refer to and is not there.
+func (e *explanation) references() {
+	var missing []string
+	for reference, exists := range e.References {
+		if !exists {
+			missing = append(missing, reference)
+		}
+	}
+	slices.Sort(missing)
+	for _, reference := range missing {
+		kind, name, _ := strings.Cut(reference, "/")
+		object := strings.ToLower(kind) + "/" + name
+		switch kind {
+		case "Secret", "ConfigMap", "ServiceAccount":
+			e.add(rankMissing, LayerVolumes, object, Broken, kind+"Missing", fmt.Sprintf("%s %q, which the VM names, does not exist in namespace %q", kind, name, e.Namespace),
+				"kubectl create "+strings.ToLower(kind)+" --help", "or name another in the VM's volumes")
+		default:
+			e.add(rankMissing, LayerVM, object, Broken, kind+"Missing", fmt.Sprintf("%s %q, which the VM names, does not exist", kind, name),
+				"kubectl get "+strings.ToLower(kind)+"s", "spec.instancetype and spec.preference of the VM")
+		}
+	}
+}
+
+// lastEvent is the youngest event of a type about an object.
+func (e *explanation) lastEvent(kind, name, eventType string) *corev1.Event {
+	for i := len(e.Events) - 1; i >= 0; i-- {
+		event := &e.Events[i]
+		if event.InvolvedObject.Kind == kind && event.InvolvedObject.Name == name && event.Type == eventType {
+			return event
+		}
+	}
+	return nil
+}
+
+func quote(event *corev1.Event) string { return "event " + event.Reason + ": " + event.Message }

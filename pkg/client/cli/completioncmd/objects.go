@@ -1,0 +1,89 @@
+package completioncmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/sets"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+const (
+	instancetypes = "/apis/instancetype.kubevirt.io/v1beta1"
+	kubevirt      = "/apis/kubevirt.io/v1"
+	core          = "/api/v1"
+)
+
+// Instancetypes completes the cluster's instance types, and the namespace's with their kind.
+func Instancetypes(f *cli.Factory) cobra.CompletionFunc {
+	return names(f, -1, scoped("virtualmachineinstancetype", "virtualmachineclusterinstancetypes"))
+}
+
+// Preferences completes the cluster's preferences, and the namespace's with their kind.
+func Preferences(f *cli.Factory) cobra.CompletionFunc {
+	return names(f, -1, scoped("virtualmachinepreference", "virtualmachineclusterpreferences"))
+}
+
+func scoped(kind, clusterResource string) lister {
+	return func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+		out, err := c.Names(ctx, instancetypes, "", clusterResource)
+		if err != nil {
+			return nil, err
+		}
+		own, err := c.Names(ctx, instancetypes, ns, kind+"s")
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range own {
+			out = append(out, kind+"/"+name)
+		}
+		return out, nil
+	}
+}
+
+// Claims completes the names of PersistentVolumeClaims.
+func Claims(f *cli.Factory) cobra.CompletionFunc {
+	return names(f, -1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+		return c.Names(ctx, core, ns, "persistentvolumeclaims")
+	})
+}
+
+// ReplicaSets completes the names of VirtualMachineInstanceReplicaSets.
+func ReplicaSets(f *cli.Factory) cobra.CompletionFunc {
+	return names(f, -1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+		return c.Names(ctx, kubevirt, ns, client.ReplicaSets)
+	})
+}
+
+// Flag completes a flag's values.
+func Flag(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, values); err != nil {
+		panic(err) // no such flag, or registered twice: a programming error
+	}
+}
+
+// Sets completes pools and replica sets with their kind, most of them.
+func Sets(f *cli.Factory, most int) cobra.CompletionFunc {
+	return names(f, most, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+		var out []string
+		for _, kind := range []sets.Kind{sets.Pool, sets.ReplicaSet} {
+			found, err := c.Names(ctx, kind.Group, ns, kind.Resource)
+			if err != nil {
+				return nil, err
+			}
+			for _, name := range found {
+				out = append(out, kind.Short+"/"+name)
+			}
+		}
+		return out, nil
+	})
+}
+
+// SetsOf completes the names of one kind of them, after a word for the kind.
+func SetsOf(f *cli.Factory, kind sets.Kind) cobra.CompletionFunc {
+	return names(f, -1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+		return c.Names(ctx, kind.Group, ns, kind.Resource)
+	})
+}

@@ -1,0 +1,18 @@
+// Package create is `virtctl create`: objects from flags, printed or applied.
+package createcmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+// NewCmdCreate makes `virtctl create`, which holds a command for each kind.
+func NewCmdCreate(f *cli.Factory) *cobra.Command {
+	cmd := cli.Group(&cobra.Command{
+		Use:   "create",
+		Short: "Create a virtual machine, an instance type or a preference from flags",
+	})
+	cmd.AddCommand(NewCmdVM(f, nil), NewCmdInstancetype(f, nil), NewCmdPreference(f, nil))
+	return cmd
+}

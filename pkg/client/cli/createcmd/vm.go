@@ -1,0 +1,306 @@
+package createcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/create"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// VMOptions of `virtctl create vm`.
+type VMOptions struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+	DryRun  cli.DryRun
+	Apply   bool
+
+	VM create.Options
+	// The flags as they were written; Complete puts them into VM.
+	Volumes         volumeFlags
+	PasswordFile    string
+	SSHKeys         []string
+	GAManageSSH     bool
+	AccessCreds     []string
+	GracePeriod     cli.Seconds
+	Infer           bool
+	InferPreference bool
+}
+
+// NewCmdVM makes `virtctl create vm`; runF replaces RunVM in tests.
+func NewCmdVM(f *cli.Factory, runF func(context.Context, *VMOptions) error) *cobra.Command {
+	o := &VMOptions{
+		Factory:     f,
+		Output:      cli.NewOutput(),
+		GracePeriod: create.DefaultTerminationGracePeriodSeconds,
+	}
+	cmd := &cobra.Command{
+		Use:     "vm",
+		Aliases: []string{"virtualmachine"},
+		Short:   "Create a VirtualMachine",
+		Long: `Create a VirtualMachine from flags.
+
+Without --apply the manifest is printed, for "kubectl apply -f -" or a file. With --apply it is created in the
+cluster and the name is printed. Disks are attached in the order of their flags within each kind: container
+disks, claims, DataSources, cloned claims, blank volumes, imported volumes, empty disks.
+
+A preference chooses the disks' bus; without one it is virtio. An instance type and a preference are taken from the
+labels of the volume that is booted from, where it is a claim or imported and has such labels.`,
+		Example: cli.Examples(f.Program, `
+			# Print a manifest, then run it
+			virtctl create vm --name demo --container-disk quay.io/containerdisks/fedora:latest > demo.yaml
+
+			# Create and start a VM with a login
+			virtctl create vm --name demo --container-disk quay.io/containerdisks/fedora:latest \
+			  --user me --ssh-key ~/.ssh/id_ed25519.pub --apply
+
+			# Two cores, 4 GiB, boot from a claim, with an empty disk for data
+			virtctl create vm --cpu 2 --memory 4Gi --volume-pvc src:my-disk,bootorder:1 --volume-empty size:10Gi
+
+			# The size of an instance type, the devices of a preference of this namespace
+			virtctl create vm --instancetype u1.small --preference virtualmachinepreference/fedora --pvc my-disk
+
+			# Size and devices as the claim's labels have them
+			virtctl create vm --volume-pvc src:my-disk --infer-instancetype --infer-preference
+
+			# Import a disk (with CDI)
+			virtctl create vm --volume-import type:http,url:https://example.com/disk.qcow2,size:10Gi
+
+			# SSH keys from a Secret, which the guest agent keeps current
+			virtctl create vm --pvc my-disk --user me --access-cred type:ssh,src:my-keys
+
+			# Own cloud-init user data
+			virtctl create vm --pvc my-disk --cloud-init-user-data $(base64 -w0 user-data.yaml)`),
+		Args: cli.Args(0, 0, "no arguments; the name is given with --name"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Complete(cmd); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return RunVM(cmd.Context(), o)
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *VMOptions) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&o.VM.Name, "name", "", "`NAME` of the VM; a random one when not given")
+	flags.StringVar(&o.VM.Memory, "memory", create.DefaultMemory, "Memory of the guest, a `QUANTITY` such as 512Mi or 4Gi")
+	flags.Var((*cli.Count)(&o.VM.CPU), "cpu", "`NUMBER` of CPU cores (default 1)")
+	flags.StringVar(&o.VM.RunStrategy, "run-strategy", string(create.DefaultRunStrategy), "When the VM runs, a `STRATEGY`: "+strings.Join(create.RunStrategies(), ", "))
+	flags.Var(&o.GracePeriod, "termination-grace-period", "Time the guest is given to shut down, in seconds or as a duration")
+	flags.StringVar(&o.VM.Instancetype, "instancetype", "", "Instance type with CPUs and memory, a `NAME` or virtualmachineinstancetype/NAME for one of the namespace")
+	flags.BoolVar(&o.Infer, "infer-instancetype", true, "Take the instance type from the labels of the volume that is booted from; an error if it has none, when given")
+	flags.StringVar(&o.VM.InferInstancetype.From, "infer-instancetype-from", "", "Take the instance type from the labels of this `VOLUME`")
+	flags.StringVar(&o.VM.Preference, "preference", "", "Preference for devices and firmware, a `NAME` or virtualmachinepreference/NAME for one of the namespace")
+	flags.BoolVar(&o.InferPreference, "infer-preference", true, "Take the preference from the labels of the volume that is booted from; an error if it has none, when given")
+	flags.StringVar(&o.VM.InferPreference.From, "infer-preference-from", "", "Take the preference from the labels of this `VOLUME`")
+	o.Volumes.addFlags(flags)
+	flags.StringVar(&o.VM.CloudInit.User, "user", "", "`ACCOUNT` in the guest that the password and SSH keys are for")
+	flags.StringVar(&o.PasswordFile, "password-file", "", "`FILE` with that account's password; - is stdin")
+	flags.StringArrayVar(&o.SSHKeys, "ssh-key", nil, "SSH public `KEY` of that account, or a file with keys (can be repeated)")
+	flags.BoolVar(&o.GAManageSSH, "ga-manage-ssh", false, "Let the guest agent write SSH keys where SELinux would not let it")
+	flags.StringArrayVar(&o.AccessCreds, "access-cred", nil, "Secret with SSH keys or passwords to put into the guest, as `src:SECRET[,type:ssh|password][,method:ga|nocloud|configdrive][,user:ACCOUNT]` (can be repeated)")
+	flags.StringVar(&o.VM.CloudInit.Source, "cloud-init", create.CloudInitNoCloud, "cloud-init data `SOURCE`: "+strings.Join(create.CloudInitSources(), ", "))
+	flags.StringVar(&o.VM.CloudInit.UserData, "cloud-init-user-data", "", "cloud-init user data in `BASE64`, instead of --user, --password-file and --ssh-key")
+	flags.StringVar(&o.VM.CloudInit.NetworkData, "cloud-init-network-data", "", "cloud-init network data in `BASE64`")
+	o.Volumes.addDeprecated(flags)
+	flags.BoolVar(&o.Apply, "apply", false, "Create the VM in the cluster instead of printing its manifest")
+	o.DryRun.AddFlag(cmd)
+	o.Output.AddFlags(cmd)
+	cli.CompleteFlag(cmd, "run-strategy", create.RunStrategies()...)
+	cli.CompleteFlag(cmd, "cloud-init", create.CloudInitSources()...)
+	completioncmd.Flag(cmd, "instancetype", completioncmd.Instancetypes(o.Factory))
+	completioncmd.Flag(cmd, "preference", completioncmd.Preferences(o.Factory))
+	completioncmd.Flag(cmd, "pvc", completioncmd.Claims(o.Factory))
+}
+
+// Complete fills o.VM from the flags, the files they name and the kubeconfig.
+func (o *VMOptions) Complete(cmd *cobra.Command) error {
+	if err := o.Output.Validate(); err != nil {
+		return err
+	}
+	if o.DryRun == cli.DryRunServer && !o.Apply {
+		o.Apply = true // asking the server is what an apply does
+	}
+	if o.VM.Name == "" {
+		if cmd.Flags().Changed("name") {
+			return cli.UsageErrorf("--name: must not be empty")
+		}
+		o.VM.Name = "vm-" + o.Factory.RandomName(5)
+	}
+	if f := cmd.Flags().Lookup("namespace"); f != nil && f.Changed {
+		o.VM.Namespace = f.Value.String()
+	}
+	if f := cmd.Flags().Lookup("password"); f != nil && f.Changed {
+		return cli.UsageErrorf("--password is for the API server, as kubectl's; the guest's is read from a file: --password-file FILE, or - for stdin")
+	}
+	if cmd.Flags().Changed("cpu") && o.VM.CPU == 0 {
+		return cli.UsageErrorf("--cpu: must be at least 1")
+	}
+	o.VM.TerminationGracePeriodSeconds = int64(o.GracePeriod)
+	var err error
+	if o.VM.Volumes, err = o.Volumes.parse(o.Factory.RandomName); err != nil {
+		return err
+	}
+	if o.VM.Sysprep, err = o.Volumes.sysprepSource(); err != nil {
+		return err
+	}
+	if o.VM.AccessCredentials, err = accessCredentials(o.AccessCreds); err != nil {
+		return err
+	}
+	if err := o.completeReferences(cmd); err != nil {
+		return err
+	}
+	if !cmd.Flags().Changed("cloud-init") {
+		o.VM.CloudInit.Source = "" // there is one if there is something to tell
+	}
+	if cmd.Flags().Changed("ga-manage-ssh") {
+		o.VM.CloudInit.GAManageSSH = &o.GAManageSSH
+	}
+	if o.PasswordFile != "" {
+		if o.VM.CloudInit.Password, err = readPassword(o.Factory.IO.In, o.PasswordFile); err != nil {
+			return err
+		}
+	}
+	o.VM.CloudInit.SSHKeys, err = readKeys(o.SSHKeys)
+	return err
+}
+
+// completeReferences reads the flags about instance type and preference, of which some exclude others.
+func (o *VMOptions) completeReferences(cmd *cobra.Command) error {
+	flags := cmd.Flags()
+	for _, group := range [][]string{
+		{"memory", "instancetype", "infer-instancetype", "infer-instancetype-from"},
+		{"cpu", "instancetype", "infer-instancetype", "infer-instancetype-from"},
+		{"preference", "infer-preference", "infer-preference-from"},
+	} {
+		given := ""
+		for _, name := range group {
+			switch {
+			case !flags.Changed(name):
+			case given != "":
+				return cli.UsageErrorf("--%s and --%s exclude each other; remove one", given, name)
+			default:
+				given = name
+			}
+		}
+	}
+	o.VM.MemoryGiven = flags.Changed("memory")
+	o.VM.InferInstancetype.Off = !o.Infer
+	o.VM.InferInstancetype.Explicit = flags.Changed("infer-instancetype") || flags.Changed("infer-instancetype-from")
+	o.VM.InferPreference.Off = !o.InferPreference
+	o.VM.InferPreference.Explicit = flags.Changed("infer-preference") || flags.Changed("infer-preference-from")
+	return nil
+}
+
+// RunVM builds the VM, then prints or applies it.
+func RunVM(ctx context.Context, o *VMOptions) error {
+	vm, err := create.VM(o.VM)
+	if err != nil {
+		return flagError(err)
+	}
+	unsupported, err := validate(vm)
+	if err != nil {
+		return err
+	}
+	if c := o.VM.CloudInit; strings.EqualFold(c.Source, create.CloudInitNone) && (c.Told() || c.GAManageSSH != nil) {
+		fmt.Fprintln(o.Factory.IO.ErrOut, "warning: --cloud-init none: the guest is not told what the other options say")
+	}
+	for _, warning := range unsupported {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
+	}
+	if !o.Apply || o.DryRun == cli.DryRunClient {
+		return o.printManifest(vm)
+	}
+	return o.apply(ctx, vm)
+}
+
+func (o *VMOptions) printManifest(vm *v1.VirtualMachine) error {
+	manifest, err := create.Manifest(vm)
+	if err != nil {
+		return err
+	}
+	if !o.Output.Given() {
+		o.Output.Format = "yaml"
+	}
+	return o.Output.Print(manifest, o.Factory.IO.Out)
+}
+
+func (o *VMOptions) apply(ctx context.Context, vm *v1.VirtualMachine) error {
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	ns := vm.Namespace
+	if ns == "" {
+		if ns, err = o.Factory.Namespace(); err != nil {
+			return err
+		}
+	}
+	created, err := c.CreateVM(ctx, ns, vm, o.DryRun == cli.DryRunServer)
+	if err != nil {
+		return fmt.Errorf("create VM %s/%s: %w", ns, vm.Name, err)
+	}
+	var obj runtime.Object = created
+	if o.Output.Given() {
+		return o.Output.Print(obj, o.Factory.IO.Out)
+	}
+	_, err = fmt.Fprintf(o.Factory.IO.Out, "virtualmachine.kubevirt.io/%s created%s\n", created.Name, o.DryRun.Suffix())
+	return err
+}
+
+// flagError says a FieldError in the words of the command line.
+func flagError(err error) error {
+	var field *create.FieldError
+	if !errors.As(err, &field) {
+		return err
+	}
+	if strings.Contains(field.Field, " ") {
+		return cli.UsageErrorf("%s", field)
+	}
+	return cli.UsageErrorf("--%s", field)
+}
+
+// readKeys replaces the names of files among the keys by the keys in them; comments and empty lines are
+// left out.
+func readKeys(values []string) ([]string, error) {
+	var keys []string
+	for _, value := range values {
+		text := value
+		if !strings.ContainsAny(strings.TrimSpace(value), " \n") {
+			data, err := os.ReadFile(value)
+			if err != nil {
+				return nil, cli.UsageErrorf("--ssh-key: %q is neither a public key nor a file that can be read: %s", value, err)
+			}
+			text = string(data)
+		}
+		for line := range strings.Lines(text) {
+			line = strings.TrimSpace(line)
+			if line == "" || strings.HasPrefix(line, "#") {
+				continue
+			}
+			if strings.Contains(line, "PRIVATE KEY") {
+				return nil, cli.UsageErrorf("--ssh-key: %s holds a private key; give the public one, which ends in .pub", value)
+			}
+			if !create.IsPublicKey(line) {
+				return nil, cli.UsageErrorf("--ssh-key: %q is no public key, which is TYPE BASE64 [COMMENT] such as \"ssh-ed25519 AAAA… me@here\"", line)
+			}
+			keys = append(keys, line)
+		}
+	}
+	return keys, nil
+}

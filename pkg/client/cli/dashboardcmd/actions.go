@@ -1,0 +1,322 @@
+package dashboardcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/console"
+	"github.com/virtkit/virtkit/pkg/client/action/diff"
+	"github.com/virtkit/virtkit/pkg/client/action/doctor"
+	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/logs"
+	"github.com/virtkit/virtkit/pkg/client/action/sets"
+	"github.com/virtkit/virtkit/pkg/client/action/why"
+	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/page"
+	"github.com/virtkit/virtkit/pkg/report/stats"
+	"github.com/virtkit/virtkit/pkg/version"
+)
+
+// actions do what pages ask for, with the user's credentials.
+type actions struct {
+	factory *cli.Factory
+	client  *client.Client
+	// ctx ends with the dashboard; changed says that an answer of Forbidden is another now.
+	ctx     context.Context
+	changed func()
+	// panicked puts the terminal right before a panic ends the program.
+	panicked func()
+
+	mu    sync.Mutex
+	rules map[string]*authorizationv1.SubjectRulesReviewStatus // of namespaces; nil while they are read
+}
+
+func (a *actions) Do(ctx context.Context, verb lifecycle.Verb, t lifecycle.Target) error {
+	return lifecycle.Do(ctx, a.client, verb, t, lifecycle.Options{})
+}
+
+func (a *actions) Why(ctx context.Context, namespace, name string) (*why.Report, error) {
+	facts, err := gather.Facts(ctx, a.client, namespace, name, a.factory.Now())
+	if err != nil {
+		return nil, err
+	}
+	return why.Explain(facts), nil
+}
+
+func (a *actions) Doctor(ctx context.Context) *doctor.Report {
+	f := a.factory
+	connection := f.Connection()
+	namespace, err := f.Namespace()
+	if err != nil {
+		namespace = ""
+	}
+	return doctor.Examine(doctor.Gather(ctx, func() (*client.Client, error) { return a.client, nil }, doctor.Program{
+		Version: version.Get(), Name: f.Program, Context: connection.Context, Server: connection.Server, CertNotAfter: connection.CertNotAfter,
+	}, namespace, f.Now))
+}
+
+func (a *actions) Stats(ctx context.Context, namespace string) (stats.List, error) {
+	return a.client.Stats(ctx, namespace)
+}
+
+func (a *actions) Object(ctx context.Context, resource, namespace, name string) (string, error) {
+	object, err := a.object(ctx, resource, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	if meta, ok := object["metadata"].(map[string]any); ok {
+		delete(meta, "managedFields")
+	}
+	out, err := yaml.Marshal(object)
+	return string(out), err
+}
+
+// sizings are the resources of instance types and preferences.
+var sizings = []string{store.Instancetypes, store.ClusterInstancetypes, store.Preferences, store.ClusterPreferences}
+
+func (a *actions) object(ctx context.Context, resource, namespace, name string) (map[string]any, error) {
+	group := "/apis/" + instancetypev1beta1.SchemeGroupVersion.String()
+	switch {
+	case resource == store.Pools:
+		group = sets.Pool.Group
+	case !slices.Contains(sizings, resource):
+		return a.client.Raw(ctx, resource, namespace, name)
+	}
+	path := group + "/"
+	if namespace != "" {
+		path += "namespaces/" + namespace + "/"
+	}
+	var out map[string]any
+	err := a.client.Read(ctx, path+resource+"/"+name, nil, &out)
+	return out, err
+}
+
+// consoleTail is how much of what a guest wrote before is told again, bytes.
+const consoleTail = 32 << 10
+
+func (a *actions) Console(ctx context.Context, key store.Key, ends page.ConsoleEnds) error {
+	dial := func(ctx context.Context) (io.ReadWriteCloser, error) {
+		conn, err := a.client.Console(ctx, key.Namespace, key.Name, url.Values{"join": {"true"}, "tail": {strconv.Itoa(consoleTail)}})
+		if err != nil {
+			return nil, err
+		}
+		return conn, nil
+	}
+	again := false
+	session := &console.Session{
+		Dial: func(ctx context.Context) (io.ReadWriteCloser, error) {
+			defer func() { again = true }()
+			return console.Connect(ctx, a.client, dial, key.Namespace, key.Name, again, func() {})
+		},
+		In: ends.In, StopInput: ends.StopInput, Out: ends.Out, Reconnect: true,
+		Notify: func(e console.Event, err error) {
+			if e == console.Connected {
+				ends.Connected()
+			} else {
+				ends.Lost(err)
+			}
+		},
+		Panicked: a.panicked,
+	}
+	return session.Run(ctx)
+}
+
+func (a *actions) EvacuationPlan(ctx context.Context, node string) (*evacuate.Report, error) {
+	facts, err := evacuate.Gather(ctx, a.client, node)
+	if err != nil {
+		return nil, err
+	}
+	return evacuate.NewPlan(facts), nil
+}
+
+func (a *actions) Evacuate(ctx context.Context, plan *evacuate.Report) error {
+	_, err := evacuate.Run(ctx, a.client, plan, evacuate.Options{Now: a.factory.Now})
+	return err
+}
+
+// Choices reads only names, and one list does not wait for another.
+func (a *actions) Choices(ctx context.Context, namespace string) page.Choices {
+	var out page.Choices
+	var all sync.WaitGroup
+	read := func(into *[]string, list func() ([]string, error)) {
+		all.Go(func() {
+			if names, err := list(); err == nil { // a field without suggestions can be filled in all the same
+				*into = names
+			}
+		})
+	}
+	group := "/apis/" + instancetypev1beta1.SchemeGroupVersion.String()
+	scoped := func(cluster, own string) func() ([]string, error) {
+		return func() ([]string, error) {
+			names, err := a.client.Names(ctx, group, "", cluster)
+			local, ownErr := a.client.Names(ctx, group, namespace, own)
+			for _, name := range local {
+				names = append(names, strings.TrimSuffix(own, "s")+"/"+name)
+			}
+			return names, errors.Join(err, ownErr)
+		}
+	}
+	read(&out.Namespaces, func() ([]string, error) { return a.client.Namespaces(ctx) })
+	read(&out.Instancetypes, scoped(store.ClusterInstancetypes, store.Instancetypes))
+	read(&out.Preferences, scoped(store.ClusterPreferences, store.Preferences))
+	read(&out.Claims, func() ([]string, error) { return a.client.Names(ctx, "/api/v1", namespace, "persistentvolumeclaims") })
+	all.Wait()
+	return out
+}
+
+func (a *actions) Create(ctx context.Context, namespace string, vm *v1.VirtualMachine) error {
+	_, err := a.client.CreateVM(ctx, namespace, vm, false)
+	return err
+}
+
+func (a *actions) Verdict(ctx context.Context, before, after string) (*diff.Object, error) {
+	edit, err := diff.ReadEdit(before, after)
+	if err != nil {
+		return nil, err
+	}
+	return diff.Verdict(ctx, a.client, edit)
+}
+
+func (a *actions) Apply(ctx context.Context, before, after string) error {
+	edit, err := diff.ReadEdit(before, after)
+	if err != nil {
+		return err
+	}
+	return diff.Apply(ctx, a.client, edit)
+}
+
+func (a *actions) Cordon(ctx context.Context, node string, on bool) error {
+	return a.client.Cordon(ctx, node, on)
+}
+
+func (a *actions) Machine(ctx context.Context, key store.Key, instance bool) (*page.Details, error) {
+	out := &page.Details{}
+	var err error
+	if !instance {
+		if out.VM, err = a.client.VM(ctx, key.Namespace, key.Name); err != nil {
+			return nil, err
+		}
+	}
+	out.VMI, err = a.client.VMI(ctx, key.Namespace, key.Name)
+	if apierrors.IsNotFound(err) && !instance {
+		out.VMI, err = nil, nil
+	}
+	return out, err
+}
+
+func (a *actions) Guest(ctx context.Context, key store.Key) (*v1.VirtualMachineInstanceGuestAgentInfo, error) {
+	return a.client.GuestAgentInfo(ctx, key.Namespace, key.Name)
+}
+
+func (a *actions) Screenshot(ctx context.Context, key store.Key) ([]byte, error) {
+	body, err := a.client.Screenshot(ctx, key.Namespace, key.Name, false)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	data, err := io.ReadAll(io.LimitReader(body, page.MaxPicture+1))
+	if err == nil && len(data) > page.MaxPicture {
+		err = fmt.Errorf("the picture of the screen has more than %d MiB", page.MaxPicture>>20)
+	}
+	return data, err
+}
+
+func (a *actions) Tail(ctx context.Context, key store.Key, lines int64, w io.Writer) error {
+	return logs.Copy(ctx, a.client, key.Namespace, key.Name, logs.Options{Source: logs.Serial, Tail: lines, Follow: true}, w)
+}
+
+// rulesLimit is how long reading what is allowed may take; until then everything seems so.
+const rulesLimit = 10 * time.Second
+
+// Forbidden knows what the server says is allowed; the first question about a namespace has it asked.
+func (a *actions) Forbidden(namespace string, verb lifecycle.Verb) string {
+	group, resource, name := needed(verb)
+	return a.forbidden(namespace, group, resource, name)
+}
+
+// ForbiddenTo is Forbidden of a verb of the API.
+func (a *actions) ForbiddenTo(namespace, verb, resource string) string {
+	group := v1.GroupVersion.Group
+	if plural, _, _ := strings.Cut(resource, "/"); plural == store.Pools {
+		group = poolv1beta1.SchemeGroupVersion.Group
+	}
+	return a.forbidden(namespace, group, resource, verb)
+}
+
+func (a *actions) forbidden(namespace, group, resource, name string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	status, asked := a.rules[namespace]
+	if !asked {
+		a.rules[namespace] = nil
+		go a.read(namespace)
+	}
+	if status == nil || status.Incomplete {
+		return ""
+	}
+	if allowed(status.ResourceRules, group, resource, name) {
+		return ""
+	}
+	return "you may not " + name + " " + resource + " in " + namespace
+}
+
+func (a *actions) read(namespace string) {
+	ctx, cancel := context.WithTimeout(a.ctx, rulesLimit)
+	defer cancel()
+	status, err := a.client.Rules(ctx, namespace)
+	a.mu.Lock()
+	if err != nil {
+		delete(a.rules, namespace) // asked again with the next question
+	} else {
+		a.rules[namespace] = status
+	}
+	a.mu.Unlock()
+	if err == nil {
+		a.changed()
+	}
+}
+
+// needed is what the API asks for before it does a verb.
+func needed(verb lifecycle.Verb) (group, resource, name string) {
+	subresources := v1.SubresourceStorageGroupVersion.Group
+	switch verb {
+	case lifecycle.Delete:
+		return v1.GroupVersion.Group, client.VMs, "delete"
+	case lifecycle.MigrateCancel:
+		return v1.GroupVersion.Group, client.Migrations, "delete"
+	case lifecycle.SoftReboot:
+		return subresources, client.VMIs + "/softreboot", "update"
+	}
+	if verb.OnInstance() {
+		return subresources, client.VMIs + "/" + string(verb), "update"
+	}
+	return subresources, client.VMs + "/" + string(verb), "update"
+}
+
+func allowed(rules []authorizationv1.ResourceRule, group, resource, verb string) bool {
+	has := func(list []string, word string) bool {
+		return slices.Contains(list, word) || slices.Contains(list, "*")
+	}
+	return slices.ContainsFunc(rules, func(r authorizationv1.ResourceRule) bool {
+		return len(r.ResourceNames) == 0 && has(r.Verbs, verb) && has(r.APIGroups, group) && has(r.Resources, resource)
+	})
+}

@@ -1,0 +1,207 @@
+// Package dashboard is `virtctl dashboard`: it connects pkg/client/tui to a cluster and a terminal.
+package dashboardcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/tui/app"
+	"github.com/virtkit/virtkit/pkg/client/tui/page"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+)
+
+// Options of `virtctl dashboard`.
+type Options struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+
+	AllNamespaces bool
+	ReadOnly      bool
+	Once          bool
+	Plain         bool
+	ASCII         bool
+	Theme         string
+
+	// connection are the flags that choose the cluster, for programs that we start.
+	connection []string
+}
+
+// NewCmdDashboard makes the command; runF replaces Run in tests.
+func NewCmdDashboard(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f, Output: cli.NewOutput(formatText)}
+	cmd := &cobra.Command{
+		Use:     "dashboard",
+		Aliases: []string{"ui"},
+		Short:   "Watch and operate virtual machines in the terminal",
+		Long: `Watch and operate virtual machines in the terminal.
+
+The keys that do something are shown at the bottom, and all of them with ?. What is done is written to a log (L) as the
+command that does the same. What the server does not let you do is dim.
+
+--plain prints a line for each change instead of drawing, for screen readers and logs. --once says how things are and
+ends: as text, or with -o as a report.
+
+Colours follow the terminal. $XDG_CONFIG_HOME/virtkit/theme.yaml replaces some: "good", "busy", "warn", "bad", "accent", "title",
+"header", "key", "mark", "dim", "border", each a number of the terminal's palette or "#rrggbb".`,
+		Example: cli.Examples(f.Program, `
+			virtctl dashboard
+			virtctl dashboard --namespace prod
+			virtctl dashboard --all-namespaces --read-only
+			virtctl dashboard --all-namespaces --once -o json | jq '.machines[] | select(.ready | not) | .name'
+			virtctl dashboard --plain`),
+		Args: cli.Args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			o.connection = cli.ConnectionWords(cmd)
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&o.AllNamespaces, "all-namespaces", "A", false, "Show the machines of all namespaces")
+	flags.BoolVar(&o.ReadOnly, "read-only", false, "Show everything and change nothing")
+	flags.BoolVar(&o.Once, "once", false, "Say how things are, and end")
+	flags.BoolVar(&o.Plain, "plain", false, "Print each change as a line")
+	flags.BoolVar(&o.ASCII, "ascii", false, "Draw with ASCII alone")
+	flags.StringVar(&o.Theme, "theme", "auto", "Colours for a `BACKGROUND`: auto, dark, light or none")
+	o.Output.AddFlags(cmd)
+	cli.CompleteFlag(cmd, "theme", "auto", "dark", "light", "none")
+	return cmd
+}
+
+func (o *Options) validate() error {
+	switch o.Theme {
+	case "auto", "dark", "light", "none":
+	default:
+		return cli.UsageErrorf("--theme: %q is not one of auto, dark, light, none", o.Theme)
+	}
+	switch {
+	case o.Once && o.Plain:
+		return cli.UsageErrorf("--once ends and --plain goes on; give one of them")
+	case o.Output.Format != "" && !o.Once:
+		return cli.UsageErrorf("-o says how to print; give --once with it")
+	case o.Once || o.Plain:
+		return o.Output.Validate()
+	}
+	if io := o.Factory.IO; !io.InIsTTY || !io.OutIsTTY {
+		return cli.UsageErrorf("a dashboard needs a terminal; --once and --plain do not")
+	}
+	return nil
+}
+
+// formatText is --once's own.
+const formatText = "text"
+
+// Run shows the dashboard until the user leaves it.
+func Run(ctx context.Context, o *Options) error {
+	f := o.Factory
+	interactive := !o.Once && !o.Plain
+	if interactive {
+		// An interrupt is a key, or it is for the program that has the terminal.
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := newSession(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	world, err := s.open(page.Scope{Context: f.Connection().Context, Namespace: s.namespace})
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.Once:
+		return s.once(ctx, world)
+	case o.Plain:
+		return s.plain(ctx, world)
+	}
+	model := app.New(world)
+	if model.Self, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program's file: %w", err)
+	}
+	model.History = s.history()
+	model.Namespaces, model.Contexts, model.Switch = s.namespaces, s.contexts, s.open
+	model.Editor = editor(f.Getenv)
+	model.Command = commands(ctx)
+	if shell() {
+		model.Suspend = tea.Suspend
+	}
+	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.RawOut()), tea.WithFPS(fps))
+	s.program.Store(program)
+	var beside sync.WaitGroup
+	beside.Go(s.guarded(func() { s.pump(ctx, program) }))
+	beside.Go(func() { untilSignal(ctx, cancel) })
+	_, err = program.Run()
+	model.Close()
+	cancel()
+	beside.Wait()
+	s.remember(model.History)
+	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && !errors.Is(err, tea.ErrProgramPanic) {
+		return nil
+	}
+	return err
+}
+
+// editor is the command line of the user's editor, chosen as kubectl does.
+func editor(env func(string) string) []string {
+	for _, name := range []string{"KUBE_EDITOR", "VISUAL", "EDITOR"} {
+		if words := strings.Fields(env(name)); len(words) > 0 {
+			return words
+		}
+	}
+	return []string{"vi"}
+}
+
+// fps is how often at most the screen is drawn in a second: a key does not wait longer than half a frame of most screens.
+const fps = 120
+
+// frame is the shortest time between two drawings of what the cluster changes: half of what a change may take to the screen.
+const frame = 50 * time.Millisecond
+
+// pump tells the program of changes, many at once.
+func (s *session) pump(ctx context.Context, program *tea.Program) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.changes:
+		}
+		program.Send(app.Changed{})
+		timer := time.NewTimer(frame)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+func (o *Options) theme() (*theme.Theme, error) {
+	env := o.Factory.Getenv
+	colours, err := themeFile(env)
+	if err != nil {
+		return nil, err
+	}
+	return theme.New(theme.Options{
+		Colours:  colours,
+		Light:    o.Theme == "light" || o.Theme == "auto" && lightBackground(env("COLORFGBG")),
+		NoColour: o.Theme == "none" || !o.Factory.IO.ColourOut(),
+		ASCII:    o.ASCII || ascii(env),
+	}), nil
+}

@@ -1,0 +1,113 @@
+// Package doctor is `virtctl doctor`.
+package doctorcmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/client/action/doctor"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/printable"
+	"github.com/virtkit/virtkit/pkg/version"
+)
+
+// Options of `virtctl doctor`.
+type Options struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+	Quiet   bool
+}
+
+// NewCmdDoctor makes the command; runF replaces Run in tests.
+func NewCmdDoctor(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f, Output: cli.NewOutput()}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine this program, the cluster, virtkit and the nodes, and say what mends what is wrong",
+		Long: `Examine this program, the cluster, virtkit on it, and each node and its machine: versions, credentials, clocks, storage,
+components, certificates, admission, virt-handler, hardware virtualization, memory. What is not well comes with the
+command or setting that mends it. Nothing is changed.
+
+It ends with 1 when a check has failed, with 0 otherwise: a warning is no failure.`,
+		Example: cli.Examples(f.Program, `
+			virtctl doctor
+			virtctl doctor --quiet
+			virtctl doctor -o json | jq '.checks[] | select(.status == "failed")'`),
+		Args: cli.Args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Output.Validate(); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVarP(&o.Quiet, "quiet", "q", false, "Show only what is not well")
+	o.Output.AddFlags(cmd)
+	return cmd
+}
+
+// Run gathers, examines and prints.
+func Run(ctx context.Context, o *Options) error {
+	f := o.Factory
+	namespace, err := f.Namespace()
+	if err != nil {
+		return err
+	}
+	connection := f.Connection()
+	var facts doctor.Facts
+	err = f.IO.While("examining", func() error {
+		facts = doctor.Gather(ctx, f.Client, doctor.Program{
+			Version: version.Get(), Name: f.Program, Context: connection.Context, Server: connection.Server, CertNotAfter: connection.CertNotAfter,
+		}, namespace, f.Now)
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	report := doctor.Examine(facts)
+	if o.Output.Given() {
+		err = o.Output.Print(report, f.IO.Out)
+	} else {
+		err = o.print(f.IO.Out, report)
+	}
+	if err == nil && report.Status == doctor.Failed {
+		err = &cli.ExitError{Code: cli.ExitFailure}
+	}
+	return err
+}
+
+var marks = map[doctor.Status]string{doctor.OK: "ok", doctor.Warning: "warn", doctor.Failed: "FAIL", doctor.Skipped: "skip"}
+
+func (o *Options) print(w io.Writer, r *doctor.Report) error {
+	var b strings.Builder
+	title := ""
+	for _, c := range r.Checks {
+		if o.Quiet && (c.Status == doctor.OK || c.Status == doctor.Skipped) {
+			continue
+		}
+		area := string(c.Area)
+		if c.Object != "" {
+			area += " " + c.Object
+		}
+		if area != title {
+			if title != "" {
+				b.WriteString("\n")
+			}
+			fmt.Fprintf(&b, "%s\n", printable.Line(area))
+			title = area
+		}
+		fmt.Fprintf(&b, "  %-4s  %s\n", marks[c.Status], printable.Line(c.Message))
+		for _, mend := range c.Mend {
+			fmt.Fprintf(&b, "        mend: %s\n", printable.Line(cli.Mend(o.Factory.Program, mend)))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,223 @@
+// Package evacuate is `virtctl evacuate`.
+package evacuatecmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// Options of `virtctl evacuate`.
+type Options struct {
+	Factory  *cli.Factory
+	Output   *cli.Output
+	Node     string
+	Plan     bool
+	NoCordon bool
+	Yes      bool
+	DryRun   cli.DryRun
+	Wait     bool
+	Timeout  cli.Timeout
+}
+
+// NewCmdEvacuate makes the command; runF replaces Run in tests.
+func NewCmdEvacuate(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second}}
+	cmd := &cobra.Command{
+		Use:   "evacuate NODE",
+		Short: "Empty a node of its virtual machines",
+		Long: `Empty a node of its virtual machines.
+
+The node is cordoned, and every guest's pod on it is evicted, as kubectl drain does, which leaves other pods alone here.
+What becomes of a guest its eviction strategy says, or else the cluster's: it moves to another node, as many at a
+time as the limits of migrations allow; it is shut down, and its run strategy starts it elsewhere; or it stays, because it
+must not be shut down and cannot move.
+
+--plan shows that beforehand and does nothing. Where a guest would go is a guess from what the nodes have left and
+the VM asks for: the scheduler decides when the time has come.
+
+It ends with 1 when a guest cannot leave, and with --wait only when all have left, or with 8 when the time is up.
+evacuate-cancel takes back what has not begun; kubectl uncordon lets the node have VMs again.`,
+		Example: cli.Examples(f.Program, `
+			virtctl evacuate node1 --plan
+			virtctl evacuate node1 --wait --timeout 30m
+			virtctl evacuate node1 --plan -o json | jq -r '.guests[] | select(.outcome == "stays") | .name'`),
+		Args:              cli.Args(1, 1, "the name of a node"),
+		ValidArgsFunction: completioncmd.Nodes(f),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Node = args[0]
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.Plan, "plan", false, "Show what would become of each guest, and do nothing")
+	cmd.Flags().BoolVar(&o.NoCordon, "no-cordon", false, "Do not cordon the node: VMs may be placed on it again at once")
+	cmd.Flags().BoolVarP(&o.Yes, "yes", "y", false, "Do not ask before guests are shut down")
+	cmd.Flags().BoolVar(&o.Wait, "wait", false, "Wait until all guests that are to leave have left")
+	cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.DryRun.AddFlag(cmd)
+	o.Output.AddFlags(cmd)
+	return cmd
+}
+
+func (o *Options) validate() error {
+	if err := o.Output.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case o.Plan && o.Wait:
+		return cli.UsageErrorf("--wait cannot be given with --plan: nothing will change")
+	case o.DryRun != cli.DryRunNone && o.Wait:
+		return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
+	}
+	return nil
+}
+
+// Run plans, asks where guests would be shut down, evacuates and prints what became of each guest.
+func Run(ctx context.Context, o *Options) error {
+	streams := o.Factory.IO
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	var facts evacuate.Facts
+	err = streams.While("looking at node "+o.Node, func() (err error) {
+		facts, err = evacuate.Gather(ctx, c, o.Node)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	report := evacuate.NewPlan(facts)
+	if o.Plan || o.DryRun == cli.DryRunClient {
+		if err := o.print(report); err != nil {
+			return err
+		}
+		return exit(report)
+	}
+	if err := o.confirm(ctx, report); err != nil {
+		return err
+	}
+	report, err = o.carryOut(ctx, c, report)
+	if perr := o.print(report); perr != nil {
+		return perr
+	}
+	return err
+}
+
+// exit is a plan as an exit code: it fails when a guest cannot leave.
+func exit(r *evacuate.Report) error {
+	for i := range r.Guests {
+		if r.Guests[i].Outcome == evacuate.Stays {
+			return &cli.ExitError{Code: cli.ExitFailure}
+		}
+	}
+	return nil
+}
+
+func (o *Options) confirm(ctx context.Context, r *evacuate.Report) error {
+	down := 0
+	for i := range r.Guests {
+		if outcome := r.Guests[i].Outcome; outcome == evacuate.Restarts || outcome == evacuate.Ends {
+			down++
+		}
+	}
+	if down == 0 || o.Yes || o.DryRun != cli.DryRunNone || !o.Factory.IO.CanAsk() {
+		return nil
+	}
+	if err := table(o.Factory.IO.ErrOut, r); err != nil {
+		return err
+	}
+	yes, err := cli.Confirm(ctx, o.Factory.IO, fmt.Sprintf("Evacuate node %s? %d of its %d guests will be shut down.", r.Node, down, len(r.Guests)))
+	if err == nil && !yes {
+		err = fmt.Errorf("node %s was not evacuated", r.Node)
+	}
+	return err
+}
+
+// carryOut evacuates; on a terminal it tells of each guest as it goes.
+func (o *Options) carryOut(ctx context.Context, c *client.Client, plan *evacuate.Report) (*evacuate.Report, error) {
+	streams := o.Factory.IO
+	if o.Wait && o.Timeout.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
+		defer cancel()
+	}
+	options := evacuate.Options{NoCordon: o.NoCordon, DryRun: o.DryRun == cli.DryRunServer, Wait: o.Wait, Now: o.Factory.Now}
+	if streams.ErrIsTTY {
+		told := map[string]string{}
+		options.Tell = func(r *evacuate.Report) {
+			for i := range r.Guests {
+				g := &r.Guests[i]
+				name, line := g.Namespace+"/"+g.Name, progress(g)
+				if told[name] != line {
+					told[name] = line
+					fmt.Fprintf(streams.ErrOut, "%s: %s\n", name, line)
+				}
+			}
+		}
+	}
+	return evacuate.Run(ctx, c, plan, options)
+}
+
+// progress is how far it is with a guest.
+func progress(g *evacuate.Guest) string {
+	switch {
+	case g.State == evacuate.Left:
+		return "has left for node " + g.Now
+	case g.State == evacuate.Moving && g.Outcome == evacuate.Restarts:
+		return "was shut down, and is to start elsewhere"
+	case g.State == evacuate.Moving:
+		return "is moving to node " + g.Target
+	case g.State == evacuate.Stopped:
+		return "was shut down"
+	case g.Outcome == evacuate.Marked:
+		return "is marked as one that is to leave"
+	case g.Reason != "":
+		return string(g.State) + ": " + g.Reason
+	}
+	return string(g.State)
+}
+
+func (o *Options) print(r *evacuate.Report) error {
+	if o.Output.Given() {
+		return o.Output.Print(r, o.Factory.IO.Out)
+	}
+	return table(o.Factory.IO.Out, r)
+}
+
+func table(w io.Writer, r *evacuate.Report) error {
+	if len(r.Guests) == 0 {
+		_, err := fmt.Fprintf(w, "No virtual machine runs on node %s.\n", r.Node)
+		return err
+	}
+	out := cli.NewTable(w)
+	last := "STATE"
+	if r.Planned {
+		last = "OUTCOME"
+	}
+	out.Row("NAMESPACE", "NAME", "STRATEGY", last, "NODE", "REASON")
+	for i := range r.Guests {
+		g := &r.Guests[i]
+		what, where := string(g.State), cmp.Or(g.Now, g.Target, "-")
+		if r.Planned {
+			what = string(g.Outcome)
+		}
+		out.Row(g.Namespace, g.Name, g.Strategy, cmp.Or(what, "-"), where, g.Reason)
+	}
+	return out.Flush()
+}

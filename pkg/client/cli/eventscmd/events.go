@@ -1,0 +1,172 @@
+// Package events is `virtctl events`.
+package eventscmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/virtkit/virtkit/pkg/client/action/events"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// Options of `virtctl events`.
+type Options struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+
+	Name          string
+	AllNamespaces bool
+	Watch         bool
+	Types         []string
+}
+
+// NewCmdEvents makes the command; runF replaces Run in tests.
+func NewCmdEvents(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f, Output: cli.NewOutput()}
+	cmd := &cobra.Command{
+		Use:   "events [NAME]",
+		Short: "Show what happened to virtual machines, their instances, migrations and pods",
+		Example: cli.Examples(f.Program, `
+			virtctl events
+			virtctl events demo --watch
+			virtctl events -A --types Warning`),
+		Args:              cli.Args(0, 1, "the name of a VM"),
+		ValidArgsFunction: completioncmd.VMs(f, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.Name = args[0]
+			}
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&o.AllNamespaces, "all-namespaces", "A", false, "Show the events of all namespaces")
+	flags.BoolVarP(&o.Watch, "watch", "w", false, "Go on with what happens")
+	flags.StringSliceVar(&o.Types, "types", nil, "Only events of these `TYPES`: Normal, Warning")
+	flags.BoolVar(&o.Output.NoHeaders, "no-headers", false, "Leave out the column titles")
+	o.Output.AddFlags(cmd)
+	cli.CompleteFlag(cmd, "types", corev1.EventTypeNormal, corev1.EventTypeWarning)
+	return cmd
+}
+
+func (o *Options) validate() error {
+	for _, t := range o.Types {
+		if !strings.EqualFold(t, corev1.EventTypeNormal) && !strings.EqualFold(t, corev1.EventTypeWarning) {
+			return cli.UsageErrorf("--types: %q is not Normal or Warning", t)
+		}
+	}
+	if o.AllNamespaces && o.Name != "" {
+		return cli.UsageErrorf("a name cannot be given with --all-namespaces")
+	}
+	return o.Output.Validate()
+}
+
+// Run prints what has happened, then what happens.
+func Run(ctx context.Context, o *Options) error {
+	selection := events.Selection{Types: o.Types}
+	if !o.AllNamespaces {
+		namespace, err := o.Factory.Namespace()
+		if err != nil {
+			return err
+		}
+		selection.Namespace = namespace
+	}
+	if o.Name != "" {
+		target, err := cli.ParseTarget(o.Name, selection.Namespace)
+		if err != nil {
+			return err
+		}
+		selection.Namespace, selection.Name = target.Namespace, target.Name
+	}
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	list, err := events.List(ctx, c, selection)
+	if err != nil {
+		return err
+	}
+	if o.Output.Given() && !o.Watch {
+		return o.Output.Print(list, o.Factory.IO.Out)
+	}
+	if err := o.print(list.Items); err != nil || !o.Watch {
+		return err
+	}
+	return events.Watch(ctx, c, selection, list.ResourceVersion, o.one)
+}
+
+// one prints an event as it comes.
+func (o *Options) one(e *corev1.Event) error {
+	if o.Output.Given() {
+		return o.Output.Print(e, o.Factory.IO.Out)
+	}
+	_, err := fmt.Fprintln(o.Factory.IO.Out, strings.Join(cli.Cells(o.cells(e)), "   "))
+	return err
+}
+
+func (o *Options) print(list []corev1.Event) error {
+	if o.Output.Given() {
+		for i := range list {
+			if err := o.one(&list[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		if !o.Watch {
+			fmt.Fprintln(o.Factory.IO.ErrOut, "No events found; a cluster forgets them after an hour.")
+		}
+		return nil
+	}
+	w := cli.NewTable(o.Factory.IO.Out)
+	if !o.Output.NoHeaders {
+		titles := []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}
+		if o.AllNamespaces {
+			titles = append([]string{"NAMESPACE"}, titles...)
+		}
+		w.Row(titles...)
+	}
+	for i := range list {
+		w.Row(o.cells(&list[i])...)
+	}
+	return w.Flush()
+}
+
+// short are kinds as kubectl takes them.
+var short = map[string]string{
+	"VirtualMachine": "vm", "VirtualMachineInstance": "vmi", "VirtualMachineInstanceMigration": "vmim",
+	"VirtualMachineInstanceReplicaSet": "vmirs", "VirtualMachinePool": "vmpool", "KubeVirt": "kv",
+}
+
+func (o *Options) cells(e *corev1.Event) []string {
+	kind := short[e.InvolvedObject.Kind]
+	if kind == "" {
+		kind = strings.ToLower(e.InvolvedObject.Kind)
+	}
+	seen := duration.HumanDuration(max(0, o.Factory.Now().Sub(events.When(e)).Truncate(time.Second)))
+	if n := events.Count(e); n > 1 {
+		seen = fmt.Sprintf("%s (x%d)", seen, n)
+	}
+	cells := []string{seen, e.Type, e.Reason, kind + "/" + e.InvolvedObject.Name, oneLine(e.Message)}
+	if o.AllNamespaces {
+		cells = append([]string{e.InvolvedObject.Namespace}, cells...)
+	}
+	return cells
+}
+
+// oneLine makes a message fit a row.
+func oneLine(message string) string { return strings.Join(strings.Fields(message), " ") }

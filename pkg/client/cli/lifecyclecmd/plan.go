@@ -1,0 +1,116 @@
+package lifecyclecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/migrate"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+// runPlan says what the migrations would be, and does nothing. That one is not possible is an error once all are told.
+func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
+	targets, err := o.targets(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i, t := range targets {
+		facts, err := migrate.Gather(ctx, c, t.Namespace, t.Name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		facts.To, facts.NodeSelector = o.To, o.NodeSelector
+		plan := migrate.NewPlan(facts)
+		if o.Output.Given() {
+			err = o.Output.Print(plan, o.Factory.IO.Out)
+		} else {
+			if i > 0 {
+				fmt.Fprintln(o.Factory.IO.Out)
+			}
+			err = writePlan(o.Factory.IO.Out, plan)
+		}
+		if err != nil {
+			return err
+		}
+		if !plan.Possible {
+			errs = append(errs, fmt.Errorf("VM %s/%s cannot migrate: %s", t.Namespace, t.Name, strings.Join(plan.Obstacles, "; ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writePlan writes a plan for people.
+func writePlan(out io.Writer, p *migrate.Plan) error {
+	w := cli.NewTable(out)
+	line := func(key, format string, args ...any) {
+		w.Row(key, fmt.Sprintf(format, args...))
+	}
+	line("VM", "%s/%s on %s", p.Namespace, p.Name, p.From)
+	for i, n := range p.Nodes {
+		key := ""
+		if i == 0 {
+			key = "To"
+		}
+		if n.Fits {
+			line(key, "%s", n.Name)
+		} else {
+			line(key, "not %s: %s", n.Name, strings.Join(n.Reasons, "; "))
+		}
+	}
+	line("Memory", "%s", migrate.Bytes(uint64(max(0, p.MemoryBytes))))
+	for i, d := range p.Disks {
+		key := ""
+		if i == 0 {
+			key = "Disks"
+		}
+		size := ""
+		if d.Bytes > 0 {
+			size = ", at most " + migrate.Bytes(uint64(d.Bytes))
+		}
+		line(key, "%s: %s%s", d.Volume, becomes[d.How], size)
+	}
+	policy := p.Policy
+	if policy == "" {
+		policy = "none"
+	}
+	line("Policy", "%s", policy)
+	c := p.Configuration
+	bandwidth := "no limit"
+	if n := c.BandwidthPerMigration.Value(); n > 0 {
+		bandwidth = migrate.Bytes(uint64(n)) + "/s"
+	}
+	line("Bandwidth", "%s", bandwidth)
+	line("Time", "%d s for each GiB, then %s; %d s without progress", *c.CompletionTimeoutPerGiB, means(*c.AllowWorkloadDisruption, *c.AllowPostCopy), *c.ProgressTimeout)
+	if *c.AllowAutoConverge {
+		line("Auto-converge", "allowed")
+	}
+	for _, text := range p.Waits {
+		line("Waits", "%s", text)
+	}
+	for _, text := range p.Obstacles {
+		line("Obstacle", "%s", text)
+	}
+	if len(p.Unread) > 0 {
+		line("Not read", "%s: you may not", strings.Join(p.Unread, ", "))
+	}
+	return w.Flush()
+}
+
+var becomes = map[string]string{migrate.Copied: "what the guest wrote is copied", migrate.Shared: "shared, nothing is copied", migrate.Remade: "made anew"}
+
+// means is what is done to a migration whose time is over.
+func means(disruption, postCopy bool) string {
+	switch {
+	case disruption && postCopy:
+		return "post-copy"
+	case disruption:
+		return "the guest stands still"
+	}
+	return "it is given up"
+}

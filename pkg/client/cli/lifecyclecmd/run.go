@@ -1,0 +1,280 @@
+package lifecyclecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+// parallel is how many machines are asked at once: enough to hide the round trips, and no burden for the server.
+const parallel = 16
+
+// request is the verb asked of one machine.
+type request struct {
+	target lifecycle.Target
+	// sent is whether the server may have got it, accepted whether it has said so.
+	sent, accepted bool
+	// before is what was there, nil where there was nothing or nobody needs to know.
+	before before
+	// migration is the one that Migrate made.
+	migration string
+	// object is what -o prints.
+	object runtime.Object
+	err    error
+	// done is closed when the request is over.
+	done chan struct{}
+}
+
+// before is a machine as it was.
+type before struct {
+	vm  *v1.VirtualMachine
+	vmi *v1.VirtualMachineInstance
+}
+
+func (b before) instance() types.UID {
+	if b.vmi == nil {
+		return ""
+	}
+	return b.vmi.UID
+}
+
+// Run asks for the verb, a bounded number of machines at once, reports each in the order given, and with --wait waits for
+// all of them at once. It goes on after a failure and returns all errors.
+func Run(ctx context.Context, o *Options) error {
+	if o.Plan {
+		c, err := o.Factory.Client()
+		if err != nil {
+			return err
+		}
+		return o.runPlan(ctx, c)
+	}
+	targets, err := o.targets(ctx)
+	if err != nil {
+		return err
+	}
+	if o.DryRun == cli.DryRunClient && !o.Output.Given() {
+		for _, t := range targets {
+			if err := o.report(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	requests := make([]*request, len(targets))
+	for i, t := range targets {
+		requests[i] = newRequest(t)
+	}
+	return o.carryOut(ctx, c, requests, nil, "")
+}
+
+func newRequest(t lifecycle.Target) *request {
+	return &request{target: t, done: make(chan struct{})}
+}
+
+// carryOut sends the requests and sees them through; errs are failures from before. undoes is the entry of the journal that
+// they take back, if any.
+func (o *Options) carryOut(ctx context.Context, c *client.Client, requests []*request, errs []error, undoes string) error {
+	errs = append(errs, o.ask(ctx, c, requests)...)
+	o.record(requests, undoes)
+	if o.Wait && ctx.Err() == nil {
+		errs = append(errs, o.wait(ctx, c, requests)...)
+	}
+	if o.Output.Given() {
+		if err := o.print(requests); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if ctx.Err() != nil {
+		o.tellInterrupted(requests)
+		return ctx.Err()
+	}
+	return joined(errs)
+}
+
+func joined(errs []error) error {
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// ask sends the requests, and reports each as soon as it and those before it are over.
+func (o *Options) ask(ctx context.Context, c *client.Client, requests []*request) []error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() {
+		var workers sync.WaitGroup
+		defer workers.Wait()
+		room := make(chan struct{}, parallel)
+		for _, r := range requests {
+			room <- struct{}{}
+			workers.Go(func() {
+				defer close(r.done)
+				defer func() { <-room }()
+				if r.err = ctx.Err(); r.err == nil {
+					r.err = o.one(ctx, c, r)
+				}
+			})
+		}
+	})
+	var errs []error
+	for _, r := range requests {
+		<-r.done
+		err := r.err
+		if err == nil && !o.Output.Given() {
+			err = o.report(r.target)
+		}
+		if err != nil && !errors.Is(err, context.Canceled) {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// one asks one machine.
+func (o *Options) one(ctx context.Context, c *client.Client, r *request) error {
+	if err := o.look(ctx, c, r); err != nil {
+		return err
+	}
+	if o.To != "" {
+		vmi, err := c.VMI(ctx, r.target.Namespace, r.target.Name)
+		if err == nil && vmi.Status.NodeName == o.To {
+			return fmt.Errorf("%s %s: it is on node %s already", o.Verb, r.target, o.To)
+		}
+		if err != nil && !apierrors.IsNotFound(err) { // of one that does not run the server will say so
+			return fmt.Errorf("look at instance %s/%s: %w", r.target.Namespace, r.target.Name, err)
+		}
+	}
+	if o.DryRun != cli.DryRunClient {
+		r.sent = true
+		if err := lifecycle.Do(ctx, c, o.Verb, r.target, o.options()); err != nil {
+			return err
+		}
+		r.accepted = true
+	}
+	if o.Verb == lifecycle.Migrate && o.DryRun == cli.DryRunNone && (o.Wait || o.Output.Given()) {
+		m, err := lifecycle.Migration(ctx, c, r.target)
+		if err != nil {
+			return err
+		}
+		if m == nil {
+			return fmt.Errorf("%s %s: the server has made no migration; is virt-controller of this version?", o.Verb, r.target)
+		}
+		r.migration, r.object = m.Name, m
+	}
+	if !o.Output.Given() || o.Wait || r.object != nil {
+		return nil
+	}
+	return o.fetch(ctx, c, r)
+}
+
+// look notes how the machine is before the request, as far as that is needed afterwards. What cannot be found is the
+// server's to complain about.
+func (o *Options) look(ctx context.Context, c *client.Client, r *request) error {
+	t := r.target
+	if o.DryRun == cli.DryRunNone {
+		remember(ctx, c, o.Verb, t, &r.before)
+	}
+	needsVM := o.Verb == lifecycle.Delete && !t.Instance && o.Output.Given()
+	needsVMI := o.Wait && (o.Verb == lifecycle.Restart || o.Verb == lifecycle.Delete) || o.Verb == lifecycle.Delete && t.Instance && o.Output.Given()
+	if needsVM {
+		vm, err := c.VM(ctx, t.Namespace, t.Name)
+		if err == nil {
+			r.before.vm, r.object = vm, vm
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("look at VM %s/%s: %w", t.Namespace, t.Name, err)
+		}
+	}
+	if needsVMI {
+		vmi, err := c.VMI(ctx, t.Namespace, t.Name)
+		if err == nil {
+			r.before.vmi = vmi
+			if o.Verb == lifecycle.Delete && t.Instance {
+				r.object = vmi
+			}
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("look at instance %s/%s: %w", t.Namespace, t.Name, err)
+		}
+	}
+	return nil
+}
+
+// fetch reads what -o prints: the machine that was asked.
+func (o *Options) fetch(ctx context.Context, c *client.Client, r *request) error {
+	t := r.target
+	var err error
+	switch {
+	case t.Instance || o.Verb.OnInstance() || o.Verb == lifecycle.EvacuateCancel:
+		r.object, err = c.VMI(ctx, t.Namespace, t.Name)
+	default:
+		r.object, err = c.VM(ctx, t.Namespace, t.Name)
+	}
+	if err != nil {
+		r.object = nil
+		return fmt.Errorf("look at %s: %w", t, err)
+	}
+	return nil
+}
+
+// report says what KubeVirt's virtctl says.
+func (o *Options) report(t lifecycle.Target) error {
+	_, err := fmt.Fprintf(o.Factory.IO.Out, "%s%s\n", lifecycle.Done(o.Verb, t), o.DryRun.Suffix())
+	return err
+}
+
+// print writes the objects of the requests that went well.
+func (o *Options) print(requests []*request) error {
+	var objects []runtime.Object
+	for _, r := range requests {
+		if r.object != nil {
+			objects = append(objects, r.object)
+		}
+	}
+	alone := len(requests) == 1 && !o.Selection.Given()
+	return o.Output.PrintAll(objects, alone, o.Factory.IO.Out)
+}
+
+// tellInterrupted says what was asked and what was not, when the user has had enough.
+func (o *Options) tellInterrupted(requests []*request) {
+	var accepted, unknown, not []lifecycle.Target
+	for _, r := range requests {
+		switch {
+		case r.accepted:
+			accepted = append(accepted, r.target)
+		case !r.sent:
+			not = append(not, r.target)
+		case errors.Is(r.err, context.Canceled):
+			unknown = append(unknown, r.target)
+		}
+	}
+	for _, part := range []struct {
+		text    string
+		targets []lifecycle.Target
+	}{
+		{"was requested and goes on", accepted},
+		{"may have been requested", unknown},
+		{"was not requested", not},
+	} {
+		if len(part.targets) > 0 {
+			fmt.Fprintf(o.Factory.IO.ErrOut, "interrupted: %s %s of %s\n", o.Verb, part.text, o.nameAll(part.targets))
+		}
+	}
+}

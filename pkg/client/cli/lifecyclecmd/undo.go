@@ -1,0 +1,161 @@
+package lifecyclecmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/journal"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+// UndoOptions of `virtctl undo`.
+type UndoOptions struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+	List    bool
+	DryRun  cli.DryRun
+	Wait    bool
+	Timeout cli.Timeout
+}
+
+// NewCmdUndo makes `virtctl undo`; runF replaces RunUndo in tests.
+func NewCmdUndo(f *cli.Factory, runF func(context.Context, *UndoOptions) error) *cobra.Command {
+	o := &UndoOptions{Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second}}
+	cmd := &cobra.Command{
+		Use:   "undo",
+		Short: "Take back the last lifecycle verb",
+		Long: `Take back the last lifecycle verb that was asked of this cluster from this account: start and stop, pause and unpause
+take each other back. Others cannot be taken back, and undo says why. Nothing is done to a machine that has changed
+since: one that was deleted or started anew, or whose run strategy is another.
+
+The verbs are kept in $XDG_STATE_HOME/virtkit/journal.jsonl. What other programs ask is not known there. A cluster is known
+there by the URL of its API server, since to ask it who it is would cost each verb a request and a right that its user may
+not have. Another cluster at the same URL is no danger: its machines are not the ones that were asked.`,
+		Example: cli.Examples(f.Program, `
+			virtctl undo
+			virtctl undo --dry-run=client
+			virtctl undo --list`),
+		Args: cli.Args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Output.Validate(); err != nil {
+				return err
+			}
+			if o.DryRun != cli.DryRunNone && o.Wait {
+				return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return RunUndo(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.List, "list", false, "List what was asked, the newest first, and change nothing")
+	cmd.Flags().BoolVar(&o.Wait, "wait", false, "Wait until it is done")
+	cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.DryRun.AddFlag(cmd)
+	o.Output.AddFlags(cmd)
+	return cmd
+}
+
+// RunUndo takes the last verb back, or lists the verbs.
+func RunUndo(ctx context.Context, o *UndoOptions) error {
+	file, err := journalOf(o.Factory)
+	if err != nil {
+		return err
+	}
+	entries, err := file.Read()
+	if err != nil {
+		return err
+	}
+	config, err := o.Factory.RESTConfig()
+	if err != nil {
+		return err
+	}
+	if o.List {
+		return o.list(journal.List(entries, config.Host))
+	}
+	entry, ok := journal.Last(entries, config.Host)
+	if !ok {
+		return fmt.Errorf("nothing to undo: no lifecycle verb was asked of %s from this account", config.Host)
+	}
+	verb, why := journal.Reverse(entry.Verb)
+	if why != "" {
+		return fmt.Errorf("the last verb, %s of %s, cannot be undone: %s", entry.Verb, names(entry), why)
+	}
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	requests, errs := o.plan(ctx, c, entry)
+	asking := &Options{Factory: o.Factory, Output: o.Output, Verb: verb, GracePeriod: unset, DryRun: o.DryRun, Wait: o.Wait, Timeout: o.Timeout}
+	return asking.carryOut(ctx, c, requests, errs, entry.ID)
+}
+
+func names(e journal.Entry) string {
+	out := make([]string, len(e.Machines))
+	for i, m := range e.Machines {
+		out[i] = m.Target().String()
+	}
+	return strings.Join(out, ", ")
+}
+
+// plan looks at the machines and makes requests for those of which the verb can be taken back.
+func (o *UndoOptions) plan(ctx context.Context, c *client.Client, entry journal.Entry) ([]*request, []error) {
+	var requests []*request
+	var errs []error
+	for _, m := range entry.Machines {
+		var now journal.State
+		vm, err := c.VM(ctx, m.Namespace, m.Name)
+		if err == nil {
+			now.VM = vm
+		}
+		if err == nil || apierrors.IsNotFound(err) {
+			vmi, vmiErr := c.VMI(ctx, m.Namespace, m.Name)
+			if err = vmiErr; err == nil {
+				now.VMI = vmi
+			}
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("look at %s: %w", m.Target(), err))
+			continue
+		}
+		if step := journal.Plan(entry.Verb, m, now); step.Refusal != "" {
+			errs = append(errs, fmt.Errorf("cannot undo the %s of %s: %s", entry.Verb, m.Target(), step.Refusal))
+			continue
+		}
+		requests = append(requests, newRequest(m.Target()))
+	}
+	return requests, errs
+}
+
+func (o *UndoOptions) list(report *journal.Report) error {
+	if o.Output.Given() {
+		return o.Output.Print(report, o.Factory.IO.Out)
+	}
+	if len(report.Entries) == 0 {
+		if o.Factory.IO.ErrIsTTY {
+			fmt.Fprintln(o.Factory.IO.ErrOut, "no lifecycle verb was asked of this cluster from this account")
+		}
+		return nil
+	}
+	w := cli.NewTable(o.Factory.IO.Out)
+	w.Row("AGE", "VERB", "MACHINES", "UNDO")
+	for _, e := range report.Entries {
+		undo := "possible"
+		switch {
+		case e.Undone:
+			undo = "done"
+		case e.Irreversible != "":
+			undo = "no: " + e.Irreversible
+		}
+		w.Row(duration.HumanDuration(o.Factory.Now().Sub(e.Time)), string(e.Verb), names(e.Entry), undo)
+	}
+	return w.Flush()
+}

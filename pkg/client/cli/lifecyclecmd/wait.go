@@ -1,0 +1,137 @@
+package lifecyclecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/migrate"
+	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	account "github.com/virtkit/virtkit/pkg/report/progress"
+)
+
+// wait waits for all requests that were accepted, at once.
+func (o *Options) wait(ctx context.Context, c *client.Client, requests []*request) []error {
+	if o.Timeout.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
+		defer cancel()
+	}
+	failures := make([]error, len(requests))
+	progress := newProgress(o.Factory.IO)
+	progress.alone = len(requests) == 1
+	var group sync.WaitGroup
+	var names []string
+	for i, r := range requests {
+		if r.accepted && r.err == nil {
+			names = append(names, o.name(r.target))
+			group.Go(func() { failures[i] = o.waitOne(ctx, c, r, progress) })
+		}
+	}
+	if o.Verb == lifecycle.Migrate { // tells of its steps
+		group.Wait()
+		progress.clear()
+	} else {
+		_ = o.Factory.IO.While(fmt.Sprintf("%s: waiting for %s", o.Verb, strings.Join(names, ", ")), func() error {
+			group.Wait()
+			return nil
+		})
+	}
+	var errs []error
+	for _, err := range failures {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, progress *progress) error {
+	if o.Verb == lifecycle.Migrate {
+		m, err := lifecycle.Follow(ctx, c, r.target.Namespace, r.migration, func(m *v1.VirtualMachineInstanceMigration) {
+			progress.say(o.name(r.target), lifecycle.Progress(m))
+			if p := migrate.Progress(m); p != nil && !m.IsFinal() {
+				progress.show(o.name(r.target), p)
+			}
+		})
+		if m != nil {
+			r.object = m
+		}
+		return err
+	}
+	condition, _ := lifecycle.Until(o.Verb, r.before.instance(), o.Paused)
+	state, err := wait.Until(ctx, c, r.target.Namespace, r.target.Name, condition)
+	switch {
+	case o.Verb == lifecycle.Delete: // printed as it was
+	case (r.target.Instance || o.Verb.OnInstance()) && state.VMI != nil:
+		r.object = state.VMI
+	case state.VM != nil:
+		r.object = state.VM
+	}
+	if err != nil {
+		r.object = nil
+	}
+	return err
+}
+
+// progress shows on a terminal how far migrations are, a line for each step.
+type progress struct {
+	io *cli.IOStreams
+
+	// alone is whether there is one migration, which has a bar.
+	alone bool
+
+	mu   sync.Mutex
+	last map[string]string
+	// drawn is the length of the bar on the screen.
+	drawn int
+}
+
+func newProgress(io *cli.IOStreams) *progress {
+	return &progress{io: io, last: map[string]string{}}
+}
+
+// show draws a bar.
+func (p *progress) show(name string, at *account.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.io.ErrIsTTY || !p.alone {
+		return
+	}
+	line := bar(name, at, p.io.Width())
+	p.clearLocked()
+	p.drawn = len([]rune(line))
+	fmt.Fprint(p.io.ErrOut, line)
+}
+
+// clear takes the bar away.
+func (p *progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clearLocked()
+}
+
+func (p *progress) clearLocked() {
+	if p.drawn > 0 {
+		fmt.Fprintf(p.io.RawErr(), "\r%s\r", strings.Repeat(" ", p.drawn))
+		p.drawn = 0
+	}
+}
+
+func (p *progress) say(name, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.io.ErrIsTTY || p.last[name] == text {
+		return
+	}
+	p.last[name] = text
+	p.clearLocked()
+	fmt.Fprintf(p.io.ErrOut, "%s: %s\n", name, text)
+}

@@ -1,0 +1,100 @@
+// Package logs is `virtctl logs`.
+package logscmd
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/client/action/logs"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// Options of `virtctl logs`.
+type Options struct {
+	Factory *cli.Factory
+	Name    string
+	Source  string
+	Since   cli.Timeout
+	Raw     bool
+
+	logs.Options
+}
+
+// NewCmdLogs makes the command; runF replaces Run in tests.
+func NewCmdLogs(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f, Since: cli.Timeout{Unit: 1e9}}
+	var sources []string
+	for _, source := range logs.Sources {
+		sources = append(sources, string(source))
+	}
+	cmd := &cobra.Command{
+		Use:   "logs NAME",
+		Short: "Show what the guest wrote to its serial port, or the logs of QEMU or the launcher",
+		Long: `Show what the guest wrote to its serial port, or with --source qemu what QEMU complained of, or with --source launcher the log of
+the launcher's pod.
+
+The guest's and QEMU's logs are kept by the pod, the last megabytes of them; their lines have no times of their own, and --since is
+exact to some ten seconds. With -f it goes on over restarts and migrations. On a terminal the guest's escape sequences are left
+out, unless --raw is given.`,
+		Example: cli.Examples(f.Program, `
+			virtctl logs demo
+			virtctl logs demo -f --tail 20
+			virtctl logs demo --source launcher --since 10m`),
+		Args:              cli.Args(1, 1, "the name of a VM"),
+		ValidArgsFunction: completioncmd.VMIs(f, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Name = args[0]
+			if err := o.validate(sources); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Source, "source", string(logs.Serial), "Whose log: "+strings.Join(sources, ", "))
+	flags.BoolVarP(&o.Follow, "follow", "f", false, "Go on with what is added")
+	flags.Int64Var(&o.Tail, "tail", -1, "How many `LINES` of the past; -1 is all")
+	flags.Var(&o.Since, "since", "Only what is newer than a duration such as 5m")
+	flags.BoolVar(&o.Timestamps, "timestamps", false, "Begin each line of the launcher's log with its time")
+	flags.BoolVarP(&o.Previous, "previous", "p", false, "The log of the launcher's container before this one")
+	flags.BoolVar(&o.Raw, "raw", false, "Leave the guest's escape sequences in, even for a terminal")
+	cli.CompleteFlag(cmd, "source", sources...)
+	return cmd
+}
+
+func (o *Options) validate(sources []string) error {
+	switch {
+	case !slices.Contains(sources, o.Source):
+		return cli.UsageErrorf("--source: %q is not one of %s", o.Source, strings.Join(sources, ", "))
+	case o.Tail < -1:
+		return cli.UsageErrorf("--tail: %d is not a number of lines; -1 is all", o.Tail)
+	case (o.Timestamps || o.Previous) && o.Source != string(logs.Launcher):
+		return cli.UsageErrorf("--timestamps and --previous are for --source launcher")
+	}
+	return nil
+}
+
+// Run copies the log to standard output.
+func Run(ctx context.Context, o *Options) error {
+	c, target, err := o.Factory.Machine(o.Name)
+	if err != nil {
+		return err
+	}
+	reading := o.Options
+	reading.Source = logs.Source(o.Source)
+	if o.Since.Duration > 0 {
+		reading.Since = o.Factory.Now().Add(-o.Since.Duration)
+	}
+	out := o.Factory.IO.RawOut()
+	if o.Factory.IO.OutIsTTY && !o.Raw {
+		out = cli.Plain(o.Factory.IO.Out)
+	}
+	return logs.Copy(ctx, c, target.Namespace, target.Name, reading, out)
+}

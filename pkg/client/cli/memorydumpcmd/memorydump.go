@@ -1,0 +1,187 @@
+// Package memorydump is `virtctl memory-dump`.
+package memorydumpcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/memorydump"
+	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// Options of the two verbs.
+type Options struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+	Remove  bool
+	Name    string
+	Claim   string
+	Create  bool
+	Make    memorydump.Claim
+	Wait    bool
+	Timeout cli.Timeout
+}
+
+type runFunc func(context.Context, *Options) error
+
+// accessModes are the values of --access-mode.
+var accessModes = []string{"ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"}
+
+// NewCmdMemoryDump makes `virtctl memory-dump`.
+func NewCmdMemoryDump(f *cli.Factory) *cobra.Command {
+	cmd := cli.Group(&cobra.Command{
+		Use:   "memory-dump",
+		Short: "Dump the memory of a running virtual machine",
+		Long: `Dump the memory of a running virtual machine to a PersistentVolumeClaim, for debuggers such as crash and volatility.
+
+The guest stands still meanwhile.`,
+	})
+	cmd.AddCommand(NewCmdGet(f, nil), NewCmdRemove(f, nil))
+	return cmd
+}
+
+// NewCmdGet makes `virtctl memory-dump get`; runF replaces Run in tests.
+func NewCmdGet(f *cli.Factory, runF runFunc) *cobra.Command {
+	o := newOptions(f, false)
+	cmd := o.command(runF, "get NAME", "Dump the memory to a claim", `Dump the memory of a running virtual machine to a PersistentVolumeClaim.
+
+Each dump is an ELF core named NAME-CLAIM-TIME.memory.dump. Without --claim-name it goes to the claim of the last one.
+The claim needs the guest's memory and 100Mi more; --create-claim makes one.`, `
+		virtctl memory-dump get demo --claim-name=dump
+		virtctl memory-dump get demo --claim-name=dump --create-claim --wait
+		virtctl memory-dump get demo`)
+	flags := cmd.Flags()
+	flags.StringVar(&o.Claim, "claim-name", "", "Name of the PersistentVolumeClaim; that of the last dump unless given")
+	flags.BoolVar(&o.Create, "create-claim", false, "Make the claim, large enough")
+	flags.StringVar(&o.Make.StorageClass, "storage-class", "", "Storage class of a claim that is made; the cluster's default unless given")
+	flags.StringVar(&o.Make.AccessMode, "access-mode", "", "Access mode of a claim that is made; ReadWriteOnce unless given")
+	cli.CompleteFlag(cmd, "access-mode", accessModes...)
+	completioncmd.Flag(cmd, "claim-name", completioncmd.Claims(f))
+	return cmd
+}
+
+// NewCmdRemove makes `virtctl memory-dump remove`; runF replaces Run in tests.
+func NewCmdRemove(f *cli.Factory, runF runFunc) *cobra.Command {
+	o := newOptions(f, true)
+	return o.command(runF, "remove NAME", "Let go of the claim of the last dump", `Let go of the claim that the memory of a virtual machine was dumped to.
+
+The dumps on it stay. The next dump may go to another claim.`, `
+		virtctl memory-dump remove demo`)
+}
+
+func newOptions(f *cli.Factory, remove bool) *Options {
+	return &Options{
+		Factory: f, Output: cli.NewOutput(), Remove: remove,
+		Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
+	}
+}
+
+func (o *Options) command(runF runFunc, use, short, long, examples string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               use,
+		Short:             short,
+		Long:              long,
+		Example:           cli.Examples(o.Factory.Program, examples),
+		Args:              cli.Args(1, 1, "the name of a VM"),
+		ValidArgsFunction: completioncmd.VMs(o.Factory, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Name = args[0]
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.Wait, "wait", false, "Wait until it is done")
+	cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.Output.AddFlags(cmd)
+	return cmd
+}
+
+func (o *Options) validate() error {
+	if err := o.Output.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case o.Claim != "" && len(content.IsPathSegmentName(o.Claim)) > 0:
+		return cli.UsageErrorf("--claim-name: %q is not a name", o.Claim)
+	case o.Create && o.Claim == "":
+		return cli.UsageErrorf("--create-claim needs the claim's name; give it with --claim-name")
+	case !o.Create && o.Make != (memorydump.Claim{}):
+		return cli.UsageErrorf("--storage-class and --access-mode are those of a claim that is made; give --create-claim, too")
+	case o.Make.AccessMode != "" && !slices.Contains(accessModes, o.Make.AccessMode):
+		return cli.UsageErrorf("--access-mode: %q is not one of %s", o.Make.AccessMode, strings.Join(accessModes, ", "))
+	}
+	return nil
+}
+
+// Run requests the change, and with Wait waits until it is made.
+func Run(ctx context.Context, o *Options) error {
+	t, err := o.Factory.Target(o.Name)
+	if err != nil {
+		return err
+	}
+	if t.Instance {
+		return cli.UsageErrorf("%q: only a VM has memory dumps; give the name of a VM", o.Name)
+	}
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	said := "Successfully submitted memory dump request of VM %s\n"
+	if o.Remove {
+		said = "Successfully submitted remove memory dump association of VM %s\n"
+		err = memorydump.Remove(ctx, c, t.Namespace, t.Name)
+	} else {
+		var create *memorydump.Claim
+		if o.Create {
+			create = &o.Make
+		}
+		err = memorydump.Get(ctx, c, t.Namespace, t.Name, o.Claim, create)
+	}
+	if err != nil {
+		return err
+	}
+	if !o.Output.Given() {
+		if _, err := fmt.Fprintf(o.Factory.IO.Out, said, t.Name); err != nil {
+			return err
+		}
+	}
+	if o.Wait {
+		if err := o.wait(ctx, c, t); err != nil {
+			return err
+		}
+	}
+	if !o.Output.Given() {
+		return nil
+	}
+	vm, err := c.VM(ctx, t.Namespace, t.Name)
+	if err != nil {
+		return fmt.Errorf("look at VM %s/%s: %w", t.Namespace, t.Name, err)
+	}
+	return o.Output.Print(vm, o.Factory.IO.Out)
+}
+
+func (o *Options) wait(ctx context.Context, c *client.Client, t cli.Target) error {
+	if o.Timeout.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
+		defer cancel()
+	}
+	return o.Factory.IO.While("waiting for the memory dump", func() error {
+		_, err := wait.Until(ctx, c, t.Namespace, t.Name, memorydump.Done(o.Remove))
+		return err
+	})
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/virtkit/virtkit/pkg/client/printable"
+)
+
+// Printer is a standard stream as commands write text for people to it. What a terminal would obey is escaped
+// (printable.Text): the text quotes guests, tenants and servers. A factory's streams are Printers, so that a command has
+// to ask for anything else: IOStreams.RawOut and RawErr are for a guest's bytes and for this program's own sequences.
+// It is safe for use by several goroutines.
+type Printer struct {
+	w io.Writer
+	// terminal is whether w is one; formats for programs are written to others as they are.
+	terminal bool
+
+	mu sync.Mutex
+	// cut is the beginning of a character whose end is to come.
+	cut []byte
+}
+
+// Write implements io.Writer. A character may come in several pieces.
+func (p *Printer) Write(data []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := append(p.cut, data...)
+	whole := len(text) - unfinished(text)
+	p.cut = bytes.Clone(text[whole:])
+	if whole == 0 {
+		return len(data), nil
+	}
+	if _, err := io.WriteString(p.w, printable.Text(string(text[:whole]))); err != nil {
+		return 0, err
+	}
+	return len(data), nil
+}
+
+// Flush writes the beginning of a character that never ended.
+func (p *Printer) Flush() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cut := p.cut
+	if p.cut = nil; len(cut) == 0 {
+		return nil
+	}
+	_, err := io.WriteString(p.w, printable.Text(string(cut)))
+	return err
+}
+
+// unfinished is how many bytes at the end of text begin a character, or a line's end of two, without ending it.
+func unfinished(text []byte) int {
+	if bytes.HasSuffix(text, []byte("\r")) {
+		return 1
+	}
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
+			if utf8.FullRune(last) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// raw is what is behind w, a Printer or not.
+func raw(w io.Writer) io.Writer {
+	p, ok := w.(*Printer)
+	if !ok {
+		return w
+	}
+	_ = p.Flush() // the writer's next error says the same
+	return p.w
+}
+
+// forPrograms is where a format for programs goes: nothing is changed on its way to a pipe or a file.
+func forPrograms(w io.Writer) io.Writer {
+	if p, ok := w.(*Printer); ok && !p.terminal {
+		return raw(p)
+	}
+	return w
+}
+
+// printers are streams like s whose Out and ErrOut are Printers.
+func (s *IOStreams) printers() *IOStreams {
+	own := *s
+	own.Out, own.ErrOut = newPrinter(s.Out, s.OutIsTTY), newPrinter(s.ErrOut, s.ErrIsTTY)
+	return &own
+}
+
+func newPrinter(w io.Writer, terminal bool) *Printer {
+	if p, ok := w.(*Printer); ok {
+		return p
+	}
+	return &Printer{w: w, terminal: terminal}
+}
+
+// RawOut is standard output for bytes that are not text for people: a guest's, a picture's, and sequences of this program's
+// own, without anything in them that somebody else said.
+func (s *IOStreams) RawOut() io.Writer { return raw(s.Out) }
+
+// RawErr is the same of standard error.
+func (s *IOStreams) RawErr() io.Writer { return raw(s.ErrOut) }
+
+// Flush writes what the streams hold back, at the program's end.
+func (s *IOStreams) Flush() {
+	for _, w := range []io.Writer{s.Out, s.ErrOut} {
+		if p, ok := w.(*Printer); ok {
+			_ = p.Flush() // nobody is left to tell
+		}
+	}
+}
+
+// Cells are a row's cells, each a line of printable text.
+func Cells(cells []string) []string {
+	clean := make([]string, len(cells))
+	for i, cell := range cells {
+		clean[i] = printable.Line(cell)
+	}
+	return clean
+}

@@ -1,0 +1,263 @@
+// Package root puts virtctl's command tree together and runs it: the connection flags, the commands, and the
+// one place where an error becomes a message and an exit code.
+package root
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/admcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/consolecmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/createcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/credentialscmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/dashboardcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/describecmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/diffcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/doctorcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/evacuatecmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/eventscmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/execcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/expandcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/expectcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/exposecmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/guestcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/installcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/listcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/logscmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/memorydumpcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/objectgraphcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/portforwardcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/scalecmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/sshcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/topcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/usbredircmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/versioncmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/vnccmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/volumecmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/waitcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/whycmd"
+)
+
+//go:generate go run ./gen ../../../..
+
+// Main runs virtctl with the process's arguments and streams and returns its exit code.
+func Main() int {
+	f := cli.NewFactory(cli.DisplayName(os.Args[0]), cli.SystemStreams(os.Getenv), os.Getenv)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	logTo(f.IO.ErrOut)
+	// The first signal asks the command to end; the second ends the process.
+	context.AfterFunc(ctx, stop)
+	return Run(ctx, f, os.Args[1:])
+}
+
+// Run runs one command line and returns the exit code. What went wrong has been written to f.IO.ErrOut.
+func Run(ctx context.Context, f *cli.Factory, args []string) int {
+	cmd := NewCommand(f)
+	cmd.SetArgs(args)
+	defer f.IO.Flush()
+	chosen, err := execute(ctx, cmd)
+	if err == nil {
+		return cli.ExitOK
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	report(f, chosen, err)
+	return cli.ExitCode(err)
+}
+
+// execute runs the command that root's arguments choose. The help of a command that there is not, which cobra takes for
+// a wish for its parent's, is refused.
+func execute(ctx context.Context, root *cobra.Command) (*cobra.Command, error) {
+	chosen, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = unknown(chosen)
+	}
+	return chosen, err
+}
+
+// report tells the user about err, a line for each thing that went wrong.
+func report(f *cli.Factory, cmd *cobra.Command, err error) {
+	var exit *cli.ExitError
+	if errors.As(err, &exit) && exit.Err == nil {
+		return
+	}
+	if errors.Is(err, context.Canceled) {
+		return // the user knows
+	}
+	var usage *cli.UsageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(f.IO.ErrOut, "error: %s\nSee '%s --help'.\n", usage, cmd.CommandPath())
+		return
+	}
+	for line := range strings.SplitSeq(cli.Explain(err, f.Connection()), "\n") {
+		fmt.Fprintf(f.IO.ErrOut, "error: %s\n", line)
+	}
+}
+
+// Command groups in the help, in this order.
+const (
+	groupVM      = "vm"
+	groupAccess  = "access"
+	groupCluster = "cluster"
+	groupOther   = "other"
+)
+
+// NewCommand is the whole tree.
+func NewCommand(f *cli.Factory) *cobra.Command {
+	root := cli.Group(&cobra.Command{
+		Use:   "virtctl",
+		Short: "Run virtual machines on Kubernetes",
+		Long: fmt.Sprintf(`%s runs virtual machines on Kubernetes.
+
+It takes kubectl's own flags to choose the cluster, the context and the namespace; "%[1]s options" lists
+them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 failure, 2 usage,
+3 not found, 4 not allowed, 8 timed out, 130 interrupted, 255 lost the connection to a guest.`, f.Program),
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	})
+	if f.Program != "virtctl" {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: f.Program}
+	}
+	root.SetIn(f.IO.In)
+	root.SetOut(f.IO.Out)
+	root.SetErr(f.IO.ErrOut)
+	root.SetFlagErrorFunc(flagError)
+	root.PersistentPreRunE = checkFlags
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		writeUsage(cmd.OutOrStderr(), cmd, helpWidth(f.IO))
+		return nil
+	})
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { help(cmd, helpWidth(f.IO)) })
+	root.SetHelpCommand(newCmdHelp())
+
+	f.Flags.AddFlags(root.PersistentFlags())
+	addVerbosity(root.PersistentFlags(), f)
+	addFlagCompletions(root, f)
+
+	root.AddGroup(
+		&cobra.Group{ID: groupVM, Title: "Virtual machines:"},
+		&cobra.Group{ID: groupAccess, Title: "Getting into them:"},
+		&cobra.Group{ID: groupCluster, Title: "The cluster:"},
+		&cobra.Group{ID: groupOther, Title: "Other commands:"},
+	)
+	root.SetHelpCommandGroupID(groupOther)
+	addCommands(root, f)
+	return root
+}
+
+// addCommands is where a new command is registered.
+func addCommands(root *cobra.Command, f *cli.Factory) {
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+		}
+		root.AddCommand(commands...)
+	}
+	add(groupVM,
+		createcmd.NewCmdCreate(f),
+		listcmd.NewCmdList(f, nil),
+		describecmd.NewCmdDescribe(f, nil),
+		eventscmd.NewCmdEvents(f, nil),
+		logscmd.NewCmdLogs(f, nil),
+		topcmd.NewCmdTop(f, nil),
+		lifecyclecmd.NewCmdStart(f, nil),
+		lifecyclecmd.NewCmdStop(f, nil),
+		lifecyclecmd.NewCmdRestart(f, nil),
+		lifecyclecmd.NewCmdPause(f, nil),
+		lifecyclecmd.NewCmdUnpause(f, nil),
+		lifecyclecmd.NewCmdReset(f, nil),
+		lifecyclecmd.NewCmdSoftReboot(f, nil),
+		lifecyclecmd.NewCmdMigrate(f, nil),
+		lifecyclecmd.NewCmdMigrateCancel(f, nil),
+		lifecyclecmd.NewCmdEvacuateCancel(f, nil),
+		lifecyclecmd.NewCmdDelete(f, nil),
+		lifecyclecmd.NewCmdUndo(f, nil),
+		scalecmd.NewCmdScale(f, nil),
+		diffcmd.NewCmdDiff(f, nil),
+		waitcmd.NewCmdWait(f, nil),
+		expandcmd.NewCmdExpand(f, nil),
+		objectgraphcmd.NewCmdObjectGraph(f, nil),
+		whycmd.NewCmdWhy(f, nil),
+		volumecmd.NewCmdAddVolume(f, nil),
+		volumecmd.NewCmdRemoveVolume(f, nil),
+		memorydumpcmd.NewCmdMemoryDump(f),
+	)
+	add(groupAccess,
+		credentialscmd.NewCmdCredentials(f),
+		execcmd.NewCmdExec(f, nil),
+		guestcmd.NewCmdGuestOSInfo(f, nil),
+		guestcmd.NewCmdUserList(f, nil),
+		guestcmd.NewCmdFSList(f, nil),
+		consolecmd.NewCmdConsole(f, nil),
+		exposecmd.NewCmdExpose(f, nil),
+		portforwardcmd.NewCmdPortForward(f, nil),
+		vnccmd.NewCmdVNC(f, nil),
+		usbredircmd.NewCmdUSBRedir(f, nil),
+		expectcmd.NewCmdExpect(f, nil),
+		sshcmd.NewCmdSSH(f, nil),
+		sshcmd.NewCmdSCP(f, nil),
+	)
+	add(groupCluster,
+		admcmd.NewCmdAdm(f),
+		dashboardcmd.NewCmdDashboard(f, nil),
+		installcmd.NewCmdInstall(f, nil),
+		installcmd.NewCmdUninstall(f, nil),
+		evacuatecmd.NewCmdEvacuate(f, nil),
+		doctorcmd.NewCmdDoctor(f, nil),
+	)
+	add(groupOther,
+		versioncmd.NewCmdVersion(f, nil),
+		completioncmd.NewCmdCompletion(f),
+		newCmdOptions(f),
+	)
+}
+
+// addVerbosity registers kubectl's -v: from 6 on each HTTP request is logged to stderr, from 8 on its headers
+// and body too.
+func addVerbosity(flags *pflag.FlagSet, f *cli.Factory) {
+	own := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(own)
+	flags.VarP(&verbosity{own.Lookup("v").Value}, "v", "v", "Log level: 6 shows HTTP requests, 8 their content")
+	// klog's remaining settings are not for users: everything goes to stderr, as it does by default.
+}
+
+// logTo has the libraries' log, which shows what servers answer, go where all other text goes. klog has one for the process.
+func logTo(w io.Writer) {
+	own := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(own)
+	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
+		if err := own.Set(name, value); err != nil {
+			panic(err) // no such flag: a programming error
+		}
+	}
+	klog.SetOutput(w)
+}
+
+type verbosity struct{ flag.Value }
+
+func (*verbosity) Type() string { return "level" }
+
+func (v *verbosity) Set(s string) error {
+	if _, err := strconv.ParseUint(s, 10, 8); err != nil {
+		return fmt.Errorf("%q is not a number from 0 to 10", s)
+	}
+	return v.Value.Set(s)
+}

@@ -1,0 +1,128 @@
+package root
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+// flagError makes an error of pflag's a usage error. An unknown flag comes with the one that may have been meant and,
+// where the command runs another in the guest, with how to give it that flag.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return cli.UsageErrorf("%s", err)
+	}
+	message := err.Error()
+	if like := flagsLike(cmd, unknown.GetSpecifiedName()); unknown.GetSpecifiedShortnames() == "" && len(like) > 0 {
+		message += "; did you mean " + strings.Join(like, " or ") + "?"
+	}
+	if strings.Contains(cmd.Use, "-- COMMAND") {
+		message += "; if it is for the command in the guest, put -- before that command"
+	}
+	return cli.UsageErrorf("%s", message)
+}
+
+// flagsLike are cmd's flags, with their dashes, whose names are near to name: at most two letters from it, or with it at
+// their beginning.
+func flagsLike(cmd *cobra.Command, name string) []string {
+	var like []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Deprecated != "" {
+			return
+		}
+		if len(name) > 1 && strings.HasPrefix(f.Name, name) || distance(name, f.Name) <= min(2, len(name)/2) {
+			like = append(like, "--"+f.Name)
+		}
+	})
+	if len(like) > 3 {
+		return nil
+	}
+	return like
+}
+
+// distance is how many letters must be added, removed or replaced to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+var exclusive = regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`)
+
+// checkFlags does what cobra does next by itself, but says of flags that are missing or contradict each other that the
+// command line is wrong.
+func checkFlags(cmd *cobra.Command, _ []string) error {
+	if err := cmd.ValidateRequiredFlags(); err != nil {
+		return cli.UsageErrorf("%s", err)
+	}
+	err := cmd.ValidateFlagGroups()
+	if err == nil {
+		return nil
+	}
+	if m := exclusive.FindStringSubmatch(err.Error()); m != nil {
+		flags := strings.Fields(m[1])
+		for i := range flags {
+			flags[i] = "--" + flags[i]
+		}
+		last := len(flags) - 1
+		return cli.UsageErrorf("%s and %s exclude each other; give one of them", strings.Join(flags[:last], ", "), flags[last])
+	}
+	return cli.UsageErrorf("%s", err)
+}
+
+// newCmdHelp is `virtctl help COMMAND`. Unlike cobra's own it refuses a command that there is not.
+func newCmdHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show the help of a command",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			target, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []string
+			for _, sub := range target.Commands() {
+				if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), begun) {
+					names = append(names, sub.Name()+"\t"+sub.Short)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return cli.UsageErrorf("%s", err)
+			}
+			if len(rest) > 0 && target.HasSubCommands() {
+				if err := target.ValidateArgs(rest); err != nil {
+					return err
+				}
+			}
+			target.InitDefaultHelpFlag()
+			if err := target.Help(); err != nil {
+				return fmt.Errorf("write the help: %w", err)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,160 @@
+// Package scale is `virtctl scale`.
+package scalecmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/virtkit/virtkit/pkg/client/action/sets"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// Options of `virtctl scale`.
+type Options struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+	DryRun  cli.DryRun
+	// Name is the set's; Kind is what it is, unset where that is to be found out.
+	Name string
+	Kind *sets.Kind
+	// Replicas is the new size, and Current what it must have been; -1 for any.
+	Replicas, Current int32
+	Wait              bool
+	Timeout           cli.Timeout
+}
+
+// NewCmdScale makes the command; runF replaces Run in tests.
+func NewCmdScale(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second}}
+	cmd := &cobra.Command{
+		Use:   "scale [vmpool|vmirs]/NAME --replicas=N",
+		Short: "Change how many machines a pool or replica set has",
+		Long: `Change how many machines a VirtualMachinePool (vmpool) or VirtualMachineInstanceReplicaSet (vmirs) has. Without a kind
+the set of that name is taken. Which machines go when there are too many is the set's to say; docs/sets.md.`,
+		Example: cli.Examples(f.Program, `
+			virtctl scale db --replicas 5
+			virtctl scale vmirs/web --replicas 0
+			virtctl scale vmpool/db --replicas 5 --current-replicas 3 --wait`),
+		Args:              cli.Args(1, 1, "the name of a pool or replica set"),
+		ValidArgsFunction: completioncmd.Sets(f, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(cmd, args[0]); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Int32Var(&o.Replicas, "replicas", 0, "How many machines there are to be, a `NUMBER`")
+	flags.Int32Var(&o.Current, "current-replicas", -1, "Change nothing unless the set asks for this `NUMBER` now")
+	flags.BoolVar(&o.Wait, "wait", false, "Wait until there are as many and all are ready")
+	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.DryRun.AddFlag(cmd)
+	o.Output.AddFlags(cmd)
+	return cmd
+}
+
+func (o *Options) complete(cmd *cobra.Command, arg string) error {
+	o.Name = arg
+	if word, name, ok := strings.Cut(arg, "/"); ok {
+		kind, known := sets.KindOf(word)
+		if !known {
+			return cli.UsageErrorf("%q: the kind must be vmpool or vmirs", arg)
+		}
+		o.Kind, o.Name = &kind, name
+	}
+	if o.Name == "" || len(content.IsPathSegmentName(o.Name)) > 0 {
+		return cli.UsageErrorf("%q is not NAME, vmpool/NAME or vmirs/NAME", arg)
+	}
+	switch {
+	case !cmd.Flags().Changed("replicas"):
+		return cli.UsageErrorf("--replicas is missing; it says how many machines there are to be")
+	case o.Replicas < 0:
+		return cli.UsageErrorf("--replicas must not be negative")
+	case cmd.Flags().Changed("current-replicas") && o.Current < 0:
+		return cli.UsageErrorf("--current-replicas must not be negative")
+	case o.DryRun != cli.DryRunNone && o.Wait:
+		return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
+	}
+	return o.Output.Validate()
+}
+
+// Run changes the size, waits for it if it is asked to, and prints.
+func Run(ctx context.Context, o *Options) error {
+	ns, err := o.Factory.Namespace()
+	if err != nil {
+		return err
+	}
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	if o.Kind == nil {
+		kind, err := sets.Find(ctx, c, ns, o.Name)
+		if err != nil {
+			return err
+		}
+		o.Kind = &kind
+	}
+	if o.DryRun == cli.DryRunClient {
+		return o.finish(ctx, c, ns)
+	}
+	request := sets.Request{Kind: *o.Kind, Namespace: ns, Name: o.Name, Replicas: o.Replicas, DryRun: o.DryRun == cli.DryRunServer}
+	if o.Current >= 0 {
+		request.Current = &o.Current
+	}
+	if _, err := sets.Scale(ctx, c, request); err != nil {
+		return err
+	}
+	if !o.Wait {
+		return o.finish(ctx, c, ns)
+	}
+	if !o.Output.Given() {
+		if err := o.report(); err != nil {
+			return err
+		}
+	}
+	if o.Timeout.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
+		defer cancel()
+	}
+	set, err := sets.Wait(ctx, c, *o.Kind, ns, o.Name, int64(o.Replicas))
+	if err != nil || !o.Output.Given() {
+		return err
+	}
+	return o.Output.Print(set, o.Factory.IO.Out)
+}
+
+// finish says what was done, or prints the set as it is now; for a dry run as it would be.
+func (o *Options) finish(ctx context.Context, c sets.API, ns string) error {
+	if !o.Output.Given() {
+		return o.report()
+	}
+	set, err := sets.Get(ctx, c, *o.Kind, ns, o.Name)
+	if err != nil {
+		return err
+	}
+	if o.DryRun != cli.DryRunNone {
+		if err := unstructured.SetNestedField(set.Object, int64(o.Replicas), "spec", "replicas"); err != nil {
+			return err
+		}
+	}
+	return o.Output.Print(set, o.Factory.IO.Out)
+}
+
+// report says what was done, as kubectl does.
+func (o *Options) report() error {
+	_, err := fmt.Fprintf(o.Factory.IO.Out, "%s/%s scaled to %d%s\n", o.Kind.Short, o.Name, o.Replicas, o.DryRun.Suffix())
+	return err
+}

@@ -1,0 +1,48 @@
+package scalecmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+func TestArguments(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args string
+		want string // the kind, the name and the size, or the error
+	}{
+		"name":             {"db --replicas 5", " db 5"},
+		"pool":             {"vmpool/db --replicas 0", "vmpool db 0"},
+		"replica set":      {"vmirs/web --replicas 1 --current-replicas 3", "vmirs web 1"},
+		"no size":          {"db", "--replicas is missing; it says how many machines there are to be"},
+		"negative":         {"db --replicas=-1", "--replicas must not be negative"},
+		"negative current": {"db --replicas=1 --current-replicas=-1", "--current-replicas must not be negative"},
+		"another kind":     {"vm/db --replicas 1", `"vm/db": the kind must be vmpool or vmirs`},
+		"no name":          {"vmpool/ --replicas 1", `"vmpool/" is not NAME, vmpool/NAME or vmirs/NAME`},
+		"two slashes":      {"vmpool/a/b --replicas 1", `"vmpool/a/b" is not NAME, vmpool/NAME or vmirs/NAME`},
+		"dry wait":         {"db --replicas 1 --wait --dry-run", "--wait cannot be given with --dry-run: nothing will change"},
+		"format":           {"db --replicas 1 -o no", `unknown output format`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			cmd := NewCmdScale(cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" }), func(_ context.Context, o *Options) error {
+				if o.Kind != nil {
+					got = o.Kind.Short
+				}
+				got += " " + o.Name + " " + fmt.Sprint(o.Replicas)
+				return nil
+			})
+			cmd.SetArgs(strings.Fields(tc.args))
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			if err := cmd.Execute(); err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

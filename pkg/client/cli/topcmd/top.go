@@ -1,0 +1,219 @@
+// Package top is `virtctl top`.
+package topcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/top"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// Options of `virtctl top`.
+type Options struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+
+	Names         []string
+	Selector      string
+	AllNamespaces bool
+	Watch         bool
+	SortBy        string
+	Interval      cli.Timeout
+}
+
+// NewCmdTop makes the command; runF replaces Run in tests.
+func NewCmdTop(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f, Output: cli.NewOutput(), Interval: cli.Timeout{Duration: time.Second, Unit: time.Second}}
+	cmd := &cobra.Command{
+		Use:   "top [NAME...]",
+		Short: "Show what running guests use: CPU, memory, network, disk",
+		Long: `Show what running guests use, measured over --interval by the node's virt-handler.
+
+CPU is in thousandths of a processor (1500m is one and a half), as QEMU uses them. MEMORY is what QEMU holds of the node's,
+USED what the guest says it uses of its own, OF what it has. Network and disk are bytes a second.`,
+		Example: cli.Examples(f.Program, `
+			virtctl top
+			virtctl top -A --sort-by memory
+			virtctl top demo --watch --interval 5s
+			virtctl top -o json | jq '.items[] | select(.cpuMilli > 900).name'`),
+		Args:              cli.Args(0, -1, "names of VMs"),
+		ValidArgsFunction: completioncmd.VMIs(f, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Names = args
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&o.AllNamespaces, "all-namespaces", "A", false, "Show the guests of all namespaces")
+	flags.StringVarP(&o.Selector, "selector", "l", "", "Label `SELECTOR` of instances, such as app=web")
+	flags.BoolVarP(&o.Watch, "watch", "w", false, "Go on, every interval")
+	flags.StringVar(&o.SortBy, "sort-by", "name", "Sort by `COLUMN`: "+strings.Join(top.Keys(), ", "))
+	flags.Var(&o.Interval, "interval", "Time over which is measured")
+	flags.BoolVar(&o.Output.NoHeaders, "no-headers", false, "Leave out the column titles")
+	o.Output.AddFlags(cmd)
+	cli.CompleteFlag(cmd, "sort-by", top.Keys()...)
+	return cmd
+}
+
+func (o *Options) validate() error {
+	switch {
+	case !slices.Contains(top.Keys(), o.SortBy):
+		return cli.UsageErrorf("--sort-by: %q is not one of %s", o.SortBy, strings.Join(top.Keys(), ", "))
+	case o.Interval.Duration < 100*time.Millisecond:
+		return cli.UsageErrorf("--interval: %s is too short to measure; use 100ms or more", o.Interval.Duration)
+	case o.AllNamespaces && len(o.Names) > 0:
+		return cli.UsageErrorf("names cannot be given with --all-namespaces")
+	case o.Selector != "" && len(o.Names) > 0:
+		return cli.UsageErrorf("names cannot be given with --selector")
+	}
+	return o.Output.Validate()
+}
+
+// errDone ends the watch after one pair of readings.
+var errDone = errors.New("done")
+
+// Run measures and prints, once or until interrupted.
+func Run(ctx context.Context, o *Options) error {
+	namespace := ""
+	if !o.AllNamespaces {
+		var err error
+		if namespace, err = o.Factory.Namespace(); err != nil {
+			return err
+		}
+	}
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	wanted, err := o.wanted(ctx, c, namespace)
+	if err != nil {
+		return err
+	}
+	err = top.Watch(ctx, c, namespace, o.Interval.Duration, func(r *top.Report) error {
+		if wanted != nil {
+			r.Items = slices.DeleteFunc(r.Items, func(row top.Row) bool { return !wanted[row.Namespace+"/"+row.Name] })
+		}
+		if err := r.Sort(o.SortBy); err != nil {
+			return err
+		}
+		for _, node := range r.Unreachable {
+			fmt.Fprintf(o.Factory.IO.ErrOut, "warning: the guests of node %s are missing: %s\n", node.Node, node.Error)
+		}
+		if err := o.print(r); err != nil {
+			return err
+		}
+		if !o.Watch {
+			return errDone
+		}
+		return nil
+	})
+	if errors.Is(err, errDone) {
+		return nil
+	}
+	return err
+}
+
+// wanted are the guests to show, nil for all. One that is named must run.
+func (o *Options) wanted(ctx context.Context, c *client.Client, namespace string) (map[string]bool, error) {
+	switch {
+	case len(o.Names) > 0:
+		out := map[string]bool{}
+		for _, name := range o.Names {
+			target, err := cli.ParseTarget(name, namespace)
+			if err != nil {
+				return nil, err
+			}
+			vmi, err := c.VMI(ctx, target.Namespace, target.Name)
+			if err != nil {
+				return nil, fmt.Errorf("look at instance %s/%s: %w", target.Namespace, target.Name, err)
+			}
+			out[vmi.Namespace+"/"+vmi.Name] = true
+		}
+		return out, nil
+	case o.Selector != "":
+		list, err := c.VMIList(ctx, namespace, metav1.ListOptions{LabelSelector: o.Selector})
+		if err != nil {
+			return nil, fmt.Errorf("list instances: %w", err)
+		}
+		out := map[string]bool{}
+		for i := range list.Items {
+			out[list.Items[i].Namespace+"/"+list.Items[i].Name] = true
+		}
+		return out, nil
+	}
+	return nil, nil
+}
+
+func (o *Options) print(r *top.Report) error {
+	streams := o.Factory.IO
+	if o.Output.Given() {
+		return o.Output.Print(r, streams.Out)
+	}
+	if len(r.Items) == 0 {
+		fmt.Fprintln(streams.ErrOut, "No running guests found.")
+		return nil
+	}
+	if o.Watch && streams.OutIsTTY {
+		if _, err := io.WriteString(streams.RawOut(), "\x1b[H\x1b[2J"); err != nil {
+			return err
+		}
+	}
+	table := cli.NewTable(streams.Out)
+	titles := []string{"NAME", "NODE", "CPU", "OF", "MEMORY", "USED", "OF", "RECEIVED/s", "SENT/s", "READ/s", "WRITTEN/s"}
+	if o.AllNamespaces {
+		titles = append([]string{"NAMESPACE"}, titles...)
+	}
+	if !o.Output.NoHeaders {
+		table.Row(titles...)
+	}
+	for _, row := range r.Items {
+		cells := []string{
+			row.Name, row.Node, fmt.Sprintf("%dm", row.CPU), fmt.Sprintf("%d", row.VCPUs),
+			size(row.MemoryResident), used(row.MemoryUsed), size(row.Memory),
+			size(uint64(row.NetworkReceived)), size(uint64(row.NetworkSent)), size(uint64(row.DiskRead)), size(uint64(row.DiskWritten)),
+		}
+		if o.AllNamespaces {
+			cells = append([]string{row.Namespace}, cells...)
+		}
+		table.Row(cells...)
+	}
+	return table.Flush()
+}
+
+func used(bytes uint64) string {
+	if bytes == 0 {
+		return "<unknown>"
+	}
+	return size(bytes)
+}
+
+// size is a number of bytes with a binary unit: 0, 812, 1.5Ki, 230Mi.
+func size(bytes uint64) string {
+	units := []string{"", "Ki", "Mi", "Gi", "Ti"}
+	value, unit := float64(bytes), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value /= 1024
+		unit++
+	}
+	if unit > 0 && value < 10 {
+		return fmt.Sprintf("%.1f%s", value, units[unit])
+	}
+	return fmt.Sprintf("%.0f%s", value, units[unit])
+}

@@ -1,0 +1,240 @@
+// Package volume is `virtctl addvolume` and `removevolume`.
+package volumecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
+	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// Options of the two verbs.
+type Options struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+	Remove  bool
+	Name    string
+	Request volume.Options
+	DryRun  cli.DryRun
+	Wait    bool
+	Timeout cli.Timeout
+}
+
+type runFunc func(context.Context, *Options) error
+
+// NewCmdAddVolume makes `virtctl addvolume`; runF replaces Run in tests.
+func NewCmdAddVolume(f *cli.Factory, runF runFunc) *cobra.Command {
+	o := newOptions(f, false)
+	cmd := o.command(runF, "addvolume NAME", "Plug a volume into a running virtual machine", `
+		virtctl addvolume demo --volume-name=data
+		virtctl addvolume demo --volume-name=data --persist --wait
+		virtctl addvolume demo --volume-name=data --serial=D123 --bus=virtio --cache=none`)
+	cmd.Long = `Plug a PersistentVolumeClaim into a running virtual machine as a disk.
+
+Without --persist the disk is gone with the next restart. With --persist it becomes part of the virtual
+machine, which need not run.`
+	flags := cmd.Flags()
+	flags.StringVar(&o.Request.Serial, "serial", "", "Serial number of the disk; the volume's name unless given")
+	flags.StringVar(&o.Request.Cache, "cache", "", "Cache mode of the disk: "+strings.Join(volume.Caches, ", "))
+	flags.StringVar(&o.Request.DiskType, "disk-type", "disk", "Kind of disk: "+strings.Join(volume.DiskTypes, ", "))
+	flags.StringVar(&o.Request.Bus, "bus", "", "Bus of the disk: scsi or virtio; scsi unless given")
+	cli.CompleteFlag(cmd, "cache", volume.Caches...)
+	cli.CompleteFlag(cmd, "disk-type", volume.DiskTypes...)
+	cli.CompleteFlag(cmd, "bus", volume.Buses...)
+	completioncmd.Flag(cmd, "volume-name", completioncmd.Claims(f))
+	return cmd
+}
+
+// NewCmdRemoveVolume makes `virtctl removevolume`; runF replaces Run in tests.
+func NewCmdRemoveVolume(f *cli.Factory, runF runFunc) *cobra.Command {
+	o := newOptions(f, true)
+	cmd := o.command(runF, "removevolume NAME", "Unplug a volume from a running virtual machine", `
+		virtctl removevolume demo --volume-name=data
+		virtctl removevolume demo --volume-name=data --persist --wait`)
+	completioncmd.Flag(cmd, "volume-name", completioncmd.Hotplugged(f))
+	return cmd
+}
+
+func newOptions(f *cli.Factory, remove bool) *Options {
+	return &Options{
+		Factory: f, Output: cli.NewOutput(), Remove: remove,
+		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
+	}
+}
+
+func (o *Options) command(runF runFunc, use, short, examples string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               use,
+		Short:             short,
+		Example:           cli.Examples(o.Factory.Program, examples),
+		Args:              cli.Args(1, 1, "the name of a VM"),
+		ValidArgsFunction: completioncmd.VMIs(o.Factory, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Name = args[0]
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Request.Volume, "volume-name", "", "Name of the PersistentVolumeClaim, and of the volume in the spec")
+	flags.BoolVar(&o.Request.Persist, "persist", false, "Change the VM, too, so that it lasts beyond a restart")
+	flags.BoolVar(&o.Wait, "wait", false, "Wait until it is done")
+	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.DryRun.AddFlag(cmd)
+	o.Output.AddFlags(cmd)
+	return cmd
+}
+
+func (o *Options) validate() error {
+	if err := o.Output.Validate(); err != nil {
+		return err
+	}
+	if o.Request.Volume == "" {
+		return cli.UsageErrorf("--volume-name is not given; it is the name of the PersistentVolumeClaim")
+	}
+	if len(content.IsPathSegmentName(o.Request.Volume)) > 0 {
+		return cli.UsageErrorf("--volume-name: %q is not a name", o.Request.Volume)
+	}
+	for _, flag := range []struct {
+		name, value string
+		allowed     []string
+	}{
+		{"disk-type", o.Request.DiskType, volume.DiskTypes},
+		{"bus", o.Request.Bus, volume.Buses},
+		{"cache", o.Request.Cache, volume.Caches},
+	} {
+		if flag.value != "" && !slices.Contains(flag.allowed, flag.value) {
+			return cli.UsageErrorf("--%s: %q is not one of %s", flag.name, flag.value, strings.Join(flag.allowed, ", "))
+		}
+	}
+	if o.Request.DiskType != "" && o.Request.DiskType != "disk" && o.Request.Bus == "virtio" {
+		return cli.UsageErrorf("--bus virtio has disks only; use scsi for --disk-type %s", o.Request.DiskType)
+	}
+	if o.DryRun != cli.DryRunNone && o.Wait {
+		return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
+	}
+	return nil
+}
+
+// withoutInstance says of a change that there is no guest to make it to, and what can be done. Any other error is
+// returned as it is.
+func (o *Options) withoutInstance(ctx context.Context, c *client.Client, t cli.Target, err error) error {
+	var status apierrors.APIStatus
+	if o.Request.Persist || !apierrors.IsNotFound(err) || !errors.As(err, &status) ||
+		status.Status().Details == nil || status.Status().Details.Kind != client.VMIs {
+		return err
+	}
+	stopped := o.Factory.NotRunning(ctx, c, t, err)
+	if apierrors.IsNotFound(stopped) {
+		return err
+	}
+	return fmt.Errorf("%w; or give --persist to change the VM for its next start", stopped)
+}
+
+// Run requests the change, and with Wait waits until it is made.
+func Run(ctx context.Context, o *Options) error {
+	t, err := o.Factory.Target(o.Name)
+	if err != nil {
+		return err
+	}
+	if t.Instance && o.Request.Persist {
+		return cli.UsageErrorf("%q: only a VM can keep a volume; leave out --persist", o.Name)
+	}
+	if o.DryRun == cli.DryRunClient {
+		return o.report(t)
+	}
+	o.Request.DryRun = o.DryRun == cli.DryRunServer
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	request, condition := volume.Add, volume.Plugged(o.Request.Volume)
+	if o.Remove {
+		request, condition = volume.Remove, volume.Unplugged(o.Request.Volume)
+	}
+	if err := request(ctx, c, t.Namespace, t.Name, o.Request); err != nil {
+		return o.withoutInstance(ctx, c, t, err)
+	}
+	if !o.Output.Given() {
+		if err := o.report(t); err != nil {
+			return err
+		}
+	}
+	if o.Wait {
+		return o.wait(ctx, c, t, condition)
+	}
+	if !o.Output.Given() {
+		return nil
+	}
+	return o.print(ctx, c, t)
+}
+
+// report says what KubeVirt's virtctl says.
+func (o *Options) report(t cli.Target) error {
+	verb := "add"
+	if o.Remove {
+		verb = "remove"
+	}
+	_, err := fmt.Fprintf(o.Factory.IO.Out, "Successfully submitted %s volume request to VM %s for volume %s%s\n",
+		verb, t.Name, o.Request.Volume, o.DryRun.Suffix())
+	return err
+}
+
+// print writes the object that was changed.
+func (o *Options) print(ctx context.Context, c *client.Client, t cli.Target) error {
+	if o.Request.Persist {
+		vm, err := c.VM(ctx, t.Namespace, t.Name)
+		if err != nil {
+			return fmt.Errorf("look at VM %s/%s: %w", t.Namespace, t.Name, err)
+		}
+		return o.Output.Print(vm, o.Factory.IO.Out)
+	}
+	vmi, err := c.VMI(ctx, t.Namespace, t.Name)
+	if err != nil {
+		return fmt.Errorf("look at instance %s/%s: %w", t.Namespace, t.Name, err)
+	}
+	return o.Output.Print(vmi, o.Factory.IO.Out)
+}
+
+func (o *Options) wait(ctx context.Context, c *client.Client, t cli.Target, condition wait.Condition) error {
+	if o.Timeout.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
+		defer cancel()
+	}
+	var state wait.State
+	err := o.Factory.IO.While("waiting for volume "+o.Request.Volume, func() (err error) {
+		state, err = wait.Until(ctx, c, t.Namespace, t.Name, condition)
+		return err
+	})
+	if status := volume.Status(state, o.Request.Volume); errors.Is(err, action.ErrTimeout) && status != nil {
+		return fmt.Errorf("%w; volume %s is %s: %s", err, status.Name, status.Phase, status.Message)
+	}
+	if err != nil || !o.Output.Given() {
+		return err
+	}
+	var object runtime.Object = state.VM
+	if state.VM == nil || !o.Request.Persist && state.VMI != nil {
+		object = state.VMI
+	}
+	return o.Output.Print(object, o.Factory.IO.Out)
+}

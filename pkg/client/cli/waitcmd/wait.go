@@ -1,0 +1,215 @@
+// Package wait is `virtctl wait`.
+package waitcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// Options of `virtctl wait`.
+type Options struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+	Names   []string
+	// Selector chooses machines by their labels instead of Names.
+	Selector string
+	For      string
+	Prompt   string
+	Timeout  cli.Timeout
+}
+
+// NewCmdWait makes the command; runF replaces Run in tests.
+func NewCmdWait(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{
+		Factory: f,
+		Output:  cli.NewOutput(),
+		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second, Signed: true},
+	}
+	cmd := &cobra.Command{
+		Use:   "wait (NAME... | -l SELECTOR) --for=CONDITION",
+		Short: "Wait until virtual machines are in a state",
+		Long: `Wait until each of the virtual machines is in a state:
+
+  running            the guest runs
+  stopped            no guest runs, and none is about to
+  ready              its condition Ready is True
+  agent              the guest agent is connected
+  ip                 the guest has an address
+  login              the serial console shows a login prompt, or what --prompt matches
+  deleted            the machine is gone
+  condition=TYPE[=STATUS]     a condition of the VM or, when the VM has none of that type, of its instance
+  jsonpath=EXPRESSION[=VALUE] a field of the VM, or of the instance with vmi/NAME
+
+login reads the console beside whoever uses it and disturbs nobody; a prompt from before a restart of the guest
+does not count. Nothing is printed but for -o. The exit code is 0 when all are there, 8 when the time is up, 3 when
+there is no such machine. Several machines are waited for at the same time; -l takes those that match at its
+beginning.`,
+		Example: cli.Examples(f.Program, `
+			virtctl wait demo --for=running
+			virtctl wait demo --for=login --timeout 2m
+			virtctl wait -l app=web --for=ready
+			virtctl wait web1 web2 --for=delete
+			virtctl wait demo --for=condition=AgentConnected
+			virtctl wait demo --for=jsonpath='{.status.printableStatus}'=Paused
+			virtctl wait vmi/demo --for=ip -o jsonpath='{.status.interfaces[0].ipAddress}'`),
+		Args:              cli.Args(0, -1, "the names of VMs"),
+		ValidArgsFunction: completioncmd.Machines(f, completioncmd.VMs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Names = args
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVarP(&o.Selector, "selector", "l", "", "Label `SELECTOR`, such as app=web, of the VMs to wait for")
+	cmd.Flags().StringVar(&o.For, "for", "", "What to wait for, a `CONDITION`; see above")
+	cmd.Flags().StringVar(&o.Prompt, "prompt", "", "Regular expression (`REGEXP`) that --for=login looks for at the end of a line, instead of a login prompt")
+	cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait; 0 looks once, a negative value is no limit")
+	o.Output.AddFlags(cmd)
+	cli.CompleteFlag(cmd, "for", wait.Names()...)
+	return cmd
+}
+
+// Run waits for the machines at the same time.
+func Run(ctx context.Context, o *Options) error {
+	if o.For == "" {
+		return cli.UsageErrorf("--for is missing; it is one of %s", strings.Join(wait.Names(), ", "))
+	}
+	if err := o.Output.Validate(); err != nil {
+		return err
+	}
+	prompt := wait.LoginPrompt
+	if o.Prompt != "" {
+		var err error
+		if prompt, err = regexp.Compile("(?m)(?:" + o.Prompt + ")"); err != nil {
+			return cli.UsageErrorf("--prompt: %s", err)
+		}
+	}
+	if o.For != wait.LoginName {
+		if _, err := wait.Parse(o.For, false); err != nil {
+			return cli.UsageErrorf("--for: %s", err)
+		}
+	}
+	if (len(o.Names) > 0) == (o.Selector != "") {
+		return cli.UsageErrorf("name the VMs to wait for, or choose them with -l")
+	}
+	ns, err := o.Factory.Namespace()
+	if err != nil {
+		return err
+	}
+	targets, err := cli.ParseTargets(o.Names, ns)
+	if err != nil {
+		return err
+	}
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	if o.Timeout.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
+		defer cancel()
+	}
+	if o.Selector != "" {
+		if targets, err = o.selected(ctx, c, ns); err != nil {
+			return err
+		}
+	}
+	return o.all(ctx, c, targets, prompt)
+}
+
+// selected are the VMs that the selector matches now. None at all is an error unless their end is waited for.
+func (o *Options) selected(ctx context.Context, c *client.Client, ns string) ([]cli.Target, error) {
+	list, err := c.VMList(ctx, ns, metav1.ListOptions{LabelSelector: o.Selector})
+	if err != nil {
+		return nil, fmt.Errorf("list VMs: %w", err)
+	}
+	var out []cli.Target
+	for i := range list.Items {
+		out = append(out, cli.Target{Namespace: ns, Name: list.Items[i].Name})
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	if condition, err := wait.Parse(o.For, false); err == nil && condition.Gone {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("VMs of namespace %s with labels %s: %w", ns, o.Selector, action.ErrNotFound)
+}
+
+// all waits for each target at the same time, and prints in their order those that are there.
+func (o *Options) all(ctx context.Context, c *client.Client, targets []cli.Target, prompt *regexp.Regexp) error {
+	states, failures := make([]wait.State, len(targets)), make([]error, len(targets))
+	var waits sync.WaitGroup
+	for i, t := range targets {
+		waits.Go(func() { states[i], failures[i] = o.one(ctx, c, t, prompt) })
+	}
+	var names []string
+	for _, t := range targets {
+		names = append(names, t.Name)
+	}
+	_ = o.Factory.IO.While(fmt.Sprintf("waiting for %s: %s", strings.Join(names, ", "), o.For), func() error {
+		waits.Wait()
+		return nil
+	})
+	var objects []runtime.Object
+	for i, t := range targets {
+		if object := object(t, states[i]); failures[i] == nil && object != nil {
+			objects = append(objects, object)
+		}
+	}
+	alone := len(targets) == 1 && o.Selector == ""
+	var err error
+	if o.Output.Given() && (len(objects) > 0 || !alone) {
+		err = o.Output.PrintAll(objects, alone, o.Factory.IO.Out)
+	}
+	return errors.Join(errors.Join(failures...), err)
+}
+
+func (o *Options) one(ctx context.Context, c *client.Client, t cli.Target, prompt *regexp.Regexp) (wait.State, error) {
+	if o.For == wait.LoginName {
+		dial := func(ctx context.Context) (io.ReadCloser, error) {
+			return c.Console(ctx, t.Namespace, t.Name, url.Values{"join": {"true"}, "tail": {strconv.Itoa(wait.ConsoleTail)}, "sinceReset": {"true"}})
+		}
+		state, _, err := wait.Login(ctx, c, dial, t.Namespace, t.Name, prompt)
+		return state, err
+	}
+	condition, err := wait.Parse(o.For, t.Instance)
+	if err != nil {
+		return wait.State{}, cli.UsageErrorf("--for: %s", err)
+	}
+	if o.Timeout.Duration == 0 {
+		return wait.Now(ctx, c, t.Namespace, t.Name, condition)
+	}
+	return wait.Until(ctx, c, t.Namespace, t.Name, condition)
+}
+
+// object is what was waited for, nil when it is gone.
+func object(t cli.Target, s wait.State) runtime.Object {
+	switch {
+	case s.VM != nil && !t.Instance:
+		return s.VM
+	case s.VMI != nil:
+		return s.VMI
+	}
+	return nil
+}

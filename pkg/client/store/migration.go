@@ -1,0 +1,59 @@
+package store
+
+import (
+	"cmp"
+	"time"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/report/progress"
+)
+
+// Migration is one move of a guest between nodes.
+type Migration struct {
+	Namespace, Name string
+	// Machine is the instance that moves.
+	Machine string
+	Phase   v1.VirtualMachineInstanceMigrationPhase
+	// From and To are nodes, empty until they are known.
+	From, To string
+	// Created, Started and Ended are zero until they are.
+	Created, Started, Ended time.Time
+	// Mode is how memory moves; Failure why it did not.
+	Mode    string
+	Failure string
+	// Deleting is whether it is being cancelled.
+	Deleting bool
+	// Progress is how far it is; nil where that is not known.
+	Progress *progress.Progress
+}
+
+// Key is the migration's namespace and name.
+func (m *Migration) Key() Key { return Key{Namespace: m.Namespace, Name: m.Name} }
+
+// Active reports whether the migration has not ended.
+func (m *Migration) Active() bool {
+	return m.Phase != v1.MigrationSucceeded && m.Phase != v1.MigrationFailed
+}
+
+// OfMigration makes a migration's row.
+func OfMigration(m *v1.VirtualMachineInstanceMigration) *Migration {
+	row := &Migration{
+		Namespace: m.Namespace, Name: m.Name, Machine: m.Spec.VMIName, Phase: cmp.Or(m.Status.Phase, v1.MigrationPending),
+		Created: m.CreationTimestamp.Time, Deleting: m.DeletionTimestamp != nil,
+	}
+	if p, err := progress.Parse(m.Annotations[names.AnnotationProgress]); err == nil { // nothing depends on it
+		row.Progress = p
+	}
+	if s := m.Status.MigrationState; s != nil {
+		row.From, row.To, row.Mode, row.Failure = s.SourceNode, s.TargetNode, string(s.Mode), s.FailureReason
+		if s.StartTimestamp != nil {
+			row.Started = s.StartTimestamp.Time
+		}
+		if s.EndTimestamp != nil {
+			row.Ended = s.EndTimestamp.Time
+		}
+	}
+	return row
+}

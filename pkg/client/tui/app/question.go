@@ -1,0 +1,63 @@
+package app
+
+import (
+	"fmt"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/virtkit/virtkit/pkg/client/tui/page"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+// question is what is asked before a task is done.
+type question struct {
+	page.Ask
+	typed string
+}
+
+func (q *question) paste(text string) {
+	if q.Typed != "" {
+		q.typed += widget.Harmless(text)
+	}
+}
+
+// answer takes a key as part of the answer.
+func (a *App) answer(key, text string) tea.Cmd {
+	q := a.ask
+	agreed := false
+	switch {
+	case key == "esc":
+		a.ask = nil
+		a.notice = "Nothing was done"
+		return nil
+	case q.Typed == "":
+		agreed = key == "y" || key == "Y"
+		if !agreed && (key == "n" || key == "N" || key == "enter") {
+			a.ask, a.notice = nil, "Nothing was done"
+			return nil
+		}
+	case key == "backspace":
+		if r := []rune(q.typed); len(r) > 0 {
+			q.typed = string(r[:len(r)-1])
+		}
+	case key == "enter":
+		if agreed = q.typed == q.Typed; !agreed {
+			a.notice = fmt.Sprintf("That is not %s", q.Typed)
+		}
+	default:
+		q.typed += text
+	}
+	if !agreed {
+		return nil
+	}
+	a.ask = nil
+	return page.Send(q.Task)
+}
+
+func (q *question) view() (string, theme.Role) {
+	if q.Typed == "" {
+		return q.Question + " [y/N]", theme.Warn
+	}
+	return q.Question + " Type " + q.Typed + " and enter: " + q.typed + "_", theme.Bad
+}

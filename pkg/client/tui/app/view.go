@@ -1,0 +1,235 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/virtkit/virtkit/pkg/client/printable"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/page"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+const (
+	headerHeight = 1
+	footerHeight = 1
+)
+
+// View draws the screen.
+func (a *App) View() tea.View {
+	v := tea.NewView(printable.Frame(a.screen()))
+	v.AltScreen = true
+	v.MouseMode = tea.MouseModeCellMotion
+	v.ReportFocus = true
+	v.WindowTitle = a.World.Program + " dashboard"
+	return v
+}
+
+// screen is what is drawn, height lines of width cells.
+func (a *App) screen() string {
+	t := a.theme()
+	if a.width < 20 || a.height < 5 {
+		return widget.Fill("The window is too small", a.width, a.height)
+	}
+	status := a.status(t)
+	body := a.height - headerHeight - len(status) - footerHeight
+	content := a.top().View(a.width, body)
+	return a.header() + "\n" + widget.Fill(content, a.width, body) + "\n" + strings.Join(status, "\n") + "\n" + a.footer(t)
+}
+
+// header says where we are and whether to believe it.
+func (a *App) header() string {
+	t := a.theme()
+	namespace := a.World.Namespace
+	if namespace == "" {
+		namespace = "all namespaces"
+	}
+	var trail []string
+	for _, p := range a.stack {
+		trail = append(trail, widget.Harmless(p.Title()))
+	}
+	left := " " + t.Paint(theme.Title, strings.Join(trail, " > "))
+	right := t.Paint(theme.Dim, widget.Harmless(a.World.Context)+" / "+namespace) + " "
+	if badge := a.badge(); badge != "" {
+		right = t.Paint(theme.Bad, badge) + "  " + right
+	}
+	if a.World.ReadOnly {
+		right = t.Paint(theme.Warn, "read-only") + "  " + right
+	}
+	room := a.width - ansi.StringWidth(right)
+	if room < 20 {
+		right = ansi.Truncate(right, max(0, a.width-20), t.Ellipsis)
+		room = a.width - ansi.StringWidth(right)
+	}
+	return widget.Pad(t, left, room) + right
+}
+
+// badge says that what is shown is old, and how old.
+func (a *App) badge() string {
+	state := a.top().State()
+	if !state.Stale() || !state.Synced {
+		return ""
+	}
+	return "STALE for " + a.World.Now().Sub(state.Since).Round(time.Second).String()
+}
+
+// status is what is asked, typed, or to be said: one line, or as many as it takes to say it whole, up to half of the screen.
+func (a *App) status(t *theme.Theme) []string {
+	switch {
+	case a.ask != nil:
+		text, role := a.ask.view()
+		return a.said(t, role, text, "")
+	case a.prompt != nil:
+		line := a.prompt.input.View()
+		if a.prompt.err != nil {
+			line += "  " + t.Paint(theme.Bad, a.prompt.err.Error())
+		}
+		return []string{widget.Pad(t, line, a.width)}
+	case len(a.trouble) > 0:
+		key := "  esc: read"
+		if n := len(a.trouble) - 1; n > 0 {
+			key = fmt.Sprintf("  esc: read, %d more", n)
+		}
+		if a.grabbed() {
+			key = ""
+		}
+		return a.said(t, theme.Bad, a.trouble[0], key)
+	case a.notice != "":
+		return a.said(t, theme.Accent, a.notice, "")
+	}
+	if state := a.top().State(); state.Synced && state.Stale() && state.Err != nil {
+		return a.said(t, theme.Bad, reason(state.Err), "")
+	}
+	return []string{a.running(t)}
+}
+
+// reason is why a request failed, without the long address that it was for.
+func reason(err error) string {
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err.Error()
+	}
+	return err.Error()
+}
+
+// said is a text in as many lines as it takes, with a key at the end of the last.
+func (a *App) said(t *theme.Theme, role theme.Role, text, key string) []string {
+	var lines []string
+	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		lines = append(lines, widget.Wrap(" "+widget.Harmless(part), a.width-1, 0)...)
+	}
+	if limit := max(1, a.height/2-headerHeight-footerHeight); len(lines) > limit {
+		lines = append(lines[:limit-1:limit-1], "   "+t.Ellipsis+" (L has all of it)")
+	}
+	last := len(lines) - 1
+	if len(lines) == 1 || ansi.StringWidth(lines[last])+len(key) < a.width {
+		for i := range lines[:last] {
+			lines[i] = t.Paint(role, widget.Pad(t, lines[i], a.width))
+		}
+		if room := a.width - len(key) - 1; ansi.StringWidth(lines[last]) > room { // one line, and no room for the key
+			return []string{t.Paint(role, widget.Pad(t, lines[last], a.width)), widget.Pad(t, strings.Repeat(" ", room)+t.Paint(theme.Key, key), a.width)}
+		}
+		lines[last] = t.Paint(role, widget.Pad(t, lines[last], a.width-len(key)-1)) + t.Paint(theme.Key, key) + " "
+		return lines
+	}
+	for i := range lines {
+		lines[i] = t.Paint(role, widget.Pad(t, lines[i], a.width))
+	}
+	return append(lines, widget.Pad(t, strings.Repeat(" ", a.width-len(key)-1)+t.Paint(theme.Key, key), a.width))
+}
+
+// running says what is being done.
+func (a *App) running(t *theme.Theme) string {
+	for i := len(a.log) - 1; i >= 0; i-- {
+		if e := a.log[i]; !e.ended {
+			took := a.World.Now().Sub(e.at).Round(time.Second)
+			return t.Paint(theme.Busy, widget.Pad(t, fmt.Sprintf(" %s (%s)", widget.Harmless(e.line), took), a.width))
+		}
+	}
+	return strings.Repeat(" ", a.width)
+}
+
+// footer shows the keys that fit: those of every page at the right, and before them the page's. Those that do nothing now are
+// dim.
+func (a *App) footer(t *theme.Theme) string {
+	everywhere := a.keys.Hints(a)
+	if a.grabbed() {
+		everywhere = nil
+	} else if _, typing := a.top().(page.Typing); typing { // letters are typed there
+		everywhere = slices.DeleteFunc(everywhere, func(h keymap.Hint) bool { return len(h.Code) == 1 })
+	}
+	right := hints(t, everywhere, a.width/2)
+	left := hints(t, a.top().Hints(), a.width-ansi.StringWidth(right)-1)
+	return widget.Pad(t, " "+left, a.width-ansi.StringWidth(right)) + right
+}
+
+// hints draws the keys that fit into so many cells, each with two cells after it.
+func hints(t *theme.Theme, all []keymap.Hint, width int) string {
+	var b strings.Builder
+	for _, h := range all {
+		if h.Quiet || h.Name == "" {
+			continue
+		}
+		text := h.Key + " " + h.Name
+		w := ansi.StringWidth(text) + 2
+		if w > width {
+			break
+		}
+		if width -= w; h.Why != "" {
+			b.WriteString(t.Paint(theme.Dim, text))
+		} else {
+			b.WriteString(t.Paint(theme.Key, h.Key) + " " + h.Name)
+		}
+		b.WriteString("  ")
+	}
+	return b.String()
+}
+
+// showHelp opens a page of all keys of this one, with why one does nothing now.
+func (a *App) showHelp() tea.Cmd {
+	var lines []widget.Line
+	section := func(title string, all []keymap.Hint) {
+		lines = append(lines, widget.Line{Text: "  " + title, Role: theme.Title})
+		for _, h := range all {
+			text, role := h.Help, theme.Text
+			if h.Why != "" {
+				text, role = text+" (now: "+h.Why+")", theme.Dim
+			}
+			lines = append(lines, widget.Line{Text: "  " + widget.Pad(a.theme(), h.Key, 14) + text, Role: role, Hang: 16})
+		}
+	}
+	section(a.top().Title(), a.top().Hints())
+	lines = append(lines, widget.Line{})
+	section("Every page", a.keys.Hints(a))
+	return page.Send(page.Open{Page: page.NewText(a.World, "keys", func(context.Context) ([]widget.Line, error) { return lines, nil })})
+}
+
+// logPage shows what was done, the newest last.
+func (a *App) logPage() page.Page {
+	return page.NewText(a.World, "what was done", func(context.Context) ([]widget.Line, error) {
+		var lines []widget.Line
+		for _, e := range a.log {
+			outcome, role := "done", theme.Text
+			switch {
+			case e.err != nil:
+				outcome, role = e.err.Error(), theme.Bad
+			case !e.ended:
+				outcome, role = "going on", theme.Busy
+			}
+			lines = append(lines, widget.Line{Text: "  " + e.at.Format(time.TimeOnly) + "  " + e.line, Role: theme.Accent}, widget.Line{Text: "            " + outcome, Role: role, Hang: 12})
+		}
+		if len(lines) == 0 {
+			lines = append(lines, widget.Line{Text: "  Nothing was done yet. Each action is written here as the command that does the same.", Role: theme.Dim})
+		}
+		return lines, nil
+	})
+}

@@ -1,0 +1,285 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/virtkit/virtkit/pkg/client/action/diff"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+// Edit is the page of an object that is changed in the user's editor: it opens that at once, and then shows what the change
+// would do and when, before it is applied. What the server rejects goes back into the editor, with the reason above it.
+type Edit struct {
+	world    *World
+	resource string
+	key      store.Key
+	before   string
+	after    string
+	verdict  *diff.Object
+	err      error
+	state    editState
+	offset   int
+	height   int
+	lines    int
+	keys     keymap.Map[*Edit]
+}
+
+type editState int
+
+const (
+	editReading editState = iota
+	editEditing
+	editAsking
+	editShown
+)
+
+// EditText hands the terminal to the user's editor with a text; what Done makes of the outcome is sent.
+type EditText struct {
+	Text string
+	Done func(text string, err error) tea.Msg
+}
+
+type (
+	editRead struct {
+		page *Edit
+		text string
+		err  error
+	}
+	edited struct {
+		page *Edit
+		text string
+		err  error
+	}
+	judged struct {
+		page    *Edit
+		verdict *diff.Object
+		err     error
+	}
+	editApplied struct {
+		page *Edit
+		err  error
+	}
+)
+
+// NewEdit makes the page.
+func NewEdit(w *World, m *store.Machine) *Edit {
+	p := &Edit{world: w, resource: resourceOf(m), key: m.Key()}
+	p.keys = append(keymap.Map[*Edit]{
+		{Keys: []string{"a", "enter"}, Name: "apply", Help: "have the server store the change", Allowed: func(p *Edit) string {
+			switch {
+			case p.state != editShown || p.verdict == nil:
+				return "there is nothing to apply yet"
+			case len(p.verdict.Changes) == 0:
+				return "nothing would change"
+			}
+			return ""
+		}, Do: (*Edit).apply},
+		{Keys: []string{"e"}, Name: "edit again", Help: "back into the editor, with what was changed", Allowed: func(p *Edit) string {
+			if p.state != editShown {
+				return "it is being read"
+			}
+			return ""
+		}, Do: func(p *Edit) tea.Cmd { return p.edit(p.after) }},
+	}, scrolling[*Edit](func(p *Edit) *scroll { return &scroll{&p.offset, p.lines, p.height} })...)
+	return p
+}
+
+// Start reads the object.
+func (p *Edit) Start() tea.Cmd {
+	actions := p.world.Actions
+	return limited(func(ctx context.Context) tea.Msg {
+		text, err := actions.Object(ctx, p.resource, p.key.Namespace, p.key.Name)
+		return editRead{p, text, err}
+	})
+}
+
+// edit opens the editor. Errors are above the text as comments, which are taken away again.
+func (p *Edit) edit(text string) tea.Cmd {
+	p.state = editEditing
+	var head strings.Builder
+	head.WriteString("# Change " + p.key.String() + ", save and leave: what the change does is shown before anything is done.\n")
+	if p.err != nil {
+		for line := range strings.SplitSeq(p.err.Error(), "\n") {
+			head.WriteString("# Error: " + widget.Harmless(line) + "\n")
+		}
+		head.WriteString("# Leave it as it is to change nothing.\n")
+	}
+	return Send(EditText{Text: head.String() + text, Done: func(text string, err error) tea.Msg { return edited{p, uncommented(text), err} }})
+}
+
+// uncommented is a text without the comments that it begins with.
+func uncommented(text string) string {
+	for strings.HasPrefix(text, "#") {
+		_, rest, _ := strings.Cut(text, "\n")
+		text = rest
+	}
+	return text
+}
+
+// Update goes from step to step.
+func (p *Edit) Update(msg tea.Msg) tea.Cmd {
+	switch m := msg.(type) {
+	case editRead:
+		if m.page != p {
+			return nil
+		}
+		if p.err = m.err; m.err != nil {
+			p.state = editShown
+			return nil
+		}
+		p.before, p.after = m.text, m.text
+		return p.edit(m.text)
+	case edited:
+		if m.page == p {
+			return p.took(m.text, m.err)
+		}
+	case judged:
+		if m.page != p {
+			return nil
+		}
+		p.state, p.err, p.verdict = editShown, m.err, m.verdict
+		if m.err != nil {
+			return p.edit(p.after)
+		}
+	case editApplied:
+		if m.page == p && m.err == nil {
+			return Send(Back{Of: p})
+		}
+		if m.page == p {
+			p.state, p.err = editShown, m.err
+		}
+	}
+	return nil
+}
+
+// took takes a text back from the editor.
+func (p *Edit) took(text string, err error) tea.Cmd {
+	p.state = editShown
+	switch {
+	case err != nil:
+		p.err = fmt.Errorf("the editor: %w", err)
+		return nil
+	case text == p.before || strings.TrimSpace(text) == "":
+		return Send(Back{Of: p, Notice: "Nothing was changed"})
+	case text == p.after && p.err != nil: // left as it was rejected
+		return nil
+	}
+	p.after, p.err, p.state, p.verdict = text, nil, editAsking, nil
+	actions := p.world.Actions
+	before := p.before
+	return limited(func(ctx context.Context) tea.Msg {
+		verdict, err := actions.Verdict(ctx, before, text)
+		return judged{p, verdict, err}
+	})
+}
+
+func (p *Edit) apply() tea.Cmd {
+	actions, before, after := p.world.Actions, p.before, p.after
+	task := Task{
+		Line: "kubectl edit " + p.resource + " " + p.key.Name + " --namespace " + p.key.Namespace,
+		Do:   func(ctx context.Context) error { return actions.Apply(ctx, before, after) },
+		Then: func(err error) tea.Msg { return editApplied{p, err} },
+	}
+	question := fmt.Sprintf("Change %d fields of %s?", len(p.verdict.Changes), p.key)
+	if len(p.verdict.Changes) == 1 {
+		question = fmt.Sprintf("Change a field of %s?", p.key)
+	}
+	for _, c := range p.verdict.Changes {
+		if effects[string(c.Effect)] == theme.Warn {
+			return Send(Ask{Question: question + " Not all takes effect at once.", Task: task})
+		}
+	}
+	return Send(Ask{Question: question, Task: task})
+}
+
+// Title is the page's name.
+func (p *Edit) Title() string { return "edit " + p.key.String() }
+
+// Refresh does nothing: what is edited is of the time it was read.
+func (p *Edit) Refresh() {}
+
+// State is that of the connection.
+func (p *Edit) State() store.State { return connection(p.world) }
+
+// Key does what a key is bound to.
+func (p *Edit) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
+
+// Hints are the page's keys.
+func (p *Edit) Hints() []keymap.Hint { return p.keys.Hints(p) }
+
+// effects are how each time of effect is shown.
+var effects = map[string]theme.Role{"live": theme.Good, "hotplug": theme.Good, "migration": theme.Warn, "restart": theme.Warn, "start": theme.Busy}
+
+// View draws the change, field by field.
+func (p *Edit) View(width, height int) string {
+	t := p.world.Theme
+	var lines []string
+	switch {
+	case p.err != nil:
+		for _, l := range wrap(widget.Harmless(p.err.Error()), width-4) {
+			lines = append(lines, "  "+t.Paint(theme.Bad, l))
+		}
+	case p.state == editReading:
+		lines = []string{t.Paint(theme.Dim, "  Reading …")}
+	case p.state == editEditing:
+		lines = []string{t.Paint(theme.Dim, "  It is in the editor.")}
+	case p.state == editAsking:
+		lines = []string{t.Paint(theme.Dim, "  Asking the server what that would do …")}
+	case p.verdict != nil:
+		lines = p.changes(width)
+	}
+	p.height, p.lines = max(1, height), len(lines)
+	p.offset = max(0, min(p.offset, p.lines-p.height))
+	return strings.Join(lines[p.offset:min(p.lines, p.offset+p.height)], "\n")
+}
+
+func (p *Edit) changes(width int) []string {
+	t := p.world.Theme
+	if len(p.verdict.Changes) == 0 {
+		return []string{t.Paint(theme.Dim, "  Nothing would change.")}
+	}
+	state := "does not run"
+	if p.verdict.Running {
+		state = "runs"
+	}
+	lines := []string{t.Paint(theme.Title, fmt.Sprintf("  What would change of %s, which %s, and when that takes effect", p.key, state)), ""}
+	for _, c := range p.verdict.Changes {
+		lines = append(lines, "  "+t.Paint(effects[string(c.Effect)], widget.Pad(t, widget.Harmless(string(c.Effect)), 10))+widget.Pad(t, widget.Harmless(c.Path), max(10, width-14)))
+		for _, l := range wrap(value(c.Before)+" "+t.Arrow+" "+value(c.After), width-16) {
+			lines = append(lines, "              "+l)
+		}
+		if c.Note != "" {
+			for _, l := range wrap(widget.Harmless(c.Note), width-16) {
+				lines = append(lines, "              "+t.Paint(theme.Dim, l))
+			}
+		}
+	}
+	return lines
+}
+
+// value is a field's value in one line of text.
+func value(v any) string {
+	if v == nil {
+		return "nothing"
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	text := []rune(widget.Harmless(string(data)))
+	if len(text) > maxValue {
+		return string(text[:maxValue]) + "..."
+	}
+	return string(text)
+}
+
+// maxValue is how much of a value is shown, characters.
+const maxValue = 200

@@ -1,0 +1,85 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+// Events is the page of what happened.
+type Events struct{ rows[*store.Event] }
+
+// NewEvents makes the page.
+func NewEvents(w *World) *Events {
+	p := &Events{}
+	p.rows = rows[*store.Event]{world: w, title: "Events", what: "events", read: w.Events.Rows, state: func() store.State { return w.Events.State() }}
+	type column = widget.Column[*store.Event]
+	text := func(of func(*store.Event) string) func(*store.Event, time.Time) widget.Cell {
+		return func(e *store.Event, _ time.Time) widget.Cell { return widget.Cell{Text: of(e)} }
+	}
+	p.table = widget.Table[*store.Event]{
+		Columns: []column{
+			{Title: "AGE", Right: true, Volatile: true, Cell: func(e *store.Event, now time.Time) widget.Cell {
+				return widget.Cell{Text: age(e.Last, now), Role: theme.Dim}
+			}, Compare: func(a, b *store.Event) int { return b.Last.Compare(a.Last) }},
+			{Title: "NAMESPACE", Max: 20, Priority: 3, Cell: text(func(e *store.Event) string { return e.Namespace })},
+			{Title: "REASON", Max: 28, Cell: func(e *store.Event, _ time.Time) widget.Cell {
+				return widget.Cell{Text: e.Reason, Role: eventRole(e)}
+			}},
+			{Title: "OBJECT", Max: 40, Priority: 1, Cell: text(object)},
+			{
+				Title: "COUNT", Right: true, Priority: 2, Volatile: true, Cell: text(func(e *store.Event) string { return fmt.Sprint(e.Count) }),
+				Compare: func(a, b *store.Event) int { return cmp.Compare(b.Count, a.Count) },
+			},
+			{Title: "MESSAGE", Flex: true, Cell: text(func(e *store.Event) string { return e.Message })},
+		},
+		Key: (*store.Event).Key, Now: w.Now, Theme: w.Theme,
+	}
+	p.bind(keymap.Binding[*rows[*store.Event]]{
+		Keys: []string{"enter"}, Name: "machine", Help: "the machine that it happened to", Allowed: func(*rows[*store.Event]) string {
+			if _, ok := p.machine(); !ok {
+				return "it is not of a virtual machine"
+			}
+			return ""
+		}, Do: func(*rows[*store.Event]) tea.Cmd { return p.double() },
+	})
+	p.double = func() tea.Cmd {
+		key, ok := p.machine()
+		if !ok {
+			return nil
+		}
+		return Send(Open{NewMachine(w, key)})
+	}
+	p.Refresh()
+	return p
+}
+
+// machine is the machine that the event under the cursor is about.
+func (p *Events) machine() (store.Key, bool) {
+	e := p.current()
+	if e == nil {
+		return store.Key{}, false
+	}
+	key := store.Key{Namespace: e.Namespace, Name: e.Object}
+	if m := p.world.Migrations.Get(key); m != nil && e.Kind == "VirtualMachineInstanceMigration" {
+		key.Name = m.Machine
+	}
+	return key, p.world.Machines.Get(key) != nil
+}
+
+func object(e *store.Event) string { return strings.ToLower(e.Kind) + "/" + e.Object }
+
+func eventRole(e *store.Event) theme.Role {
+	if e.Type == "Warning" {
+		return theme.Warn
+	}
+	return theme.Text
+}

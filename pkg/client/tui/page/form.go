@@ -1,0 +1,369 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"charm.land/bubbles/v2/textinput"
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/virtkit/virtkit/pkg/client/action/create"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+// Form makes a virtual machine of what is typed, with the manifest beside it. Nothing typed is lost when it is left, but for
+// the password.
+type Form struct {
+	world    *World
+	inputs   [fields]textinput.Model
+	at       int
+	wrong    *mistake
+	failed   error // why the server did not create it, until something is changed
+	manifest []string
+	choices  Choices
+	chosenOf string // the namespace of the choices
+	// offset is the manifest's; alone is whether the manifest is shown instead of the fields, where there is no room for both.
+	offset, height int
+	alone          bool
+	first          int // the first field that is shown
+	keys           keymap.Map[*Form]
+}
+
+// Choices are what there is to choose from for a new machine.
+type Choices struct {
+	Namespaces, Instancetypes, Preferences, Claims []string
+}
+
+type (
+	choicesRead struct {
+		page      *Form
+		namespace string
+		choices   Choices
+	}
+	formDone struct {
+		page *Form
+		key  store.Key
+		err  error
+	}
+)
+
+// NewForm makes the page, with what was typed when it was left.
+func NewForm(w *World) *Form {
+	p := &Form{world: w}
+	for i := range p.inputs {
+		input := textinput.New()
+		input.Prompt = ""
+		input.Placeholder = draftFields[i].example
+		input.CharLimit = 4096
+		input.ShowSuggestions = true
+		input.SetValue(w.draft[i])
+		styles := input.Styles()
+		styles.Cursor.Blink = false
+		input.SetStyles(styles)
+		p.inputs[i] = input
+	}
+	p.inputs[fieldPassword].EchoMode = textinput.EchoPassword
+	p.inputs[fieldStrategy].SetSuggestions(create.RunStrategies())
+	p.inputs[fieldCloudInit].SetSuggestions(create.CloudInitSources())
+	p.inputs[fieldSysprep].SetSuggestions([]string{"src:"})
+	p.inputs[fieldCredential].SetSuggestions([]string{"src:"})
+	var imports []string
+	for _, kind := range create.ImportTypes() {
+		imports = append(imports, importExample(kind))
+	}
+	p.inputs[fieldImport].SetSuggestions(imports)
+	if p.inputs[fieldNamespace].Value() == "" {
+		namespace := w.Namespace
+		if namespace == "" {
+			namespace = "default"
+		}
+		p.inputs[fieldNamespace].SetValue(namespace)
+	}
+	p.inputs[fieldNamespace].CursorEnd()
+	move := func(by int) func(*Form) tea.Cmd {
+		return func(p *Form) tea.Cmd { return p.moveTo(p.at + by) }
+	}
+	p.keys = keymap.Map[*Form]{
+		{Keys: []string{"ctrl+s"}, Name: "create", Help: "create the machine", Allowed: (*Form).refusal, Do: (*Form).create},
+		{Keys: []string{"tab"}, Name: "complete", Help: "take what is suggested, or go to the next field", Do: func(p *Form) tea.Cmd {
+			if p.suggests() {
+				input := &p.inputs[p.at]
+				input.SetValue(input.CurrentSuggestion())
+				input.CursorEnd()
+				p.changed()
+				return p.read()
+			}
+			return p.moveTo(p.at + 1)
+		}},
+		{Keys: []string{"enter", "down"}, Name: "next", Help: "the next field", Do: move(1)},
+		{Keys: []string{"up", "shift+tab"}, Help: "the field before", Quiet: true, Do: move(-1)},
+		{Keys: []string{"ctrl+n"}, Help: "the next suggestion", Quiet: true, Do: func(p *Form) tea.Cmd { return p.give(tea.KeyPressMsg{Code: 'n', Mod: tea.ModCtrl}) }},
+		{Keys: []string{"ctrl+o"}, Name: "manifest", Help: "the manifest instead of the fields, and back", Do: func(p *Form) tea.Cmd { p.alone = !p.alone; return nil }},
+		{Keys: []string{"ctrl+y"}, Name: "copy", Help: "copy the manifest", Do: func(p *Form) tea.Cmd {
+			return Send(Copy{Text: strings.Join(p.manifest, "\n") + "\n", What: "the manifest"})
+		}},
+		{Keys: []string{"pgdown"}, Help: "the manifest one page down", Quiet: true, Do: func(p *Form) tea.Cmd { p.offset += p.height; return nil }},
+		{Keys: []string{"pgup"}, Help: "the manifest one page up", Quiet: true, Do: func(p *Form) tea.Cmd { p.offset -= p.height; return nil }},
+	}
+	p.changed()
+	return p
+}
+
+// importExample is how a volume of a type begins.
+func importExample(kind string) string {
+	text := "type:" + kind + ",size:10Gi"
+	for _, parameter := range create.ImportParameters(kind) {
+		if parameter == "url" || parameter == "src" {
+			return text + "," + parameter + ":"
+		}
+	}
+	return text
+}
+
+// Start reads what there is to choose from.
+func (p *Form) Start() tea.Cmd { return tea.Batch(p.inputs[p.at].Focus(), p.read()) }
+
+// Close keeps what was typed, but for the password.
+func (p *Form) Close() {
+	d := p.draft()
+	d[fieldPassword] = ""
+	p.world.draft = d
+}
+
+func (p *Form) draft() Draft {
+	var d Draft
+	for i := range p.inputs {
+		d[i] = p.inputs[i].Value()
+		if i != fieldPassword {
+			d[i] = strings.TrimSpace(d[i])
+		}
+	}
+	return d
+}
+
+// read asks for the choices in the namespace, when it is another one.
+func (p *Form) read() tea.Cmd {
+	namespace := p.draft()[fieldNamespace]
+	if namespace == p.chosenOf {
+		return nil
+	}
+	p.chosenOf = namespace
+	actions := p.world.Actions
+	return limited(func(ctx context.Context) tea.Msg { return choicesRead{p, namespace, actions.Choices(ctx, namespace)} })
+}
+
+// changed builds the machine anew.
+func (p *Form) changed() {
+	d := p.draft()
+	_, p.wrong = d.build()
+	p.failed = nil
+	if text := d.preview(); text != "" {
+		p.manifest = strings.Split(strings.TrimRight(text, "\n"), "\n")
+	}
+}
+
+func (p *Form) moveTo(i int) tea.Cmd {
+	p.inputs[p.at].Blur()
+	left := p.at
+	p.at = (i + fields) % fields
+	p.inputs[p.at].CursorEnd()
+	cmd := p.inputs[p.at].Focus()
+	if left == fieldNamespace {
+		return tea.Batch(cmd, p.read())
+	}
+	return cmd
+}
+
+// suggests reports whether there is more to the field than was typed.
+func (p *Form) suggests() bool {
+	input := &p.inputs[p.at]
+	return input.Value() != "" && len(input.MatchedSuggestions()) > 0 && input.CurrentSuggestion() != input.Value()
+}
+
+func (p *Form) refusal() string {
+	switch {
+	case p.world.ReadOnly:
+		return readOnly
+	case p.wrong != nil && p.wrong.field >= 0:
+		return strings.ToLower(draftFields[p.wrong.field].title) + ": " + p.wrong.text
+	case p.wrong != nil:
+		return p.wrong.text
+	}
+	return p.world.Actions.ForbiddenTo(p.draft()[fieldNamespace], "create", "virtualmachines")
+}
+
+func (p *Form) create() tea.Cmd {
+	d := p.draft()
+	vm, wrong := d.build()
+	if wrong != nil {
+		return nil
+	}
+	actions, key := p.world.Actions, store.Key{Namespace: d[fieldNamespace], Name: d[fieldName]}
+	return Send(Task{
+		Line: d.line(p.world.Program),
+		Do:   func(ctx context.Context) error { return actions.Create(ctx, key.Namespace, vm) },
+		Then: func(err error) tea.Msg { return formDone{p, key, err} },
+	})
+}
+
+// Typed gives what is no key of the form to the field.
+func (p *Form) Typed(m tea.KeyPressMsg) (tea.Cmd, bool) {
+	switch key := m.String(); key {
+	case "esc", "ctrl+c":
+		return nil, false
+	default:
+		if cmd, known, why := p.keys.Handle(p, key); known {
+			if why != "" {
+				return Send(Notice{Text: capital(why)}), true
+			}
+			return cmd, true
+		}
+	}
+	return p.give(m), true
+}
+
+func (p *Form) give(msg tea.Msg) tea.Cmd {
+	var cmd tea.Cmd
+	p.inputs[p.at], cmd = p.inputs[p.at].Update(msg)
+	p.changed()
+	return cmd
+}
+
+// Update takes what was read, what was pasted, and the outcome.
+func (p *Form) Update(msg tea.Msg) tea.Cmd {
+	switch m := msg.(type) {
+	case tea.PasteMsg:
+		return p.give(tea.PasteMsg{Content: strings.TrimSpace(m.Content)})
+	case choicesRead:
+		if m.page == p && m.namespace == p.chosenOf {
+			p.choices = m.choices
+			for field, list := range map[int][]string{fieldNamespace: m.choices.Namespaces, fieldInstancetype: m.choices.Instancetypes, fieldPreference: m.choices.Preferences, fieldClaim: m.choices.Claims} {
+				p.inputs[field].SetSuggestions(list)
+			}
+		}
+	case formDone:
+		if m.page == p && m.err != nil {
+			p.failed = m.err
+			return nil
+		}
+		if m.page == p {
+			for i := range p.inputs {
+				p.inputs[i].SetValue("")
+			}
+			return Send(Replace{Old: p, Page: NewMachine(p.world, m.key)})
+		}
+	}
+	return nil
+}
+
+// Title is the page's name.
+func (p *Form) Title() string { return "New VM" }
+
+// Refresh has nothing to read.
+func (p *Form) Refresh() {}
+
+// State is that of the connection.
+func (p *Form) State() store.State { return connection(p.world) }
+
+// Key does what a key is bound to.
+func (p *Form) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
+
+// Hints are the page's keys.
+func (p *Form) Hints() []keymap.Hint { return p.keys.Hints(p) }
+
+// besideForm is the least width with room for the manifest beside the fields.
+const (
+	besideForm = 76
+	formWidth  = 42
+)
+
+// View draws the fields, and the manifest beside them.
+func (p *Form) View(width, height int) string {
+	p.height = max(1, height-1)
+	switch {
+	case p.alone:
+		return strings.Join(p.viewManifest(width, height), "\n")
+	case width < besideForm:
+		return strings.Join(p.viewFields(width, height), "\n")
+	}
+	left := max(formWidth, width*2/5)
+	return strings.Join(beside(p.viewFields(left, height), p.viewManifest(width-left-2, height), left), "\n")
+}
+
+func (p *Form) viewFields(width, height int) []string {
+	t := p.world.Theme
+	below := p.viewVerdict(width)
+	// The field that is typed into stays in sight.
+	room := max(1, height-len(below)-1)
+	first := max(0, min(p.first, p.at, fields-room))
+	if p.at >= first+room {
+		first = p.at - room + 1
+	}
+	p.first = first
+	last := min(fields, first+room)
+	lines := []string{p.more(first, fields-last, width)}
+	for i := first; i < last; i++ {
+		mark, role := "  ", theme.Dim
+		if p.wrong != nil && p.wrong.field == i {
+			mark, role = t.Paint(theme.Bad, "! "), theme.Bad
+		}
+		if i == p.at {
+			role = theme.Key
+		}
+		input := &p.inputs[i]
+		input.SetWidth(max(8, width-nameWidth-6))
+		lines = append(lines, mark+t.Paint(role, widget.Pad(t, draftFields[i].title, nameWidth))+" "+input.View())
+	}
+	lines = append(lines, below...)
+	return lines[:min(len(lines), height)]
+}
+
+// more says that there are fields above and below those that are shown.
+func (p *Form) more(above, below, width int) string {
+	t := p.world.Theme
+	var words []string
+	if above > 0 {
+		words = append(words, fmt.Sprintf("%s %d more", t.Up, above))
+	}
+	if below > 0 {
+		words = append(words, fmt.Sprintf("%s %d more", t.Down, below))
+	}
+	return t.Paint(theme.Dim, widget.Pad(t, "  "+strings.Join(words, "  "), width))
+}
+
+// viewVerdict says what keeps the machine from being created, and what is suggested.
+func (p *Form) viewVerdict(width int) []string {
+	t := p.world.Theme
+	lines := []string{""}
+	switch {
+	case p.failed != nil:
+		for _, l := range wrap(widget.Harmless(p.failed.Error()), width-4) {
+			lines = append(lines, "  "+t.Paint(theme.Bad, l))
+		}
+	case p.wrong != nil:
+		for _, l := range wrap(widget.Harmless(p.refusal()), width-4) {
+			lines = append(lines, "  "+t.Paint(theme.Warn, l))
+		}
+	default:
+		lines = append(lines, "  "+t.Paint(theme.Good, "Complete."))
+	}
+	if p.suggests() {
+		matches := p.inputs[p.at].MatchedSuggestions()
+		lines = append(lines, "  "+t.Paint(theme.Dim, widget.Pad(t, "tab: "+widget.Harmless(strings.Join(matches[:min(len(matches), 5)], "  ")), width-4)))
+	}
+	return lines
+}
+
+func (p *Form) viewManifest(width, height int) []string {
+	t := p.world.Theme
+	p.offset = max(0, min(p.offset, len(p.manifest)-height+1))
+	lines := []string{t.Paint(theme.Title, "Manifest")}
+	for _, l := range p.manifest[p.offset:min(len(p.manifest), p.offset+height-1)] {
+		lines = append(lines, widget.Pad(t, widget.Harmless(l), width))
+	}
+	return lines
+}

@@ -1,0 +1,170 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+func humanDuration(d time.Duration) string { return duration.HumanDuration(max(0, d)) }
+
+// Machines is the page of all virtual machines.
+type Machines struct{ rows[*store.Machine] }
+
+// NewMachines makes the page.
+func NewMachines(w *World) *Machines { return newMachines(w, "VMs", w.Machines.Rows) }
+
+// NewGuests is the page of those that run on a node.
+func NewGuests(w *World, node string) *Machines {
+	return newMachines(w, "VMs on "+node, func() []*store.Machine {
+		return slices.DeleteFunc(w.Machines.Rows(), func(m *store.Machine) bool { return m.Node != node || !m.Alive() })
+	})
+}
+
+func newMachines(w *World, title string, read func() []*store.Machine) *Machines {
+	p := &Machines{}
+	p.rows = rows[*store.Machine]{world: w, title: title, what: "virtual machines", read: read, state: func() store.State { return w.Machines.State() }}
+	p.table = widget.Table[*store.Machine]{
+		Columns: machineColumns(w),
+		Key:     (*store.Machine).Key,
+		Labels:  func(m *store.Machine) map[string]string { return m.Labels },
+		Now:     w.Now,
+		Theme:   w.Theme,
+	}
+	p.bind(p.machineKeys()...)
+	p.Refresh()
+	return p
+}
+
+// sparkWidth is the width of a sparkline in a table.
+const sparkWidth = 8
+
+func machineColumns(w *World) []widget.Column[*store.Machine] {
+	type column = widget.Column[*store.Machine]
+	text := func(s string) widget.Cell { return widget.Cell{Text: s} }
+	word := func(title string, limit, priority int, of func(*store.Machine) string) column {
+		return column{
+			Title: title, Max: limit, Priority: priority, Cell: func(m *store.Machine, _ time.Time) widget.Cell { return text(of(m)) },
+			Compare: func(a, b *store.Machine) int { return strings.Compare(of(a), of(b)) },
+		}
+	}
+	columns := []column{
+		{Title: "NAME", Max: 48, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+			if m.Instance {
+				return text("vmi/" + m.Name)
+			}
+			return text(m.Name)
+		}, Compare: func(a, b *store.Machine) int { return strings.Compare(a.Name, b.Name) }},
+		{Title: "STATUS", Max: 24, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+			return widget.Cell{Text: m.Status, Role: statusRole(m)}
+		}, Compare: func(a, b *store.Machine) int { return strings.Compare(a.Status, b.Status) }},
+		word("NODE", 24, 3, func(m *store.Machine) string { return m.Node }),
+		word("IP", 39, 4, (*store.Machine).IP),
+		{Title: "CPU", Priority: 2, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+			s := w.Usage.Of(m.Key())
+			if s == nil || !m.Alive() {
+				return text(fmt.Sprintf("%*s %4d", sparkWidth, "", m.CPUs))
+			}
+			full := float64(max(1, m.CPUs)) * 1000
+			return text(widget.Sparkline(w.Theme, s.CPU, full, sparkWidth) + fmt.Sprintf(" %3.0f%%", float64(s.Now.CPU)/full*100))
+		}, Compare: func(a, b *store.Machine) int { return cmp.Compare(cpu(w, b), cpu(w, a)) }},
+		{Title: "MEMORY", Priority: 3, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+			s := w.Usage.Of(m.Key())
+			if s == nil || !m.Alive() {
+				return text(fmt.Sprintf("%*s %6s", sparkWidth, "", m.Memory.String()))
+			}
+			return text(widget.Sparkline(w.Theme, s.Memory, float64(s.Now.Memory), sparkWidth) + " " + fmt.Sprintf("%6s", widget.Bytes(s.Memory[len(s.Memory)-1])))
+		}, Compare: func(a, b *store.Machine) int { return b.Memory.Cmp(a.Memory) }},
+		{Title: "AGE", Priority: 1, Right: true, Volatile: true, Cell: func(m *store.Machine, now time.Time) widget.Cell {
+			return widget.Cell{Text: age(m.Created, now), Role: theme.Dim}
+		}, Compare: func(a, b *store.Machine) int { return b.Created.Compare(a.Created) }},
+		word("GUEST OS", 30, 6, func(m *store.Machine) string { return m.GuestOS }),
+		{Title: "CONDITIONS", Priority: 5, Flex: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+			return widget.Cell{Text: conditions(m), Role: theme.Dim}
+		}},
+	}
+	if w.Namespace == "" {
+		columns = append([]column{word("NAMESPACE", 24, 1, func(m *store.Machine) string { return m.Namespace })}, columns...)
+	}
+	return columns
+}
+
+func cpu(w *World, m *store.Machine) int64 {
+	if s := w.Usage.Of(m.Key()); s != nil {
+		return s.Now.CPU
+	}
+	return -1
+}
+
+// statusRole is the colour of a status.
+func statusRole(m *store.Machine) theme.Role {
+	switch m.Status {
+	case "Running":
+		if !m.Ready {
+			return theme.Busy
+		}
+		return theme.Good
+	case "Stopped", "Succeeded", "Halted":
+		return theme.Dim
+	case "Paused":
+		return theme.Warn
+	case "Failed", "CrashLoopBackOff", "ErrorUnschedulable", "ErrImagePull", "ImagePullBackOff", "ErrorPvcNotFound", "DataVolumeError", "Unknown":
+		return theme.Bad
+	}
+	return theme.Busy
+}
+
+// conditions are those that differ from what one expects.
+func conditions(m *store.Machine) string {
+	var out []string
+	add := func(is bool, word string) {
+		if is {
+			out = append(out, word)
+		}
+	}
+	add(m.Deleting, "deleting")
+	add(m.Migrating, "migrating")
+	add(m.Evacuating, "evacuating")
+	add(m.Agent, "agent")
+	add(m.Alive() && !m.Migratable, "not migratable")
+	add(m.Trouble != "", m.Trouble)
+	return strings.Join(out, ", ")
+}
+
+func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
+	type bound = *rows[*store.Machine]
+	w := p.world
+	keys := keymap.Map[bound]{
+		{Keys: []string{"enter"}, Name: "details", Help: "everything about the machine", Allowed: bound.none, Do: p.open(func(m *store.Machine) Page { return NewMachine(w, m.Key()) })},
+		{Keys: []string{"n"}, Name: "new", Help: "create a machine", Allowed: func(bound) string {
+			if w.ReadOnly {
+				return readOnly
+			}
+			return ""
+		}, Do: func(bound) tea.Cmd { return Send(Open{NewForm(w)}) }},
+	}
+	for _, b := range machineBindings() {
+		keys = append(keys, keymap.Binding[bound]{
+			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
+			Allowed: func(p bound) string { return b.Allowed(subject{w, p.table.Marked()}) },
+			Do:      func(p bound) tea.Cmd { return b.Do(subject{w, p.table.Marked()}) },
+		})
+	}
+	return keys
+}
+
+// target names a machine for an action.
+func target(m *store.Machine) lifecycle.Target {
+	return lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance}
+}

@@ -1,0 +1,149 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/migrate"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+// Migrations is the page of moves between nodes.
+type Migrations struct{ rows[*store.Migration] }
+
+// steps are the phases in their order, each a part of the way.
+var steps = []v1.VirtualMachineInstanceMigrationPhase{
+	v1.MigrationPending, v1.MigrationScheduling, v1.MigrationScheduled, v1.MigrationPreparingTarget, v1.MigrationTargetReady, v1.MigrationRunning, v1.MigrationSucceeded,
+}
+
+// NewMigrations makes the page.
+func NewMigrations(w *World) *Migrations {
+	p := &Migrations{}
+	p.rows = rows[*store.Migration]{world: w, title: "Migrations", what: "migrations", read: w.Migrations.Rows, state: func() store.State { return w.Migrations.State() }}
+	type column = widget.Column[*store.Migration]
+	text := func(of func(*store.Migration) string) func(*store.Migration, time.Time) widget.Cell {
+		return func(m *store.Migration, _ time.Time) widget.Cell { return widget.Cell{Text: of(m)} }
+	}
+	p.table = widget.Table[*store.Migration]{
+		Columns: []column{
+			{Title: "AGE", Right: true, Volatile: true, Cell: func(m *store.Migration, now time.Time) widget.Cell {
+				return widget.Cell{Text: age(m.Created, now), Role: theme.Dim}
+			}, Compare: func(a, b *store.Migration) int { return b.Created.Compare(a.Created) }},
+			{Title: "NAMESPACE", Max: 20, Priority: 3, Cell: text(func(m *store.Migration) string { return m.Namespace })},
+			{Title: "VM", Max: 40, Cell: text(func(m *store.Migration) string { return m.Machine })},
+			{Title: "PHASE", Cell: func(m *store.Migration, _ time.Time) widget.Cell {
+				return widget.Cell{Text: string(m.Phase), Role: migrationRole(m)}
+			}},
+			{Title: "PROGRESS", Volatile: true, Priority: 1, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
+				return widget.Cell{Text: fmt.Sprintf("%s %3.0f%%", widget.Bar(w.Theme, share(m), 12), share(m)*100), Role: migrationRole(m)}
+			}, Compare: func(a, b *store.Migration) int { return cmp.Compare(share(a), share(b)) }},
+			{Title: "RATE", Right: true, Volatile: true, Priority: 4, Cell: text(rate)},
+			{Title: "LEFT", Right: true, Volatile: true, Priority: 3, Cell: text(remaining)},
+			{Title: "FROM", Max: 24, Priority: 2, Cell: text(func(m *store.Migration) string { return m.From })},
+			{Title: "TO", Max: 24, Priority: 2, Cell: text(func(m *store.Migration) string { return m.To })},
+			{Title: "TOOK", Right: true, Volatile: true, Priority: 4, Cell: func(m *store.Migration, now time.Time) widget.Cell {
+				return widget.Cell{Text: took(m, now)}
+			}},
+			{Title: "DETAILS", Priority: 5, Flex: true, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
+				if m.Failure == "" && m.Progress != nil {
+					return widget.Cell{Text: migrate.Summary(m.Progress), Role: theme.Dim}
+				}
+				return widget.Cell{Text: m.Failure, Role: theme.Bad}
+			}},
+		},
+		Key: (*store.Migration).Key, Now: w.Now, Theme: w.Theme,
+	}
+	type bound = *rows[*store.Migration]
+	p.bind(keymap.Map[bound]{
+		{Keys: []string{"enter"}, Name: "machine", Help: "the machine that moves", Allowed: bound.none, Do: p.open(func(m *store.Migration) Page {
+			return NewMachine(w, store.Key{Namespace: m.Namespace, Name: m.Machine})
+		})},
+		{Keys: []string{"M"}, Name: "cancel", Help: "take the migration back; the guest stays", Allowed: func(bound) string { return p.cancellable() }, Do: func(bound) tea.Cmd { return p.cancel() }},
+	}...)
+	p.Refresh()
+	return p
+}
+
+func (p *Migrations) cancellable() string {
+	m := p.current()
+	switch {
+	case m == nil:
+		return p.none()
+	case p.world.ReadOnly:
+		return readOnly
+	case !m.Active():
+		return "it has ended"
+	case m.Deleting:
+		return "it is being cancelled"
+	}
+	return p.world.Actions.Forbidden(m.Namespace, lifecycle.MigrateCancel)
+}
+
+func (p *Migrations) cancel() tea.Cmd {
+	m := p.current()
+	machine := p.world.Machines.Get(store.Key{Namespace: m.Namespace, Name: m.Machine})
+	if machine == nil {
+		return nil
+	}
+	s := subject{p.world, []*store.Machine{machine}}
+	return Send(s.task(lifecycle.MigrateCancel, s.machines))
+}
+
+// share is how much is behind a migration: of what is to be copied, while it is; before that, of the phases.
+func share(m *store.Migration) float64 {
+	if m.Phase == v1.MigrationRunning && m.Progress != nil {
+		return float64(m.Progress.Percent()) / 100
+	}
+	for i, phase := range steps {
+		if phase == m.Phase {
+			return float64(i) / float64(len(steps)-1)
+		}
+	}
+	return 0
+}
+
+// rate is how fast memory is copied, and remaining how long that takes if it goes on so.
+func rate(m *store.Migration) string {
+	if m.Progress == nil || !m.Active() || m.Progress.BandwidthBytesPerSecond == 0 {
+		return ""
+	}
+	return widget.Bytes(float64(m.Progress.BandwidthBytesPerSecond)) + "/s"
+}
+
+func remaining(m *store.Migration) string {
+	if m.Progress == nil || !m.Active() {
+		return ""
+	}
+	if left, ends := m.Progress.Left(); ends {
+		return left.Round(time.Second).String()
+	}
+	return "?"
+}
+
+func took(m *store.Migration, now time.Time) string {
+	switch {
+	case m.Started.IsZero():
+		return ""
+	case m.Ended.IsZero():
+		return now.Sub(m.Started).Round(time.Second).String()
+	}
+	return m.Ended.Sub(m.Started).Round(100 * time.Millisecond).String()
+}
+
+func migrationRole(m *store.Migration) theme.Role {
+	switch m.Phase {
+	case v1.MigrationSucceeded:
+		return theme.Good
+	case v1.MigrationFailed:
+		return theme.Bad
+	}
+	return theme.Busy
+}

@@ -1,0 +1,217 @@
+// Package page has the dashboard's pages: small models over rows of pkg/client/store and what pkg/client/action can do. A page draws
+// itself, says which keys do what, and asks for everything else by messages to the app.
+package page
+
+import (
+	"context"
+	"io"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/diff"
+	"github.com/virtkit/virtkit/pkg/client/action/doctor"
+	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/why"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/filter"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/report/stats"
+)
+
+// Page is one of the dashboard's pages. Its methods are called by one goroutine.
+type Page interface {
+	// Title stands at the top, with what of the cluster is shown.
+	Title() string
+	// Refresh reads the rows anew: something has changed, or a second has passed.
+	Refresh()
+	// Update hears of messages that are not keys.
+	Update(tea.Msg) tea.Cmd
+	// Key does what a key is bound to; see keymap.Map.Handle.
+	Key(key string) (cmd tea.Cmd, known bool, why string)
+	// Hints are the page's keys.
+	Hints() []keymap.Hint
+	// View draws the page: at most height lines of at most width cells.
+	View(width, height int) string
+	// State says how much what is shown can be believed.
+	State() store.State
+}
+
+// Filterable pages have rows to choose among.
+type Filterable interface {
+	SetFilter(filter.Filter)
+	Filter() filter.Filter
+}
+
+// Clickable pages do something where the mouse clicks; twice is whether it was a double click.
+type Clickable interface {
+	Click(x, y int, twice bool) tea.Cmd
+}
+
+// Starter pages have something to do when they are opened.
+type Starter interface {
+	Start() tea.Cmd
+}
+
+// Closer pages have something going on that ends with them.
+type Closer interface {
+	Close()
+}
+
+// Wanting pages read more than rows. Wants is called after each Refresh while the page is looked at; nil reads nothing.
+type Wanting interface {
+	Wants() tea.Cmd
+}
+
+// Typing pages have fields to type into, and so see a key before it is looked up.
+type Typing interface {
+	Typed(tea.KeyPressMsg) (cmd tea.Cmd, taken bool)
+}
+
+// Grabbing pages take every key by Typed, those that end the dashboard too, but for the pages' own.
+type Grabbing interface {
+	Typing
+	Grabs() bool
+}
+
+// Scope is the namespace that is shown; "" is all.
+type Scope struct {
+	Context, Namespace string
+}
+
+// World is what pages read and what they can do.
+type World struct {
+	Scope
+	// Program is how the user calls us, for command lines.
+	Program string
+	// Flags are those of the command line that reach the cluster.
+	Flags    []string
+	ReadOnly bool
+	Theme    *theme.Theme
+	Now      func() time.Time
+
+	Machines   *store.Machines
+	Nodes      *store.Table[store.Node]
+	Migrations *store.Table[store.Migration]
+	Events     *store.Table[store.Event]
+	// Sizings are instance types and preferences, of namespaces and of the cluster. They are followed once FollowSizings was
+	// called: few look at them.
+	Sizings       []*store.Table[store.Sizing]
+	FollowSizings func()
+	// Sets are pools and replica sets. They are followed once FollowSets was called.
+	Sets       []*store.Table[store.Set]
+	FollowSets func()
+	Usage      *Usage
+
+	Actions Actions
+
+	draft Draft // what was typed into the form when it was left
+}
+
+// Actions are what pages have done. They may take long, so they are called outside of Update.
+type Actions interface {
+	Do(context.Context, lifecycle.Verb, lifecycle.Target) error
+	Why(ctx context.Context, namespace, name string) (*why.Report, error)
+	// WhySet is Why of a pool or replica set.
+	WhySet(ctx context.Context, set *store.Set) (*why.Report, error)
+	// Scale changes how many machines a set has, unless it asks for another number by now than its row says; DeleteSet deletes it.
+	Scale(ctx context.Context, set *store.Set, replicas int32) error
+	DeleteSet(ctx context.Context, set *store.Set) error
+	Doctor(ctx context.Context) *doctor.Report
+	Stats(ctx context.Context, namespace string) (stats.List, error)
+	// Object is an object as YAML; resource is the API's plural.
+	Object(ctx context.Context, resource, namespace, name string) (string, error)
+	// Cordon keeps a node from being given new guests, or lets it.
+	Cordon(ctx context.Context, node string, on bool) error
+	// Machine reads a machine's objects; instance says that there is no VirtualMachine.
+	Machine(ctx context.Context, key store.Key, instance bool) (*Details, error)
+	// Guest is what the guest's agent says.
+	Guest(ctx context.Context, key store.Key) (*v1.VirtualMachineInstanceGuestAgentInfo, error)
+	// Screenshot is a PNG of the guest's screen, at most MaxPicture bytes.
+	Screenshot(ctx context.Context, key store.Key) ([]byte, error)
+	// Tail writes the last lines of the guest's serial console, and what is added to it, until ctx ends.
+	Tail(ctx context.Context, key store.Key, lines int64, w io.Writer) error
+	// Console joins a guest's serial console to its ends until ctx is done, opening it again when it is lost. It returns what ended it
+	// for good: a stopped machine, another user who took over.
+	Console(ctx context.Context, key store.Key, ends ConsoleEnds) error
+	// EvacuationPlan says what evacuating a node would do, and Evacuate begins to do that.
+	EvacuationPlan(ctx context.Context, node string) (*evacuate.Report, error)
+	Evacuate(ctx context.Context, plan *evacuate.Report) error
+	// Choices are what there is to choose from for a machine of a namespace; what cannot be read is left out.
+	Choices(ctx context.Context, namespace string) Choices
+	Create(ctx context.Context, namespace string, vm *v1.VirtualMachine) error
+	// Verdict says what a change of an object's YAML would do, and Apply does it.
+	Verdict(ctx context.Context, before, after string) (*diff.Object, error)
+	Apply(ctx context.Context, before, after string) error
+	// ForbiddenTo says why the user may not do a verb of the API, "create", to a resource of kubevirt.io or pool.kubevirt.io in a namespace.
+	ForbiddenTo(namespace, verb, resource string) string
+	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not known.
+	Forbidden(namespace string, verb lifecycle.Verb) string
+}
+
+// Details are the objects of a machine; either may be nil.
+type Details struct {
+	VM  *v1.VirtualMachine
+	VMI *v1.VirtualMachineInstance
+}
+
+// MaxPicture bounds a picture of a guest's screen, bytes.
+const MaxPicture = 16 << 20
+
+// Messages to the app.
+type (
+	// Open shows a page above this one.
+	Open struct{ Page Page }
+	// Replace shows a page instead of Old, if that is still looked at.
+	Replace struct{ Old, Page Page }
+	// Back goes to the page below Of, if that is still looked at, and says something.
+	Back struct {
+		Of     Page
+		Notice string
+	}
+	// Run hands the terminal to a command of ours, such as console; its arguments are those of the program.
+	Run struct{ Args []string }
+	// Ask asks before a task is done.
+	Ask struct {
+		Question string
+		// Typed is what has to be typed to agree; with "" a y will do.
+		Typed string
+		Task  Task
+	}
+	// Input asks for a line of text.
+	Input struct {
+		// Label stands before it, Value in it.
+		Label, Value string
+		// Check says what is wrong with it while it is typed, and Done hears of it when nothing is.
+		Check func(string) error
+		Done  func(string) tea.Cmd
+	}
+	// Copy puts text on the clipboard, and goes to the page below Of, if there is one and it is still looked at.
+	Copy struct {
+		Text, What string
+		Of         Page
+	}
+	// Notice is a line for the footer.
+	Notice struct {
+		Text string
+		Bad  bool
+	}
+	// Tick comes each second.
+	Tick time.Time
+)
+
+// Task is something to do that may take long.
+type Task struct {
+	// Line is the command line that does the same.
+	Line string
+	// Do does it.
+	Do func(context.Context) error
+	// Then makes the message that says that it has ended; nil makes none.
+	Then func(error) tea.Msg
+}
+
+// Send makes a command of a message.
+func Send(msg tea.Msg) tea.Cmd { return func() tea.Msg { return msg } }

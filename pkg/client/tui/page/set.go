@@ -1,0 +1,182 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/filter"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+// Set is the page of one pool or replica set. All of it comes from rows.
+type Set struct {
+	world                 *World
+	key                   store.Key
+	row                   *store.Set // the last there was
+	gone                  bool
+	members               []*store.Machine
+	events                []*store.Event
+	keys                  keymap.Map[*Set]
+	offset, height, lines int
+}
+
+// membersMost is how many machines the page lists; the page of its machines has all.
+const membersMost = 20
+
+// NewSet makes the page of a set with the key of a row.
+func NewSet(w *World, key store.Key) *Set {
+	followSets(w)
+	p := &Set{world: w, key: key}
+	for _, b := range setBindings() {
+		keys := b.Keys
+		if b.Name == "machines" {
+			keys = []string{"enter", "m"}
+		}
+		p.keys = append(p.keys, keymap.Binding[*Set]{
+			Keys: keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
+			Allowed: func(p *Set) string { return b.Allowed(p.group()) },
+			Do:      func(p *Set) tea.Cmd { return b.Do(p.group()) },
+		})
+	}
+	p.keys = append(p.keys, scrolling[*Set](func(p *Set) *scroll { return &scroll{&p.offset, p.lines, p.height} })...)
+	p.Refresh()
+	return p
+}
+
+func (p *Set) group() group {
+	if p.gone {
+		return group{p.world, nil}
+	}
+	return group{p.world, p.row}
+}
+
+// Title is the set's kind and name.
+func (p *Set) Title() string {
+	resource, namespace, _ := strings.Cut(p.key.Namespace, "/")
+	return (&store.Set{Resource: resource}).Short() + " " + namespace + "/" + p.key.Name
+}
+
+// State is that of the sets.
+func (p *Set) State() store.State { return setsState(p.world) }
+
+// Refresh reads the set, its machines and its events anew.
+func (p *Set) Refresh() {
+	p.gone = true
+	for _, s := range setRows(p.world) {
+		if s.Key() == p.key {
+			p.row, p.gone = s, false
+		}
+	}
+	if p.row == nil {
+		return
+	}
+	p.members = members(p.world, p.row)
+	slices.SortFunc(p.members, store.Compare)
+	p.events = eventsAbout(p.world, p.row)
+}
+
+// Update has nothing to hear.
+func (p *Set) Update(tea.Msg) tea.Cmd { return nil }
+
+// Key does what a key is bound to.
+func (p *Set) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
+
+// Hints are the page's keys.
+func (p *Set) Hints() []keymap.Hint { return p.keys.Hints(p) }
+
+// View draws the sections, in two columns where there is room, as far as they are scrolled to.
+func (p *Set) View(width, height int) string {
+	if p.row == nil {
+		if state := p.State(); !state.Synced {
+			return empty(p.world.Theme, state, "pools and replica sets", 0, filter.Filter{}, width)
+		}
+		return p.world.Theme.Paint(theme.Dim, "  There is no "+p.Title())
+	}
+	lines := p.draw(width)
+	p.height, p.lines = max(1, height), len(lines)
+	p.offset = max(0, min(p.offset, p.lines-p.height))
+	return strings.Join(lines[p.offset:min(p.lines, p.offset+p.height)], "\n")
+}
+
+func (p *Set) draw(width int) []string {
+	all := p.world.canvas(width)
+	events := append([]string{all.title("Events")}, timeline(all.t, p.events, all.now, width)...)
+	if width < twoColumns {
+		return together([][]string{p.head(all), p.conditions(all), p.machines(all), events})
+	}
+	left := (width - 2) / 2
+	l, r := p.world.canvas(left), p.world.canvas(width-2-left)
+	return together([][]string{beside(together([][]string{p.head(l), p.conditions(l)}), p.machines(r), left), events})
+}
+
+// head says what the set is, how it is, and what it asks for.
+func (p *Set) head(c canvas) []string {
+	s := p.row
+	var lines []string
+	add := func(name, value string, role theme.Role) { lines = append(lines, c.line(name, value, role)...) }
+	if p.gone {
+		lines = append(lines, c.t.Paint(theme.Bad, "  It has been deleted."))
+	}
+	add("Kind", s.Kind, theme.Text)
+	add("Machines", fmt.Sprintf("%d desired, %d there, %d ready", s.Desired, s.Current, s.Ready), setRole(s))
+	add("Why", shortOf(s, lacking(p.world, []*store.Set{s})[s.UID]), setRole(s))
+	for _, field := range s.Spec {
+		add(field[0], field[1], theme.Text)
+	}
+	add("Age", age(s.Created, c.now), theme.Text)
+	add("Labels", labels(s.Labels), theme.Text)
+	return lines
+}
+
+func (p *Set) conditions(c canvas) []string {
+	lines := []string{c.title("Conditions")}
+	for _, o := range p.row.Conditions {
+		role := theme.Text
+		if o.Status == corev1.ConditionTrue { // both that there are say that something is the matter
+			role = theme.Warn
+		}
+		lines = append(lines, c.condition(role, o.Type, o.Status, o.Since, o.Reason, o.Message)...)
+	}
+	if len(lines) == 1 {
+		lines = append(lines, c.dim("none"))
+	}
+	return lines
+}
+
+// machines lists its machines.
+func (p *Set) machines(c canvas) []string {
+	lines := []string{c.title(fmt.Sprintf("Machines %d", len(p.members)))}
+	if len(p.members) == 0 {
+		return append(lines, c.dim("none"))
+	}
+	shown := p.members[:min(len(p.members), membersMost)]
+	name := 0
+	for _, m := range shown {
+		name = max(name, ansi.StringWidth(widget.Harmless(m.Name)))
+	}
+	name = min(name, max(8, c.width-44))
+	for _, m := range shown {
+		lines = append(lines, "  "+widget.Pad(c.t, widget.Harmless(m.Name), name)+"  "+c.t.Paint(statusRole(m), widget.Pad(c.t, widget.Harmless(m.Status), 18))+"  "+c.cut(m.Node, c.width-name-26))
+	}
+	if more := len(p.members) - len(shown); more > 0 {
+		lines = append(lines, c.dim(fmt.Sprintf("%d more; enter shows all", more)))
+	}
+	return lines
+}
+
+// eventsAbout are the events of a set itself, the newest first.
+func eventsAbout(w *World, s *store.Set) []*store.Event {
+	out := slices.DeleteFunc(w.Events.Rows(), func(e *store.Event) bool {
+		return e.Namespace != s.Namespace || e.Kind != s.Kind || e.Object != s.Name
+	})
+	slices.SortFunc(out, newest)
+	return out
+}

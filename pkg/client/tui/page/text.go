@@ -1,0 +1,146 @@
+package page
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+// Text is a page of lines to scroll in, read once and again with r: YAML, why, doctor.
+type Text struct {
+	world *World
+	title string
+	read  func(context.Context) ([]widget.Line, error)
+	lines []widget.Line
+	err   error
+	// reading is whether an answer is on its way; at is when the last one came.
+	reading bool
+	at      time.Time
+	offset  int
+	height  int
+	wrapped []widget.Line // lines as they are drawn, for a width
+	width   int
+	keys    keymap.Map[*Text]
+}
+
+// textRead is what a Text page has read.
+type textRead struct {
+	page  *Text
+	lines []widget.Line
+	err   error
+}
+
+// readLimit is the longest that reading a page may take.
+const readLimit = 20 * time.Second
+
+// NewText makes a page; Init of it reads.
+func NewText(w *World, title string, read func(context.Context) ([]widget.Line, error)) *Text {
+	p := &Text{world: w, title: title, read: read}
+	p.keys = keymap.Map[*Text]{
+		{Keys: []string{"r"}, Name: "read again", Help: "ask the server again", Do: (*Text).Start},
+		{Keys: []string{"ctrl+y"}, Name: "copy", Help: "copy the whole text", Do: func(p *Text) tea.Cmd {
+			return Send(Copy{Text: p.String(), What: p.title})
+		}},
+	}
+	p.keys = append(p.keys, scrolling[*Text](func(p *Text) *scroll { return &scroll{&p.offset, len(p.wrapped), p.height} })...)
+	return p
+}
+
+// Start reads the text.
+func (p *Text) Start() tea.Cmd {
+	if p.reading {
+		return nil
+	}
+	p.reading = true
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(context.Background(), readLimit)
+		defer cancel()
+		lines, err := p.read(ctx)
+		return textRead{p, lines, err}
+	}
+}
+
+// String is the text without colours.
+func (p *Text) String() string {
+	var b strings.Builder
+	for _, l := range p.lines {
+		b.WriteString(ansi.Strip(l.Text) + "\n")
+	}
+	return b.String()
+}
+
+// Title is the page's name.
+func (p *Text) Title() string { return p.title }
+
+// Refresh does nothing: a text is of the time it was read.
+func (p *Text) Refresh() {}
+
+// State is that of the connection, and of what was read.
+func (p *Text) State() store.State {
+	if p.err != nil {
+		return store.State{Synced: len(p.lines) > 0, Err: p.err}
+	}
+	return connection(p.world)
+}
+
+// connection is the state of a page whose own rows are not of the cluster: they can be believed, but nothing new comes and nothing
+// can be done while there is none.
+func connection(w *World) store.State {
+	state := w.Machines.State()
+	return store.State{Synced: true, Since: state.Since, Err: state.Err}
+}
+
+// Update takes what was read.
+func (p *Text) Update(msg tea.Msg) tea.Cmd {
+	if m, ok := msg.(textRead); ok && m.page == p {
+		p.reading, p.err, p.at = false, m.err, p.world.Now()
+		if m.err == nil {
+			p.lines, p.wrapped = m.lines, nil
+		}
+	}
+	return nil
+}
+
+// Key does what a key is bound to.
+func (p *Text) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
+
+// Hints are the page's keys.
+func (p *Text) Hints() []keymap.Hint { return p.keys.Hints(p) }
+
+// View draws the lines that are scrolled to; those that are too long go on in the next.
+func (p *Text) View(width, height int) string {
+	t := p.world.Theme
+	var head []string
+	switch {
+	case p.err != nil:
+		for _, l := range widget.Wrap("  "+widget.Harmless(p.err.Error()), width-1, 0) {
+			head = append(head, t.Paint(theme.Bad, l))
+		}
+	case len(p.lines) == 0 && p.at.IsZero():
+		return t.Paint(theme.Dim, "  Reading …")
+	case len(p.lines) == 0:
+		return t.Paint(theme.Dim, "  There is nothing to show.")
+	}
+	if p.wrapped == nil || p.width != width {
+		p.wrapped, p.width = nil, width
+		for _, l := range p.lines {
+			for _, part := range widget.Wrap(widget.Harmless(l.Text), width-1, l.Hang) {
+				p.wrapped = append(p.wrapped, widget.Line{Text: part, Role: l.Role})
+			}
+		}
+	}
+	p.height = max(1, height-len(head))
+	p.offset = max(0, min(p.offset, len(p.wrapped)-p.height))
+	for _, l := range p.wrapped[p.offset:min(len(p.wrapped), p.offset+p.height)] {
+		head = append(head, t.Paint(l.Role, l.Text))
+	}
+	return strings.Join(head, "\n")
+}

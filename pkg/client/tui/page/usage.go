@@ -1,0 +1,76 @@
+package page
+
+import (
+	"time"
+
+	"github.com/virtkit/virtkit/pkg/client/action/top"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/report/stats"
+)
+
+// history is how many readings are kept of a guest: two minutes of them.
+const history = 60
+
+// Every is the time between two readings of what guests use.
+const Every = 2 * time.Second
+
+// Usage keeps what guests used lately. It is the app's goroutine's alone.
+type Usage struct {
+	last   stats.List
+	guests map[store.Key]*Series
+}
+
+// Series is what one guest used, the newest last.
+type Series struct {
+	Now                    top.Row
+	CPU, Memory, Net, Disk []float64
+}
+
+// NewUsage knows of no guest.
+func NewUsage() *Usage { return &Usage{guests: map[store.Key]*Series{}} }
+
+// Take adds a reading. A guest that is not in it is forgotten.
+func (u *Usage) Take(list stats.List) {
+	report := top.Rates(u.last, list)
+	u.last = list
+	present := map[store.Key]bool{}
+	for i := range list.Items {
+		present[store.Key{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}] = true
+	}
+	for key := range u.guests {
+		if !present[key] {
+			delete(u.guests, key)
+		}
+	}
+	for _, row := range report.Items {
+		key := store.Key{Namespace: row.Namespace, Name: row.Name}
+		s := u.guests[key]
+		if s == nil {
+			s = &Series{}
+			u.guests[key] = s
+		}
+		s.Now = row
+		s.CPU = push(s.CPU, float64(row.CPU))
+		s.Memory = push(s.Memory, float64(used(row)))
+		s.Net = push(s.Net, float64(row.NetworkReceived+row.NetworkSent))
+		s.Disk = push(s.Disk, float64(row.DiskRead+row.DiskWritten))
+	}
+}
+
+// used is the guest's memory in use: what it says, else what the node has given it so far. QEMU's own comes on top of that.
+func used(row top.Row) uint64 {
+	if row.MemoryUsed > 0 {
+		return row.MemoryUsed
+	}
+	return min(row.Memory, row.MemoryResident)
+}
+
+// Of is what a guest used, or nil.
+func (u *Usage) Of(key store.Key) *Series { return u.guests[key] }
+
+func push(values []float64, v float64) []float64 {
+	if len(values) >= history {
+		values = append(values[:0], values[len(values)-history+1:]...)
+	}
+	return append(values, v)
+}

@@ -1,0 +1,277 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+)
+
+// subject is what a key of machines works on: the marked ones, or the one that is shown.
+type subject struct {
+	world    *World
+	machines []*store.Machine
+}
+
+// readOnly is why nothing can be changed.
+const readOnly = "the dashboard was started with --read-only"
+
+// manyTyped is how many machines a bulk action may have before the number is to be typed.
+const manyTyped = 20
+
+// machineBindings are the keys that do something to machines, wherever those are shown.
+func machineBindings() keymap.Map[subject] {
+	one := func(allowed func(m *store.Machine) string) func(subject) string {
+		return func(s subject) string {
+			switch len(s.machines) {
+			case 0:
+				return "there is no machine here"
+			case 1:
+				if allowed != nil {
+					return allowed(s.machines[0])
+				}
+				return ""
+			}
+			return "this is for one machine at a time"
+		}
+	}
+	run := func(args ...string) func(subject) tea.Cmd {
+		return func(s subject) tea.Cmd { return Send(Run{Args: s.args(args...)}) }
+	}
+	alive := func(m *store.Machine) string {
+		if !m.Alive() {
+			return "it is not running"
+		}
+		return ""
+	}
+	// typing is for what sends keys to a guest.
+	typing := func(s subject) string {
+		if s.world.ReadOnly {
+			return readOnly
+		}
+		return one(alive)(s)
+	}
+	verb := func(v lifecycle.Verb) (func(subject) string, func(subject) tea.Cmd) {
+		return func(s subject) string { return s.allowed(v) }, func(s subject) tea.Cmd { return s.ask(v) }
+	}
+	bind := func(v lifecycle.Verb, help string, quiet bool, keys ...string) keymap.Binding[subject] {
+		allowed, do := verb(v)
+		return keymap.Binding[subject]{Keys: keys, Name: string(v), Help: help, Allowed: allowed, Do: do, Quiet: quiet}
+	}
+	return keymap.Map[subject]{
+		{Keys: []string{"c"}, Name: "console", Help: "the serial console; Ctrl-] comes back", Allowed: typing, Do: run("console")},
+		{Keys: []string{"C"}, Name: "split", Help: "the serial console beside the machine's events; Ctrl-] comes back", Allowed: one(alive), Do: func(s subject) tea.Cmd {
+			return Send(Open{NewSplit(s.world, s.machines[0].Key())})
+		}},
+		{Keys: []string{"v"}, Name: "screen", Help: "the screen, drawn in the terminal", Allowed: typing, Do: run("vnc", "--terminal")},
+		{Keys: []string{"V"}, Name: "vnc web", Help: "the screen in a web browser", Allowed: typing, Do: run("vnc", "--web"), Quiet: true},
+		{Keys: []string{"s"}, Name: "ssh", Help: "a shell in the guest by SSH", Allowed: typing, Do: run("ssh")},
+		{Keys: []string{"l"}, Name: "logs", Help: "what the guest writes to its serial console", Allowed: one(alive), Do: run("logs", "--follow")},
+		{Keys: []string{"w"}, Name: "why", Help: "what holds the machine up, and what mends it", Allowed: one(nil), Do: func(s subject) tea.Cmd {
+			return Send(Open{NewWhy(s.world, s.machines[0].Key())})
+		}},
+		{Keys: []string{"y"}, Name: "YAML", Help: "the object as the server has it", Allowed: one(nil), Do: func(s subject) tea.Cmd {
+			return Send(Open{NewYAML(s.world, s.machines[0])})
+		}},
+		{Keys: []string{"e"}, Name: "edit", Help: "change the object in your editor; what that would do is shown first", Allowed: func(s subject) string {
+			if why := one(nil)(s); why != "" {
+				return why
+			}
+			if s.world.ReadOnly {
+				return readOnly
+			}
+			return s.world.Actions.ForbiddenTo(s.machines[0].Namespace, "patch", resourceOf(s.machines[0]))
+		}, Do: func(s subject) tea.Cmd { return Send(Open{NewEdit(s.world, s.machines[0])}) }},
+		bind(lifecycle.Start, "start the guest", false, "S"),
+		bind(lifecycle.Stop, "shut the guest down", false, "X"),
+		bind(lifecycle.Restart, "shut the guest down and start it again", false, "R"),
+		{Keys: []string{"p"}, Name: "pause", Help: "stop the guest's processors, or let them go on", Allowed: func(s subject) string { return s.allowed(s.pausing()) }, Do: func(s subject) tea.Cmd { return s.ask(s.pausing()) }},
+		bind(lifecycle.Migrate, "move the running guest to another node", false, "m"),
+		bind(lifecycle.MigrateCancel, "take a migration back", true, "M"),
+		bind(lifecycle.SoftReboot, "ask the guest to reboot", true, "B"),
+		bind(lifecycle.Reset, "press the reset button", true, "ctrl+r"),
+		bind(lifecycle.Delete, "delete the machine", false, "ctrl+d"),
+		{Keys: []string{copyKey}, Name: "copy", Help: "copy a field: name, node, address, MAC, UID, image, YAML", Allowed: one(nil), Quiet: true, Do: func(s subject) tea.Cmd {
+			return Send(Open{newMachineCopying(s.world, s.machines[0])})
+		}},
+		{Keys: []string{"ctrl+y"}, Name: "copy name", Help: "copy namespace and name", Allowed: one(nil), Quiet: true, Do: func(s subject) tea.Cmd {
+			return Send(Copy{Text: s.machines[0].Key().String(), What: "the name"})
+		}},
+	}
+}
+
+// pausing is what the pause key does now.
+func (s subject) pausing() lifecycle.Verb {
+	for _, m := range s.machines {
+		if !m.Paused {
+			return lifecycle.Pause
+		}
+	}
+	return lifecycle.Unpause
+}
+
+// args is a command line for the first machine, without the program's name.
+func (s subject) args(command ...string) []string {
+	m := s.machines[0]
+	name := m.Name
+	if m.Instance {
+		name = "vmi/" + name
+	}
+	return append(append(append([]string{}, command...), name, "--namespace", m.Namespace), s.world.Flags...)
+}
+
+// line is a command line as the user would type it.
+func (s subject) line(verb lifecycle.Verb, machines []*store.Machine) string {
+	words := []string{s.world.Program, string(verb)}
+	for _, m := range machines {
+		if m.Instance {
+			words = append(words, "vmi/"+m.Name)
+		} else {
+			words = append(words, m.Name)
+		}
+	}
+	return strings.Join(append(words, "--namespace", machines[0].Namespace), " ")
+}
+
+// allowed says why a verb does nothing to any of the machines.
+func (s subject) allowed(verb lifecycle.Verb) string {
+	if s.world.ReadOnly {
+		return readOnly
+	}
+	why := "there is no machine here"
+	for _, m := range s.machines {
+		if why = s.refusal(verb, m); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+func (s subject) refusal(verb lifecycle.Verb, m *store.Machine) string {
+	if why := s.world.Actions.Forbidden(m.Namespace, verb); why != "" {
+		return why
+	}
+	return Applies(verb, m)
+}
+
+// Applies says why a verb does nothing to a machine, as far as its row tells.
+func Applies(verb lifecycle.Verb, m *store.Machine) string {
+	running := m.Phase == "Running"
+	switch {
+	case verb == lifecycle.Delete:
+		if m.Deleting {
+			return "it is being deleted"
+		}
+		return ""
+	case m.Instance && !verb.TakesInstance():
+		return "it has no VirtualMachine"
+	case verb == lifecycle.Start:
+		if m.Alive() {
+			return "it is running"
+		}
+		return ""
+	case verb == lifecycle.Stop || verb == lifecycle.Restart:
+		if !m.Alive() && (verb == lifecycle.Restart || m.RunStrategy != "Always") {
+			return "it is not running"
+		}
+		return ""
+	case !running:
+		return "it is not running"
+	case verb == lifecycle.Pause && m.Paused:
+		return "it is paused"
+	case verb == lifecycle.Unpause && !m.Paused:
+		return "it is not paused"
+	case verb == lifecycle.SoftReboot && m.Paused:
+		return "it is paused"
+	case verb == lifecycle.Migrate && m.Migrating:
+		return "it is migrating"
+	case verb == lifecycle.Migrate && !m.Migratable:
+		return "it cannot be migrated; w says why"
+	case verb == lifecycle.MigrateCancel && !m.Migrating:
+		return "it is not migrating"
+	}
+	return ""
+}
+
+// ask asks before a verb is done to the machines that it applies to, where it is more than a look.
+func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
+	var chosen []*store.Machine
+	for _, m := range s.machines {
+		if s.refusal(verb, m) == "" {
+			chosen = append(chosen, m)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil
+	}
+	task := s.task(verb, chosen)
+	if len(chosen) == 1 && !verb.Disrupts() {
+		return Send(task)
+	}
+	question := fmt.Sprintf("%s %s?", capital(string(verb)), described(chosen))
+	if left := len(s.machines) - len(chosen); left > 0 {
+		question += fmt.Sprintf(" (%d more: %s)", left, s.leftOut(verb))
+	}
+	ask := Ask{Question: question, Task: task}
+	switch {
+	case verb == lifecycle.Delete && len(chosen) == 1:
+		ask.Typed = chosen[0].Name
+	case verb == lifecycle.Delete || len(chosen) > manyTyped:
+		ask.Typed = fmt.Sprint(len(chosen))
+	}
+	return Send(ask)
+}
+
+func (s subject) leftOut(verb lifecycle.Verb) string {
+	for _, m := range s.machines {
+		if why := s.refusal(verb, m); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func described(machines []*store.Machine) string {
+	if len(machines) == 1 {
+		return machines[0].Key().String()
+	}
+	return fmt.Sprintf("%d machines", len(machines))
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// task does a verb to machines, one after the other in each namespace; what fails does not keep the others from it.
+func (s subject) task(verb lifecycle.Verb, machines []*store.Machine) Task {
+	byNamespace := map[string][]*store.Machine{}
+	var order []string
+	for _, m := range machines {
+		if byNamespace[m.Namespace] == nil {
+			order = append(order, m.Namespace)
+		}
+		byNamespace[m.Namespace] = append(byNamespace[m.Namespace], m)
+	}
+	var lines []string
+	for _, ns := range order {
+		line := s.line(verb, byNamespace[ns])
+		if verb.Disrupts() {
+			line += " --yes"
+		}
+		lines = append(lines, line)
+	}
+	actions := s.world.Actions
+	return Task{Line: strings.Join(lines, " && "), Do: func(ctx context.Context) error {
+		var failed []error
+		for _, m := range machines {
+			if err := actions.Do(ctx, verb, target(m)); err != nil {
+				failed = append(failed, err)
+			}
+		}
+		return errors.Join(failed...)
+	}}
+}

@@ -1,0 +1,283 @@
+// Package widget has the parts that pages are drawn with: the table, sparklines, bars and boxes. They know rows and
+// sizes, nothing of machines.
+package widget
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/filter"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+)
+
+// Cell is a piece of a row as it is shown.
+type Cell struct {
+	Text string
+	Role theme.Role
+	// Styled text has its own colours and is shown as it is; other text is made harmless first.
+	Styled bool
+}
+
+// Column is one column of a table of rows R.
+type Column[R any] struct {
+	Title string
+	// Max is the widest that it gets, in cells; 0 is no limit.
+	Max int
+	// Priority says which columns go first where there is no room: those with the highest. 0 never goes.
+	Priority int
+	Right    bool
+	// Flex columns take what room is left, and need little: one of a table's columns at most.
+	Flex bool
+	Cell func(r R, now time.Time) Cell
+	// Compare orders by this column; nil means its text does.
+	Compare func(a, b R) int
+	// Volatile columns are not searched by filters.
+	Volatile bool
+}
+
+// Table shows the rows that a filter leaves, sorted by a column. It draws only what is visible, and its cursor stays on
+// its row wherever that moves.
+type Table[R any] struct {
+	Columns []Column[R]
+	// Key names a row; Labels are what label selectors see.
+	Key    func(R) store.Key
+	Labels func(R) map[string]string
+	Now    func() time.Time
+	Theme  *theme.Theme
+
+	all, rows []R
+	filter    filter.Filter
+	sort      int
+	reversed  bool
+	cursor    int
+	at        store.Key // the row under the cursor
+	offset    int
+	height    int
+	marks     map[store.Key]bool
+	grown     []int // what the cells would like
+	widths    []int // what they get
+	widthsFor int   // the width of the screen that widths were made for
+}
+
+// SetRows shows other rows.
+func (t *Table[R]) SetRows(rows []R) {
+	t.all = rows
+	t.arrange()
+}
+
+// SetFilter shows the rows that match.
+func (t *Table[R]) SetFilter(f filter.Filter) {
+	t.filter = f
+	t.grown = nil
+	t.arrange()
+}
+
+// Filter is what chooses the rows.
+func (t *Table[R]) Filter() filter.Filter { return t.filter }
+
+// Sort sorts by a column, or turns the order round when it is sorted by it.
+func (t *Table[R]) Sort(column int) {
+	if column < 0 || column >= len(t.Columns) {
+		return
+	}
+	t.reversed = column == t.sort && !t.reversed
+	t.sort = column
+	t.arrange()
+}
+
+// Sorted says by which column, and whether the other way round.
+func (t *Table[R]) Sorted() (column int, reversed bool) { return t.sort, t.reversed }
+
+// Len is how many rows are shown, of how many.
+func (t *Table[R]) Len() (shown, all int) { return len(t.rows), len(t.all) }
+
+// Current is the row under the cursor.
+func (t *Table[R]) Current() (row R, ok bool) {
+	if len(t.rows) == 0 {
+		return row, false
+	}
+	return t.rows[t.cursor], true
+}
+
+// Marked are the marked rows that are shown; without any, the row under the cursor.
+func (t *Table[R]) Marked() []R {
+	var out []R
+	if len(t.marks) > 0 {
+		for _, r := range t.rows {
+			if t.marks[t.Key(r)] {
+				out = append(out, r)
+			}
+		}
+	}
+	if current, ok := t.Current(); ok && len(out) == 0 {
+		out = append(out, current)
+	}
+	return out
+}
+
+// Marks is the number of rows that are marked.
+func (t *Table[R]) Marks() int { return len(t.marks) }
+
+// Fields are a row's cells, whole: the columns' titles and what each has.
+func (t *Table[R]) Fields(r R) (titles, texts []string) {
+	now := t.Now()
+	for _, c := range t.Columns {
+		titles = append(titles, c.Title)
+		texts = append(texts, strings.TrimSpace(Harmless(ansi.Strip(c.Cell(r, now).Text))))
+	}
+	return titles, texts
+}
+
+// Mark marks the row under the cursor, or takes its mark away, and goes on to the next.
+func (t *Table[R]) Mark() {
+	current, ok := t.Current()
+	if !ok {
+		return
+	}
+	if t.marks == nil {
+		t.marks = map[store.Key]bool{}
+	}
+	if key := t.Key(current); t.marks[key] {
+		delete(t.marks, key)
+	} else {
+		t.marks[key] = true
+	}
+	t.Move(1)
+}
+
+// MarkAll marks all rows that are shown; when they all are, it takes the marks away.
+func (t *Table[R]) MarkAll() {
+	marks := map[store.Key]bool{}
+	for _, r := range t.rows {
+		marks[t.Key(r)] = true
+	}
+	for key := range marks {
+		if !t.marks[key] {
+			t.marks = marks
+			return
+		}
+	}
+	t.marks = nil
+}
+
+// Unmark takes all marks away.
+func (t *Table[R]) Unmark() { t.marks = nil }
+
+// Move moves the cursor by rows.
+func (t *Table[R]) Move(by int) { t.moveTo(t.cursor + by) }
+
+// Page moves the cursor by pages.
+func (t *Table[R]) Page(by int) { t.moveTo(t.cursor + by*max(1, t.height-1)) }
+
+// Top and Bottom move the cursor to the ends.
+func (t *Table[R]) Top() { t.moveTo(0) }
+
+// Bottom moves the cursor to the last row.
+func (t *Table[R]) Bottom() { t.moveTo(len(t.rows) - 1) }
+
+// Select moves the cursor to a row, if it is shown.
+func (t *Table[R]) Select(key store.Key) {
+	if i := slices.IndexFunc(t.rows, func(r R) bool { return t.Key(r) == key }); i >= 0 {
+		t.moveTo(i)
+	}
+}
+
+// Click moves the cursor to the row that View drew on a line, 0 being the header, and reports whether there is one. A
+// click on the header sorts by the column at x.
+func (t *Table[R]) Click(x, line int) bool {
+	if line == 0 {
+		left := markWidth
+		for _, c := range t.visible() {
+			if x >= left && x < left+t.widths[c]+gap {
+				t.Sort(c)
+				return true
+			}
+			left += t.widths[c] + gap
+		}
+		return false
+	}
+	if i := t.offset + line - 1; i < len(t.rows) {
+		t.moveTo(i)
+		return true
+	}
+	return false
+}
+
+func (t *Table[R]) moveTo(i int) {
+	t.cursor = max(0, min(i, len(t.rows)-1))
+	if len(t.rows) > 0 {
+		t.at = t.Key(t.rows[t.cursor])
+	}
+}
+
+// arrange filters and sorts, and puts the cursor back on its row.
+func (t *Table[R]) arrange() {
+	now := t.Now()
+	t.rows = t.rows[:0:0]
+	present := map[store.Key]bool{}
+	for _, r := range t.all {
+		if len(t.marks) > 0 {
+			present[t.Key(r)] = true
+		}
+		if t.filter.Empty() || t.filter.Match(t.text(r, now), t.labels(r)) {
+			t.rows = append(t.rows, r)
+		}
+	}
+	for key := range t.marks {
+		if !present[key] {
+			delete(t.marks, key)
+		}
+	}
+	slices.SortFunc(t.rows, t.compare)
+	if len(t.rows) > 0 && t.at != (store.Key{}) {
+		if i := slices.IndexFunc(t.rows, func(r R) bool { return t.Key(r) == t.at }); i >= 0 {
+			t.cursor = i
+			return
+		}
+	}
+	t.moveTo(t.cursor)
+}
+
+func (t *Table[R]) labels(r R) map[string]string {
+	if t.Labels == nil {
+		return nil
+	}
+	return t.Labels(r)
+}
+
+// text is what filters see of a row.
+func (t *Table[R]) text(r R, now time.Time) string {
+	var b strings.Builder
+	for _, c := range t.Columns {
+		if !c.Volatile {
+			b.WriteString(c.Cell(r, now).Text)
+			b.WriteByte(' ')
+		}
+	}
+	return b.String()
+}
+
+func (t *Table[R]) compare(a, b R) int {
+	var order int
+	if c := t.Columns[t.sort]; c.Compare != nil {
+		order = c.Compare(a, b)
+	} else {
+		now := t.Now()
+		order = strings.Compare(c.Cell(a, now).Text, c.Cell(b, now).Text)
+	}
+	if t.reversed {
+		order = -order
+	}
+	ka, kb := t.Key(a), t.Key(b)
+	return cmp.Or(order, strings.Compare(ka.Namespace, kb.Namespace), strings.Compare(ka.Name, kb.Name))
+}
+
+const (
+	gap       = 2
+	markWidth = 2
+)

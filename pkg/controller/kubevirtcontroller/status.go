@@ -1,0 +1,211 @@
+// Package kubevirt keeps the status of the KubeVirt resource. Its inputs are the resource itself and
+// the Deployments and the DaemonSet of virtkit's components; its output is the resource's status:
+// the phase, the conditions Available, Created, Progressing and Degraded, and the versions.
+package kubevirtcontroller
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+// View is all that the status is made of.
+type View struct {
+	KubeVirt *v1.KubeVirt
+	// Deployments and DaemonSets are the components that exist, by name.
+	Deployments map[string]*appsv1.Deployment
+	DaemonSets  map[string]*appsv1.DaemonSet
+	// Version is this virt-controller's.
+	Version      string
+	Architecture string
+	// Written is when the status was written last.
+	Written time.Time
+	Now     time.Time
+}
+
+// Step is what is to be done; the zero Step is nothing.
+type Step struct {
+	// Status is to be written; nil leaves what there is.
+	Status *v1.KubeVirtStatus
+	frame.Requeue
+}
+
+// settle is how long the status waits for more news while the components come up one pod after the
+// other; being available at last, or no more, is written at once.
+const settle = time.Second
+
+// Next decides.
+func Next(view View) Step {
+	was, status := view.KubeVirt.Status, Status(view)
+	if equality.Semantic.DeepEqual(was, status) {
+		return Step{}
+	}
+	if left := settle - view.Now.Sub(view.Written); left > 0 && !urgent(was, status) {
+		return Step{Requeue: frame.Requeue{RequeueAfter: left}}
+	}
+	return Step{Status: &status}
+}
+
+// urgent reports whether the phase or a condition changes, not only a message.
+func urgent(old, status v1.KubeVirtStatus) bool {
+	if old.Phase != status.Phase || len(old.Conditions) != len(status.Conditions) {
+		return true
+	}
+	for i := range old.Conditions {
+		if old.Conditions[i].Status != status.Conditions[i].Status {
+			return true
+		}
+	}
+	return false
+}
+
+// component is how far one of them has come.
+type component struct {
+	name string
+	// missing: it does not exist. updated: every pod is of the current template. available: enough
+	// pods are ready for it to work; all: every one is.
+	missing, updated, available, all bool
+	says                             string
+}
+
+// Status is what the resource's status should be.
+func Status(view View) v1.KubeVirtStatus {
+	status := *view.KubeVirt.Status.DeepCopy()
+	components := []component{
+		deployment(names.VirtAPI, view.Deployments[names.VirtAPI]),
+		deployment(names.VirtController, view.Deployments[names.VirtController]),
+		daemonSet(names.VirtHandler, view.DaemonSets[names.VirtHandler]),
+	}
+	missing := say(components, func(c component) bool { return c.missing })
+	unavailable := say(components, func(c component) bool { return !c.available })
+	unfinished := say(components, func(c component) bool { return !c.updated || !c.all })
+	set := func(conditionType v1.KubeVirtConditionType, holds bool, reason, message string) {
+		is := corev1.ConditionFalse
+		if holds {
+			is = corev1.ConditionTrue
+		}
+		conditions.Set(&status.Conditions,
+			v1.KubeVirtCondition{Type: conditionType, Status: is, Reason: reason, Message: message}, view.Now)
+	}
+
+	if missing == "" {
+		set(v1.KubeVirtConditionCreated, true, "AllResourcesCreated", "All resources were created.")
+	} else {
+		set(v1.KubeVirtConditionCreated, false, "ResourcesMissing", missing)
+	}
+	available := unavailable == ""
+	if available {
+		set(v1.KubeVirtConditionAvailable, true, "AllComponentsReady", "All components are ready.")
+	} else {
+		set(v1.KubeVirtConditionAvailable, false, "ComponentsNotReady", unavailable)
+	}
+	if unfinished == "" {
+		set(v1.KubeVirtConditionProgressing, false, "AllComponentsReady", "All components are ready.")
+	} else {
+		set(v1.KubeVirtConditionProgressing, true, "ComponentsRollingOut", unfinished)
+	}
+	deployed := status.Phase == v1.KubeVirtPhaseDeployed
+	switch {
+	case deployed && !available:
+		set(v1.KubeVirtConditionDegraded, true, "ComponentsNotReady", unavailable)
+	case available:
+		set(v1.KubeVirtConditionDegraded, false, "AllComponentsReady", "All components are ready.")
+	default:
+		set(v1.KubeVirtConditionDegraded, false, "Deploying", "The components are being deployed.")
+	}
+
+	status.OperatorVersion = view.Version
+	status.TargetKubeVirtVersion = view.Version
+	status.DefaultArchitecture = view.Architecture
+	status.ObservedGeneration = &view.KubeVirt.Generation
+	switch {
+	case view.KubeVirt.DeletionTimestamp != nil:
+		status.Phase = v1.KubeVirtPhaseDeleting
+	case available:
+		// Once deployed it stays so; Available and Degraded tell how it fares.
+		status.Phase = v1.KubeVirtPhaseDeployed
+		if unfinished == "" {
+			status.ObservedKubeVirtVersion = view.Version
+		}
+	case !deployed:
+		status.Phase = v1.KubeVirtPhaseDeploying
+	}
+	status.Generations = generations(view)
+	return status
+}
+
+func deployment(name string, d *appsv1.Deployment) component {
+	if d == nil {
+		return component{name: name, missing: true, says: "does not exist"}
+	}
+	want := int32(1)
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	s := d.Status
+	observed := s.ObservedGeneration >= d.Generation
+	return component{
+		name:      name,
+		updated:   observed && s.UpdatedReplicas >= want,
+		available: observed && s.AvailableReplicas >= min(want, 1),
+		all:       observed && s.AvailableReplicas >= want && s.Replicas <= max(want, s.UpdatedReplicas),
+		says:      fmt.Sprintf("%d of %d ready", s.AvailableReplicas, want),
+	}
+}
+
+// daemonSet is available when more than half of its nodes are served, so that one node of many that
+// is down does not make the whole installation unavailable.
+func daemonSet(name string, d *appsv1.DaemonSet) component {
+	if d == nil {
+		return component{name: name, missing: true, says: "does not exist"}
+	}
+	s := d.Status
+	observed := s.ObservedGeneration >= d.Generation && s.ObservedGeneration > 0
+	want := s.DesiredNumberScheduled
+	all := observed && s.NumberAvailable >= want
+	return component{
+		name:      name,
+		updated:   observed && s.UpdatedNumberScheduled >= want,
+		available: all || observed && s.NumberAvailable*2 > want,
+		all:       all,
+		says:      fmt.Sprintf("%d of %d ready", s.NumberAvailable, want),
+	}
+}
+
+// say lists those components for which it is true, or is empty.
+func say(components []component, is func(component) bool) string {
+	var out []string
+	for _, c := range components {
+		if is(c) {
+			out = append(out, c.name+" "+c.says)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func generations(view View) []v1.GenerationStatus {
+	var out []v1.GenerationStatus
+	add := func(resource, name string, generation int64) {
+		out = append(out, v1.GenerationStatus{
+			Group: appsv1.GroupName, Resource: resource, Namespace: view.KubeVirt.Namespace, Name: name, LastGeneration: generation,
+		})
+	}
+	for _, name := range []string{names.VirtAPI, names.VirtController} {
+		if d := view.Deployments[name]; d != nil {
+			add("deployments", name, d.Generation)
+		}
+	}
+	if d := view.DaemonSets[names.VirtHandler]; d != nil {
+		add("daemonsets", names.VirtHandler, d.Generation)
+	}
+	return out
+}

@@ -1,0 +1,87 @@
+package migrationcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+)
+
+// attach has the claims of the VMI's hotplugged volumes brought to the node of the migration's pod, by one pod that
+// holds them all, before the VMI's nodes hear of the migration. From then on no volume comes or goes.
+func (s *Step) attach(view View) {
+	volumes, busy := hotplug.Moving(view.VMI)
+	if len(volumes) == 0 && busy == "" {
+		s.schedule(view, nil)
+		return
+	}
+	s.phase(v1.MigrationScheduling, view.Now)
+	left := scheduleTimeout - view.Now.Sub(view.Pod.CreationTimestamp.Time)
+	s.RequeueAfter = min(max(left, 0), waitAgain)
+	attachment := attachmentOf(view, volumes)
+	switch {
+	case busy != "":
+		if left <= 0 {
+			s.fail(view, busy+"; wait for it, or end it, before the guest moves")
+		}
+	case attachment == nil:
+		s.Attach = volumes
+	case over(attachment):
+		s.fail(view, "the attachment pod "+attachment.Name+" has ended: "+ended(attachment))
+	case vmicontroller.ContainerRuns(attachment):
+		s.schedule(view, attachment)
+	case left <= 0:
+		s.fail(view, "the hotplugged volumes do not get to node "+view.Pod.Spec.NodeName+": "+vmicontroller.NotRunning(attachment))
+	}
+}
+
+// attachmentOf is the pod that was created to hold exactly these volumes, nil when there is none. Names and owner references
+// are anybody's to write who may make pods.
+func attachmentOf(view View, volumes []string) *corev1.Pod {
+	purpose := hotplug.TargetAttachment(view.Migration.UID, volumes)
+	at := slices.IndexFunc(view.Attachments, func(pod *corev1.Pod) bool { return view.Created[pod.UID] == purpose })
+	if at < 0 {
+		return nil
+	}
+	return view.Attachments[at]
+}
+
+// applyAttachments deletes and makes attachment pods.
+func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step) error {
+	for _, pod := range step.DeleteAttachments {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		if _, err := r.writes.Delete(ctx, view.Migration, pod, client.GracePeriodSeconds(1)); err != nil {
+			return fmt.Errorf("delete attachment pod %s: %w", pod.Name, err)
+		}
+	}
+	if len(step.Attach) == 0 {
+		return nil
+	}
+	claims, err := vmicontroller.Claims(ctx, r.Client, view.VMI)
+	if err != nil {
+		return err
+	}
+	pod := vmicontroller.Attachment(view.VMI, step.Attach, view.Pod, vmicontroller.Facts{
+		Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
+	})
+	pod.GenerateName, pod.Name = "", hotplug.TargetAttachment(view.Migration.UID, step.Attach)
+	pod.Labels[v1.MigrationJobLabel] = string(view.Migration.UID)
+	err = r.creator().Create(ctx, view.VMI, pod.Name, pod)
+	switch {
+	case err == nil:
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created hotplug attachment pod %s for the migration's pod", pod.Name)
+	case !errors.Is(err, vmicontroller.ErrRecorded): // else the cache has not seen it
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating hotplug attachment pod: %v", err)
+		return fmt.Errorf("create the migration's attachment pod: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package migrationcontroller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// keepEnded is how many of a VMI's migrations that are over are left for people to read; KubeVirt's.
+const keepEnded = 5
+
+// surplus are those of a VMI's migrations that are over and that newer ones displace.
+func surplus(all []*v1.VirtualMachineInstanceMigration) []*v1.VirtualMachineInstanceMigration {
+	var ended []*v1.VirtualMachineInstanceMigration
+	for _, m := range all {
+		if Final(m) && m.DeletionTimestamp == nil {
+			ended = append(ended, m)
+		}
+	}
+	if len(ended) <= keepEnded {
+		return nil
+	}
+	slices.SortFunc(ended, func(a, b *v1.VirtualMachineInstanceMigration) int {
+		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return ended[:len(ended)-keepEnded]
+}
+
+// leftBy are those of a VMI's pods that migrations have left behind: where the guest went away from, or where it did not
+// get to. None of them runs.
+func leftBy(migrations []*v1.VirtualMachineInstanceMigration, pods []*corev1.Pod) []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, m := range migrations {
+		state := m.Status.MigrationState
+		if state == nil {
+			continue
+		}
+		name := state.SourcePod
+		if m.Status.Phase == v1.MigrationFailed {
+			name = state.TargetPod
+		}
+		i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == name && over(pod) && pod.DeletionTimestamp == nil })
+		if i >= 0 && !slices.Contains(out, pods[i]) {
+			out = append(out, pods[i])
+		}
+	}
+	return out
+}
+
+// prune deletes the migrations that newer ones displace, and what they left behind.
+func (r *Reconciler) prune(ctx context.Context, newer *v1.VirtualMachineInstanceMigration, step *Step) error {
+	for _, pod := range step.PrunePods {
+		if _, err := r.writes.Delete(ctx, newer, pod); err != nil {
+			return fmt.Errorf("delete pod %s: %w", pod.Name, err)
+		}
+	}
+	for _, m := range step.Prune {
+		if _, err := r.writes.Delete(ctx, newer, m); err != nil {
+			return fmt.Errorf("delete migration %s: %w", m.Name, err)
+		}
+	}
+	return nil
+}

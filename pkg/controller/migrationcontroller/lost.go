@@ -1,0 +1,83 @@
+package migrationcontroller
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// silence is why a node counts as lost to a migration; empty while its kubelet answers. nil is a node that does
+// not exist any more.
+func silence(node *corev1.Node, name string) string {
+	if node == nil {
+		return "node " + name + " does not exist any more"
+	}
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown {
+			return "node " + name + " does not answer"
+		}
+	}
+	return ""
+}
+
+// answers lets a node through when its kubelet falls silent, and one that is deleted.
+var answers = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return true },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return silence(e.ObjectOld.(*corev1.Node), "") != silence(e.ObjectNew.(*corev1.Node), "")
+	},
+}
+
+// towards are the migrations to a node.
+func (r *Reconciler) towards(ctx context.Context, node client.Object) []reconcile.Request {
+	var all v1.VirtualMachineInstanceMigrationList
+	if err := r.Client.List(ctx, &all); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list migrations")
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range all.Items {
+		m := &all.Items[i]
+		if ms := m.Status.MigrationState; Active(m) && ms != nil && ms.TargetNode == node.GetName() {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+		}
+	}
+	return out
+}
+
+// lookAtTarget says in the view whether the node to which the guest moves is lost.
+func (r *Reconciler) lookAtTarget(ctx context.Context, view *View) error {
+	ms := state(*view)
+	if ms == nil || ms.TargetNode == "" {
+		return nil
+	}
+	var node corev1.Node
+	switch err := r.Client.Get(ctx, types.NamespacedName{Name: ms.TargetNode}, &node); {
+	case err == nil:
+		view.TargetLost = silence(&node, ms.TargetNode)
+	case client.IgnoreNotFound(err) == nil:
+		view.TargetLost = silence(nil, ms.TargetNode)
+	default:
+		return fmt.Errorf("get node %s: %w", ms.TargetNode, err)
+	}
+	return nil
+}
+
+// abort asks the guest's node to keep it. Only that node knows whether it still can.
+func (s *Step) abort(view View) {
+	if state(view).AbortRequested {
+		return
+	}
+	s.VMIStatus = view.VMI.Status.DeepCopy()
+	s.VMIStatus.MigrationState.AbortRequested = true
+	s.VMIStatus.MigrationState.AbortStatus = v1.MigrationAbortInProgress
+}

@@ -1,0 +1,332 @@
+package migrationcontroller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/migrations/v1alpha1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/frame/written"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
+)
+
+// MigrationsByVMI is the cache's index of migrations by the name of their VMI.
+const MigrationsByVMI = "vmi-name"
+
+// Reconciler reads migrations, policies, VMIs, pods, nodes and claims from Client's cache, and namespaces live. It writes migrations, their pods,
+// and of VMIs status.migrationState, status.activePods and the label kubevirt.io/migrationTargetNodeName.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache, for the few decisions that must not rest on a stale one.
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Config   func() config.Config
+	// Image and ImagePullPolicy are virt-launcher's.
+	Image           string
+	ImagePullPolicy corev1.PullPolicy
+	Now             func() time.Time
+	// Created are the pods that were created for VMIs, by the VMI's UID. VMIs' reconciler shares it.
+	Created *written.Creations
+	// FenceAfter is that of the VMI's reconciler.
+	FenceAfter time.Duration
+
+	writes *frame.Writes
+}
+
+// SetupWithManager registers the reconciler and its index; the VMI reconciler's are expected.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
+	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstanceMigration{}, MigrationsByVMI, func(obj client.Object) []string {
+		return []string{obj.(*v1.VirtualMachineInstanceMigration).Spec.VMIName}
+	})
+	if err != nil {
+		return fmt.Errorf("index migrations by VMI: %w", err)
+	}
+	// Policies are there when the first migration asks for them.
+	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.MigrationPolicy{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("follow migration policies: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachineinstancemigration").
+		For(&v1.VirtualMachineInstanceMigration{}).
+		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			return r.migrationsOf(ctx, o.GetNamespace(), o.GetName())
+		})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.migrationOf)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.towards), builder.WithPredicates(answers)).
+		// One at a time, so that the limits hold.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Complete(&frame.Frame[*v1.VirtualMachineInstanceMigration, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
+}
+
+// migrationsOf are those of a VMI that are not over.
+func (r *Reconciler) migrationsOf(ctx context.Context, namespace, name string) []reconcile.Request {
+	var migrations v1.VirtualMachineInstanceMigrationList
+	if err := r.Client.List(ctx, &migrations, client.InNamespace(namespace), client.MatchingFields{MigrationsByVMI: name}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list migrations by VMI", "vmi", name)
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range migrations.Items {
+		if m := &migrations.Items[i]; !Final(m) || m.DeletionTimestamp != nil || len(m.Finalizers) > 0 {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+		}
+	}
+	return out
+}
+
+// siblings are all migrations of the VMI of one.
+func (r *Reconciler) siblings(ctx context.Context, migration *v1.VirtualMachineInstanceMigration) ([]*v1.VirtualMachineInstanceMigration, error) {
+	var list v1.VirtualMachineInstanceMigrationList
+	err := r.Client.List(ctx, &list, client.InNamespace(migration.Namespace), client.MatchingFields{MigrationsByVMI: migration.Spec.VMIName})
+	if err != nil {
+		return nil, fmt.Errorf("list migrations by VMI: %w", err)
+	}
+	out := make([]*v1.VirtualMachineInstanceMigration, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	return out, nil
+}
+
+// migrationOf is the one that a launcher pod was made for.
+func (r *Reconciler) migrationOf(ctx context.Context, pod client.Object) []reconcile.Request {
+	uid := pod.GetLabels()[v1.MigrationJobLabel]
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if uid != "" && owner != nil && owner.Kind == "Pod" { // an attachment pod
+		var launcher corev1.Pod
+		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}, &launcher); err != nil {
+			return nil // gone, and the migration hears of that
+		}
+		owner = metav1.GetControllerOfNoCopy(&launcher)
+	}
+	if uid == "" || owner == nil {
+		return nil
+	}
+	return r.migrationsOf(ctx, pod.GetNamespace(), owner.Name)
+}
+
+// look gathers what Next wants to know.
+func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInstanceMigration) (View, error) {
+	view := View{Migration: migration, Now: r.Now()}
+	if Final(migration) {
+		var err error
+		if view.Siblings, err = r.siblings(ctx, migration); err != nil {
+			return view, err
+		}
+	}
+	key := types.NamespacedName{Namespace: migration.Namespace, Name: migration.Spec.VMIName}
+	var instance v1.VirtualMachineInstance
+	switch err := r.Client.Get(ctx, key, &instance); {
+	case apierrors.IsNotFound(err):
+		r.writes.Forget(&instance, key)
+		// It may have been made a moment ago, and the migration with it.
+		if err := r.Live.Get(ctx, key, &instance); err == nil {
+			return view, frame.ErrBehind
+		} else if !apierrors.IsNotFound(err) {
+			return view, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
+		}
+		// A failed one has a pod to remove, but the VMI's owner reference does that.
+		return view, nil
+	case err != nil:
+		return view, fmt.Errorf("get VirtualMachineInstance %s: %w", key.Name, err)
+	}
+	if r.writes.Behind(&instance) {
+		return view, frame.ErrBehind
+	}
+	view.VMI = &instance
+	pods, err := vmicontroller.Pods(ctx, r.Client, &instance)
+	if err != nil {
+		return view, err
+	}
+	view.Created, _ = r.Created.Of(instance.UID)
+	for _, pod := range pods {
+		if over(pod) {
+			view.Ended = append(view.Ended, pod)
+		}
+		if isTarget(migration, &instance, view.Created, pod) {
+			view.Pod = pod
+		} else if vmicontroller.HasGuest(&instance, pod) && pod.Spec.NodeName == instance.Status.NodeName && !over(pod) {
+			view.SourcePod = pod.Name
+		}
+	}
+	if view.Pod == nil && Active(migration) {
+		// That it is gone is grave: do not believe the cache, which may be stale.
+		if err := r.lookAtTargetPod(ctx, &view); err != nil {
+			return view, err
+		}
+	}
+	if err := r.lookAtTarget(ctx, &view); err != nil {
+		return view, err
+	}
+	if view.Pod != nil {
+		if view.Attachments, err = vmicontroller.Attachments(ctx, r.Client, migration.Namespace, view.Pod.UID); err != nil {
+			return view, err
+		}
+	}
+	switch {
+	case Final(migration):
+	case !Active(migration):
+		view.Wait, err = r.wait(ctx, migration, &instance)
+	case state(view) == nil && view.Pod != nil && view.Pod.Spec.NodeName != "":
+		view.Cluster = r.Config().Migrations
+		view.Policy, err = r.policy(ctx, &instance)
+	}
+	return view, err
+}
+
+// policy is the one that holds for a VMI, nil when none does.
+func (r *Reconciler) policy(ctx context.Context, instance *v1.VirtualMachineInstance) (*v1alpha1.MigrationPolicy, error) {
+	var policies v1alpha1.MigrationPolicyList
+	if err := r.Client.List(ctx, &policies); err != nil {
+		return nil, fmt.Errorf("list migration policies: %w", err)
+	}
+	var namespace corev1.Namespace
+	if slices.ContainsFunc(policies.Items, func(p v1alpha1.MigrationPolicy) bool {
+		return p.Spec.Selectors != nil && len(p.Spec.Selectors.NamespaceSelector) > 0
+	}) {
+		// Namespaces are asked for so seldom that they are not kept.
+		if err := r.Live.Get(ctx, types.NamespacedName{Name: instance.Namespace}, &namespace); err != nil {
+			return nil, fmt.Errorf("get namespace %s: %w", instance.Namespace, err)
+		}
+	}
+	return surface.MatchPolicy(policies.Items, instance.Labels, namespace.Labels), nil
+}
+
+// wait says what a migration that has not begun must wait for.
+func (r *Reconciler) wait(ctx context.Context, migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance) (string, error) {
+	var all v1.VirtualMachineInstanceMigrationList
+	if err := r.Client.List(ctx, &all); err != nil {
+		return "", fmt.Errorf("list migrations: %w", err)
+	}
+	cluster, away := 0, 0
+	for i := range all.Items {
+		other := &all.Items[i]
+		if other.UID == migration.UID || Final(other) {
+			continue
+		}
+		if r.writes.Behind(other) {
+			return "the cache", nil
+		}
+		active := Active(other)
+		if other.Namespace == migration.Namespace && other.Spec.VMIName == migration.Spec.VMIName && (active || before(other, migration)) {
+			return "migration " + other.Name + " of the same VirtualMachineInstance", nil
+		}
+		if !active {
+			continue
+		}
+		cluster++
+		var moving v1.VirtualMachineInstance
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: other.Namespace, Name: other.Spec.VMIName}, &moving)
+		if client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("get VirtualMachineInstance %s: %w", other.Spec.VMIName, err)
+		}
+		if err == nil && moving.Status.NodeName == instance.Status.NodeName {
+			away++
+		}
+	}
+	limits := r.Config().Migrations
+	switch {
+	case cluster >= int(*limits.ParallelMigrationsPerCluster):
+		return fmt.Sprintf("%d other migrations in the cluster", cluster), nil
+	case away >= int(*limits.ParallelOutboundMigrationsPerNode):
+		return fmt.Sprintf("%d other migrations away from node %s", away, instance.Status.NodeName), nil
+	}
+	return "", nil
+}
+
+// before orders migrations of one VMI that wait.
+func before(a, b *v1.VirtualMachineInstanceMigration) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.UID < b.UID
+}
+
+// apply does what the step says: the pod and the VMI first, then the migration.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	migration := view.Migration
+	if step.AddFinalizer {
+		return r.writes.Change(ctx, migration, func() {
+			controllerutil.AddFinalizer(migration, v1.VirtualMachineInstanceMigrationFinalizer)
+			metav1.SetMetaDataLabel(&migration.ObjectMeta, v1.MigrationSelectorLabel, vmicontroller.LabelValue(migration.Spec.VMIName))
+		})
+	}
+	if step.CreatePod {
+		if err := r.createPod(ctx, view); err != nil {
+			return err
+		}
+	}
+	if err := r.applyAttachments(ctx, view, step); err != nil {
+		return err
+	}
+	if err := r.show(ctx, view, step); err != nil {
+		return err
+	}
+	if step.VMIStatus != nil {
+		if err := frame.PatchStatus(ctx, r.writes, view.VMI, &view.VMI.Status, *step.VMIStatus); err != nil {
+			return fmt.Errorf("VirtualMachineInstance %s: %w", view.VMI.Name, err)
+		}
+	}
+	if step.DeletePod {
+		if err := r.deletePod(ctx, view); err != nil {
+			return err
+		}
+	}
+	if err := frame.PatchStatus(ctx, r.writes, migration, &migration.Status, step.Status); err != nil {
+		return err
+	}
+	for _, event := range step.Events {
+		r.Recorder.Event(migration, event.Type, event.Reason, event.Message)
+	}
+	if err := r.prune(ctx, migration, step); err != nil {
+		return err
+	}
+	if step.RemoveFinalizer {
+		return r.writes.RemoveFinalizer(ctx, migration, v1.VirtualMachineInstanceMigrationFinalizer)
+	}
+	return nil
+}
+
+// show sets the label by which the target node's virt-handler finds the VMI.
+func (r *Reconciler) show(ctx context.Context, view View, step *Step) error {
+	if view.VMI == nil {
+		return nil
+	}
+	was := view.VMI.Labels[v1.MigrationTargetNodeNameLabel]
+	if (step.ShowTo == "" || step.ShowTo == was) && (!step.Hide || was == "") {
+		return nil
+	}
+	err := r.writes.Change(ctx, view.VMI, func() {
+		if step.Hide {
+			delete(view.VMI.Labels, v1.MigrationTargetNodeNameLabel)
+		} else {
+			metav1.SetMetaDataLabel(&view.VMI.ObjectMeta, v1.MigrationTargetNodeNameLabel, step.ShowTo)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("label the VirtualMachineInstance: %w", err)
+	}
+	return nil
+}

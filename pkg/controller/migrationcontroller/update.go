@@ -1,0 +1,83 @@
+package migrationcontroller
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/frame"
+)
+
+// How long a guest whose update failed is left alone: updateBackoff doubles with each failure up to updateBackoffMax.
+const (
+	updateBackoff    = 20 * time.Second
+	updateBackoffMax = 5 * time.Minute
+)
+
+// IsUpdate reports a migration that Update made, whichever reconciler wanted it.
+func IsUpdate(m *v1.VirtualMachineInstanceMigration) bool {
+	_, ok := m.Annotations[v1.WorkloadUpdateMigrationAnnotation]
+	return ok
+}
+
+// UpdateName is the name of a migration that Update makes, KubeVirt's prefix in front. The same parts give the same name.
+func UpdateName(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+	return "kubevirt-workload-update-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
+}
+
+// UpdateWait is how much longer a guest is left alone after so many updates that failed, the last of them then. It is
+// zero or less when it may move.
+func UpdateWait(failures int, last, now time.Time) time.Duration {
+	if failures == 0 {
+		return 0
+	}
+	return frame.Backoff(updateBackoff, updateBackoffMax, failures) - now.Sub(last)
+}
+
+// Ended is when a migration that is over reached its last phase.
+func Ended(m *v1.VirtualMachineInstanceMigration) time.Time {
+	at := m.CreationTimestamp.Time
+	for _, transition := range m.Status.PhaseTransitionTimestamps {
+		if t := transition.PhaseTransitionTimestamp.Time; t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// Update makes the migration by which a guest gets what only another pod has: another launcher, another size or network.
+// It is not noted: its name depends on what was made before, so that a second one does not come about where the cache has
+// not seen the first.
+func Update(
+	ctx context.Context, to client.Writer, recorder record.EventRecorder, instance *v1.VirtualMachineInstance, name string,
+) error {
+	err := to.Create(ctx, &v1.VirtualMachineInstanceMigration{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: instance.Namespace,
+			Annotations: map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""},
+		},
+		Spec: v1.VirtualMachineInstanceMigrationSpec{VMIName: instance.Name},
+	})
+	switch {
+	case err == nil:
+		recorder.Eventf(instance, corev1.EventTypeNormal, ReasonSuccessfulCreate,
+			"Created Migration %s for automated workload update", name)
+		return nil
+	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // Not seen yet, or nothing to move any more.
+	}
+	recorder.Eventf(instance, corev1.EventTypeWarning, ReasonFailedCreate,
+		"Error creating a Migration for automated workload update: %v", err)
+	return fmt.Errorf("create a migration: %w", err)
+}

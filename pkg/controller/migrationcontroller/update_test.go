@@ -1,0 +1,69 @@
+package migrationcontroller
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+func TestUpdateWait(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		failures int
+		ago      time.Duration
+		want     time.Duration
+	}{
+		"none failed":    {0, 0, 0},
+		"one, just now":  {1, 0, 20 * time.Second},
+		"one, it waited": {1, 20 * time.Second, 0},
+		"one, long ago":  {1, time.Minute, -40 * time.Second},
+		"three, a while": {3, time.Minute, 20 * time.Second},
+		"many, just now": {50, 0, 5 * time.Minute},
+		"many, long ago": {50, 6 * time.Minute, -time.Minute},
+	} {
+		if got := UpdateWait(tc.failures, now.Add(-tc.ago), now); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestEnded(t *testing.T) {
+	made := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(minutes ...int) *v1.VirtualMachineInstanceMigration {
+		m := &v1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
+		for _, n := range minutes {
+			m.Status.PhaseTransitionTimestamps = append(m.Status.PhaseTransitionTimestamps,
+				v1.VirtualMachineInstanceMigrationPhaseTransitionTimestamp{
+					PhaseTransitionTimestamp: metav1.NewTime(made.Add(time.Duration(n) * time.Minute)),
+				})
+		}
+		return m
+	}
+	for name, tc := range map[string]struct {
+		m    *v1.VirtualMachineInstanceMigration
+		want int
+	}{
+		"nothing noted": {at(), 0}, "in order": {at(1, 2, 3), 3}, "out of order": {at(1, 4, 3), 4},
+	} {
+		if got := Ended(tc.m); !got.Equal(made.Add(time.Duration(tc.want) * time.Minute)) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestUpdateName(t *testing.T) {
+	a, b := UpdateName("u", "image", "0"), UpdateName("u", "image", "1")
+	if a == b || a != UpdateName("u", "image", "0") || len(a) != len("kubevirt-workload-update-")+10 {
+		t.Errorf("%q, %q", a, b)
+	}
+	m := &v1.VirtualMachineInstanceMigration{}
+	if IsUpdate(m) {
+		t.Error("a user's migration is taken for an update")
+	}
+	m.Annotations = map[string]string{v1.WorkloadUpdateMigrationAnnotation: ""}
+	if !IsUpdate(m) {
+		t.Error("an update is not known")
+	}
+}

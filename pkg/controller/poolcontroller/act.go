@@ -1,0 +1,262 @@
+package poolcontroller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/pool/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/controller/batch"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/pools"
+)
+
+// makeRevision keeps the pool's template under a name.
+func (r *Reconciler) makeRevision(ctx context.Context, p *v1beta1.VirtualMachinePool, name string) error {
+	data, err := json.Marshal(pools.TemplateOf(p))
+	if err != nil {
+		return fmt.Errorf("encode spec.virtualMachineTemplate: %w", err)
+	}
+	revision := &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: name, Labels: map[string]string{RevisionLabel: string(p.UID)},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, pools.Kind)},
+		},
+		Data: runtime.RawExtension{Raw: data}, Revision: p.Generation,
+	}
+	err = r.Client.Create(ctx, revision)
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // The pool goes with its namespace.
+	case apierrors.IsAlreadyExists(err):
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(revision), revision); err != nil {
+			return fmt.Errorf("get ControllerRevision: %w", err)
+		}
+		if !metav1.IsControlledBy(revision, p) {
+			return fmt.Errorf("ControllerRevision %q exists and does not belong to this pool; delete it", name)
+		}
+		return nil // The cache has not seen it; its event will come.
+	case err != nil:
+		return fmt.Errorf("create ControllerRevision: %w", err)
+	}
+	return nil
+}
+
+// apply does what the step says, and writes what came of it.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	if step.MakeRevision {
+		// VMs name it, so that it must be known first. Its event brings the next step.
+		step.RequeueAfter = frame.CatchUp
+		return r.makeRevision(ctx, view.Pool, step.Revision)
+	}
+	after, failure, actErr := r.act(ctx, view, *step)
+	if err := r.writeStatus(ctx, view.Pool, Status(view.Pool, view.Selector, after, failure, r.Now())); err != nil {
+		return err
+	}
+	return actErr
+}
+
+// act carries a step out and gives the pool's VMs as they are then. The failure says why not all that the step asks for was
+// done; the parts do not wait for each other.
+func (r *Reconciler) act(ctx context.Context, view View, step Step) (after []*v1.VirtualMachine, failure Failure, err error) {
+	var errs []error
+	fails := func(reason string, err error) {
+		if err == nil {
+			return
+		}
+		errs = append(errs, err)
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && failure.Reason == "" {
+			failure = Failure{Reason: reason, Message: err.Error()}
+		}
+	}
+	for _, m := range view.Machines {
+		if !slices.Contains(step.Release, m.VM) {
+			after = append(after, m.VM)
+		}
+	}
+	fails(ReasonFailedScaleIn, r.release(ctx, view.Pool, step.Release))
+	fails(ReasonFailedScaleIn, r.remove(ctx, view.Pool, step.Delete, Preserves(view.Pool), "Deleted VM %s/%s from pool"))
+	fails(ReasonFailedUpdate, r.remove(ctx, view.Pool, step.Heal, false, "Deleted VM %s/%s, which does not start, to make it anew"))
+	fails(ReasonFailedUpdate, r.remove(ctx, view.Pool, step.Replace, false, "Deleted VM %s/%s, whose dataVolumeTemplates have changed, to make it anew"))
+	made, err := r.create(ctx, view.Pool, step)
+	fails(ReasonFailedScaleOut, err)
+	fails(ReasonFailedUpdate, batch.SlowStart(len(step.Update), func(i int) error { return r.change(ctx, view, step.Update[i], step.Revision) }))
+	fails(ReasonFailedUpdate, batch.SlowStart(len(step.Restart), func(i int) error { return r.restart(ctx, view.Pool, step.Restart[i]) }))
+	fails(ReasonFailedUpdate, batch.SlowStart(len(step.Relabel), func(i int) error { return r.relabel(ctx, step.Relabel[i]) }))
+	fails(ReasonFailedPruning, r.prune(ctx, view.Pool, step.Prune))
+	return append(after, made...), failure, errors.Join(errs...)
+}
+
+// release takes the pool from the owners of VMs.
+func (r *Reconciler) release(ctx context.Context, p *v1beta1.VirtualMachinePool, machines []*v1.VirtualMachine) error {
+	for _, machine := range machines {
+		if err := r.disown(ctx, machine, p.UID); err != nil {
+			return fmt.Errorf("release VM %s: %w", machine.Name, err)
+		}
+	}
+	return nil
+}
+
+// disown takes an owner from an object. That is not noted: the pool looks at what it owns only.
+func (r *Reconciler) disown(ctx context.Context, object client.Object, owner types.UID) error {
+	after := object.DeepCopyObject().(client.Object)
+	owners := slices.DeleteFunc(after.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == owner })
+	after.SetOwnerReferences(owners)
+	return r.Client.Patch(ctx, after, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
+}
+
+// remove deletes VMs. The name of one that has DataVolumes is free only when these are gone, too, so that one of its name does
+// not find them.
+func (r *Reconciler) remove(ctx context.Context, p *v1beta1.VirtualMachinePool, machines []*v1.VirtualMachine, preserve bool, says string) error {
+	key := client.ObjectKeyFromObject(p)
+	return batch.SlowStart(len(machines), func(i int) error {
+		machine, options := machines[i], []client.DeleteOption{client.Preconditions{UID: &machines[i].UID}}
+		if preserve {
+			if err := r.preserve(ctx, machine); err != nil {
+				return err
+			}
+		} else if len(machine.Spec.DataVolumeTemplates) > 0 {
+			options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		}
+		err := r.Client.Delete(ctx, machine, options...)
+		if client.IgnoreNotFound(err) != nil {
+			r.Recorder.Eventf(p, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete, "Error deleting VM %s/%s: %v", machine.Namespace, machine.Name, err)
+			return fmt.Errorf("delete VM %s: %w", machine.Name, err)
+		}
+		r.writes.Dependents.Deleted(key, machine)
+		if err == nil {
+			r.Recorder.Eventf(p, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulDelete, says, machine.Namespace, machine.Name)
+		}
+		return nil
+	})
+}
+
+// preserve takes a VM from the owners of its DataVolumes and claims, so that they outlive it.
+func (r *Reconciler) preserve(ctx context.Context, machine *v1.VirtualMachine) error {
+	var names []string
+	for i := range machine.Spec.DataVolumeTemplates {
+		names = append(names, machine.Spec.DataVolumeTemplates[i].Name)
+	}
+	for i := range machine.Spec.Template.Spec.Volumes {
+		if name := claims.Name(&machine.Spec.Template.Spec.Volumes[i]); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		dv, err := r.CDI.Get(ctx, machine.Namespace, name)
+		if err != nil {
+			return err
+		}
+		if dv != nil && metav1.IsControlledBy(dv, machine) {
+			if err := r.disown(ctx, dv, machine.UID); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("keep DataVolume %s: %w", name, err)
+			}
+		}
+		var volume corev1.PersistentVolumeClaim
+		err = r.Client.Get(ctx, types.NamespacedName{Namespace: machine.Namespace, Name: name}, &volume)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get claim %s: %w", name, err)
+		}
+		if err == nil && metav1.IsControlledBy(&volume, machine) {
+			if err := r.disown(ctx, &volume, machine.UID); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("keep claim %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// create makes the VMs that are missing.
+func (r *Reconciler) create(ctx context.Context, p *v1beta1.VirtualMachinePool, step Step) (made []*v1.VirtualMachine, err error) {
+	key, template := client.ObjectKeyFromObject(p), pools.TemplateOf(p)
+	results := make([]*v1.VirtualMachine, len(step.Create))
+	err = batch.SlowStart(len(step.Create), func(i int) error {
+		machine := pools.Machine(p, template, step.Create[i], step.Revision)
+		if err := r.Client.Create(ctx, machine); err != nil {
+			if apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("create VM %s: another made one of that name", machine.Name) // Its event brings another ordinal.
+			}
+			return fmt.Errorf("create VM %s: %w", machine.Name, err)
+		}
+		r.writes.Dependents.Made(key, machine, r.Now())
+		results[i] = machine
+		r.Recorder.Eventf(p, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulCreate, "Created VM %s/%s", machine.Namespace, machine.Name)
+		return nil
+	})
+	made = slices.DeleteFunc(results, func(machine *v1.VirtualMachine) bool { return machine == nil })
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return made, nil // The pool goes with its namespace.
+	case err != nil:
+		r.Recorder.Eventf(p, corev1.EventTypeWarning, vmicontroller.ReasonFailedCreate, "Error creating VM: %v", err)
+	}
+	return made, err
+}
+
+// change brings a VM to the pool's template.
+func (r *Reconciler) change(ctx context.Context, view View, m Machine, revision string) error {
+	to := pools.Machine(view.Pool, pools.TemplateOf(view.Pool), m.Ordinal, revision)
+	var from *v1.VirtualMachine
+	before := m.VM.Labels[v1.VirtualMachinePoolRevisionName]
+	if template := view.Revisions[before]; template != nil {
+		from = pools.Machine(view.Pool, template, m.Ordinal, before)
+	}
+	patch, err := Change(m.VM, from, to)
+	if err != nil || patch == nil {
+		return err
+	}
+	after := m.VM.DeepCopy()
+	if err := r.Client.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		if !apierrors.IsConflict(err) {
+			r.Recorder.Eventf(view.Pool, corev1.EventTypeWarning, ReasonFailedUpdate, "Error updating virtual machine %s/%s: %v", m.VM.Namespace, m.VM.Name, err)
+		}
+		return fmt.Errorf("update VM %s: %w", m.VM.Name, err)
+	}
+	r.writes.Note(after)
+	r.Recorder.Eventf(view.Pool, corev1.EventTypeNormal, ReasonUpdated, "Updated VM %s/%s", m.VM.Namespace, m.VM.Name)
+	return nil
+}
+
+// restart asks the VM's reconciler to stop the guest and start it again.
+func (r *Reconciler) restart(ctx context.Context, p *v1beta1.VirtualMachinePool, m Machine) error {
+	after := m.VM.DeepCopy()
+	if err := frame.PatchStatus(ctx, r.writes, after, &after.Status.StateChangeRequests, Restart(m.VMI.UID)); err != nil {
+		return fmt.Errorf("restart VM %s: %w", m.VM.Name, err)
+	}
+	r.Recorder.Eventf(p, corev1.EventTypeNormal, ReasonUpdated, "Restarting VM %s/%s, whose template has changed", m.VM.Namespace, m.VM.Name)
+	return nil
+}
+
+// relabel writes down that a guest is as the VM's revision wants it.
+func (r *Reconciler) relabel(ctx context.Context, m Machine) error {
+	after := m.VMI.DeepCopy()
+	const label = v1.VirtualMachinePoolRevisionName
+	metav1.SetMetaDataLabel(&after.ObjectMeta, label, m.VM.Labels[label])
+	if err := r.writes.Patch(ctx, m.VMI, after); err != nil {
+		return fmt.Errorf("label VMI %s: %w", m.VMI.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) prune(ctx context.Context, p *v1beta1.VirtualMachinePool, names []string) error {
+	for _, name := range names {
+		revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name}}
+		if err := r.Client.Delete(ctx, revision); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete ControllerRevision %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+// Package pool keeps as many VirtualMachines as a VirtualMachinePool asks for, each with an ordinal in its name, and brings
+// them to the pool's template when that changes. Its inputs are the pools, their VMs and these' instances, and the
+// ControllerRevisions that keep the templates the VMs were made from; its outputs are the creation, change and deletion of
+// VMs, requests to restart their guests, and the revisions and status of the pools.
+//
+// The core is pure: Next (this file) says which VMs are missing or too many, update.go which are to be changed and which
+// guests restarted, heal.go which are beyond hope, Status (status.go) the status. What a template makes is pkg/vm/pools's. The
+// Reconciler (reconciler.go, act.go) reads, asks them, and writes.
+package poolcontroller
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/pool/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/pools"
+)
+
+// burst is how many VMs of a pool are made or deleted in one go; KubeVirt's.
+const burst = 250
+
+// Machine is one VM of a pool.
+type Machine struct {
+	VM *v1.VirtualMachine
+	// VMI is the VM's, nil when there is none.
+	VMI *v1.VirtualMachineInstance
+	// Ordinal is that of its name, -1 where that has none.
+	Ordinal int
+}
+
+// View is all that Next looks at.
+type View struct {
+	Pool *v1beta1.VirtualMachinePool
+	// Selector is the pool's, Machines the VMs that it owns.
+	Selector labels.Selector
+	Machines []Machine
+	// Taken reports a name that another's VM has.
+	Taken func(name string) bool
+	// Revisions are the pool's, by name; nil for one that cannot be read.
+	Revisions map[string]*pools.Template
+	Now       time.Time
+	// Shuffle brings n things into any order, as rand.Shuffle does.
+	Shuffle func(n int, swap func(i, j int))
+}
+
+// Step is what is to be done; the zero Step is nothing.
+type Step struct {
+	// Revision is that of the pool's template, and MakeRevision says that it is not there yet.
+	Revision     string
+	MakeRevision bool
+	// Release are VMs that the selector does not match any more.
+	Release []*v1.VirtualMachine
+	// Create are the ordinals of the VMs that are missing.
+	Create []int
+	// Delete are VMs that are too many; Heal and Replace those that are made anew, because they cannot start, or because
+	// the DataVolumes of their template have changed.
+	Delete, Heal, Replace []*v1.VirtualMachine
+	// Update are VMs that have another template, Restart those whose guest has, and Relabel those whose guest is as the
+	// template wants it, though it was made from an earlier one.
+	Update           []Machine
+	Restart, Relabel []Machine
+	// Prune are revisions that nothing was made from any more.
+	Prune []string
+	frame.Requeue
+}
+
+// Next decides. A pool that is being deleted or paused does nothing but let VMs go that are not its own any more.
+func Next(view View) Step {
+	step := Step{}
+	members := step.release(view)
+	if view.Pool.DeletionTimestamp != nil || view.Pool.Spec.Paused {
+		return step
+	}
+	step.Revision, step.MakeRevision = currentRevision(view)
+	staying := slices.DeleteFunc(slices.Clone(members), func(m Machine) bool { return m.VM.DeletionTimestamp != nil })
+	staying = step.heal(view, staying)
+	staying = step.scale(view, members, staying)
+	step.update(view, staying)
+	step.prune(view)
+	return step
+}
+
+// release finds the VMs that are not the pool's any more and gives the others.
+func (s *Step) release(view View) []Machine {
+	var members []Machine
+	for _, m := range view.Machines {
+		if view.Pool.DeletionTimestamp == nil && m.VM.DeletionTimestamp == nil && !view.Selector.Matches(labels.Set(m.VM.Labels)) {
+			s.Release = append(s.Release, m.VM)
+			continue
+		}
+		members = append(members, m)
+	}
+	return members
+}
+
+// scale compares numbers. What is being deleted keeps its name until it is gone, so that nothing is made in its place
+// before; the VMs that stay are given.
+func (s *Step) scale(view View, members, staying []Machine) []Machine {
+	want := pools.Replicas(view.Pool)
+	switch {
+	case len(members) < want:
+		s.Create = free(view, min(want-len(members), burst))
+	case len(staying) > want && proactive(view.Pool):
+		chosen := choose(view, staying, scaleInPolicy(view.Pool))
+		chosen = chosen[:min(len(staying)-want, len(chosen), burst)]
+		for _, m := range chosen {
+			s.Delete = append(s.Delete, m.VM)
+		}
+		staying = slices.DeleteFunc(staying, func(m Machine) bool { return slices.Contains(s.Delete, m.VM) })
+	}
+	return staying
+}
+
+// free are the first ordinals whose names nobody has.
+func free(view View, n int) []int {
+	used := map[string]bool{}
+	for _, m := range view.Machines {
+		used[m.VM.Name] = true
+	}
+	var out []int
+	for ordinal := 0; len(out) < n; ordinal++ {
+		if name := pools.Name(view.Pool.Name, ordinal); !used[name] && !view.Taken(name) {
+			out = append(out, ordinal)
+		}
+	}
+	return out
+}
+
+// proactive reports whether a pool deletes VMs that are too many.
+func proactive(p *v1beta1.VirtualMachinePool) bool {
+	strategy := p.Spec.ScaleInStrategy
+	return strategy == nil || strategy.Unmanaged == nil && strategy.Opportunistic == nil
+}
+
+// Preserves reports whether the disks of a VM outlive it when it is deleted because it is one too many. Of Online, the guest's
+// memory does not, as in KubeVirt.
+func Preserves(p *v1beta1.VirtualMachinePool) bool {
+	strategy := p.Spec.ScaleInStrategy
+	return strategy != nil && strategy.Proactive != nil && strategy.Proactive.StatePreservation != nil &&
+		*strategy.Proactive.StatePreservation != v1beta1.StatePreservationDisabled
+}
+
+// available reports a VM whose guest runs, can be reached, and is not about to be restarted.
+func available(m Machine) bool {
+	if m.VMI == nil || m.VMI.DeletionTimestamp != nil || m.VMI.Status.Phase != v1.Running || len(m.VM.Status.StateChangeRequests) > 0 {
+		return false
+	}
+	return conditions.True(m.VMI.Status.Conditions, v1.VirtualMachineInstanceReady) && Ready(m.VM)
+}
+
+// Ready reports a VM that says of itself that it can be reached.
+func Ready(machine *v1.VirtualMachine) bool {
+	return conditions.True(machine.Status.Conditions, v1.VirtualMachineReady)
+}
+
+// after is the earlier of the times to look again.
+func (s *Step) after(d time.Duration) { s.RequeueAfter = min(cmp.Or(s.RequeueAfter, d), d) }

@@ -1,0 +1,261 @@
+package replicasetcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/controller/batch"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/frame/written"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+const (
+	// vmisByController has VMIs by the UID of the object that controls them, and orphan those that nothing does.
+	vmisByController = "controller-uid"
+	orphan           = "none"
+)
+
+// Reconciler reads sets and VMIs from Client's cache; it creates, deletes, adopts and releases VMIs and writes the sets'
+// status.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache.
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Now      func() time.Time
+
+	writes *frame.Writes
+}
+
+// SetupWithManager registers the reconciler and its index.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
+	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstance{}, vmisByController, func(obj client.Object) []string {
+		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+			return []string{string(owner.UID)}
+		}
+		return []string{orphan}
+	})
+	if err != nil {
+		return fmt.Errorf("index VMIs by what controls them: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachineinstancereplicaset").
+		For(&v1.VirtualMachineInstanceReplicaSet{}).
+		Owns(&v1.VirtualMachineInstance{}).
+		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.adopters)).
+		Complete(&frame.Frame[*v1.VirtualMachineInstanceReplicaSet, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
+}
+
+// adopters are the sets that select a VMI which nobody owns.
+func (r *Reconciler) adopters(ctx context.Context, instance client.Object) []reconcile.Request {
+	if metav1.GetControllerOfNoCopy(instance) != nil || instance.GetDeletionTimestamp() != nil || len(instance.GetLabels()) == 0 {
+		return nil
+	}
+	var sets v1.VirtualMachineInstanceReplicaSetList
+	if err := r.Client.List(ctx, &sets, client.InNamespace(instance.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list replica sets")
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range sets.Items {
+		selector, err := metav1.LabelSelectorAsSelector(sets.Items[i].Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(instance.GetLabels())) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
+		}
+	}
+	return out
+}
+
+// look sorts the VMIs of the set's namespace that might be its own.
+func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet) (View, error) {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		return View{}, reconcile.TerminalError(fmt.Errorf("spec.selector: %w", err)) // Admission refuses it.
+	}
+	if selector.Empty() || set.Spec.Template == nil {
+		return View{}, frame.ErrNothing // So it does this.
+	}
+	var vmis []*v1.VirtualMachineInstance
+	for _, controller := range []string{string(set.UID), orphan} {
+		var list v1.VirtualMachineInstanceList
+		// What is listed is not changed, but copied first.
+		err := r.Client.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{vmisByController: controller}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return View{}, fmt.Errorf("list VMIs: %w", err)
+		}
+		for i := range list.Items {
+			if r.writes.Behind(&list.Items[i]) {
+				return View{}, frame.ErrBehind
+			}
+			vmis = append(vmis, &list.Items[i])
+		}
+	}
+	claimed := Claim(set, selector, vmis)
+	behind, err := r.behind(ctx, set, claimed.Mine)
+	if err != nil {
+		return View{}, err
+	}
+	if behind {
+		return View{}, frame.ErrBehind
+	}
+	if len(claimed.Adopt) > 0 {
+		// The garbage collector must not find that the owner is gone.
+		var fresh v1.VirtualMachineInstanceReplicaSet
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(set), &fresh); err != nil {
+			return View{}, fmt.Errorf("get replica set: %w", err)
+		}
+		if fresh.UID != set.UID || fresh.DeletionTimestamp != nil {
+			claimed.Adopt, claimed.Release = nil, nil
+		}
+	}
+	return View{
+		Set: set, Selector: selector, Now: r.Now(),
+		VMIs: slices.Concat(claimed.Mine, claimed.Adopt), Adopt: claimed.Adopt, Release: claimed.Release,
+	}, nil
+}
+
+// behind reports whether the cache does not show yet what was made and deleted last.
+func (r *Reconciler) behind(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, mine []*v1.VirtualMachineInstance) (bool, error) {
+	key, shown := client.ObjectKeyFromObject(set), map[types.UID]bool{}
+	for _, instance := range mine {
+		shown[instance.UID] = instance.DeletionTimestamp != nil
+	}
+	return r.writes.Dependents.Behind(key, shown, r.Now(), func(made written.Made) (bool, error) {
+		var found v1.VirtualMachineInstance
+		err := r.Live.Get(ctx, made.Key, &found)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("get VMI %s: %w", made.Key.Name, err)
+		}
+		return err == nil && found.UID == made.UID && metav1.IsControlledBy(&found, set), nil
+	})
+}
+
+// apply writes owner references, does what the step says, and writes what came of it.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	set := view.Set
+	if err := r.claim(ctx, view); err != nil {
+		return err
+	}
+	made, failure, actErr := r.act(ctx, set, *step)
+	mine := r.without(set, append(view.VMIs, made...))
+	if err := r.writeStatus(ctx, set, Status(set, view.Selector, mine, failure, r.Now())); err != nil {
+		return err
+	}
+	return actErr
+}
+
+// claim writes owner references.
+func (r *Reconciler) claim(ctx context.Context, view View) error {
+	for _, instance := range view.Adopt {
+		after := instance.DeepCopy()
+		after.OwnerReferences = append(after.OwnerReferences,
+			*metav1.NewControllerRef(view.Set, v1.VirtualMachineInstanceReplicaSetGroupVersionKind))
+		if err := r.writes.Patch(ctx, instance, after); err != nil {
+			return fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
+		}
+	}
+	for _, instance := range view.Release {
+		after := instance.DeepCopy()
+		after.OwnerReferences = slices.DeleteFunc(after.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.UID == view.Set.UID
+		})
+		if err := r.writes.Patch(ctx, instance, after); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("release VMI %s: %w", instance.Name, err)
+		}
+	}
+	return nil
+}
+
+// act carries a step out. made are the new VMIs; failure says why not all that the step asks for was done.
+func (r *Reconciler) act(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, step Step) (made []*v1.VirtualMachineInstance, failure Failure, err error) {
+	key := client.ObjectKeyFromObject(set)
+	results := make([]*v1.VirtualMachineInstance, step.Create)
+	err = batch.SlowStart(step.Create, func(i int) error {
+		instance := Instance(set)
+		if err := r.Client.Create(ctx, instance); err != nil {
+			return err
+		}
+		r.writes.Dependents.Made(key, instance, r.Now())
+		results[i] = instance
+		r.Recorder.Eventf(set, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulCreate,
+			"Started the virtual machine by creating the new virtual machine instance %s", instance.Name)
+		return nil
+	})
+	made = slices.DeleteFunc(results, func(instance *v1.VirtualMachineInstance) bool { return instance == nil })
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return made, Failure{}, nil // The set goes with its namespace.
+	}
+	if err != nil {
+		failure = Failure{Reason: ReasonFailedCreate, Message: err.Error()}
+		r.Recorder.Eventf(set, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating virtual machine instance: %v", err)
+		err = fmt.Errorf("create VMI: %w", err)
+	}
+	deletion := r.remove(ctx, set, slices.Concat(step.Delete, step.Replace))
+	if deletion != nil && failure.Reason == "" {
+		failure = Failure{Reason: ReasonFailedDelete, Message: deletion.Error()}
+	}
+	return made, failure, errors.Join(err, deletion)
+}
+
+// remove deletes VMIs.
+func (r *Reconciler) remove(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance) error {
+	key := client.ObjectKeyFromObject(set)
+	return batch.SlowStart(len(vmis), func(i int) error {
+		instance := vmis[i]
+		err := r.Client.Delete(ctx, instance, client.Preconditions{UID: &instance.UID})
+		if client.IgnoreNotFound(err) != nil {
+			r.Recorder.Eventf(set, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete, "Error deleting virtual machine instance %s: %v", instance.Name, err)
+			return fmt.Errorf("delete VMI %s: %w", instance.Name, err)
+		}
+		r.writes.Dependents.Deleted(key, instance)
+		if err == nil {
+			r.Recorder.Eventf(set, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulDelete,
+				"Stopped the virtual machine by deleting the virtual machine instance %s", instance.Name)
+		}
+		return nil
+	})
+}
+
+// without leaves out what was deleted just now.
+func (r *Reconciler) without(set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance) []*v1.VirtualMachineInstance {
+	key := client.ObjectKeyFromObject(set)
+	return slices.DeleteFunc(slices.Clone(vmis), func(instance *v1.VirtualMachineInstance) bool {
+		return r.writes.Dependents.Gone(key, instance)
+	})
+}
+
+// writeStatus writes the status when it changed, and tells of a pause.
+func (r *Reconciler) writeStatus(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, status v1.VirtualMachineInstanceReplicaSetStatus) error {
+	const paused = v1.VirtualMachineInstanceReplicaSetReplicaPaused
+	was, is := conditions.True(set.Status.Conditions, paused), conditions.True(status.Conditions, paused)
+	if err := frame.PatchStatus(ctx, r.writes, set, &set.Status, status); err != nil {
+		return err
+	}
+	switch {
+	case is && !was:
+		r.Recorder.Event(set, corev1.EventTypeNormal, eventPaused, "Paused")
+	case was && !is:
+		r.Recorder.Event(set, corev1.EventTypeNormal, eventResumed, "Resumed")
+	}
+	return nil
+}

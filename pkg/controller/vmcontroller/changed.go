@@ -1,0 +1,118 @@
+package vmcontroller
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
+)
+
+// maxChanged is how many fields the condition RestartRequired names.
+const maxChanged = 5
+
+// restartMessage is the message of RestartRequired: KubeVirt's words, and the fields that the guest will have only when
+// it is started again. A field that was taken out of the template is not named: what stands for it in the
+// instance may be a default.
+func restartMessage(view View) string {
+	if why := tooLarge(view.VMI); why != "" {
+		return "the guest cannot be given its new size while it runs: " + why
+	}
+	if why := stuck(view.VMI); why != "" {
+		return "the guest cannot be given its new interfaces while it runs: " + why
+	}
+	const message = "a non-live-updatable field was changed in the template spec"
+	paths := changedFields(view)
+	refused := map[string]string{}
+	maps.Copy(refused, view.plugging().Refused)
+	for _, path := range slices.Sorted(maps.Keys(refused)) {
+		if !slices.ContainsFunc(paths, func(p string) bool { return within(p, path) }) {
+			paths = append(paths, path) // what was taken out of the template
+		}
+	}
+	maps.Copy(refused, view.Change.Refused)
+	maps.Copy(refused, view.Volumes.Refused)
+	if len(paths) == 0 {
+		return message
+	}
+	more := ""
+	if left := len(paths) - maxChanged; left > 0 {
+		paths, more = paths[:maxChanged], fmt.Sprintf(" and %d more", left)
+	}
+	for i, path := range paths {
+		paths[i] = "spec.template.spec." + path
+		if why := refused[path]; why != "" {
+			paths[i] += " (" + why + ")"
+		}
+	}
+	return message + ": " + strings.Join(paths, ", ") + more
+}
+
+func changedFields(view View) []string {
+	if view.template() == nil {
+		return nil
+	}
+	template, err := plain(*view.template())
+	if err != nil {
+		return nil // the message goes without
+	}
+	instance, err := plain(view.VMI.Spec)
+	if err != nil {
+		return nil
+	}
+	plugging := view.plugging()
+	paths := slices.DeleteFunc(rollout.Beyond(template, instance), func(path string) bool {
+		return ofPlugged(view.template(), path) || plugging.covers(view.VMI, path)
+	})
+	paths = append(paths, slices.Collect(maps.Keys(view.Volumes.Refused))...)
+	slices.Sort(paths)
+	return paths
+}
+
+// ofPlugged reports a field of a hotplugged volume, of its disk, or of an empty drive: what of these waits for the next start is known
+// otherwise.
+func ofPlugged(template *v1.VirtualMachineInstanceSpec, path string) bool {
+	for _, list := range []string{"volumes[", "domain.devices.disks["} {
+		rest, ok := strings.CutPrefix(path, list)
+		name, _, _ := strings.Cut(rest, "]")
+		if !ok {
+			continue
+		}
+		volume, disk := hotplug.Volume(template, name), hotplug.Disk(template, name)
+		return volume != nil && hotplug.Is(volume) || volume == nil && disk != nil && disk.CDRom != nil
+	}
+	return false
+}
+
+// covers reports a field of an interface or a network that the guest has, or gets while it runs.
+func (p plugging) covers(instance *v1.VirtualMachineInstance, path string) bool {
+	if _, known := taken(instance); !known || !within(path, "domain.devices.interfaces") && !within(path, "networks") {
+		return false
+	}
+	for refused := range p.Refused {
+		if within(path, refused) {
+			return false
+		}
+	}
+	return true
+}
+
+// within reports a path at or below another.
+func within(path, of string) bool {
+	rest, ok := strings.CutPrefix(path, of)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+func plain(spec v1.VirtualMachineInstanceSpec) (map[string]any, error) {
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	var out map[string]any
+	return out, json.Unmarshal(data, &out)
+}

@@ -1,0 +1,151 @@
+package vmcontroller
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
+)
+
+// TemplateHashAnnotation is on a VM's VMI: what the template was when it was made, so that a later
+// change can be told from one that concerns the VM only, without keeping the old template.
+const TemplateHashAnnotation = "virtkit.io/template-hash"
+
+// firmwareNamespace is KubeVirt's: a VM keeps its UUID, and with it software licences, when it moves
+// from there.
+var firmwareNamespace = uuid.MustParse("6a1a24a1-4061-4607-8bf4-a3963d0c5895")
+
+// Instance is the VMI that a VM's template describes.
+func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, error) {
+	return instanceOf(vm, vm.Spec.Template, paused)
+}
+
+// instanceOf is Instance for a VM whose instance type and preference were written into template.
+func instanceOf(vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTemplateSpec, paused bool) (*v1.VirtualMachineInstance, error) {
+	hash, err := templateHash(&template.Spec, refers(vm), false)
+	if err != nil {
+		return nil, err
+	}
+	attached, err := attachmentsOf(&template.Spec).encode()
+	if err != nil {
+		return nil, err
+	}
+	template = template.DeepCopy()
+	vmi := &v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        vm.Name,
+			Namespace:   vm.Namespace,
+			Labels:      map[string]string{},
+			Annotations: map[string]string{},
+			// Also set at admission; here so that there is no moment without.
+			Finalizers: []string{v1.VirtualMachineInstanceFinalizer},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind),
+			},
+		},
+		Spec: template.Spec,
+	}
+	if len(vm.Name) <= 63 {
+		vmi.Labels[v1.VirtualMachineLabel] = vm.Name
+	}
+	maps.Copy(vmi.Labels, template.ObjectMeta.Labels)
+	maps.Copy(vmi.Annotations, template.ObjectMeta.Annotations)
+	vmi.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(vm.Generation, 10)
+	vmi.Annotations[TemplateHashAnnotation] = hash
+	if plugged := hotplug.Names(&template.Spec); len(plugged) > 0 {
+		vmi.Annotations[hotplug.DeclaredAnnotation] = hotplug.Declare(plugged)
+	}
+	vmi.Annotations[InterfacesAnnotation] = attached
+	if paused {
+		strategy := v1.StartStrategyPaused
+		vmi.Spec.StartStrategy = &strategy
+	}
+	if vmi.Spec.Domain.Firmware == nil {
+		vmi.Spec.Domain.Firmware = &v1.Firmware{}
+	}
+	if vmi.Spec.Domain.Firmware.UUID == "" {
+		vmi.Spec.Domain.Firmware.UUID = types.UID(uuid.NewSHA1(firmwareNamespace, []byte(vm.Name)).String())
+	}
+	return vmi, nil
+}
+
+// upToDate reports whether a VMI was made from its VM as it is now, or has taken over since what was changed. One that does not
+// tell, such as an adopted one, is taken to be.
+func upToDate(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
+	return vmi.Annotations[TemplateHashAnnotation] == "" || vmi.Annotations[v1.VirtualMachineGenerationAnnotation] == strconv.FormatInt(vm.Generation, 10)
+}
+
+// restartRequired reports whether there is something in the VM's template that its VMI, which was made from another, will not
+// have before it is made anew.
+func restartRequired(view View) bool {
+	if tooLarge(view.VMI) != "" || stuck(view.VMI) != "" {
+		return true
+	}
+	if upToDate(view.VM, view.VMI) {
+		return false
+	}
+	template := view.template()
+	if template == nil {
+		return true // nor can what it refers to be read
+	}
+	_, apart := taken(view.VMI)
+	hash, err := templateHash(template, refers(view.VM), !apart)
+	return err == nil && hash != view.VMI.Annotations[TemplateHashAnnotation] || len(view.Change.Refused) > 0 || len(view.Volumes.Refused) > 0 ||
+		len(view.plugging().Refused) > 0
+}
+
+// RestartRequired is what is known of that from outside: what the VM's status says, and, before it says so, that
+// another field than the guest's size was changed in a template that is all there is.
+func RestartRequired(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
+	if !refers(vm) && restartRequired(View{VM: vm, VMI: vmi}) {
+		return true
+	}
+	return conditions.True(vm.Status.Conditions, v1.VirtualMachineRestartRequired)
+}
+
+// template is the VM's, with what it refers to written into it; nil when that is not known.
+func (view View) template() *v1.VirtualMachineInstanceSpec {
+	if view.Template == nil && !refers(view.VM) {
+		return &view.VM.Spec.Template.Spec
+	}
+	return view.Template
+}
+
+// templateHash does not count what is plugged in while the guest runs, nor the links of its interfaces and its size, which may
+// change then. What an instance type requests goes with the size. attached is whether interfaces and networks count.
+func templateHash(spec *v1.VirtualMachineInstanceSpec, refers, attached bool) (string, error) {
+	fixed := sizing.Fixed(linkless(hotplug.Without(spec)))
+	if !attached {
+		fixed.Domain.Devices.Interfaces, fixed.Networks = nil, nil
+	}
+	if refers {
+		delete(fixed.Domain.Resources.Requests, corev1.ResourceMemory)
+	}
+	data, err := json.Marshal(fixed)
+	if err != nil {
+		return "", fmt.Errorf("encode spec.template.spec: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// observedGeneration is the VM's generation that its VMI was made from; 0 when unknown.
+func observedGeneration(vmi *v1.VirtualMachineInstance) int64 {
+	generation, err := strconv.ParseInt(vmi.Annotations[v1.VirtualMachineGenerationAnnotation], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return generation
+}

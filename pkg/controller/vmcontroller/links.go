@@ -1,0 +1,56 @@
+package vmcontroller
+
+import (
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
+)
+
+// linkless is a spec without what of its interfaces may change while the guest runs.
+func linkless(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
+	out := *spec
+	devices := &out.Domain.Devices
+	devices.Interfaces = append([]v1.Interface(nil), devices.Interfaces...)
+	for i := range devices.Interfaces {
+		devices.Interfaces[i].State = ""
+	}
+	return &out
+}
+
+// relink writes the states of a template's interfaces into an instance made from it, but for one that the instance has unplugged:
+// it comes back as a new one does. It reports whether something was written.
+func relink(template, instance *v1.VirtualMachineInstanceSpec) (changed bool) {
+	wanted := map[string]v1.InterfaceState{}
+	for _, nic := range template.Domain.Devices.Interfaces {
+		wanted[nic.Name] = state(nic.State)
+	}
+	interfaces := instance.Domain.Devices.Interfaces
+	for i := range interfaces {
+		nic := &interfaces[i]
+		want, known := wanted[nic.Name]
+		if known && want != state(nic.State) && nic.State != v1.InterfaceStateAbsent {
+			nic.State, changed = want, true
+		}
+	}
+	return changed
+}
+
+// state is a state where none stands for up.
+func state(s v1.InterfaceState) v1.InterfaceState {
+	if s == "" {
+		return v1.InterfaceStateLinkUp
+	}
+	return s
+}
+
+// followLinks brings the states of the VM's interfaces into its VMI, from which virt-handler takes them.
+func (view *View) followLinks() {
+	instance := view.VMI
+	if instance == nil || instance.IsFinal() || instance.DeletionTimestamp != nil || migrations.Begun(instance) {
+		return
+	}
+	after := instance.DeepCopy()
+	if relink(&view.VM.Spec.Template.Spec, &after.Spec) {
+		view.VMI = after
+	}
+}

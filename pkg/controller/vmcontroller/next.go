@@ -1,0 +1,170 @@
+package vmcontroller
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+// reasonInvalidStrategy is the Failure reason of a run strategy that is none.
+const reasonInvalidStrategy = "InvalidRunStrategy"
+
+// Step is what is to be done, in the order of its fields; the zero Step is nothing.
+type Step struct {
+	// Invalid is why nothing can be done.
+	Invalid error
+	// AddFinalizer is done alone: its event brings the next step.
+	AddFinalizer bool
+	// Revisions are copies to be kept of what the VM refers to.
+	Revisions []*appsv1.ControllerRevision
+	// VMI is what the VM's becomes, in one write; nil leaves it.
+	VMI    *v1.VirtualMachineInstance
+	Events []vmicontroller.Event
+	// Strategy is the run strategy that the VM's spec should have. Its event brings the next step.
+	Strategy v1.VirtualMachineRunStrategy
+	// DataVolumes are those to be made.
+	DataVolumes []*v1.DataVolumeTemplateSpec
+	// Create is the VMI to be made.
+	Create *v1.VirtualMachineInstance
+	// Status says that the status is to be written, of After and Decision. After is all that is looked at as it will be
+	// once the rest is done; where that fails, or finds another VMI of the name, Apply says so in After.
+	Status   bool
+	After    View
+	Decision Decision
+	// Delete says that the VMI is to be deleted. What is to be remembered of it is in the status, which is written before.
+	Delete          bool
+	RemoveFinalizer bool
+	frame.Requeue
+}
+
+// Next decides.
+func Next(view View) Step {
+	vm := view.VM
+	if vm.DeletionTimestamp == nil && !slices.Contains(vm.Finalizers, v1.VirtualMachineControllerFinalizer) {
+		return Step{AddFinalizer: true}
+	}
+	step := Step{After: view}
+	after := &step.After
+	if step.Invalid = step.follow(); step.Invalid != nil {
+		return step
+	}
+	step.change(view)
+	var err error
+	if step.Decision, err = Decide(*after); err != nil {
+		after.Failure, after.FailureReason = err.Error(), reasonInvalidStrategy
+		after.DataVolumes = nil // they are not asked for
+		step.Status = true
+		return step
+	}
+	if step.Strategy = step.Decision.Strategy; step.Strategy != "" {
+		return step
+	}
+	step.provide()
+	after.dumpMemory()
+	step.change(view)
+	step.RequeueAfter = step.Decision.RequeueAfter
+	step.act()
+	return step
+}
+
+// change has the VMI written if it is to be another than it was.
+func (s *Step) change(was View) {
+	if s.After.VMI != was.VMI {
+		s.VMI = s.After.VMI
+	}
+}
+
+// follow brings into the VMI what of a changed VM its guest, which runs, is to have. The order matters: a change of the
+// size or of the interfaces may make the VMI one of the VM's generation, which all of its changes must allow.
+func (s *Step) follow() error {
+	view := &s.After
+	if view.Adopt {
+		view.VMI = view.VMI.DeepCopy()
+		view.VMI.OwnerReferences = append(view.VMI.OwnerReferences,
+			*metav1.NewControllerRef(view.VM, v1.VirtualMachineGroupVersionKind))
+	}
+	if err := s.pin(); err != nil {
+		return err
+	}
+	view.followLinks()
+	view.followVolumes()
+	view.followSize()
+	return view.followInterfaces()
+}
+
+// act makes the VMI, deletes it, or lets the VM go.
+func (s *Step) act() {
+	view, action := &s.After, s.Decision.Action
+	if (view.Failure != "" || !view.Filled) && action == Create {
+		action = Keep // The name is taken, what the VM refers to is not there, or its volumes are not.
+		s.Decision.Action = action
+	}
+	s.Status = true
+	switch action {
+	case Create:
+		s.create()
+	case Delete:
+		s.Delete = true
+		// The status already says what the VMI will be.
+		view.VMI = view.VMI.DeepCopy()
+		view.VMI.DeletionTimestamp = &metav1.Time{Time: view.Now}
+	case Keep:
+		gone := view.VM.DeletionTimestamp != nil && view.VMI == nil
+		orphan := view.VM.DeletionTimestamp != nil && slices.Contains(view.VM.Finalizers, metav1.FinalizerOrphanDependents)
+		s.Status, s.RemoveFinalizer = !gone, gone || orphan
+	}
+	s.again()
+}
+
+func (s *Step) create() {
+	view := &s.After
+	template := view.expand()
+	if template == nil {
+		s.reportMissing()
+		return
+	}
+	s.Create, s.Invalid = instanceOf(view.VM, template, s.Decision.Paused)
+}
+
+// again looks again at a VM that waits for what nobody watches.
+func (s *Step) again() {
+	switch s.After.FailureReason {
+	case reasonFailedFind, reasonNotApplied, reasonNoCDI, reasonUnauthorized, reasonFailedDataVolume:
+		s.RequeueAfter = retryMissing
+	}
+}
+
+// reportMissing makes an event of what the VM refers to and is not there, once.
+func (s *Step) reportMissing() {
+	if view := &s.After; view.FailureReason == reasonFailedFind && !hasFailure(view.VM, view.Failure) {
+		s.Events = append(s.Events, vmicontroller.Event{Type: corev1.EventTypeWarning, Reason: reasonFailedFind, Message: view.Failure})
+	}
+}
+
+// claim makes the VMI the view's if it is the VM's, or if it is nobody's, and then to be adopted.
+func (view *View) claim(instance *v1.VirtualMachineInstance) {
+	owner := metav1.GetControllerOfNoCopy(instance)
+	switch {
+	case owner != nil && owner.UID == view.VM.UID:
+		view.VMI = instance
+	case owner == nil && view.VM.DeletionTimestamp == nil && instance.DeletionTimestamp == nil:
+		view.VMI, view.Adopt = instance, true
+	case view.VM.DeletionTimestamp == nil:
+		view.FailureReason = reasonNotOwned
+		view.Failure = fmt.Sprintf("VirtualMachineInstance %q exists and does not belong to this VirtualMachine; "+
+			"delete it, or rename the VirtualMachine", instance.Name)
+	}
+}
+
+func hasFailure(vm *v1.VirtualMachine, message string) bool {
+	failure := conditions.Find(vm.Status.Conditions, v1.VirtualMachineFailure)
+	return failure != nil && failure.Message == message
+}

@@ -1,0 +1,144 @@
+package vmcontroller
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
+)
+
+// The waiting reasons of a container whose image, or image volume, cannot be had; the kubelet's words.
+const (
+	waitingErrImagePull     = "ErrImagePull"
+	waitingImagePullBackOff = "ImagePullBackOff"
+)
+
+// printables is every printable status with what makes it hold, in the order in which they are tried.
+var printables = []struct {
+	status v1.VirtualMachinePrintableStatus
+	holds  func(View, Decision) bool
+}{
+	{v1.VirtualMachineStatusTerminating, func(view View, _ Decision) bool { return view.VM.DeletionTimestamp != nil }},
+	{v1.VirtualMachineStatusStopping, func(view View, _ Decision) bool {
+		return active(view.VMI) && view.VMI.DeletionTimestamp != nil
+	}},
+	{v1.VirtualMachineStatusMigrating, func(view View, _ Decision) bool {
+		return active(view.VMI) && migrations.Begun(view.VMI)
+	}},
+	{v1.VirtualMachineStatusPaused, func(view View, _ Decision) bool {
+		return active(view.VMI) && conditionIs(view.VMI, v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "")
+	}},
+	{v1.VirtualMachineStatusRunning, func(view View, _ Decision) bool {
+		return view.VMI != nil && view.VMI.Status.Phase == v1.Running
+	}},
+	{v1.VirtualMachineStatusPvcNotFound, func(view View, _ Decision) bool {
+		return active(view.VMI) &&
+			conditionIs(view.VMI, v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, vmicontroller.ReasonFailedPvcNotFound)
+	}},
+	{v1.VirtualMachineStatusDataVolumeError, func(view View, _ Decision) bool {
+		return anyDataVolume(view, func(dv *cdiv1.DataVolume) bool { return claims.Trouble(dv) != "" })
+	}},
+	{v1.VirtualMachineStatusUnschedulable, func(view View, _ Decision) bool {
+		// A claim without a volume makes a pod unschedulable as well; that is another entry's.
+		return active(view.VMI) && !claimPending(view) &&
+			conditionIs(view.VMI, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled), corev1.ConditionFalse, corev1.PodReasonUnschedulable)
+	}},
+	{v1.VirtualMachineStatusProvisioning, func(view View, _ Decision) bool {
+		return active(view.VMI) && conditionIs(view.VMI, v1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, "") ||
+			anyDataVolume(view, claims.Provisioning)
+	}},
+	{v1.VirtualMachineStatusWaitingForVolumeBinding, func(view View, _ Decision) bool {
+		return active(view.VMI) && claimPending(view) || anyDataVolume(view, unbound)
+	}},
+	{v1.VirtualMachineStatusErrImagePull, func(view View, _ Decision) bool {
+		return active(view.VMI) && waiting(view.Pods, waitingErrImagePull)
+	}},
+	{v1.VirtualMachineStatusImagePullBackOff, func(view View, _ Decision) bool {
+		return active(view.VMI) && waiting(view.Pods, waitingImagePullBackOff)
+	}},
+	{v1.VirtualMachineStatusStarting, func(view View, decision Decision) bool {
+		if active(view.VMI) {
+			return starting(view.VMI.Status.Phase)
+		}
+		return decision.Wanted && retryIn(decision.StartFailure, view.Now) == 0
+	}},
+	{v1.VirtualMachineStatusCrashLoopBackOff, func(view View, decision Decision) bool {
+		return !active(view.VMI) && decision.Wanted
+	}},
+	{v1.VirtualMachineStatusStopped, func(view View, _ Decision) bool { return !active(view.VMI) }},
+	{v1.VirtualMachineStatusWaitingForReceiver, func(view View, _ Decision) bool {
+		return view.VMI.Status.Phase == v1.WaitingForSync
+	}},
+}
+
+// Printable is the one word that lists show: the first that holds.
+func Printable(view View, decision Decision) v1.VirtualMachinePrintableStatus {
+	for _, printable := range printables {
+		if printable.holds(view, decision) {
+			return printable.status
+		}
+	}
+	return v1.VirtualMachineStatusUnknown
+}
+
+// active reports whether there is a VMI that has not ended.
+func active(instance *v1.VirtualMachineInstance) bool {
+	return instance != nil && !instance.IsFinal()
+}
+
+func starting(phase v1.VirtualMachineInstancePhase) bool {
+	switch phase {
+	case v1.VmPhaseUnset, v1.Pending, v1.Scheduling, v1.Scheduled:
+		return true
+	}
+	return false
+}
+
+// conditionIs compares a condition's status, and its reason unless that is empty.
+func conditionIs(instance *v1.VirtualMachineInstance, conditionType v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason string) bool {
+	condition := conditions.Find(instance.Status.Conditions, conditionType)
+	return condition != nil && condition.Status == status && (reason == "" || condition.Reason == reason)
+}
+
+func claimPending(view View) bool {
+	return slices.ContainsFunc(view.Claims, func(claim *corev1.PersistentVolumeClaim) bool {
+		return claim.Status.Phase == corev1.ClaimPending
+	})
+}
+
+func waiting(pods []*corev1.Pod, reason string) bool {
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return waitingReason(pod) == reason })
+}
+
+// waitingReason is why a launcher pod's container does not run yet; empty when it does. The ways in which an
+// image cannot even be tried are failed pulls to the user.
+func waitingReason(pod *corev1.Pod) string {
+	state := waitingState(pod)
+	if state == nil {
+		return ""
+	}
+	switch state.Reason {
+	case "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
+		return waitingErrImagePull
+	}
+	return state.Reason
+}
+
+// waitingState is that of a container that does not run yet; nil when all do. The containers beside the guest's are made
+// before it, so that what one of them waits for is what it waits for.
+func waitingState(pod *corev1.Pod) *corev1.ContainerStateWaiting {
+	for _, containers := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range containers {
+			if state := containers[i].State.Waiting; state != nil {
+				return state
+			}
+		}
+	}
+	return nil
+}

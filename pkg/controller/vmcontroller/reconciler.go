@@ -1,0 +1,292 @@
+package vmcontroller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+)
+
+// reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
+const reasonNotOwned = "VMINotOwned"
+
+// concurrency is how many VMs are worked on at once.
+const concurrency = 16
+
+// Reconciler reads VMs, VMIs, pods, claims and DataVolumes from Client's cache, and writes VMIs (create, delete,
+// adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of package vmi.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache, where a create has just told that the cache is behind.
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Config   func() config.Config
+	Now      func() time.Time
+	// CDI is how to DataVolumes, if the cluster has them.
+	CDI *cdi.Access
+
+	writes *frame.Writes
+}
+
+// SetupWithManager registers the reconciler.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
+	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachine{}, vmsByDataVolume, func(obj client.Object) []string {
+		return dataVolumeNames(obj.(*v1.VirtualMachine))
+	})
+	if err != nil {
+		return fmt.Errorf("index VMs by DataVolume: %w", err)
+	}
+	built, err := ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachine").
+		For(&v1.VirtualMachine{}).
+		// Not Owns: a VMI that is not owned yet, or is another's, concerns the VM of its name too.
+		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(sameName)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerName), builder.WithPredicates(imagePullChanged)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(claimPhaseChanged)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		Build(&frame.Frame[*v1.VirtualMachine, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
+	if err != nil {
+		return err
+	}
+	r.CDI.Follow(built, r.usersOfDataVolume)
+	return nil
+}
+
+func sameName(_ context.Context, obj client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(obj)}}
+}
+
+// ownerName maps a launcher pod to the VM with the name of its VMI.
+func ownerName(_ context.Context, pod client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}}}
+}
+
+func (r *Reconciler) usersOf(ctx context.Context, claim client.Object) []reconcile.Request {
+	var vmis v1.VirtualMachineInstanceList
+	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()), client.MatchingFields{vmicontroller.VMIsByClaim: claim.GetName()})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list VMIs by claim", "claim", claim.GetName())
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range vmis.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])})
+	}
+	return out
+}
+
+// imagePullChanged lets through the only thing of a pod that a VM's status does not learn from its VMI.
+var imagePullChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return imageTrouble(e.Object) != "" },
+	UpdateFunc: func(e event.UpdateEvent) bool { return imageTrouble(e.ObjectOld) != imageTrouble(e.ObjectNew) },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+func imageTrouble(obj client.Object) string {
+	switch reason := waitingReason(obj.(*corev1.Pod)); reason {
+	case waitingErrImagePull, waitingImagePullBackOff:
+		return reason
+	}
+	return ""
+}
+
+var claimPhaseChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.(*corev1.PersistentVolumeClaim).Status.Phase != e.ObjectNew.(*corev1.PersistentVolumeClaim).Status.Phase
+	},
+}
+
+// apply does what the step says.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	vm := view.VM
+	switch {
+	case step.Invalid != nil:
+		return step.Invalid
+	case step.AddFinalizer:
+		return r.writes.Change(ctx, vm, func() { controllerutil.AddFinalizer(vm, v1.VirtualMachineControllerFinalizer) })
+	}
+	for _, revision := range step.Revisions {
+		// Not noted, since it is not read from the cache.
+		if err := r.Client.Create(ctx, revision); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("keep a copy of what the VM refers to, %s: %w", revision.Name, err)
+		}
+	}
+	if step.VMI != nil {
+		if err := r.writes.Patch(ctx, view.VMI, step.VMI); err != nil {
+			return fmt.Errorf("change VMI %s: %w", step.VMI.Name, err)
+		}
+	}
+	for _, event := range step.Events {
+		r.Recorder.Event(vm, event.Type, event.Reason, event.Message)
+	}
+	if step.Strategy != "" {
+		return r.setStrategy(ctx, vm, step.Strategy)
+	}
+	for _, template := range step.DataVolumes {
+		if step.After.Failure != "" {
+			break
+		}
+		if err := r.createDataVolume(ctx, &step.After, template); err != nil {
+			return err
+		}
+	}
+	var actErr error
+	if step.Create != nil {
+		actErr = r.create(ctx, &step.After, step.Create)
+	}
+	if step.Status {
+		status := Status(step.After, step.Decision)
+		if err := frame.PatchStatus(ctx, r.writes, vm, &vm.Status, status); err != nil {
+			return err
+		}
+	}
+	if step.Delete {
+		actErr = r.delete(ctx, view)
+	}
+	if step.RemoveFinalizer {
+		return r.writes.RemoveFinalizer(ctx, vm, v1.VirtualMachineControllerFinalizer)
+	}
+	step.again()
+	return actErr
+}
+
+// look gathers what Next wants to know.
+func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, error) {
+	view := View{VM: vm, Staged: r.Config().LiveUpdate == nil, Now: r.Now()}
+	if err := r.lookAtVMI(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if err := r.lookAtDataVolumes(ctx, &view); err != nil {
+		return View{}, err
+	}
+	return view, r.lookAtReferences(ctx, &view)
+}
+
+// lookAtVMI finds the VM's VMI, its pods and its claims.
+func (r *Reconciler) lookAtVMI(ctx context.Context, view *View) error {
+	vm := view.VM
+	var instance v1.VirtualMachineInstance
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(vm), &instance)
+	if apierrors.IsNotFound(err) {
+		r.writes.Forget(&instance, client.ObjectKeyFromObject(vm))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get VMI: %w", err)
+	}
+	if r.writes.Behind(&instance) || r.writes.Deleted(vm, &instance) {
+		return frame.ErrBehind
+	}
+	if view.claim(&instance); view.VMI == nil {
+		return nil
+	}
+	if view.Pods, err = vmicontroller.Pods(ctx, r.Client, &instance); err != nil {
+		return err
+	}
+	for i := range instance.Spec.Volumes {
+		name := claims.Name(&instance.Spec.Volumes[i])
+		if name == "" || vmicontroller.HandedOver(&instance) {
+			continue
+		}
+		var found corev1.PersistentVolumeClaim
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: vm.Namespace, Name: name}, &found)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get claim %s: %w", name, err)
+		}
+		if err == nil {
+			view.Claims = append(view.Claims, &found)
+		}
+	}
+	return nil
+}
+
+// create makes the VMI and puts it into the view, or what went wrong.
+func (r *Reconciler) create(ctx context.Context, view *View, instance *v1.VirtualMachineInstance) error {
+	err := r.writes.Create(ctx, instance)
+	if apierrors.IsAlreadyExists(err) {
+		// Seen by the API server but not by the cache: mostly our own of a moment ago.
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(instance), instance); err != nil {
+			return fmt.Errorf("get VMI: %w", err)
+		}
+		if view.claim(instance); !view.Adopt {
+			return nil
+		}
+		err := r.writes.Change(ctx, instance, func() {
+			instance.OwnerReferences = append(instance.OwnerReferences,
+				*metav1.NewControllerRef(view.VM, v1.VirtualMachineGroupVersionKind))
+		})
+		if err != nil {
+			return fmt.Errorf("adopt VMI %s: %w", instance.Name, err)
+		}
+		return nil
+	}
+	if err != nil {
+		view.FailureReason, view.Failure = vmicontroller.ReasonFailedCreate, fmt.Sprintf("create VMI: %v", err)
+		if !hasFailure(view.VM, view.Failure) {
+			r.Recorder.Eventf(view.VM, corev1.EventTypeWarning, vmicontroller.ReasonFailedCreate, "Error creating virtual machine instance: %v", err)
+		}
+		return fmt.Errorf("create VMI: %w", err)
+	}
+	view.VMI = instance
+	r.Recorder.Eventf(view.VM, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulCreate,
+		"Started the virtual machine by creating the new virtual machine instance %s", instance.Name)
+	return nil
+}
+
+func (r *Reconciler) delete(ctx context.Context, view View) error {
+	deleted, err := r.writes.Delete(ctx, view.VM, view.VMI)
+	if err != nil {
+		r.Recorder.Eventf(view.VM, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete,
+			"Error deleting virtual machine instance %s: %v", view.VMI.Name, err)
+		return fmt.Errorf("delete VMI: %w", err)
+	}
+	if deleted {
+		r.Recorder.Eventf(view.VM, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulDelete,
+			"Stopped the virtual machine by deleting the virtual machine instance %s", view.VMI.Name)
+	}
+	return nil
+}
+
+// setStrategy changes the run strategy, in the field that the VM uses for it.
+func (r *Reconciler) setStrategy(ctx context.Context, vm *v1.VirtualMachine, strategy v1.VirtualMachineRunStrategy) error {
+	err := r.writes.Change(ctx, vm, func() {
+		if vm.Spec.Running != nil {
+			running := strategy == v1.RunStrategyAlways
+			vm.Spec.Running = &running
+		} else {
+			vm.Spec.RunStrategy = &strategy
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("write spec.runStrategy: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+// Package vm is the reconciler VirtualMachine → VirtualMachineInstance. Its inputs are the VM, its
+// VMI, and for the printable status the VMI's pods and claims; its outputs are the VMI's creation and
+// deletion and the VM's status.
+//
+// The core is pure: Decide (this file) is what the run strategy, the requests and past failures call
+// for, Instance (instance.go) is the VMI, Status (status.go) the status, and Next (next.go) all that is to
+// be done, also to the VMI of a guest that runs. The Reconciler (reconciler.go) reads, asks Next, and writes.
+package vmcontroller
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
+)
+
+// View is all that is looked at.
+type View struct {
+	VM *v1.VirtualMachine
+	// VMI is the VM's own, nil when there is none.
+	VMI *v1.VirtualMachineInstance
+	// Adopt says that it has no owner yet.
+	Adopt bool
+	// Pods are the VMI's, Claims those that it uses and that exist.
+	Pods   []*corev1.Pod
+	Claims []*corev1.PersistentVolumeClaim
+	Now    time.Time
+	// Failure is why the VMI could not be made or ended just now; empty when it could.
+	Failure string
+	// FailureReason goes with Failure.
+	FailureReason string
+	// Resolved is what the VM refers to, as far as it is needed now; Missing is what of it cannot be found or used.
+	Resolved instancetype.Resolved
+	Missing  string
+	// TemplateClaims are the names in spec.dataVolumeTemplates of which there is a claim; CDI says that the cluster has
+	// DataVolumes.
+	TemplateClaims map[string]bool
+	CDI            bool
+	// DataVolumes are those of the template's volumes and of spec.dataVolumeTemplates that exist, by name; Filled says
+	// that none of the latter keeps the VMI from starting.
+	DataVolumes map[string]*cdiv1.DataVolume
+	Filled      bool
+	// Template is what a VMI would be made from now, nil while that is not known; Change is what of its size concerns the
+	// guest that runs.
+	Template *v1.VirtualMachineInstanceSpec
+	Change   sizing.Change
+	// Volumes are what of the template's hotplugged volumes concerns that guest.
+	Volumes hotplug.Change
+	// Staged says that the installation does not change guests that run.
+	Staged bool
+	// Referred says that InstancetypeRef and PreferenceRef are what the status is to record from now on.
+	Referred                       bool
+	InstancetypeRef, PreferenceRef *v1.InstancetypeStatusRef
+}
+
+// Action is what to do with the VMI.
+type Action int
+
+// The actions.
+const (
+	Keep Action = iota
+	Create
+	Delete
+)
+
+// Decision is what to do now, and what to remember for it.
+type Decision struct {
+	Action Action
+	// Paused asks for the VMI to start paused.
+	Paused bool
+	// Strategy is the run strategy that the VM's spec should have before anything else is done; empty leaves it.
+	Strategy v1.VirtualMachineRunStrategy
+	// Wanted says that the VM should have a running VMI now, or as soon as the back-off is over.
+	Wanted bool
+	// Requests and StartFailure are what the VM's status should say of them; they must be written
+	// before a VMI is deleted.
+	Requests     []v1.VirtualMachineStateChangeRequest
+	StartFailure *v1.VirtualMachineStartFailure
+	// RequeueAfter is when to look again without an event; zero is never.
+	RequeueAfter time.Duration
+}
+
+// Decide says what is to happen with the VMI. The error is for a strategy that is none.
+func Decide(view View) (Decision, error) {
+	vm, vmi := view.VM, view.VMI
+	if vm.DeletionTimestamp != nil {
+		return deletion(view), nil
+	}
+	strategy, err := vm.RunStrategy()
+	if err != nil {
+		return Decision{}, err
+	}
+	d := Decision{Requests: pending(vm.Status.StateChangeRequests, vmi), StartFailure: vm.Status.StartFailure.DeepCopy()}
+	asked := next(d.Requests)
+	if asked == v1.StopRequest {
+		// What the user ends did not fail, and what was before is forgotten.
+		d.StartFailure = nil
+	} else {
+		d.countFailure(view, strategy)
+	}
+	switch strategy {
+	case v1.RunStrategyAlways:
+		d.Wanted = true
+	case v1.RunStrategyRerunOnFailure:
+		if vmi != nil && vmi.Status.Phase == v1.Failed && vmi.DeletionTimestamp == nil && len(d.Requests) == 0 {
+			// Remembered as a request, because the VMI, which tells of its failure, is about to go.
+			d.Requests = []v1.VirtualMachineStateChangeRequest{{Action: v1.StartRequest}}
+			asked = v1.StartRequest
+		}
+		d.Wanted = asked == v1.StartRequest || initial(view, strategy) || (vmi != nil && !vmi.IsFinal())
+	case v1.RunStrategyOnce:
+		d.Wanted = asked == v1.StartRequest || initial(view, strategy) || (vmi != nil && !vmi.IsFinal())
+	case v1.RunStrategyManual:
+		d.Wanted = asked == v1.StartRequest || (vmi != nil && !vmi.IsFinal())
+	case v1.RunStrategyHalted:
+		if len(d.Requests) > 0 && paused(d.Requests[len(d.Requests)-1]) {
+			// A start that leaves the guest paused: the request is kept for when the strategy allows it.
+			d.Strategy = v1.RunStrategyAlways
+			return d, nil
+		}
+		d.Requests, d.StartFailure = nil, nil
+	default:
+		return Decision{}, fmt.Errorf("spec.runStrategy: %q is not supported; use Always, RerunOnFailure, Manual, Once or Halted", strategy)
+	}
+	d.act(view, strategy, asked)
+	return d, nil
+}
+
+func (d *Decision) act(view View, strategy v1.VirtualMachineRunStrategy, asked v1.StateChangeRequestAction) {
+	vmi := view.VMI
+	switch {
+	case vmi == nil:
+		if !d.Wanted {
+			return
+		}
+		if left := retryIn(d.StartFailure, view.Now); left > 0 {
+			d.RequeueAfter = left
+			return
+		}
+		d.Action = Create
+		d.Paused = asked == v1.StartRequest && paused(d.Requests[0])
+	case vmi.DeletionTimestamp != nil:
+		// Its end is on its way.
+	case strategy == v1.RunStrategyHalted || asked == v1.StopRequest:
+		d.Action = Delete
+	case vmi.IsFinal() && d.Wanted:
+		d.Action = Delete // To make room for a new one.
+	}
+}
+
+// deletion is for a VM that is being deleted: the VMI goes first, unless it is to be orphaned.
+func deletion(view View) Decision {
+	d := Decision{Requests: view.VM.Status.StateChangeRequests, StartFailure: view.VM.Status.StartFailure}
+	orphan := slices.Contains(view.VM.Finalizers, metav1.FinalizerOrphanDependents)
+	if view.VMI != nil && view.VMI.DeletionTimestamp == nil && !orphan {
+		d.Action = Delete
+	}
+	return d
+}
+
+// pending drops requests that are fulfilled, from the first on: a stop whose VMI is gone, a start
+// whose VMI is there.
+func pending(requests []v1.VirtualMachineStateChangeRequest, vmi *v1.VirtualMachineInstance) []v1.VirtualMachineStateChangeRequest {
+	for len(requests) > 0 {
+		first := requests[0]
+		switch first.Action {
+		case v1.StopRequest:
+			if vmi != nil && (first.UID == nil || *first.UID == vmi.UID) {
+				return requests
+			}
+		case v1.StartRequest:
+			if vmi == nil || vmi.IsFinal() || vmi.DeletionTimestamp != nil {
+				return requests
+			}
+		}
+		requests = requests[1:]
+	}
+	return nil
+}
+
+// paused reports a request for a start that leaves the guest paused.
+func paused(request v1.VirtualMachineStateChangeRequest) bool {
+	return request.Action == v1.StartRequest && request.Data[v1.StartRequestDataPausedKey] == v1.StartRequestDataPausedTrue
+}
+
+func next(requests []v1.VirtualMachineStateChangeRequest) v1.StateChangeRequestAction {
+	if len(requests) == 0 {
+		return ""
+	}
+	return requests[0].Action
+}
+
+// initial reports whether a strategy that starts a VM by itself once has not done so yet.
+func initial(view View, strategy v1.VirtualMachineRunStrategy) bool {
+	return view.VMI == nil && view.VM.Status.RunStrategy != strategy
+}

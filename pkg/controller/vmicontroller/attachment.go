@@ -1,0 +1,227 @@
+package vmicontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+)
+
+// attachmentGrace is how long the container of an attachment pod gets to end, seconds. It does at once; zero would
+// have the API server forget the pod before the kubelet has let go of the claim.
+const attachmentGrace = 1
+
+// waitForEnd is what runs in an attachment pod: nothing, until it is told to end.
+const waitForEnd = `trap 'exit 0' TERM; while :; do sleep 86400 & wait $!; done`
+
+// Attachment is the pod that holds the claims of hotplugged volumes on the node of a launcher pod, so that
+// the kubelet attaches and mounts them there. It passes Pod Security `restricted`. It goes through the
+// scheduler, which is what binds a claim that waits for its first consumer.
+func Attachment(vmi *v1.VirtualMachineInstance, volumes []string, launcher *corev1.Pod, facts Facts) *corev1.Pod {
+	container := corev1.Container{
+		Name:            names.HotplugDisk,
+		Image:           facts.Image,
+		ImagePullPolicy: facts.ImagePullPolicy,
+		Command:         []string{"/usr/bin/busybox", "sh", "-c", waitForEnd},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("2Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+		},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			ReadOnlyRootFilesystem:   new(true),
+		},
+	}
+	if given := facts.Config.Support.Attachment; given != nil {
+		container.Resources = *given.DeepCopy()
+	}
+	if facts.Config.ImagePullPolicy != "" {
+		container.ImagePullPolicy = facts.Config.ImagePullPolicy
+	}
+	var inPod []corev1.Volume
+	for i, volume := range volumes {
+		source, name := claims.Of(hotplug.Volume(&vmi.Spec, volume)).PersistentVolumeClaimVolumeSource, "hotplug"
+		if i > 0 {
+			name += "-" + strconv.Itoa(i)
+		}
+		inPod = append(inPod, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &source}})
+		if bound := facts.Claims[source.ClaimName]; bound != nil && isBlock(bound) {
+			container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: path.Join(names.BlockDevicesDir, volume)})
+		} else {
+			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Join(names.AttachmentDir, volume), ReadOnly: source.ReadOnly})
+		}
+	}
+	owner := *metav1.NewControllerRef(launcher, corev1.SchemeGroupVersion.WithKind("Pod"))
+	owner.BlockOwnerDeletion = nil // it would take a right on pods/finalizers
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName:    names.HotplugPodPrefix,
+			Namespace:       vmi.Namespace,
+			Labels:          map[string]string{v1.AppLabel: names.HotplugDisk},
+			OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: new(int64(attachmentGrace)),
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			SecurityContext:               securityContext(),
+			Affinity:                      onNode(launcher.Spec.NodeName),
+			Tolerations:                   copyAll(vmi.Spec.Tolerations),
+			PriorityClassName:             vmi.Spec.PriorityClassName,
+			Containers:                    []corev1.Container{container},
+			Volumes:                       inPod,
+		},
+	}
+}
+
+// onNode pins a pod to a node.
+func onNode(node string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+		}}},
+	}}
+}
+
+// launcherOf is the launcher pod that an attachment pod belongs to, nil for any other object.
+func launcherOf(object client.Object) *metav1.OwnerReference {
+	if object.GetLabels()[v1.AppLabel] != names.HotplugDisk {
+		return nil
+	}
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil || owner.Kind != "Pod" {
+		return nil
+	}
+	return owner
+}
+
+// ofAttachment is the VMI that an attachment pod belongs to.
+func (r *Reconciler) ofAttachment(ctx context.Context, pod client.Object) []reconcile.Request {
+	owner := launcherOf(pod)
+	if owner == nil {
+		return nil
+	}
+	var launcher corev1.Pod
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}, &launcher)
+	if err != nil {
+		if !apierrors.IsNotFound(err) {
+			ctrl.LoggerFrom(ctx).Error(err, "get launcher pod", "pod", owner.Name)
+		}
+		return nil
+	}
+	vmi := metav1.GetControllerOfNoCopy(&launcher)
+	if vmi == nil || vmi.Kind != v1.VirtualMachineInstanceGroupVersionKind.Kind {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: vmi.Name}}}
+}
+
+// Attachments are the attachment pods that a launcher pod owns.
+func Attachments(ctx context.Context, from client.Reader, namespace string, launcher types.UID) ([]*corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := from.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{AttachmentsByPod: string(launcher)}); err != nil {
+		return nil, fmt.Errorf("list attachment pods: %w", err)
+	}
+	out := make([]*corev1.Pod, len(pods.Items))
+	for i := range pods.Items {
+		out[i] = &pods.Items[i]
+	}
+	return out, nil
+}
+
+// lookAtAttachments finds the VMI's attachment pods.
+func (r *Reconciler) lookAtAttachments(ctx context.Context, view *View) error {
+	vmi := view.VMI
+	if !HandedOver(vmi) {
+		return nil
+	}
+	launchers := maps.Clone(vmi.Status.ActivePods)
+	if launchers == nil {
+		launchers = map[types.UID]string{}
+	}
+	for _, pod := range own(*view) {
+		launchers[pod.UID] = pod.Spec.NodeName // also one that the guest has left
+	}
+	for launcher := range launchers {
+		pods, err := Attachments(ctx, r.Client, vmi.Namespace, launcher)
+		if err != nil {
+			return err
+		}
+		view.Attachments = append(view.Attachments, pods...)
+	}
+	// The cache may not have seen yet what was made a moment ago.
+	for i := range vmi.Status.VolumeStatus {
+		status := &vmi.Status.VolumeStatus[i]
+		if status.HotplugVolume == nil || status.HotplugVolume.AttachPodUID == "" || attachment(*view, status) != nil {
+			continue
+		}
+		pod := &corev1.Pod{}
+		err := r.Live.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: status.HotplugVolume.AttachPodName}, pod)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("get attachment pod %s: %w", status.HotplugVolume.AttachPodName, err)
+		case attachedBy(status, pod):
+			view.Attachments = append(view.Attachments, pod)
+		}
+	}
+	return nil
+}
+
+// applyAttachments deletes and makes attachment pods, and puts those made into the step's status.
+func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step) error {
+	var errs []error
+	for _, pod := range step.DeleteAttachments {
+		deleted, err := r.writes.Delete(ctx, view.VMI, pod, client.GracePeriodSeconds(attachmentGrace))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("delete attachment pod %s: %w", pod.Name, err))
+		}
+		if deleted {
+			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted hotplug attachment pod %s", pod.Name)
+		}
+	}
+	if len(step.CreateAttachments) == 0 {
+		return errors.Join(errs...)
+	}
+	owner := launcher(view)
+	facts := Facts{Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: view.Claims}
+	for _, volume := range step.CreateAttachments {
+		pod := Attachment(view.VMI, []string{volume}, owner, facts)
+		status := &step.Status.VolumeStatus[slices.IndexFunc(step.Status.VolumeStatus, func(s v1.VolumeStatus) bool { return s.Name == volume })]
+		if err := r.Client.Create(ctx, pod); err != nil {
+			message := fmt.Sprintf("create attachment pod of volume %s: %v", volume, err)
+			if status.Message != message {
+				step.Events = append(step.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})
+			}
+			if status.Reason == ReasonMissingAttachmentPod {
+				status.Message = message
+			}
+			errs = append(errs, errors.New(message))
+			continue
+		}
+		status.HotplugVolume = &v1.HotplugVolumeStatus{AttachPodName: pod.Name, AttachPodUID: pod.UID}
+		if status.Reason == ReasonMissingAttachmentPod {
+			status.Reason, status.Message = ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForAttachment, pod.Name)
+		}
+		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, attachmentCreated, pod.Name, volume)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,53 @@
+package vmicontroller
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// consoleLog is the container whose log is what the guest writes to its serial console, or nothing. It is an init
+// container that goes on beside the launcher (restartPolicy Always), which Kubernetes starts before that, and ends after
+// it: so it sees the guest's last words, and keeps no pod alive. It costs a VM that has it two passes of the kubelet, one
+// at each end, and some megabytes; `virtctl logs` shows the same without it. So it is there when it is asked for.
+func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Container) []corev1.Container {
+	devices := &vmi.Spec.Domain.Devices
+	if attach := devices.AutoattachSerialConsole; attach != nil && !*attach {
+		return nil
+	}
+	wanted := facts.Config.SerialConsoleLog
+	if devices.LogSerialConsole != nil {
+		wanted = *devices.LogSerialConsole
+	}
+	if !wanted {
+		return nil
+	}
+	resources := consoleLogResources(&compute.Resources)
+	if given := facts.Config.Support.ConsoleLog; given != nil && !dedicated(vmi) {
+		resources = *given.DeepCopy()
+	}
+	return []corev1.Container{{
+		Name:            names.ContainerConsoleLog,
+		Image:           compute.Image,
+		ImagePullPolicy: compute.ImagePullPolicy,
+		Command:         []string{launcherBinary, "console-log"},
+		RestartPolicy:   new(corev1.ContainerRestartPolicyAlways),
+		Resources:       resources,
+		VolumeMounts:    []corev1.VolumeMount{{Name: names.VolumeRun, MountPath: names.RunDir, ReadOnly: true}},
+		SecurityContext: compute.SecurityContext.DeepCopy(),
+	}}
+}
+
+// consoleLogResources are what it asks for: little, or, in a pod of QoS class Guaranteed, which all of its containers have to
+// make, its limits.
+func consoleLogResources(compute *corev1.ResourceRequirements) corev1.ResourceRequirements {
+	if !guaranteed(compute) {
+		return corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("10Mi"),
+		}}
+	}
+	most := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi")}
+	return corev1.ResourceRequirements{Requests: most, Limits: most.DeepCopy()}
+}

@@ -1,0 +1,124 @@
+package vmicontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/frame/written"
+)
+
+// createPod makes the VMI's pod, or the one before it. That it cannot be made is said in the VMI's status.
+func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, purpose string, plan func(*v1.VirtualMachineInstance, Facts) *corev1.Pod) error {
+	kvm, err := r.offersKVM(ctx)
+	if err != nil {
+		return err
+	}
+	limit, err := LimitsCPU(ctx, r.Live, r.Config(), view.VMI.Namespace)
+	if err != nil {
+		return err
+	}
+	resources, err := NetworkResources(ctx, r.Live, view.VMI)
+	if err != nil {
+		return step.cannotCreate(view, "create pod", err)
+	}
+	fenceAfter, err := FenceAfter(ctx, r.Client, view.VMI, r.FenceAfter)
+	if err != nil {
+		return err
+	}
+	pod := plan(view.VMI, Facts{
+		Config:           r.Config(),
+		LimitCPU:         limit,
+		Image:            r.Image,
+		ImagePullPolicy:  r.ImagePullPolicy,
+		KVM:              kvm,
+		Claims:           view.Claims,
+		NetworkResources: resources,
+		FenceAfter:       fenceAfter,
+	})
+	creator := Creator{Client: r.Client, Live: r.Live, Created: r.Created}
+	err = creator.Create(ctx, view.VMI, purpose, pod)
+	switch {
+	case err == nil:
+		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created virtual machine pod %s", pod.Name)
+		return nil
+	case errors.Is(err, ErrRecorded) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // The cache is stale, or the namespace is going, and the VMI with it.
+	}
+	return step.cannotCreate(view, "create pod", err)
+}
+
+// ErrRecorded says that the VMI has a pod of that name already, which the cache does not show yet.
+var ErrRecorded = errors.New("the VMI has the pod already")
+
+// Creator creates pods for VMIs and remembers their UIDs.
+type Creator struct {
+	Client  client.Client
+	Live    client.Reader
+	Created *written.Creations
+}
+
+// Create creates a pod for a VMI. Where its name is taken by a pod that is not known to be the VMI's, it gets another one; what
+// an earlier virt-controller made of that name and did not record is deleted. It returns ErrRecorded when the name is
+// that of a pod which is the VMI's.
+func (c Creator) Create(ctx context.Context, vmi *v1.VirtualMachineInstance, purpose string, pod *corev1.Pod) error {
+	err := c.create(ctx, vmi.UID, purpose, pod)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	var existing corev1.Pod
+	err = c.Live.Get(ctx, client.ObjectKeyFromObject(pod), &existing)
+	switch {
+	case apierrors.IsNotFound(err):
+		return c.create(ctx, vmi.UID, purpose, pod)
+	case err != nil:
+		return fmt.Errorf("get pod %s: %w", pod.Name, err)
+	}
+	known, err := c.known(ctx, vmi, &existing)
+	if err != nil {
+		return err
+	}
+	if known {
+		return ErrRecorded
+	}
+	if OwnedBy(&existing, vmi.UID) && existing.DeletionTimestamp == nil && !terminal(&existing) {
+		err := c.Client.Delete(ctx, &existing, client.GracePeriodSeconds(strayGrace), client.Preconditions{UID: &existing.UID})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete pod %s, which is not recorded as the VMI's: %w", existing.Name, err)
+		}
+	}
+	pod.Name += "-" + utilrand.String(5)
+	return c.create(ctx, vmi.UID, purpose, pod)
+}
+
+func (c Creator) create(ctx context.Context, vmi types.UID, purpose string, pod *corev1.Pod) error {
+	end := c.Created.Begin(vmi, purpose)
+	err := c.Client.Create(ctx, pod)
+	if err != nil {
+		end(nil)
+		return err
+	}
+	end(pod)
+	return nil
+}
+
+// known reports whether a pod was created by this virt-controller for the VMI, or is recorded in its status.
+func (c Creator) known(ctx context.Context, vmi *v1.VirtualMachineInstance, pod *corev1.Pod) (bool, error) {
+	created, _ := c.Created.Of(vmi.UID)
+	if _, ok := created[pod.UID]; ok {
+		return true, nil
+	}
+	var current v1.VirtualMachineInstance
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(vmi), &current); err != nil {
+		return false, fmt.Errorf("get VirtualMachineInstance %s: %w", vmi.Name, err)
+	}
+	_, recorded := current.Status.ActivePods[pod.UID]
+	return recorded, nil
+}

@@ -1,0 +1,273 @@
+// Package vmi is the reconciler VirtualMachineInstance → Pod. Its inputs are the VMI, its pods, its
+// claims and the configuration; its outputs are one pod, the VMI's status up to the hand-over to
+// virt-handler (phase Scheduled), and the end of the VMI's finalizer when no pod is left.
+//
+// The core is pure: Pod (this file) is the pod's plan, and Next (next.go) says what is to be done;
+// the Reconciler (reconciler.go) reads, asks them, and writes.
+package vmicontroller
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+)
+
+// graceSlack is how many seconds longer than the guest the launcher gets to end: what it needs to
+// power the guest off and to say goodbye.
+const graceSlack = 15
+
+// launcherBinary is virt-launcher in its image.
+const launcherBinary = "/usr/bin/virt-launcher"
+
+// Facts is what a launcher pod depends on besides its VMI.
+type Facts struct {
+	Config config.Config
+	// Image and ImagePullPolicy are the launcher's; the configuration's pull policy wins.
+	Image           string
+	ImagePullPolicy corev1.PullPolicy
+	// KVM says that some node offers hardware KVM.
+	KVM bool
+	// LimitCPU says that the guest gets no more CPU time than its vCPUs, where its VMI says nothing.
+	LimitCPU bool
+	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
+	Claims map[string]*corev1.PersistentVolumeClaim
+	// NetworkResources are the extended resources of the VMI's networks that need one, by the network's name; see NetworkResources.
+	NetworkResources map[string]string
+	// FenceAfter is how long after the cluster has last heard of its node the launcher ends its guest; 0 is never.
+	FenceAfter time.Duration
+}
+
+// PodName is the name of the VMI's pod. It depends on the VMI's identity alone, so that a second
+// one cannot come about, whatever was or was not seen of the first.
+func PodName(vmi *v1.VirtualMachineInstance) string {
+	sum := sha256.Sum256([]byte(vmi.UID))
+	return names.VirtLauncher + "-" + vmi.Name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
+}
+
+// securityContext is that of every pod of a VMI: they share volumes, so that they run as the same user and group.
+func securityContext(sysctls ...corev1.Sysctl) *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsUser:           new(int64(names.User)),
+		RunAsGroup:          new(int64(names.Group)),
+		RunAsNonRoot:        new(true),
+		FSGroup:             new(int64(names.Group)),
+		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		Sysctls:             sysctls,
+	}
+}
+
+// Pod is the launcher pod of a VMI. It passes Pod Security `restricted`.
+func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
+	grace := GracePeriodSeconds(vmi)
+	volumes := planVolumes(vmi, facts.Claims)
+	pullPolicy := facts.ImagePullPolicy
+	if facts.Config.ImagePullPolicy != "" {
+		pullPolicy = facts.Config.ImagePullPolicy
+	}
+	spec := corev1.PodSpec{
+		RestartPolicy:                 corev1.RestartPolicyNever,
+		TerminationGracePeriodSeconds: new(grace + graceSlack),
+		AutomountServiceAccountToken:  new(false),
+		EnableServiceLinks:            new(false),
+		// The launcher answers DHCP on port 67.
+		SecurityContext:           securityContext(corev1.Sysctl{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}),
+		Hostname:                  Hostname(vmi),
+		Subdomain:                 vmi.Spec.Subdomain,
+		DNSPolicy:                 vmi.Spec.DNSPolicy,
+		DNSConfig:                 vmi.Spec.DNSConfig.DeepCopy(),
+		NodeSelector:              nodeSelector(vmi, facts),
+		Affinity:                  vmi.Spec.Affinity.DeepCopy(),
+		Tolerations:               tolerations(vmi.Spec.Tolerations),
+		TopologySpreadConstraints: copyAll(vmi.Spec.TopologySpreadConstraints),
+		PriorityClassName:         vmi.Spec.PriorityClassName,
+		SchedulerName:             vmi.Spec.SchedulerName,
+		ServiceAccountName:        serviceAccount(vmi),
+		ImagePullSecrets:          volumes.pullSecrets,
+		ReadinessGates:            []corev1.PodReadinessGate{{ConditionType: Gate}},
+		Volumes:                   volumes.volumes,
+		Containers: []corev1.Container{{
+			Name:            names.ContainerCompute,
+			Image:           facts.Image,
+			ImagePullPolicy: pullPolicy,
+			Command:         []string{launcherBinary},
+			Args:            launcherArgs(vmi, facts.Config, grace),
+			Resources:       resources(vmi, facts),
+			VolumeMounts:    volumes.mounts,
+			VolumeDevices:   volumes.devices,
+			Ports:           containerPorts(vmi),
+			LivenessProbe:   probe(vmi.Spec.LivenessProbe),
+			ReadinessProbe:  probe(vmi.Spec.ReadinessProbe),
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				ReadOnlyRootFilesystem:   new(true),
+			},
+			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		}},
+	}
+	if facts.FenceAfter > 0 {
+		spec.Containers[0].Args = append(spec.Containers[0].Args, fenceAfterFlag+facts.FenceAfter.String())
+	}
+	if tellsMetrics(vmi) {
+		compute := &spec.Containers[0]
+		compute.Env = []corev1.EnvVar{{Name: nodeNameVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}}
+		compute.Args = append(compute.Args, "--node=$("+nodeNameVariable+")")
+	}
+	spec.Containers[0].Env = append(spec.Containers[0].Env, networkVariables(facts.NetworkResources)...)
+	spec.InitContainers = append(consoleLog(vmi, facts, &spec.Containers[0]), virtiofsdContainers(volumes.shared, &spec.Containers[0])...)
+	if facts.Config.RuntimeClass != "" {
+		spec.RuntimeClassName = &facts.Config.RuntimeClass
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        PodName(vmi),
+			Namespace:   vmi.Namespace,
+			Labels:      podLabels(vmi),
+			Annotations: podAnnotations(vmi, facts.Config.Allowed.Bindings),
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(vmi, v1.VirtualMachineInstanceGroupVersionKind),
+			},
+		},
+		Spec: spec,
+	}
+}
+
+// LogVerbosityLabel on an instance is how much its launcher logs; KubeVirt's name.
+const LogVerbosityLabel = "logVerbosity"
+
+func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config, grace int64) []string {
+	args := []string{
+		"--name=" + vmi.Name,
+		"--namespace=" + vmi.Namespace,
+		"--uid=" + string(vmi.UID),
+		"--grace-period=" + strconv.FormatInt(grace, 10) + "s",
+	}
+	verbosity := installation.LogVerbosity.Launcher
+	if own, err := strconv.ParseUint(vmi.Labels[LogVerbosityLabel], 10, 8); err == nil && own <= config.MaxLogVerbosity {
+		verbosity = uint(own)
+	}
+	for _, text := range []struct{ name, value string }{
+		{"manufacturer", installation.SMBIOS.Manufacturer},
+		{"product", installation.SMBIOS.Product},
+		{"version", installation.SMBIOS.Version},
+		{"sku", installation.SMBIOS.Sku},
+		{"family", installation.SMBIOS.Family},
+	} {
+		if text.value != "" {
+			args = append(args, "--smbios-"+text.name+"="+text.value)
+		}
+	}
+	if period := installation.BalloonPeriod; period != names.DefaultBalloonPeriod {
+		args = append(args, "--balloon-period="+strconv.FormatUint(uint64(period), 10))
+	}
+	if installation.KeepFreePages {
+		args = append(args, "--keep-free-pages")
+	}
+	if verbosity > 0 {
+		args = append(args, "--v="+strconv.FormatUint(uint64(verbosity), 10))
+	}
+	return args
+}
+
+// GracePeriodSeconds is how long the guest has to shut down.
+func GracePeriodSeconds(vmi *v1.VirtualMachineInstance) int64 {
+	if grace := vmi.Spec.TerminationGracePeriodSeconds; grace != nil {
+		return *grace
+	}
+	return v1.DefaultGracePeriodSeconds
+}
+
+// Hostname is the guest's and the pod's: what the VMI says, else its name up to the first dot.
+func Hostname(vmi *v1.VirtualMachineInstance) string {
+	if vmi.Spec.Hostname != "" {
+		return vmi.Spec.Hostname
+	}
+	name, _, _ := strings.Cut(vmi.Name, ".")
+	return strings.TrimRight(name[:min(len(name), 63)], "-")
+}
+
+func nodeSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string {
+	cfg := facts.Config
+	selector := map[string]string{}
+	maps.Copy(selector, cfg.NodeSelectors)
+	maps.Copy(selector, vmi.Spec.NodeSelector)
+	selector[v1.NodeSchedulable] = "true"
+	if dedicated(vmi) {
+		selector[v1.CPUManager] = "true"
+	}
+	if cpu := vmi.Spec.Domain.CPU; cpu != nil && cpu.Realtime != nil {
+		selector[v1.RealtimeLabel] = "true"
+	}
+	if passthrough.SEV(&vmi.Spec.Domain) {
+		selector[v1.SEVLabel] = "true"
+	}
+	if passthrough.SEVES(&vmi.Spec.Domain) {
+		selector[v1.SEVESLabel] = "true"
+	}
+	maps.Copy(selector, processorSelector(vmi, facts))
+	selector[corev1.LabelArchStable] = architecture(vmi, facts)
+	return selector
+}
+
+func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {
+	labels := map[string]string{}
+	maps.Copy(labels, vmi.Labels)
+	// They describe the VMI object, not its pod.
+	delete(labels, v1.NodeNameLabel)
+	delete(labels, v1.MigrationTargetNodeNameLabel)
+	labels[v1.AppLabel] = names.VirtLauncher
+	labels[v1.CreatedByLabel] = string(vmi.UID)
+	labels[v1.DeprecatedVirtualMachineNameLabel] = LabelValue(vmi.Name)
+	labels[v1.VirtualMachineInstanceIDLabel] = LabelValue(vmi.Name)
+	return labels
+}
+
+func podAnnotations(vmi *v1.VirtualMachineInstance, plugins network.Plugins) map[string]string {
+	annotations := map[string]string{}
+	maps.Copy(annotations, vmi.Annotations)
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	delete(annotations, v1.VirtualMachineGenerationAnnotation)
+	delete(annotations, v1.ControllerAPILatestVersionObservedAnnotation)
+	delete(annotations, v1.ControllerAPIStorageVersionObservedAnnotation)
+	delete(annotations, network.AnnotationStatus) // is Multus' to say
+	maps.Copy(annotations, network.Annotations(vmi, plugins))
+	annotations[v1.DomainAnnotation] = vmi.Name
+	annotations["kubectl.kubernetes.io/default-container"] = names.ContainerCompute
+	return annotations
+}
+
+// LabelValue shortens a name to what a label may hold, 63 bytes, and keeps it unique.
+func LabelValue(name string) string {
+	if len(name) <= 63 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return name[:54] + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:8]
+}
+
+func copyAll[T any, P interface {
+	*T
+	DeepCopy() *T
+}](in []T) []T {
+	if in == nil {
+		return nil
+	}
+	out := make([]T, len(in))
+	for i := range in {
+		out[i] = *P(&in[i]).DeepCopy()
+	}
+	return out
+}

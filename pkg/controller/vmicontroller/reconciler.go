@@ -1,0 +1,315 @@
+package vmicontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/frame/written"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+)
+
+// Indexes of the cache.
+const (
+	// PodsByVMI has launcher pods by the UID of the VMI that owns them.
+	PodsByVMI = "vmi-uid"
+	// AttachmentsByPod has attachment pods by the UID of the launcher pod that owns them.
+	AttachmentsByPod = "launcher-uid"
+	// VMIsByClaim has VMIs by the names of the claims they use.
+	VMIsByClaim = "claim-name"
+)
+
+// concurrency is how many VMIs are worked on at once: enough to hide the API server's latency.
+const concurrency = 16
+
+// Reconciler reads VMIs, pods, claims, DataVolumes and nodes from Client's cache, and writes pods, and the status,
+// finalizer and node label of VMIs, and the readiness gates of pods. It watches all of these.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache, for the few decisions that must not rest on a stale one.
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Config   func() config.Config
+	// Image and ImagePullPolicy are virt-launcher's.
+	Image           string
+	ImagePullPolicy corev1.PullPolicy
+	Now             func() time.Time
+	// Random gives a number below n.
+	Random func(n uint32) uint32
+	// FenceAfter is Facts.FenceAfter of guests that are started again elsewhere; 0 is never.
+	FenceAfter time.Duration
+	// CDI is how to DataVolumes, if the cluster has them.
+	CDI *cdi.Access
+	// Created are the pods that were created for VMIs, by the VMI's UID. Migrations' reconciler shares it.
+	Created *written.Creations
+
+	// deadSince remembers by UID since when a VMI is seen without a pod alive (View.DeadSince). A
+	// new leader starts to count anew, which only makes it more patient.
+	deadSince sync.Map
+	writes    *frame.Writes
+	endings   endings
+	cids      cids
+	silences  silences
+}
+
+// SetupWithManager registers the reconciler and its indexes.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
+	indexer := mgr.GetFieldIndexer()
+	err := indexer.IndexField(ctx, &corev1.Pod{}, PodsByVMI, func(obj client.Object) []string {
+		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
+			return []string{string(owner.UID)}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index pods by VMI: %w", err)
+	}
+	err = indexer.IndexField(ctx, &v1.VirtualMachineInstance{}, VMIsByClaim, func(obj client.Object) []string {
+		return claimNames(obj.(*v1.VirtualMachineInstance))
+	})
+	if err != nil {
+		return fmt.Errorf("index VMIs by claim: %w", err)
+	}
+	err = indexer.IndexField(ctx, &v1.VirtualMachineInstance{}, VMIsWithTSC, func(obj client.Object) []string {
+		if GivenTSC(obj.(*v1.VirtualMachineInstance)) > 0 {
+			return []string{AnyTSC}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index VMIs by the frequency of their time stamp counters: %w", err)
+	}
+	err = indexer.IndexField(ctx, &corev1.Pod{}, AttachmentsByPod, func(obj client.Object) []string {
+		if owner := launcherOf(obj); owner != nil {
+			return []string{string(owner.UID)}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index attachment pods: %w", err)
+	}
+	built, err := ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachineinstance").
+		For(&v1.VirtualMachineInstance{}).
+		Owns(&corev1.Pod{}, builder.WithPredicates(r.endings.noting())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofAttachment)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		Build(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+			Gone: func(_ context.Context, key types.NamespacedName) error {
+				r.endings.forget(key)
+				return nil
+			},
+		})
+	if err != nil {
+		return err
+	}
+	r.CDI.Follow(built, r.waitingFor) // a DataVolume has its claim's name
+	return nil
+}
+
+// waitingFor returns the VMIs that use a claim and have not been handed over, or plug claims in.
+func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reconcile.Request {
+	var vmis v1.VirtualMachineInstanceList
+	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()), client.MatchingFields{VMIsByClaim: claim.GetName()})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list VMIs by claim", "claim", claim.GetName())
+		return nil
+	}
+	var out []reconcile.Request
+	if name := claim.GetLabels()[vmstate.Prefix]; name != "" {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: claim.GetNamespace(), Name: name}})
+	}
+	for i := range vmis.Items {
+		if !HandedOver(&vmis.Items[i]) || len(hotplug.Volumes(&vmis.Items[i].Spec)) > 0 {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])})
+		}
+	}
+	return out
+}
+
+// look gathers what Next wants to know.
+func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (View, error) {
+	view := View{VMI: vmi, Now: r.Now(), Claims: map[string]*corev1.PersistentVolumeClaim{}}
+	if since, ok := r.deadSince.Load(vmi.UID); ok {
+		view.DeadSince = since.(time.Time)
+	}
+	if err := r.lookAtPods(ctx, &view); err != nil {
+		return View{}, err
+	}
+	var err error
+	if view.Holders, err = r.holders(ctx, vmi, view.Pods); err != nil {
+		return View{}, err
+	}
+	if lostNode(vmi) {
+		var node corev1.Node
+		err := r.Client.Get(ctx, types.NamespacedName{Name: vmi.Status.NodeName}, &node)
+		if client.IgnoreNotFound(err) != nil {
+			return View{}, fmt.Errorf("get node %s: %w", vmi.Status.NodeName, err)
+		}
+		if err == nil {
+			view.Node = &node
+		}
+		if err := r.lookAtSilence(ctx, &view); err != nil {
+			return View{}, err
+		}
+	}
+	if err := r.lookAtAttachments(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if err := r.lookAtCID(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if HandedOver(vmi) && len(hotplug.Volumes(&vmi.Spec)) == 0 {
+		return view, nil
+	}
+	if view.Claims, err = Claims(ctx, r.Client, vmi); err != nil {
+		return View{}, err
+	}
+	if !HandedOver(vmi) {
+		if err := r.lookAtLeases(ctx, &view); err != nil {
+			return View{}, err
+		}
+	}
+	if view.TSC, err = r.chooseTSC(ctx, vmi); err != nil {
+		return View{}, err
+	}
+	return view, r.lookAtDataVolumes(ctx, &view)
+}
+
+// Claims are the VMI's PersistentVolumeClaims that exist, by name.
+func Claims(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance) (map[string]*corev1.PersistentVolumeClaim, error) {
+	claims := map[string]*corev1.PersistentVolumeClaim{}
+	for _, name := range claimNames(vmi) {
+		var claim corev1.PersistentVolumeClaim
+		err := from.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: name}, &claim)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get claim %s: %w", name, err)
+		}
+		if err == nil {
+			claims[name] = &claim
+		}
+	}
+	return claims, lookAtState(ctx, from, vmi, claims)
+}
+
+func (r *Reconciler) remember(vmi *v1.VirtualMachineInstance, step *Step, now time.Time) {
+	if !step.Dead {
+		r.deadSince.Delete(vmi.UID)
+		return
+	}
+	r.deadSince.LoadOrStore(vmi.UID, now)
+}
+
+// apply does what the step says: pods first, then the VMI.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	vmi := view.VMI
+	r.remember(vmi, step, view.Now)
+	if step.AddFinalizer {
+		// Before there is a pod, so that no VMI vanishes while it has one. The update comes back as an
+		// event, and with it the next step.
+		return r.writes.Change(ctx, vmi, func() { controllerutil.AddFinalizer(vmi, v1.VirtualMachineInstanceFinalizer) })
+	}
+	var createErr error
+	if step.CreateState {
+		createErr = r.createState(ctx, view, step)
+	}
+	if err := r.removeStrays(ctx, view, step.Strays); err != nil {
+		return err
+	}
+	if step.CreatePod {
+		createErr = r.createPod(ctx, view, step, purposeLauncher, Pod)
+	}
+	if step.CreateProvisioning {
+		createErr = r.createPod(ctx, view, step, purposeProvisioning, Provisioning)
+	}
+	for _, pod := range step.DeletePods {
+		if err := r.deletePod(ctx, vmi, pod); err != nil {
+			return err
+		}
+	}
+	for _, pod := range step.RemovePods {
+		if _, err := r.writes.Delete(ctx, vmi, pod, client.GracePeriodSeconds(0)); err != nil {
+			return fmt.Errorf("remove pod %s: %w", pod.Name, err)
+		}
+	}
+	if err := r.applyGates(ctx, step.Gates); err != nil {
+		return err
+	}
+	attachErr := r.applyAttachments(ctx, view, step)
+	createErr = errors.Join(createErr, attachErr)
+	for _, event := range step.Events {
+		r.Recorder.Event(vmi, event.Type, event.Reason, event.Message)
+	}
+	if err := frame.PatchStatus(ctx, r.writes, vmi, &vmi.Status, step.Status); err != nil {
+		return errors.Join(createErr, err)
+	}
+	if step.NodeLabel != "" && vmi.Labels[v1.NodeNameLabel] != step.NodeLabel {
+		err := r.writes.Change(ctx, vmi, func() {
+			metav1.SetMetaDataLabel(&vmi.ObjectMeta, v1.NodeNameLabel, step.NodeLabel)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if step.RemoveFinalizer {
+		if err := r.writes.RemoveFinalizer(ctx, vmi, v1.VirtualMachineInstanceFinalizer); err != nil {
+			return err
+		}
+		r.Created.Forget(vmi.UID)
+		return nil
+	}
+	return createErr
+}
+
+// offersKVM reports whether some node has hardware KVM.
+func (r *Reconciler) offersKVM(ctx context.Context) (bool, error) {
+	if r.Config().UseEmulation {
+		return false, nil
+	}
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes); err != nil {
+		return false, fmt.Errorf("list nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		if quantity := nodes.Items[i].Status.Allocatable[names.ResourceKVM]; !quantity.IsZero() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (r *Reconciler) deletePod(ctx context.Context, vmi *v1.VirtualMachineInstance, pod *corev1.Pod) error {
+	// The grace period of this moment: it may have been shortened since the pod was made.
+	deleted, err := r.writes.Delete(ctx, vmi, pod, client.GracePeriodSeconds(GracePeriodSeconds(vmi)+graceSlack))
+	if err != nil {
+		r.Recorder.Eventf(vmi, corev1.EventTypeWarning, ReasonFailedDelete, "Error deleting pod %s: %v", pod.Name, err)
+		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
+	}
+	if deleted {
+		r.Recorder.Eventf(vmi, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted virtual machine pod %s", pod.Name)
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package vmicontroller
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
+)
+
+const (
+	mebi = 1 << 20
+
+	// overheadBase is what a launcher pod needs beyond the guest's memory, whatever the guest:
+	// libvirtd 21 MiB and the launcher 11 MiB (measured), QEMU itself and its buffers 40 MiB. Under
+	// software emulation QEMU's translation cache of 32 MiB comes out of the guest memory that such
+	// small guests never touch at once; QEMU's and libvirt's code is page cache and is not counted.
+	overheadBase = 72 * mebi
+	// overheadVCPU is for a vCPU's thread, stack and state.
+	overheadVCPU = 8 * mebi
+	// overheadGraphics is the VGA frame buffer and the VNC server's copy of it.
+	overheadGraphics = 16 * mebi
+	// overheadTPM is swtpm.
+	overheadTPM = 8 * mebi
+	// pageTableRatio: page tables take 8 bytes for each 4 KiB page of the guest.
+	pageTableRatio = 512
+)
+
+// Overhead is the memory in bytes that the pod needs beyond the guest's.
+func Overhead(vmi *v1.VirtualMachineInstance, ratio float64) int64 {
+	overhead := int64(overheadBase) + vcpus(vmi)*overheadVCPU + guestMemory(vmi)/pageTableRatio
+	if graphics := vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; graphics == nil || *graphics {
+		overhead += overheadGraphics
+	}
+	if tpm := vmi.Spec.Domain.Devices.TPM; tpm != nil && (tpm.Enabled == nil || *tpm.Enabled) {
+		overhead += overheadTPM
+	}
+	if passthrough.VFIO(&vmi.Spec) {
+		overhead += passthrough.MappedSpace
+	}
+	if passthrough.SEV(&vmi.Spec.Domain) {
+		overhead += passthrough.EncryptionOverhead
+	}
+	if ratio > 1 {
+		overhead = int64(float64(overhead) * ratio)
+	}
+	if m := vmi.Spec.Domain.Memory; m != nil && m.ReservedOverhead != nil && m.ReservedOverhead.AddedOverhead != nil {
+		overhead += m.ReservedOverhead.AddedOverhead.Value()
+	}
+	return overhead
+}
+
+// resources are the container's: the guest's, plus the overhead, plus the KVM device.
+func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequirements {
+	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+	given := vmi.Spec.Domain.Resources
+	for name, quantity := range given.Requests {
+		out.Requests[name] = quantity.DeepCopy()
+	}
+	for name, quantity := range given.Limits {
+		out.Limits[name] = quantity.DeepCopy()
+	}
+	memoryResources(&out, vmi, facts)
+	cpuResources(&out, vmi, facts)
+	if dedicated(vmi) {
+		// Of all its CPUs and memory as much as it requests: only such a pod gets CPUs of its own.
+		out.Limits[corev1.ResourceCPU] = out.Requests[corev1.ResourceCPU]
+		out.Limits[corev1.ResourceMemory] = out.Requests[corev1.ResourceMemory]
+	}
+	if facts.KVM && !facts.Config.UseEmulation {
+		out.Limits[names.ResourceKVM] = resource.MustParse("1")
+		out.Requests[names.ResourceKVM] = resource.MustParse("1")
+	}
+	if passthrough.VSOCK(&vmi.Spec) {
+		out.Limits[names.ResourceVSOCK] = resource.MustParse("1")
+		out.Requests[names.ResourceVSOCK] = resource.MustParse("1")
+	}
+	if passthrough.SEV(&vmi.Spec.Domain) {
+		out.Limits[names.ResourceSEV] = resource.MustParse("1")
+		out.Requests[names.ResourceSEV] = resource.MustParse("1")
+	}
+	for name, n := range passthrough.Resources(&vmi.Spec) {
+		quantity := *resource.NewQuantity(n, resource.DecimalSI)
+		out.Limits[corev1.ResourceName(name)], out.Requests[corev1.ResourceName(name)] = quantity, quantity
+	}
+	requestNetworks(&out, facts.NetworkResources)
+	if len(out.Limits) == 0 {
+		out.Limits = nil
+	}
+	return out
+}
+
+// memoryResources adds the guest's memory where the VMI does not say what to request, and the overhead. A guest on huge
+// pages takes its memory from those.
+func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstance, facts Facts) {
+	guest := guestMemory(vmi)
+	overhead := Overhead(vmi, facts.Config.MemoryOverheadRatio) + network.Plugins(facts.Config.Allowed.Bindings).Overhead(vmi)
+	limit, limited := out.Limits[corev1.ResourceMemory]
+	if _, ok := out.Requests[corev1.ResourceMemory]; !ok {
+		request := guest
+		overcommit := facts.Config.MemoryOvercommit
+		switch {
+		case dedicated(vmi) && limited:
+			request = limit.Value()
+		case overcommit > 0 && !dedicated(vmi) && pageSize(vmi) == "":
+			request = request * 100 / int64(overcommit)
+		}
+		out.Requests[corev1.ResourceMemory] = *resource.NewQuantity(request, resource.BinarySI)
+	}
+	added := overhead
+	if page := pageSize(vmi); page != "" {
+		name := corev1.ResourceName(corev1.ResourceHugePagesPrefix + page)
+		pages := *resource.NewQuantity(guest, resource.BinarySI)
+		out.Requests[name], out.Limits[name] = pages, pages
+		request := out.Requests[corev1.ResourceMemory]
+		out.Requests[corev1.ResourceMemory] = *resource.NewQuantity(max(0, request.Value()-guest), resource.BinarySI)
+		if limited {
+			out.Limits[corev1.ResourceMemory] = *resource.NewQuantity(max(0, limit.Value()-guest), resource.BinarySI)
+		}
+	} else if vmi.Spec.Domain.Resources.OvercommitGuestOverhead && !dedicated(vmi) {
+		added = 0
+	}
+	addBytes(out.Requests, corev1.ResourceMemory, added)
+	if limited {
+		addBytes(out.Limits, corev1.ResourceMemory, overhead)
+	}
+}
+
+// cpuResources requests CPUs where the VMI does not say how many.
+func cpuResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstance, facts Facts) {
+	_, requested := out.Requests[corev1.ResourceCPU]
+	limit, limited := out.Limits[corev1.ResourceCPU]
+	if facts.LimitCPU && !limited && !dedicated(vmi) {
+		out.Limits[corev1.ResourceCPU] = most(out.Requests[corev1.ResourceCPU], vcpus(vmi))
+	}
+	switch {
+	case dedicated(vmi):
+		cpus := vcpus(vmi)
+		if vmi.Spec.Domain.CPU.IsolateEmulatorThread {
+			cpus++
+		}
+		out.Requests[corev1.ResourceCPU] = *resource.NewQuantity(cpus, resource.DecimalSI)
+	case requested:
+	case limited:
+		out.Requests[corev1.ResourceCPU] = limit.DeepCopy()
+	case facts.Config.CPURequest != nil:
+		out.Requests[corev1.ResourceCPU] = facts.Config.CPURequest.DeepCopy()
+	case facts.Config.CPUAllocationRatio > 0:
+		out.Requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(
+			max(1, vcpus(vmi)*1000/int64(facts.Config.CPUAllocationRatio)), resource.DecimalSI)
+	}
+}
+
+// dedicated reports a guest whose vCPUs have a CPU each.
+func dedicated(vmi *v1.VirtualMachineInstance) bool {
+	return vmi.Spec.Domain.CPU != nil && vmi.Spec.Domain.CPU.DedicatedCPUPlacement
+}
+
+// pageSize is that of the huge pages the guest is on; empty for none.
+func pageSize(vmi *v1.VirtualMachineInstance) string {
+	if m := vmi.Spec.Domain.Memory; m != nil && m.Hugepages != nil {
+		return m.Hugepages.PageSize
+	}
+	return ""
+}
+
+func addBytes(list corev1.ResourceList, name corev1.ResourceName, bytes int64) {
+	quantity := list[name]
+	quantity.Add(*resource.NewQuantity(bytes, resource.BinarySI))
+	list[name] = quantity
+}
+
+// guestMemory is what the guest sees, bytes.
+func guestMemory(vmi *v1.VirtualMachineInstance) int64 {
+	quantity, _ := sizing.Memory(&vmi.Spec.Domain) // admission asks for it
+	return quantity.Value()
+}
+
+func vcpus(vmi *v1.VirtualMachineInstance) int64 { return int64(sizing.VCPUs(&vmi.Spec.Domain)) }
+
+// Sizes are what the container of a running guest's pod needs of CPU and memory (and nothing else): both for the guest as it is
+// and as its VMI says that it is to be, and for the latter alone.
+func Sizes(vmi *v1.VirtualMachineInstance, installation config.Config, limitCPU bool) (both, fit corev1.ResourceRequirements) {
+	larger := vmi.DeepCopy()
+	domain := &larger.Spec.Domain
+	if t := vmi.Status.CurrentCPUTopology; t != nil && domain.CPU != nil {
+		domain.CPU.Sockets = max(domain.CPU.Sockets, t.Sockets)
+	}
+	if s := vmi.Status.Memory; s != nil && domain.Memory != nil && domain.Memory.Guest != nil {
+		for _, quantity := range []*resource.Quantity{s.GuestCurrent, s.GuestRequested} {
+			if quantity != nil && quantity.Cmp(*domain.Memory.Guest) > 0 {
+				added := *resource.NewQuantity(quantity.Value()-domain.Memory.Guest.Value(), resource.BinarySI)
+				domain.Memory.Guest = new(quantity.DeepCopy())
+				for _, list := range []corev1.ResourceList{domain.Resources.Requests, domain.Resources.Limits} {
+					if _, ok := list[corev1.ResourceMemory]; ok {
+						addBytes(list, corev1.ResourceMemory, added.Value())
+					}
+				}
+			}
+		}
+	}
+	facts := Facts{Config: installation, LimitCPU: limitCPU}
+	return compute(resources(larger, facts)), compute(resources(vmi, facts))
+}
+
+// compute leaves CPU and memory of a container's resources.
+func compute(all corev1.ResourceRequirements) corev1.ResourceRequirements {
+	only := func(list corev1.ResourceList) corev1.ResourceList {
+		var out corev1.ResourceList
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if quantity, ok := list[name]; ok {
+				if out == nil {
+					out = corev1.ResourceList{}
+				}
+				out[name] = quantity
+			}
+		}
+		return out
+	}
+	return corev1.ResourceRequirements{Requests: only(all.Requests), Limits: only(all.Limits)}
+}

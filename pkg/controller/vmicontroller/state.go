@@ -1,0 +1,147 @@
+package vmicontroller
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+)
+
+// stateOwner is whose life the persistent state shares: the VM's, or that of a VMI which has none.
+func stateOwner(vmi *v1.VirtualMachineInstance) metav1.OwnerReference {
+	if owner := metav1.GetControllerOf(vmi); owner != nil {
+		owner.Controller, owner.BlockOwnerDeletion = nil, nil
+		return *owner
+	}
+	kind := v1.VirtualMachineInstanceGroupVersionKind
+	return metav1.OwnerReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: vmi.Name, UID: vmi.UID}
+}
+
+// StateClaimName is the name of the claim that is made for a VMI's persistent state. It depends on the owner
+// alone, so that a second one cannot come about.
+func StateClaimName(vmi *v1.VirtualMachineInstance) string {
+	sum := sha256.Sum256([]byte(stateOwner(vmi).UID))
+	const most = 253 - len(vmstate.Prefix) - len("--xxxxx")
+	name := strings.TrimRight(vmi.Name[:min(len(vmi.Name), most)], "-.")
+	return vmstate.Prefix + "-" + name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
+}
+
+// StateClaim is the claim to be made for a VMI's persistent state. As in KubeVirt, a class that was configured for the
+// purpose is taken to be usable on two nodes at once, which migration needs; the cluster's default class is not.
+func StateClaim(vmi *v1.VirtualMachineInstance, configuration config.Config) *corev1.PersistentVolumeClaim {
+	access, filesystem := corev1.ReadWriteOnce, corev1.PersistentVolumeFilesystem
+	var class *string
+	if configuration.VMStateStorageClass != "" {
+		access, class = corev1.ReadWriteMany, &configuration.VMStateStorageClass
+	}
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: StateClaimName(vmi), Namespace: vmi.Namespace,
+			Labels:          map[string]string{vmstate.Prefix: LabelValue(vmi.Name)},
+			OwnerReferences: []metav1.OwnerReference{stateOwner(vmi)},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{access},
+			VolumeMode:       &filesystem,
+			StorageClassName: class,
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(vmstate.Size)}},
+		},
+	}
+}
+
+// stateClaim chooses among claims the one that has a VMI's persistent state, nil when none does: the oldest with the
+// label that nobody else owns. One without an owner is a user's, restored from a backup for example.
+func stateClaim(vmi *v1.VirtualMachineInstance, claims []*corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	owner := stateOwner(vmi).UID
+	candidates := slices.DeleteFunc(slices.Clone(claims), func(claim *corev1.PersistentVolumeClaim) bool {
+		others := len(claim.OwnerReferences) > 0 && !slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner })
+		return claim.Labels[vmstate.Prefix] != LabelValue(vmi.Name) || claim.DeletionTimestamp != nil || others || isBlock(claim)
+	})
+	if len(candidates) == 0 {
+		return nil
+	}
+	return slices.MinFunc(candidates, func(a, b *corev1.PersistentVolumeClaim) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// stateClaimIn is the claim of a VMI's persistent state among those of Claims, nil when there is none.
+func stateClaimIn(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	var list []*corev1.PersistentVolumeClaim
+	for _, claim := range claims {
+		list = append(list, claim)
+	}
+	return stateClaim(vmi, list)
+}
+
+// lookAtState adds the claim of the VMI's persistent state to its others.
+func lookAtState(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim) error {
+	if !vmstate.Needed(&vmi.Spec) {
+		return nil
+	}
+	var found corev1.PersistentVolumeClaimList
+	err := from.List(ctx, &found, client.InNamespace(vmi.Namespace), client.MatchingLabels{vmstate.Prefix: LabelValue(vmi.Name)})
+	if err != nil {
+		return fmt.Errorf("list claims of persistent state: %w", err)
+	}
+	list := make([]*corev1.PersistentVolumeClaim, len(found.Items))
+	for i := range found.Items {
+		list[i] = &found.Items[i]
+	}
+	if claim := stateClaim(vmi, list); claim != nil {
+		claims[claim.Name] = claim
+	}
+	return nil
+}
+
+// createState makes the claim of the VMI's persistent state. That it cannot be made is said in the VMI's status.
+func (r *Reconciler) createState(ctx context.Context, view View, step *Step) error {
+	claim := StateClaim(view.VMI, r.Config())
+	err := r.Client.Create(ctx, claim)
+	switch {
+	case err == nil:
+		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created PersistentVolumeClaim %s for the persistent state", claim.Name)
+		return nil
+	case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // The namespace is going, and the VMI with it.
+	case apierrors.IsAlreadyExists(err):
+		var existing corev1.PersistentVolumeClaim
+		if err := client.IgnoreNotFound(r.Client.Get(ctx, client.ObjectKeyFromObject(claim), &existing)); err != nil {
+			return fmt.Errorf("get claim %s: %w", claim.Name, err)
+		}
+		if existing.UID == "" || stateClaim(view.VMI, []*corev1.PersistentVolumeClaim{&existing}) != nil {
+			return nil // The cache had not seen it; its event makes another pass.
+		}
+		err = fmt.Errorf("PersistentVolumeClaim %s exists already and is not for this VMI's state: it is being deleted, or lacks the label %s", claim.Name, vmstate.Prefix)
+		return step.cannotCreate(view, "create the claim of the persistent state", err)
+	}
+	return step.cannotCreate(view, "create the claim of the persistent state", err)
+}
+
+// mountState gives the pod the claim of the persistent state.
+func (p *podVolumes) mountState(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim) {
+	if !vmstate.Needed(&vmi.Spec) {
+		return
+	}
+	name := StateClaimName(vmi)
+	if claim := stateClaimIn(vmi, claims); claim != nil {
+		name = claim.Name
+	}
+	p.mount("vm-state", names.VMStateDir, false, corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+	})
+}

@@ -1,0 +1,116 @@
+package vmicontroller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+)
+
+const persistentTPM = `spec: {domain: {devices: {tpm: {persistent: true}}}}`
+
+func ownedByVM(vmi *v1.VirtualMachineInstance) {
+	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: vmi.Name, UID: "vm-uid"}, v1.VirtualMachineGroupVersionKind)}
+}
+
+func TestStateClaim(t *testing.T) {
+	vmi := parseVMI(t, persistentTPM)
+	alone := StateClaim(vmi, config.Config{})
+	if !strings.HasPrefix(alone.Name, "persistent-state-for-demo-") || alone.Labels[vmstate.Prefix] != "demo" ||
+		alone.OwnerReferences[0].UID != vmi.UID || alone.Spec.StorageClassName != nil || alone.Spec.AccessModes[0] != corev1.ReadWriteOnce {
+		t.Errorf("claim of a VMI %+v", alone)
+	}
+	ownedByVM(vmi)
+	fast := config.Config{VMStateStorageClass: "fast"}
+	owned := StateClaim(vmi, fast)
+	if owned.OwnerReferences[0].UID != "vm-uid" || owned.OwnerReferences[0].Kind != "VirtualMachine" || *owned.Spec.StorageClassName != "fast" ||
+		owned.Spec.AccessModes[0] != corev1.ReadWriteMany {
+		t.Errorf("claim of a VM %+v", owned)
+	}
+	next := vmi.DeepCopy()
+	next.UID = "the instance after a restart"
+	if StateClaimName(next) != owned.Name || StateClaimName(next) == alone.Name {
+		t.Errorf("names %s, %s, %s", alone.Name, owned.Name, StateClaimName(next))
+	}
+	vmi.Name = strings.Repeat("a", 253)
+	if n := len(StateClaimName(vmi)); n > 253 {
+		t.Errorf("a name of %d bytes", n)
+	}
+}
+
+func TestWhichStateClaim(t *testing.T) {
+	vmi := parseVMI(t, persistentTPM)
+	ownedByVM(vmi)
+	named := func(name string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+		c := StateClaim(vmi, config.Config{})
+		c.Name, c.CreationTimestamp = name, at(time.Minute)
+		for _, f := range change {
+			f(c)
+		}
+		return c
+	}
+	block := corev1.PersistentVolumeBlock
+	for name, test := range map[string]struct {
+		claims []*corev1.PersistentVolumeClaim
+		want   string
+	}{
+		"none":              {},
+		"its own":           {[]*corev1.PersistentVolumeClaim{named("a")}, "a"},
+		"the oldest":        {[]*corev1.PersistentVolumeClaim{named("a"), named("b", func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = at(time.Hour) })}, "b"},
+		"a user's":          {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil })}, "a"},
+		"of another VM":     {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences[0].UID = "of the same name, before" })}, ""},
+		"for another VM":    {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.Labels[vmstate.Prefix] = "other" })}, ""},
+		"is being deleted":  {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(at(0)) })}, ""},
+		"is a block device": {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block })}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if c := stateClaim(vmi, test.claims); c != nil {
+				got = c.Name
+			}
+			if got != test.want {
+				t.Errorf("claim %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// The claim is made first, then the pod with it, and the status names it.
+func TestStateComesFirst(t *testing.T) {
+	vmi := testVMI(t, v1.Pending, func(vmi *v1.VirtualMachineInstance) {
+		vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)}
+	})
+	view := View{VMI: vmi, Now: now}
+	if step := Next(view); !step.CreateState || step.CreatePod || step.RequeueAfter == 0 {
+		t.Errorf("without a claim: %+v", step)
+	}
+	c := StateClaim(vmi, config.Config{})
+	c.Name = "restored"
+	view.Claims = map[string]*corev1.PersistentVolumeClaim{c.Name: c}
+	if step := Next(view); step.CreateState || !step.CreatePod {
+		t.Errorf("with a claim: %+v", step)
+	}
+	mounted := slices.ContainsFunc(Pod(vmi, Facts{Claims: view.Claims}).Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == "restored"
+	})
+	if !mounted {
+		t.Error("the pod does not mount the claim")
+	}
+	pod := testPod(running)
+	vmi.Status.ActivePods = map[types.UID]string{pod.UID: "node01"}
+	view.Pods = []*corev1.Pod{pod}
+	statuses := Next(view).Status.VolumeStatus
+	if !slices.ContainsFunc(statuses, func(s v1.VolumeStatus) bool {
+		return s.Name == "restored" && s.PersistentVolumeClaimInfo != nil && s.PersistentVolumeClaimInfo.ClaimName == "restored"
+	}) {
+		t.Errorf("volumes in the status %+v", statuses)
+	}
+}

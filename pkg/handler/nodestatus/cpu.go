@@ -1,0 +1,112 @@
+package nodestatus
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// ownedByCPU are the labels that tell of a node's CPU.
+var ownedByCPU = []string{
+	v1.CPUModelLabel, v1.CPUFeatureLabel, v1.CPUModelVendorLabel, v1.SupportedHostModelMigrationCPU, v1.HostModelCPULabel,
+	v1.HostModelRequiredFeaturesLabel, v1.NodeHostModelIsObsoleteLabel, v1.HypervLabel, v1.CPUTimerLabel,
+}
+
+// always are features that KVM has whatever the CPU, without saying so.
+var always = []string{"x2apic", "tsc-deadline", "hypervisor", "apic"}
+
+// Processor is the CPU that guests of a node can have.
+type Processor struct {
+	// hardware is nil where guests are emulated.
+	hardware *Hardware
+	features []string
+	models   []string
+	vendor   string
+	// host is the model that is most like the CPU, and beyond the features that it has besides.
+	host   string
+	beyond []string
+}
+
+// ReadProcessor reads libvirt's map of CPU models in a directory, for a node with such a hardware, nil for none.
+func ReadProcessor(dir string, hardware *Hardware) (*Processor, error) {
+	m, err := readMap(dir)
+	if err != nil {
+		return nil, err
+	}
+	if hardware == nil {
+		cpu := m.with(CPU{}, emulatedFeatures)
+		return &Processor{features: m.featuresOf(&cpu), models: m.usable(&cpu), vendor: emulatedVendor}, nil
+	}
+	cpu := m.with(hardware.CPU, always)
+	p := &Processor{hardware: hardware, features: m.featuresOf(&cpu), models: m.usable(&cpu), vendor: m.vendor(&cpu)}
+	p.host, p.beyond = m.closest(&cpu, p.models)
+	return p, nil
+}
+
+// with is the CPU with features besides its own.
+func (m *cpuMap) with(cpu CPU, features []string) CPU {
+	out := CPU{Leaves: map[Leaf]Registers{}, MSRs: cpu.MSRs}
+	maps.Copy(out.Leaves, cpu.Leaves)
+	for _, name := range features {
+		for _, b := range m.features[name].cpuid {
+			has := out.Leaves[b.Leaf]
+			for i := range has {
+				has[i] |= b.Mask[i]
+			}
+			out.Leaves[b.Leaf] = has
+		}
+	}
+	return out
+}
+
+// labels are those of a node with the processor; obsolete are models of no use any more.
+func (p *Processor) labels(obsolete map[string]bool) Wanted {
+	out := Wanted{Labels: map[string]string{}, Owned: ownedByCPU}
+	set := func(prefix string, names ...string) {
+		for _, name := range names {
+			out.Labels[prefix+name] = "true"
+		}
+	}
+	current := slices.DeleteFunc(slices.Clone(p.models), func(name string) bool { return obsolete[name] })
+	set(v1.CPUModelLabel, current...)
+	set(v1.SupportedHostModelMigrationCPU, current...)
+	set(v1.CPUFeatureLabel, p.features...)
+	if p.vendor != "" {
+		set(v1.CPUModelVendorLabel, p.vendor)
+	}
+	if p.host != "" {
+		set(v1.HostModelCPULabel, p.host)
+		set(v1.HostModelRequiredFeaturesLabel, p.beyond...)
+		if obsolete[p.host] {
+			set(v1.NodeHostModelIsObsoleteLabel, "")
+		}
+	}
+	if p.hardware == nil {
+		return out
+	}
+	set(v1.HypervLabel, p.hardware.Enlightenments...)
+	if p.hardware.TSC > 0 {
+		out.Labels[v1.CPUTimerLabel+"tsc-frequency"] = fmt.Sprint(p.hardware.TSC)
+		out.Labels[v1.CPUTimerLabel+"tsc-scalable"] = fmt.Sprint(p.hardware.TSCScalable)
+	}
+	return out
+}
+
+// CPULabels gives the labels that tell of the CPU which guests of a node can have, of hardware or, where that is nil or the
+// installation emulates all guests, of what QEMU emulates. Both are read when they are first looked at.
+func CPULabels(hardware, emulated func() (*Processor, error), installation func() (emulate bool, obsolete map[string]bool)) Labels {
+	return func() (Wanted, error) {
+		emulate, obsolete := installation()
+		read := hardware
+		if hardware == nil || emulate {
+			read = emulated
+		}
+		p, err := read()
+		if err != nil {
+			return Wanted{}, fmt.Errorf("find out which CPUs guests can have: %w", err)
+		}
+		return p.labels(obsolete), nil
+	}
+}

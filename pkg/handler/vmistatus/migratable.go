@@ -1,0 +1,263 @@
+package vmistatus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/filesystems"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+)
+
+// obstacle is something that keeps a VMI on its node.
+type obstacle struct{ reason, message string }
+
+// migratable says whether the guest could move to another node, and whether it could if its disks
+// were copied along.
+func migratable(vmi *v1.VirtualMachineInstance, plan *network.Plan, emulated bool, c *conditionList) {
+	others := slices.Concat(networkObstacles(vmi), pluginObstacles(plan), cpuObstacles(vmi, emulated), clockObstacles(vmi, emulated), hypervObstacles(vmi, emulated), deviceObstacles(vmi), encryptionObstacles(vmi), placementObstacles(vmi))
+	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
+		if len(found) == 0 {
+			c.set(kind, corev1.ConditionTrue, "", "")
+			return
+		}
+		var messages []string
+		for _, o := range found {
+			messages = append(messages, o.message)
+		}
+		c.set(kind, corev1.ConditionFalse, found[0].reason, strings.Join(messages, "; "))
+	}
+	set(v1.VirtualMachineInstanceIsMigratable, slices.Concat(diskObstacles(vmi), stateObstacles(vmi), others))
+	set(v1.VirtualMachineInstanceIsStorageLiveMigratable, others)
+}
+
+func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	infos := map[string]*v1.PersistentVolumeClaimInfo{}
+	for _, s := range vmi.Status.VolumeStatus {
+		infos[s.Name] = s.PersistentVolumeClaimInfo
+	}
+	var found []obstacle
+	for _, v := range vmi.Spec.Volumes {
+		if disk := v.HostDisk; disk != nil && (disk.Shared == nil || !*disk.Shared) {
+			found = append(found, obstacle{
+				v1.VirtualMachineInstanceReasonDisksNotMigratable,
+				fmt.Sprintf("volume %q: hostDisk %s is this node's; shared: true says that all nodes have the same file there", v.Name, disk.Path),
+			})
+		}
+		name := claims.Name(&v)
+		if name == "" {
+			continue
+		}
+		info, readOnly := infos[v.Name], claims.Of(&v).ReadOnly
+		if !onBothNodes(info, readOnly) {
+			found = append(found, obstacle{
+				v1.VirtualMachineInstanceReasonDisksNotMigratable,
+				fmt.Sprintf("volume %q: PersistentVolumeClaim %s cannot be used on two nodes at once; its access mode would have to be ReadWriteMany", v.Name, name),
+			})
+		}
+	}
+	return found
+}
+
+// onBothNodes reports whether two nodes can use a claim at once.
+func onBothNodes(info *v1.PersistentVolumeClaimInfo, readOnly bool) bool {
+	return info != nil && (slices.Contains(info.AccessModes, corev1.ReadWriteMany) || readOnly && slices.Contains(info.AccessModes, corev1.ReadOnlyMany))
+}
+
+// stateObstacles finds persistent state whose claim stays behind. The claim is no volume of the VMI's; the status
+// names it.
+func stateObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	if !vmstate.Needed(&vmi.Spec) {
+		return nil
+	}
+	for _, s := range vmi.Status.VolumeStatus {
+		info := s.PersistentVolumeClaimInfo
+		if s.HotplugVolume != nil || info == nil || hotplug.Volume(&vmi.Spec, s.Name) != nil || onBothNodes(info, false) {
+			continue
+		}
+		return []obstacle{{
+			v1.VirtualMachineInstanceReasonDisksNotMigratable,
+			fmt.Sprintf("the persistent state of TPM or EFI is on PersistentVolumeClaim %s, which cannot be used on two nodes at once; its access mode would have to be ReadWriteMany", info.ClaimName),
+		}}
+	}
+	return nil
+}
+
+func networkObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	if _, allowed := vmi.Annotations[v1.AllowPodBridgeNetworkLiveMigrationAnnotation]; allowed {
+		return nil
+	}
+	pod := map[string]bool{}
+	for _, n := range vmi.Spec.Networks {
+		pod[n.Name] = n.Pod != nil
+	}
+	for _, i := range vmi.Spec.Domain.Devices.Interfaces {
+		if pod[i.Name] && i.Bridge != nil {
+			return []obstacle{{
+				v1.VirtualMachineInstanceReasonInterfaceNotMigratable,
+				fmt.Sprintf("interface %q has the pod's own address (bridge), which another node cannot have; masquerade can migrate", i.Name),
+			}}
+		}
+	}
+	return nil
+}
+
+// pluginObstacles finds binding plugins on the pod network that do not say how to migrate.
+func pluginObstacles(plan *network.Plan) []obstacle {
+	if plan == nil {
+		return nil
+	}
+	for _, nic := range plan.Interfaces {
+		if nic.Stays {
+			return []obstacle{{
+				v1.VirtualMachineInstanceReasonInterfaceNotMigratable,
+				fmt.Sprintf("interface %q has a network binding plugin on the pod network that does not say how to migrate: it has no migration in spec.configuration.network.binding of the KubeVirt resource", nic.Name),
+			}}
+		}
+	}
+	return nil
+}
+
+// cpuObstacles finds a CPU that is the node's own, and NUMA nodes that are. A CPU that is emulated is the same everywhere, whatever its model.
+func cpuObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
+	if cpu := vmi.Spec.Domain.CPU; cpu != nil && cpu.NUMA != nil && cpu.NUMA.GuestMappingPassthrough != nil {
+		return []obstacle{{
+			v1.VirtualMachineInstanceReasonNotMigratable,
+			"spec.domain.cpu.numa.guestMappingPassthrough shows the guest the NUMA nodes of this very node",
+		}}
+	}
+	if cpu := vmi.Spec.Domain.CPU; emulated || cpu == nil || cpu.Model != v1.CPUModeHostPassthrough {
+		return nil
+	}
+	return []obstacle{{
+		v1.VirtualMachineInstanceReasonCPUModeNotMigratable,
+		"spec.domain.cpu.model host-passthrough is the CPU of this very node; host-model or a named model can migrate",
+	}}
+}
+
+// clockObstacles finds a guest that relies on a time stamp counter which ticks as often everywhere, where nobody has said how often.
+func clockObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
+	if hints := vmi.Status.TopologyHints; emulated || hints != nil && hints.TSCFrequency != nil {
+		return nil
+	}
+	spec := &vmi.Spec.Domain
+	what := ""
+	if f := spec.Features; f != nil && f.Hyperv != nil && f.Hyperv.Reenlightenment != nil && (f.Hyperv.Reenlightenment.Enabled == nil || *f.Hyperv.Reenlightenment.Enabled) {
+		what = "spec.domain.features.hyperv.reenlightenment"
+	}
+	if spec.CPU != nil {
+		for _, feature := range spec.CPU.Features {
+			if feature.Name == "invtsc" && (feature.Policy == "" || feature.Policy == "require" || feature.Policy == "force") {
+				what = "the feature invtsc of spec.domain.cpu"
+			}
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return []obstacle{{
+		v1.VirtualMachineInstanceReasonNoTSCFrequencyMigratable,
+		what + " relies on a time stamp counter that ticks as often on each node, and no node had said how often when the guest was started (label " + v1.CPUTimerLabel + "tsc-frequency)",
+	}}
+}
+
+// hypervObstacles finds Hyper-V as the node's own KVM has it. Emulated guests have none of it.
+func hypervObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
+	f := vmi.Spec.Domain.Features
+	if emulated || f == nil || f.HypervPassthrough == nil || f.HypervPassthrough.Enabled != nil && !*f.HypervPassthrough.Enabled {
+		return nil
+	}
+	return []obstacle{{
+		v1.VirtualMachineInstanceReasonHypervPassthroughNotMigratable,
+		"spec.domain.features.hypervPassthrough is what this very node has of Hyper-V; the features of hyperv, each by its name, can migrate",
+	}}
+}
+
+// deviceObstacles finds devices that are the node's own.
+func deviceObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	devices := &vmi.Spec.Domain.Devices
+	var found []obstacle
+	if len(devices.HostDevices) > 0 || len(devices.GPUs) > 0 {
+		found = append(found, obstacle{
+			v1.VirtualMachineInstanceReasonHostDeviceNotMigratable,
+			"spec.domain.devices.gpus and hostDevices are devices of this very node",
+		})
+	}
+	for _, nic := range devices.Interfaces {
+		if nic.SRIOV != nil && nic.State != v1.InterfaceStateAbsent {
+			found = append(found, obstacle{
+				v1.VirtualMachineInstanceReasonHostDeviceNotMigratable,
+				fmt.Sprintf("interface %q (sriov) is a function of this very node's network card; bridge can migrate", nic.Name),
+			})
+		}
+	}
+	return found
+}
+
+// encryptionObstacles finds memory that only the processor of this node can read.
+func encryptionObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	if !passthrough.SEV(&vmi.Spec.Domain) {
+		return nil
+	}
+	return []obstacle{{
+		v1.VirtualMachineInstanceReasonSEVNotMigratable,
+		"spec.domain.launchSecurity.sev has the guest's memory encrypted with a key that this very node keeps",
+	}}
+}
+
+// placementObstacles finds a VMI that may run on one node only.
+func placementObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	tied := func(field, node string) []obstacle {
+		return []obstacle{{
+			v1.VirtualMachineInstanceReasonNotMigratable,
+			fmt.Sprintf("%s ties the VirtualMachineInstance to node %s", field, node),
+		}}
+	}
+	if node, ok := vmi.Spec.NodeSelector[corev1.LabelHostname]; ok {
+		return tied("spec.nodeSelector", node)
+	}
+	a := vmi.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	nodes := map[string]bool{}
+	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		only := ""
+		for _, r := range slices.Concat(term.MatchExpressions, term.MatchFields) {
+			if (r.Key == corev1.LabelHostname || r.Key == "metadata.name") && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 {
+				only = r.Values[0]
+			}
+		}
+		nodes[only] = true
+	}
+	if len(nodes) == 1 && !nodes[""] {
+		for node := range nodes {
+			return tied("spec.affinity.nodeAffinity", node)
+		}
+	}
+	return nil
+}
+
+// migrationMethod says whether disks have to be copied when the guest moves: those that live in
+// the pod have to.
+func migrationMethod(vmi *v1.VirtualMachineInstance) v1.VirtualMachineInstanceMigrationMethod {
+	for _, v := range vmi.Spec.Volumes {
+		if filesystems.Of(&vmi.Spec, v.Name) != nil {
+			continue
+		}
+		if claims.Of(&v) == nil && v.HostDisk == nil || v.Ephemeral != nil {
+			return v1.BlockMigration
+		}
+	}
+	if len(diskObstacles(vmi)) > 0 {
+		return v1.BlockMigration
+	}
+	return v1.LiveMigration
+}

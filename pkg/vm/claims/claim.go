@@ -1,0 +1,40 @@
+// Package claim says which PersistentVolumeClaim a volume of a virtual machine is. A DataVolume is the claim of its
+// name, once CDI (the Containerized Data Importer) has filled it; an ephemeral volume is a claim that is only read; everything that mounts, opens or judges a claim asks
+// here, so that both kinds of volume are treated alike; and how far CDI is with filling one (datavolume.go). It is pure.
+package claims
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Of is the claim behind a volume; nil for a volume that is none. What it returns is a copy.
+func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
+	switch {
+	case volume.PersistentVolumeClaim != nil:
+		source := *volume.PersistentVolumeClaim
+		return &source
+	case volume.Ephemeral != nil && volume.Ephemeral.PersistentVolumeClaim != nil:
+		// What the guest writes goes elsewhere.
+		source := &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: *volume.Ephemeral.PersistentVolumeClaim}
+		source.ReadOnly = true
+		return source
+	case volume.MemoryDump != nil:
+		source := volume.MemoryDump.PersistentVolumeClaimVolumeSource
+		return &source
+	case volume.DataVolume != nil:
+		return &v1.PersistentVolumeClaimVolumeSource{
+			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume.DataVolume.Name},
+			Hotpluggable:                      volume.DataVolume.Hotpluggable,
+		}
+	}
+	return nil
+}
+
+// Name is the name of the claim behind a volume; empty for a volume that is none.
+func Name(volume *v1.Volume) string {
+	if source := Of(volume); source != nil {
+		return source.ClaimName
+	}
+	return ""
+}

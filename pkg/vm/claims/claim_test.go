@@ -1,0 +1,42 @@
+package claims
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+func TestOf(t *testing.T) {
+	plain := corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c", ReadOnly: true}
+	for name, test := range map[string]struct {
+		source v1.VolumeSource
+		want   *v1.PersistentVolumeClaimVolumeSource
+	}{
+		"claim": {
+			v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: plain}},
+			&v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: plain},
+		},
+		"DataVolume": {
+			v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "d", Hotpluggable: true}},
+			&v1.PersistentVolumeClaimVolumeSource{
+				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "d"}, Hotpluggable: true,
+			},
+		},
+		"neither": {v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			volume := &v1.Volume{VolumeSource: test.source}
+			got := Of(volume)
+			if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+			if got != nil {
+				got.ClaimName = "changed"
+			}
+			if name := Name(volume); got != nil && name == "changed" || got == nil && name != "" {
+				t.Errorf("the volume is %q now", name)
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package claims
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+)
+
+// State is how far a claim is from being a disk.
+type State int
+
+// The states.
+const (
+	// Populated is ready: nobody fills it, or whoever did has finished.
+	Populated State = iota
+	// Claimable is filled as soon as a pod is to use it, and bound only then: the pod may be made, and waits.
+	Claimable
+	// Unclaimed waits for a pod to use it and is filled after that, so that pod must not be the guest's.
+	Unclaimed
+	// Filling is under way.
+	Filling
+	// Failed will not become a disk by itself.
+	Failed
+)
+
+// StateOf is how far a DataVolume is.
+func StateOf(dv *cdiv1.DataVolume) State {
+	switch dv.Status.Phase {
+	case cdiv1.Succeeded:
+		return Populated
+	case cdiv1.PendingPopulation:
+		return Claimable
+	case cdiv1.WaitForFirstConsumer:
+		return Unclaimed
+	case cdiv1.Failed:
+		return Failed
+	}
+	return Filling
+}
+
+// StateOfClaim is how far a claim is, given the DataVolume of its name, nil when there is none. A claim that no
+// DataVolume owns is somebody else's to fill, who has done so.
+func StateOfClaim(claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) State {
+	if !Owned(claim) {
+		return Populated
+	}
+	if dv == nil {
+		return Filling // CDI has not shown it yet, or both are about to go.
+	}
+	return StateOf(dv)
+}
+
+// Owned reports whether a DataVolume fills a claim.
+func Owned(claim *corev1.PersistentVolumeClaim) bool {
+	owner := metav1.GetControllerOfNoCopy(claim)
+	return owner != nil && owner.Kind == "DataVolume"
+}
+
+// Trouble is why a DataVolume does not get on, in CDI's words; empty when it does.
+func Trouble(dv *cdiv1.DataVolume) string {
+	bound, running := condition(dv, cdiv1.DataVolumeBound), condition(dv, cdiv1.DataVolumeRunning)
+	switch {
+	case dv.Status.Phase == cdiv1.Succeeded:
+		return ""
+	case running != nil && running.Status == corev1.ConditionFalse && (running.Reason == "Error" || running.Reason == "ImagePullFailed"):
+		return running.Message
+	case bound != nil && bound.Status != corev1.ConditionTrue && bound.Reason == "ErrExceededQuota":
+		return bound.Message
+	case dv.Status.Phase == cdiv1.Failed && running != nil && running.Message != "":
+		return running.Message
+	case dv.Status.Phase == cdiv1.Failed:
+		return "CDI could not fill it"
+	}
+	return ""
+}
+
+// Provisioning reports whether CDI works at a DataVolume. One that waits for its first pod does not count unless it has a
+// volume already.
+func Provisioning(dv *cdiv1.DataVolume) bool {
+	switch StateOf(dv) {
+	case Populated, Claimable:
+		return false
+	case Unclaimed:
+		bound := condition(dv, cdiv1.DataVolumeBound)
+		return bound != nil && bound.Status == corev1.ConditionTrue
+	}
+	return true
+}
+
+// Phase is CDI's word for how far a DataVolume is.
+func Phase(dv *cdiv1.DataVolume) cdiv1.DataVolumePhase { return cmp.Or(dv.Status.Phase, cdiv1.Pending) }
+
+func condition(dv *cdiv1.DataVolume, conditionType cdiv1.DataVolumeConditionType) *cdiv1.DataVolumeCondition {
+	for i := range dv.Status.Conditions {
+		if dv.Status.Conditions[i].Type == conditionType {
+			return &dv.Status.Conditions[i]
+		}
+	}
+	return nil
+}

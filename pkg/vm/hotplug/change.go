@@ -1,0 +1,120 @@
+package hotplug
+
+import (
+	"errors"
+	"fmt"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+)
+
+// ErrConflict marks requests that the spec as it is does not allow.
+var ErrConflict = errors.New("conflict")
+
+type conflictError struct{ text string }
+
+func (e conflictError) Error() string      { return e.text }
+func (conflictError) Is(target error) bool { return target == ErrConflict }
+
+func conflict(format string, args ...any) error {
+	return conflictError{fmt.Sprintf(format, args...)}
+}
+
+// Check says what is wrong with a request by itself.
+func Check(options *v1.AddVolumeOptions) error {
+	source := options.VolumeSource
+	switch {
+	case options.Name == "":
+		return errors.New("AddVolumeOptions requires name to be set")
+	case options.Disk == nil:
+		return errors.New("AddVolumeOptions requires disk to not be nil")
+	case source == nil || source.PersistentVolumeClaim == nil && source.DataVolume == nil:
+		return errors.New("AddVolumeOptions requires VolumeSource to not be nil; set volumeSource.persistentVolumeClaim.claimName or volumeSource.dataVolume.name")
+	case source.PersistentVolumeClaim != nil && source.DataVolume != nil:
+		return errors.New("volumeSource has both persistentVolumeClaim and dataVolume; keep one")
+	case source.DataVolume != nil && source.DataVolume.Name == "":
+		return errors.New("volumeSource.dataVolume.name is not set")
+	case source.PersistentVolumeClaim != nil && source.PersistentVolumeClaim.ClaimName == "":
+		return errors.New("volumeSource.persistentVolumeClaim.claimName is not set")
+	}
+	return nil
+}
+
+// DefaultBus is that of a hotplugged disk whose request names none; KubeVirt's.
+const DefaultBus = v1.DiskBusSCSI
+
+// entry is the volume and the disk that a request asks for, with all defaults.
+func entry(options *v1.AddVolumeOptions) (v1.Volume, v1.Disk) {
+	disk := *options.Disk.DeepCopy()
+	disk.Name = options.Name
+	if disk.Disk == nil && disk.CDRom == nil && disk.LUN == nil {
+		disk.Disk = &v1.DiskTarget{}
+	}
+	if disk.Disk != nil && disk.Disk.Bus == "" {
+		disk.Disk.Bus = DefaultBus
+	}
+	if cd := disk.CDRom; cd != nil {
+		if cd.Bus == "" {
+			cd.Bus = DefaultBus
+		}
+		if cd.ReadOnly == nil {
+			readOnly := true
+			cd.ReadOnly = &readOnly
+		}
+		if cd.Tray == "" {
+			cd.Tray = v1.TrayStateClosed
+		}
+	}
+	volume := v1.Volume{Name: options.Name}
+	if source := options.VolumeSource.DataVolume; source != nil {
+		volume.DataVolume = source.DeepCopy()
+		volume.DataVolume.Hotpluggable = true
+	} else {
+		volume.PersistentVolumeClaim = options.VolumeSource.PersistentVolumeClaim.DeepCopy()
+		volume.PersistentVolumeClaim.Hotpluggable = true
+	}
+	return volume, disk
+}
+
+// Add puts a volume and its disk into a spec. The errors are those of Check, and ErrConflict when the spec has the
+// name or the claim already.
+func Add(spec *v1.VirtualMachineInstanceSpec, options *v1.AddVolumeOptions) error {
+	if err := Check(options); err != nil {
+		return err
+	}
+	volume, disk := entry(options)
+	if Volume(spec, volume.Name) != nil {
+		return conflict("Unable to add volume [%s] because volume with that name already exists", volume.Name)
+	}
+	if Disk(spec, volume.Name) != nil {
+		return conflict("Unable to add disk [%s] because disk with that name already exists", volume.Name)
+	}
+	name := claims.Name(&volume)
+	for i := range spec.Volumes {
+		if claims.Name(&spec.Volumes[i]) == name {
+			return conflict("Unable to add volume source [%s] because it already exists", name)
+		}
+	}
+	spec.Volumes = append(spec.Volumes, volume)
+	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, disk)
+	return nil
+}
+
+// Remove takes a hotplugged volume and its disk out of a spec; a CD-ROM drive that cannot leave a guest stays, empty. The error
+// is ErrConflict when there is no such volume, or it is not one that was plugged in.
+func Remove(spec *v1.VirtualMachineInstanceSpec, name string) error {
+	volume := Volume(spec, name)
+	if volume == nil {
+		return conflict("Unable to remove volume [%s] because it does not exist", name)
+	}
+	if !Is(volume) {
+		return conflict("Unable to remove volume [%s] because it is not hotpluggable", name)
+	}
+	left := keep(spec, func(other string) bool { return other != name })
+	spec.Volumes = left.Volumes
+	if disk := Disk(spec, name); disk == nil || disk.CDRom == nil || Pluggable(disk) {
+		spec.Domain.Devices.Disks = left.Domain.Devices.Disks
+	}
+	return nil
+}

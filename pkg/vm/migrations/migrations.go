@@ -1,0 +1,37 @@
+// Package migrations answers by a VirtualMachineInstance's status whether it migrates, and whether it can. Every
+// component asks it, so that all mean the same.
+package migrations
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+// Refusal says in KubeVirt's words why the VMI's node does not let its guest move; empty when it does, or has not said.
+func Refusal(vmi *v1.VirtualMachineInstance) string {
+	c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse)
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("Cannot migrate VMI, Reason: %s, Message: %s", c.Reason, c.Message)
+}
+
+// Over reports whether a migration has ended, well or not. Of these three marks each has been seen without the others.
+func Over(state *v1.VirtualMachineInstanceMigrationState) bool {
+	return state.EndTimestamp != nil || state.Completed || state.Failed
+}
+
+// UnderWay reports whether a migration of the VMI has been told to its nodes and is not over.
+func UnderWay(vmi *v1.VirtualMachineInstance) bool {
+	state := vmi.Status.MigrationState
+	return state != nil && !Over(state)
+}
+
+// Begun reports whether a migration is under way and the source has begun to send the guest.
+func Begun(vmi *v1.VirtualMachineInstance) bool {
+	return UnderWay(vmi) && vmi.Status.MigrationState.StartTimestamp != nil
+}

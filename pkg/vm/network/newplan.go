@@ -1,0 +1,310 @@
+package network
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// defaultCIDR is KubeVirt's guest network behind masquerade.
+const defaultCIDR = "10.0.2.0/24"
+
+// Pod is what NewPlan must know of a launcher pod; pkg/vm/network/apply reads it.
+type Pod struct {
+	Links []Link
+	// Search are the domains in the pod's resolv.conf.
+	Search []string
+	// Multus says that Multus runs on the node: it has left its status in the pod.
+	Multus bool
+	// Attachments are what that status says.
+	Attachments []Attachment
+	// Plugins are the installation's.
+	Plugins Plugins
+}
+
+// missing says of a network that its link is not in the pod, and why.
+func missing(network, definition string, multus bool) error {
+	if multus {
+		return fmt.Errorf("network %q: Multus has not connected the pod to NetworkAttachmentDefinition %s; restart the VM", network, definition)
+	}
+	return fmt.Errorf("network %q needs Multus, which does not run on this node: the pod has no annotation %s; install Multus and restart the VM, or remove the network from spec.networks", network, AnnotationStatus)
+}
+
+// Link is one link of a pod with its IPv4 and IPv6 configuration.
+type Link struct {
+	Name string
+	MAC  string
+	MTU  int
+	// Tap says that it is one.
+	Tap       bool
+	Addresses []netip.Prefix
+	// Routes leave through the link. An invalid Via (the zero Addr) is on-link.
+	Routes []Route
+}
+
+// NewPlan says what must exist in the pod for the VMI's interfaces, in the order of the spec. The
+// errors name the field of the VMI, or the fact of the pod, that stands in the way.
+//
+// An interface that was added while the guest runs is left out where the pod is not connected to its network.
+//
+// With the bridge binding the plan holds what the guest takes over (addresses, gateway, MAC), which
+// is gone from the pod once the plan is applied: keep the plan, don't make it again.
+func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
+	networks := make(map[string]v1.Network, len(vmi.Spec.Networks))
+	for _, n := range vmi.Spec.Networks {
+		networks[n.Name] = n
+	}
+	var plan Plan
+	for i, spec := range vmi.Spec.Domain.Devices.Interfaces {
+		nw, ok := networks[spec.Name]
+		if !ok {
+			return Plan{}, fmt.Errorf("spec.domain.devices.interfaces[%d]: no network is named %q in spec.networks", i, spec.Name)
+		}
+		if spec.State == v1.InterfaceStateAbsent {
+			continue
+		}
+		if spec.SRIOV != nil {
+			nic, err := passed(vmi, spec, nw, pod)
+			if err != nil {
+				return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, err)
+			}
+			plan.Interfaces = append(plan.Interfaces, nic)
+			continue
+		}
+		link, err := pod.link(vmi, nw)
+		if err != nil && comes(vmi, &spec, &nw) {
+			continue
+		}
+		if err != nil {
+			return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, err)
+		}
+		bridge, tap := linkNames(nw)
+		nic := Interface{
+			Name:       spec.Name,
+			PodLink:    link.Name,
+			BridgeLink: bridge,
+			Tap:        tap,
+			MTU:        link.MTU,
+			Hostname:   hostname(vmi),
+			Search:     search(vmi, pod.Search),
+			Queues:     queues(&vmi.Spec.Domain, spec),
+		}
+		if nic.DHCP, err = dhcpOptions(spec.DHCPOptions); err != nil {
+			return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, err)
+		}
+		for _, p := range link.Addresses {
+			nic.PodIPs = append(nic.PodIPs, p.Addr())
+		}
+		for _, p := range spec.Ports {
+			port := Port{Name: p.Name, Protocol: strings.ToUpper(p.Protocol), Port: p.Port}
+			if port.Protocol == "" {
+				port.Protocol = "TCP"
+			}
+			nic.Ports = append(nic.Ports, port)
+		}
+		switch {
+		case spec.Masquerade != nil && nw.Pod == nil:
+			err = errors.New("masquerade is for the pod network; set bridge: {}")
+		case spec.Masquerade != nil:
+			err = nic.masquerade(vmi, spec, nw.Pod, link)
+		case spec.Binding != nil:
+			err = nic.plugin(vmi, spec, pod, link)
+		case spec.Bridge != nil:
+			err = nic.bridge(vmi, spec, link)
+		default:
+			err = errors.New("no supported binding: set masquerade: {} or bridge: {}")
+		}
+		if err != nil {
+			return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, err)
+		}
+		plan.Interfaces = append(plan.Interfaces, nic)
+	}
+	return plan, nil
+}
+
+func (nic *Interface) masquerade(vmi *v1.VirtualMachineInstance, spec v1.Interface, nw *v1.PodNetwork, link Link) error {
+	nic.Binding = Masquerade
+	if _, ok := link.ipv4(); !ok {
+		return fmt.Errorf("the pod's %s has no IPv4 address, which masquerade needs", link.Name)
+	}
+	cidr := nw.VMNetworkCIDR
+	if cidr == "" {
+		cidr = defaultCIDR
+	}
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil || !prefix.Addr().Is4() || prefix.Bits() > 30 {
+		return fmt.Errorf("vmNetworkCIDR %q is not an IPv4 network of /30 or larger, such as %s", cidr, defaultCIDR)
+	}
+	prefix = prefix.Masked()
+	gateway := prefix.Addr().Next()
+	nic.Gateway = netip.PrefixFrom(gateway, prefix.Bits())
+	nic.Guest, nic.Bits = gateway.Next(), prefix.Bits()
+	nic.MAC, err = macAddress(spec.MacAddress, StableMAC(string(vmi.UID), spec.Name))
+	return err
+}
+
+func (nic *Interface) bridge(vmi *v1.VirtualMachineInstance, spec v1.Interface, link Link) error {
+	nic.Binding = Bridge
+	var err error
+	// A guest that has come from another node keeps its MAC, whatever the pod's link here was given.
+	nic.MAC, err = macAddress(spec.MacAddress, knownMAC(vmi, spec.Name, link.MAC))
+	if err != nil {
+		return err
+	}
+	address, ok := link.ipv4()
+	switch {
+	case ok:
+		return nic.takeOver(address, link)
+	case link.Name == PodLink:
+		return fmt.Errorf("the pod's %s has no IPv4 address for the guest to take", link.Name)
+	}
+	return nil // a network without address management: a link, and nothing else
+}
+
+// takeOver gives the guest the IPv4 configuration that the pod's link has.
+func (nic *Interface) takeOver(address netip.Prefix, link Link) error {
+	nic.Guest = address.Addr()
+	onLink := address.Masked()
+	bits := address.Addr().BitLen()
+	var gateway netip.Addr
+	for _, r := range link.Routes {
+		if !r.Destination.Addr().Is4() {
+			continue
+		}
+		switch {
+		case r.Destination.Bits() == 0 && r.Via.Is4():
+			gateway = r.Via
+		case r.Destination == onLink && !r.Via.IsValid():
+			// The guest has this one by its netmask.
+			bits = address.Bits()
+		default:
+			via := r.Via
+			if !via.IsValid() {
+				via = netip.IPv4Unspecified()
+			}
+			nic.Routes = append(nic.Routes, Route{Destination: r.Destination, Via: via})
+		}
+	}
+	// Where the pod does not reach its subnet on the link (CNI plugin ptp, Calico), nor does the guest: its address is
+	// alone in its subnet, and all else has a route.
+	nic.Bits = bits
+	if !gateway.IsValid() {
+		if link.Name == PodLink {
+			return fmt.Errorf("the pod's %s has no default route for the guest to take", link.Name)
+		}
+		return nil
+	}
+	nic.Gateway = netip.PrefixFrom(gateway, bits)
+	if !nic.reachesOnLink(gateway) {
+		nic.Routes = append(nic.Routes, Route{Destination: netip.PrefixFrom(gateway, gateway.BitLen()), Via: netip.IPv4Unspecified()})
+	}
+	// A route through a router comes after that to the router.
+	slices.SortStableFunc(nic.Routes, func(a, b Route) int {
+		return cmp.Compare(hops(a), hops(b))
+	})
+	return nil
+}
+
+func hops(r Route) int {
+	if r.Via.IsUnspecified() {
+		return 0
+	}
+	return 1
+}
+
+func (nic *Interface) reachesOnLink(a netip.Addr) bool {
+	if netip.PrefixFrom(nic.Guest, nic.Bits).Masked().Contains(a) {
+		return true
+	}
+	return slices.ContainsFunc(nic.Routes, func(r Route) bool { return r.Via.IsUnspecified() && r.Destination.Contains(a) })
+}
+
+// knownMAC is the MAC that an interface of the guest has, once it runs.
+func knownMAC(vmi *v1.VirtualMachineInstance, name, otherwise string) string {
+	for _, s := range vmi.Status.Interfaces {
+		if s.Name == name && s.MAC != "" {
+			return s.MAC
+		}
+	}
+	return otherwise
+}
+
+// StableMAC is the address of an interface whose spec gives none: the same for a VMI's whole life,
+// locally administered, and different between VMIs.
+func StableMAC(uid, name string) string {
+	sum := sha256.Sum256([]byte(uid + "/" + name))
+	return net.HardwareAddr{0x02, sum[0], sum[1], sum[2], sum[3], sum[4]}.String()
+}
+
+func macAddress(spec, otherwise string) (string, error) {
+	if spec == "" {
+		spec = otherwise
+	}
+	mac, err := net.ParseMAC(spec)
+	if err != nil || len(mac) != 6 {
+		return "", fmt.Errorf("macAddress %q is not an Ethernet address such as 02:12:34:56:78:9a", spec)
+	}
+	return mac.String(), nil
+}
+
+func hostname(vmi *v1.VirtualMachineInstance) string {
+	if vmi.Spec.Hostname != "" {
+		return vmi.Spec.Hostname
+	}
+	// A VMI's name may have dots; the first label is the host's.
+	name, _, _ := strings.Cut(vmi.Name, ".")
+	return name
+}
+
+// search are the domains of a guest with spec.subdomain: the one in which it finds its own full name, the subdomain in the
+// pod's namespace, and then the pod's own. A guest without has just those, nil here.
+func search(vmi *v1.VirtualMachineInstance, domains []string) []string {
+	if vmi.Spec.Subdomain == "" {
+		return nil
+	}
+	for _, d := range domains {
+		if strings.HasPrefix(d, vmi.Namespace+".svc.") {
+			return append([]string{vmi.Spec.Subdomain + "." + d}, domains...)
+		}
+	}
+	return nil
+}
+
+func (p Pod) link(vmi *v1.VirtualMachineInstance, n v1.Network) (Link, error) {
+	name := LinkOf(n)
+	for _, l := range p.Links {
+		if l.Name == name {
+			return l, nil
+		}
+	}
+	if n.Multus != nil && !n.Multus.Default {
+		namespace, definition := definition(vmi.Namespace, n.Multus.NetworkName)
+		return Link{}, missing(n.Name, namespace+"/"+definition, p.Multus)
+	}
+	return Link{}, fmt.Errorf("the pod has no link %s; does it run in the host's network?", name)
+}
+
+func (l Link) ipv4() (netip.Prefix, bool) {
+	for _, p := range l.Addresses {
+		if p.Addr().Is4() {
+			return p, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// linkNames are the names of the bridge and the tap for a network. Both pods of a guest that migrates have the
+// same, by which QEMU finds its tap.
+func linkNames(n v1.Network) (bridge, tap string) {
+	if primary(n) {
+		return "k6t-" + PodLink, "tap0"
+	}
+	return "k6t-" + hash(n.Name), "tap" + hash(n.Name)
+}

@@ -1,0 +1,114 @@
+// Package network turns a VMI's interfaces into what must exist in its pod. This file is the pure
+// part: the plan, made of plain values. virt-handler makes it from the VMI and the pod's links, applies
+// it with pkg/vm/network/apply, and hands it to the launcher, which builds the domain's interfaces and
+// answers DHCP from it (pkg/vm/network/dhcp).
+package network
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Plan is all that a VMI's networks need in its pod. It travels as JSON.
+type Plan struct {
+	Interfaces []Interface `json:"interfaces,omitempty"`
+}
+
+// Has reports whether an interface is in the plan.
+func (p Plan) Has(name string) bool {
+	return slices.ContainsFunc(p.Interfaces, func(i Interface) bool { return i.Name == name })
+}
+
+// Binding is how a guest's NIC reaches the pod's network.
+type Binding string
+
+const (
+	// Masquerade gives the guest a private address behind NAT on the pod's.
+	Masquerade Binding = "masquerade"
+	// Bridge gives the guest the pod's own address and MAC.
+	Bridge Binding = "bridge"
+	// Tap is a tap that a CNI plugin has made: there is nothing to make for it.
+	Tap Binding = "tap"
+	// SRIOV is a function of the node's network card, which the guest has itself: no link in the pod is its.
+	SRIOV Binding = "sriov"
+)
+
+// Interface is one guest NIC.
+type Interface struct {
+	// Name is the interface's and network's name in the VMI spec.
+	Name    string  `json:"name"`
+	Binding Binding `json:"binding"`
+	// PodLink is the link in the pod: eth0 for the pod network, else as LinkOf names it.
+	PodLink string `json:"podLink"`
+	// BridgeLink and Tap are the links to make; 15 bytes at most (IFNAMSIZ).
+	BridgeLink string `json:"bridgeLink"`
+	Tap        string `json:"tap"`
+	// MAC is the guest's address; MTU is the pod link's.
+	MAC string `json:"mac"`
+	MTU int    `json:"mtu"`
+	// PodIPs are the addresses of PodLink.
+	PodIPs []netip.Addr `json:"podIPs,omitempty"`
+	// Guest is the address that DHCP offers, Bits the length of its prefix, and Gateway the guest's router with
+	// the same length, if there is one. For masquerade the router is the bridge itself: 10.0.2.1/24 and 10.0.2.2 unless the network's
+	// vmNetworkCIDR says otherwise. For bridge all are what the pod had, and the bridge has
+	// BridgeAddress; without a Guest (a network without address management) it has none, and nobody answers DHCP.
+	Gateway netip.Prefix `json:"gateway"`
+	Guest   netip.Addr   `json:"guest"`
+	Bits    int          `json:"bits,omitempty"`
+	// Ports limits what is forwarded to the guest; none means all.
+	Ports []Port `json:"ports,omitempty"`
+	// Routes are offered by DHCP besides the default route (bridge binding). An unspecified Via
+	// (0.0.0.0) is on-link, as in DHCP's option 121.
+	Routes []Route `json:"routes,omitempty"`
+	// Hostname and Search go into DHCP; name servers are read from the pod's resolv.conf.
+	Hostname string   `json:"hostname,omitempty"`
+	Search   []string `json:"search,omitempty"`
+	// Queues is how many the tap and the guest's NIC have; 0 is one.
+	Queues uint `json:"queues,omitempty"`
+	// Stays says that the guest cannot migrate with it.
+	Stays bool `json:"stays,omitempty"`
+	// PCI is the node's PCI address of the device that the guest has (SRIOV); empty where the launcher knows by its environment. BridgeLink
+	// and Tap are empty then, and so is MAC where nobody has said it.
+	PCI string `json:"pci,omitempty"`
+	// DHCP is what DHCP tells besides; nil is nothing.
+	DHCP *DHCPOptions `json:"dhcp,omitempty"`
+}
+
+// DHCPOptions are what a VMI has its guest told.
+type DHCPOptions struct {
+	BootFile   string          `json:"bootFile,omitempty"`
+	TFTPServer string          `json:"tftpServer,omitempty"`
+	NTP        []netip.Addr    `json:"ntp,omitempty"`
+	Private    []PrivateOption `json:"private,omitempty"`
+}
+
+// PrivateOption is one of DHCP's options 224 to 254, which mean what a site has them mean.
+type PrivateOption struct {
+	Code  uint8  `json:"code"`
+	Value string `json:"value"`
+}
+
+// Prefix is the guest's address with its subnet's length; invalid without an address.
+func (i Interface) Prefix() netip.Prefix {
+	if i.Bits == 0 { // of a virt-handler that did not write it
+		return netip.PrefixFrom(i.Guest, i.Gateway.Bits())
+	}
+	return netip.PrefixFrom(i.Guest, i.Bits)
+}
+
+// BridgeAddress is the address of the bridge link under the bridge binding: what DHCP answers from,
+// where neither the guest's nor the pod network's addresses are the pod's any more.
+var BridgeAddress = netip.MustParsePrefix("169.254.75.10/32")
+
+// Port is one forwarded port.
+type Port struct {
+	Name     string `json:"name,omitempty"`
+	Protocol string `json:"protocol"` // TCP or UDP
+	Port     int32  `json:"port"`
+}
+
+// Route is one static route.
+type Route struct {
+	Destination netip.Prefix `json:"destination"`
+	Via         netip.Addr   `json:"via"`
+}

@@ -1,0 +1,136 @@
+// Package reach opens connections to a guest from inside its pod's network, for virt-handler: what a user forwards
+// to a guest reaches it whatever the cluster's network allows between pods, and ports that the VMI does not list too.
+//
+// A socket belongs to the network namespace it was made in, wherever it is used. So only its making happens on an
+// OS thread that enters the namespace and ends; connecting is the runtime's poller's work, and ten
+// thousand guests that do not answer hold no threads.
+package reach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/network/apply"
+)
+
+// Protocols that a guest can be reached by.
+const (
+	TCP = "tcp"
+	UDP = "udp"
+)
+
+// ErrNoAddress is a guest without an interface that could be dialled.
+var ErrNoAddress = errors.New("the guest has no network interface in the pod network")
+
+// Known are addresses that do not come from the pod's network: what the status of the guest's pod says.
+type Known struct {
+	// Pod are the pod's addresses, Node those of its node.
+	Pod, Node []netip.Addr
+}
+
+// Guest connects to a port of the guest behind a plan. pod and node are the network namespaces of the guest's pod and of
+// its node. Errors are syscall errors, that of ctx, or an *AddressError.
+//
+// With the bridge binding the pod has no address left from which the guest could be reached; the guest has the pod's,
+// and is dialled from the node, as the kubelet dials any pod.
+func Guest(ctx context.Context, pod, node *os.File, plan network.Plan, known Known, protocol string, port uint16) (net.Conn, error) {
+	if protocol != TCP && protocol != UDP {
+		return nil, net.UnknownNetworkError(protocol)
+	}
+	for _, nic := range plan.Interfaces {
+		if !nic.Guest.Is4() || nic.PodLink != network.PodLink { // other networks may be out of the node's reach
+			continue
+		}
+		if err := Allowed(nic, known); err != nil {
+			return nil, err
+		}
+		address := netip.AddrPortFrom(nic.Guest, port)
+		if nic.Binding == network.Bridge {
+			if err := elsewhere(node, nic.Guest); err != nil {
+				return nil, err
+			}
+			return In(ctx, node, protocol, address)
+		}
+		return In(ctx, pod, protocol, address)
+	}
+	return nil, ErrNoAddress
+}
+
+// In connects to an IPv4 address from a network namespace.
+func In(ctx context.Context, ns *os.File, protocol string, address netip.AddrPort) (net.Conn, error) {
+	kind := unix.SOCK_STREAM
+	if protocol == UDP {
+		kind = unix.SOCK_DGRAM
+	}
+	fd, err := socket(ns, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), protocol+" "+address.String())
+	defer file.Close() // FileConn has a duplicate
+	if err := connect(ctx, file, address); err != nil {
+		return nil, &net.OpError{Op: "dial", Net: protocol, Addr: net.TCPAddrFromAddrPort(address), Err: err}
+	}
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, fmt.Errorf("use the connected socket: %w", err)
+	}
+	return conn, nil
+}
+
+// socket makes a socket in the network namespace.
+func socket(ns *os.File, kind int) (fd int, err error) {
+	err = apply.In(ns, func() error {
+		fd, err = unix.Socket(unix.AF_INET, kind, 0)
+		return os.NewSyscallError("socket", err)
+	})
+	return fd, err
+}
+
+// connect waits for the connection to be made, refused, or no longer wanted.
+func connect(ctx context.Context, file *os.File, address netip.AddrPort) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = file.SetWriteDeadline(time.Unix(1, 0)) }) // fails once the file is closed
+	defer stop()
+	var outcome error
+	err = raw.Control(func(fd uintptr) {
+		outcome = unix.Connect(int(fd), &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()})
+	})
+	if err != nil {
+		return err
+	}
+	if outcome != nil && !errors.Is(outcome, unix.EINPROGRESS) && !errors.Is(outcome, unix.EINTR) {
+		return os.NewSyscallError("connect", outcome)
+	}
+	err = raw.Write(func(fd uintptr) bool {
+		var code int
+		code, outcome = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		if outcome != nil {
+			return true
+		}
+		if code != 0 {
+			outcome = os.NewSyscallError("connect", unix.Errno(code))
+			return true
+		}
+		_, unfinished := unix.Getpeername(int(fd))
+		return unfinished == nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return err
+	}
+	return outcome
+}

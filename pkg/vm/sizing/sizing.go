@@ -1,0 +1,189 @@
+// Package sizing is how large a guest is, and how large it may become while it runs: CPU sockets up to
+// domain.cpu.maxSockets, memory up to domain.memory.maxGuest. It is pure; admission fills in and checks the bounds
+// by it, virt-controller finds out by it what of a changed template the running guest can have, and the domain is made
+// with the room that it says.
+package sizing
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+)
+
+const (
+	// MaxVCPUs is what a q35 machine has without interrupt remapping.
+	MaxVCPUs = 255
+	// block is what memory comes and goes in, bytes: a transparent huge page. hugeBlock is that of guests on 1 GiB pages.
+	block, hugeBlock = 2 << 20, 1 << 30
+	// roomy is the least memory, bytes, with which a guest gets room to grow unasked. The room lies above 4 GiB, and Linux
+	// that may get memory there sets 64 MiB aside for devices that do not reach it.
+	roomy = 1 << 30
+	// MaxMemory is more than any machine has, bytes.
+	MaxMemory = 1 << 46
+)
+
+// Bounds are what an installation gives guests that do not say how far they may grow: spec.configuration.liveUpdateConfiguration.
+type Bounds struct {
+	// Ratio is how many times as large a guest may become, MaxSockets and MaxGuest (bytes) go before it; 0 is not set.
+	Ratio      uint32
+	MaxSockets uint32
+	MaxGuest   int64
+}
+
+// DefaultRatio is KubeVirt's.
+const DefaultRatio = 4
+
+// Sockets is how many the guest has while it starts and how many it may get: domain.cpu as admission leaves it, or else as
+// many vCPUs as the CPU limit or request has whole CPUs.
+func Sockets(domain *v1.DomainSpec) (online, most int) {
+	online = 1
+	if c := domain.CPU; c != nil && (c.Sockets != 0 || c.Cores != 0 || c.Threads != 0) {
+		online = max(1, int(c.Sockets))
+	} else {
+		for _, list := range []corev1.ResourceList{domain.Resources.Limits, domain.Resources.Requests} {
+			if q, ok := list[corev1.ResourceCPU]; ok {
+				online = max(1, int(q.Value()))
+				break
+			}
+		}
+	}
+	most = online
+	if domain.CPU != nil {
+		most = max(most, int(domain.CPU.MaxSockets))
+	}
+	return online, most
+}
+
+// PerSocket is how many vCPUs a socket has.
+func PerSocket(domain *v1.DomainSpec) int {
+	if domain.CPU == nil {
+		return 1
+	}
+	return max(1, int(domain.CPU.Cores)) * max(1, int(domain.CPU.Threads))
+}
+
+// VCPUs is how many the guest has while it starts.
+func VCPUs(domain *v1.DomainSpec) int {
+	sockets, _ := Sockets(domain)
+	return sockets * PerSocket(domain)
+}
+
+// Memory is what the guest has while it starts: memory.guest, else what its pod requests, else the pod's limit, else one huge
+// page. It reports false when the domain says none of these.
+func Memory(domain *v1.DomainSpec) (resource.Quantity, bool) {
+	if m := domain.Memory; m != nil && m.Guest != nil {
+		return *m.Guest, true
+	}
+	for _, list := range []corev1.ResourceList{domain.Resources.Requests, domain.Resources.Limits} {
+		if quantity, ok := list[corev1.ResourceMemory]; ok {
+			return quantity, true
+		}
+	}
+	if m := domain.Memory; m != nil && m.Hugepages != nil {
+		page, err := resource.ParseQuantity(m.Hugepages.PageSize)
+		return page, err == nil // what is no size is refused by validation
+	}
+	return resource.Quantity{}, false
+}
+
+// Alignment is what the guest's memory is a multiple of if it is to grow, bytes.
+func Alignment(domain *v1.DomainSpec) int64 {
+	if m := domain.Memory; m != nil && m.Hugepages != nil && m.Hugepages.PageSize == "1Gi" {
+		return hugeBlock
+	}
+	return block
+}
+
+// MemoryObstacle says why the guest's memory cannot grow whatever the bound; empty when it can.
+func MemoryObstacle(domain *v1.DomainSpec) string {
+	switch c := domain.CPU; {
+	case domain.Memory == nil || domain.Memory.Guest == nil:
+		return "the guest's memory is not set"
+	case c != nil && c.Realtime != nil:
+		return "cannot be combined with cpu.realtime"
+	case c != nil && c.NUMA != nil && c.NUMA.GuestMappingPassthrough != nil:
+		return "cannot be combined with cpu.numa.guestMappingPassthrough"
+	case domain.LaunchSecurity != nil:
+		return "cannot be combined with launchSecurity"
+	case domain.Memory.Guest.Value()%Alignment(domain) != 0:
+		return fmt.Sprintf("needs guest memory that is a multiple of %dMi", Alignment(domain)>>20)
+	}
+	return ""
+}
+
+// DefaultMaxSockets is maxSockets of a guest that does not say.
+func (b Bounds) DefaultMaxSockets(domain *v1.DomainSpec) uint32 {
+	sockets, _ := Sockets(domain)
+	if !acpi(domain) || domain.CPU != nil && domain.CPU.NUMA != nil || encryptedState(domain) {
+		return 0
+	}
+	if b.MaxSockets > 0 {
+		return max(b.MaxSockets, uint32(min(sockets, MaxVCPUs)))
+	}
+	// Each factor is capped so that the products stay small.
+	most := min(int64(min(sockets, MaxVCPUs))*int64(min(b.Ratio, MaxVCPUs)), int64(MaxVCPUs/min(PerSocket(domain), MaxVCPUs)))
+	return uint32(max(most, int64(sockets)))
+}
+
+// encryptedState reports a guest to which no vCPU can be added, since their state is encrypted when it starts.
+func encryptedState(domain *v1.DomainSpec) bool {
+	l := domain.LaunchSecurity
+	return l != nil && l.SEV != nil && l.SEV.Policy != nil && l.SEV.Policy.EncryptedState != nil && *l.SEV.Policy.EncryptedState
+}
+
+// DefaultMaxGuest is maxGuest, bytes, of a guest that does not say; 0 is no room.
+func (b Bounds) DefaultMaxGuest(domain *v1.DomainSpec) int64 {
+	if MemoryObstacle(domain) != "" || !acpi(domain) || domain.Memory.Guest.Value() < roomy {
+		return 0
+	}
+	guest, align := domain.Memory.Guest.Value(), Alignment(domain)
+	most := b.MaxGuest
+	if most == 0 && guest < MaxMemory {
+		most = min(guest*int64(min(b.Ratio, 1<<10)), MaxMemory)
+	}
+	most -= most % align
+	if most <= guest {
+		return 0
+	}
+	return most
+}
+
+// acpi reports whether the guest can be told of what is plugged in.
+func acpi(domain *v1.DomainSpec) bool {
+	f := domain.Features
+	return f == nil || f.ACPI.Enabled == nil || *f.ACPI.Enabled
+}
+
+// Reasons of the conditions HotVCPUChange and HotMemoryChange, which say that a running guest is to have another size than
+// it has. virt-controller writes them.
+const (
+	// ReasonPodResizing: the pod is being given what the guest needs.
+	ReasonPodResizing = "PodResizing"
+	// ReasonPodResized: it has it, and virt-handler may change the guest.
+	ReasonPodResized = "PodResized"
+	// ReasonPodResizeRefused: it cannot have it, for a reason that may pass.
+	ReasonPodResizeRefused = "PodResizeRefused"
+	// ReasonNoRoom: the pod's node has no room for it, so the guest is to move.
+	ReasonNoRoom = "PodResizeInfeasible"
+	// ReasonRestart: nor can the guest move, so only a restart gives it the size.
+	ReasonRestart = "NotMigratable"
+)
+
+// Resizing is the condition of an instance whose guest is to change its CPUs or its memory; nil when it is not.
+func Resizing(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType) *v1.VirtualMachineInstanceCondition {
+	return conditions.With(vmi.Status.Conditions, kind, corev1.ConditionTrue)
+}
+
+// MayResize reports whether the guest of an instance may be given its size now: its pod has room for it.
+func MayResize(vmi *v1.VirtualMachineInstance) bool {
+	for _, kind := range []v1.VirtualMachineInstanceConditionType{v1.VirtualMachineInstanceVCPUChange, v1.VirtualMachineInstanceMemoryChange} {
+		if c := Resizing(vmi, kind); c != nil && c.Reason == ReasonPodResized {
+			return true
+		}
+	}
+	return false
+}
