@@ -75,9 +75,9 @@ func TestOutputOfHostileObjects(t *testing.T) {
 func TestRawStreams(t *testing.T) {
 	allowed := []string{
 		"printer.go", "warnings.go", "while.go", // their text is printable, their sequences are their own
-		"completion/completion.go", "console/outputs.go", "console/terminal.go", "dashboard/dashboard.go", "exec/exec.go", "expect/expect.go",
-		"install/progress.go", "lifecycle/wait.go", "logs/logs.go", "portforward/background.go", "portforward/run.go", "ssh/local.go", "ssh/scp.go", "ssh/ssh.go",
-		"terminal/ask.go", "terminal/terminal.go", "top/top.go", "vnc/screenshot.go", "vnc/terminal.go",
+		"completioncmd/completion.go", "consolecmd/outputs.go", "consolecmd/terminal.go", "dashboardcmd/dashboard.go", "execcmd/exec.go", "expectcmd/expect.go",
+		"installcmd/progress.go", "lifecyclecmd/wait.go", "logscmd/logs.go", "portforwardcmd/background.go", "portforwardcmd/run.go", "sshcmd/local.go", "sshcmd/scp.go", "sshcmd/ssh.go",
+		"terminal/ask.go", "terminal/terminal.go", "topcmd/top.go", "vnccmd/screenshot.go", "vnccmd/terminal.go",
 	}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

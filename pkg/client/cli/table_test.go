@@ -75,7 +75,7 @@ func TestOneTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(text, []byte(`"text/tabwriter"`)) && filepath.ToSlash(file) != "describe/text.go" {
+		if bytes.Contains(text, []byte(`"text/tabwriter"`)) && filepath.ToSlash(file) != "describecmd/text.go" {
 			t.Errorf("%s makes a tabwriter of its own; cli.NewTable has the widths of all tables", file)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package kubevirt keeps the status of the KubeVirt resource. Its inputs are the resource itself and
+// Package kubevirtcontroller keeps the status of the KubeVirt resource. Its inputs are the resource itself and
 // the Deployments and the DaemonSet of virtkit's components; its output is the resource's status:
 // the phase, the conditions Available, Created, Progressing and Degraded, and the versions.
 package kubevirtcontroller

@@ -1,4 +1,4 @@
-// Package migration is the reconciler VirtualMachineInstanceMigration → a second launcher pod, on another
+// Package migrationcontroller is the reconciler VirtualMachineInstanceMigration → a second launcher pod, on another
 // node, into which the guest moves. Its inputs are the migration, its VMI, and the pod; its outputs are the
 // pod, the migration's status, and the beginning of the VMI's status.migrationState:
 //

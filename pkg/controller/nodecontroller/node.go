@@ -1,4 +1,4 @@
-// Package node watches over the nodes that VMs run on. Its inputs are nodes, with the heartbeat that
+// Package nodecontroller watches over the nodes that VMs run on. Its inputs are nodes, with the heartbeat that
 // virt-handler leaves on them, and the VMIs on them; its outputs are phase Unknown for VMIs whose node
 // does not answer, the node's label kubevirt.io/schedulable=false when its virt-handler does not, and the labels
 // scheduling.node.kubevirt.io/tsc-frequency-N of the frequencies that guests' time stamp counters can have there.

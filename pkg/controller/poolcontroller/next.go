@@ -1,4 +1,4 @@
-// Package pool keeps as many VirtualMachines as a VirtualMachinePool asks for, each with an ordinal in its name, and brings
+// Package poolcontroller keeps as many VirtualMachines as a VirtualMachinePool asks for, each with an ordinal in its name, and brings
 // them to the pool's template when that changes. Its inputs are the pools, their VMs and these' instances, and the
 // ControllerRevisions that keep the templates the VMs were made from; its outputs are the creation, change and deletion of
 // VMs, requests to restart their guests, and the revisions and status of the pools.

@@ -1,4 +1,4 @@
-// Package replicaset keeps as many VirtualMachineInstances running as a VirtualMachineInstanceReplicaSet asks for. Its
+// Package replicasetcontroller keeps as many VirtualMachineInstances running as a VirtualMachineInstanceReplicaSet asks for. Its
 // inputs are the sets and the VMIs that they own or might; its outputs are the creation and deletion of VMIs, their owner
 // references, and the sets' status.
 //

@@ -1,4 +1,4 @@
-// Package vm is the reconciler VirtualMachine → VirtualMachineInstance. Its inputs are the VM, its
+// Package vmcontroller is the reconciler VirtualMachine → VirtualMachineInstance. Its inputs are the VM, its
 // VMI, and for the printable status the VMI's pods and claims; its outputs are the VMI's creation and
 // deletion and the VM's status.
 //

@@ -1,4 +1,4 @@
-// Package vmi is the reconciler VirtualMachineInstance → Pod. Its inputs are the VMI, its pods, its
+// Package vmicontroller is the reconciler VirtualMachineInstance → Pod. Its inputs are the VMI, its pods, its
 // claims and the configuration; its outputs are one pod, the VMI's status up to the hand-over to
 // virt-handler (phase Scheduled), and the end of the VMI's finalizer when no pod is left.
 //

@@ -1,4 +1,4 @@
-// Package migration carries a guest from one node's launcher to another's. Launchers have no credentials and
+// Package migrationproxy carries a guest from one node's launcher to another's. Launchers have no credentials and
 // no network of their own to do that with: they talk to unix sockets, behind which the two virt-handlers
 // pass on what is said, over TLS on which both show who they are.
 //

@@ -1,4 +1,4 @@
-// Package status computes the status of a VirtualMachineInstance that a node is responsible for: from
+// Package vmistatus computes the status of a VirtualMachineInstance that a node is responsible for: from
 // what the launcher says of the guest, the pod, and the network plan. It is pure; virt-handler writes
 // the result when it differs from what is there, and emits the events.
 package vmistatus

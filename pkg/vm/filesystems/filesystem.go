@@ -1,4 +1,4 @@
-// Package filesystem says which volumes of an instance its guest has as file systems instead of disks
+// Package filesystems says which volumes of an instance its guest has as file systems instead of disks
 // (spec.domain.devices.filesystems), and where virtiofsd serves each of them: in a container of its own of the launcher's
 // pod, at a socket in a directory of its own, which the launcher's container sees. virtiofsd reads and writes the guest's memory, so
 // that is shared memory. virt-controller plans the containers by it, the launcher the domain. It is pure.

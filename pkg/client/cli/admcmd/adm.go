@@ -1,4 +1,4 @@
-// Package adm is `virtctl adm`: what administrators of an installation do.
+// Package admcmd is `virtctl adm`: what administrators of an installation do.
 package admcmd
 
 import (

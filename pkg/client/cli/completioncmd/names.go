@@ -1,4 +1,4 @@
-// Package completion completes what the user types from what the cluster has, and is `virtctl completion`.
+// Package completioncmd completes what the user types from what the cluster has, and is `virtctl completion`.
 // A completion that fails says nothing (cobra's debug log apart) and never takes longer than two
 // seconds: the user is in the middle of a line.
 package completioncmd

@@ -1,4 +1,4 @@
-// Package console is `virtctl console`: a user, or a script, at a guest's serial console.
+// Package consolecmd is `virtctl console`: a user, or a script, at a guest's serial console.
 package consolecmd
 
 import (

@@ -1,4 +1,4 @@
-// Package create is `virtctl create`: objects from flags, printed or applied.
+// Package createcmd is `virtctl create`: objects from flags, printed or applied.
 package createcmd
 
 import (

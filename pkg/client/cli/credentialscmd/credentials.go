@@ -1,4 +1,4 @@
-// Package credentials is `virtctl credentials`: keys and passwords of a guest's users.
+// Package credentialscmd is `virtctl credentials`: keys and passwords of a guest's users.
 package credentialscmd
 
 import (

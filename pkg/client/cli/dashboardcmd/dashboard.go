@@ -1,4 +1,4 @@
-// Package dashboard is `virtctl dashboard`: it connects pkg/client/tui to a cluster and a terminal.
+// Package dashboardcmd is `virtctl dashboard`: it connects pkg/client/tui to a cluster and a terminal.
 package dashboardcmd
 
 import (

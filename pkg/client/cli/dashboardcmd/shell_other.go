@@ -1,6 +1,6 @@
 //go:build !unix
 
-package dashboard
+package dashboardcmd
 
 // shell reports that nothing would have a stopped program go on.
 func shell() bool { return false }

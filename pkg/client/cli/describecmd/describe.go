@@ -1,4 +1,4 @@
-// Package describe is `virtctl describe`.
+// Package describecmd is `virtctl describe`.
 package describecmd
 
 import (

@@ -1,4 +1,4 @@
-// Package diff is `virtctl diff`.
+// Package diffcmd is `virtctl diff`.
 package diffcmd
 
 import (

@@ -1,4 +1,4 @@
-// Package doctor is `virtctl doctor`.
+// Package doctorcmd is `virtctl doctor`.
 package doctorcmd
 
 import (

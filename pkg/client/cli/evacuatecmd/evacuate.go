@@ -1,4 +1,4 @@
-// Package evacuate is `virtctl evacuate`.
+// Package evacuatecmd is `virtctl evacuate`.
 package evacuatecmd
 
 import (

@@ -1,4 +1,4 @@
-// Package events is `virtctl events`.
+// Package eventscmd is `virtctl events`.
 package eventscmd
 
 import (

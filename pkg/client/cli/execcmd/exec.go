@@ -1,4 +1,4 @@
-// Package exec is `virtctl exec`: a program in a guest, through the guest agent.
+// Package execcmd is `virtctl exec`: a program in a guest, through the guest agent.
 package execcmd
 
 import (

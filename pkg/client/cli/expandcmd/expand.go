@@ -1,4 +1,4 @@
-// Package expand is `virtctl expand`: a VirtualMachine with its instance type and preference written out.
+// Package expandcmd is `virtctl expand`: a VirtualMachine with its instance type and preference written out.
 package expandcmd
 
 import (

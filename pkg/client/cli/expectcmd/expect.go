@@ -1,4 +1,4 @@
-// Package expect is `virtctl expect`: a script at a guest's serial console.
+// Package expectcmd is `virtctl expect`: a script at a guest's serial console.
 package expectcmd
 
 import (

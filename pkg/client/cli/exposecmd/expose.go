@@ -1,4 +1,4 @@
-// Package expose is `virtctl expose`: a Service that leads to a virtual machine.
+// Package exposecmd is `virtctl expose`: a Service that leads to a virtual machine.
 package exposecmd
 
 import (

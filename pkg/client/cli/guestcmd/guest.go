@@ -1,4 +1,4 @@
-// Package guest is `virtctl guestosinfo`, `userlist` and `fslist`: what a guest says of itself through its agent.
+// Package guestcmd is `virtctl guestosinfo`, `userlist` and `fslist`: what a guest says of itself through its agent.
 package guestcmd
 
 import (

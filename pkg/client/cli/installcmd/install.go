@@ -1,4 +1,4 @@
-// Package install is `virtctl install` and `virtctl uninstall`.
+// Package installcmd is `virtctl install` and `virtctl uninstall`.
 package installcmd
 
 import (

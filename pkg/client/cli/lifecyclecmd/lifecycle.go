@@ -1,4 +1,4 @@
-// Package lifecycle is virtctl's verbs that begin, interrupt and end the run of virtual machines: start, stop, restart,
+// Package lifecyclecmd is virtctl's verbs that begin, interrupt and end the run of virtual machines: start, stop, restart,
 // pause, unpause, reset, soft-reboot, migrate, migrate-cancel, evacuate-cancel and delete. Each takes several
 // machines, by name or by selector, asks for them in parallel and reports them in order.
 package lifecyclecmd

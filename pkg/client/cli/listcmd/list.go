@@ -1,4 +1,4 @@
-// Package list is `virtctl list`.
+// Package listcmd is `virtctl list`.
 package listcmd
 
 import (

@@ -1,4 +1,4 @@
-// Package logs is `virtctl logs`.
+// Package logscmd is `virtctl logs`.
 package logscmd
 
 import (

@@ -1,4 +1,4 @@
-// Package memorydump is `virtctl memory-dump`.
+// Package memorydumpcmd is `virtctl memory-dump`.
 package memorydumpcmd
 
 import (

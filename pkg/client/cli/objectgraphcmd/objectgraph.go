@@ -1,4 +1,4 @@
-// Package objectgraph is `virtctl objectgraph`: the objects that a virtual machine depends on.
+// Package objectgraphcmd is `virtctl objectgraph`: the objects that a virtual machine depends on.
 package objectgraphcmd
 
 import (

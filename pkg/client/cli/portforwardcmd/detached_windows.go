@@ -1,4 +1,4 @@
-package portforward
+package portforwardcmd
 
 import (
 	"syscall"

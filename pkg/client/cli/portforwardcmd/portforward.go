@@ -1,4 +1,4 @@
-// Package portforward is `virtctl port-forward`: ports of guests at this machine, for as long as they are wanted, with
+// Package portforwardcmd is `virtctl port-forward`: ports of guests at this machine, for as long as they are wanted, with
 // list and stop for those that run in the background.
 package portforwardcmd
 

@@ -1,4 +1,4 @@
-// Package scale is `virtctl scale`.
+// Package scalecmd is `virtctl scale`.
 package scalecmd
 
 import (

@@ -1,4 +1,4 @@
-// Package ssh is `virtctl ssh` and `virtctl scp`: shells, commands, forwarded ports and copies over ssh, through the API
+// Package sshcmd is `virtctl ssh` and `virtctl scp`: shells, commands, forwarded ports and copies over ssh, through the API
 // server, so that the guest needs no address that can be reached.
 package sshcmd
 

@@ -1,4 +1,4 @@
-// Package top is `virtctl top`.
+// Package topcmd is `virtctl top`.
 package topcmd
 
 import (

@@ -1,4 +1,4 @@
-// Package usbredir is `virtctl usbredir`: a USB device of this machine in a guest.
+// Package usbredircmd is `virtctl usbredir`: a USB device of this machine in a guest.
 package usbredircmd
 
 import (

@@ -1,4 +1,4 @@
-// Package version is `virtctl version`.
+// Package versioncmd is `virtctl version`.
 package versioncmd
 
 import (

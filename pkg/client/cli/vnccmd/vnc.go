@@ -1,4 +1,4 @@
-// Package vnc is `virtctl vnc`: a guest's screen in a VNC viewer, a browser or the terminal, behind a local port, or as a
+// Package vnccmd is `virtctl vnc`: a guest's screen in a VNC viewer, a browser or the terminal, behind a local port, or as a
 // picture.
 package vnccmd
 

@@ -1,4 +1,4 @@
-// Package volume is `virtctl addvolume` and `removevolume`.
+// Package volumecmd is `virtctl addvolume` and `removevolume`.
 package volumecmd
 
 import (

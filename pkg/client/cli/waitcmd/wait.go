@@ -1,4 +1,4 @@
-// Package wait is `virtctl wait`.
+// Package waitcmd is `virtctl wait`.
 package waitcmd
 
 import (

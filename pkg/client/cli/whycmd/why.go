@@ -1,4 +1,4 @@
-// Package why is `virtctl why`.
+// Package whycmd is `virtctl why`.
 package whycmd
 
 import (

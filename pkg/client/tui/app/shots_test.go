@@ -33,7 +33,7 @@ func TestScreenshots(t *testing.T) {
 		if name == "split" {
 			shown(t, a, "ROOT")
 		}
-		file := filepath.Join("..", "..", "..", "docs", "dashboard", name+".svg")
+		file := filepath.Join("..", "..", "..", "..", "docs", "dashboard", name+".svg")
 		got := svg(a.screen())
 		a.Close()
 		if *update {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestFilesAreCurrent(t *testing.T) {
-	repository := filepath.Join("..", "..", "..", "..")
+	repository := filepath.Join("..", "..", "..", "..", "..")
 	files, err := generate(repository)
 	if err != nil {
 		t.Fatal(err)
