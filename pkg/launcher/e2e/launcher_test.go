@@ -127,8 +127,8 @@ func TestShutdownDuringBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The guest's firmware runs, and does not notice the first press of the button.
-	p.shutdown(60 * time.Second)
-	p.waitState(states, 60*time.Second, "shut off", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_SHUTOFF })
+	p.shutdown(3 * time.Minute)
+	p.waitState(states, 3*time.Minute, "shut off", func(s *pb.GuestState) bool { return s.Lifecycle == pb.Lifecycle_LIFECYCLE_SHUTOFF })
 	if code, _ := p.waitExit(5 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
