@@ -79,7 +79,7 @@ func tasks(vmi *v1.VirtualMachineInstance) []task {
 
 // keepPlugged does with the hotplugged volumes of the VMI what it says, again and again until ctx ends.
 func (s *session) keepPlugged(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process) {
-	s.keep(ctx, "hotplug", plugRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
+	s.sync(ctx, "hotplug", plugRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
 		err := s.plugAll(ctx, client, process, vmi)
 		if s.dumping() {
 			return dumpLook, err

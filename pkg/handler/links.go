@@ -25,7 +25,7 @@ const (
 // keepLinked keeps the links of the guest's interfaces as its VMI says, and unplugs those that it wants to be absent, until ctx
 // ends.
 func (s *session) keepLinked(ctx context.Context, client launcherpb.LauncherClient) {
-	s.keep(ctx, "interfaces of the guest", linkRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
+	s.sync(ctx, "interfaces of the guest", linkRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
 		return 0, s.link(ctx, client, vmi)
 	})
 }

@@ -129,7 +129,7 @@ func (v View) input() (vmistatus.Input, time.Duration) {
 	in := vmistatus.Input{
 		VMI: v.VMI, Pod: v.Pod, Now: v.Now,
 		Guest: seen.Guest, Plan: seen.Plan, Failure: seen.Failure, NeverStarted: seen.NeverStarted,
-		Departure: seen.outgoingSeen(), Volumes: seen.Volumes, Unsized: seen.Unsized, Unlinked: seen.Unlinked,
+		Outgoing: seen.outgoingSeen(), Volumes: seen.Volumes, Unsized: seen.Unsized, Unlinked: seen.Unlinked,
 	}
 	switch {
 	case v.Pod == nil && v.silent() && v.MayRun:
@@ -162,7 +162,7 @@ func (d *Decision) awaitTarget(v View, in vmistatus.Input) (again time.Duration)
 	return 0
 }
 
-// awaitRunning waits while the launchers of a handoff ask each other. When the target has ended, its last words say
+// awaitRunning waits while the launchers of a handoff ask each other. When the target has ended, its termination message says
 // whether it ever ran the guest. If it did not, the guest goes on here; if it may have, it wrote to the disks, and an
 // older memory must not meet them: the guest is lost.
 func (d *Decision) awaitRunning(v View, in vmistatus.Input) (again time.Duration) {
@@ -242,7 +242,7 @@ func nextExpected(v View) Decision {
 	case v.patience() > 0:
 		d.RequeueAfter = v.patience()
 	default:
-		// The launchers could not agree. The last words of the one that the guest came from are with the API server.
+		// The launchers could not agree. The termination message of the one that the guest came from is with the API server.
 		if v.Other != nil && vmistatus.Moved(v.Other) {
 			d.TakeOver = new(vmistatus.Paused(vmi))
 			d.Note = "the guest's old launcher has let it go"

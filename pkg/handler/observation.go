@@ -20,7 +20,7 @@ type observation struct {
 	// ArrivedAt is when a guest that comes by a migration was first seen here, whole.
 	ArrivedAt time.Time
 	// Outgoing is a migration away from here that failed before the launcher knew of it.
-	Outgoing *vmistatus.Departure
+	Outgoing *vmistatus.Outgoing
 	// Volumes is what was done with hotplugged volumes, by name.
 	Volumes map[string]vmistatus.Volume
 	// Unsized is why the guest could not be given the size that its VMI says; empty when nothing is wrong.

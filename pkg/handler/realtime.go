@@ -16,7 +16,7 @@ const realtimeRetryMost = 30 * time.Second
 
 // keepRealtime gives the guest's vCPUs the priority that its VMI says, which nothing in the pod may do, until ctx ends.
 func (s *session) keepRealtime(ctx context.Context, process *podfs.Process) {
-	s.keep(ctx, "real-time priority of the guest", realtimeRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
+	s.sync(ctx, "real-time priority of the guest", realtimeRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
 		real, err := sizing.Realtime(&vmi.Spec.Domain)
 		if real == nil || err != nil || vmi.Status.NodeName != s.node.Name {
 			return 0, err

@@ -21,7 +21,7 @@ const (
 
 // keepSized gives the guest the size that its VMI says whenever its pod has room for it, until ctx ends.
 func (s *session) keepSized(ctx context.Context, client launcherpb.LauncherClient) {
-	s.keep(ctx, "size of the guest", resizeRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
+	s.sync(ctx, "size of the guest", resizeRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
 		return 0, s.size(ctx, client, vmi)
 	})
 }

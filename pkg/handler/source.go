@@ -181,7 +181,7 @@ func (s *session) leave(
 func (s *session) failOutgoing(uid types.UID, reason string, cancelled bool) {
 	s.log.Warn("guest stays", "migration", uid, "reason", reason)
 	s.publish(true, func(o *observation) {
-		o.Outgoing = &vmistatus.Departure{UID: uid, Failed: true, Reason: reason, Cancelled: cancelled}
+		o.Outgoing = &vmistatus.Outgoing{UID: uid, Failed: true, Reason: reason, Cancelled: cancelled}
 	})
 }
 
@@ -193,7 +193,7 @@ var modes = map[launcherpb.MigrationMode]v1.MigrationMode{
 }
 
 // outgoingSeen is what is known of a VMI's migration away from here.
-func (o observation) outgoingSeen() *vmistatus.Departure {
+func (o observation) outgoingSeen() *vmistatus.Outgoing {
 	account := o.Guest.GetMigration()
 	if account == nil {
 		return o.Outgoing
@@ -201,7 +201,7 @@ func (o observation) outgoingSeen() *vmistatus.Departure {
 	if o.Outgoing != nil && string(o.Outgoing.UID) != account.Uid {
 		return o.Outgoing // it came later: the launcher's would have replaced it
 	}
-	d := &vmistatus.Departure{
+	d := &vmistatus.Outgoing{
 		UID:       types.UID(account.Uid),
 		Failed:    account.Phase == launcherpb.MigrationPhase_MIGRATION_PHASE_FAILED,
 		Reason:    account.Error,

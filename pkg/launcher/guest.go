@@ -47,7 +47,7 @@ type guest struct {
 	migration outgoing
 	// decided has what virt-handler knows of a guest that is being handed over: wordRunning, or wordDead.
 	decided chan string
-	// note writes the launcher's last words ahead.
+	// note writes the launcher's termination message ahead.
 	note func(termination.Message) error
 	// deciding is held by who decides whether the guest stays or is given up.
 	deciding sync.Mutex

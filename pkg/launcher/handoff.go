@@ -43,7 +43,7 @@ func readWord(r io.Reader) (string, error) {
 	return strings.TrimSuffix(line, "\n"), err
 }
 
-// Last words that are written ahead, for the case that the launcher is killed.
+// Termination messages that are written ahead, for the case that the launcher is killed.
 var (
 	// handedOver says that the guest stands still here for good, and the other launcher may start it.
 	handedOver = termination.Message{Lifecycle: pb.Lifecycle_LIFECYCLE_MIGRATED, Reason: "handed over"}

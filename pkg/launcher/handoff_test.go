@@ -20,7 +20,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// notes are the last words that a launcher has written ahead.
+// notes are the termination messages that a launcher has written ahead.
 type notes struct {
 	mu   sync.Mutex
 	last termination.Message
@@ -55,7 +55,7 @@ func withHanded(t *testing.T, test func(t *testing.T, l *leaving, n *notes)) {
 		}
 		l.signals(t, syscall.SIGSTOP)
 		if got := n.get(); got != handedOver {
-			t.Errorf("last words %+v", got)
+			t.Errorf("termination message %+v", got)
 		}
 		test(t, l, n)
 	})
@@ -66,7 +66,7 @@ func (l *leaving) goesOn(t *testing.T, n *notes) {
 	t.Helper()
 	l.signals(t, syscall.SIGSTOP, syscall.SIGCONT)
 	if got := n.get(); got != (termination.Message{}) {
-		t.Errorf("last words %+v", got)
+		t.Errorf("termination message %+v", got)
 	}
 	l.ends <- outcome{err: errors.New("client socket is closed")}
 	time.Sleep(time.Second) // of the bubble
@@ -144,7 +144,7 @@ func TestRunIsSaidAgain(t *testing.T) {
 	})
 }
 
-// A pod that is to end ends with the guest that it handed over, and its last words still say that it did.
+// A pod that is to end ends with the guest that it handed over, and its termination message still says that it did.
 func TestHandedOverAndEnded(t *testing.T) {
 	withHanded(t, func(t *testing.T, l *leaving, n *notes) {
 		l.redirect(func(context.Context, string) (net.Conn, error) { return nil, errors.New("no route") })
@@ -157,7 +157,7 @@ func TestHandedOverAndEnded(t *testing.T) {
 		l.ends <- outcome{err: errors.New("domain is not running")}
 		expect(t, l.guest, migrated, "migrated")
 		if got := n.get(); got != handedOver {
-			t.Errorf("last words %+v", got)
+			t.Errorf("termination message %+v", got)
 		}
 	})
 }
@@ -183,7 +183,7 @@ func withArrived(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *n
 			t.Fatalf("it says %q, %v", word, err)
 		}
 		if got := n.get(); got != neverRan {
-			t.Errorf("last words %+v", got)
+			t.Errorf("termination message %+v", got)
 		}
 		test(t, m, g, n, func() net.Conn {
 			if first != nil {
@@ -215,7 +215,7 @@ func (l listened) Close() error {
 }
 func (listened) Addr() net.Addr { return nil }
 
-// A QEMU that ends before it is told to run: the source hears so, and so does who reads the last words.
+// A QEMU that ends before it is told to run: the source hears so, and so does who reads the termination message.
 func TestReceivedAndNeverRan(t *testing.T) {
 	for name, told := range map[string]bool{"before the word": false, "after it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestReceivedAndNeverRan(t *testing.T) {
 				time.Sleep(2 * neverRanPatience) // of the bubble
 				expect(t, g, crashed, names.ReasonNeverRan)
 				if got := n.get(); got != neverRan {
-					t.Errorf("last words %+v", got)
+					t.Errorf("termination message %+v", got)
 				}
 			})
 		})
@@ -276,7 +276,7 @@ func TestNeverRanIsTakenBack(t *testing.T) {
 		}
 		expect(t, g, runs, "unpaused")
 		if got := n.get(); got != (termination.Message{}) {
-			t.Errorf("last words %+v", got)
+			t.Errorf("termination message %+v", got)
 		}
 	})
 }

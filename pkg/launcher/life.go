@@ -32,7 +32,7 @@ func (g *guest) applyLocked(e lifecycle.Event) {
 	case to == lifecycle.Active && (from == lifecycle.Received || from == lifecycle.Released):
 		g.log.Warn("the guest runs here, and was not started by the launcher")
 		if err := g.note(termination.Message{}); err != nil {
-			g.log.Warn("the last words say that it has not run", "err", err)
+			g.log.Warn("the termination message says that it has not run", "err", err)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestIllegalTransition(t *testing.T) {
 	}
 }
 
-// A guest that is being started where it has arrived may have run: it is shut down like any other, and its last words
+// A guest that is being started where it has arrived may have run: it is shut down like any other, and its termination message
 // do not say that it never ran.
 func TestShutdownWhileTakenOver(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
@@ -77,7 +77,7 @@ func withReleased(t *testing.T, test func(t *testing.T, m *memory, g *guest, n *
 		arriving(t, m, g, here)
 		n.err = errors.New("no space")
 		if err := g.takeOver(t.Context(), false); err == nil {
-			t.Fatal("the last words are not taken back, and yet it is started")
+			t.Fatal("the termination message is not taken back, and yet it is started")
 		}
 		expectState(t, g, lifecycle.Released)
 		test(t, m, g, n)
@@ -97,12 +97,12 @@ func TestReleasedAndCalledOff(t *testing.T) {
 			t.Errorf("domain %v, started %t", m.domain, g.mayHaveRun())
 		}
 		if got := n.get(); got != neverRan {
-			t.Errorf("last words %+v", got)
+			t.Errorf("termination message %+v", got)
 		}
 	})
 }
 
-// A daemon that comes back finds it standing still. It is not this launcher's before its last words are taken back:
+// A daemon that comes back finds it standing still. It is not this launcher's before its termination message is taken back:
 // else the source would hear that it never ran, and let its own go on.
 func TestReleasedAndDaemonComesBack(t *testing.T) {
 	withReleased(t, func(t *testing.T, m *memory, g *guest, n *notes) {
@@ -131,12 +131,12 @@ func TestReceivedAndRuns(t *testing.T) {
 		g.note = n.note
 		arriving(t, m, g, here)
 		if got := n.get(); got != neverRan {
-			t.Errorf("last words %+v", got)
+			t.Errorf("termination message %+v", got)
 		}
 		m.change(func(d *hypervisor.Domain) { d.Run, d.Reason = hypervisor.Running, "unpaused" })
 		expect(t, g, runs, "unpaused")
 		if got := n.get(); got != (termination.Message{}) {
-			t.Errorf("last words %+v", got)
+			t.Errorf("termination message %+v", got)
 		}
 		if !g.mayHaveRun() {
 			t.Error("the source would hear that it never ran")

@@ -156,7 +156,7 @@ func (g *guest) moveTo(ctx context.Context, m move) {
 		watcher.Wait()
 		if !g.awaitHandoff(ctx) {
 			l.close(false)
-			return // the launcher ends, and its last words say where the guest is
+			return // the launcher ends, and its termination message says where the guest is
 		}
 	}
 	if err != nil && !g.isHandedOver() {

@@ -71,7 +71,7 @@ func (p *prober) serve(ctx context.Context, listener net.Listener) {
 	defer stop()
 	var answering sync.WaitGroup
 	defer answering.Wait()
-	places := make(chan struct{}, maxProbes)
+	slots := make(chan struct{}, maxProbes)
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -81,13 +81,13 @@ func (p *prober) serve(ctx context.Context, listener net.Listener) {
 			return
 		}
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-ctx.Done():
 			conn.Close()
 			return
 		}
 		answering.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			defer conn.Close()
 			p.answer(ctx, conn)
 		})

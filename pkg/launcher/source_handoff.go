@@ -56,7 +56,7 @@ func (g *guest) handOff(ctx context.Context, l *link, h handoff, handover string
 	case wordDead:
 		g.log.Warn("the guest goes on here", "reason", errNeverRan)
 		if err := g.note(termination.Message{}); err != nil {
-			g.log.Warn("the last words that were written ahead cannot be taken back", "err", err)
+			g.log.Warn("the termination message that was written ahead cannot be taken back", "err", err)
 		}
 		g.endHandoff(false)
 		// libvirt gets what it waits for, an error or the end of the connection, before the guest can move again.

@@ -61,7 +61,7 @@ func (g *guest) takeOver(ctx context.Context, paused bool) error {
 }
 
 // beforeStart notes that the guest may have run here from now on, or reports that it has ended: whoever looks at its
-// last words must not take an older memory for the guest's once this one may have written to the disks.
+// termination message must not take an older memory for the guest's once this one may have written to the disks.
 func (g *guest) beforeStart(ctx context.Context, conn hypervisor.Connection) (ended bool, err error) {
 	if _, err := conn.Domain(ctx); errors.Is(err, hypervisor.ErrNoDomain) {
 		return true, nil

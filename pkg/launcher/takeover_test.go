@@ -95,7 +95,7 @@ func TestTakeOverOfDeadQEMU(t *testing.T) {
 			t.Fatal(err)
 		}
 		if g.mayHaveRun() || n.get() != neverRan {
-			t.Errorf("it may have run; the last words are %+v", n.get())
+			t.Errorf("it may have run; the termination message is %+v", n.get())
 		}
 		m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
 		expect(t, g, crashed, names.ReasonNeverRan)

@@ -140,7 +140,7 @@ func (s *service) TakeOver(ctx context.Context, req *pb.TakeOverRequest) (*pb.Ta
 // neverRanPatience is how long a launcher stays whose guest has ended before it was started, to tell that itself.
 const neverRanPatience = 5 * time.Second
 
-// reportNeverRan ends the launcher then: its last words say the same.
+// reportNeverRan ends the launcher then: its termination message says the same.
 func (g *guest) reportNeverRan(ctx context.Context) {
 	select {
 	case <-g.died:

@@ -46,8 +46,8 @@ func (q *requests) portForward(r *restful.Request, w *restful.Response, resource
 		user = info.GetName()
 	}
 	verb := fmt.Sprintf("portforward/%d/%s", port, protocol)
-	key := placeKey{resource, types.NamespacedName{Namespace: r.PathParameter("namespace"), Name: r.PathParameter("name")}}
-	if known, ok := q.places.of(key); ok {
+	key := locationKey{resource, types.NamespacedName{Namespace: r.PathParameter("namespace"), Name: r.PathParameter("name")}}
+	if known, ok := q.locations.of(key); ok {
 		target, err := q.nodes.guest(known.node, key.NamespacedName, verb, url.Values{"uid": {string(known.uid)}})
 		if err == nil {
 			err = join(w.ResponseWriter, r.Request, target, known.node, user)
@@ -55,7 +55,7 @@ func (q *requests) portForward(r *restful.Request, w *restful.Response, resource
 		if err == nil || ofGuest(err) {
 			return err
 		}
-		q.places.forget(key) // and look where it is now
+		q.locations.forget(key) // and look where it is now
 	}
 	vmi, err := find(ctx, key.Namespace, key.Name)
 	if err != nil {
@@ -65,7 +65,7 @@ func (q *requests) portForward(r *restful.Request, w *restful.Response, resource
 	if err != nil {
 		return err
 	}
-	q.places.note(key, vmi)
+	q.locations.note(key, vmi)
 	return join(w.ResponseWriter, r.Request, target, vmi.Status.NodeName, user)
 }
 

@@ -30,11 +30,11 @@ const (
 
 // requests answers the subresources.
 type requests struct {
-	machines *machines
-	nodes    *nodes
-	streams  *streams
-	places   *places
-	handlers *handlers
+	machines  *machines
+	nodes     *nodes
+	streams   *streams
+	locations *locations
+	handlers  *handlers
 	// serverVersion asks the API server, for healthz.
 	serverVersion func() (string, error)
 }
@@ -42,7 +42,7 @@ type requests struct {
 // newRequests takes what makes the TLS configuration with which the virt-handler of a node is dialled, and no other.
 func newRequests(machines *machines, nodes *nodes, config func(node string) *tls.Config, serverVersion func() (string, error)) *requests {
 	return &requests{
-		machines: machines, nodes: nodes, streams: newStreams(config), places: newPlaces(time.Now), serverVersion: serverVersion,
+		machines: machines, nodes: nodes, streams: newStreams(config), locations: newLocations(time.Now), serverVersion: serverVersion,
 		handlers: newHandlers(config),
 	}
 }

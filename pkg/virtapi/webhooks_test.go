@@ -143,7 +143,7 @@ func hang2(t *testing.T, address string, config *tls.Config, n int) {
 	writing.Wait()
 }
 
-// 260 posts whose bodies do not end took all the places for requests, and no VM was admitted any more.
+// 260 posts whose bodies do not end took all slots for requests, and no VM was admitted any more.
 func TestUnfinishedPostsDoNotBlockAdmission(t *testing.T) {
 	for name, begin := range map[string]func(*testing.T, string, *tls.Config, int){"HTTP/1.1": hang, "HTTP/2": hang2} {
 		t.Run(name, func(t *testing.T) {

@@ -125,5 +125,5 @@ func TestMigrationLimits(t *testing.T) {
 		t.Errorf("after the move: %q", got)
 	}
 
-	torn(t, g, con, policy)
+	breakPostCopy(t, g, con, policy)
 }

@@ -274,7 +274,7 @@ func TestMigrationOfVirtHandler(t *testing.T) {
 	}
 	guest := &launcherpb.GuestState{Lifecycle: launcherpb.Lifecycle_LIFECYCLE_RUNNING, MemoryAtBoot: 1 << 30, Machine: "q35", Vcpus: 1}
 	write(source, vmistatus.Next(vmistatus.Input{
-		VMI: vmi, Guest: guest, Now: now, Departure: &vmistatus.Departure{UID: "m", Begun: now, Mode: v1.MigrationPostCopy},
+		VMI: vmi, Guest: guest, Now: now, Outgoing: &vmistatus.Outgoing{UID: "m", Begun: now, Mode: v1.MigrationPostCopy},
 	}))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod2", Name: "p2"}}
 	write(target, vmistatus.Arrive(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}, here))

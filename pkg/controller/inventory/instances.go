@@ -72,7 +72,7 @@ func (c *Cluster) writeInstances(w *metrics.Writer) {
 			outdated++
 		}
 		w.Series(1, "", i.Status.NodeName, i.Namespace, i.Name, phase(i), s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9],
-			strconv.FormatBool(c.evictable(i)), strconv.FormatBool(old), c.Pods[Place{i.UID, i.Status.NodeName}])
+			strconv.FormatBool(c.evictable(i)), strconv.FormatBool(old), c.Pods[OnNode{i.UID, i.Status.NodeName}])
 	}
 	w.Family(metrics.VMIPhaseCount)
 	for g, count := range groups {

@@ -29,14 +29,14 @@ type Cluster struct {
 	Migrations []*v1.VirtualMachineInstanceMigration
 	Nodes      []*corev1.Node
 	// Pods are the names of running launcher pods, by the UID of their instance and their node.
-	Pods map[Place]string
+	Pods map[OnNode]string
 	// Claim gives a claim, nil when there is none.
 	Claim  func(types.NamespacedName) *corev1.PersistentVolumeClaim
 	Config config.Config
 }
 
-// Place is an instance on a node.
-type Place struct {
+// OnNode is an instance on a node.
+type OnNode struct {
 	Instance types.UID
 	Node     string
 }
@@ -92,7 +92,7 @@ func (i *Inventory) Start(ctx context.Context) error {
 		c := Cluster{
 			Instances: all[*v1.VirtualMachineInstance](lists["instances"]), Machines: all[*v1.VirtualMachine](lists["machines"]),
 			Migrations: all[*v1.VirtualMachineInstanceMigration](lists["migrations"]), Nodes: all[*corev1.Node](lists["nodes"]),
-			Pods: places(all[*corev1.Pod](lists["pods"])), Config: i.Config(),
+			Pods: podsByInstance(all[*corev1.Pod](lists["pods"])), Config: i.Config(),
 			Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {
 				object, _, err := lists["claims"].GetByKey(key.String())
 				claim, ok := object.(*corev1.PersistentVolumeClaim)
@@ -121,12 +121,12 @@ func all[T any](index toolscache.Indexer) []T {
 	return out
 }
 
-// places are the running launcher pods.
-func places(pods []*corev1.Pod) map[Place]string {
-	out := make(map[Place]string, len(pods))
+// podsByInstance are the running launcher pods.
+func podsByInstance(pods []*corev1.Pod) map[OnNode]string {
+	out := make(map[OnNode]string, len(pods))
 	for _, pod := range pods {
 		if pod.Labels[v1.AppLabel] == names.VirtLauncher && pod.Status.Phase == corev1.PodRunning {
-			out[Place{types.UID(pod.Labels[v1.CreatedByLabel]), pod.Spec.NodeName}] = pod.Name
+			out[OnNode{types.UID(pod.Labels[v1.CreatedByLabel]), pod.Spec.NodeName}] = pod.Name
 		}
 	}
 	return out

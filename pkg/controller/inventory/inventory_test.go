@@ -113,7 +113,7 @@ status: {phase: %q}
 		Machines:   []*v1.VirtualMachine{vm, stopped},
 		Migrations: []*v1.VirtualMachineInstanceMigration{migration("m1", "Succeeded"), migration("m2", "Failed"), migration("m3", "Pending"), migration("m4", "PreparingTarget"), migration("m5", "")},
 		Nodes:      []*corev1.Node{node("true"), node("false")},
-		Pods:       map[Place]string{{"u1", "node01"}: "virt-launcher-db-abcde"},
+		Pods:       map[OnNode]string{{"u1", "node01"}: "virt-launcher-db-abcde"},
 		Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {
 			if key.String() == "prod/db-root" {
 				return claim

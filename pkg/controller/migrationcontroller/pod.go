@@ -41,7 +41,7 @@ func Pod(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMach
 	pod.Labels[v1.MigrationJobLabel] = string(migration.UID)
 	pod.Annotations[v1.MigrationJobNameAnnotation] = migration.Name
 	pod.Spec.Containers[0].Args = append(pod.Spec.Containers[0].Args, "--migration-target")
-	pod.Spec.Containers[0].StartupProbe = vmicontroller.Arrival(instance)
+	pod.Spec.Containers[0].StartupProbe = vmicontroller.TargetProbe(instance)
 
 	selector := maps.Clone(migration.Spec.AddedNodeSelector)
 	if selector == nil {

@@ -45,9 +45,9 @@ func probe(p *v1.Probe) *corev1.Probe {
 // arrivalWait is how long, seconds, a launcher is asked at a time whether its guest has come.
 const arrivalWait = 600
 
-// Arrival is the probe of a launcher that waits for a guest from another node: until the guest is there, the VMI's own
+// TargetProbe is the probe of a launcher that waits for a guest from another node: until the guest is there, the VMI's own
 // probes would fail, and end the launcher. It is answered when the guest is there. Nil when the VMI has none.
-func Arrival(vmi *v1.VirtualMachineInstance) *corev1.Probe {
+func TargetProbe(vmi *v1.VirtualMachineInstance) *corev1.Probe {
 	if vmi.Spec.LivenessProbe == nil && vmi.Spec.ReadinessProbe == nil {
 		return nil
 	}

@@ -57,11 +57,11 @@ func TestContainerPorts(t *testing.T) {
 	}
 }
 
-func TestArrival(t *testing.T) {
-	if p := Arrival(parseVMI(t, "")); p != nil {
+func TestTargetProbe(t *testing.T) {
+	if p := TargetProbe(parseVMI(t, "")); p != nil {
 		t.Errorf("nothing is to be held back: %+v", p)
 	}
-	p := Arrival(parseVMI(t, "spec: {livenessProbe: {guestAgentPing: {}}}"))
+	p := TargetProbe(parseVMI(t, "spec: {livenessProbe: {guestAgentPing: {}}}"))
 	want := []string{"/usr/bin/virt-launcher", "probe", "--arrived", "--timeout=600s"}
 	if p == nil || !cmp.Equal(p.Exec.Command, want) || p.TimeoutSeconds != 601 || p.FailureThreshold*p.TimeoutSeconds < 24*60*60 {
 		t.Errorf("%+v", p)

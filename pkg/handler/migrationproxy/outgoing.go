@@ -29,7 +29,7 @@ type Outgoing struct {
 func Listen(run Run, dial Dial, address string, uid types.UID, log *slog.Logger) (*Outgoing, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &Outgoing{cancel: cancel}
-	places := make(chan struct{}, maxConnections)
+	slots := make(chan struct{}, maxConnections)
 	for channel, socket := range sockets {
 		listener, err := run.Listen(socket.from)
 		if err != nil {
@@ -47,13 +47,13 @@ func Listen(run Run, dial Dial, address string, uid types.UID, log *slog.Logger)
 					return
 				}
 				select {
-				case places <- struct{}{}:
+				case slots <- struct{}{}:
 				default:
 					local.Close()
 					continue
 				}
 				o.active.Go(func() {
-					defer func() { <-places }()
+					defer func() { <-slots }()
 					if err := pass(ctx, local, dial, address, uid, channel); err != nil && ctx.Err() == nil {
 						log.Info("migration: connection ended", "migration", uid, "channel", channel, "err", err)
 					}

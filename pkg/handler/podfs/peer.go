@@ -92,11 +92,11 @@ func (p *Process) isLauncher(podsDir string, handle int) error {
 	return nil
 }
 
-// terminationLog is where the kubelet mounts the file for a container's last words; launchers and attachment pods leave it so.
+// terminationLog is where the kubelet mounts the file for a container's termination message; launchers and attachment pods leave it so.
 const terminationLog = "/dev/termination-log"
 
 // inContainer reports whether the process sees the files of a container of its pod. What the API says of containers comes late;
-// but before the kubelet has one made it makes a file for its last words, below its own directory of the pod and the
+// but before the kubelet has one made it makes a file of its termination message, below its own directory of the pod and the
 // container's name, and has it mounted in this container only. No process can bring it to where it is looked for in another
 // container: no link is followed, and a hard link does not leave its mount.
 func (p *Process) inContainer(podsDir, container string) (bool, error) {

@@ -18,8 +18,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// Departure is what a node knows of a migration of its guest to another one.
-type Departure struct {
+// Outgoing is what a node knows of a migration of its guest to another one.
+type Outgoing struct {
 	UID types.UID
 	// Begun is when the guest began to move; zero if it did not.
 	Begun time.Time
@@ -40,12 +40,12 @@ type Target struct {
 	Prepared bool
 }
 
-// Moved reports whether a launcher's last words are that it has let its guest go to another one.
+// Moved reports whether a launcher's termination message says that it has let its guest go to another one.
 func Moved(pod *corev1.Pod) bool {
 	return lastWord(pod).Lifecycle == launcherpb.Lifecycle_LIFECYCLE_MIGRATED
 }
 
-// NeverRan reports whether a launcher's last words are that no guest has run in it, not even one that had arrived there.
+// NeverRan reports whether a launcher's termination message says that no guest has run in it, not even one that had arrived there.
 func NeverRan(pod *corev1.Pod) bool { return lastWord(pod).Reason == names.ReasonNeverRan }
 
 // Paused reports whether a VMI's guest was paused by its user when it was last looked at.
@@ -66,7 +66,7 @@ func EndMigration(ms *v1.VirtualMachineInstanceMigrationState, reason string, ca
 
 // depart notes how the migration away from here goes.
 func depart(in Input, next *v1.VirtualMachineInstanceStatus) {
-	ms, d := next.MigrationState, in.Departure
+	ms, d := next.MigrationState, in.Outgoing
 	if ms == nil || d == nil || d.UID != ms.MigrationUID || migrations.Over(ms) {
 		return
 	}

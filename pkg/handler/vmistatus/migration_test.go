@@ -37,11 +37,11 @@ var node2 = Target{Node: "node2", Address: "10.0.0.2", Port: 8187}
 
 func TestDepart(t *testing.T) {
 	in := Input{VMI: vmiOf(t, migratingVMI), Pod: pod(), Guest: guest(nil), Plan: plan(), Now: now}
-	in.Departure = &Departure{UID: "another", Failed: true}
+	in.Outgoing = &Outgoing{UID: "another", Failed: true}
 	if ms := Next(in).MigrationState; ms.StartTimestamp != nil || migrations.Over(ms) {
 		t.Errorf("another migration's news: %+v", ms)
 	}
-	in.Departure = &Departure{UID: "m", Begun: now.Add(-time.Second)}
+	in.Outgoing = &Outgoing{UID: "m", Begun: now.Add(-time.Second)}
 	running := Next(in)
 	if ms := running.MigrationState; ms.StartTimestamp == nil || ms.Mode != v1.MigrationPreCopy || migrations.Over(ms) {
 		t.Errorf("begun: %+v", ms)
@@ -50,7 +50,7 @@ func TestDepart(t *testing.T) {
 		t.Errorf("events %+v", events)
 	}
 	in.VMI.Status = running
-	in.Departure = &Departure{UID: "m", Failed: true, Cancelled: true, Reason: "aborted\nby hand"}
+	in.Outgoing = &Outgoing{UID: "m", Failed: true, Cancelled: true, Reason: "aborted\nby hand"}
 	over := Next(in)
 	if ms := over.MigrationState; !ms.Failed || !ms.Completed || ms.EndTimestamp == nil || ms.AbortStatus != v1.MigrationAbortSucceeded || ms.FailureReason != "abortedby hand" {
 		t.Errorf("failed: %+v", ms)

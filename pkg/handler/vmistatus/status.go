@@ -54,9 +54,9 @@ type Input struct {
 	Gone string
 	// Lost says, when not empty, that the guest had left for another node and is nowhere now.
 	Lost string
-	// Departure is the migration of the guest to another node, nil when there is none.
-	Departure *Departure
-	Now       time.Time
+	// Outgoing is the migration of the guest to another node, nil when there is none.
+	Outgoing *Outgoing
+	Now      time.Time
 }
 
 // Failure is an attempt to start the guest that did not succeed.

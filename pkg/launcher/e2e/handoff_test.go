@@ -270,14 +270,14 @@ func TestTargetQEMUKilledBeforeRun(t *testing.T) {
 	m.goesOn()
 }
 
-// The target's whole launcher is killed between them: its last words say that the guest never ran there, and
+// The target's whole launcher is killed between them: its termination message says that the guest never ran there, and
 // virt-handler passes them on. Before, the guest stands still however long it takes.
 func TestTargetLauncherKilledBeforeRun(t *testing.T) {
 	m := newMoving(t)
 	m.wordRun()
 	m.target.kill(m.target.pid, syscall.SIGKILL)
 	if _, message := m.target.waitExit(20 * time.Second); !strings.Contains(message, names.ReasonNeverRan) {
-		t.Fatalf("the target's last words are %q", message)
+		t.Fatalf("the target's termination message is %q", message)
 	}
 	m.source.waitState(m.states, 20*time.Second, "the guest shows as paused", func(s *pb.GuestState) bool {
 		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED && s.Reason == names.ReasonHandoff
@@ -321,13 +321,13 @@ func TestHandoffConnectionBreaks(t *testing.T) {
 	m.count(m.target)
 }
 
-// The source's launcher is killed while the guest is handed over: its last words say so, and the target has the guest.
+// The source's launcher is killed while the guest is handed over: its termination message says so, and the target has the guest.
 func TestSourceLauncherKilledBeforeRun(t *testing.T) {
 	m := newMoving(t)
 	m.wordRun()
 	m.source.kill(m.source.pid, syscall.SIGKILL)
 	if _, message := m.source.waitExit(20 * time.Second); !strings.Contains(message, "LIFECYCLE_MIGRATED") {
-		t.Fatalf("the source's last words are %q", message)
+		t.Fatalf("the source's termination message is %q", message)
 	}
 	if _, err := m.target.client.TakeOver(t.Context(), &pb.TakeOverRequest{}); err != nil {
 		t.Fatal(err)

@@ -19,9 +19,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/report/progress"
 )
 
-// torn breaks a migration off while the guest runs on the other node and its memory still comes (post-copy): the instance
+// breakPostCopy breaks a migration off while the guest runs on the other node and its memory still comes (post-copy): the instance
 // ends Failed and says why, and the VM starts anew, once.
-func torn(t *testing.T, g *guest, con *console, policy *v1alpha1.MigrationPolicy) {
+func breakPostCopy(t *testing.T, g *guest, con *console, policy *v1alpha1.MigrationPolicy) {
 	t.Helper()
 	was := policy.DeepCopy()
 	policy.Spec.BandwidthPerMigration = resource.NewQuantity(4<<20, resource.BinarySI) // time to hit it
@@ -31,7 +31,7 @@ func torn(t *testing.T, g *guest, con *console, policy *v1alpha1.MigrationPolicy
 	}
 	con.run(t, "kill $!; true") // the dirtier: what is left then comes as slowly as the policy says
 	before := g.vmi(t)
-	m := g.migrate(t, "torn")
+	m := g.migrate(t, "broken-off")
 	// Post-copy is said when it is asked for, and not taken back when the migration fails before the guest has left. A
 	// second account is from when it has.
 	var first float64

@@ -34,7 +34,7 @@ func TestPortForwardReadsOnce(t *testing.T) {
 		echoes(w, r)
 	})
 	now := time.Now()
-	c.q.places.now = func() time.Time { return now }
+	c.q.locations.now = func() time.Time { return now }
 	open := func(wantReads int, wantUIDs string) {
 		t.Helper()
 		reads := c.reads
@@ -59,7 +59,7 @@ func TestPortForwardReadsOnce(t *testing.T) {
 	here, vmi.UID = "uid-2", "uid-2" // another of the same name
 	open(1, "uid-1,")
 	open(0, "uid-2")
-	now = now.Add(placeLife)
+	now = now.Add(locationLife)
 	open(1, "")
 
 	// What the guest says is no reason to look for it elsewhere.
@@ -71,7 +71,7 @@ func TestPortForwardReadsOnce(t *testing.T) {
 		t.Errorf("%v after %d reads", err, c.reads-reads)
 	}
 	// A VMI is not the VM of its name: who may reach the one is not believed to know the other.
-	if _, ok := c.q.places.of(placeKey{resource: virtualMachineInstances}); ok {
+	if _, ok := c.q.locations.of(locationKey{resource: virtualMachineInstances}); ok {
 		t.Error("knows what nobody asked for")
 	}
 }

@@ -13,54 +13,54 @@ import (
 )
 
 const (
-	// placeLife is how long a place is believed. It is as long as the API server machinery believes an authorization.
-	placeLife = 10 * time.Second
-	maxPlaces = 4096
+	// locationLife is how long a location is believed. It is as long as the API server machinery believes an authorization.
+	locationLife = 10 * time.Second
+	maxLocations = 4096
 )
 
-// places remembers where instances were found to run, so that of many connections to one guest the first reads the
+// locations is a cache of where instances were found to run, so that of many connections to one guest the first reads the
 // instance and the others do not. Only virt-handler's word counts: it is told which instance is meant, and refuses when that
 // does not run there (any more); then the instance is read again.
-type places struct {
+type locations struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	known map[placeKey]place
+	known map[locationKey]location
 }
 
-// placeKey is what a user asked for: a VM's instance may be no longer the VM's.
-type placeKey struct {
+// locationKey is what a user asked for: a VM's instance may be no longer the VM's.
+type locationKey struct {
 	resource string
 	types.NamespacedName
 }
 
-type place struct {
+type location struct {
 	uid   types.UID // the instance's
 	node  string
 	until time.Time
 }
 
-func newPlaces(now func() time.Time) *places {
-	return &places{now: now, known: map[placeKey]place{}}
+func newLocations(now func() time.Time) *locations {
+	return &locations{now: now, known: map[locationKey]location{}}
 }
 
-func (p *places) of(key placeKey) (place, bool) {
+func (p *locations) of(key locationKey) (location, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found, ok := p.known[key]
 	return found, ok && p.now().Before(found.until)
 }
 
-func (p *places) note(key placeKey, vmi *v1.VirtualMachineInstance) {
+func (p *locations) note(key locationKey, vmi *v1.VirtualMachineInstance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.known) >= maxPlaces {
+	if len(p.known) >= maxLocations {
 		clear(p.known)
 	}
-	p.known[key] = place{uid: vmi.UID, node: vmi.Status.NodeName, until: p.now().Add(placeLife)}
+	p.known[key] = location{uid: vmi.UID, node: vmi.Status.NodeName, until: p.now().Add(locationLife)}
 }
 
-func (p *places) forget(key placeKey) {
+func (p *locations) forget(key locationKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.known, key)
