@@ -8,8 +8,9 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// What kubectl shows of each kind is what KubeVirt has it show, in that order; those with a + in a wide table only. The CPUs and
-// memory of instance types are ours: KubeVirt shows the age alone. So are short names and categories KubeVirt's.
+// What kubectl shows of each kind is what KubeVirt has it show, in that order; those with a + in a wide table only. The
+// CPUs and memory of instance types are ours: KubeVirt shows the age alone. So are short names and categories
+// KubeVirt's.
 func TestKubectlShows(t *testing.T) {
 	want := map[string]string{
 		"KubeVirt":                          "Age, Phase; kv kvs; all",

@@ -146,14 +146,16 @@ func aptMirrors(ctx context.Context) (mirrors, error) {
 	if err != nil {
 		return mirrors{}, err
 	}
-	cmd := exec.CommandContext(ctx, "apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+	cmd := exec.CommandContext(ctx, "apt-get", "indextargets", "--no-release-info", "--format",
+		"$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
 	out, err := cmd.Output()
 	if err != nil {
 		return mirrors{}, fmt.Errorf("ask apt for its sources: %w", err)
 	}
 	m := parseMirrors(string(out), codename(string(release)))
 	if m.Main == "" {
-		return mirrors{}, fmt.Errorf("no Debian mirror in this machine's apt sources: pass --mirror and --security-mirror")
+		return mirrors{},
+			fmt.Errorf("no Debian mirror in this machine's apt sources: pass --mirror and --security-mirror")
 	}
 	return m, nil
 }

@@ -83,7 +83,8 @@ func (b *build) debianDisk(ctx context.Context, out string) error {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
-	unpack := exec.CommandContext(ctx, "tar", "--extract", "--numeric-owner", "--xattrs", "--xattrs-include=*", "--file", installed, "--directory", root)
+	unpack := exec.CommandContext(ctx, "tar", "--extract", "--numeric-owner", "--xattrs", "--xattrs-include=*",
+		"--file", installed, "--directory", root)
 	if err := runQuiet(unpack); err != nil {
 		return err
 	}
@@ -102,7 +103,8 @@ func (b *build) debianDisk(ctx context.Context, out string) error {
 	}
 	format := exec.CommandContext(ctx, "mke2fs", "-q", "-t", "ext4", "-L", "debian", "-U", debianRoot,
 		"-E", "hash_seed="+debianRoot+",lazy_itable_init=1", "-d", root, image, debianSize)
-	format.Env = append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", b.Epoch.Unix()), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	format.Env = append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", b.Epoch.Unix()), "PATH="+os.Getenv("PATH")+
+		":/usr/sbin:/sbin")
 	if err := runQuiet(format); err != nil {
 		return err
 	}
@@ -121,14 +123,16 @@ func (b *build) installDebian(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key := digest("installed 1", l.Suite, b.Mirrors.Main, b.Mirrors.Security, strings.Join(l.Packages, "\n"), strings.Join(debianHooks, "\n"))
+	key := digest("installed 1", l.Suite, b.Mirrors.Main, b.Mirrors.Security, strings.Join(l.Packages, "\n"),
+		strings.Join(debianHooks, "\n"))
 	cached := filepath.Join(b.Cache, "installed-"+key[:16]+".tar")
 	if _, err := os.Stat(cached); err == nil && !b.Refresh {
 		return cached, nil
 	}
 	flags := []string{
 		"--variant=minbase", "--mode=root",
-		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
+		"--dpkgopt=path-exclude=/usr/share/locale/*",
 	}
 	for _, hook := range debianHooks {
 		flags = append(flags, "--customize-hook="+hook)
@@ -140,7 +144,10 @@ func (b *build) installDebian(ctx context.Context) (string, error) {
 // loaders and their configuration.
 func (b *build) debianBoot(ctx context.Context, root string) (tree, error) {
 	t := tree{}
-	for to, pattern := range map[string]string{"vmlinuz": "boot/vmlinuz-*", "initrd": "boot/initrd.img-*", "packages": "packages"} {
+	for to, pattern := range map[string]string{
+		"vmlinuz": "boot/vmlinuz-*", "initrd": "boot/initrd.img-*",
+		"packages": "packages",
+	} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) != 1 {
 			return nil, fmt.Errorf("%s matches %d files of the installation, not one: %w", pattern, len(found), err)

@@ -17,7 +17,8 @@ import (
 )
 
 // buildTinyDisk makes tiny-disk: KubeVirt's container disk convention, one disk below /disk; and, for
-// firmware.kernelBoot, the kernel and initramfs on it below /boot. The disk itself is also left at <out>/tiny.qcow2, to boot without Kubernetes.
+// firmware.kernelBoot, the kernel and initramfs on it below /boot. The disk itself is also left at <out>/tiny.qcow2, to
+// boot without Kubernetes.
 func buildTinyDisk(ctx context.Context, b *build) error {
 	const image = "tiny-disk"
 	inputs, err := b.inputs(b.path("guest"), filepath.Join(b.Root, "go.sum"))
@@ -125,7 +126,8 @@ func (b *build) initramfs(ctx context.Context, d, linux *debian) ([]byte, error)
 	b.log("tiny-disk: %d files, %.1f MB unpacked", len(t), float64(t.size())/1e6)
 	var packed bytes.Buffer
 	// Single-threaded, so that the frames do not depend on the machine.
-	z, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
+	z, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(8<<20))
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +199,8 @@ func (b *build) goBinary(ctx context.Context, pkg string) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, "out")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", out, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=",
+		"-o", out, pkg)
 	cmd.Dir = b.Root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	if err := runQuiet(cmd); err != nil {

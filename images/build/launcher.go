@@ -84,7 +84,8 @@ func (b *build) launcherBase(ctx context.Context) (*layer, error) {
 		t.merge(over)
 		launcherDirs(t)
 		t.file("usr/share/virtkit/packages", 0o644, []byte(d.Manifest))
-		b.log("virt-launcher: %d files, %.0f MB, from %d packages", len(t), float64(t.size())/1e6, strings.Count(d.Manifest, "\n"))
+		b.log("virt-launcher: %d files, %.0f MB, from %d packages", len(t), float64(t.size())/1e6,
+			strings.Count(d.Manifest, "\n"))
 		return t, nil
 	})
 }
@@ -94,12 +95,15 @@ func (b *build) launcherBase(ctx context.Context) (*layer, error) {
 func launcherDirs(t tree) {
 	for _, d := range []string{
 		"dev", "proc", "sys", "etc", "root",
-		names.RunDir, names.DisksDir, names.ContainerDisksDir, names.ClaimsDir, names.SecretsDir, names.FilesystemsDir, names.SharedDir,
+		names.RunDir, names.DisksDir, names.ContainerDisksDir, names.ClaimsDir, names.SecretsDir, names.FilesystemsDir,
+		names.SharedDir,
 	} {
 		t.dir(d, 0o755)
 	}
 	t.dir("tmp", 0o1777)
 	t.dir("var/tmp", 0o1777)
-	t.file("etc/passwd", 0o644, fmt.Appendf(nil, "root:x:0:0:root:/root:/usr/sbin/nologin\nqemu:x:%d:%d:qemu:%s:/bin/sh\n", names.User, names.Group, names.RunDir))
+	t.file("etc/passwd", 0o644,
+		fmt.Appendf(nil, "root:x:0:0:root:/root:/usr/sbin/nologin\nqemu:x:%d:%d:qemu:%s:/bin/sh\n", names.User,
+			names.Group, names.RunDir))
 	t.file("etc/group", 0o644, fmt.Appendf(nil, "root:x:0:\nqemu:x:%d:\n", names.Group))
 }

@@ -108,11 +108,14 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.Bin, "bin", "bin", "directory with virt-server and virt-launcher, already built")
 	fs.StringVar(&o.Registry, "registry", "ghcr.io/virtkit", "prefix of the images' names")
 	fs.StringVar(&o.Tag, "tag", "dev", "tag of the images")
-	fs.StringVar(&o.Mirrors.Main, "mirror", "", "Debian mirror, for example a dated snapshot (default: this machine's apt sources)")
-	fs.StringVar(&o.Mirrors.Security, "security-mirror", "", "Debian security mirror (default: this machine's apt sources)")
+	fs.StringVar(&o.Mirrors.Main, "mirror", "",
+		"Debian mirror, for example a dated snapshot (default: this machine's apt sources)")
+	fs.StringVar(&o.Mirrors.Security, "security-mirror", "",
+		"Debian security mirror (default: this machine's apt sources)")
 	fs.BoolVar(&o.Refresh, "refresh", false, "fetch Debian's packages again even when nothing here changed")
 	fs.Usage = func() {
-		fmt.Fprintln(fs.Output(), "usage: go run ./images/build [flags] [virt-server] [virt-launcher] [tiny-disk] [debian-disk]")
+		fmt.Fprintln(fs.Output(), "usage: go run ./images/build [flags] [virt-server] [virt-launcher] [tiny-disk] "+
+			"[debian-disk]")
 		fs.PrintDefaults()
 	}
 	if err := fs.Parse(args); err != nil {
@@ -121,7 +124,8 @@ func parse(args []string) (options, error) {
 	if v := os.Getenv("SOURCE_DATE_EPOCH"); v != "" {
 		s, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || s < 315532800 {
-			return o, fmt.Errorf("SOURCE_DATE_EPOCH=%s: need seconds since 1970, not before 1980 (FAT knows no earlier date)", v)
+			return o, fmt.Errorf("SOURCE_DATE_EPOCH=%s: need seconds since 1970, not before 1980 (FAT knows no "+
+				"earlier date)", v)
 		}
 		o.Epoch = time.Unix(s, 0).UTC()
 	}
@@ -132,7 +136,8 @@ func parse(args []string) (options, error) {
 			known = known || t.name == want
 		}
 		if !known {
-			return o, fmt.Errorf("no such image %q: the images are virt-server, virt-launcher, tiny-disk and debian-disk", want)
+			return o, fmt.Errorf("no such image %q: the images are virt-server, virt-launcher, tiny-disk and "+
+				"debian-disk", want)
 		}
 	}
 	if len(o.Targets) == 0 {

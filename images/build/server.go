@@ -31,7 +31,8 @@ func buildServer(_ context.Context, b *build) error {
 		}
 		t := tree{}
 		t.file("usr/bin/virt-server", 0o755, data)
-		t.file("etc/passwd", 0o644, fmt.Appendf(nil, "root:x:0:0:root:/:/nonexistent\nvirtkit:x:%d:%[1]d:virtkit:/:/nonexistent\n", serverUser))
+		t.file("etc/passwd", 0o644,
+			fmt.Appendf(nil, "root:x:0:0:root:/:/nonexistent\nvirtkit:x:%d:%[1]d:virtkit:/:/nonexistent\n", serverUser))
 		t.file("etc/group", 0o644, fmt.Appendf(nil, "root:x:0:\nvirtkit:x:%d:\n", serverUser))
 		t.file("etc/nsswitch.conf", 0o644, []byte("hosts: files dns\n"))
 		t.dir("tmp", 0o1777)

@@ -57,11 +57,14 @@ var kinds = []kind{
 			described(text("VMI", ".spec.vmiName"), "The name of the VMI to perform the migration on")),
 	},
 	{
-		path: coreV1, group: coreGroup, kind: "VirtualMachineInstanceReplicaSet", shortNames: []string{"vmirs", "vmirss"},
+		path: coreV1, group: coreGroup, kind: "VirtualMachineInstanceReplicaSet",
+		shortNames: []string{"vmirs", "vmirss"},
 		columns: columns(
 			described(number("Desired", ".spec.replicas"), "Number of desired VirtualMachineInstances"),
-			described(number("Current", ".status.replicas"), "Number of managed and not final or deleted VirtualMachineInstances"),
-			described(number("Ready", ".status.readyReplicas"), "Number of managed VirtualMachineInstances which are ready to receive traffic"),
+			described(number("Current", ".status.replicas"),
+				"Number of managed and not final or deleted VirtualMachineInstances"),
+			described(number("Ready", ".status.readyReplicas"),
+				"Number of managed VirtualMachineInstances which are ready to receive traffic"),
 			age),
 		scale: &apiextensions.CustomResourceSubresourceScale{
 			SpecReplicasPath:   ".spec.replicas",
@@ -74,8 +77,10 @@ var kinds = []kind{
 		group: "pool.kubevirt.io", kind: "VirtualMachinePool", shortNames: []string{"vmpool", "vmpools"},
 		columns: columns(
 			described(number("Desired", ".spec.replicas"), "Number of desired VirtualMachines"),
-			described(number("Current", ".status.replicas"), "Number of managed and not final or deleted VirtualMachines"),
-			described(number("Ready", ".status.readyReplicas"), "Number of managed VirtualMachines which are ready to receive traffic"),
+			described(number("Current", ".status.replicas"),
+				"Number of managed and not final or deleted VirtualMachines"),
+			described(number("Ready", ".status.readyReplicas"),
+				"Number of managed VirtualMachines which are ready to receive traffic"),
 			age),
 		scale: &apiextensions.CustomResourceSubresourceScale{
 			SpecReplicasPath:   ".spec.replicas",
@@ -89,7 +94,8 @@ var kinds = []kind{
 		columns:    columns(number("CPU", ".spec.cpu.guest"), text("Memory", ".spec.memory.guest"), age),
 	},
 	{
-		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachineClusterInstancetype", plain: true, cluster: true,
+		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachineClusterInstancetype", plain: true,
+		cluster:    true,
 		shortNames: []string{"vmclusterinstancetype", "vmclusterinstancetypes", "vmcf", "vmcfs"},
 		columns:    columns(number("CPU", ".spec.cpu.guest"), text("Memory", ".spec.memory.guest"), age),
 	},
@@ -98,11 +104,13 @@ var kinds = []kind{
 		shortNames: []string{"vmpref", "vmprefs", "vmp", "vmps"}, columns: columns(age),
 	},
 	{
-		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachineClusterPreference", plain: true, cluster: true,
+		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachineClusterPreference", plain: true,
+		cluster:    true,
 		shortNames: []string{"vmcp", "vmcps"}, columns: columns(age),
 	},
 	{
-		path: "kubevirt.io/api/migrations/v1alpha1", group: "migrations.kubevirt.io", kind: "MigrationPolicy", plain: true, cluster: true,
+		path: "kubevirt.io/api/migrations/v1alpha1", group: "migrations.kubevirt.io", kind: "MigrationPolicy",
+		plain: true, cluster: true,
 		columns: columns(age),
 	},
 }

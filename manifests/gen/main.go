@@ -97,8 +97,10 @@ func newParser(kinds []kind) (*crd.Parser, error) {
 		return nil, fmt.Errorf("register markers: %w", err)
 	}
 	parser := &crd.Parser{
-		Collector:                  &markers.Collector{Registry: registry},
-		Checker:                    &loader.TypeChecker{NodeFilters: []loader.NodeFilter{crd.Generator{}.CheckFilter()}},
+		Collector: &markers.Collector{Registry: registry},
+		Checker: &loader.TypeChecker{
+			NodeFilters: []loader.NodeFilter{crd.Generator{}.CheckFilter()},
+		},
 		AllowDangerousTypes:        true,
 		GenerateEmbeddedObjectMeta: true,
 	}

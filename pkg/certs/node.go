@@ -29,8 +29,8 @@ const (
 	maxWait = 12 * time.Hour
 )
 
-// NodeCertificate is a certificate that virt-handler asks for with a CertificateSigningRequest. The key does not leave the
-// node. virt-controller signs, and knows the node by the token with which it is asked.
+// NodeCertificate is a certificate that virt-handler asks for with a CertificateSigningRequest. The key does not leave
+// the node. virt-controller signs, and knows the node by the token with which it is asked.
 type NodeCertificate struct {
 	Client kubernetes.Interface
 	// Namespace has the ConfigMap of the authorities to trust, names.CABundle.
@@ -116,8 +116,8 @@ func (r *requested) run(ctx context.Context, s *Source) error {
 	}
 }
 
-// pace makes the next request wait, the longer the more have brought nothing: one that is due again at once, because the
-// clocks differ, counts as well.
+// pace makes the next request wait, the longer the more have brought nothing: one that is due again at once, because
+// the clocks differ, counts as well.
 func (r *requested) pace() {
 	now := r.Now()
 	if r.due(r.authorities(), now).After(now) {
@@ -149,7 +149,10 @@ func (r *requested) publish(s *Source, bundle []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.set(map[string][]byte{corev1.TLSCertKey: r.pair.CertificatePEM(), corev1.TLSPrivateKeyKey: key, CABundleKey: bundle})
+	return s.set(map[string][]byte{
+		corev1.TLSCertKey: r.pair.CertificatePEM(), corev1.TLSPrivateKeyKey: key,
+		CABundleKey: bundle,
+	})
 }
 
 // next asks for a certificate if one is due, and says when to look again.
@@ -201,7 +204,11 @@ func trusts(bundle []byte, certificate *x509.Certificate, now time.Time) error {
 	for _, authority := range authorities {
 		roots.AddCert(authority)
 	}
-	_, err = certificate.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_,
+		err = certificate.Verify(x509.VerifyOptions{
+		Roots: roots, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
 	return err
 }
 
@@ -213,8 +220,12 @@ func (r *requested) ask(ctx context.Context) (Pair, error) {
 	}
 	api := r.Client.CertificatesV1().CertificateSigningRequests()
 	created, err := api.Create(ctx, &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: names.VirtHandler + "-", Labels: map[string]string{"app.kubernetes.io/part-of": "virtkit"}},
-		Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: names.SignerHandler, Usages: r.Leaf.Usages()},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: names.VirtHandler +
+			"-", Labels: map[string]string{"app.kubernetes.io/part-of": "virtkit"}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: request, SignerName: names.SignerHandler,
+			Usages: r.Leaf.Usages(),
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return Pair{}, fmt.Errorf("ask for a certificate: %w", err)
@@ -239,14 +250,16 @@ func (r *requested) await(ctx context.Context, name string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		at := slices.IndexFunc(list.Items, func(r certificatesv1.CertificateSigningRequest) bool { return r.Name == name })
+		at := slices.IndexFunc(list.Items,
+			func(r certificatesv1.CertificateSigningRequest) bool { return r.Name == name })
 		if at < 0 {
 			return nil, errors.New("it was deleted")
 		}
 		if signed, err := answer(&list.Items[at]); signed != nil || err != nil {
 			return signed, err
 		}
-		watcher, err := api.Watch(ctx, metav1.ListOptions{FieldSelector: selector, ResourceVersion: list.ResourceVersion})
+		watcher,
+			err := api.Watch(ctx, metav1.ListOptions{FieldSelector: selector, ResourceVersion: list.ResourceVersion})
 		if err != nil {
 			return nil, err
 		}

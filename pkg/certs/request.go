@@ -29,7 +29,8 @@ func HandlerLeaf(node string) Leaf {
 	return Leaf{CommonName: names.HandlerOf(node), DNSNames: []string{names.DNSNameHandler, names.DNSNameMetrics}}
 }
 
-// GuestsLeaf is the certificate that the virt-handler of a node shows to programs in guests (vsock). Nothing but those takes it.
+// GuestsLeaf is the certificate that the virt-handler of a node shows to programs in guests (vsock). Nothing but those
+// takes it.
 func GuestsLeaf(node string) Leaf {
 	return Leaf{CommonName: names.GuestsOf(node), ClientOnly: true}
 }
@@ -44,8 +45,8 @@ func LeafOf(node, commonName string) (Leaf, error) {
 	return Leaf{}, fmt.Errorf("common name %q is not one of node %s", commonName, node)
 }
 
-// HandlerNode is the node of the virt-handler that the other end of a connection has shown the certificate of, which was
-// checked; empty when it is no virt-handler's.
+// HandlerNode is the node of the virt-handler that the other end of a connection has shown the certificate of, which
+// was checked; empty when it is no virt-handler's.
 func HandlerNode(state *tls.ConnectionState) string {
 	if state == nil || len(state.PeerCertificates) == 0 {
 		return ""
@@ -77,8 +78,8 @@ func (l Leaf) Request() (*ecdsa.PrivateKey, []byte, error) {
 	return key, pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), nil
 }
 
-// ParseRequest reads the PEM of a request for a certificate of a node, and checks that it asks for nothing else. It returns the
-// certificate that it is for, and the key.
+// ParseRequest reads the PEM of a request for a certificate of a node, and checks that it asks for nothing else. It
+// returns the certificate that it is for, and the key.
 func ParseRequest(data []byte, node string) (Leaf, *ecdsa.PublicKey, error) {
 	if len(data) > maxRequest {
 		return Leaf{}, nil, fmt.Errorf("the request has %d bytes", len(data))

@@ -62,8 +62,8 @@ func NewSource(client kubernetes.Interface, namespace, name string) *Source {
 // once.
 func (s *Source) Run(ctx context.Context) error { return s.run(ctx, s) }
 
-// Selected lists and watches those objects of a client that a field selector lets through, so that no right to see others is
-// needed.
+// Selected lists and watches those objects of a client that a field selector lets through, so that no right to see
+// others is needed.
 func Selected[L runtime.Object](api interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -82,7 +82,9 @@ func Selected[L runtime.Object](api interface {
 }
 
 // followSecret calls set with the data of a Secret whenever it changes, until the context ends.
-func followSecret(ctx context.Context, client kubernetes.Interface, namespace, name string, set func(map[string][]byte) error) {
+func followSecret(
+	ctx context.Context, client kubernetes.Interface, namespace, name string, set func(map[string][]byte) error,
+) {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
 	listWatch := Selected(client.CoreV1().Secrets(namespace), selector)
 	take := func(obj any) {

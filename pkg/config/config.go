@@ -39,8 +39,8 @@ type Config struct {
 	CPUModel string
 	// ObsoleteCPUModels are those for which nodes get no label.
 	ObsoleteCPUModels map[string]bool
-	// LowestTSC is the frequency of time stamp counters that is given to guests which keep theirs when they move, ticks a second; 0
-	// is the lowest of the nodes'.
+	// LowestTSC is the frequency of time stamp counters that is given to guests which keep theirs when they move, ticks
+	// a second; 0 is the lowest of the nodes'.
 	LowestTSC int64
 	// CPURequest is requested for a guest's pod that names no request; nil means by the ratio.
 	CPURequest *resource.Quantity
@@ -79,8 +79,8 @@ type Config struct {
 	RateLimits RateLimits
 	// Certificates says how long certificates live.
 	Certificates certs.Policy
-	// LiveUpdate is how far guests may grow while they run that do not say; nil is not at all, and no change of a VM's size
-	// reaches its guest before the next start (vmRolloutStrategy Stage).
+	// LiveUpdate is how far guests may grow while they run that do not say; nil is not at all, and no change of a VM's
+	// size reaches its guest before the next start (vmRolloutStrategy Stage).
 	LiveUpdate *sizing.Bounds
 	// Allowed is what guests may have.
 	Allowed surface.Allowed
@@ -134,7 +134,8 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	if spec.MemBalloonStatsPeriod != nil {
 		config.BalloonPeriod = *spec.MemBalloonStatsPeriod
 	}
-	config.KeepFreePages = spec.VirtualMachineOptions != nil && spec.VirtualMachineOptions.DisableFreePageReporting != nil
+	config.KeepFreePages = spec.VirtualMachineOptions != nil &&
+		spec.VirtualMachineOptions.DisableFreePageReporting != nil
 	config.SerialConsoleLog = surface.OpenGates(spec.DeveloperConfiguration)[surface.GateSerialConsoleLog] &&
 		(spec.VirtualMachineOptions == nil || spec.VirtualMachineOptions.DisableSerialConsoleLog == nil)
 	if spec.EvictionStrategy != nil {
@@ -154,14 +155,16 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	if spec.NetworkConfiguration != nil {
 		config.Bridge = spec.NetworkConfiguration.NetworkInterface == "bridge"
 	}
-	if spec.Instancetype != nil && spec.Instancetype.ReferencePolicy != nil && *spec.Instancetype.ReferencePolicy != v1.Reference {
+	if spec.Instancetype != nil && spec.Instancetype.ReferencePolicy != nil &&
+		*spec.Instancetype.ReferencePolicy != v1.Reference {
 		config.ReferencePolicy = *spec.Instancetype.ReferencePolicy
 	}
 	if spec.SMBIOSConfig != nil {
 		config.SMBIOS = *spec.SMBIOSConfig
 	}
 	config.RateLimits = RateLimits{
-		API: rateLimit(spec.APIConfiguration), Controller: rateLimit(spec.ControllerConfiguration), Handler: rateLimit(spec.HandlerConfiguration),
+		API: rateLimit(spec.APIConfiguration), Controller: rateLimit(spec.ControllerConfiguration),
+		Handler: rateLimit(spec.HandlerConfiguration),
 	}
 	config.Migrations = surface.Migrations(spec.MigrationConfiguration)
 	config.LiveUpdate = liveUpdate(spec)
@@ -179,7 +182,9 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 	if text := spec.AdditionalGuestMemoryOverheadRatio; text != nil {
 		ratio, err := strconv.ParseFloat(*text, 64)
 		if err != nil || ratio < 1 {
-			return config, errors.Join(wrong, fmt.Errorf("spec.configuration.additionalGuestMemoryOverheadRatio: %q is not a number of at least 1", *text))
+			return config,
+				errors.Join(wrong, fmt.Errorf("spec.configuration.additionalGuestMemoryOverheadRatio: %q is not a "+
+					"number of at least 1", *text))
 		}
 		config.MemoryOverheadRatio = ratio
 	}
@@ -190,7 +195,8 @@ func FromKubeVirt(kv *v1.KubeVirt) (Config, error) {
 func obsoleteCPUModels() map[string]bool {
 	out := map[string]bool{}
 	for _, name := range []string{
-		"486", "pentium", "pentium2", "pentium3", "pentiumpro", "coreduo", "n270", "core2duo", "Conroe", "athlon", "phenom",
+		"486", "pentium", "pentium2", "pentium3", "pentiumpro", "coreduo", "n270", "core2duo", "Conroe",
+		"athlon", "phenom",
 		"qemu64", "qemu32", "kvm64", "kvm32", "cpu64-rhel5", "cpu64-rhel6",
 	} {
 		out[name] = true

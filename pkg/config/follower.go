@@ -63,7 +63,8 @@ func (f *Follower) Run(ctx context.Context) error {
 		}
 		f.set(config)
 	}
-	informer := cache.NewSharedIndexInformerWithOptions(f.listerWatcher, &v1.KubeVirt{}, cache.SharedIndexInformerOptions{})
+	informer := cache.NewSharedIndexInformerWithOptions(f.listerWatcher, &v1.KubeVirt{},
+		cache.SharedIndexInformerOptions{})
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { take(obj.(*v1.KubeVirt)) },
 		UpdateFunc: func(_, obj any) { take(obj.(*v1.KubeVirt)) },

@@ -14,14 +14,18 @@ const DefaultInstancesPerNode = 1000
 
 // Support is what containers beside a guest's ask for.
 type Support struct {
-	// ConsoleLog is of guest-console-log, Attachment of the pods that hold hotplugged claims; nil leaves it to virt-controller.
+	// ConsoleLog is of guest-console-log, Attachment of the pods that hold hotplugged claims; nil leaves it to
+	// virt-controller.
 	ConsoleLog, Attachment *corev1.ResourceRequirements
 }
 
 func support(given []v1.SupportContainerResources) Support {
 	var out Support
 	for i := range given {
-		resources := &corev1.ResourceRequirements{Requests: given[i].Resources.Requests, Limits: given[i].Resources.Limits}
+		resources := &corev1.ResourceRequirements{
+			Requests: given[i].Resources.Requests,
+			Limits:   given[i].Resources.Limits,
+		}
 		switch given[i].Type {
 		case v1.GuestConsoleLog:
 			out.ConsoleLog = resources

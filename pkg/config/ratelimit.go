@@ -8,8 +8,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// RateLimit is how many requests a second a component may make to the API server, and how many at once after a pause. The zero
-// value is what the component's own flags say.
+// RateLimit is how many requests a second a component may make to the API server, and how many at once after a pause.
+// The zero value is what the component's own flags say.
 type RateLimit struct {
 	QPS   float32
 	Burst int
@@ -19,7 +19,8 @@ type RateLimit struct {
 type RateLimits struct{ API, Controller, Handler RateLimit }
 
 func rateLimit(from *v1.ReloadableComponentConfiguration) RateLimit {
-	if from == nil || from.RestClient == nil || from.RestClient.RateLimiter == nil || from.RestClient.RateLimiter.TokenBucketRateLimiter == nil {
+	if from == nil || from.RestClient == nil || from.RestClient.RateLimiter == nil ||
+		from.RestClient.RateLimiter.TokenBucketRateLimiter == nil {
 		return RateLimit{}
 	}
 	bucket := from.RestClient.RateLimiter.TokenBucketRateLimiter

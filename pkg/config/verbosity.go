@@ -44,7 +44,8 @@ func setVerbosity(into *LogVerbosity, from *v1.LogVerbosity) error {
 		"virtAPI": out.API, "virtController": out.Controller, "virtHandler": out.Handler, "virtLauncher": out.Launcher,
 	} {
 		if level > MaxLogVerbosity {
-			return fmt.Errorf("spec.configuration.developerConfiguration.logVerbosity.%s: %d is more than %d", name, level, MaxLogVerbosity)
+			return fmt.Errorf("spec.configuration.developerConfiguration.logVerbosity.%s: %d is more than %d", name,
+				level, MaxLogVerbosity)
 		}
 	}
 	*into = out

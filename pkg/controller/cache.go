@@ -62,7 +62,8 @@ func cacheOptions() cache.Options {
 
 // ours selects the pods that virt-controller makes.
 func ours() labels.Selector {
-	requirement, err := labels.NewRequirement(v1.AppLabel, selection.In, []string{names.VirtLauncher, names.HotplugDisk, names.ProvisioningPod})
+	requirement, err := labels.NewRequirement(v1.AppLabel, selection.In,
+		[]string{names.VirtLauncher, names.HotplugDisk, names.ProvisioningPod})
 	if err != nil {
 		panic(err) // a programming error
 	}
@@ -100,16 +101,22 @@ func typed[T any](change func(*T)) func(any) (any, error) {
 	}
 }
 
-// slimPod keeps identity, owner, node, phase, conditions and how the container fares, the networks that were asked for, and
-// whether its launcher ends the guest by itself.
+// slimPod keeps identity, owner, node, phase, conditions and how the container fares, the networks that were asked for,
+// and whether its launcher ends the guest by itself.
 func slimPod(pod *corev1.Pod) {
 	pod.Labels = keep(pod.Labels, v1.AppLabel, v1.CreatedByLabel, v1.MigrationJobLabel)
 	pod.Annotations = keep(pod.Annotations, network.AnnotationNetworks)
 	var containers []corev1.Container
 	if len(pod.Spec.Containers) > 0 {
-		containers = []corev1.Container{{Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Args: vmicontroller.FenceArgs(pod.Spec.Containers[0].Args)}}
+		containers = []corev1.Container{{
+			Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image,
+			Args: vmicontroller.FenceArgs(pod.Spec.Containers[0].Args),
+		}}
 	}
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers, ReadinessGates: pod.Spec.ReadinessGates}
+	pod.Spec = corev1.PodSpec{
+		NodeName: pod.Spec.NodeName, Containers: containers,
+		ReadinessGates: pod.Spec.ReadinessGates,
+	}
 	status := corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, QOSClass: pod.Status.QOSClass,
 	}
@@ -145,7 +152,10 @@ func slimClaim(claim *corev1.PersistentVolumeClaim) {
 func slimNode(node *corev1.Node) {
 	kept := keep(node.Labels, v1.NodeSchedulable)
 	for key, value := range node.Labels {
-		for _, prefix := range []string{v1.HostModelCPULabel, v1.HostModelRequiredFeaturesLabel, v1.CPUTimerLabel, vmicontroller.TSCSchedulingLabel} {
+		for _, prefix := range []string{
+			v1.HostModelCPULabel, v1.HostModelRequiredFeaturesLabel, v1.CPUTimerLabel,
+			vmicontroller.TSCSchedulingLabel,
+		} {
 			if strings.HasPrefix(key, prefix) {
 				kept[key] = value
 			}

@@ -43,8 +43,8 @@ type Options struct {
 	ImagePullPolicy string
 	// NodeTimeout is how long a node's virt-handler may be silent.
 	NodeTimeout time.Duration
-	// FenceAfter is how long after the cluster has last heard of a node launchers there end guests that are then started again
-	// elsewhere; 0 is never.
+	// FenceAfter is how long after the cluster has last heard of a node launchers there end guests that are then
+	// started again elsewhere; 0 is never.
 	FenceAfter time.Duration
 	// LeaderElect makes several replicas work as one. Identity is this one's name.
 	LeaderElect bool
@@ -75,23 +75,31 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "kubeconfig file; empty means $KUBECONFIG or the pod's service account")
-	flags.StringVar(&options.LauncherImage, "launcher-image", os.Getenv("LAUNCHER_IMAGE"), "image of virt-launcher (also $LAUNCHER_IMAGE)")
-	flags.StringVar(&options.ImagePullPolicy, "image-pull-policy", string(corev1.PullIfNotPresent), "pull policy of virt-launcher's image unless the KubeVirt resource says otherwise")
-	flags.DurationVar(&options.NodeTimeout, "node-timeout", 5*time.Minute, "how long a node's virt-handler may be silent before its VMs count as unknown")
-	flags.DurationVar(&options.FenceAfter, "fence-after", defaultFenceAfter, "have launchers end guests that the VM starts again when their node has not been heard of for so long, and start them elsewhere; 0 is never")
-	flags.BoolVar(&options.LeaderElect, "leader-elect", true, "work only while holding the lease; needed with more than one replica")
-	flags.StringVar(&options.HealthAddress, "health-address", fmt.Sprintf(":%d", names.PortHealth), "where to serve /healthz and /readyz; 0 is nowhere")
+	flags.StringVar(&options.Kubeconfig, "kubeconfig", "",
+		"kubeconfig file; empty means $KUBECONFIG or the pod's service account")
+	flags.StringVar(&options.LauncherImage, "launcher-image", os.Getenv("LAUNCHER_IMAGE"),
+		"image of virt-launcher (also $LAUNCHER_IMAGE)")
+	flags.StringVar(&options.ImagePullPolicy, "image-pull-policy", string(corev1.PullIfNotPresent),
+		"pull policy of virt-launcher's image unless the KubeVirt resource says otherwise")
+	flags.DurationVar(&options.NodeTimeout, "node-timeout", 5*time.Minute,
+		"how long a node's virt-handler may be silent before its VMs count as unknown")
+	flags.DurationVar(&options.FenceAfter, "fence-after", defaultFenceAfter, "have launchers end guests that the VM "+
+		"starts again when their node has not been heard of for so long, and start them elsewhere; 0 is never")
+	flags.BoolVar(&options.LeaderElect, "leader-elect", true,
+		"work only while holding the lease; needed with more than one replica")
+	flags.StringVar(&options.HealthAddress, "health-address", fmt.Sprintf(":%d", names.PortHealth),
+		"where to serve /healthz and /readyz; 0 is nowhere")
 	flags.IntVar(&options.MetricsPort, "metrics-port", names.PortMetrics, "port for Prometheus (TLS)")
-	flags.UintVarP(&options.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
+	flags.UintVarP(&options.verbosity, "v", "v", config.DefaultLogVerbosity,
+		"log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	return cmd
 }
 
 const (
 	// minFenceAfter leaves time for eight heartbeats and for the answers of other nodes.
 	minFenceAfter = 40 * time.Second
-	// defaultFenceAfter is longer than the kubelet makes a virt-handler wait that crashes again and again (5 minutes), and needs
-	// no heartbeats that are not there anyhow.
+	// defaultFenceAfter is longer than the kubelet makes a virt-handler wait that crashes again and again (5 minutes),
+	// and needs no heartbeats that are not there anyhow.
 	defaultFenceAfter = 10 * time.Minute
 )
 
@@ -109,7 +117,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("--node-timeout: %s is not positive", o.NodeTimeout)
 	}
 	if o.FenceAfter != 0 && o.FenceAfter < minFenceAfter {
-		return fmt.Errorf("--fence-after: %s is less than %s, in which an API server may well be silent; 0 is never", o.FenceAfter, minFenceAfter)
+		return fmt.Errorf("--fence-after: %s is less than %s, in which an API server may well be silent; 0 is never",
+			o.FenceAfter, minFenceAfter)
 	}
 	return nil
 }
@@ -121,7 +130,8 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).
+		ClientConfig()
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w", err)
 	}
@@ -131,7 +141,8 @@ func (o *Options) Run(ctx context.Context) error {
 // RunWith is Run against a given cluster.
 func (o *Options) RunWith(ctx context.Context, cluster *rest.Config) error {
 	cluster = rest.CopyConfig(cluster)
-	// The API server's priority and fairness is what limits; a limit here only delays, unless the KubeVirt resource has one.
+	// The API server's priority and fairness is what limits; a limit here only delays, unless the KubeVirt resource has
+	// one.
 	limiter := config.NewLimiter(config.RateLimit{QPS: -1})
 	cluster.RateLimiter = limiter
 	cluster.UserAgent = names.VirtController

@@ -24,7 +24,8 @@ import (
 // fenceAfter is short, and longer than other tests leave a node unheard of.
 const fenceAfter = 16 * time.Second
 
-// vouching are two virt-handlers whose heartbeats are acknowledged, which lets virt-controller count the silence of others.
+// vouching are two virt-handlers whose heartbeats are acknowledged, which lets virt-controller count the silence of
+// others.
 type vouching struct {
 	t     *test
 	taken map[string]string
@@ -58,8 +59,8 @@ func (v *vouching) until(begin time.Time, vmi *v1.VirtualMachineInstance, limit 
 	return time.Since(begin), err
 }
 
-// A VM whose node is lost starts elsewhere without anybody's word when its launcher must have ended the guest: so long after
-// the node's last heartbeat, and not before. It does not while virt-handler was stopped in order.
+// A VM whose node is lost starts elsewhere without anybody's word when its launcher must have ended the guest: so long
+// after the node's last heartbeat, and not before. It does not while virt-handler was stopped in order.
 func TestLauncherEndsGuestOfLostNode(tt *testing.T) {
 	t := newTest(tt)
 	node, err := cluster.CreateNode(t.ctx, "fencing")

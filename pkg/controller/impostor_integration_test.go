@@ -52,8 +52,8 @@ func (t *test) waitDeleted(pod *corev1.Pod) {
 	}
 }
 
-// A VMI that waits for a claim leaves the time to make the pod that it is going to have. It was handed over to that pod. What a
-// virt-controller made that was killed before it could record it looks the same.
+// A VMI that waits for a claim leaves the time to make the pod that it is going to have. It was handed over to that
+// pod. What a virt-controller made that was killed before it could record it looks the same.
 func TestImpostor(tt *testing.T) {
 	t := newTest(tt)
 	t.createVM(v1.RunStrategyAlways, "late")
@@ -90,7 +90,8 @@ func TestImpostor(tt *testing.T) {
 	t.must(cluster.Client.Patch(t.ctx, holder, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
-// A migration's target is a pod that was made for it: a guest's memory is sent there. A pod that has its name fails nothing.
+// A migration's target is a pod that was made for it: a guest's memory is sent there. A pod that has its name fails
+// nothing.
 func TestImpostorOfTarget(tt *testing.T) {
 	t := newTest(tt)
 	if _, err := cluster.CreateNode(t.ctx, "node-there"); err != nil {

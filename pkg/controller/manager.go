@@ -53,7 +53,8 @@ const eventSource = "virtualmachine-controller"
 // newScheme knows Kubernetes' kinds, kubevirt.io/v1's, instancetype.kubevirt.io's, pool.kubevirt.io's and CDI's.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), v1beta1.AddToScheme(scheme),
+		v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	return scheme, nil
@@ -164,13 +165,16 @@ func (o *Options) newManager(ctx context.Context, rest *rest.Config, lock *lease
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err !=
+		nil {
 		return nil, fmt.Errorf("add health checks: %w", err)
 	}
 	return mgr, nil
 }
 
-func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder record.EventRecorder, current func() config.Config) error {
+func (o *Options) addReconcilers(
+	ctx context.Context, mgr ctrl.Manager, recorder record.EventRecorder, current func() config.Config,
+) error {
 	client, live := mgr.GetClient(), mgr.GetAPIReader()
 	api, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
 	if err != nil {
@@ -180,7 +184,8 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 	created := &written.Creations{}
 	vmis := &vmicontroller.Reconciler{
 		Created: created,
-		Client:  client, Live: live, Recorder: recorder, Config: current, Now: time.Now, Random: rand.Uint32N, CDI: dataVolumes,
+		Client:  client, Live: live, Recorder: recorder, Config: current, Now: time.Now, Random: rand.Uint32N,
+		CDI:   dataVolumes,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy), FenceAfter: o.FenceAfter,
 	}
 	migrations := &migrationcontroller.Reconciler{
@@ -189,8 +194,14 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy), FenceAfter: o.FenceAfter,
 	}
 	replicaSets := &replicasetcontroller.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now}
-	pools := &poolcontroller.Reconciler{Client: client, Live: live, Recorder: recorder, Now: time.Now, Shuffle: rand.Shuffle, CDI: dataVolumes}
-	vms := &vmcontroller.Reconciler{Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now, CDI: dataVolumes}
+	pools := &poolcontroller.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Now: time.Now,
+		Shuffle: rand.Shuffle, CDI: dataVolumes,
+	}
+	vms := &vmcontroller.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
+		CDI: dataVolumes,
+	}
 	sizes := &resize.Reconciler{Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now}
 	nodes := &nodecontroller.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	evacuations := &evacuation.Reconciler{
@@ -201,7 +212,8 @@ func (o *Options) addReconcilers(ctx context.Context, mgr ctrl.Manager, recorder
 		Client: client, Recorder: recorder, Image: o.LauncherImage, Now: time.Now,
 		Limit: func() int { return int(*current().Migrations.ParallelMigrationsPerCluster) },
 	}
-	installation := &kubevirtcontroller.Reconciler{Client: client, Config: current, Version: version.Get().GitVersion, Now: time.Now}
+	installation := &kubevirtcontroller.Reconciler{Client: client, Config: current, Version: version.Get().
+		GitVersion, Now: time.Now}
 	err = errors.Join(
 		dataVolumes.SetupWithManager(mgr),
 		vmis.SetupWithManager(ctx, mgr),

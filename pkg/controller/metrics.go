@@ -27,7 +27,9 @@ func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
 func (e everywhere) NeedLeaderElection() bool { return false }
 
 // addMetrics serves Prometheus: each replica tells of itself, the one that leads of the cluster.
-func (o *Options) addMetrics(mgr ctrl.Manager, cluster *rest.Config, client kubernetes.Interface, current func() config.Config) error {
+func (o *Options) addMetrics(
+	mgr ctrl.Manager, cluster *rest.Config, client kubernetes.Interface, current func() config.Config,
+) error {
 	answer := endpoint.New()
 	answer.Flag(metrics.ControllerLeading, func() bool {
 		select {
@@ -39,7 +41,8 @@ func (o *Options) addMetrics(mgr ctrl.Manager, cluster *rest.Config, client kube
 	})
 	answer.Flag(metrics.ControllerReady, func() bool { return true }) // what is not ready to lead does not run
 	err := mgr.Add(&inventory.Inventory{
-		Cache: mgr.GetCache(), Config: current, Endpoint: answer, Transitions: inventory.NewTransitions(answer.Registry, time.Now),
+		Cache: mgr.GetCache(), Config: current, Endpoint: answer,
+		Transitions: inventory.NewTransitions(answer.Registry, time.Now),
 	})
 	if err != nil {
 		return err

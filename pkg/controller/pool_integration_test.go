@@ -211,8 +211,8 @@ func TestPool(tt *testing.T) {
 	})
 }
 
-// What the disks of a pool's VMs are made from changes: the VMs are made anew, and their names are free only when the old
-// disks are gone. Disks that are to be kept outlive a VM that is one too many.
+// What the disks of a pool's VMs are made from changes: the VMs are made anew, and their names are free only when the
+// old disks are gone. Disks that are to be kept outlive a VM that is one too many.
 func TestPoolDisks(tt *testing.T) {
 	t := newTest(tt)
 	claim := func(vm string, owned bool) *corev1.PersistentVolumeClaim {

@@ -29,18 +29,18 @@ import (
 // elsewhere are functions that read what the manager's cache drops from an object which is not the cache's, with the
 // reason. A function is written as package.name.
 var elsewhere = map[string]string{
-	"vmi.Pod":                  builds,
-	"vmi.Attachment":           builds,
-	"vmi.Provisioning":         builds,
-	"vmi.consoleLog":           builds,
-	"vmi.filesystems":          builds,
-	"migration.Pod":            builds,
-	"migration.withoutSecrets": builds,
+	"vmicontroller.Pod":                  builds,
+	"vmicontroller.Attachment":           builds,
+	"vmicontroller.Provisioning":         builds,
+	"vmicontroller.consoleLog":           builds,
+	"vmicontroller.virtiofsdContainers":  builds,
+	"migrationcontroller.Pod":            builds,
+	"migrationcontroller.withoutSecrets": builds,
 
-	"migration.keepProcessor": live,
-	"vmi.HostModelSelector":   live,
-	"resize.room":             live,
-	"resize.shrinks":          live,
+	"migrationcontroller.keepProcessor": live,
+	"vmicontroller.HostModelSelector":   live,
+	"resize.room":                       live,
+	"resize.shrinks":                    live,
 }
 
 const (
@@ -48,8 +48,8 @@ const (
 	live   = "the pod was read from the API server"
 )
 
-// The manager's cache drops most of pods, claims and nodes, and what it drops reads as empty. No reconciler reads such a
-// field, unless it has the object from elsewhere.
+// The manager's cache drops most of pods, claims and nodes, and what it drops reads as empty. No reconciler reads such
+// a field, unless it has the object from elsewhere.
 func TestStripped(t *testing.T) {
 	dropped := map[string][]string{}
 	for _, object := range []any{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Node{}} {

@@ -11,7 +11,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 )
 
-// TestTimeStampCounter is a guest that is given the frequency of a node's time stamp counter, and another node that can show it.
+// TestTimeStampCounter is a guest that is given the frequency of a node's time stamp counter, and another node that can
+// show it.
 func TestTimeStampCounter(tt *testing.T) {
 	t := newTest(tt)
 	label := func(name, frequency, scalable string) client.Object {

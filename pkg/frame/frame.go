@@ -29,8 +29,8 @@ import (
 // gain little.
 const CatchUp = time.Second
 
-// WaitError is the error of a Look that has nothing to decide on now: look again after that time, or only at an event if it
-// is zero.
+// WaitError is the error of a Look that has nothing to decide on now: look again after that time, or only at an event
+// if it is zero.
 type WaitError time.Duration
 
 // What Look returns when the cache does not show a write yet, and when the object is none that concerns the reconciler.
@@ -49,7 +49,8 @@ type Requeue struct {
 
 func (r Requeue) again() time.Duration { return r.RequeueAfter }
 
-// Backoff is how long to wait after so many failures in a row, at least one: first, doubled by each further one up to most.
+// Backoff is how long to wait after so many failures in a row, at least one: first, doubled by each further one up to
+// most.
 func Backoff(first, most time.Duration, failures int) time.Duration {
 	return min(first<<min(failures-1, maxDoublings), most)
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // Writes writes objects of any kinds and remembers their versions, so that the cache is known to be behind while it
-// does not show them. What is patched must not have been written by another meanwhile. It may be used by several goroutines.
+// does not show them. What is patched must not have been written by another meanwhile. It may be used by several
+// goroutines.
 type Writes struct {
 	// Dependents are for a reconciler that counts what it has made.
 	Dependents written.Dependents
@@ -90,7 +91,8 @@ func PatchStatus[T any](ctx context.Context, w *Writes, object client.Object, st
 	}
 	before := object.DeepCopyObject().(client.Object)
 	*status = want
-	err := w.client.Status().Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := w.client.Status().
+		Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}

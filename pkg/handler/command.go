@@ -86,7 +86,8 @@ func NewCommand() *cobra.Command {
 				return errors.New("the node's name is not known: set --node-name or NODE_NAME")
 			}
 			if o.fenceAfter != 0 && o.fenceAfter < minFenceAfter {
-				return fmt.Errorf("--fence-after: %s is less than %s, in which the API server may well be silent; 0 is never", o.fenceAfter, minFenceAfter)
+				return fmt.Errorf("--fence-after: %s is less than %s, in which the API server may well be silent; 0 "+
+					"is never", o.fenceAfter, minFenceAfter)
 			}
 			return o.run(cmd.Context())
 		},
@@ -98,15 +99,20 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.pods, "pods-dir", "/pods", "the kubelet's pod directory")
 	f.StringVar(&o.proc, "proc-dir", "/proc", "procfs of the host's PID namespace")
 	f.StringVar(&o.state, "state-dir", "/var/lib/virtkit", "where to keep what must survive a restart")
-	f.StringVar(&o.devices, "kubelet-device-plugins-dir", "/var/lib/kubelet/device-plugins", "the kubelet's device plugin directory")
+	f.StringVar(&o.devices, "kubelet-device-plugins-dir", "/var/lib/kubelet/device-plugins",
+		"the kubelet's device plugin directory")
 	f.IntVar(&o.port, "port", names.PortHandler, "port for virt-api (mutual TLS)")
-	f.StringVar(&o.address, "address", os.Getenv("POD_IP"), "address at which the other nodes' virt-handlers reach this one (also $POD_IP)")
-	f.IntVar(&o.migrationPort, "migration-port", names.PortMigration, "port for the other nodes' virt-handlers (mutual TLS)")
+	f.StringVar(&o.address, "address", os.Getenv("POD_IP"),
+		"address at which the other nodes' virt-handlers reach this one (also $POD_IP)")
+	f.IntVar(&o.migrationPort, "migration-port", names.PortMigration,
+		"port for the other nodes' virt-handlers (mutual TLS)")
 	f.IntVar(&o.metricsPort, "metrics-port", names.PortMetrics, "port for Prometheus (TLS)")
 	f.IntVar(&o.healthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
 	o.limits.AddFlags(f)
-	f.DurationVar(&o.fenceAfter, "fence-after", 0, "end all guests of this node when the API server has not answered for so long; 0 is never")
-	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
+	f.DurationVar(&o.fenceAfter, "fence-after", 0, "end all guests of this node when the API server has not answered "+
+		"for so long; 0 is never")
+	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity,
+		"log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	cmd.AddCommand(capabilities.NewCommand())
 	return cmd
 }
@@ -177,7 +183,8 @@ func (o options) runWith(ctx context.Context, restConfig *rest.Config, log *slog
 		log.Warn("old state not removed", "err", err)
 	}
 	h := &handler{
-		options: o, log: log, node: n, clients: clients, store: store, incoming: incoming, live: live, follower: follower,
+		options: o, log: log, node: n, clients: clients, store: store, incoming: incoming, live: live,
+		follower:    follower,
 		connections: connections, ask: ask, beat: beat, removed: newSignal(), cluster: restConfig,
 	}
 	return h.run(ctx)
@@ -220,8 +227,10 @@ func openCaches(config *rest.Config, nodeName string) (store, incoming cache.Cac
 		return nil, nil, nil, fmt.Errorf("make cache: %w", err)
 	}
 	incoming, err = cache.New(config, cache.Options{
-		Scheme:                      scheme,
-		ByObject:                    map[client.Object]cache.ByObject{&v1.VirtualMachineInstance{}: labelled(v1.MigrationTargetNodeNameLabel)},
+		Scheme: scheme,
+		ByObject: map[client.Object]cache.ByObject{
+			&v1.VirtualMachineInstance{}: labelled(v1.MigrationTargetNodeNameLabel),
+		},
 		ReaderFailOnMissingInformer: true,
 	})
 	if err != nil {
@@ -245,11 +254,14 @@ func stripPod(object any) (any, error) {
 	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	for _, c := range pod.Spec.Containers {
 		if c.Name == names.ContainerCompute {
-			spec.Containers = []corev1.Container{{Name: c.Name, Image: c.Image, Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits}}}
+			spec.Containers = []corev1.Container{
+				{Name: c.Name, Image: c.Image, Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits}},
+			}
 		}
 	}
 	pod.Spec = spec
-	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.ContainersReady })
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type != corev1.ContainersReady })
 	pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses = nil, nil
 	return pod, nil
 }
@@ -320,7 +332,8 @@ func (h *handler) run(stop context.Context) error {
 	reader := &usage.Reader{Guests: loop.reconciler.Guests, Log: h.log, Now: time.Now}
 	defer reader.Close()
 	group.Go(func() error {
-		return h.serveStreams(ctx, loop.reconciler, reader, toGuest(ctx, group, h.certificate(certs.GuestsLeaf)), source.ServerConfig(names.CommonNameAPI))
+		return h.serveStreams(ctx, loop.reconciler, reader, toGuest(ctx, group, h.certificate(certs.GuestsLeaf)),
+			source.ServerConfig(names.CommonNameAPI))
 	})
 	group.Go(func() error { return h.serveMetrics(ctx, reader, source.ServerConfig(), ready) })
 	others := newPeers(h.node.renewals.silence, h.beat.call)
@@ -340,9 +353,11 @@ func (h *handler) run(stop context.Context) error {
 		case <-ready:
 		}
 		beat := nodestatus.Heartbeat{
-			Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine, Wake: h.beat, Labels: h.labels(noKVM),
-			Saw: h.confirmed.saw, Took: h.node.renewals.took, Address: h.address, Settle: w.settle, Settled: w.settled, Paused: w.paused,
-			Every: func() time.Duration { return min(h.node.renewals.period(), others.period()) },
+			Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine,
+			Wake: h.beat, Labels: h.labels(noKVM),
+			Saw: h.confirmed.saw, Took: h.node.renewals.took, Address: h.address, Settle: w.settle, Settled: w.settled,
+			Paused: w.paused,
+			Every:  func() time.Duration { return min(h.node.renewals.period(), others.period()) },
 			Pause: func() string {
 				if ctx.Err() != nil {
 					return "" // it has failed, and cannot tell launchers
@@ -424,7 +439,10 @@ func (h *handler) offerDevices(ctx context.Context) error {
 
 // labels are what of the node guests are scheduled by.
 func (h *handler) labels(noKVM error) nodestatus.Labels {
-	all := []nodestatus.Labels{nodestatus.CPUManager(kubeletDir), nodestatus.Realtime("/proc"), nodestatus.Confidential(h.modules)}
+	all := []nodestatus.Labels{
+		nodestatus.CPUManager(kubeletDir), nodestatus.Realtime("/proc"),
+		nodestatus.Confidential(h.modules),
+	}
 	if runtime.GOARCH != "amd64" {
 		return nodestatus.All(all...)
 	}

@@ -17,8 +17,8 @@ func (n *Node) granted(process *podfs.Process) (podfs.Devices, error) {
 // nodeDevices are where a pod has the devices of its node, if it has any.
 var nodeDevices = []string{"/dev/vfio", "/dev/bus/usb"}
 
-// readyForDevices gives the launcher of a guest with devices of its node those that the kubelet put into the pod as root's,
-// and lets it lock as much memory as they can reach; of one whose memory is encrypted, all.
+// readyForDevices gives the launcher of a guest with devices of its node those that the kubelet put into the pod as
+// root's, and lets it lock as much memory as they can reach; of one whose memory is encrypted, all.
 func (s *session) readyForDevices(vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
 	if !passthrough.Locks(&vmi.Spec) {
 		return nil

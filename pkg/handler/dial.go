@@ -20,7 +20,9 @@ import (
 
 // DialGuest connects to a port of a guest on this node from its pod's network. protocol is tcp or udp. Errors are
 // those of reach.Guest, or say why there is no guest to dial.
-func (r *Reconciler) DialGuest(ctx context.Context, vmi types.NamespacedName, protocol string, port uint16) (net.Conn, error) {
+func (r *Reconciler) DialGuest(
+	ctx context.Context, vmi types.NamespacedName, protocol string, port uint16,
+) (net.Conn, error) {
 	s := r.followed(vmi)
 	if s == nil {
 		return nil, fmt.Errorf("VirtualMachineInstance %s does not run on node %s", vmi, r.Node.Name)

@@ -23,8 +23,11 @@ func (s *session) dumping() bool {
 	return false
 }
 
-// dumpMemory has the launcher write the guest's memory to a claim that is not a disk. It returns at once, with how far that is.
-func (s *session) dumpMemory(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, t task) (vmistatus.Volume, error) {
+// dumpMemory has the launcher write the guest's memory to a claim that is not a disk. It returns at once, with how far
+// that is.
+func (s *session) dumpMemory(
+	ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, t task,
+) (vmistatus.Volume, error) {
 	var v vmistatus.Volume
 	if t.block {
 		return v, errors.New("the claim is a block device; a memory dump is a file, so use a claim of mode Filesystem")

@@ -44,8 +44,8 @@ type Node struct {
 	Prober *capabilities.Prober
 	Log    *slog.Logger
 	Now    func() time.Time
-	// Address is where other nodes' virt-handlers reach this one, at MigrationPort; Dial reaches theirs, and fails unless
-	// the one that answers is that of the node.
+	// Address is where other nodes' virt-handlers reach this one, at MigrationPort; Dial reaches theirs, and fails
+	// unless the one that answers is that of the node.
 	Address       string
 	MigrationPort int
 	Dial          func(ctx context.Context, node, address string) (net.Conn, error)

@@ -51,8 +51,8 @@ func migratingVMI(from, fromPod, to, toPod string) *v1.VirtualMachineInstance {
 	return vmi
 }
 
-// A guest that has arrived is started by virt-handler when the launchers could not tell each other, and only if the one it
-// comes from says that it has let it go.
+// A guest that has arrived is started by virt-handler when the launchers could not tell each other, and only if the one
+// it comes from says that it has let it go.
 func TestTakeOver(t *testing.T) {
 	w := newWorld(t, migratingVMI("node2", "other", nodeName, newPod().Name), newPod(), otherPod(corev1.PodRunning, ""))
 	w.startLauncher()

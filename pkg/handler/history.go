@@ -33,7 +33,8 @@ type podList struct {
 // history is what a virt-handler has seen of its cluster, and the one before it on the node. An etcd that was restored
 // from a backup, or is another cluster's, does not know pods that were made since, which nobody has removed.
 type history struct {
-	// Cluster is the UID of the namespace kube-system, and ResourceVersion that of the newest list of pods, seen at Time.
+	// Cluster is the UID of the namespace kube-system, and ResourceVersion that of the newest list of pods, seen at
+	// Time.
 	Cluster         types.UID `json:"cluster"`
 	ResourceVersion string    `json:"resourceVersion"`
 	Time            time.Time `json:"time"`
@@ -66,7 +67,8 @@ func (h *history) doubt(list podList, cluster types.UID, now time.Time) string {
 		return fmt.Sprintf("it is another cluster: namespace kube-system has UID %s, and had %s", cluster, h.Cluster)
 	}
 	if h.older(list) {
-		return fmt.Sprintf("its etcd has gone back from resource version %s to %s", h.ResourceVersion, list.resourceVersion)
+		return fmt.Sprintf("its etcd has gone back from resource version %s to %s", h.ResourceVersion,
+			list.resourceVersion)
 	}
 	was, err := strconv.ParseUint(h.ResourceVersion, 10, 64)
 	if err != nil {

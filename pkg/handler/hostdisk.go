@@ -14,8 +14,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// makeHostDisks makes those images of hostDisk volumes that are to be made: they lie in directories of the node that the
-// launcher's user can mostly not write. One that is there already keeps its owner.
+// makeHostDisks makes those images of hostDisk volumes that are to be made: they lie in directories of the node that
+// the launcher's user can mostly not write. One that is there already keeps its owner.
 func (s *session) makeHostDisks(ctx context.Context, vmi *v1.VirtualMachineInstance, process *podfs.Process) error {
 	for i := range vmi.Spec.Volumes {
 		volume := &vmi.Spec.Volumes[i]
@@ -34,7 +34,8 @@ func (s *session) makeHostDisks(ctx context.Context, vmi *v1.VirtualMachineInsta
 			return err
 		}
 		if err != nil {
-			return grpcstatus.Error(codes.FailedPrecondition, fmt.Sprintf("volume %q: hostDisk %s: %v", volume.Name, disk.Path, err))
+			return grpcstatus.Error(codes.FailedPrecondition,
+				fmt.Sprintf("volume %q: hostDisk %s: %v", volume.Name, disk.Path, err))
 		}
 	}
 	return nil

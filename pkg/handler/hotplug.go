@@ -89,7 +89,9 @@ func (s *session) keepPlugged(ctx context.Context, client launcherpb.LauncherCli
 }
 
 // plugAll goes over all hotplugged volumes once. One that fails does not hold up the others.
-func (s *session) plugAll(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance) error {
+func (s *session) plugAll(
+	ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance,
+) error {
 	if vmi.Status.NodeName != s.node.Name {
 		return nil // the guest is not here yet, or any more
 	}
@@ -135,7 +137,10 @@ func (s *session) sawVolume(name string, v vmistatus.Volume) {
 	})
 }
 
-func (s *session) plugOne(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance, t task) (vmistatus.Volume, error) {
+func (s *session) plugOne(
+	ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process,
+	vmi *v1.VirtualMachineInstance, t task,
+) (vmistatus.Volume, error) {
 	target := s.observation().Guest.GetVolumeTargets()[t.name]
 	switch {
 	case t.detach:
@@ -152,7 +157,10 @@ func (s *session) plugOne(ctx context.Context, client launcherpb.LauncherClient,
 }
 
 // plugVolume brings the claim into the launcher's pod and its disk into the guest.
-func (s *session) plugVolume(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, vmi *v1.VirtualMachineInstance, t task) (vmistatus.Volume, error) {
+func (s *session) plugVolume(
+	ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process,
+	vmi *v1.VirtualMachineInstance, t task,
+) (vmistatus.Volume, error) {
 	var v vmistatus.Volume
 	if err := s.giveVolume(ctx, process, t); err != nil {
 		return v, err
@@ -200,7 +208,8 @@ func (s *session) giveDirectory(ctx context.Context, process *podfs.Process, t t
 
 // giveDevice makes the device of a block claim in the launcher's pod.
 func (s *session) giveDevice(process *podfs.Process, t task) error {
-	number, err := podfs.KubeletDevice(s.node.PodsDir, s.node.ProcDir, t.attachPod, path.Join(names.BlockDevicesDir, t.name))
+	number, err := podfs.KubeletDevice(s.node.PodsDir, s.node.ProcDir, t.attachPod,
+		path.Join(names.BlockDevicesDir, t.name))
 	if err != nil {
 		return err
 	}
@@ -214,8 +223,8 @@ func (s *session) giveDevice(process *podfs.Process, t task) error {
 // volumeUse is what the device of a hotplugged volume is used for, in the record of devices.
 func volumeUse(volume string) string { return "volume/" + volume }
 
-// recordDevice has the device of a volume on record that an earlier virt-handler, which kept none, has plugged in: the next
-// change of the launcher's rights would take it away.
+// recordDevice has the device of a volume on record that an earlier virt-handler, which kept none, has plugged in: the
+// next change of the launcher's rights would take it away.
 func (s *session) recordDevice(process *podfs.Process, t task) error {
 	if !t.block {
 		return nil
@@ -255,11 +264,14 @@ func (s *session) giveIncoming(ctx context.Context, process *podfs.Process, vmi 
 }
 
 // unplugVolume takes the disk from the guest, then the claim from the launcher's pod.
-func (s *session) unplugVolume(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, t task) (vmistatus.Volume, error) {
+func (s *session) unplugVolume(
+	ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process, t task,
+) (vmistatus.Volume, error) {
 	v := vmistatus.Volume{Mounted: true}
 	within, cancel := context.WithTimeout(ctx, plugTimeout)
 	defer cancel()
-	if _, err := client.DetachVolume(within, &launcherpb.DetachVolumeRequest{Volume: t.name, Eject: t.eject}); err != nil {
+	if _, err := client.DetachVolume(within, &launcherpb.DetachVolumeRequest{Volume: t.name, Eject: t.eject}); err !=
+		nil {
 		return v, err
 	}
 	err := s.do(ctx, volumeStep(t.name), func() error { return s.takeVolume(context.WithoutCancel(ctx), process, t) })

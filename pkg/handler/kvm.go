@@ -6,8 +6,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 )
 
-// offerKVM offers the node's KVM to as many guests as the configuration says. run is the device plugin; it is started anew when
-// the number changes, since the kubelet is told once.
+// offerKVM offers the node's KVM to as many guests as the configuration says. run is the device plugin; it is started
+// anew when the number changes, since the kubelet is told once.
 func offerKVM(ctx context.Context, follower *config.Follower, run func(ctx context.Context, guests int) error) error {
 	changed := make(chan struct{}, 1)
 	follower.OnChange(func() {
@@ -19,8 +19,11 @@ func offerKVM(ctx context.Context, follower *config.Follower, run func(ctx conte
 	return whileSame(ctx, changed, func() int { return follower.Current().InstancesPerNode }, run)
 }
 
-// whileSame runs something with a value, and anew with the next one when it is another. It ends as run does, or with the context.
-func whileSame(ctx context.Context, changed <-chan struct{}, value func() int, run func(ctx context.Context, value int) error) error {
+// whileSame runs something with a value, and anew with the next one when it is another. It ends as run does, or with
+// the context.
+func whileSame(
+	ctx context.Context, changed <-chan struct{}, value func() int, run func(ctx context.Context, value int) error,
+) error {
 	for ctx.Err() == nil {
 		is := value()
 		inner, stop := context.WithCancel(ctx)

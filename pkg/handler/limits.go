@@ -30,9 +30,10 @@ type limits struct {
 func limitsOf(vmi *v1.VirtualMachineInstance) limits {
 	c := surface.Migrations(vmi.Status.MigrationState.MigrationConfiguration)
 	l := limits{
-		perGiB:       time.Duration(*c.CompletionTimeoutPerGiB) * time.Second,
-		progress:     time.Duration(*c.ProgressTimeout) * time.Second,
-		autoConverge: *c.AllowAutoConverge, postCopy: *c.AllowPostCopy && !filesystems.Any(&vmi.Spec.Domain), // virtiofsd cannot wait for memory
+		perGiB:   time.Duration(*c.CompletionTimeoutPerGiB) * time.Second,
+		progress: time.Duration(*c.ProgressTimeout) * time.Second,
+		// virtiofsd cannot wait for memory
+		autoConverge: *c.AllowAutoConverge, postCopy: *c.AllowPostCopy && !filesystems.Any(&vmi.Spec.Domain),
 		disruption: *c.AllowWorkloadDisruption, unsafe: *c.UnsafeMigrationOverride,
 	}
 	if n := c.BandwidthPerMigration.Value(); n > 0 {

@@ -22,8 +22,8 @@ const (
 	linkRetryMost = 10 * time.Second
 )
 
-// keepLinked keeps the links of the guest's interfaces as its VMI says, and unplugs those that it wants to be absent, until ctx
-// ends.
+// keepLinked keeps the links of the guest's interfaces as its VMI says, and unplugs those that it wants to be absent,
+// until ctx ends.
 func (s *session) keepLinked(ctx context.Context, client launcherpb.LauncherClient) {
 	s.sync(ctx, "interfaces of the guest", linkRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
 		return 0, s.link(ctx, client, vmi)
@@ -32,7 +32,8 @@ func (s *session) keepLinked(ctx context.Context, client launcherpb.LauncherClie
 
 func (s *session) link(ctx context.Context, client launcherpb.LauncherClient, vmi *v1.VirtualMachineInstance) error {
 	seen := s.observation()
-	if vmi.Status.NodeName != s.node.Name || vmi.DeletionTimestamp != nil || !relinks(vmi, seen.Guest, seen.Plan, s.target.Annotations) {
+	if vmi.Status.NodeName != s.node.Name || vmi.DeletionTimestamp != nil ||
+		!relinks(vmi, seen.Guest, seen.Plan, s.target.Annotations) {
 		s.sawLinks("")
 		return nil
 	}
@@ -79,17 +80,21 @@ func connected(vmi *v1.VirtualMachineInstance, plan *network.Plan, annotations m
 }
 
 // relinks reports that an interface of the guest is not as its VMI says, and could be.
-func relinks(vmi *v1.VirtualMachineInstance, guest *launcherpb.GuestState, plan *network.Plan, annotations map[string]string) bool {
+func relinks(
+	vmi *v1.VirtualMachineInstance, guest *launcherpb.GuestState, plan *network.Plan, annotations map[string]string,
+) bool {
 	if guest.GetLifecycle() != launcherpb.Lifecycle_LIFECYCLE_RUNNING {
 		return false
 	}
 	links := guest.GetInterfaceLinks()
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
 		link, there := links[nic.Name]
-		if there && (nic.State == v1.InterfaceStateAbsent || (nic.State == v1.InterfaceStateLinkDown) == (link == "up")) {
+		if there &&
+			(nic.State == v1.InterfaceStateAbsent || (nic.State == v1.InterfaceStateLinkDown) == (link == "up")) {
 			return true
 		}
 	}
-	lacking, _ := network.Lacking(vmi, plan, annotations, func(name string) bool { _, there := links[name]; return there })
+	lacking,
+		_ := network.Lacking(vmi, plan, annotations, func(name string) bool { _, there := links[name]; return there })
 	return len(lacking) > 0
 }

@@ -10,7 +10,9 @@ import (
 )
 
 // serveMetrics serves Prometheus.
-func (h *handler) serveMetrics(ctx context.Context, reader *usage.Reader, config *tls.Config, ready <-chan struct{}) error {
+func (h *handler) serveMetrics(
+	ctx context.Context, reader *usage.Reader, config *tls.Config, ready <-chan struct{},
+) error {
 	answer := endpoint.New()
 	answer.Add(func(ctx context.Context, w *metrics.Writer) {
 		readings, missing := reader.Read(ctx, nil, true)

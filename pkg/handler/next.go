@@ -46,8 +46,8 @@ type Decision struct {
 	// End ends the session that the pass found, if there is one.
 	End     bool
 	Session SessionStep
-	// StopBy asks the session for the guest's shutdown, with power-off at that time; zero does not. Announce says so in an
-	// event.
+	// StopBy asks the session for the guest's shutdown, with power-off at that time; zero does not. Announce says so in
+	// an event.
 	StopBy   time.Time
 	Announce bool
 	// Outgoing is the migration that the session is to make; nil does not change it.
@@ -157,14 +157,15 @@ func (d *Decision) awaitTarget(v View, in vmistatus.Input) (again time.Duration)
 	if v.Other == nil || !ended(v.Other) {
 		return otherPoll
 	}
-	in.Lost = fmt.Sprintf("The guest had just moved to pod %s on node %s, which has ended.", ms.TargetPod, ms.TargetNode)
+	in.Lost = fmt.Sprintf("The guest had just moved to pod %s on node %s, which has ended.", ms.TargetPod,
+		ms.TargetNode)
 	d.write(v.VMI, vmistatus.Next(in))
 	return 0
 }
 
-// awaitRunning waits while the launchers of a handoff ask each other. When the target has ended, its termination message says
-// whether it ever ran the guest. If it did not, the guest goes on here; if it may have, it wrote to the disks, and an
-// older memory must not meet them: the guest is lost.
+// awaitRunning waits while the launchers of a handoff ask each other. When the target has ended, its termination
+// message says whether it ever ran the guest. If it did not, the guest goes on here; if it may have, it wrote to the
+// disks, and an older memory must not meet them: the guest is lost.
 func (d *Decision) awaitRunning(v View, in vmistatus.Input) (again time.Duration) {
 	again = otherPoll
 	ms := v.VMI.Status.MigrationState
@@ -177,7 +178,8 @@ func (d *Decision) awaitRunning(v View, in vmistatus.Input) (again time.Duration
 	case v.Other == nil && slices.Contains(slices.Collect(maps.Values(v.VMI.Status.ActivePods)), ms.TargetNode):
 		// It was removed, and whether it has ended is not known.
 	default:
-		in.Lost = fmt.Sprintf("The guest may have run in pod %s on node %s, which has ended.", ms.TargetPod, ms.TargetNode)
+		in.Lost = fmt.Sprintf("The guest may have run in pod %s on node %s, which has ended.", ms.TargetPod,
+			ms.TargetNode)
 		again = 0
 	}
 	d.write(v.VMI, vmistatus.Next(in))
@@ -242,7 +244,8 @@ func nextExpected(v View) Decision {
 	case v.patience() > 0:
 		d.RequeueAfter = v.patience()
 	default:
-		// The launchers could not agree. The termination message of the one that the guest came from is with the API server.
+		// The launchers could not agree. The termination message of the one that the guest came from is with the API
+		// server.
 		if v.Other != nil && vmistatus.Moved(v.Other) {
 			d.TakeOver = new(vmistatus.Paused(vmi))
 			d.Note = "the guest's old launcher has let it go"

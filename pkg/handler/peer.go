@@ -115,7 +115,9 @@ func (p *peers) period() time.Duration {
 }
 
 // askPeer asks over a connection to another virt-handler, which dial makes sure of.
-func askPeer(ctx context.Context, dial func(context.Context) (net.Conn, error), every time.Duration) (time.Duration, error) {
+func askPeer(
+	ctx context.Context, dial func(context.Context) (net.Conn, error), every time.Duration,
+) (time.Duration, error) {
 	conn, err := dial(ctx)
 	if err != nil {
 		return 0, err
@@ -126,7 +128,8 @@ func askPeer(ctx context.Context, dial func(context.Context) (net.Conn, error), 
 			return 0, err
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://virt-handler"+heartbeatPath+"?every="+every.String(), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://virt-handler"+heartbeatPath+"?every="+
+		every.String(), http.NoBody)
 	if err != nil {
 		return 0, err
 	}

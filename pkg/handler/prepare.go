@@ -27,7 +27,9 @@ import (
 
 // start prepares the pod and starts the guest. All of it may be done again, by this handler or by
 // the next one: the launcher's Start changes nothing when the guest runs.
-func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process) error {
+func (s *session) start(
+	ctx context.Context, client launcherpb.LauncherClient, run *podfs.Run, process *podfs.Process,
+) error {
 	begun := time.Now()
 	vmi := s.latest()
 	plan, err := step(ctx, s, "network of the pod", func() (*network.Plan, error) { return s.connect(vmi, process) })
@@ -55,7 +57,8 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 	if err := s.giveIncoming(ctx, process, vmi); err != nil {
 		return err
 	}
-	if err := s.do(ctx, "memory of the pod", func() error { s.readyForPostCopy(vmi, process); return nil }); err != nil {
+	if err := s.do(ctx, "memory of the pod", func() error { s.readyForPostCopy(vmi, process); return nil }); err !=
+		nil {
 		return err
 	}
 	vmiJSON, err := json.Marshal(vmi)
@@ -90,12 +93,15 @@ func (s *session) start(ctx context.Context, client launcherpb.LauncherClient, r
 }
 
 // launch has the launcher start the guest, or wait for it if it runs on another node and is to come here.
-func (s *session) launch(ctx context.Context, client launcherpb.LauncherClient, vmi *v1.VirtualMachineInstance, vmiJSON, planJSON []byte) (*launcherpb.GuestState, error) {
+func (s *session) launch(
+	ctx context.Context, client launcherpb.LauncherClient, vmi *v1.VirtualMachineInstance, vmiJSON, planJSON []byte,
+) (*launcherpb.GuestState, error) {
 	if vmi.Status.NodeName == s.node.Name {
 		response, err := client.Start(ctx, &launcherpb.StartRequest{VmiJson: vmiJSON, NetworkPlanJson: planJSON})
 		return response.GetState(), err
 	}
-	response, err := client.PrepareMigrationTarget(ctx, &launcherpb.PrepareMigrationTargetRequest{VmiJson: vmiJSON, NetworkPlanJson: planJSON})
+	response, err := client.PrepareMigrationTarget(ctx,
+		&launcherpb.PrepareMigrationTargetRequest{VmiJson: vmiJSON, NetworkPlanJson: planJSON})
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +193,8 @@ func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
 	mounted := map[string]bool{}
 	for _, st := range vmi.Status.VolumeStatus {
 		info := st.PersistentVolumeClaimInfo
-		mounted[st.Name] = info != nil && info.VolumeMode != nil && *info.VolumeMode == corev1.PersistentVolumeFilesystem
+		mounted[st.Name] = info != nil && info.VolumeMode != nil &&
+			*info.VolumeMode == corev1.PersistentVolumeFilesystem
 	}
 	var volumes []string
 	for _, v := range vmi.Spec.Volumes {
@@ -198,13 +205,14 @@ func blockVolumes(vmi *v1.VirtualMachineInstance) []string {
 	return volumes
 }
 
-// imageDirectories are where the pod has the directories with images that others may write, too; not those that are shared with
-// the guest as file systems.
+// imageDirectories are where the pod has the directories with images that others may write, too; not those that are
+// shared with the guest as file systems.
 func imageDirectories(vmi *v1.VirtualMachineInstance) []string {
 	var out []string
 	for i := range vmi.Spec.Volumes {
 		v := &vmi.Spec.Volumes[i]
-		if (v.HostDisk != nil || v.Ephemeral != nil || claims.Of(v) != nil) && filesystems.Of(&vmi.Spec, v.Name) == nil {
+		if (v.HostDisk != nil || v.Ephemeral != nil || claims.Of(v) != nil) &&
+			filesystems.Of(&vmi.Spec, v.Name) == nil {
 			out = append(out, path.Join(names.ClaimsDir, v.Name))
 		}
 	}
@@ -215,7 +223,8 @@ func imageDirectories(vmi *v1.VirtualMachineInstance) []string {
 func (s *session) warm(ctx context.Context, run *podfs.Run, process *podfs.Process) (bool, error) {
 	variant := capabilities.Variant{KVM: s.target.KVM, SEV: passthrough.SEV(&s.latest().Spec.Domain)}
 	const what = "files of QEMU"
-	key, err := step(ctx, s, what, func() (capabilities.Key, error) { return capabilities.NewKey(variant, process.Stat) })
+	key, err := step(ctx, s, what,
+		func() (capabilities.Key, error) { return capabilities.NewKey(variant, process.Stat) })
 	if err != nil {
 		return false, err
 	}

@@ -114,7 +114,8 @@ func (r *Reconciler) command(s *session, v View, d *Decision) {
 	if !d.StopBy.IsZero() {
 		s.stop(d.StopBy)
 		if d.Announce {
-			r.Events.Event(v.VMI, corev1.EventTypeNormal, string(v1.ShuttingDown), "Signaled graceful shutdown of the guest.")
+			r.Events.Event(v.VMI, corev1.EventTypeNormal, string(v1.ShuttingDown),
+				"Signaled graceful shutdown of the guest.")
 		}
 	}
 	if d.Outgoing != nil {

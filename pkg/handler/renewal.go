@@ -25,20 +25,22 @@ const (
 	suspendTimeout = 5 * time.Second
 )
 
-// renewals pass on to launchers until when nobody can have fenced the node (package fencing): the time before the last heartbeat was
-// sent that the API server has taken, or before the other nodes said so. The zero value knows of none; it may be used by
-// several goroutines.
+// renewals pass on to launchers until when nobody can have fenced the node (package fencing): the time before the last
+// heartbeat was sent that the API server has taken, or before the other nodes said so. The zero value knows of none; it
+// may be used by several goroutines.
 type renewals struct {
 	// beat asks for a heartbeat now; nil never does.
 	beat func()
 
 	mu sync.Mutex
-	// heard is of the last heartbeat; acknowledged is when its answer came, or since when this virt-handler waits for the first.
+	// heard is of the last heartbeat; acknowledged is when its answer came, or since when this virt-handler waits for
+	// the first.
 	heard, acknowledged time.Duration
 	// witnessed is by the launchers' --fence-after, which is by pod in after.
 	witnessed map[time.Duration]time.Duration
 	after     map[types.UID]time.Duration
-	// renewed are the launchers that count, by this virt-handler's word; suspended those that are not to, and whether they know.
+	// renewed are the launchers that count, by this virt-handler's word; suspended those that are not to, and whether
+	// they know.
 	renewed   map[types.UID]bool
 	suspended map[types.UID]bool
 	// held are the launchers that do not count while this virt-handler runs.
@@ -68,8 +70,8 @@ func (r *renewals) took(sent time.Duration) {
 	r.notify()
 }
 
-// silence is for how long no heartbeat was acknowledged. Of what an earlier virt-handler has heard nothing is known, so that this
-// counts from its own start.
+// silence is for how long no heartbeat was acknowledged. Of what an earlier virt-handler has heard nothing is known, so
+// that this counts from its own start.
 func (r *renewals) silence() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +82,8 @@ func (r *renewals) silence() time.Duration {
 	return now - r.acknowledged
 }
 
-// witness notes that a majority has been silent for so long, asked for after at. It is no heartbeat: this node itself stays silent.
+// witness notes that a majority has been silent for so long, asked for after at. It is no heartbeat: this node itself
+// stays silent.
 func (r *renewals) witness(at, silence time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,8 +211,8 @@ func (r *renewals) hold(pods []types.UID) {
 	r.notify()
 }
 
-// suspend has launchers not count until the next virt-handler renews them, and returns how many were not reached in time. The
-// cluster must know that they do not count.
+// suspend has launchers not count until the next virt-handler renews them, and returns how many were not reached in
+// time. The cluster must know that they do not count.
 func (r *renewals) suspend(ctx context.Context, pods []types.UID) int {
 	r.mu.Lock()
 	r.suspended = map[types.UID]bool{}
@@ -232,8 +235,8 @@ func (r *renewals) suspend(ctx context.Context, pods []types.UID) int {
 	return r.waiting()
 }
 
-// awaitHeartbeat has a launcher that ends its guest without heartbeats hear of one before it gets a guest. What goes wrong is
-// left to keepRenewed.
+// awaitHeartbeat has a launcher that ends its guest without heartbeats hear of one before it gets a guest. What goes
+// wrong is left to keepRenewed.
 func (s *session) awaitHeartbeat(ctx context.Context, client launcherpb.LauncherClient) {
 	for {
 		latest, next := s.node.renewals.latest(s.target.Pod)

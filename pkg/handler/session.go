@@ -220,7 +220,8 @@ func (s *session) attach(ctx context.Context) error {
 		return err
 	}
 	defer run.Close()
-	conn, err := step(ctx, s, "run volume", func() (*net.UnixConn, error) { return run.Dial(ctx, names.SocketLauncher) })
+	conn,
+		err := step(ctx, s, "run volume", func() (*net.UnixConn, error) { return run.Dial(ctx, names.SocketLauncher) })
 	if err != nil {
 		// Nobody listens on a socket that was there: whoever made it has ended.
 		s.knows(errors.Is(err, syscall.ECONNREFUSED))

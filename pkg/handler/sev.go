@@ -10,8 +10,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// sevUnits is how many guests with encrypted memory a node offers to hold. The processor has fewer keys, as many as its firmware
-// set up; QEMU says so when they are all in use.
+// sevUnits is how many guests with encrypted memory a node offers to hold. The processor has fewer keys, as many as its
+// firmware set up; QEMU says so when they are all in use.
 const sevUnits = 1000
 
 // offerSEV offers the node's encryption of memory to guests while the feature gate is open, if the node has any.
@@ -19,7 +19,8 @@ func (h *handler) offerSEV(ctx context.Context) error {
 	changed := newSignal()
 	h.follower.OnChange(changed.call)
 	units := func() int {
-		if _, err := os.Stat(filepath.Join(nodeDev, names.DeviceSEV)); err != nil || !h.follower.Current().Allowed.Gates[surface.GateWorkloadEncryptionSEV] {
+		if _, err := os.Stat(filepath.Join(nodeDev, names.DeviceSEV)); err != nil || !h.follower.Current().
+			Allowed.Gates[surface.GateWorkloadEncryptionSEV] {
 			return 0
 		}
 		return sevUnits

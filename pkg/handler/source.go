@@ -124,8 +124,8 @@ func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherCl
 				s.publish(false, func(o *observation) { o.Outgoing = nil })
 			}
 		case handing(s.observation().Guest):
-			// It may run on the other side: there is nothing to cancel any more. A virt-handler that has just started opens
-			// the way to there again.
+			// It may run on the other side: there is nothing to cancel any more. A virt-handler that has just started
+			// opens the way to there again.
 			if sockets == nil && want.address != "" {
 				var err error
 				if sockets, err = s.leave(ctx, client, run, want); err != nil && ctx.Err() == nil {

@@ -7,10 +7,13 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// sync brings something of the guest to what its VMI says, until ctx ends: it calls do whenever the VMI has changed, after a failure
-// again and again, at most after most, and otherwise after what do returns, 0 for not before the next change. what says in the
-// log what it is about.
-func (s *session) sync(ctx context.Context, what string, most time.Duration, do func(vmi *v1.VirtualMachineInstance) (time.Duration, error)) {
+// sync brings something of the guest to what its VMI says, until ctx ends: it calls do whenever the VMI has changed,
+// after a failure again and again, at most after most, and otherwise after what do returns, 0 for not before the next
+// change. what says in the log what it is about.
+func (s *session) sync(
+	ctx context.Context, what string, most time.Duration,
+	do func(vmi *v1.VirtualMachineInstance) (time.Duration, error),
+) {
 	delay := doubling(retryFirst, most)
 	for {
 		s.mu.Lock()

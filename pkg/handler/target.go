@@ -60,7 +60,8 @@ func (s *session) passTakeOvers(ctx context.Context, client launcherpb.LauncherC
 		case <-ctx.Done():
 			return
 		case paused := <-s.taking:
-			if _, err := client.TakeOver(ctx, &launcherpb.TakeOverRequest{Paused: paused}); err != nil && ctx.Err() == nil {
+			if _, err := client.TakeOver(ctx, &launcherpb.TakeOverRequest{Paused: paused}); err != nil &&
+				ctx.Err() == nil {
 				s.log.Warn("guest not taken over yet", "err", describe(err))
 			}
 		}

@@ -18,7 +18,10 @@ func (r *Reconciler) Guests() []usage.Guest {
 		if err != nil {
 			continue
 		}
-		guest := usage.Guest{VMI: key, Pod: s.target.Pod, Launcher: launcher, Interfaces: map[string]string{}, Disks: map[string]string{}}
+		guest := usage.Guest{
+			VMI: key, Pod: s.target.Pod, Launcher: launcher, Interfaces: map[string]string{},
+			Disks: map[string]string{},
+		}
 		if vmi := s.latest(); vmi != nil {
 			guest.Labels = vmi.Labels
 		}
@@ -36,7 +39,8 @@ func (r *Reconciler) Guests() []usage.Guest {
 		if m := seen.Guest.GetMigration(); m.GetPhase() == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING {
 			guest.Migration = m.Progress
 		}
-		guest.Agent = seen.Guest.GetAgentConnected() && seen.Guest.GetLifecycle() == launcherpb.Lifecycle_LIFECYCLE_RUNNING && guest.Migration == nil
+		guest.Agent = seen.Guest.GetAgentConnected() &&
+			seen.Guest.GetLifecycle() == launcherpb.Lifecycle_LIFECYCLE_RUNNING && guest.Migration == nil
 		out = append(out, guest)
 	}
 	return out

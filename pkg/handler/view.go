@@ -131,7 +131,8 @@ func (v View) released() *v1.VirtualMachineInstanceStatus {
 // leaving reports whether the guest of the session moves to another node and its launcher has not let it go.
 func (s *Following) leaving() bool {
 	phase := s.Seen.Guest.GetMigration().GetPhase()
-	return s.Seen.LostAt.IsZero() && !isFinal(s.Seen.Guest) && phase == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
+	return s.Seen.LostAt.IsZero() && !isFinal(s.Seen.Guest) &&
+		phase == launcherpb.MigrationPhase_MIGRATION_PHASE_RUNNING
 }
 
 // unsettled reports whether a guest that has moved, or was to, may run here as well.

@@ -29,7 +29,8 @@ func (h *handler) offerVSOCK(ctx context.Context) error {
 	h.follower.OnChange(changed.call)
 	device := "/dev/" + names.DeviceVSOCK
 	units := func() int {
-		if _, err := os.Stat(filepath.Join(nodeDev, names.DeviceVSOCK)); err != nil || !h.follower.Current().Allowed.Gates[surface.GateVSOCK] {
+		if _, err := os.Stat(filepath.Join(nodeDev, names.DeviceVSOCK)); err != nil || !h.follower.Current().
+			Allowed.Gates[surface.GateVSOCK] {
 			return 0
 		}
 		return vsockUnits
@@ -47,8 +48,8 @@ func (h *handler) offerVSOCK(ctx context.Context) error {
 	})
 }
 
-// DialVSOCK connects to a vsock port of a guest on this node. Errors are those of vsock.Dial, or say why there is no guest to
-// dial.
+// DialVSOCK connects to a vsock port of a guest on this node. Errors are those of vsock.Dial, or say why there is no
+// guest to dial.
 func (r *Reconciler) DialVSOCK(ctx context.Context, vmi types.NamespacedName, port uint32) (net.Conn, error) {
 	s := r.followed(vmi)
 	if s == nil || moved(s.observation().Guest) {
@@ -61,10 +62,10 @@ func (r *Reconciler) DialVSOCK(ctx context.Context, vmi types.NamespacedName, po
 	return vsock.Dial(ctx, vsock.Address{CID: *cid, Port: port})
 }
 
-// toGuest is TLS to a program in a guest. The CID, which is the kernel's to give, says which guest it is: its certificate is
-// not looked at, and so the guest may be passing on to anybody what it is told. It may look at the certificate that it is shown,
-// which the installation's authority has signed for this alone (certs.GuestsLeaf): no component takes it.
-// The first guest that asks for it has it made, in the group.
+// toGuest is TLS to a program in a guest. The CID, which is the kernel's to give, says which guest it is: its
+// certificate is not looked at, and so the guest may be passing on to anybody what it is told. It may look at the
+// certificate that it is shown, which the installation's authority has signed for this alone (certs.GuestsLeaf): no
+// component takes it. The first guest that asks for it has it made, in the group.
 func toGuest(ctx context.Context, group *errgroup.Group, source *certs.Source) *tls.Config {
 	config := source.ClientConfig("")
 	config.VerifyConnection = nil

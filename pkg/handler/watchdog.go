@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// disarmedPeriod and armedPeriod are the pauses between two looks at the API server, when it has answered and when it
-	// has not.
+	// disarmedPeriod and armedPeriod are the pauses between two looks at the API server, when it has answered and when
+	// it has not.
 	disarmedPeriod = 10 * time.Second
 	armedPeriod    = time.Second
 	// lookTimeout bounds one question.
@@ -38,8 +38,8 @@ const (
 // node was cut off, somebody fenced it, and the guest may run elsewhere by now, from the same disks. The kubelet would
 // end it too, but with the pod's grace period, in which the guest goes on to write.
 //
-// It kills only when the API server's answer follows from those before. An etcd that was restored does not know the pods
-// that were made since its backup, which nobody has removed: those it leaves alone, and says so.
+// It kills only when the API server's answer follows from those before. An etcd that was restored does not know the
+// pods that were made since its backup, which nobody has removed: those it leaves alone, and says so.
 //
 // It has a connection of its own to the API server, which does not outlive a failure, so that it knows within
 // seconds of the network's return. Inputs: the kubelet's pod directory, and the pods of the node, asked for and not
@@ -55,7 +55,8 @@ type watchdog struct {
 	shutdown func(ctx context.Context, pod types.UID) error
 	// back is called when the API server answers again.
 	back func()
-	// ended is called with each pod that was ended, and why; held with how many are not known, and why they are let live.
+	// ended is called with each pod that was ended, and why; held with how many are not known, and why they are let
+	// live.
 	ended func(pod types.UID, why string)
 	held  func(message string)
 	// confirmed is the token of the history that an administrator says is over (names.AnnotationRestored).
@@ -185,8 +186,9 @@ func (d *watchdog) judge(ctx context.Context, strays []types.UID, known podList,
 
 // hold lets guests live that the API server does not know although nobody may have removed them, and says so.
 func (d *watchdog) hold(strays []types.UID, why string, now time.Time) {
-	message := fmt.Sprintf("The API server does not know %d guests that run on this node, and they are left alone, since %s. "+
-		"To shut them down: kubectl annotate --overwrite node %s %s=%s", len(strays), why, d.node.Name, names.AnnotationRestored, d.seen.token())
+	message := fmt.Sprintf("The API server does not know %d guests that run on this node, and they are left alone, "+
+		"since %s. To shut them down: kubectl annotate --overwrite node %s %s=%s", len(strays), why, d.node.Name,
+		names.AnnotationRestored, d.seen.token())
 	if message == d.reported && now.Sub(d.reportedAt) < reportAgain {
 		return
 	}
@@ -270,7 +272,8 @@ func (a *asker) pods(ctx context.Context, fresh bool) (podList, error) {
 	}
 	list := metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	if err := a.reader.List(ctx, &list, &client.ListOptions{Raw: &options}, client.MatchingFields{"spec.nodeName": a.node}); err != nil {
+	if err := a.reader.List(ctx, &list, &client.ListOptions{Raw: &options},
+		client.MatchingFields{"spec.nodeName": a.node}); err != nil {
 		return podList{}, fmt.Errorf("list the pods of node %s: %w", a.node, err)
 	}
 	out := podList{resourceVersion: list.ResourceVersion, pods: make([]types.UID, 0, len(list.Items))}
@@ -320,7 +323,8 @@ func (h *handler) watchdog(events record.EventRecorder) *watchdog {
 			h.beat.call()
 		},
 		ended: func(pod types.UID, why string) {
-			events.Eventf(node, corev1.EventTypeWarning, ReasonGuestFenced, "The guest in pod %s was killed: %s", pod, why)
+			events.Eventf(node, corev1.EventTypeWarning, ReasonGuestFenced,
+				"The guest in pod %s was killed: %s", pod, why)
 		},
 		held: func(message string) { events.Event(node, corev1.EventTypeWarning, ReasonGuestsUnknown, message) },
 	}

@@ -101,7 +101,8 @@ func (d *dog) looks(t *testing.T) {
 	}
 }
 
-// An etcd that was restored from a backup does not know the pods made since. Nobody removed them, and nothing is killed.
+// An etcd that was restored from a backup does not know the pods made since. Nobody removed them, and nothing is
+// killed.
 func TestWatchdogRestoredEtcd(t *testing.T) {
 	cases := map[string]struct {
 		version int

@@ -26,7 +26,8 @@ import (
 const (
 	// idleLook is how often it is looked whether there are launchers that end their guests.
 	idleLook = 5 * time.Second
-	// listLeast, listMost and listPerNode say how often the nodes are listed: the more there are the less often, since each node does.
+	// listLeast, listMost and listPerNode say how often the nodes are listed: the more there are the less often, since
+	// each node does.
 	listLeast, listMost, listPerNode = time.Minute, 30 * time.Minute, time.Second
 	// listAgain is the pause after a list that failed, listTimeout bounds one.
 	listAgain, listTimeout = 15 * time.Second, 10 * time.Second
@@ -38,13 +39,14 @@ const (
 	always = time.Duration(math.MaxInt64)
 )
 
-// witness keeps the guests of this node alive while nobody can fence it (package fencing): it publishes the node's Set, and
-// asks the Set's virt-handlers when this node's heartbeat is not acknowledged. Inputs: the nodes' heartbeats, and what
-// the other virt-handlers answer. Outputs: the time to pass to launchers, and annotations of the node.
+// witness keeps the guests of this node alive while nobody can fence it (package fencing): it publishes the node's Set,
+// and asks the Set's virt-handlers when this node's heartbeat is not acknowledged. Inputs: the nodes' heartbeats, and
+// what the other virt-handlers answer. Outputs: the time to pass to launchers, and annotations of the node.
 type witness struct {
 	node     string
 	renewals *renewals
-	// list lists the nodes, ask asks the virt-handler of one at an address for how long it has been silent, and tells it how often to beat.
+	// list lists the nodes, ask asks the virt-handler of one at an address for how long it has been silent, and tells
+	// it how often to beat.
 	list func(ctx context.Context) ([]metav1.PartialObjectMetadata, error)
 	ask  func(ctx context.Context, node, address string, every time.Duration) (time.Duration, error)
 	// running reports whether a pod has processes left.
@@ -54,8 +56,8 @@ type witness struct {
 	tick    func(time.Duration) <-chan time.Time
 
 	mu sync.Mutex
-	// wanted is the Set to publish; published is the one that the API server has, and pending one that it may have instead.
-	// known says that this virt-handler has seen what the API server has.
+	// wanted is the Set to publish; published is the one that the API server has, and pending one that it may have
+	// instead. known says that this virt-handler has seen what the API server has.
 	known                      bool
 	wanted, published, pending fencing.Set
 	// unresumed are launchers that an earlier virt-handler has suspended, pausing those that this one is about to.
@@ -125,7 +127,8 @@ func (w *witness) look(ctx context.Context, shortest time.Duration) {
 		if held {
 			w.log.Warn("most nodes hear nothing of the API server: guests go on without its word", "silence", silence)
 		} else {
-			w.log.Warn("the API server hears other nodes, or they do not answer: guests of this node end in time", "answers", len(answers))
+			w.log.Warn("the API server hears other nodes, or they do not answer: guests of this node end in time",
+				"answers", len(answers))
 		}
 	}
 }
@@ -141,7 +144,8 @@ func (w *witness) sets() (sets []fencing.Set, known bool) {
 	return sets, w.known
 }
 
-// round asks the members of the sets at once, and returns who has been silent for how long; this node's own is among them.
+// round asks the members of the sets at once, and returns who has been silent for how long; this node's own is among
+// them.
 func (w *witness) round(ctx context.Context, sets []fencing.Set, every, within time.Duration) map[string]time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -219,8 +223,8 @@ func (w *witness) answers(n *metav1.PartialObjectMetadata) string {
 	return address.String()
 }
 
-// settle returns what is to change of the node's annotations. A heartbeat was acknowledged with this node, so that nothing
-// that was written on condition of an older one comes true any more.
+// settle returns what is to change of the node's annotations. A heartbeat was acknowledged with this node, so that
+// nothing that was written on condition of an older one comes true any more.
 func (w *witness) settle(n *corev1.Node) map[string]any {
 	change := map[string]any{}
 	w.mu.Lock()
@@ -258,8 +262,8 @@ func (w *witness) settled(n *corev1.Node) {
 	w.hold(n.Annotations[names.AnnotationHeartbeatPaused])
 }
 
-// alone reports whether there are too few nodes for virt-controller ever to count. Launchers do not count then either: a
-// machine that was asleep, or whose virt-handler does not come back, would end its guests for nothing.
+// alone reports whether there are too few nodes for virt-controller ever to count. Launchers do not count then either:
+// a machine that was asleep, or whose virt-handler does not come back, would end its guests for nothing.
 func (w *witness) alone() bool { return w.wanted != nil && !w.wanted.Quorum() }
 
 // hold suspends the launchers of an annotation while the node is alone, and renews them when it is no more.
@@ -272,8 +276,8 @@ func (w *witness) hold(paused string) {
 	w.renewals.hold(pods)
 }
 
-// pause is the annotation that names the launchers that are to be suspended, and those that still are. It is empty as long as it is
-// not known whether there are any.
+// pause is the annotation that names the launchers that are to be suspended, and those that still are. It is empty as
+// long as it is not known whether there are any.
 func (w *witness) pause() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -311,13 +315,16 @@ func (w *witness) paused() {
 	pods := w.pausing
 	w.mu.Unlock()
 	if missing := w.renewals.suspend(ctx, pods); missing > 0 {
-		w.log.Warn("launchers were not told that virt-handler stops: their guests end unless it is back in time", "launchers", missing)
+		w.log.Warn("launchers were not told that virt-handler stops: their guests end unless it is back in time",
+			"launchers", missing)
 	}
 }
 
-// suspended are the launchers of an annotation that may not count yet: this virt-handler has not renewed them, and they are not gone.
+// suspended are the launchers of an annotation that may not count yet: this virt-handler has not renewed them, and they
+// are not gone.
 func (w *witness) suspended(paused string) []types.UID {
-	return slices.DeleteFunc(parsePods(paused), func(pod types.UID) bool { return w.renewals.counting(pod) || !w.running(pod) })
+	return slices.DeleteFunc(parsePods(paused),
+		func(pod types.UID) bool { return w.renewals.counting(pod) || !w.running(pod) })
 }
 
 // listNodes lists what is to be known of nodes, from the API server's cache: what is chosen need not be new.

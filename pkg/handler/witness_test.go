@@ -162,8 +162,8 @@ func TestHeartbeatPaused(t *testing.T) {
 	}
 }
 
-// In a cluster of one or two nodes nobody is ever fenced, so no launcher counts: a machine that wakes up has its guests. When there
-// are three, each launcher counts before its node's silence does.
+// In a cluster of one or two nodes nobody is ever fenced, so no launcher counts: a machine that wakes up has its
+// guests. When there are three, each launcher counts before its node's silence does.
 func TestAlone(t *testing.T) {
 	const key = names.AnnotationHeartbeatPaused
 	w := testWitness(0, nil)

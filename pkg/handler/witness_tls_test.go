@@ -51,8 +51,8 @@ func identity(t *testing.T, authority certs.Pair, leaf certs.Leaf) *certs.Source
 	return source
 }
 
-// Nodes speak for each other over mutual TLS: only the virt-handler of a node answers for it, and only virt-handlers are
-// answered.
+// Nodes speak for each other over mutual TLS: only the virt-handler of a node answers for it, and only virt-handlers
+// are answered.
 func TestAskOverTLS(t *testing.T) {
 	authority, err := certs.NewAuthority(time.Now(), time.Hour)
 	if err != nil {

@@ -16,11 +16,12 @@ var (
 // notSCSI is what QEMU says of a device that takes no SCSI commands.
 const notSCSI = "cannot get SG_IO version number"
 
-// Diagnose turns a message of libvirt or QEMU into a *LockedError when it is one, into ErrInvalid when it says that the devices that
-// there are do not do, else nil.
+// Diagnose turns a message of libvirt or QEMU into a *LockedError when it is one, into ErrInvalid when it says that the
+// devices that there are do not do, else nil.
 func Diagnose(message string) error {
 	if strings.Contains(message, notSCSI) {
-		return fmt.Errorf("%w: the volume of a disk with lun is no SCSI device; use disk: {bus: scsi} for it", ErrInvalid)
+		return fmt.Errorf("%w: the volume of a disk with lun is no SCSI device; use disk: {bus: scsi} "+
+			"for it", ErrInvalid)
 	}
 	if !lockFailed.MatchString(message) {
 		return nil

@@ -31,18 +31,20 @@ type Connection interface {
 	// Detach asks the guest to let go of the device with the alias. It is gone when Domain does not list it
 	// any more, of which an event tells.
 	Detach(ctx context.Context, alias string) error
-	// SetMedium puts the image of the disk that xml describes into the CD-ROM drive with the alias; an empty xml takes out
-	// what is there. A guest that holds the drive's door, since the disc is mounted, makes it fail after 5 s.
+	// SetMedium puts the image of the disk that xml describes into the CD-ROM drive with the alias; an empty xml takes
+	// out what is there. A guest that holds the drive's door, since the disc is mounted, makes it fail after 5 s.
 	SetMedium(ctx context.Context, alias, xml string) error
-	// AddThread makes an I/O thread of that number for disks that are plugged in, RemoveThread ends one that no disk uses.
+	// AddThread makes an I/O thread of that number for disks that are plugged in, RemoveThread ends one that no disk
+	// uses.
 	AddThread(ctx context.Context, id uint) error
 	RemoveThread(ctx context.Context, id uint) error
 	// SetLink plugs the cable of the interface with the alias in, or pulls it.
 	SetLink(ctx context.Context, alias string, up bool) error
-	// Dump writes the domain's memory to a file, as an ELF core; the domain stands still meanwhile. It returns when it is
-	// done and does not end with ctx. ErrNoDomain when there is none.
+	// Dump writes the domain's memory to a file, as an ELF core; the domain stands still meanwhile. It returns when it
+	// is done and does not end with ctx. ErrNoDomain when there is none.
 	Dump(ctx context.Context, path string) error
-	// RequestMemory says how much of the memory that may be plugged in the guest is to have, bytes. The device for it is there.
+	// RequestMemory says how much of the memory that may be plugged in the guest is to have, bytes. The device for it
+	// is there.
 	RequestMemory(ctx context.Context, bytes int64) error
 	// SetVCPUs brings so many vCPUs of the running domain online.
 	SetVCPUs(ctx context.Context, n uint) error
@@ -109,7 +111,8 @@ type Domain struct {
 	Disks map[string]string
 	// Empty are those aliases of Disks that are CD-ROM drives without a medium.
 	Empty map[string]bool
-	// Threads are the numbers of the I/O threads that have been given one, DiskThreads which of Disks is alone on which, by alias.
+	// Threads are the numbers of the I/O threads that have been given one, DiskThreads which of Disks is alone on
+	// which, by alias.
 	Threads     []uint
 	DiskThreads map[string]uint
 	// Links are the interfaces that have an alias of ours, by the alias: "up" or "down".
@@ -137,8 +140,8 @@ type Stats struct {
 	Disks      []DiskStats
 }
 
-// VCPUStats are of one vCPU. State is libvirt's: 0 offline, 1 running, 2 blocked. Wait and Delay are nil when the kernel does
-// not tell them.
+// VCPUStats are of one vCPU. State is libvirt's: 0 offline, 1 running, 2 blocked. Wait and Delay are nil when the
+// kernel does not tell them.
 type VCPUStats struct {
 	State       uint32
 	Time        uint64

@@ -105,7 +105,10 @@ func CopiedDisks(text, dir string) ([]string, error) {
 }
 
 // lostPeer are libvirt's words for a connection between two daemons that has broken.
-var lostPeer = []string{"client socket is closed", "End of file while reading data", "Lost connection to destination host", "Cannot recv data", "Cannot write data"}
+var lostPeer = []string{
+	"client socket is closed", "End of file while reading data",
+	"Lost connection to destination host", "Cannot recv data", "Cannot write data",
+}
 
 // WhyStayed says why a migration failed whose domain is still here, for people.
 func WhyStayed(err error) string {

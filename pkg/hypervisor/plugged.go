@@ -7,8 +7,8 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// RequestedMemory takes the device through which memory comes and goes out of a domain's XML, with another amount (bytes)
-// asked of the guest. libvirt knows the device only with all that it has written there itself.
+// RequestedMemory takes the device through which memory comes and goes out of a domain's XML, with another amount
+// (bytes) asked of the guest. libvirt knows the device only with all that it has written there itself.
 func RequestedMemory(text string, bytes int64) (string, error) {
 	var domain libvirtxml.Domain
 	if err := domain.Unmarshal(text); err != nil {
@@ -25,8 +25,8 @@ func RequestedMemory(text string, bytes int64) (string, error) {
 	return "", errors.New("the domain has no device for memory that is plugged in")
 }
 
-// WithMedium takes the CD-ROM drive with the alias out of a domain's XML, with the image of another disk's XML in it; an empty
-// medium is none. All else of a drive stays as it was when the guest was started.
+// WithMedium takes the CD-ROM drive with the alias out of a domain's XML, with the image of another disk's XML in it;
+// an empty medium is none. All else of a drive stays as it was when the guest was started.
 func WithMedium(text, alias, medium string) (string, error) {
 	var domain libvirtxml.Domain
 	if err := domain.Unmarshal(text); err != nil {

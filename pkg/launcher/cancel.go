@@ -21,7 +21,8 @@ const abortPause = 20 * time.Millisecond
 func (g *guest) cancelMigration(ctx context.Context, uid string) error {
 	g.mu.Lock()
 	// With post-copy the guest runs on the other side already: without this one it ends. One that was handed over may.
-	ours := g.life.Now() == lifecycle.Migrating && g.state.Migration.GetUid() == uid && g.state.Migration.Mode != postCopy
+	ours := g.life.Now() == lifecycle.Migrating && g.state.Migration.GetUid() == uid &&
+		g.state.Migration.Mode != postCopy
 	if ours {
 		g.migration.cancelled = true
 	}

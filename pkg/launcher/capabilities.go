@@ -27,7 +27,8 @@ func newCapabilitiesCommand(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capabilities",
 		Short: "Have libvirt probe QEMU, and print the files it keeps of that",
-		Long: "The files are printed as a JSON object from their names to their contents, in base64. Nothing else is\n" +
+		Long: "The files are printed as a JSON object from their names to their contents, in base64. Nothing else " +
+			"is\n" +
 			"on stdout. virt-handler runs this for the launchers of its node.",
 		Hidden: true,
 		Args:   cobra.NoArgs,

@@ -48,24 +48,33 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.Namespace, "namespace", "", "its namespace")
 	f.StringVar(&o.UID, "uid", "", "its UID")
 	f.StringVar(&o.Node, "node", "", "name of the node, for a guest that is told it")
-	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod, "how long the guest may take to shut down after SIGTERM")
-	f.DurationVar(&o.FenceAfter, "fence-after", 0, "end the guest when the cluster has not heard of the node for so long; 0 is never")
-	f.BoolVar(&o.MigrationTarget, "migration-target", o.MigrationTarget, "wait for a guest that runs in another launcher; never start it")
+	f.DurationVar(&o.GracePeriod, "grace-period", o.GracePeriod,
+		"how long the guest may take to shut down after SIGTERM")
+	f.DurationVar(&o.FenceAfter, "fence-after", 0,
+		"end the guest when the cluster has not heard of the node for so long; 0 is never")
+	f.BoolVar(&o.MigrationTarget, "migration-target", o.MigrationTarget,
+		"wait for a guest that runs in another launcher; never start it")
 	f.StringVar(&o.RunDir, "run-dir", o.RunDir, "where sockets, logs and libvirt's state are kept")
-	f.StringVar(&o.Disks.Disks, "disks-dir", o.Disks.Disks, "where overlays, empty disks and cloud-init images are kept")
-	f.StringVar(&o.Disks.ContainerDisks, "container-disks-dir", o.Disks.ContainerDisks, "where container disks are mounted")
+	f.StringVar(&o.Disks.Disks, "disks-dir", o.Disks.Disks,
+		"where overlays, empty disks and cloud-init images are kept")
+	f.StringVar(&o.Disks.ContainerDisks, "container-disks-dir", o.Disks.ContainerDisks,
+		"where container disks are mounted")
 	f.StringVar(&o.Disks.Claims, "claims-dir", o.Disks.Claims, "where claims with a file system are mounted")
 	f.StringVar(&o.Disks.BlockDevices, "block-devices-dir", o.Disks.BlockDevices, "where claims that are devices are")
 	f.StringVar(&o.Disks.Secrets, "secrets-dir", o.Disks.Secrets, "where cloud-init's secrets are mounted")
-	f.StringVar(&o.SMBIOS.Manufacturer, "smbios-manufacturer", "", "manufacturer of the machine in its SMBIOS table; so are the others of smbios")
+	f.StringVar(&o.SMBIOS.Manufacturer, "smbios-manufacturer", "",
+		"manufacturer of the machine in its SMBIOS table; so are the others of smbios")
 	f.StringVar(&o.SMBIOS.Product, "smbios-product", "", "product")
 	f.StringVar(&o.SMBIOS.Version, "smbios-version", "", "version")
 	f.StringVar(&o.SMBIOS.Sku, "smbios-sku", "", "stock keeping unit")
 	f.StringVar(&o.SMBIOS.Family, "smbios-family", "", "family")
-	f.UintVar(&o.Balloon.Period, "balloon-period", o.Balloon.Period, "how often the guest reports its memory statistics, in seconds; 0 is never")
-	f.BoolVar(&o.Balloon.KeepFreePages, "keep-free-pages", o.Balloon.KeepFreePages, "the guest does not give back memory that it does not use")
+	f.UintVar(&o.Balloon.Period, "balloon-period", o.Balloon.Period,
+		"how often the guest reports its memory statistics, in seconds; 0 is never")
+	f.BoolVar(&o.Balloon.KeepFreePages, "keep-free-pages", o.Balloon.KeepFreePages,
+		"the guest does not give back memory that it does not use")
 	f.StringVar(&o.TerminationLog, "termination-log", o.TerminationLog, "file for the reason of the end")
-	f.UintVarP(&verbosity, "v", "v", verbosity, "log level: 2 what matters, more also what virt-handler asks and what the domain is")
+	f.UintVarP(&verbosity, "v", "v", verbosity, "log level: 2 what matters, more also what virt-handler asks and "+
+		"what the domain is")
 	for _, required := range []string{"name", "namespace"} {
 		if err := cmd.MarkFlagRequired(required); err != nil {
 			panic(fmt.Sprintf("flag %s: %v", required, err))

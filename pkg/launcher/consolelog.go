@@ -21,9 +21,11 @@ import (
 const (
 	// consoleInterval is how often the serial log is looked at.
 	consoleInterval = time.Second
-	// consoleOverlap is how much of what was written is remembered, bytes, to find the place again in a log that was cut.
+	// consoleOverlap is how much of what was written is remembered, bytes, to find the place again in a log that was
+	// cut.
 	consoleOverlap = 256
-	// consoleAtOnce is how much is read at a time, and maxConsoleLog where the search in a log that was cut ends, bytes.
+	// consoleAtOnce is how much is read at a time, and maxConsoleLog where the search in a log that was cut ends,
+	// bytes.
 	consoleAtOnce = 32 << 10
 	maxConsoleLog = 4 << 20
 )

@@ -55,7 +55,8 @@ func (p *pace) judge(l limits, elapsed time.Duration, account hypervisor.Progres
 	over := p.allowed(l)
 	switch {
 	case stalled:
-		return giveUp, fmt.Sprintf("nothing was copied for %s (progressTimeout)", (elapsed - p.movedAt).Round(time.Second))
+		return giveUp,
+			fmt.Sprintf("nothing was copied for %s (progressTimeout)", (elapsed - p.movedAt).Round(time.Second))
 	case over == 0 || elapsed <= over:
 		return letGo, ""
 	case l.disruption && l.postCopy && p.mode == preCopy:

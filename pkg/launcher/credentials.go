@@ -97,7 +97,8 @@ func (k *credentialSync) apply(
 		if applied != nil {
 			before = *applied
 		}
-		err = credentials.Apply(func(command string) (string, error) { return conn.Agent(ctx, command) }, wanted, before)
+		err = credentials.Apply(func(command string) (string, error) { return conn.Agent(ctx, command) },
+			wanted, before)
 	}
 	if errors.Is(err, hypervisor.ErrNoAgent) || ctx.Err() != nil {
 		return nil // not now

@@ -84,7 +84,10 @@ const hugepagesConf = `hugetlbfs_mount = %q
 // virt-handler only has to put a file into it.
 func (d *daemon) configure() error {
 	conf := filepath.Join(d.configHome(), "libvirt")
-	for _, dir := range []string{d.runtimeDir(), conf, d.tempDir(), filepath.Join(d.options.RunDir, names.CapabilityCacheDir)} {
+	for _, dir := range []string{
+		d.runtimeDir(), conf, d.tempDir(),
+		filepath.Join(d.options.RunDir, names.CapabilityCacheDir),
+	} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("configure libvirtd: %w", err)
 		}

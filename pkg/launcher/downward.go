@@ -171,9 +171,13 @@ func (t *metricsReporter) report(ctx context.Context) (vhostmd.Report, error) {
 		used += vcpu.Time
 	}
 	return vhostmd.NewReport(vhostmd.Host{
-		Name: t.node, Product: stats.Version, Sockets: sockets(t.sys), PageSize: uint64(os.Getpagesize()), Now: time.Now(),
+		Name: t.node, Product: stats.Version, Sockets: sockets(t.sys), PageSize: uint64(os.Getpagesize()),
+		Now:  time.Now(),
 		Stat: t.read("stat"), Meminfo: t.read("meminfo"), VMStat: t.read("vmstat"),
-	}, vhostmd.Guest{CPUTime: time.Duration(min(used, 1<<62)), VCPUs: uint64(len(stats.VCPUs)), Memory: stats.MemoryGuest}), nil
+	}, vhostmd.Guest{
+		CPUTime: time.Duration(min(used, 1<<62)), VCPUs: uint64(len(stats.VCPUs)),
+		Memory: stats.MemoryGuest,
+	}), nil
 }
 
 // read is a file of /proc; what cannot be read is not told.

@@ -16,7 +16,8 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
 
-// A volume is put into the drive that is there and taken out of it; the drive stays. Without one it is a device that comes and goes.
+// A volume is put into the drive that is there and taken out of it; the drive stays. Without one it is a device that
+// comes and goes.
 func TestMedium(t *testing.T) {
 	l := begin(t)
 	if err := os.MkdirAll(filepath.Join(l.options.Disks.Hotplug, "data"), 0o755); err != nil {

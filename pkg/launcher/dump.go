@@ -36,7 +36,10 @@ type dumper struct {
 }
 
 func newDumper(o Options, g *guest) *dumper {
-	return &dumper{guest: g, dir: o.Disks.Hotplug, name: o.Name, log: o.Log, dumps: map[string]*pb.DumpMemoryResponse{}, queue: make(chan string, 1)}
+	return &dumper{
+		guest: g, dir: o.Disks.Hotplug, name: o.Name, log: o.Log, dumps: map[string]*pb.DumpMemoryResponse{},
+		queue: make(chan string, 1),
+	}
 }
 
 // DumpMemory implements the contract.
@@ -117,7 +120,8 @@ func (d *dumper) write(ctx context.Context, file string) error {
 		return fmt.Errorf("look for room: %w", err)
 	}
 	if free := room.Bavail * uint64(room.Bsize); free < stats.MemoryGuest { //nolint:gosec // a block has some bytes
-		return fmt.Errorf("the claim has room for %d bytes, and the guest has %d bytes of memory; use a larger one", free, stats.MemoryGuest)
+		return fmt.Errorf("the claim has room for %d bytes, and the guest has %d bytes of memory; use a larger one",
+			free, stats.MemoryGuest)
 	}
 	if err := conn.Dump(ctx, file); err != nil {
 		if gone := os.Remove(file); gone != nil && !errors.Is(gone, fs.ErrNotExist) {

@@ -90,7 +90,8 @@ func (s *service) Exec(req *pb.ExecRequest, stream grpc.ServerStreamingServer[pb
 	case s.running <- struct{}{}:
 		defer func() { <-s.running }()
 	default:
-		return status.Errorf(codes.ResourceExhausted, "%d commands run in this guest at once, which is the most; wait for one of them", maxPrograms)
+		return status.Errorf(codes.ResourceExhausted,
+			"%d commands run in this guest at once, which is the most; wait for one of them", maxPrograms)
 	}
 	pid, err := s.startProgram(stream.Context(), req)
 	if err != nil {
@@ -105,12 +106,16 @@ func (s *service) Exec(req *pb.ExecRequest, stream grpc.ServerStreamingServer[pb
 		return err
 	}
 	for output := ended.Output; len(output) > 0; output = output[min(chunk, len(output)):] {
-		if err := stream.Send(&pb.ExecResponse{What: &pb.ExecResponse_Output{Output: output[:min(chunk, len(output))]}}); err != nil {
+		if err := stream.Send(
+			&pb.ExecResponse{What: &pb.ExecResponse_Output{Output: output[:min(chunk, len(output))]}},
+		); err != nil {
 			return err
 		}
 	}
 	for output := ended.ErrorOutput; len(output) > 0; output = output[min(chunk, len(output)):] {
-		if err := stream.Send(&pb.ExecResponse{What: &pb.ExecResponse_ErrorOutput{ErrorOutput: output[:min(chunk, len(output))]}}); err != nil {
+		if err := stream.Send(&pb.ExecResponse{
+			What: &pb.ExecResponse_ErrorOutput{ErrorOutput: output[:min(chunk, len(output))]},
+		}); err != nil {
 			return err
 		}
 	}
@@ -128,7 +133,8 @@ func (s *service) startProgram(ctx context.Context, req *pb.ExecRequest) (int64,
 	// The command goes through without its input, which is put into a file first.
 	dir, err := s.stageInput(ctx, req.Input)
 	if err != nil {
-		return 0, status.Errorf(codes.FailedPrecondition, "standard input of more than about 90 KiB goes through a file in the guest's /tmp: %s", status.Convert(err).Message())
+		return 0, status.Errorf(codes.FailedPrecondition, "standard input of more than about 90 KiB goes through a "+
+			"file in the guest's /tmp: %s", status.Convert(err).Message())
 	}
 	return s.spawn(ctx, agent.Exec(append([]string{"/bin/sh", "-c", fromFile, dir}, req.Command...), nil))
 }
@@ -226,7 +232,8 @@ func (s *service) succeed(ctx context.Context, command ...string) error {
 	case err != nil:
 		return err
 	case ended.ExitCode != 0 || ended.Signal != 0:
-		return status.Errorf(codes.FailedPrecondition, "%s in the guest: %s", command[0], strings.TrimSpace(string(ended.ErrorOutput)))
+		return status.Errorf(codes.FailedPrecondition, "%s in the guest: %s", command[0],
+			strings.TrimSpace(string(ended.ErrorOutput)))
 	}
 	return nil
 }
@@ -240,7 +247,8 @@ func (s *service) awaitProgram(ctx context.Context, pid int64) (agent.ExecStatus
 		case <-ctx.Done():
 			return agent.ExecStatus{}, ctx.Err()
 		case <-s.guest.ended():
-			return agent.ExecStatus{}, status.Error(codes.FailedPrecondition, "the guest has ended, and the command with it")
+			return agent.ExecStatus{},
+				status.Error(codes.FailedPrecondition, "the guest has ended, and the command with it")
 		case <-time.After(pause):
 		}
 		ended, err := s.askProgram(ctx, pid)
@@ -249,7 +257,8 @@ func (s *service) awaitProgram(ctx context.Context, pid int64) (agent.ExecStatus
 			continue
 		case errors.Is(err, hypervisor.ErrTooLarge):
 			return ended, status.Errorf(codes.ResourceExhausted,
-				"the command has ended, but its output is more than about %d MiB and lost, with its exit code; let it write to a file in the guest", agent.MaxOutput>>20)
+				"the command has ended, but its output is more than about %d MiB and lost, with its exit code; let "+
+					"it write to a file in the guest", agent.MaxOutput>>20)
 		case err != nil:
 			return ended, agentStatus(err)
 		case ended.Exited:
@@ -297,7 +306,11 @@ func (s *service) endProgram(pid int64) {
 	ctx, cancel := context.WithTimeout(s.life, cleanUp)
 	defer cancel()
 	number := strconv.FormatInt(pid, 10)
-	for _, command := range [][]string{{"/bin/sh", "-c", endTree, number}, {"kill", "-TERM", number}, {"kill", "-KILL", number}} {
+	for _, command := range [][]string{
+		{"/bin/sh", "-c", endTree, number},
+		{"kill", "-TERM", number},
+		{"kill", "-KILL", number},
+	} {
 		err := s.succeed(ctx, command...)
 		if err == nil {
 			err = s.reap(ctx, pid)

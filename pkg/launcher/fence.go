@@ -32,8 +32,8 @@ type fence struct {
 	end func(why string)
 
 	mu sync.Mutex
-	// heard is until when the cluster has heard of the node; armed says that there may be a guest, suspended that nobody
-	// counts meanwhile.
+	// heard is until when the cluster has heard of the node; armed says that there may be a guest, suspended that
+	// nobody counts meanwhile.
 	heard     time.Duration
 	armed     bool
 	suspended bool

@@ -36,7 +36,8 @@ func awaitFilesystems(ctx context.Context, spec *v1.VirtualMachineInstanceSpec) 
 		}
 		if err := awaitSocket(ctx, filesystems.Socket(f.Name), tick.C); err != nil {
 			return status.Error(codes.FailedPrecondition, fmt.Sprintf(
-				"filesystem %q: virtiofsd does not serve it: %v; see the log of container %s of the launcher's pod", f.Name, err, filesystems.Container(f.Name)))
+				"filesystem %q: virtiofsd does not serve it: %v; see the log of container %s of the launcher's pod",
+				f.Name, err, filesystems.Container(f.Name)))
 		}
 	}
 	return nil

@@ -82,7 +82,8 @@ func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.Freeze
 		return nil, err
 	}
 	if s.guest.leaving() {
-		return nil, status.Error(codes.FailedPrecondition, "the guest is moving to another node; try again when it is there")
+		return nil,
+			status.Error(codes.FailedPrecondition, "the guest is moving to another node; try again when it is there")
 	}
 	// The agent refuses to freeze twice.
 	was := ""

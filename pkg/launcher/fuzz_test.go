@@ -58,7 +58,8 @@ func FuzzTakeImages(f *testing.F) {
 	})
 }
 
-// FuzzReadWord reads what the other launcher of a migration says: a line, or nothing, and never more than a line may have.
+// FuzzReadWord reads what the other launcher of a migration says: a line, or nothing, and never more than a line may
+// have.
 func FuzzReadWord(f *testing.F) {
 	for _, said := range []string{
 		"arrived\n", "run\nstay\n", "\n", "", "run", "run\r\n", "\x00\n",

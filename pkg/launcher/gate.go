@@ -51,7 +51,10 @@ const (
 // newGate serves on a listener until it is closed.
 func newGate(ctx context.Context, listener net.Listener, dial func(context.Context) (net.Conn, error)) *gate {
 	ctx, cancel := context.WithCancel(ctx)
-	g := &gate{listener: listener, dial: dial, arrived: make(chan struct{}), decided: make(chan struct{}), cancel: cancel}
+	g := &gate{
+		listener: listener, dial: dial, arrived: make(chan struct{}), decided: make(chan struct{}),
+		cancel: cancel,
+	}
 	g.active.Go(func() {
 		for {
 			conn, err := listener.Accept()

@@ -129,7 +129,10 @@ func attachOn(ctx context.Context, conn hypervisor.Connection, now hypervisor.Do
 
 // ensureController plugs the controller of scsi disks in, if the disk is the first that needs it: guests that
 // never get one are spared the device.
-func (s *service) ensureController(ctx context.Context, conn hypervisor.Connection, now hypervisor.Domain, spec *v1.VirtualMachineInstanceSpec, bus string) error {
+func (s *service) ensureController(
+	ctx context.Context, conn hypervisor.Connection, now hypervisor.Domain,
+	spec *v1.VirtualMachineInstanceSpec, bus string,
+) error {
 	if bus != string(v1.DiskBusSCSI) || now.SCSI {
 		return nil
 	}
@@ -159,14 +162,16 @@ func (s *service) DetachVolume(ctx context.Context, req *pb.DetachVolumeRequest)
 	case !there, req.Eject && now.Empty[alias]:
 	case req.Eject:
 		if err := conn.SetMedium(ctx, alias, ""); err != nil {
-			return nil, status.Errorf(codes.FailedPrecondition, "the guest keeps the disc; unmount it in the guest: %v", err)
+			return nil,
+				status.Errorf(codes.FailedPrecondition, "the guest keeps the disc; unmount it in the guest: %v", err)
 		}
 		s.options.Log.Info("ejected", "volume", req.Volume)
 	default:
 		if err := conn.Detach(ctx, alias); err != nil {
 			return nil, startError(&v1.VirtualMachineInstance{}, nil, err)
 		}
-		if err := s.gone(ctx, conn, "the disk", func(d hypervisor.Domain) bool { return d.Disks[alias] == "" }); err != nil {
+		if err := s.gone(ctx, conn, "the disk", func(d hypervisor.Domain) bool { return d.Disks[alias] == "" }); err !=
+			nil {
 			return nil, err
 		}
 		s.options.Log.Info("detached", "volume", req.Volume)
@@ -186,7 +191,9 @@ func (s *service) DetachVolume(ctx context.Context, req *pb.DetachVolumeRequest)
 
 // gone waits until the domain has a device no more. Each change of the guest's state makes it look; libvirt
 // reports the removal as one, and the guest's state changes with it, since it lists the disks and interfaces.
-func (s *service) gone(ctx context.Context, conn hypervisor.Connection, device string, is func(hypervisor.Domain) bool) error {
+func (s *service) gone(
+	ctx context.Context, conn hypervisor.Connection, device string, is func(hypervisor.Domain) bool,
+) error {
 	for {
 		_, changed := s.guest.watch()
 		now, err := conn.Domain(ctx)

@@ -23,7 +23,10 @@ func checksums(images map[string]domain.Source, kernel disk.Kernel) map[string]u
 			out[volume] = image.Checksum
 		}
 	}
-	for name, sum := range map[string]uint32{names.ChecksumKernel: kernel.KernelChecksum, names.ChecksumInitrd: kernel.InitrdChecksum} {
+	for name, sum := range map[string]uint32{
+		names.ChecksumKernel: kernel.KernelChecksum,
+		names.ChecksumInitrd: kernel.InitrdChecksum,
+	} {
 		if sum != 0 {
 			out[name] = sum
 		}
@@ -38,12 +41,14 @@ func sameKernel(vmi *v1.VirtualMachineInstance, here disk.Kernel) error {
 	if there == nil || here == (disk.Kernel{}) {
 		return nil
 	}
-	differ := there.KernelInfo != nil && there.KernelInfo.Checksum != 0 && there.KernelInfo.Checksum != here.KernelChecksum ||
+	differ := there.KernelInfo != nil && there.KernelInfo.Checksum != 0 &&
+		there.KernelInfo.Checksum != here.KernelChecksum ||
 		there.InitrdInfo != nil && there.InitrdInfo.Checksum != 0 && there.InitrdInfo.Checksum != here.InitrdChecksum
 	if !differ {
 		return nil
 	}
-	return fmt.Errorf("firmware.kernelBoot: %s is another image on this node than the one that the guest was booted from; its tag was moved: restart the VM, and name images by digest",
+	return fmt.Errorf("firmware.kernelBoot: %s is another image on this node than the one that the guest was booted "+
+		"from; its tag was moved: restart the VM, and name images by digest",
 		vmi.Spec.Domain.Firmware.KernelBoot.Container.Image)
 }
 
@@ -62,7 +67,8 @@ func sameImages(vmi *v1.VirtualMachineInstance, images map[string]domain.Source)
 				image = v.ContainerDisk.Image
 			}
 		}
-		return fmt.Errorf("volume %q: %s is another image on this node than the one that the guest runs from; its tag was moved: restart the VM, and name images by digest", s.Name, image)
+		return fmt.Errorf("volume %q: %s is another image on this node than the one that the guest runs from; its "+
+			"tag was moved: restart the VM, and name images by digest", s.Name, image)
 	}
 	return nil
 }

@@ -58,7 +58,9 @@ func (s *service) SetInterfaces(ctx context.Context, req *pb.SetInterfacesReques
 }
 
 // plugInterface gives the guest an interface that it lacks.
-func (s *service) plugInterface(ctx context.Context, conn hypervisor.Connection, vmi *v1.VirtualMachineInstance, plan network.Plan, name string) error {
+func (s *service) plugInterface(
+	ctx context.Context, conn hypervisor.Connection, vmi *v1.VirtualMachineInstance, plan network.Plan, name string,
+) error {
 	nic, err := domain.PluggedInterface(vmi, plan, name)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -83,7 +85,8 @@ func (s *service) setInterface(ctx context.Context, conn hypervisor.Connection, 
 		if err := conn.Detach(ctx, alias); err != nil {
 			return startError(&v1.VirtualMachineInstance{}, nil, err)
 		}
-		if err := s.gone(ctx, conn, "the interface", func(d hypervisor.Domain) bool { return d.Links[alias] == "" }); err != nil {
+		if err := s.gone(ctx, conn, "the interface",
+			func(d hypervisor.Domain) bool { return d.Links[alias] == "" }); err != nil {
 			return err
 		}
 		s.options.Log.Info("unplugged", "interface", nic.Name)

@@ -23,7 +23,8 @@ func (g *guest) applyLocked(e lifecycle.Event) {
 	switch {
 	case to == lifecycle.Received:
 		if err := g.note(neverRan); err != nil {
-			g.log.Warn("should the launcher be killed now, nobody will know that the guest has not run here", "err", err)
+			g.log.Warn("should the launcher be killed now, nobody will know that the guest has not run "+
+				"here", "err", err)
 		}
 		close(g.here)
 		g.updateLocked(func(s *pb.GuestState) { s.Arrived = true })

@@ -44,8 +44,8 @@ func TestIllegalTransition(t *testing.T) {
 	}
 }
 
-// A guest that is being started where it has arrived may have run: it is shut down like any other, and its termination message
-// do not say that it never ran.
+// A guest that is being started where it has arrived may have run: it is shut down like any other, and its termination
+// message do not say that it never ran.
 func TestShutdownWhileTakenOver(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		arriving(t, m, g, here)
@@ -102,8 +102,8 @@ func TestReleasedAndCalledOff(t *testing.T) {
 	})
 }
 
-// A daemon that comes back finds it standing still. It is not this launcher's before its termination message is taken back:
-// else the source would hear that it never ran, and let its own go on.
+// A daemon that comes back finds it standing still. It is not this launcher's before its termination message is taken
+// back: else the source would hear that it never ran, and let its own go on.
 func TestReleasedAndDaemonComesBack(t *testing.T) {
 	withReleased(t, func(t *testing.T, m *memory, g *guest, n *notes) {
 		m.crash()

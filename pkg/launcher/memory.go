@@ -59,7 +59,8 @@ func slim() error {
 		}
 		// The last of an area's lines that matters. A page of a file that was written to (a
 		// relocation) is not the file's any more and must stay.
-		if line, ok := strings.CutPrefix(line, "Anonymous:"); ok && area.droppable && strings.TrimSpace(line) == "0 kB" {
+		if line, ok := strings.CutPrefix(line, "Anonymous:"); ok && area.droppable &&
+			strings.TrimSpace(line) == "0 kB" {
 			failed = errors.Join(failed, area.drop())
 		}
 	}

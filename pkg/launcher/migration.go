@@ -36,8 +36,8 @@ type move struct {
 
 // outgoing is what is to be known of a migration besides the guest's state.
 type outgoing struct {
-	// paused says that the guest was paused when the migration began, and is to stay so; cancelled, that the migration was
-	// asked to end.
+	// paused says that the guest was paused when the migration began, and is to stay so; cancelled, that the migration
+	// was asked to end.
 	paused, cancelled bool
 	// gaveUp is why we ended it, if we did.
 	gaveUp string

@@ -271,7 +271,8 @@ func TestIncomingFails(t *testing.T) {
 	})
 }
 
-// libvirt ends the QEMU of a guest that does not come after all, which looks like a guest that shuts down. It never was here.
+// libvirt ends the QEMU of a guest that does not come after all, which looks like a guest that shuts down. It never was
+// here.
 func TestIncomingTakenBack(t *testing.T) {
 	for name, was := range map[string]hypervisor.Domain{"still coming": {Run: hypervisor.Paused, Reason: "migration"}, "arrived": here} {
 		t.Run(name, func(t *testing.T) {

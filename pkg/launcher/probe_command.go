@@ -23,7 +23,8 @@ func newProbeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "probe [flags] [-- COMMAND [ARGUMENT...]]",
 		Short: "Ask the guest agent whether the guest is well",
-		Long: "With a command, the guest is well when that ends with 0 in it; without one, when its agent answers. The exit\n" +
+		Long: "With a command, the guest is well when that ends with 0 in it; without one, when its agent answers. " +
+			"The exit\n" +
 			"code is 0 or 1; why it is 1 is said on stdout, which the kubelet puts into an event.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Command = args

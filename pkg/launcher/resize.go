@@ -50,14 +50,18 @@ func (s *service) resize(ctx context.Context, req *pb.ResizeRequest) error {
 }
 
 // plugCPUs brings the vCPUs of further sockets online, on CPUs of their own if the guest has such.
-func (s *service) plugCPUs(ctx context.Context, conn hypervisor.Connection, now hypervisor.Domain, vmi *v1.VirtualMachineInstance) error {
+func (s *service) plugCPUs(
+	ctx context.Context, conn hypervisor.Connection, now hypervisor.Domain, vmi *v1.VirtualMachineInstance,
+) error {
 	sockets, _ := sizing.Sockets(&vmi.Spec.Domain)
 	want := uint(sockets * sizing.PerSocket(&vmi.Spec.Domain))
 	switch {
 	case want > now.MaxVCPUs:
-		return status.Errorf(codes.InvalidArgument, "%d vCPUs are more than the %d that the guest was started with room for", want, now.MaxVCPUs)
+		return status.Errorf(codes.InvalidArgument,
+			"%d vCPUs are more than the %d that the guest was started with room for", want, now.MaxVCPUs)
 	case want < now.VCPUs:
-		return status.Errorf(codes.InvalidArgument, "the guest has %d vCPUs and cannot be left with %d while it runs", now.VCPUs, want)
+		return status.Errorf(codes.InvalidArgument, "the guest has %d vCPUs and cannot be left with %d while it runs",
+			now.VCPUs, want)
 	case want > now.VCPUs:
 		if err := conn.SetVCPUs(ctx, want); err != nil {
 			return resizeError("plug CPUs in", err)
@@ -68,7 +72,9 @@ func (s *service) plugCPUs(ctx context.Context, conn hypervisor.Connection, now 
 }
 
 // pin puts the vCPUs of a guest with CPUs of its own where they belong in this pod.
-func (s *service) pin(ctx context.Context, conn hypervisor.Connection, vmi *v1.VirtualMachineInstance, vcpus int) error {
+func (s *service) pin(
+	ctx context.Context, conn hypervisor.Connection, vmi *v1.VirtualMachineInstance, vcpus int,
+) error {
 	cpus, err := ownCPUs(vmi, "/sys")
 	if err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
@@ -105,7 +111,9 @@ func (s *service) pinReceived(ctx context.Context, vmi *v1.VirtualMachineInstanc
 }
 
 // plugMemory asks the guest to take memory, or to give some back.
-func (s *service) plugMemory(ctx context.Context, conn hypervisor.Connection, now hypervisor.Domain, vmi *v1.VirtualMachineInstance) error {
+func (s *service) plugMemory(
+	ctx context.Context, conn hypervisor.Connection, now hypervisor.Domain, vmi *v1.VirtualMachineInstance,
+) error {
 	spec := &vmi.Spec.Domain
 	if spec.Memory == nil || spec.Memory.Guest == nil || spec.Memory.MaxGuest == nil {
 		return nil
@@ -118,15 +126,18 @@ func (s *service) plugMemory(ctx context.Context, conn hypervisor.Connection, no
 	dev := domain.GrowableMemory(spec, uint(now.MemoryAtBoot), uint(max(requested, 0)))
 	switch {
 	case requested < 0:
-		return status.Errorf(codes.InvalidArgument, "%s is less than the memory that the guest was started with", spec.Memory.Guest)
+		return status.Errorf(codes.InvalidArgument, "%s is less than the memory that the guest was started with",
+			spec.Memory.Guest)
 	case dev == nil:
 		return status.Error(codes.InvalidArgument, "the guest was started with no room for more memory")
 	case requested > int64(dev.Target.Size.Value):
-		return status.Errorf(codes.InvalidArgument, "%s is more than maxGuest, %s", spec.Memory.Guest, spec.Memory.MaxGuest)
+		return status.Errorf(codes.InvalidArgument, "%s is more than maxGuest, %s", spec.Memory.Guest,
+			spec.Memory.MaxGuest)
 	}
 	if now.Plugged != nil {
 		if requested > now.Plugged.Size {
-			return status.Errorf(codes.InvalidArgument, "%s is more than the guest was started with room for", spec.Memory.Guest)
+			return status.Errorf(codes.InvalidArgument, "%s is more than the guest was started with room for",
+				spec.Memory.Guest)
 		}
 		err = conn.RequestMemory(ctx, requested)
 	} else {

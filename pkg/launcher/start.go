@@ -78,7 +78,8 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 		return s.serveDHCP(plan)
 	}
 	if s.options.MigrationTarget {
-		return status.Error(codes.FailedPrecondition, "the guest runs in another launcher, from which it is to come here")
+		return status.Error(codes.FailedPrecondition,
+			"the guest runs in another launcher, from which it is to come here")
 	}
 	began := time.Now()
 	images, err = disk.Prepare(ctx, &boot, s.options.Disks, s.run)

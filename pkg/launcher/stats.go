@@ -38,12 +38,14 @@ func statsResponse(stats hypervisor.Stats) *pb.StatsResponse {
 		CpuTime: stats.CPUTime, CpuUser: stats.CPUUser, CpuSystem: stats.CPUSystem, Vcpus: uint64(len(stats.VCPUs)),
 		MemoryGuest: stats.MemoryGuest, MemoryUsed: stats.MemoryUsed, MemoryResident: stats.MemoryResident,
 		Memory: &pb.GuestMemory{
-			Available: m.Available, Usable: m.Usable, Unused: m.Unused, Cached: m.Cached, SwapIn: m.SwapIn, SwapOut: m.SwapOut,
+			Available: m.Available, Usable: m.Usable, Unused: m.Unused, Cached: m.Cached, SwapIn: m.SwapIn,
+			SwapOut:     m.SwapOut,
 			MajorFaults: m.MajorFaults, MinorFaults: m.MinorFaults, Maximum: m.Maximum,
 		},
 	}
 	for i, v := range stats.VCPUs {
-		out.VcpuTimes = append(out.VcpuTimes, &pb.StatsResponse_VCPU{Id: uint32(i), State: v.State, Time: v.Time, Wait: v.Wait, Delay: v.Delay})
+		out.VcpuTimes = append(out.VcpuTimes,
+			&pb.StatsResponse_VCPU{Id: uint32(i), State: v.State, Time: v.Time, Wait: v.Wait, Delay: v.Delay})
 	}
 	for _, i := range stats.Interfaces {
 		out.Interfaces = append(out.Interfaces, &pb.StatsResponse_Interface{
@@ -54,8 +56,10 @@ func statsResponse(stats hypervisor.Stats) *pb.StatsResponse {
 	}
 	for _, d := range stats.Disks {
 		out.Disks = append(out.Disks, &pb.StatsResponse_Disk{
-			Name: d.Name, Read: d.Read.Bytes, Written: d.Write.Bytes, ReadRequests: d.Read.Requests, WriteRequests: d.Write.Requests,
-			ReadTime: d.Read.Time, WriteTime: d.Write.Time, FlushRequests: d.Flush.Requests, FlushTime: d.Flush.Time,
+			Name: d.Name, Read: d.Read.Bytes, Written: d.Write.Bytes, ReadRequests: d.Read.Requests,
+			WriteRequests: d.Write.Requests,
+			ReadTime:      d.Read.Time, WriteTime: d.Write.Time, FlushRequests: d.Flush.Requests,
+			FlushTime: d.Flush.Time,
 		})
 	}
 	return out

@@ -1,14 +1,15 @@
-// Package metrics is what virtkit's components tell Prometheus: the families (families_guest.go, families_cluster.go, families_servers.go) with KubeVirt's names and labels
-// wherever KubeVirt has them, and their text format. It is pure; what the numbers are is said by pkg/handler/usage (what guests
-// use), pkg/controller/inventory (what exists) and by the components themselves, and
-// pkg/metrics/endpoint answers Prometheus.
+// Package metrics is what virtkit's components tell Prometheus: the families (families_guest.go, families_cluster.go,
+// families_servers.go) with KubeVirt's names and labels wherever KubeVirt has them, and their text format. It is pure;
+// what the numbers are is said by pkg/handler/usage (what guests use), pkg/controller/inventory (what exists) and by
+// the components themselves, and pkg/metrics/endpoint answers Prometheus.
 //
 //	Prometheus ──GET /metrics, TLS, a token──► endpoint ──► Writer ◄── guest, cluster: one family after the other
 //	                                                        ▲
 //	                                               registries of client_golang: what is counted as it happens
 //
-// What there is one of for each machine is written straight to the answer and not kept: ten thousand machines cost a scrape some
-// hundred kilobytes of buffers, and nothing in between. docs/metrics.md lists all families; a test compares it.
+// What there is one of for each machine is written straight to the answer and not kept: ten thousand machines cost a
+// scrape some hundred kilobytes of buffers, and nothing in between. docs/metrics.md lists all families; a test compares
+// it.
 package metrics
 
 //go:generate go run ./gen ../../docs/metrics.md
@@ -88,5 +89,6 @@ func (f *Family) GaugeVec() *prometheus.GaugeVec {
 
 // HistogramVec makes one of client_golang of the family.
 func (f *Family) HistogramVec() *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: f.Name, Help: f.Help, Buckets: f.Buckets}, f.Labels)
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: f.Name, Help: f.Help, Buckets: f.Buckets},
+		f.Labels)
 }

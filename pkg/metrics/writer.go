@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes the text format, version 0.0.4. Families are written one after the other, each once: Family, then its series.
-// Only numbers and labels that change are made anew, so that a series costs no memory.
+// Writer writes the text format, version 0.0.4. Families are written one after the other, each once: Family, then its
+// series. Only numbers and labels that change are made anew, so that a series costs no memory.
 type Writer struct {
 	out *bufio.Writer
 	// of is the family that is written, begun whether its head has been.
@@ -130,7 +130,8 @@ func escape(to io.StringWriter, value string) {
 	_, _ = to.WriteString(labelEscapes.Replace(value))
 }
 
-// Name makes a label's name of any text, as Prometheus' service discovery does: what is not a letter, a digit or an underscore becomes one.
+// Name makes a label's name of any text, as Prometheus' service discovery does: what is not a letter, a digit or an
+// underscore becomes one.
 func Name(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {

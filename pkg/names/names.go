@@ -48,7 +48,8 @@ const (
 	// ControllerCertSecret, CommonNameController: virt-controller's, which serves metrics only.
 	ControllerCertSecret = "kubevirt-virt-controller-certs"
 	CommonNameController = "kubevirt.io:system:virt-controller"
-	// DNSNameMetrics is the name of the Service through which Prometheus finds all components, and one of each certificate's.
+	// DNSNameMetrics is the name of the Service through which Prometheus finds all components, and one of each
+	// certificate's.
 	DNSNameMetrics = "kubevirt-prometheus-metrics.kubevirt.svc"
 
 	// MutatingWebhook and ValidatingWebhook are the admission configurations whose caBundle
@@ -60,16 +61,17 @@ const (
 // AnnotationHost is what virt-handler leaves on its node about the machine: JSON of host.Facts.
 const AnnotationHost = "virtkit.io/host"
 
-// AnnotationRestored is how an administrator tells a node that its cluster was restored without the guests that it runs; they
-// are shut down then. Its value is what the node's event GuestsUnknown says.
+// AnnotationRestored is how an administrator tells a node that its cluster was restored without the guests that it
+// runs; they are shut down then. Its value is what the node's event GuestsUnknown says.
 const AnnotationRestored = "virtkit.io/restored"
 
 // What virt-handler leaves on its node for the fence (package fencing).
 const (
-	// AnnotationHeartbeatTaken is the resource version of the Node with which the API server answered the heartbeat before.
+	// AnnotationHeartbeatTaken is the resource version of the Node with which the API server answered the heartbeat
+	// before.
 	AnnotationHeartbeatTaken = "virtkit.io/heartbeat-taken"
-	// AnnotationHeartbeatPaused says that virt-handler was stopped in order: no heartbeats come, and launchers do not count. Its value
-	// is the UIDs of their pods, with commas.
+	// AnnotationHeartbeatPaused says that virt-handler was stopped in order: no heartbeats come, and launchers do not
+	// count. Its value is the UIDs of their pods, with commas.
 	AnnotationHeartbeatPaused = "virtkit.io/heartbeat-paused"
 	// AnnotationWitnesses is the node's fencing.Set.
 	AnnotationWitnesses = "virtkit.io/witnesses"
@@ -118,8 +120,9 @@ const (
 	// SocketSerial and LogSerial are the first serial port's chardev and what the guest wrote to it.
 	SocketSerial = "serial0.sock"
 	LogSerial    = "serial0.log"
-	// HeaderLogResume has the last bytes that a client has read of a log, in hexadecimal, to go on after them. It is a header since
-	// addresses are written down on their way, by the API server's audit among others, and what a guest shows is not theirs.
+	// HeaderLogResume has the last bytes that a client has read of a log, in hexadecimal, to go on after them. It is a
+	// header since addresses are written down on their way, by the API server's audit among others, and what a guest
+	// shows is not theirs.
 	HeaderLogResume = "Virtkit-Log-Resume"
 	// MarksSuffix is that of the file beside a log that says how long the log was when.
 	MarksSuffix = ".marks"
@@ -129,8 +132,8 @@ const (
 	SocketMetrics = "metrics.sock"
 	// SocketVNC is the VNC server.
 	SocketVNC = "vnc.sock"
-	// SocketUSB and SuffixUSB are around the number of each of the USBRedirections sockets to which clients redirect a USB
-	// device, from 0: usb0.sock.
+	// SocketUSB and SuffixUSB are around the number of each of the USBRedirections sockets to which clients redirect a
+	// USB device, from 0: usb0.sock.
 	SocketUSB, SuffixUSB = "usb", ".sock"
 	// USBRedirections is how many there are; KubeVirt's.
 	USBRedirections = 4
@@ -168,8 +171,8 @@ const (
 	VMStateDir = "/var/run/kubevirt-private/vm-state"
 	// BlockDevicesDir has one device a block PersistentVolumeClaim: <BlockDevicesDir>/<volume name>.
 	BlockDevicesDir = "/dev/virtkit-block"
-	// FilesystemsDir has one directory a file system that the guest shares, <FilesystemsDir>/<name>, with the socket of its
-	// virtiofsd; VolumeFilesystems is the emptyDir there. SharedDir is what is shared, in virtiofsd's container.
+	// FilesystemsDir has one directory a file system that the guest shares, <FilesystemsDir>/<name>, with the socket of
+	// its virtiofsd; VolumeFilesystems is the emptyDir there. SharedDir is what is shared, in virtiofsd's container.
 	FilesystemsDir    = "/run/virtkit-fs"
 	VolumeFilesystems = "filesystems"
 	SharedDir         = "/run/virtkit-shared"
@@ -179,8 +182,9 @@ const (
 	// virt-handler: <HotplugDir>/<volume name>/disk.img. It is in /dev, which virt-handler can write and the
 	// launcher cannot. A block claim that was plugged in is in BlockDevicesDir as all others.
 	HotplugDir = "/dev/virtkit-volumes"
-	// SecretsDir has one directory a volume of sysprep, a ConfigMap, Secret, service account or the downward API, <SecretsDir>/<volume name>, and one a cloud-init secretRef: <SecretsDir>/<volume name>/{userdata,userData}
-	// for user data and <SecretsDir>/<volume name>-networkdata/{networkdata,networkData} for network data.
+	// SecretsDir has one directory a volume of sysprep, a ConfigMap, Secret, service account or the downward API,
+	// <SecretsDir>/<volume name>, and one a cloud-init secretRef: <SecretsDir>/<volume name>/{userdata,userData} for
+	// user data and <SecretsDir>/<volume name>-networkdata/{networkdata,networkData} for network data.
 	SecretsDir = "/var/run/kubevirt-private/secret"
 
 	// CredentialsDir has one directory a Secret that spec.accessCredentials names, <CredentialsDir>/<secret name>;
@@ -191,8 +195,8 @@ const (
 	User  = 107
 	Group = 107
 
-	// ChecksumKernel and ChecksumInitrd are beside the volumes of a guest's container disks in what the launcher tells of their
-	// checksums; no volume has such a name.
+	// ChecksumKernel and ChecksumInitrd are beside the volumes of a guest's container disks in what the launcher tells
+	// of their checksums; no volume has such a name.
 	ChecksumKernel = ".kernel"
 	ChecksumInitrd = ".initrd"
 
@@ -206,8 +210,8 @@ const (
 	// ReasonNeverRan is that of a launcher in which no guest has run, not even one that had arrived by a migration: its
 	// source may let it go on.
 	ReasonNeverRan = "not started"
-	// ReasonHandoff is a launcher's reason for a guest that stands still because another launcher was told to start it and
-	// has not said yet that it runs.
+	// ReasonHandoff is a launcher's reason for a guest that stands still because another launcher was told to start it
+	// and has not said yet that it runs.
 	ReasonHandoff = "handed over"
 	// ReasonPausedToMove is the reason of condition Paused of a VMI whose guest does so.
 	ReasonPausedToMove = "PausedToMove"
@@ -228,7 +232,8 @@ const (
 // only once a pod is to use it.
 const ProvisioningPod = "virt-provisioning"
 
-// DefaultBalloonPeriod is how often a guest reports its memory statistics where the configuration does not say, seconds; KubeVirt's.
+// DefaultBalloonPeriod is how often a guest reports its memory statistics where the configuration does not say,
+// seconds; KubeVirt's.
 const DefaultBalloonPeriod = 10
 
 // Resources that virt-handler's device plugin offers.

@@ -34,8 +34,8 @@ const BufferSize = 64 << 10
 const (
 	// pingPeriod and silence are the defaults of Options.
 	pingPeriod = 20 * time.Second
-	// Stall is how long the peer of a stream may take nothing of what is sent to it. It may well be a program that somebody has
-	// stopped to look at, so it is long; it ends what would hold memory for ever.
+	// Stall is how long the peer of a stream may take nothing of what is sent to it. It may well be a program that
+	// somebody has stopped to look at, so it is long; it ends what would hold memory for ever.
 	Stall   = 10 * time.Minute
 	silence = 50 * time.Second
 	// linger is how long Close waits for the peer's close frame before it cuts the connection.
@@ -240,8 +240,8 @@ func (c *Conn) readError(err error) error {
 	return &CloseError{Code: websocket.CloseAbnormalClosure, Reason: err.Error(), cause: err}
 }
 
-// Write sends p as one binary message. It returns net.ErrClosed after CloseWrite or Close, and ErrPeerStalled when the peer
-// has not taken it in time; then the connection has been cut.
+// Write sends p as one binary message. It returns net.ErrClosed after CloseWrite or Close, and ErrPeerStalled when the
+// peer has not taken it in time; then the connection has been cut.
 func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

@@ -91,15 +91,20 @@ func (d *Dialer) Dial(ctx context.Context, path string, query url.Values, opts O
 
 // DialURL opens a stream with a given TLS configuration and header (nil is fine) and no proxy: what one
 // server uses to reach another. The URL's scheme is http or https.
-func DialURL(ctx context.Context, target *url.URL, tlsConfig *tls.Config, header http.Header, opts Options) (*Conn, error) {
+func DialURL(
+	ctx context.Context, target *url.URL, tlsConfig *tls.Config, header http.Header, opts Options,
+) (*Conn, error) {
 	u := &upgradeRoundTripper{tls: tlsConfig, opts: opts}
 	return u.open(ctx, u, target, header)
 }
 
-// DialOver opens a stream over a connection to the server that is there already, with TLS if the URL's scheme is https. It
-// owns the connection from then on, also when it fails.
+// DialOver opens a stream over a connection to the server that is there already, with TLS if the URL's scheme is https.
+// It owns the connection from then on, also when it fails.
 func DialOver(ctx context.Context, conn net.Conn, target *url.URL, header http.Header, opts Options) (*Conn, error) {
-	u := &upgradeRoundTripper{over: true, opts: opts, dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
+	u := &upgradeRoundTripper{
+		over: true, opts: opts,
+		dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+	}
 	opened, err := u.open(ctx, u, target, header)
 	if err != nil {
 		_ = conn.Close() // err says more
@@ -121,7 +126,9 @@ type upgradeRoundTripper struct {
 	conn *Conn // the outcome
 }
 
-func (u *upgradeRoundTripper) open(ctx context.Context, rt http.RoundTripper, target *url.URL, header http.Header) (*Conn, error) {
+func (u *upgradeRoundTripper) open(
+	ctx context.Context, rt http.RoundTripper, target *url.URL, header http.Header,
+) (*Conn, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,8 @@ import (
 
 var long = flag.Bool("long", false, "also keep a stream idle for ten minutes behind a proxy that cuts silent connections after one")
 
-// impatient is a TCP proxy that cuts a connection on which either side has been silent for too long, as load balancers do.
+// impatient is a TCP proxy that cuts a connection on which either side has been silent for too long, as load balancers
+// do.
 func impatient(t *testing.T, target string, limit time.Duration) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

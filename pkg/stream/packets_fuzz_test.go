@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// FuzzPackets feeds raw bytes to a server that reads datagrams into a buffer of any size: none is longer than its buffer or than a
-// datagram can be, and together they hold no more than was sent.
+// FuzzPackets feeds raw bytes to a server that reads datagrams into a buffer of any size: none is longer than its
+// buffer or than a datagram can be, and together they hold no more than was sent.
 func FuzzPackets(f *testing.F) {
 	f.Add([]byte{0x82, 0x81, 0, 0, 0, 0, 'x'}, uint16(4))
 	f.Add([]byte{0x82, 0x80, 0, 0, 0, 0, 0x82, 0x80, 0, 0, 0, 0}, uint16(4))             // empty datagrams

@@ -59,7 +59,10 @@ func (a *admission) paths() map[string]webhook {
 func review(admit webhook) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		refuse := func(code int32, text string) {
-			stream.WriteStatus(w, metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: metav1.StatusReasonBadRequest, Message: text})
+			stream.WriteStatus(w, metav1.Status{
+				Status: metav1.StatusFailure, Code: code,
+				Reason: metav1.StatusReasonBadRequest, Message: text,
+			})
 		}
 		if r.Method != http.MethodPost {
 			refuse(http.StatusMethodNotAllowed, "admission reviews are posted")
@@ -87,7 +90,9 @@ func review(admit webhook) http.HandlerFunc {
 
 func allowed() *admissionv1.AdmissionResponse { return &admissionv1.AdmissionResponse{Allowed: true} }
 
-func denied(code int32, reason metav1.StatusReason, message string, details *metav1.StatusDetails) *admissionv1.AdmissionResponse {
+func denied(
+	code int32, reason metav1.StatusReason, message string, details *metav1.StatusDetails,
+) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message, Details: details,
 	}}
@@ -129,7 +134,9 @@ func objects[T any](request *admissionv1.AdmissionRequest) (object, old *T, err 
 	return object, old, nil
 }
 
-func (a *admission) defaultMachine(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) defaultMachine(
+	ctx context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	vm, old, ok := readable[v1.VirtualMachine](request)
 	if !ok {
 		return allowed(), nil
@@ -154,7 +161,9 @@ func (a *admission) defaultMachine(ctx context.Context, request *admissionv1.Adm
 	return patched(request.Object.Raw, before, vm)
 }
 
-func (a *admission) defaultInstance(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) defaultInstance(
+	_ context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	vmi, _, ok := readable[v1.VirtualMachineInstance](request)
 	if !ok {
 		return allowed(), nil
@@ -166,7 +175,9 @@ func (a *admission) defaultInstance(_ context.Context, request *admissionv1.Admi
 	return patched(request.Object.Raw, before, vmi)
 }
 
-func (a *admission) validateMachine(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validateMachine(
+	ctx context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	vm, old, err := objects[v1.VirtualMachine](request)
 	if err != nil {
 		return nil, err
@@ -183,7 +194,9 @@ func (a *admission) validateMachine(ctx context.Context, request *admissionv1.Ad
 	return response, nil
 }
 
-func (a *admission) validateInstance(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validateInstance(
+	_ context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	vmi, old, err := objects[v1.VirtualMachineInstance](request)
 	if err != nil {
 		return nil, err
@@ -201,7 +214,9 @@ func (a *admission) validateInstance(_ context.Context, request *admissionv1.Adm
 	return response, nil
 }
 
-func (a *admission) validateKubeVirt(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validateKubeVirt(
+	_ context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	kv, old, err := objects[v1.KubeVirt](request)
 	if err != nil {
 		return nil, err
@@ -211,7 +226,9 @@ func (a *admission) validateKubeVirt(_ context.Context, request *admissionv1.Adm
 	return response, nil
 }
 
-func (a *admission) validateInstancetype(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validateInstancetype(
+	_ context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	object, _, err := objects[v1beta1.VirtualMachineInstancetype](request) // the cluster's kind has the same fields
 	if err != nil {
 		return nil, err
@@ -219,7 +236,9 @@ func (a *admission) validateInstancetype(_ context.Context, request *admissionv1
 	return verdict(request.Kind.Kind, object.Name, instancetype.Validate(&object.Spec)), nil
 }
 
-func (a *admission) validatePreference(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validatePreference(
+	_ context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	object, _, err := objects[v1beta1.VirtualMachinePreference](request)
 	if err != nil {
 		return nil, err
@@ -227,7 +246,9 @@ func (a *admission) validatePreference(_ context.Context, request *admissionv1.A
 	return verdict(request.Kind.Kind, object.Name, instancetype.ValidatePreference(&object.Spec)), nil
 }
 
-func (a *admission) validateMigration(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validateMigration(
+	ctx context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	migration, old, err := objects[v1.VirtualMachineInstanceMigration](request)
 	if err != nil {
 		return nil, err
@@ -246,7 +267,9 @@ func (a *admission) validateMigration(ctx context.Context, request *admissionv1.
 	return verdict(request.Kind.Kind, migration.Name, errs), nil
 }
 
-func (a *admission) validateMigrationPolicy(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validateMigrationPolicy(
+	_ context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	policy, old, err := objects[v1alpha1.MigrationPolicy](request)
 	if err != nil {
 		return nil, err

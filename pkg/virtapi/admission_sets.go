@@ -14,7 +14,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-func (a *admission) validateReplicaSet(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validateReplicaSet(
+	_ context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	set, old, err := objects[v1.VirtualMachineInstanceReplicaSet](request)
 	if err != nil {
 		return nil, err
@@ -34,7 +36,9 @@ func (a *admission) validateReplicaSet(_ context.Context, request *admissionv1.A
 }
 
 // validatePool checks a pool and the first VM that it would make, as that VM's own admission will.
-func (a *admission) validatePool(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) validatePool(
+	ctx context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	set, old, err := objects[v1beta1.VirtualMachinePool](request)
 	if err != nil {
 		return nil, err

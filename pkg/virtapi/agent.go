@@ -26,7 +26,8 @@ func hasAgent(vmi *v1.VirtualMachineInstance) error {
 	case paused(vmi):
 		return conflictVMI(vmi, ": VMI is paused; unpause it first")
 	case !conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected):
-		return conflictVMI(vmi, fmt.Sprintf(": VMI does not have guest agent connected; install and start qemu-guest-agent in the guest, or wait for it to boot (virtctl wait vmi/%s --for=agent)", vmi.Name))
+		return conflictVMI(vmi, fmt.Sprintf(": VMI does not have guest agent connected; install and start "+
+			"qemu-guest-agent in the guest, or wait for it to boot (virtctl wait vmi/%s --for=agent)", vmi.Name))
 	}
 	return nil
 }
@@ -34,7 +35,8 @@ func hasAgent(vmi *v1.VirtualMachineInstance) error {
 // mayExec refuses what a frozen guest cannot do either: its agent runs no programs.
 func mayExec(vmi *v1.VirtualMachineInstance) error {
 	if vmi.Status.FSFreezeStatus == "frozen" {
-		return conflictVMI(vmi, ": VMI's file systems are frozen; unfreeze them first (subresource unfreeze), or wait until they are unfrozen by themselves")
+		return conflictVMI(vmi, ": VMI's file systems are frozen; unfreeze them first (subresource unfreeze), or "+
+			"wait until they are unfrozen by themselves")
 	}
 	return hasAgent(vmi)
 }

@@ -45,9 +45,12 @@ type body struct {
 func newBodies(most int, limit int64) *bodies { return &bodies{most: most, limit: limit} }
 
 // read reads a request's body. done lets it go. Errors are for the caller to see.
-func (b *bodies) read(w http.ResponseWriter, r *http.Request, source string, within time.Duration) (_ io.ReadCloser, done func(), _ error) {
+func (b *bodies) read(
+	w http.ResponseWriter, r *http.Request, source string, within time.Duration,
+) (_ io.ReadCloser, done func(), _ error) {
 	control := http.NewResponseController(w)
-	one := &body{source: source, cut: func() { _ = control.SetReadDeadline(past) }} // a connection that is gone is cut, too
+	// a connection that is gone is cut, too
+	one := &body{source: source, cut: func() { _ = control.SetReadDeadline(past) }}
 	b.begin(one)
 	data, err := b.fill(control, w, r, one, within)
 	if err != nil {
@@ -57,7 +60,9 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request, source string, wit
 	return memory{bytes.NewReader(data)}, func() { b.end(one) }, nil
 }
 
-func (b *bodies) fill(control *http.ResponseController, w http.ResponseWriter, r *http.Request, one *body, within time.Duration) ([]byte, error) {
+func (b *bodies) fill(
+	control *http.ResponseController, w http.ResponseWriter, r *http.Request, one *body, within time.Duration,
+) ([]byte, error) {
 	// Servers of tests may have no deadlines; then the server's own have to do.
 	if err := b.deadline(control, one, time.Now().Add(within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, apierrors.NewBadRequest("the connection is gone: " + err.Error())

@@ -24,10 +24,10 @@ const callersLife = 5 * time.Second
 // webhookClients is the ConfigMap that an administrator makes; virt-api has it mounted.
 const webhookClients = "kubevirt-webhook-clients"
 
-// callers are who may call the webhooks: clients with a certificate for one of the names in the file `names` of a directory, where the
-// ConfigMap kubevirt-webhook-clients is mounted. While there is no such file, anybody may, since the API server calls without a certificate
-// unless its administrator has given it one. The certificate is of an authority in the file ca.crt, or, without that file,
-// of one of the cluster's for clients.
+// callers are who may call the webhooks: clients with a certificate for one of the names in the file `names` of a
+// directory, where the ConfigMap kubevirt-webhook-clients is mounted. While there is no such file, anybody may, since
+// the API server calls without a certificate unless its administrator has given it one. The certificate is of an
+// authority in the file ca.crt, or, without that file, of one of the cluster's for clients.
 type callers struct {
 	dir string
 	// cluster are the cluster's authorities for clients; false is that they are not known.
@@ -59,7 +59,8 @@ func (c *callers) check(state *tls.ConnectionState) (identified bool, _ error) {
 	case names == nil:
 		return false, nil
 	case state == nil || len(state.PeerCertificates) == 0:
-		return false, apierrors.NewUnauthorized("webhooks are called with a client certificate; see ConfigMap " + webhookClients)
+		return false,
+			apierrors.NewUnauthorized("webhooks are called with a client certificate; see ConfigMap " + webhookClients)
 	}
 	options.Intermediates = x509.NewCertPool()
 	for _, certificate := range state.PeerCertificates[1:] {
@@ -70,7 +71,9 @@ func (c *callers) check(state *tls.ConnectionState) (identified bool, _ error) {
 		return false, notCaller("its certificate is not trusted: " + err.Error())
 	}
 	if !slices.Contains(names, leaf.Subject.CommonName) {
-		return false, notCaller(fmt.Sprintf("its certificate's name %q is not in ConfigMap %s", leaf.Subject.CommonName, webhookClients))
+		return false,
+			notCaller(fmt.Sprintf("its certificate's name %q is not in ConfigMap %s", leaf.Subject.CommonName,
+				webhookClients))
 	}
 	return true, nil
 }
@@ -107,13 +110,15 @@ func (c *callers) load() (names []string, options x509.VerifyOptions, _ error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, options, fmt.Errorf("key names of ConfigMap %s has no name; delete the ConfigMap to let anybody call webhooks", webhookClients)
+		return nil, options, fmt.Errorf("key names of ConfigMap %s has no name; delete the ConfigMap to let anybody "+
+			"call webhooks", webhookClients)
 	}
 	bundle, err := os.ReadFile(filepath.Join(c.dir, "ca.crt"))
 	if errors.Is(err, fs.ErrNotExist) {
 		options, known := c.cluster()
 		if !known {
-			return nil, options, apierrors.NewServiceUnavailable("the cluster's authorities for clients are not known yet")
+			return nil, options,
+				apierrors.NewServiceUnavailable("the cluster's authorities for clients are not known yet")
 		}
 		return names, options, nil
 	}

@@ -82,11 +82,14 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.Namespace, "namespace", names.Namespace, "namespace of the components and their certificates")
 	f.IntVar(&o.Port, "port", names.PortAPI, "port for the API and the webhooks (TLS)")
 	f.IntVar(&o.HealthPort, "health-port", names.PortHealth, "port for /healthz and /readyz")
-	f.StringVar(&o.WebhookClients, "webhook-clients-dir", "", "directory whose file names has the certificate names that may call webhooks, and whose ca.crt their authorities, "+
-		"the cluster's for clients unless it is there; without the directory or its names anybody may")
+	f.StringVar(&o.WebhookClients, "webhook-clients-dir", "",
+		"directory whose file names has the certificate names that may call webhooks, and whose ca.crt their "+
+			"authorities, "+
+			"the cluster's for clients unless it is there; without the directory or its names anybody may")
 	o.Limits.AddFlags(f)
 	o.audit.AddFlags(f)
-	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity, "log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
+	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity,
+		"log level unless the KubeVirt resource says otherwise: 2 what matters, more for debugging")
 	return cmd
 }
 
@@ -145,7 +148,10 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 	q.streams.quota.Limits = o.Limits
 	hooks := &admission{
 		defaults: defaultsOf(follower.Current), referents: referents{machines.kubevirt}, instance: machines.vmi,
-		evictions: evictions{machines: machines, strategy: func() v1.EvictionStrategy { return follower.Current().EvictionStrategy }},
+		evictions: evictions{machines: machines, strategy: func() v1.EvictionStrategy {
+			return follower.Current().
+				EvictionStrategy
+		}},
 	}
 
 	// What the server needs outlives it: streams are drained after it has stopped.
@@ -187,7 +193,10 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		authorization := options.NewDelegatingAuthorizationOptions()
 		authorization.RemoteKubeConfigFile = o.Kubeconfig
 		allowedCallers := newCallers(o.WebhookClients)
-		server, err := newServer(serving{listener, newCertificate(source), authentication, authorization, o.audit, allowedCallers, answer}, q, hooks)
+		server, err := newServer(serving{
+			listener, newCertificate(source), authentication, authorization, o.audit,
+			allowedCallers, answer,
+		}, q, hooks)
 		if err != nil {
 			return err
 		}

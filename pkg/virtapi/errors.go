@@ -16,7 +16,8 @@ func conflict(vm *v1.VirtualMachine, text string) error {
 }
 
 func conflictVMI(vmi *v1.VirtualMachineInstance, text string) error {
-	return conflictWith(v1.VirtualMachineInstanceGroupVersionKind.Kind, "virtualmachineinstances", vmi.Namespace, vmi.Name, text)
+	return conflictWith(v1.VirtualMachineInstanceGroupVersionKind.Kind, "virtualmachineinstances", vmi.Namespace,
+		vmi.Name, text)
 }
 
 func conflictWith(kind, resource, namespace, name, text string) error {

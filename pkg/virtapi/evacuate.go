@@ -29,7 +29,8 @@ func (q *requests) evacuateCancel(r *restful.Request, namespace, name string) er
 			return nil
 		}
 		patch := map[string]any{"status": map[string]any{"evacuationNodeName": nil}}
-		if err = q.machines.patch(ctx, virtualMachineInstances, vmi, "status", patch, options.DryRun); !apierrors.IsConflict(err) {
+		if err = q.machines.patch(ctx, virtualMachineInstances, vmi, "status", patch,
+			options.DryRun); !apierrors.IsConflict(err) {
 			return err
 		}
 	}

@@ -28,8 +28,11 @@ type evictions struct {
 }
 
 // admit denies the eviction of a guest that is to be moved instead, or that is not to be shut down.
-func (e *evictions) admit(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	if request.Operation != admissionv1.Create || request.Resource.Resource != "pods" || request.SubResource != "eviction" {
+func (e *evictions) admit(
+	ctx context.Context, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
+	if request.Operation != admissionv1.Create || request.Resource.Resource != "pods" ||
+		request.SubResource != "eviction" {
 		return allowed(), nil
 	}
 	dryRun := dryRunOf(request)

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// maxStrangers is how many connections there may be over which nobody has shown who they are, and of one source. The API server's
-	// are among them when it has no certificate for webhooks, and each new one is until its first request.
+	// maxStrangers is how many connections there may be over which nobody has shown who they are, and of one source.
+	// The API server's are among them when it has no certificate for webhooks, and each new one is until its first
+	// request.
 	maxStrangers          = 2048
 	maxStrangersPerSource = 1024
 )

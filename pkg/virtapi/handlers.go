@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// handlers are the clients for requests to virt-handlers, one for each node: its connections are to that node's virt-handler
-// and can be used for no other.
+// handlers are the clients for requests to virt-handlers, one for each node: its connections are to that node's
+// virt-handler and can be used for no other.
 type handlers struct {
 	config func(node string) *tls.Config
 
@@ -31,7 +31,8 @@ func (h *handlers) of(node string) *http.Client {
 			clear(h.clients) // nodes come and go
 		}
 		client = &http.Client{Transport: &http.Transport{
-			TLSClientConfig: h.config(node), MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: false,
+			TLSClientConfig: h.config(node), MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
+			ForceAttemptHTTP2: false,
 		}}
 		h.clients[node] = client
 	}

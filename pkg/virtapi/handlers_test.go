@@ -15,7 +15,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// A broken node answers at the address of another one's virt-handler: virt-api tells it nothing, by whichever way it asks.
+// A broken node answers at the address of another one's virt-handler: virt-api tells it nothing, by whichever way it
+// asks.
 func TestAnotherNodesHandler(t *testing.T) {
 	objects := pairOf(v1.RunStrategyAlways, instance(v1.Running))
 	objects["virtualmachineinstances/vm"].(*v1.VirtualMachineInstance).Status.NodeName = "node2"

@@ -55,7 +55,8 @@ func start(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.St
 		return startRequest(vm, vmi, options.Paused)
 	case v1.RunStrategyRerunOnFailure:
 		if vmi != nil && vmi.DeletionTimestamp == nil && vmi.Status.Phase == v1.Failed {
-			return change{}, conflict(vm, "RerunOnFailure does not support starting VM from failed state; it starts again by itself")
+			return change{},
+				conflict(vm, "RerunOnFailure does not support starting VM from failed state; it starts again by itself")
 		}
 		return startRequest(vm, vmi, options.Paused)
 	default:
@@ -80,7 +81,10 @@ func request(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, stopFirst bo
 	switch {
 	case len(now) == 0 && stopFirst:
 		uid := vmi.UID
-		return change{setRequests: true, requests: []v1.VirtualMachineStateChangeRequest{{Action: v1.StopRequest, UID: &uid}, startRequest}}, nil
+		return change{
+			setRequests: true,
+			requests:    []v1.VirtualMachineStateChangeRequest{{Action: v1.StopRequest, UID: &uid}, startRequest},
+		}, nil
 	case len(now) == 0:
 		return change{setRequests: true, requests: []v1.VirtualMachineStateChangeRequest{startRequest}}, nil
 	case len(now) == 1 && now[0].Action == v1.StopRequest:
@@ -116,7 +120,8 @@ func stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.Sto
 		}
 		before := vmi.Spec.TerminationGracePeriodSeconds
 		if options.GracePeriod == nil || before != nil && *options.GracePeriod >= *before {
-			return change{}, conflict(vm, "VM is stopping; Halted only supports manual stop requests with a shorter graceperiod")
+			return change{},
+				conflict(vm, "VM is stopping; Halted only supports manual stop requests with a shorter graceperiod")
 		}
 		return out, nil
 	case v1.RunStrategyAlways:
@@ -129,7 +134,8 @@ func stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.Sto
 		out.strategy = v1.RunStrategyHalted
 		return out, nil
 	}
-	if vmi == nil || vmi.Status.Phase == v1.Succeeded || vmi.Status.Phase == v1.Failed && strategy == v1.RunStrategyManual {
+	if vmi == nil || vmi.Status.Phase == v1.Succeeded ||
+		vmi.Status.Phase == v1.Failed && strategy == v1.RunStrategyManual {
 		if !starting(vm) {
 			return change{}, conflict(vm, "VM is not running")
 		}

@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// locationLife is how long a location is believed. It is as long as the API server machinery believes an authorization.
+	// locationLife is how long a location is believed. It is as long as the API server machinery believes an
+	// authorization.
 	locationLife = 10 * time.Second
 	maxLocations = 4096
 )
 
-// locations is a cache of where instances were found to run, so that of many connections to one guest the first reads the
-// instance and the others do not. Only virt-handler's word counts: it is told which instance is meant, and refuses when that
-// does not run there (any more); then the instance is read again.
+// locations is a cache of where instances were found to run, so that of many connections to one guest the first reads
+// the instance and the others do not. Only virt-handler's word counts: it is told which instance is meant, and refuses
+// when that does not run there (any more); then the instance is read again.
 type locations struct {
 	now func() time.Time
 
@@ -66,7 +67,8 @@ func (p *locations) forget(key locationKey) {
 	delete(p.known, key)
 }
 
-// ofGuest reports whether an error is about the guest that was asked for, or who asks, and not about where it was looked for.
+// ofGuest reports whether an error is about the guest that was asked for, or who asks, and not about where it was
+// looked for.
 func ofGuest(err error) bool {
 	switch apierrors.ReasonForError(err) {
 	case stream.ReasonPortRefused, stream.ReasonGuestUnreachable, metav1.StatusReasonTooManyRequests:

@@ -17,8 +17,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
-// TestPortForwardReadsOnce: of many connections the first reads the instance. virt-handler is told which one is meant, and
-// when it does not have that one (any more), what the API says counts.
+// TestPortForwardReadsOnce: of many connections the first reads the instance. virt-handler is told which one is meant,
+// and when it does not have that one (any more), what the API says counts.
 func TestPortForwardReadsOnce(t *testing.T) {
 	vmi := instance(v1.Running)
 	vmi.UID = "uid-1"

@@ -59,7 +59,9 @@ func (m *machines) vmi(ctx context.Context, namespace, name string) (*v1.Virtual
 }
 
 // machine reads a VM and its instance, nil when it has none.
-func (m *machines) machine(ctx context.Context, namespace, name string) (*v1.VirtualMachine, *v1.VirtualMachineInstance, error) {
+func (m *machines) machine(
+	ctx context.Context, namespace, name string,
+) (*v1.VirtualMachine, *v1.VirtualMachineInstance, error) {
 	vm, err := m.vm(ctx, namespace, name)
 	if err != nil {
 		return nil, nil, err
@@ -78,7 +80,9 @@ func (m *machines) machine(ctx context.Context, namespace, name string) (*v1.Vir
 
 // apply makes a change. The instance comes first, since the VM's change sets its end in motion. A
 // conflict error means that the VM has changed since it was read.
-func (m *machines) apply(ctx context.Context, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, c change, dryRun []string) error {
+func (m *machines) apply(
+	ctx context.Context, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, c change, dryRun []string,
+) error {
 	if c.grace != nil {
 		patch := map[string]any{"spec": map[string]any{"terminationGracePeriodSeconds": *c.grace}}
 		if err := m.patch(ctx, virtualMachineInstances, vmi, "", patch, dryRun); err != nil {
@@ -107,7 +111,10 @@ func (m *machines) apply(ctx context.Context, vm *v1.VirtualMachine, vmi *v1.Vir
 }
 
 // patch merges into an object, unless it has changed since it was read.
-func (m *machines) patch(ctx context.Context, resource string, object metav1.Object, subresource string, patch map[string]any, dryRun []string) error {
+func (m *machines) patch(
+	ctx context.Context, resource string, object metav1.Object, subresource string, patch map[string]any,
+	dryRun []string,
+) error {
 	metadata, ok := patch["metadata"].(map[string]any)
 	if !ok {
 		metadata = map[string]any{}

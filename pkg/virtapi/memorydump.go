@@ -36,11 +36,13 @@ func (q *requests) memoryDump(r *restful.Request, namespace, name string) error 
 		if err := q.machines.checkDumpClaim(ctx, vm, vmi, claimName); err != nil {
 			return err
 		}
-		return q.machines.patchDump(ctx, vm, &v1.VirtualMachineMemoryDumpRequest{ClaimName: claimName, Phase: v1.MemoryDumpAssociating})
+		return q.machines.patchDump(ctx, vm,
+			&v1.VirtualMachineMemoryDumpRequest{ClaimName: claimName, Phase: v1.MemoryDumpAssociating})
 	})
 }
 
-// mayDump gives the claim that a dump is to go to, which is that of the last dump when none is named, or why there can be none.
+// mayDump gives the claim that a dump is to go to, which is that of the last dump when none is named, or why there can
+// be none.
 func mayDump(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, claimName string) (string, error) {
 	last := vm.Status.MemoryDumpRequest
 	if claimName == "" && last != nil {
@@ -56,18 +58,23 @@ func mayDump(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, claimName st
 	case last != nil && last.Phase != v1.MemoryDumpCompleted && last.Phase != v1.MemoryDumpFailed:
 		return "", conflict(vm, "memory dump request already in progress, or its volume is being taken away")
 	case last != nil && last.ClaimName != claimName:
-		return "", conflict(vm, fmt.Sprintf("unable to request memory dump to claim [%s], since the last was to [%s]; remove that one first (virtctl memory-dump remove)", claimName, last.ClaimName))
+		return "",
+			conflict(vm, fmt.Sprintf("unable to request memory dump to claim [%s], since the last was to [%s]; "+
+				"remove that one first (virtctl memory-dump remove)", claimName, last.ClaimName))
 	}
 	for i := range vmi.Spec.Volumes {
 		if volume := &vmi.Spec.Volumes[i]; volume.Name == claimName || claims.Name(volume) == claimName {
-			return "", conflict(vm, fmt.Sprintf("claim [%s] is volume %q of the VM; use another one", claimName, volume.Name))
+			return "",
+				conflict(vm, fmt.Sprintf("claim [%s] is volume %q of the VM; use another one", claimName, volume.Name))
 		}
 	}
 	return claimName, nil
 }
 
 // checkDumpClaim reports a claim that a dump does not fit on.
-func (m *machines) checkDumpClaim(ctx context.Context, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, name string) error {
+func (m *machines) checkDumpClaim(
+	ctx context.Context, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, name string,
+) error {
 	pvc, err := m.core.CoreV1().PersistentVolumeClaims(vm.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -77,7 +84,8 @@ func (m *machines) checkDumpClaim(ctx context.Context, vm *v1.VirtualMachine, vm
 
 func dumpFits(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pvc *corev1.PersistentVolumeClaim) error {
 	if mode := pvc.Spec.VolumeMode; mode != nil && *mode == corev1.PersistentVolumeBlock {
-		return conflict(vm, fmt.Sprintf("claim [%s] is a block device; a memory dump is a file, so use a claim of volumeMode Filesystem", pvc.Name))
+		return conflict(vm, fmt.Sprintf("claim [%s] is a block device; a memory dump is a file, so use a claim of "+
+			"volumeMode Filesystem", pvc.Name))
 	}
 	size, ok := pvc.Status.Capacity[corev1.ResourceStorage]
 	if !ok {
@@ -85,7 +93,8 @@ func dumpFits(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pvc *corev1
 	}
 	if memory := vmi.Spec.Domain.Memory; memory != nil && memory.Guest != nil {
 		if need := memory.Guest.Value() + dumpOverhead; size.Value() < need {
-			return conflict(vm, fmt.Sprintf("claim [%s] has %s; a dump of the VM's memory takes %s", pvc.Name, size.String(), resource.NewQuantity(need, resource.BinarySI)))
+			return conflict(vm, fmt.Sprintf("claim [%s] has %s; a dump of the VM's memory takes %s", pvc.Name,
+				size.String(), resource.NewQuantity(need, resource.BinarySI)))
 		}
 	}
 	return nil
@@ -113,7 +122,9 @@ func (q *requests) removeMemoryDump(r *restful.Request, namespace, name string) 
 }
 
 // patchDump writes a VM's request, all of it.
-func (m *machines) patchDump(ctx context.Context, vm *v1.VirtualMachine, request *v1.VirtualMachineMemoryDumpRequest) error {
+func (m *machines) patchDump(
+	ctx context.Context, vm *v1.VirtualMachine, request *v1.VirtualMachineMemoryDumpRequest,
+) error {
 	fields := map[string]any{ // null takes away what was said of the last dump
 		"claimName": request.ClaimName, "phase": request.Phase, "remove": nil, "message": nil,
 		"startTimestamp": request.StartTimestamp, "endTimestamp": request.EndTimestamp, "fileName": request.FileName,
@@ -121,7 +132,8 @@ func (m *machines) patchDump(ctx context.Context, vm *v1.VirtualMachine, request
 	if request.Remove {
 		fields["remove"] = true
 	}
-	err := m.patch(ctx, virtualMachines, vm, "status", map[string]any{"status": map[string]any{"memoryDumpRequest": fields}}, nil)
+	err := m.patch(ctx, virtualMachines, vm, "status",
+		map[string]any{"status": map[string]any{"memoryDumpRequest": fields}}, nil)
 	if apierrors.IsConflict(err) {
 		return &conflictingWriteError{err}
 	}

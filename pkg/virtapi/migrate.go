@@ -25,7 +25,8 @@ func (q *requests) migrate(r *restful.Request, namespace, name string) error {
 	if err := checkDryRun(options.DryRun); err != nil {
 		return err
 	}
-	if errs := metavalidation.ValidateLabels(options.AddedNodeSelector, field.NewPath("addedNodeSelector")); len(errs) > 0 {
+	if errs := metavalidation.ValidateLabels(options.AddedNodeSelector, field.NewPath("addedNodeSelector")); len(errs) >
+		0 {
 		return badRequest(surface.Message(errs))
 	}
 	ctx := r.Request.Context()
@@ -41,7 +42,10 @@ func (q *requests) migrate(r *restful.Request, namespace, name string) error {
 		return err
 	}
 	return q.machines.createMigration(ctx, &v1.VirtualMachineInstanceMigration{
-		TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: v1.VirtualMachineInstanceMigrationGroupVersionKind.Kind},
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: v1.GroupVersion.String(),
+			Kind:       v1.VirtualMachineInstanceMigrationGroupVersionKind.Kind,
+		},
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: "kubevirt-migrate-vm-", Namespace: namespace,
 		},
@@ -50,7 +54,9 @@ func (q *requests) migrate(r *restful.Request, namespace, name string) error {
 }
 
 // mayMigrate says why a VM cannot move now; vmi is nil when it does not run.
-func mayMigrate(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, others []v1.VirtualMachineInstanceMigration) error {
+func mayMigrate(
+	vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, others []v1.VirtualMachineInstanceMigration,
+) error {
 	if !active(vmi) || vmi.Status.Phase != v1.Running {
 		return conflict(vm, "VM is not running")
 	}
@@ -59,8 +65,10 @@ func mayMigrate(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, others []
 	}
 	for i := range others {
 		other := &others[i]
-		if other.Spec.VMIName == vm.Name && other.Status.Phase != v1.MigrationSucceeded && other.Status.Phase != v1.MigrationFailed {
-			return conflict(vm, fmt.Sprintf("in-flight migration detected. Active migration job (%s) is currently already in progress for VMI %s", other.Name, vm.Name))
+		if other.Spec.VMIName == vm.Name && other.Status.Phase != v1.MigrationSucceeded &&
+			other.Status.Phase != v1.MigrationFailed {
+			return conflict(vm, fmt.Sprintf("in-flight migration detected. Active migration job (%s) is currently "+
+				"already in progress for VMI %s", other.Name, vm.Name))
 		}
 	}
 	return nil
@@ -72,7 +80,9 @@ func (m *machines) migrations(ctx context.Context, namespace string) ([]v1.Virtu
 	return list.Items, err
 }
 
-func (m *machines) createMigration(ctx context.Context, migration *v1.VirtualMachineInstanceMigration, dryRun []string) error {
+func (m *machines) createMigration(
+	ctx context.Context, migration *v1.VirtualMachineInstanceMigration, dryRun []string,
+) error {
 	request := m.kubevirt.Post().Namespace(migration.Namespace).Resource(virtualMachineInstanceMigrations).
 		Body(migration).Param("fieldManager", "virt-api")
 	for _, run := range dryRun {

@@ -87,7 +87,9 @@ func (n *nodes) handler(node string) (string, error) {
 		best = address // it may well answer already
 	}
 	if best == "" {
-		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no virt-handler runs on node %s; see kubectl -n %s get pods -o wide", node, names.Namespace))
+		return "",
+			apierrors.NewServiceUnavailable(fmt.Sprintf("no virt-handler runs on node %s; see kubectl -n %s get pods "+
+				"-o wide", node, names.Namespace))
 	}
 	return best, nil
 }
@@ -145,7 +147,9 @@ func call(ctx context.Context, client *http.Client, method string, target *url.U
 		return nil, unreachable(node, err)
 	}
 	if len(body) > maxAnswer {
-		return nil, apierrors.NewInternalError(fmt.Errorf("virt-handler of node %s answers with more than %d bytes", node, maxAnswer))
+		return nil,
+			apierrors.NewInternalError(fmt.Errorf("virt-handler of node %s answers with more than %d bytes",
+				node, maxAnswer))
 	}
 	if response.StatusCode >= 400 {
 		return nil, passedOn(response.StatusCode, body)
@@ -153,8 +157,11 @@ func call(ctx context.Context, client *http.Client, method string, target *url.U
 	return body, nil
 }
 
-// answer opens what virt-handler answers to a GET with 200; header, which may be nil, goes with it. Its errors are the user's; the caller closes the body.
-func (q *requests) answer(ctx context.Context, target *url.URL, node string, header http.Header) (*http.Response, error) {
+// answer opens what virt-handler answers to a GET with 200; header, which may be nil, goes with it. Its errors are the
+// user's; the caller closes the body.
+func (q *requests) answer(
+	ctx context.Context, target *url.URL, node string, header http.Header,
+) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return nil, err

@@ -46,9 +46,12 @@ var dependency = map[string]struct{ group, on string }{
 func graphNode(kind, namespace, name string, children ...v1.ObjectGraphNode) v1.ObjectGraphNode {
 	of := dependency[kind]
 	return v1.ObjectGraphNode{
-		ObjectReference: corev1.TypedObjectReference{APIGroup: &of.group, Kind: kind, Namespace: &namespace, Name: name},
-		Labels:          map[string]string{dependencyLabel: of.on},
-		Children:        children,
+		ObjectReference: corev1.TypedObjectReference{
+			APIGroup: &of.group, Kind: kind, Namespace: &namespace,
+			Name: name,
+		},
+		Labels:   map[string]string{dependencyLabel: of.on},
+		Children: children,
 	}
 }
 
@@ -66,10 +69,12 @@ func machineGraph(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pods []
 		root.Children = append(root.Children, graphNode("VirtualMachineInstance", ns, vmi.Name, podNodes(ns, pods)...))
 	}
 	if m := vm.Spec.Instancetype; m != nil {
-		root.Children = append(root.Children, referenceNodes(ns, instancetype.Instancetype, m.Kind, m.Name, m.RevisionName, vm.Status.InstancetypeRef)...)
+		root.Children = append(root.Children,
+			referenceNodes(ns, instancetype.Instancetype, m.Kind, m.Name, m.RevisionName, vm.Status.InstancetypeRef)...)
 	}
 	if m := vm.Spec.Preference; m != nil {
-		root.Children = append(root.Children, referenceNodes(ns, instancetype.Preference, m.Kind, m.Name, m.RevisionName, vm.Status.PreferenceRef)...)
+		root.Children = append(root.Children,
+			referenceNodes(ns, instancetype.Preference, m.Kind, m.Name, m.RevisionName, vm.Status.PreferenceRef)...)
 	}
 	if vm.Spec.Template != nil {
 		root.Children = append(root.Children, specNodes(ns, &vm.Spec.Template.Spec)...)
@@ -79,7 +84,8 @@ func machineGraph(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pods []
 
 // instanceGraph is what vmi depends on.
 func instanceGraph(vmi *v1.VirtualMachineInstance, pods []string) v1.ObjectGraphNode {
-	return graphNode("VirtualMachineInstance", vmi.Namespace, vmi.Name, append(podNodes(vmi.Namespace, pods), specNodes(vmi.Namespace, &vmi.Spec)...)...)
+	return graphNode("VirtualMachineInstance", vmi.Namespace, vmi.Name,
+		append(podNodes(vmi.Namespace, pods), specNodes(vmi.Namespace, &vmi.Spec)...)...)
 }
 
 func podNodes(namespace string, pods []string) []v1.ObjectGraphNode {
@@ -91,7 +97,9 @@ func podNodes(namespace string, pods []string) []v1.ObjectGraphNode {
 }
 
 // referenceNodes are the object that the VM names, which it can do without, and the copy of it, which it cannot.
-func referenceNodes(namespace string, role instancetype.Role, kind, name, revision string, recorded *v1.InstancetypeStatusRef) []v1.ObjectGraphNode {
+func referenceNodes(
+	namespace string, role instancetype.Role, kind, name, revision string, recorded *v1.InstancetypeStatusRef,
+) []v1.ObjectGraphNode {
 	var out []v1.ObjectGraphNode
 	if kind, err := instancetype.KindOf(role, kind); err == nil && name != "" {
 		where := namespace
@@ -226,7 +234,8 @@ func (q *requests) objectGraph(resource string) func(*restful.Request, *restful.
 		} else {
 			graph = instanceGraph(vmi, pods)
 		}
-		graph.Children = filtered(graph.Children, options.IncludeOptionalNodes == nil || *options.IncludeOptionalNodes, selector)
+		graph.Children = filtered(graph.Children, options.IncludeOptionalNodes == nil ||
+			*options.IncludeOptionalNodes, selector)
 		return answer(w, graph)
 	}
 }

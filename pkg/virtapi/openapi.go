@@ -45,7 +45,9 @@ var documented = []any{
 // types carry.
 func schemas(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	out := map[string]common.OpenAPIDefinition{
-		modelName(reflect.TypeFor[v1.VirtualMachine]()): {Schema: spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}},
+		modelName(reflect.TypeFor[v1.VirtualMachine]()): {
+			Schema: spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}},
+		},
 	}
 	types := map[reflect.Type]bool{}
 	for _, value := range documented {
@@ -138,7 +140,9 @@ func property(t reflect.Type, ref common.ReferenceCallback) (spec.Schema, []stri
 		return property(t.Elem(), ref)
 	case reflect.Slice:
 		items, needs := property(t.Elem(), ref)
-		return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"array"}, Items: &spec.SchemaOrArray{Schema: &items}}}, needs
+		return spec.Schema{
+			SchemaProps: spec.SchemaProps{Type: []string{"array"}, Items: &spec.SchemaOrArray{Schema: &items}},
+		}, needs
 	case reflect.Struct:
 		name := modelName(t)
 		return spec.Schema{SchemaProps: spec.SchemaProps{Ref: ref(name)}}, []string{name}

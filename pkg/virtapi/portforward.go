@@ -25,7 +25,10 @@ func (q *requests) portForwardMachine(r *restful.Request, w *restful.Response) e
 	return q.portForward(r, w, virtualMachines, q.machines.instance)
 }
 
-func (q *requests) portForward(r *restful.Request, w *restful.Response, resource string, find func(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)) error {
+func (q *requests) portForward(
+	r *restful.Request, w *restful.Response, resource string,
+	find func(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error),
+) error {
 	port, err := strconv.ParseUint(r.PathParameter("port"), 10, 16)
 	if err != nil || port == 0 {
 		return badRequest(fmt.Sprintf("port %q is not a number from 1 to 65535", r.PathParameter("port")))
@@ -46,7 +49,10 @@ func (q *requests) portForward(r *restful.Request, w *restful.Response, resource
 		user = info.GetName()
 	}
 	verb := fmt.Sprintf("portforward/%d/%s", port, protocol)
-	key := locationKey{resource, types.NamespacedName{Namespace: r.PathParameter("namespace"), Name: r.PathParameter("name")}}
+	key := locationKey{
+		resource,
+		types.NamespacedName{Namespace: r.PathParameter("namespace"), Name: r.PathParameter("name")},
+	}
 	if known, ok := q.locations.of(key); ok {
 		target, err := q.nodes.guest(known.node, key.NamespacedName, verb, url.Values{"uid": {string(known.uid)}})
 		if err == nil {

@@ -47,7 +47,8 @@ func (r referents) Read(ctx context.Context, namespace, name string, into runtim
 	case *corev1.PersistentVolumeClaim:
 		path, resource = []string{"/api/v1"}, "persistentvolumeclaims"
 	case *cdiv1.DataSource:
-		path, resource = []string{"/apis", cdiv1.SchemeGroupVersion.Group, cdiv1.SchemeGroupVersion.Version}, "datasources"
+		path, resource = []string{"/apis", cdiv1.SchemeGroupVersion.Group, cdiv1.SchemeGroupVersion.Version},
+			"datasources"
 	default:
 		return fmt.Errorf("nothing is known of %T", into)
 	}
@@ -71,7 +72,8 @@ func (r referents) Read(ctx context.Context, namespace, name string, into runtim
 }
 
 // refer fills in what a new VM's references leave open: the volume that they are inferred from, their kind, the storage
-// class of its DataVolumes, and the machine type and architecture that the preference has, which the template keeps for life.
+// class of its DataVolumes, and the machine type and architecture that the preference has, which the template keeps for
+// life.
 func (a *admission) refer(ctx context.Context, vm *v1.VirtualMachine, d surface.Defaults) (surface.Defaults, error) {
 	if vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
 		return d, nil
@@ -106,8 +108,8 @@ func (a *admission) refer(ctx context.Context, vm *v1.VirtualMachine, d surface.
 	return d, nil
 }
 
-// expands reports whether a VM's instance type and preference are written into it rather than kept: those of a new VM that
-// names no revision, or all.
+// expands reports whether a VM's instance type and preference are written into it rather than kept: those of a new VM
+// that names no revision, or all.
 func expands(vm, old *v1.VirtualMachine, policy v1.InstancetypeReferencePolicy) bool {
 	if vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
 		return false
@@ -123,8 +125,8 @@ func expands(vm, old *v1.VirtualMachine, policy v1.InstancetypeReferencePolicy) 
 	return false
 }
 
-// expand writes the instance type and preference of vm into it. What conflicts or is not there stays, for the validation to
-// say so.
+// expand writes the instance type and preference of vm into it. What conflicts or is not there stays, for the
+// validation to say so.
 func (a *admission) expand(ctx context.Context, vm *v1.VirtualMachine) error {
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
@@ -169,7 +171,8 @@ func (a *admission) validateReferring(ctx context.Context, vm *v1.VirtualMachine
 		return errs, nil // what it all makes is not known, so there is nothing more to check
 	}
 	d := a.defaults()
-	return append(surface.ValidateExpanded(vm, &template.Spec, d), d.Allowed.Validate(&template.Spec, templateSpec)...), nil
+	return append(surface.ValidateExpanded(vm, &template.Spec, d), d.Allowed.Validate(&template.Spec, templateSpec)...),
+		nil
 }
 
 // expanded is vm with what it refers to written out, as `virtctl expand` prints it.

@@ -40,10 +40,13 @@ type requests struct {
 }
 
 // newRequests takes what makes the TLS configuration with which the virt-handler of a node is dialled, and no other.
-func newRequests(machines *machines, nodes *nodes, config func(node string) *tls.Config, serverVersion func() (string, error)) *requests {
+func newRequests(
+	machines *machines, nodes *nodes, config func(node string) *tls.Config, serverVersion func() (string, error),
+) *requests {
 	return &requests{
-		machines: machines, nodes: nodes, streams: newStreams(config), locations: newLocations(time.Now), serverVersion: serverVersion,
-		handlers: newHandlers(config),
+		machines: machines, nodes: nodes, streams: newStreams(config), locations: newLocations(time.Now),
+		serverVersion: serverVersion,
+		handlers:      newHandlers(config),
 	}
 }
 
@@ -71,7 +74,10 @@ func checkDryRun(values []string) error {
 
 // change makes the change that plan finds for a VM. When the VM changes meanwhile, it is read and
 // planned again, so that a user meets no conflict that is not about the request.
-func (q *requests) change(ctx context.Context, namespace, name string, dryRun []string, plan func(*v1.VirtualMachine, *v1.VirtualMachineInstance) (change, error)) error {
+func (q *requests) change(
+	ctx context.Context, namespace, name string, dryRun []string,
+	plan func(*v1.VirtualMachine, *v1.VirtualMachineInstance) (change, error),
+) error {
 	if err := checkDryRun(dryRun); err != nil {
 		return err
 	}
@@ -162,7 +168,8 @@ func mayPause(vmi *v1.VirtualMachineInstance) error {
 	}
 	if vmi.Spec.LivenessProbe != nil {
 		return apierrors.NewForbidden(v1.Resource("virtualmachineinstances"), vmi.Name,
-			errors.New("pausing VMIs with LivenessProbe is not supported: the probe would end the guest while it is paused"))
+			errors.New("pausing VMIs with LivenessProbe is not supported: the probe would end the guest while it is "+
+				"paused"))
 	}
 	return nil
 }
@@ -184,7 +191,9 @@ func maySoftReboot(vmi *v1.VirtualMachineInstance) error {
 }
 
 // stream joins the user to a stream of the guest, if the guest has the device.
-func (q *requests) stream(verb string, check func(*v1.VirtualMachineInstance) error) func(*restful.Request, *restful.Response) error {
+func (q *requests) stream(
+	verb string, check func(*v1.VirtualMachineInstance) error,
+) func(*restful.Request, *restful.Response) error {
 	return func(r *restful.Request, w *restful.Response) error {
 		ctx := r.Request.Context()
 		vmi, err := q.machines.vmi(ctx, r.PathParameter("namespace"), r.PathParameter("name"))

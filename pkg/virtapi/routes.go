@@ -57,42 +57,109 @@ func (q *requests) endpoints() []endpoint {
 		onMachine("stop", "stop a VirtualMachine", v1.StopOptions{}, q.stop),
 		onMachine("restart", "restart a VirtualMachine", v1.RestartOptions{}, q.restart),
 		onMachine("migrate", "move the guest of a VirtualMachine to another node", v1.MigrateOptions{}, q.migrate),
-		{http.MethodGet, virtualMachines, "expand-spec", true, vm, nil, q.expand, "get a VirtualMachine with what it refers to written out", get},
-		{http.MethodGet, virtualMachines, "objectgraph", true, vm, nil, q.objectGraph(virtualMachines), "get the objects that a VirtualMachine depends on", get},
-		{http.MethodGet, virtualMachineInstances, "objectgraph", true, vmi, nil, q.objectGraph(virtualMachineInstances), "get the objects that a VirtualMachineInstance depends on", get},
+		{
+			http.MethodGet, virtualMachines, "expand-spec", true, vm, nil, q.expand,
+			"get a VirtualMachine with what it refers to written out", get,
+		},
+		{
+			http.MethodGet, virtualMachines, "objectgraph", true, vm, nil, q.objectGraph(virtualMachines),
+			"get the objects that a VirtualMachine depends on", get,
+		},
+		{
+			http.MethodGet, virtualMachineInstances, "objectgraph", true, vmi, nil,
+			q.objectGraph(virtualMachineInstances),
+			"get the objects that a VirtualMachineInstance depends on", get,
+		},
 		streamOf("console", "open a websocket to the serial console of a VirtualMachineInstance", hasSerialConsole),
 		streamOf("vnc", "open a websocket to the VNC server of a VirtualMachineInstance", hasGraphics),
 		streamOf("usbredir", "open a websocket to a USB port of a VirtualMachineInstance", takesUSB),
-		streamOf("vsock", "open a websocket to a vsock port of a VirtualMachineInstance: ?port=PORT[&tls=false]", hasVSOCK),
-		{http.MethodGet, virtualMachineInstances, "portforward/{port}", true, vmi, nil, q.portForwardInstance, "open a websocket to a TCP port of a VirtualMachineInstance", get},
-		{http.MethodGet, virtualMachineInstances, "portforward/{port}/{protocol}", true, vmi, nil, q.portForwardInstance, "open a websocket to a port, tcp or udp, of a VirtualMachineInstance", get},
-		{http.MethodGet, virtualMachines, "portforward/{port}", true, vm, nil, q.portForwardMachine, "open a websocket to a TCP port of a VirtualMachine's instance", get},
-		{http.MethodGet, virtualMachines, "portforward/{port}/{protocol}", true, vm, nil, q.portForwardMachine, "open a websocket to a port, tcp or udp, of a VirtualMachine's instance", get},
-		{http.MethodGet, virtualMachineInstances, "vnc/screenshot", true, vmi, nil, q.screenshot, "get a PNG of the screen of a VirtualMachineInstance", get},
+		streamOf("vsock", "open a websocket to a vsock port of a VirtualMachineInstance: ?port=PORT[&tls=false]",
+			hasVSOCK),
+		{
+			http.MethodGet, virtualMachineInstances, "portforward/{port}", true, vmi, nil, q.portForwardInstance,
+			"open a websocket to a TCP port of a VirtualMachineInstance", get,
+		},
+		{
+			http.MethodGet, virtualMachineInstances, "portforward/{port}/{protocol}", true, vmi, nil,
+			q.portForwardInstance, "open a websocket to a port, tcp or udp, of a VirtualMachineInstance", get,
+		},
+		{
+			http.MethodGet, virtualMachines, "portforward/{port}", true, vm, nil, q.portForwardMachine,
+			"open a websocket to a TCP port of a VirtualMachine's instance", get,
+		},
+		{
+			http.MethodGet, virtualMachines, "portforward/{port}/{protocol}", true, vm, nil, q.portForwardMachine,
+			"open a websocket to a port, tcp or udp, of a VirtualMachine's instance", get,
+		},
+		{
+			http.MethodGet, virtualMachineInstances, "vnc/screenshot", true, vmi, nil, q.screenshot,
+			"get a PNG of the screen of a VirtualMachineInstance", get,
+		},
 		onInstance("pause", "pause a VirtualMachineInstance", v1.PauseOptions{}, q.steer("pause", mayPause)),
 		onInstance("unpause", "unpause a VirtualMachineInstance", v1.UnpauseOptions{}, q.steer("unpause", mayUnpause)),
-		onInstance("reset", "reset a VirtualMachineInstance as its reset button would", nil, q.steer("reset", mayReset)),
-		onInstance("softreboot", "ask the guest of a VirtualMachineInstance to reboot", nil, q.steer("softreboot", maySoftReboot)),
-		onMachine("evacuate/cancel", "take back that a VirtualMachine is to leave its node", v1.EvacuateCancelOptions{}, q.evacuateCancel),
-		onInstance("evacuate/cancel", "take back that a VirtualMachineInstance is to leave its node", v1.EvacuateCancelOptions{}, q.evacuateCancel),
-		{http.MethodGet, virtualMachineInstances, "guestosinfo", true, vmi, nil, q.agent("guestosinfo"), "get what the guest agent of a VirtualMachineInstance knows", get},
-		{http.MethodGet, virtualMachineInstances, "userlist", true, vmi, nil, q.agent("userlist"), "get the users who are logged in to a VirtualMachineInstance", get},
-		{http.MethodGet, virtualMachineInstances, "filesystemlist", true, vmi, nil, q.agent("filesystemlist"), "get the file systems of a VirtualMachineInstance", get},
-		onInstance("freeze", "freeze the file systems of a VirtualMachineInstance", v1.FreezeUnfreezeTimeout{}, q.freeze),
+		onInstance("reset", "reset a VirtualMachineInstance as its reset button would", nil,
+			q.steer("reset", mayReset)),
+		onInstance("softreboot", "ask the guest of a VirtualMachineInstance to reboot", nil,
+			q.steer("softreboot", maySoftReboot)),
+		onMachine("evacuate/cancel", "take back that a VirtualMachine is to leave its node", v1.EvacuateCancelOptions{},
+			q.evacuateCancel),
+		onInstance("evacuate/cancel", "take back that a VirtualMachineInstance is to leave its node",
+			v1.EvacuateCancelOptions{}, q.evacuateCancel),
+		{
+			http.MethodGet, virtualMachineInstances, "guestosinfo", true, vmi, nil, q.agent("guestosinfo"),
+			"get what the guest agent of a VirtualMachineInstance knows", get,
+		},
+		{
+			http.MethodGet, virtualMachineInstances, "userlist", true, vmi, nil, q.agent("userlist"),
+			"get the users who are logged in to a VirtualMachineInstance", get,
+		},
+		{
+			http.MethodGet, virtualMachineInstances, "filesystemlist", true, vmi, nil, q.agent("filesystemlist"),
+			"get the file systems of a VirtualMachineInstance", get,
+		},
+		onInstance("freeze", "freeze the file systems of a VirtualMachineInstance",
+			v1.FreezeUnfreezeTimeout{}, q.freeze),
 		onInstance("unfreeze", "unfreeze the file systems of a VirtualMachineInstance", nil, q.unfreeze),
 		streamOf(exec.Subresource, "open a websocket to run a program in a VirtualMachineInstance", mayExec),
-		onMachine("addvolume", "add a volume to a VirtualMachine, and plug it in when it runs", v1.AddVolumeOptions{}, q.addVolumeToMachine),
-		onMachine("removevolume", "remove a hotpluggable volume from a VirtualMachine, and unplug it when it runs", v1.RemoveVolumeOptions{}, q.removeVolumeFromMachine),
-		onMachine("memorydump", "dump the memory of a VirtualMachine to a claim", v1.VirtualMachineMemoryDumpRequest{}, q.memoryDump),
-		onMachine("removememorydump", "let go of the claim that the memory of a VirtualMachine was dumped to", nil, q.removeMemoryDump),
-		onInstance("addvolume", "plug a volume into a VirtualMachineInstance", v1.AddVolumeOptions{}, q.addVolumeToInstance),
-		onInstance("removevolume", "unplug a volume from a VirtualMachineInstance", v1.RemoveVolumeOptions{}, q.removeVolumeFromInstance),
-		{http.MethodGet, virtualMachineInstances, "log", true, vmi, nil, q.log, "get what the guest of a VirtualMachineInstance wrote to its serial port, or QEMU's own log", get},
-		{http.MethodGet, statistics, "", true, "GuestStatistics", nil, q.stats, "get what the guests of a namespace use", []string{"list"}},
-		{http.MethodGet, statistics, "", false, "GuestStatistics", nil, q.stats, "get what all guests use", []string{"list"}},
-		{http.MethodPut, "expand-vm-spec", "", true, vm, v1.VirtualMachine{}, q.expandBody, "write out what a VirtualMachine refers to", update},
-		{http.MethodGet, "version", "", false, "Info", nil, q.version, "get the version of virtkit", []string{"get", "list"}},
-		{http.MethodGet, "healthz", "", false, "Health", nil, q.health, "check that virt-api reaches the API server", []string{"get", "list"}},
+		onMachine("addvolume", "add a volume to a VirtualMachine, and plug it in when it runs", v1.AddVolumeOptions{},
+			q.addVolumeToMachine),
+		onMachine("removevolume", "remove a hotpluggable volume from a VirtualMachine, and unplug it when it runs",
+			v1.RemoveVolumeOptions{}, q.removeVolumeFromMachine),
+		onMachine("memorydump", "dump the memory of a VirtualMachine to a claim", v1.VirtualMachineMemoryDumpRequest{},
+			q.memoryDump),
+		onMachine("removememorydump", "let go of the claim that the memory of a VirtualMachine was dumped to", nil,
+			q.removeMemoryDump),
+		onInstance("addvolume", "plug a volume into a VirtualMachineInstance", v1.AddVolumeOptions{},
+			q.addVolumeToInstance),
+		onInstance("removevolume", "unplug a volume from a VirtualMachineInstance", v1.RemoveVolumeOptions{},
+			q.removeVolumeFromInstance),
+		{
+			http.MethodGet, virtualMachineInstances, "log", true, vmi, nil, q.log,
+			"get what the guest of a VirtualMachineInstance wrote to its serial port, or QEMU's own log", get,
+		},
+		{
+			http.MethodGet, statistics, "", true, "GuestStatistics", nil, q.stats,
+			"get what the guests of a namespace use",
+			[]string{"list"},
+		},
+		{
+			http.MethodGet, statistics, "", false, "GuestStatistics", nil, q.stats, "get what all guests use",
+			[]string{"list"},
+		},
+		{
+			http.MethodPut, "expand-vm-spec", "", true, vm,
+			v1.VirtualMachine{},
+			q.expandBody,
+			"write out what a VirtualMachine refers to", update,
+		},
+		{
+			http.MethodGet, "version", "", false, "Info", nil, q.version, "get the version of virtkit",
+			[]string{"get", "list"},
+		},
+		{
+			http.MethodGet, "healthz", "", false, "Health", nil, q.health, "check that virt-api reaches the API server",
+			[]string{"get", "list"},
+		},
 	}
 }
 
@@ -160,14 +227,17 @@ func (q *requests) install(server *genericapiserver.GenericAPIServer) {
 		}
 		server.Handler.GoRestfulContainer.Add(q.webService(gv))
 		server.AggregatedDiscoveryGroupManager.AddGroupVersion(gv.Group, q.aggregatedDiscovery(gv))
-		server.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(metav1.GroupVersion{Group: gv.Group, Version: gv.Version}, 1000, 20-i)
+		server.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(
+			metav1.GroupVersion{Group: gv.Group, Version: gv.Version}, 1000, 20-i,
+		)
 	}
 	server.DiscoveryGroupManager.AddGroup(group)
 	server.Handler.GoRestfulContainer.Add(discovery.NewAPIGroupHandler(codecs, group).WebService())
 }
 
 func (q *requests) webService(gv schema.GroupVersion) *restful.WebService {
-	ws := (&restful.WebService{}).Path("/apis/" + gv.String()).Doc("API at /apis/" + gv.String()).ApiVersion(gv.String())
+	ws := (&restful.WebService{}).Path("/apis/" + gv.String()).Doc("API at /apis/" + gv.String()).
+		ApiVersion(gv.String())
 	discovery.NewAPIVersionHandler(codecs, gv, discovery.APIResourceListerFunc(func() []metav1.APIResource {
 		return q.discovery()
 	})).AddToWebService(ws)
@@ -181,7 +251,8 @@ func (q *requests) webService(gv schema.GroupVersion) *restful.WebService {
 			Doc(e.doc).Operation(operation(gv, e)).
 			Consumes(restful.MIME_JSON, "*/*").Produces(restful.MIME_JSON, "*/*")
 		if e.namespaced {
-			route.Param(ws.PathParameter("namespace", "object name and auth scope, such as for teams and projects").DataType("string"))
+			route.Param(ws.PathParameter("namespace", "object name and auth scope, such as for teams and projects").
+				DataType("string"))
 		}
 		if e.subresource != "" {
 			route.Param(ws.PathParameter("name", "name of the "+e.kind).DataType("string"))
@@ -254,7 +325,8 @@ func (q *requests) aggregatedDiscovery(gv schema.GroupVersion) apidiscoveryv2.AP
 			if e.namespaced {
 				scope = apidiscoveryv2.ScopeNamespace
 			}
-			out.Resources = append(out.Resources, apidiscoveryv2.APIResourceDiscovery{Resource: e.resource, ResponseKind: kind, Scope: scope})
+			out.Resources = append(out.Resources,
+				apidiscoveryv2.APIResourceDiscovery{Resource: e.resource, ResponseKind: kind, Scope: scope})
 		}
 		if e.subresource == "" {
 			out.Resources[at].Verbs = e.verbs

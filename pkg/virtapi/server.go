@@ -41,9 +41,10 @@ func newCodecs() serializer.CodecFactory {
 	return serializer.NewCodecFactory(scheme)
 }
 
-// open are the paths that need no authorization. The webhooks need none either, and are answered before it; see webhooks. They
-// change nothing, but that the eviction of a launcher pod marks its VMI. Besides what the caller sent they tell whether the instance type and
-// the preference that a VM names exist and what they set, and which ones the labels of a claim name.
+// open are the paths that need no authorization. The webhooks need none either, and are answered before it; see
+// webhooks. They change nothing, but that the eviction of a launcher pod marks its VMI. Besides what the caller sent
+// they tell whether the instance type and the preference that a VM names exist and what they set, and which ones the
+// labels of a claim name.
 var open = []string{"/healthz", "/livez", "/readyz"}
 
 // streaming are the subresources whose requests last: they have no deadline, and do not count among the requests that
@@ -73,7 +74,10 @@ func newServer(s serving, q *requests, hooks *admission) (*genericapiserver.Gene
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		return calls.before(genericapiserver.DefaultBuildHandlerChain(gate.welcome(handler), c))
 	}
-	c.SecureServing = &genericapiserver.SecureServingInfo{Listener: gate, Cert: s.certificate, MinTLSVersion: tls.VersionTLS13}
+	c.SecureServing = &genericapiserver.SecureServingInfo{
+		Listener: gate, Cert: s.certificate,
+		MinTLSVersion: tls.VersionTLS13,
+	}
 	c.ExternalAddress = s.listener.Addr().String()
 	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	c.LoopbackClientConfig = &rest.Config{} // nothing here calls itself

@@ -51,7 +51,8 @@ func newStreams(config func(node string) *tls.Config) *streams {
 	ctx, cancel := context.WithCancel(context.Background())
 	serving, stop := context.WithCancel(ctx)
 	return &streams{
-		tls: config, spareLife: spareLife, hosts: map[hostKey]*host{}, ctx: ctx, cancel: cancel, serving: serving, stop: stop,
+		tls: config, spareLife: spareLife, hosts: map[hostKey]*host{}, ctx: ctx, cancel: cancel,
+		serving: serving, stop: stop,
 		connections: newConnections(), quota: quota.New(DefaultLimits),
 	}
 }
@@ -64,10 +65,14 @@ func (s *streams) splice(w http.ResponseWriter, r *http.Request, target *url.URL
 
 // splicePackets is splice for datagrams, whose messages it keeps apart.
 func (s *streams) splicePackets(w http.ResponseWriter, r *http.Request, target *url.URL, node, user string) error {
-	return s.spliceAs(w, r, target, node, user, func(conn *stream.Conn) io.ReadWriteCloser { return stream.Packets{Conn: conn} })
+	return s.spliceAs(w, r, target, node, user,
+		func(conn *stream.Conn) io.ReadWriteCloser { return stream.Packets{Conn: conn} })
 }
 
-func (s *streams) spliceAs(w http.ResponseWriter, r *http.Request, target *url.URL, node, user string, as func(*stream.Conn) io.ReadWriteCloser) error {
+func (s *streams) spliceAs(
+	w http.ResponseWriter, r *http.Request, target *url.URL, node, user string,
+	as func(*stream.Conn) io.ReadWriteCloser,
+) error {
 	if !stream.IsUpgrade(r) {
 		return badRequest("this is a stream: ask for a websocket")
 	}
@@ -172,5 +177,6 @@ func passedOn(code int, body []byte) error {
 	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.Code >= 400 {
 		return &apierrors.StatusError{ErrStatus: status}
 	}
-	return apierrors.NewGenericServerResponse(code, http.MethodPut, schema.GroupResource{}, "", strings.TrimSpace(string(body)), 0, true)
+	return apierrors.NewGenericServerResponse(code, http.MethodPut, schema.GroupResource{}, "",
+		strings.TrimSpace(string(body)), 0, true)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
-// volumeChange is a change of the hotplugged volumes of a spec. Its errors are about the request (400), or ErrConflict about what the spec has (409).
+// volumeChange is a change of the hotplugged volumes of a spec. Its errors are about the request (400), or ErrConflict
+// about what the spec has (409).
 type volumeChange struct {
 	dryRun []string
 	edit   func(*v1.VirtualMachineInstanceSpec) error
@@ -77,9 +78,9 @@ func (q *requests) removeVolumeFromInstance(r *restful.Request, namespace, name 
 	return q.changeInstanceVolumes(r.Request.Context(), namespace, name, c)
 }
 
-// changeMachineVolumes changes a VM's template, and the instance with it when there is one. The template comes first, once the
-// instance was asked whether it would refuse: virt-controller brings instances up to their templates, too, so what
-// either of them does to the instance meanwhile is the same, and who comes second finds it done.
+// changeMachineVolumes changes a VM's template, and the instance with it when there is one. The template comes first,
+// once the instance was asked whether it would refuse: virt-controller brings instances up to their templates, too, so
+// what either of them does to the instance meanwhile is the same, and who comes second finds it done.
 func (q *requests) changeMachineVolumes(ctx context.Context, namespace, name string, c volumeChange) error {
 	var before, after *v1.VirtualMachineInstanceSpec
 	err := retried(func() error {
@@ -96,7 +97,8 @@ func (q *requests) changeMachineVolumes(ctx context.Context, namespace, name str
 		}
 		after = &vm.Spec.Template.Spec
 		if active(vmi) && carry(vmi, before, after) {
-			if err := q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec, []string{metav1.DryRunAll}); err != nil {
+			if err := q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec,
+				[]string{metav1.DryRunAll}); err != nil {
 				return err
 			}
 		}
@@ -128,9 +130,11 @@ func (q *requests) changeInstanceVolumes(ctx context.Context, namespace, name st
 		if err := c.edit(&vmi.Spec); err != nil {
 			return refused(err, func(text string) error { return conflictVMI(vmi, ": "+text) })
 		}
-		// What comes so is the instance's alone, whatever its VM had of that name; what goes so is taken away until the next start.
+		// What comes so is the instance's alone, whatever its VM had of that name; what goes so is taken away until the
+		// next start.
 		declared := hotplug.Declared(vmi.Annotations)
-		maps.DeleteFunc(declared, func(name string, _ bool) bool { return !had[name] && hotplug.Volume(&vmi.Spec, name) != nil })
+		maps.DeleteFunc(declared,
+			func(name string, _ bool) bool { return !had[name] && hotplug.Volume(&vmi.Spec, name) != nil })
 		declare(vmi, declared)
 		return q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec, c.dryRun)
 	})
@@ -174,7 +178,8 @@ func carry(vmi *v1.VirtualMachineInstance, before, after *v1.VirtualMachineInsta
 	for _, volume := range hotplug.Volumes(after) {
 		if hotplug.Volume(before, volume.Name) == nil && hotplug.Volume(instance, volume.Name) == nil {
 			instance.Volumes = append(instance.Volumes, *volume.DeepCopy())
-			instance.Domain.Devices.Disks = append(instance.Domain.Devices.Disks, *hotplug.Disk(after, volume.Name).DeepCopy())
+			instance.Domain.Devices.Disks = append(instance.Domain.Devices.Disks, *hotplug.Disk(after, volume.Name).
+				DeepCopy())
 			declared[volume.Name] = true
 			changed = true
 		}
@@ -196,7 +201,9 @@ func declare(vmi *v1.VirtualMachineInstance, declared map[string]bool) {
 }
 
 // patchVolumes writes the volumes and disks of a VM's template or an instance.
-func (m *machines) patchVolumes(ctx context.Context, resource string, object metav1.Object, after *v1.VirtualMachineInstanceSpec, dryRun []string) error {
+func (m *machines) patchVolumes(
+	ctx context.Context, resource string, object metav1.Object, after *v1.VirtualMachineInstanceSpec, dryRun []string,
+) error {
 	changes := map[string]any{}
 	spec := map[string]any{
 		"volumes": after.Volumes,

@@ -45,8 +45,8 @@ func summarize(t *testing.T, write string) string {
 	return strings.TrimSpace(out + " " + dryRun)
 }
 
-// The template is changed before the instance, which is asked first whether it would refuse; the instance is told which volumes
-// are its VM's.
+// The template is changed before the instance, which is asked first whether it would refuse; the instance is told which
+// volumes are its VM's.
 func TestVolumeWrites(t *testing.T) {
 	pluggable := func(names ...string) (volumes []v1.Volume, disks []v1.Disk) {
 		for _, name := range names {

@@ -24,8 +24,8 @@ const (
 	reviewTime = 12 * time.Second
 )
 
-// webhooks answers the API server's webhook calls. It stands in front of the API server machinery, which would count calls
-// whose body never ends among the requests that it serves at a time: a few hundred of them, from anybody, and no
+// webhooks answers the API server's webhook calls. It stands in front of the API server machinery, which would count
+// calls whose body never ends among the requests that it serves at a time: a few hundred of them, from anybody, and no
 // virtual machine is admitted any more. Here a call counts once its body has been read.
 type webhooks struct {
 	handlers map[string]http.Handler // by path
@@ -61,7 +61,8 @@ func (h *webhooks) before(next http.Handler) http.Handler {
 func (h *webhooks) serve(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			klog.ErrorS(fmt.Errorf("%v", reason), "webhook panicked", "path", r.URL.Path, "stack", string(debug.Stack()))
+			klog.ErrorS(fmt.Errorf("%v", reason), "webhook panicked", "path", r.URL.Path, "stack",
+				string(debug.Stack()))
 			refuseCall(w, apierrors.NewInternalError(errors.New("the webhook failed; see virt-api's log")))
 		}
 	}()

@@ -330,7 +330,8 @@ func TestWebhookClients(t *testing.T) {
 	})
 }
 
-// Connections over which nobody has shown who they are end when there are too many, those of the source that has most first.
+// Connections over which nobody has shown who they are end when there are too many, those of the source that has most
+// first.
 func TestStrangersAreBounded(t *testing.T) {
 	listener := &addressed{conns: make(chan net.Conn, 1)}
 	g := newGate(listener, 4, 3)

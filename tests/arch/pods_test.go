@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// reaching are the packages that reach into pods, where others may put links, FIFOs and devices, and change them meanwhile.
-// Files are opened, made, changed and removed there by package beneath, which alone may do it by these functions.
+// reaching are the packages that reach into pods, where others may put links, FIFOs and devices, and change them
+// meanwhile. Files are opened, made, changed and removed there by package beneath, which alone may do it by these
+// functions.
 var reaching = []string{"pkg/handler", "pkg/handler/podfs", "pkg/handler/migrationproxy", "pkg/handler/streams", "pkg/handler/usage"}
 
 // byPath are functions that find a file by a path or change one, by the packages that have them.

@@ -29,8 +29,14 @@ func virtctlVersion(ctx context.Context, b *bench) ([]Row, error) {
 		}
 	}
 	ours := programs[0]
-	speed := Row{Name: "virtctl-version", What: "virtctl version --client, median", Unit: "ms", Value: percentile(ours.times, .5) * 1000}.limit(11)
-	memory := Row{Name: "virtctl-rss", What: "virtctl version --client, peak RSS", Unit: "MiB", Value: mebibytes(ours.peak)}.limit(37)
+	speed := Row{
+		Name: "virtctl-version", What: "virtctl version --client, median", Unit: "ms",
+		Value: percentile(ours.times, .5) * 1000,
+	}.limit(11)
+	memory := Row{
+		Name: "virtctl-rss", What: "virtctl version --client, peak RSS", Unit: "MiB",
+		Value: mebibytes(ours.peak),
+	}.limit(37)
 	if len(programs) > 1 {
 		theirs := programs[1]
 		speed.Anchor, speed.Versus = percentile(theirs.times, .5)*1000, "kubectl"
@@ -60,8 +66,8 @@ func (w *weighed) start(ctx context.Context) error {
 	return err
 }
 
-// kubectl is the path of a kubectl built like virtctl, from the module that virt-local has. The first time it is compiled,
-// which takes a minute or two.
+// kubectl is the path of a kubectl built like virtctl, from the module that virt-local has. The first time it is
+// compiled, which takes a minute or two.
 func kubectl(ctx context.Context) (path string, err error) {
 	const module = "cmd/virt-local"
 	version, err := output(ctx, module, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
@@ -92,7 +98,8 @@ func kubectl(ctx context.Context) (path string, err error) {
 	}
 	fmt.Fprintln(os.Stderr, "building kubectl", version)
 	built := filepath.Join(scratch, "kubectl")
-	if _, err := output(ctx, module, "go", "build", "-mod=mod", "-modfile="+filepath.Join(scratch, "go.mod"), "-ldflags=-s -w", "-o", built, "k8s.io/kubernetes/cmd/kubectl"); err != nil {
+	if _, err := output(ctx, module, "go", "build", "-mod=mod", "-modfile="+filepath.Join(scratch, "go.mod"),
+		"-ldflags=-s -w", "-o", built, "k8s.io/kubernetes/cmd/kubectl"); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

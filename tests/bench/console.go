@@ -26,8 +26,10 @@ const everything = 64 << 10
 
 // console opens a VMI's serial console, starting with the last bytes of what it has printed already.
 func (b *bench) console(ctx context.Context, vmi *v1.VirtualMachineInstance, tail int) (net.Conn, error) {
-	path := fmt.Sprintf("/apis/subresources.kubevirt.io/v1/namespaces/%s/virtualmachineinstances/%s/console", vmi.Namespace, vmi.Name)
-	return stream.Dial(ctx, b.Config, path, map[string][]string{"tail": {strconv.Itoa(tail)}, "join": {"true"}}, stream.Options{})
+	path := fmt.Sprintf("/apis/subresources.kubevirt.io/v1/namespaces/%s/virtualmachineinstances/%s/console",
+		vmi.Namespace, vmi.Name)
+	return stream.Dial(ctx, b.Config, path, map[string][]string{"tail": {strconv.Itoa(tail)}, "join": {"true"}},
+		stream.Options{})
 }
 
 // until reads until the text has appeared.
@@ -93,7 +95,10 @@ func createLogin(ctx context.Context, b *bench) ([]Row, error) {
 			return nil, err
 		}
 	}
-	row := Row{Name: "create-login", What: "create → login prompt, median", Unit: "s", Value: percentile(logins, .5), Anchor: percentile(boots, .5), Versus: "reset → login, same guest"}
+	row := Row{
+		Name: "create-login", What: "create → login prompt, median", Unit: "s", Value: percentile(logins, .5),
+		Anchor: percentile(boots, .5), Versus: "reset → login, same guest",
+	}
 	row.Ratio = row.Value / row.Anchor
 	row.Goal = "≤ anchor + 1.5 s"
 	row.Reached = row.Value <= row.Anchor+1.5
@@ -148,7 +153,10 @@ func consoleEcho(ctx context.Context, b *bench) (rows []Row, err error) {
 			*samples = append(*samples, took...)
 		}
 	}
-	row := Row{Name: "console-echo", What: "console echo, round trip, median", Unit: "ms", Value: percentile(through, .5) * 1000, Anchor: percentile(bare, .5) * 1000, Versus: "serial socket on the node"}
+	row := Row{
+		Name: "console-echo", What: "console echo, round trip, median", Unit: "ms",
+		Value: percentile(through, .5) * 1000, Anchor: percentile(bare, .5) * 1000, Versus: "serial socket on the node",
+	}
 	return []Row{row.ratio(1.8 / 1.3)}, nil
 }
 
@@ -183,7 +191,8 @@ func roundTrips(conn net.Conn) ([]time.Duration, error) {
 }
 
 func (b *bench) launcherPod(ctx context.Context, vmi *v1.VirtualMachineInstance) (*corev1.Pod, error) {
-	pods, err := b.Kube.CoreV1().Pods(vmi.Namespace).List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + names.VirtLauncher})
+	pods, err := b.Kube.CoreV1().Pods(vmi.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + names.VirtLauncher})
 	if err != nil {
 		return nil, err
 	}

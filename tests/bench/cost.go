@@ -53,7 +53,8 @@ var renewed = []string{"leases", "nodes", "nodes/status"}
 func (w writes) total(suffixes ...string) float64 {
 	total := 0.0
 	for what, n := range w {
-		if len(suffixes) == 0 || slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(what, s) }) {
+		if len(suffixes) == 0 ||
+			slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(what, s) }) {
 			total += n
 		}
 	}
@@ -161,7 +162,10 @@ func install(ctx context.Context, b *bench) ([]Row, error) {
 	b.explain("writes of the installation", made)
 	return []Row{
 		Row{Name: "install", What: "install → Available, images present", Unit: "s", Value: took.Seconds()}.limit(15),
-		Row{Name: "install-writes", What: "API writes of an installation, by all", Unit: "writes", Value: made.total()}.limit(120),
+		Row{
+			Name: "install-writes", What: "API writes of an installation, by all", Unit: "writes",
+			Value: made.total(),
+		}.limit(120),
 	}, nil
 }
 
@@ -190,8 +194,13 @@ func idle(ctx context.Context, b *bench) ([]Row, error) {
 		return nil, err
 	}
 	return []Row{
-		Row{Name: "idle-writes", What: "API writes a second, idle, no VM", Unit: "/s", Value: (after.total() - before.total()) / window.Seconds()}.limit(.5),
-		Row{Name: "idle-rss", What: "all components' RSS, idle, two nodes", Unit: "MiB", Value: mebibytes(rss)}.limit(320),
+		Row{
+			Name: "idle-writes", What: "API writes a second, idle, no VM", Unit: "/s",
+			Value: (after.total() - before.total()) / window.Seconds(),
+		}.limit(.5),
+		Row{Name: "idle-rss", What: "all components' RSS, idle, two nodes", Unit: "MiB", Value: mebibytes(rss)}.limit(
+			320,
+		),
 		{Name: "idle-pss", What: "… shared pages counted once (PSS)", Unit: "MiB", Value: mebibytes(pss)},
 	}, nil
 }
@@ -209,7 +218,8 @@ func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
 
 // componentsMemory adds up a line of smaps_rollup over the components' processes.
 func (b *bench) componentsMemory(ctx context.Context, field string) (int64, error) {
-	pods, err := b.Kube.CoreV1().Pods(names.Namespace).List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent})
+	pods, err := b.Kube.CoreV1().Pods(names.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent})
 	if err != nil {
 		return 0, err
 	}
@@ -275,9 +285,15 @@ func apiWrites(ctx context.Context, b *bench) ([]Row, error) {
 	b.explain(fmt.Sprintf("own writes of %d lives", lives), ours)
 	b.explain(fmt.Sprintf("all writes of %d lives", lives), everybodys)
 	return []Row{
-		Row{Name: "vmi-writes-own", What: "API writes in one VMI's life, own components", Unit: "writes", Value: ours.total() / lives}.limit(8),
+		Row{
+			Name: "vmi-writes-own", What: "API writes in one VMI's life, own components", Unit: "writes",
+			Value: ours.total() / lives,
+		}.limit(8),
 		{Name: "vmi-events-own", What: "… of them events", Unit: "writes", Value: ours.total(" events") / lives},
-		Row{Name: "vmi-writes-all", What: "API writes in one VMI's life, all", Unit: "writes", Value: everybodys.total() / lives}.limit(26),
+		Row{
+			Name: "vmi-writes-all", What: "API writes in one VMI's life, all", Unit: "writes",
+			Value: everybodys.total() / lives,
+		}.limit(26),
 	}, nil
 }
 
@@ -314,6 +330,9 @@ func memory(ctx context.Context, b *bench) (rows []Row, err error) {
 	}
 	return []Row{
 		Row{Name: "pod-pss", What: "PSS in the VM's pod beyond QEMU", Unit: "MiB", Value: mebibytes(beside)}.limit(40),
-		Row{Name: "pod-request", What: "memory requested beyond the guest's", Unit: "MiB", Value: mebibytes(requested - vmi.Spec.Domain.Memory.Guest.Value())}.limit(100),
+		Row{
+			Name: "pod-request", What: "memory requested beyond the guest's", Unit: "MiB",
+			Value: mebibytes(requested - vmi.Spec.Domain.Memory.Guest.Value()),
+		}.limit(100),
 	}, nil
 }

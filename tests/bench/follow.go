@@ -23,7 +23,10 @@ func (g *guest) follow(ctx context.Context) (stop func(), _ error) {
 	start := time.Now()
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	for _, list := range []client.ObjectList{&v1.VirtualMachineInstanceMigrationList{}, &v1.VirtualMachineInstanceList{}, &corev1.PodList{}} {
+	for _, list := range []client.ObjectList{
+		&v1.VirtualMachineInstanceMigrationList{},
+		&v1.VirtualMachineInstanceList{}, &corev1.PodList{},
+	} {
 		w, err := g.Client.Watch(ctx, list, client.InNamespace(g.vmi.Namespace))
 		if err != nil {
 			cancel()

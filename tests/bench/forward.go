@@ -28,8 +28,12 @@ dd if=/dev/zero of=/www/zero bs=1M count=16 2>/dev/null
 // beside the guest: the time until a new one is made, and how much it carries.
 func portForward(ctx context.Context, b *bench) (rows []Row, err error) {
 	vmi := b.vmi("ports")
-	vmi.Spec.Domain.Devices.Disks = append(vmi.Spec.Domain.Devices.Disks, v1.Disk{Name: "init", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
-	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{Name: "init", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: forwardData}}})
+	vmi.Spec.Domain.Devices.Disks = append(vmi.Spec.Domain.Devices.Disks,
+		v1.Disk{Name: "init", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
+	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{
+		Name:         "init",
+		VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: forwardData}},
+	})
 	gone, err := b.booted(ctx, vmi)
 	defer func() { err = errors.Join(err, gone()) }()
 	if err != nil {
@@ -46,7 +50,8 @@ func portForward(ctx context.Context, b *bench) (rows []Row, err error) {
 	defer ns.Close()
 	guest := netip.MustParseAddrPort("10.0.2.2:80")
 	through := func() (net.Conn, error) {
-		return forward.Dial(ctx, c, forward.Target{Namespace: vmi.Namespace, Name: vmi.Name, Instance: true}, guest.Port(), forward.TCP)
+		return forward.Dial(ctx, c, forward.Target{Namespace: vmi.Namespace, Name: vmi.Name, Instance: true},
+			guest.Port(), forward.TCP)
 	}
 	direct := func() (net.Conn, error) { return reach.In(ctx, ns, reach.TCP, guest) }
 
@@ -66,7 +71,10 @@ func portForward(ctx context.Context, b *bench) (rows []Row, err error) {
 	}
 	var fetches, bareFetches []time.Duration
 	for range b.rounds {
-		for samples, open := range map[*[]time.Duration]func() (net.Conn, error){&fetches: through, &bareFetches: direct} {
+		for samples, open := range map[*[]time.Duration]func() (net.Conn, error){
+			&fetches:     through,
+			&bareFetches: direct,
+		} {
 			took, err := fetch(open)
 			if err != nil {
 				return nil, err
@@ -74,10 +82,16 @@ func portForward(ctx context.Context, b *bench) (rows []Row, err error) {
 			*samples = append(*samples, took)
 		}
 	}
-	opening := Row{Name: "port-forward-connect", What: "port-forward, new connection, median", Unit: "ms", Value: percentile(dials, .5) * 1000, Anchor: percentile(bareDials, .5) * 1000, Versus: "TCP from the guest's pod"}
+	opening := Row{
+		Name: "port-forward-connect", What: "port-forward, new connection, median", Unit: "ms",
+		Value: percentile(dials, .5) * 1000, Anchor: percentile(bareDials, .5) * 1000,
+		Versus: "TCP from the guest's pod",
+	}
 	opening.Ratio, opening.Goal = opening.Value/opening.Anchor, "≤ anchor + 4 ms"
 	opening.Reached = opening.Value <= opening.Anchor+4
-	carrying := Row{Name: "port-forward-throughput", What: fmt.Sprintf("port-forward, %d MiB from the guest, median", forwardSize), Unit: "MiB/s", Value: forwardSize / percentile(fetches, .5), Anchor: forwardSize / percentile(bareFetches, .5), Versus: "TCP from the guest's pod"}
+	carrying := Row{Name: "port-forward-throughput", What: fmt.Sprintf("port-forward, %d MiB from the guest, median",
+		forwardSize), Unit: "MiB/s", Value: forwardSize / percentile(fetches, .5), Anchor: forwardSize /
+		percentile(bareFetches, .5), Versus: "TCP from the guest's pod"}
 	carrying.Ratio, carrying.Goal = carrying.Value/carrying.Anchor, "≥ 0.8×"
 	carrying.Reached = carrying.Ratio >= 0.8
 	return []Row{opening, carrying}, nil
@@ -97,7 +111,8 @@ func fetch(open func() (net.Conn, error)) (time.Duration, error) {
 	if _, err := io.WriteString(conn, "GET /zero HTTP/1.0\r\n\r\n"); err != nil {
 		return 0, err
 	}
-	n, err := io.Copy(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{conn}) // as a program reads, with no shortcuts
+	// as a program reads, with no shortcuts
+	n, err := io.Copy(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{conn})
 	if err == nil && n < forwardSize<<20 {
 		err = fmt.Errorf("the guest sent %d bytes of %d MiB", n, forwardSize)
 	}

@@ -95,7 +95,8 @@ func received(control []byte) (time.Time, error) {
 	}
 	for _, m := range messages {
 		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= 16 {
-			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:]))), nil
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:]))),
+				nil
 		}
 	}
 	return time.Time{}, errors.New("a packet without a time stamp")
@@ -107,8 +108,8 @@ func (e *ears) close() error {
 	return unix.Close(e.fd)
 }
 
-// silence is the longest time without a ping of the size, of those that began between two moments. It waits until the guest
-// is heard again.
+// silence is the longest time without a ping of the size, of those that began between two moments. It waits until the
+// guest is heard again.
 func (e *ears) silence(ctx context.Context, size int, from, to time.Time) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -87,19 +87,23 @@ func scrapes(ctx context.Context, b *bench) (rows []Row, err error) {
 				return nil, err
 			}
 		}
-		rows = append(rows, Row{Name: "scrape-" + from.component, What: from.what, Unit: "ms", Value: percentile(took, .5) * 1000}.limit(100))
+		rows = append(rows,
+			Row{Name: "scrape-" + from.component, What: from.what, Unit: "ms", Value: percentile(took, .5) *
+				1000}.limit(100))
 	}
 	rss, err := b.componentsMemory(ctx, "Rss")
 	if err != nil {
 		return nil, err
 	}
-	return append(rows, Row{Name: "scrape-rss", What: "all components' RSS afterwards", Unit: "MiB", Value: mebibytes(rss)}), nil
+	return append(rows,
+		Row{Name: "scrape-rss", What: "all components' RSS afterwards", Unit: "MiB", Value: mebibytes(rss)}), nil
 }
 
 // prometheus makes an account that may read metrics, and gives what reads those of a pod.
 func (b *bench) prometheus(ctx context.Context) (func(address string) error, error) {
 	accounts := b.Kube.CoreV1().ServiceAccounts(b.namespace)
-	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}},
+		metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
 	_, err := b.Kube.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
@@ -122,9 +126,13 @@ func (b *bench) prometheus(ctx context.Context) (func(address string) error, err
 	if !roots.AppendCertsFromPEM([]byte(bundle.Data[names.CABundleKey])) {
 		return nil, fmt.Errorf("ConfigMap %s has no certificate", names.CABundle)
 	}
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: names.DNSNameMetrics}}}
+	client := &http.Client{
+		Timeout:   time.Minute,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: names.DNSNameMetrics}},
+	}
 	return func(address string) error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort(address, strconv.Itoa(names.PortMetrics))+"/metrics", nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			"https://"+net.JoinHostPort(address, strconv.Itoa(names.PortMetrics))+"/metrics", nil)
 		if err != nil {
 			return err
 		}

@@ -41,11 +41,12 @@ const (
 // dirty changes 8 MiB of the guest's memory as fast as it can.
 const dirty = `[ -e /tmp/a ] || dd if=/dev/urandom of=/tmp/a bs=1M count=8 2>/dev/null; (while :; do dd if=/tmp/a of=/tmp/b bs=1M conv=notrunc 2>/dev/null; done) & echo $! >/tmp/dirty`
 
-// migration compares moving a guest with what libvirt alone takes for a guest like it, between two daemons in pods like the
-// launcher's, with the launcher's configuration.
+// migration compares moving a guest with what libvirt alone takes for a guest like it, between two daemons in pods like
+// the launcher's, with the launcher's configuration.
 //
-// The gap is that between pings which the guest sends to a third pod, 200 a second: under masquerade its address seen from
-// outside is another afterwards, so that whoever pinged it from outside would measure how fast he learns the new one.
+// The gap is that between pings which the guest sends to a third pod, 200 a second: under masquerade its address seen
+// from outside is another afterwards, so that whoever pinged it from outside would measure how fast he learns the new
+// one.
 func migration(ctx context.Context, b *bench) (rows []Row, err error) {
 	observer := b.pod("observer")
 	if _, err := b.untilRunning(ctx, observer); err != nil {
@@ -103,7 +104,8 @@ func migration(ctx context.Context, b *bench) (rows []Row, err error) {
 					return nil, fmt.Errorf("%s, move %d of %T: %w", load.what, i+1, m, err)
 				}
 				if b.verbose {
-					fmt.Fprintf(os.Stderr, "  %T, %s: %v, silent %v, stood still %v\n", m, load.name, one.wall, one.gap, one.still)
+					fmt.Fprintf(os.Stderr, "  %T, %s: %v, silent %v, stood still %v\n", m, load.name, one.wall,
+						one.gap, one.still)
 				}
 				*samples = append(*samples, one)
 			}
@@ -116,7 +118,8 @@ func migration(ctx context.Context, b *bench) (rows []Row, err error) {
 // observe moves a guest while it pings and does what the command says.
 func (b *bench) observe(ctx context.Context, e *ears, m mover, observer, command string) (moved, error) {
 	const settle = time.Second
-	begin := fmt.Sprintf("%s; ping -q -s %d -i %s %s >/dev/null 2>&1 & echo $! >/tmp/ping", command, m.pings(), tick, observer)
+	begin := fmt.Sprintf("%s; ping -q -s %d -i %s %s >/dev/null 2>&1 & echo $! >/tmp/ping", command, m.pings(),
+		tick, observer)
 	if err := say(ctx, m, begin); err != nil {
 		return moved{}, err
 	}
@@ -203,7 +206,8 @@ func compare(name, what string, here, alone []moved) []Row {
 			value        float64
 		}{{"", "median", .5}, {"-p95", "p95", .95}} {
 			row := Row{
-				Name: "migration-" + name + "-" + measure.name + p.suffix, What: fmt.Sprintf("migration, %s: %s, %s", what, measure.what, p.what), Unit: measure.unit,
+				Name: "migration-" + name + "-" + measure.name + p.suffix,
+				What: fmt.Sprintf("migration, %s: %s, %s", what, measure.what, p.what), Unit: measure.unit,
 				Value:  percentile(of(here, measure.value), p.value) * measure.scale,
 				Anchor: percentile(of(alone, measure.value), p.value) * measure.scale, Versus: "libvirt alone",
 			}

@@ -28,8 +28,8 @@ import (
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
-// plain is a guest that libvirt alone moves between two pods, one a node, each with a libvirtd and nothing else. Pods, domain
-// and configuration are those of a guest of virtkit's. The daemons talk over the pod network.
+// plain is a guest that libvirt alone moves between two pods, one a node, each with a libvirtd and nothing else. Pods,
+// domain and configuration are those of a guest of virtkit's. The daemons talk over the pod network.
 type plain struct {
 	*bench
 	pods [2]*corev1.Pod
@@ -45,8 +45,8 @@ const (
 	overlay = names.DisksDir + "/root.qcow2"
 )
 
-// daemon waits for its configuration and runs libvirtd. The shell takes leave of the processes that libvirtd leaves to it, which
-// a libvirtd that is the pod's first process does not: it waits 40 s for each QEMU to be gone.
+// daemon waits for its configuration and runs libvirtd. The shell takes leave of the processes that libvirtd leaves to
+// it, which a libvirtd that is the pod's first process does not: it waits 40 s for each QEMU to be gone.
 const daemon = `trap 'exit 0' TERM; mkdir -p $XDG_CONFIG_HOME/libvirt $XDG_RUNTIME_DIR $TMPDIR; while [ ! -e $XDG_CONFIG_HOME/libvirt/complete ]; do sleep 0.1; done; libvirtd -t 0 -l & wait`
 
 func newPlain(ctx context.Context, b *bench, like *guest) (_ *plain, err error) {
@@ -83,7 +83,8 @@ func newPlain(ctx context.Context, b *bench, like *guest) (_ *plain, err error) 
 		return nil, err
 	}
 	// Nobody answers its DHCP.
-	err = errors.Join(login(ctx, p), say(ctx, p, "killall udhcpc 2>/dev/null; ip addr add 10.0.2.2/24 dev eth0; ip link set eth0 up; ip route add default via 10.0.2.1"))
+	err = errors.Join(login(ctx, p), say(ctx, p, "killall udhcpc 2>/dev/null; ip addr add 10.0.2.2/24 dev eth0; ip "+
+		"link set eth0 up; ip route add default via 10.0.2.1"))
 	// Each daemon asks its QEMU what it can do when it first takes a guest; virt-handler has such answers ready.
 	for range p.pods {
 		if err == nil {
@@ -94,13 +95,19 @@ func newPlain(ctx context.Context, b *bench, like *guest) (_ *plain, err error) 
 }
 
 // start makes a pod like the model with a daemon in it that runs, and the guest's network.
-func (p *plain) start(ctx context.Context, vmi *v1.VirtualMachineInstance, model *corev1.Pod, node string) (*corev1.Pod, error) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "plain-" + node, Namespace: p.namespace}, Spec: *model.Spec.DeepCopy()}
+func (p *plain) start(
+	ctx context.Context, vmi *v1.VirtualMachineInstance, model *corev1.Pod, node string,
+) (*corev1.Pod, error) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "plain-" + node, Namespace: p.namespace},
+		Spec:       *model.Spec.DeepCopy(),
+	}
 	pod.Spec.NodeName, pod.Spec.NodeSelector = node, nil
 	c := &pod.Spec.Containers[0]
 	c.Command, c.Args = []string{"/bin/sh", "-c", daemon}, nil
 	for name, dir := range map[string]string{
-		"HOME": "", "XDG_RUNTIME_DIR": "rt", "XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache", "XDG_DATA_HOME": "data", "XDG_STATE_HOME": "state", "TMPDIR": "tmp",
+		"HOME": "", "XDG_RUNTIME_DIR": "rt", "XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache",
+		"XDG_DATA_HOME": "data", "XDG_STATE_HOME": "state", "TMPDIR": "tmp",
 	} {
 		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: filepath.Join(names.RunDir, dir)})
 	}
@@ -157,7 +164,8 @@ func (p *plain) configure(ctx context.Context, model, pod *corev1.Pod) error {
 		}
 		if name == "libvirtd.conf" {
 			text = hostUUID.ReplaceAll(text, []byte(`host_uuid = "`+string(uuid.NewUUID())+`"`))
-			text = append(text, "listen_tls = 0\nlisten_tcp = 1\nauth_tcp = \"none\"\ntcp_port = \""+strconv.Itoa(daemonPort)+"\"\n"...)
+			text = append(text,
+				"listen_tls = 0\nlisten_tcp = 1\nauth_tcp = \"none\"\ntcp_port = \""+strconv.Itoa(daemonPort)+"\"\n"...)
 		}
 		if err := os.WriteFile(filepath.Join(to, name), text, 0o644); err != nil { //nolint:gosec // the pod's user reads it
 			return err
@@ -199,7 +207,8 @@ func (p *plain) move(ctx context.Context) (wall, still time.Duration, err error)
 	if err := p.freshDisk(ctx, to); err != nil {
 		return 0, 0, err
 	}
-	text, err := drive(ctx, from, nil, "migrate", fmt.Sprintf("qemu+tcp://%s:%d/session", to.Status.PodIP, daemonPort), "tcp://"+to.Status.PodIP, "vda")
+	text, err := drive(ctx, from, nil, "migrate", fmt.Sprintf("qemu+tcp://%s:%d/session", to.Status.PodIP, daemonPort),
+		"tcp://"+to.Status.PodIP, "vda")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -267,7 +276,8 @@ func drive(ctx context.Context, pod *corev1.Pod, stdin []byte, verb string, args
 			return nil, err
 		}
 	}
-	return enter(ctx, pod, stdin, driver, append([]string{verb, filepath.Join(names.RunDir, names.SocketLibvirt)}, args...)...)
+	return enter(ctx, pod, stdin, driver,
+		append([]string{verb, filepath.Join(names.RunDir, names.SocketLibvirt)}, args...)...)
 }
 
 // enter runs a program in a pod's file system, as its user.
@@ -278,11 +288,17 @@ func enter(ctx context.Context, pod *corev1.Pod, stdin []byte, program string, a
 	}
 	user := strconv.Itoa(names.User)
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(pid), "--mount", "--setuid", user, "--setgid", user, "--", program}, args...)...)
+	cmd := exec.CommandContext(ctx, "nsenter",
+		append([]string{"--target", strconv.Itoa(pid), "--mount", "--setuid", user, "--setgid", user, "--", program},
+			args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
-	cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + names.RunDir, "XDG_RUNTIME_DIR=" + names.RunDir + "/rt"}
+	cmd.Env = []string{
+		"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + names.RunDir,
+		"XDG_RUNTIME_DIR=" + names.RunDir + "/rt",
+	}
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s in pod %s: %w: %s", filepath.Base(program), pod.Name, err, strings.TrimSpace(stderr.String()))
+		return nil, fmt.Errorf("%s in pod %s: %w: %s", filepath.Base(program), pod.Name, err,
+			strings.TrimSpace(stderr.String()))
 	}
 	return stdout.Bytes(), nil
 }

@@ -31,7 +31,8 @@ func percentile(samples []time.Duration, p float64) float64 {
 
 // warmUp makes the namespace and runs one VM on each node, so that images are unpacked and caches are filled.
 func (b *bench) warmUp(ctx context.Context) error {
-	ns, err := b.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}, metav1.CreateOptions{})
+	ns, err := b.Kube.CoreV1().Namespaces().
+		Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -63,12 +64,19 @@ func (b *bench) vmi(name string) *v1.VirtualMachineInstance {
 			Domain: v1.DomainSpec{
 				Memory: &v1.Memory{Guest: &memory},
 				Devices: v1.Devices{
-					Disks:      []v1.Disk{{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}},
+					Disks: []v1.Disk{
+						{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}},
+					},
 					Interfaces: []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()},
 				},
 			},
 			Networks: []v1.Network{*v1.DefaultPodNetwork()},
-			Volumes:  []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: instance.TinyDisk()}}}},
+			Volumes: []v1.Volume{
+				{
+					Name:         "root",
+					VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: instance.TinyDisk()}},
+				},
+			},
 		},
 	}
 }
@@ -98,10 +106,12 @@ func (b *bench) untilRunning(ctx context.Context, object client.Object) (time.Du
 	return b.timed(ctx, object, list, func() error { return b.Client.Create(ctx, object) }, running)
 }
 
-// untilGone deletes the object and returns how long it took to be gone. A VMI keeps its finalizer until its pod is gone.
+// untilGone deletes the object and returns how long it took to be gone. A VMI keeps its finalizer until its pod is
+// gone.
 func (b *bench) untilGone(ctx context.Context, object client.Object) (time.Duration, error) {
 	list, _ := kindOf(object)
-	return b.timed(ctx, object, list, func() error { return b.Client.Delete(ctx, object) }, func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
+	return b.timed(ctx, object, list, func() error { return b.Client.Delete(ctx, object) },
+		func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
 }
 
 func kindOf(object client.Object) (client.ObjectList, func(watch.Event) (bool, error)) {
@@ -131,10 +141,14 @@ func kindOf(object client.Object) (client.ObjectList, func(watch.Event) (bool, e
 }
 
 // timed opens a watch on the one object, acts, and returns how long it took until the watch satisfied the condition.
-func (b *bench) timed(ctx context.Context, object client.Object, list client.ObjectList, act func() error, done func(watch.Event) (bool, error)) (time.Duration, error) {
+func (b *bench) timed(
+	ctx context.Context, object client.Object, list client.ObjectList, act func() error,
+	done func(watch.Event) (bool, error),
+) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	w, err := b.Client.Watch(ctx, list, client.InNamespace(object.GetNamespace()), client.MatchingFields{"metadata.name": object.GetName()})
+	w, err := b.Client.Watch(ctx, list, client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{"metadata.name": object.GetName()})
 	if err != nil {
 		return 0, err
 	}
@@ -180,8 +194,14 @@ func createRunning(ctx context.Context, b *bench) ([]Row, error) {
 			}
 		}
 	}
-	row := Row{Name: "create-running", What: "create → Running, median", Unit: "s", Value: percentile(vmis, .5), Anchor: percentile(pods, .5), Versus: "plain Pod"}
-	tail := Row{Name: "create-running-p95", What: "create → Running, p95", Unit: "s", Value: percentile(vmis, .95), Anchor: percentile(pods, .5), Versus: "plain Pod, median"}
+	row := Row{
+		Name: "create-running", What: "create → Running, median", Unit: "s", Value: percentile(vmis, .5),
+		Anchor: percentile(pods, .5), Versus: "plain Pod",
+	}
+	tail := Row{
+		Name: "create-running-p95", What: "create → Running, p95", Unit: "s", Value: percentile(vmis, .95),
+		Anchor: percentile(pods, .5), Versus: "plain Pod, median",
+	}
 	return []Row{row.ratio(2), tail.ratio(2.5)}, nil
 }
 
@@ -217,13 +237,21 @@ func tenAtOnce(ctx context.Context, b *bench) ([]Row, error) {
 			return nil, err
 		}
 		pods = append(pods, took...)
-		if took, err = burst(func(i int) client.Object { return b.vmi(fmt.Sprintf("burst-vmi-%d-%d", round, i)) }); err != nil {
+		if took,
+			err = burst(func(i int) client.Object { return b.vmi(fmt.Sprintf("burst-vmi-%d-%d", round, i)) }); err !=
+			nil {
 			return nil, err
 		}
 		vmis = append(vmis, took...)
 	}
-	p50 := Row{Name: "ten-at-once", What: "ten at once → Running, median", Unit: "s", Value: percentile(vmis, .5), Anchor: percentile(pods, .5), Versus: "ten plain Pods"}
-	p95 := Row{Name: "ten-at-once-p95", What: "ten at once → Running, p95", Unit: "s", Value: percentile(vmis, .95), Anchor: percentile(pods, .95), Versus: "ten plain Pods"}
+	p50 := Row{
+		Name: "ten-at-once", What: "ten at once → Running, median", Unit: "s", Value: percentile(vmis, .5),
+		Anchor: percentile(pods, .5), Versus: "ten plain Pods",
+	}
+	p95 := Row{
+		Name: "ten-at-once-p95", What: "ten at once → Running, p95", Unit: "s", Value: percentile(vmis, .95),
+		Anchor: percentile(pods, .95), Versus: "ten plain Pods",
+	}
 	return []Row{p50.ratio(2.5), p95.ratio(3)}, nil
 }
 
@@ -242,7 +270,10 @@ func deletion(ctx context.Context, b *bench) ([]Row, error) {
 			*into = append(*into, took)
 		}
 	}
-	row := Row{Name: "delete", What: "delete, grace 0 → VMI and pod gone, median", Unit: "s", Value: percentile(samples, .5), Anchor: percentile(pods, .5), Versus: "plain Pod"}
+	row := Row{
+		Name: "delete", What: "delete, grace 0 → VMI and pod gone, median", Unit: "s",
+		Value: percentile(samples, .5), Anchor: percentile(pods, .5), Versus: "plain Pod",
+	}
 	row.Ratio = row.Value / row.Anchor
 	return []Row{row.limit(1)}, nil
 }

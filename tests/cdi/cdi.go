@@ -1,6 +1,6 @@
 // Package cdi stands in for CDI, the Containerized Data Importer, in tests: its definitions, without their schemas, and
-// what it does with a DataVolume, a step at a time. The steps are CDI's own: a DataVolume gets a claim of its name, which
-// it owns, and a phase.
+// what it does with a DataVolume, a step at a time. The steps are CDI's own: a DataVolume gets a claim of its name,
+// which it owns, and a phase.
 package cdi
 
 import (
@@ -58,9 +58,10 @@ func Install(ctx context.Context, c client.Client) error {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(definition), &there); err != nil {
 				return false, client.IgnoreNotFound(err)
 			}
-			served := slices.ContainsFunc(there.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-			})
+			served := slices.ContainsFunc(there.Status.Conditions,
+				func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+					return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+				})
 			return served && there.DeletionTimestamp == nil, nil
 		})
 		if err != nil {
@@ -93,7 +94,9 @@ func Claim(ctx context.Context, c client.Client, dv *cdiv1.DataVolume) (*corev1.
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: dv.Name, Namespace: dv.Namespace,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume")),
+			},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}},
 	}
@@ -110,7 +113,10 @@ func Claim(ctx context.Context, c client.Client, dv *cdiv1.DataVolume) (*corev1.
 }
 
 // SetPhase says how far a DataVolume is, with the conditions that go with it.
-func SetPhase(ctx context.Context, c client.Client, dv *cdiv1.DataVolume, phase cdiv1.DataVolumePhase, conditions ...cdiv1.DataVolumeCondition) error {
+func SetPhase(
+	ctx context.Context, c client.Client, dv *cdiv1.DataVolume, phase cdiv1.DataVolumePhase,
+	conditions ...cdiv1.DataVolumeCondition,
+) error {
 	before := dv.DeepCopy()
 	dv.Status.Phase, dv.Status.Conditions = phase, conditions
 	if err := c.Status().Patch(ctx, dv, client.MergeFrom(before)); err != nil {

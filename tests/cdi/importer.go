@@ -17,8 +17,8 @@ import (
 // user is who the importer's pods run as, which is who reads the disks.
 const user = 107
 
-// Importer fills the DataVolumes of a namespace whose source is a registry: with a pod that converts the disk of that image
-// into the claim. It waits for a pod to use the claim before it begins, as CDI does where volumes bind late.
+// Importer fills the DataVolumes of a namespace whose source is a registry: with a pod that converts the disk of that
+// image into the claim. It waits for a pod to use the claim before it begins, as CDI does where volumes bind late.
 type Importer struct {
 	Client    client.WithWatch
 	Namespace string
@@ -66,7 +66,8 @@ func (i *Importer) Run(ctx context.Context) error {
 func (i *Importer) step(ctx context.Context) error {
 	var dvs cdiv1.DataVolumeList
 	var pods corev1.PodList
-	if err := errors.Join(i.Client.List(ctx, &dvs, client.InNamespace(i.Namespace)), i.Client.List(ctx, &pods, client.InNamespace(i.Namespace))); err != nil {
+	if err := errors.Join(i.Client.List(ctx, &dvs, client.InNamespace(i.Namespace)),
+		i.Client.List(ctx, &pods, client.InNamespace(i.Namespace))); err != nil {
 		return err
 	}
 	for n := range dvs.Items {
@@ -133,7 +134,9 @@ func (i *Importer) pod(dv *cdiv1.DataVolume, name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: dv.Namespace,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume")),
+			},
 		},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                corev1.RestartPolicyNever,
@@ -144,13 +147,26 @@ func (i *Importer) pod(dv *cdiv1.DataVolume, name string) *corev1.Pod {
 			},
 			Containers: []corev1.Container{{
 				Name: "importer", Image: i.Tools, ImagePullPolicy: corev1.PullIfNotPresent,
-				Command:         []string{"/usr/bin/busybox", "sh", "-c", "exec qemu-img convert -O raw /source/disk/* /target/disk.img"},
-				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
-				VolumeMounts:    []corev1.VolumeMount{{Name: "source", MountPath: "/source", ReadOnly: true}, {Name: "target", MountPath: "/target"}},
+				Command: []string{
+					"/usr/bin/busybox", "sh", "-c",
+					"exec qemu-img convert -O raw /source/disk/* /target/disk.img",
+				},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: &no,
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: "source", MountPath: "/source", ReadOnly: true},
+					{Name: "target", MountPath: "/target"},
+				},
 			}},
 			Volumes: []corev1.Volume{
-				{Name: "source", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: corev1.PullIfNotPresent}}},
-				{Name: "target", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: dv.Name}}},
+				{Name: "source", VolumeSource: corev1.VolumeSource{
+					Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: corev1.PullIfNotPresent},
+				}},
+				{Name: "target", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: dv.Name},
+				}},
 			},
 		},
 	}

@@ -41,7 +41,8 @@ type fault struct {
 	replaced func(context.Context) error
 	// lease says that the lease of virt-controller must have been renewed since.
 	lease bool
-	// sources are the pods that the guest is in before the phase. moved says that it was not in them any more at the kill.
+	// sources are the pods that the guest is in before the phase. moved says that it was not in them any more at the
+	// kill.
 	sources []string
 	moved   bool
 	// over is when the process was killed, or went on after a pause.

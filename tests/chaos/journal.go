@@ -162,7 +162,8 @@ func (j *Journal) Check(disk io.Reader) (Findings, error) {
 		case r.Epoch == previous.Epoch && r.Boot != previous.Boot:
 			doubled("two boots have written records %d and %d as boot %d", n-1, n, r.Epoch)
 		case r.Epoch > previous.Epoch+1:
-			lost("boot %d begins with record %d after boot %d: what was written between them is not on the disk", r.Epoch, n, previous.Epoch)
+			lost("boot %d begins with record %d after boot %d: what was written between them is not on the disk",
+				r.Epoch, n, previous.Epoch)
 		}
 		previous = r
 	}

@@ -42,7 +42,8 @@ const (
 
 // Kinds are all kinds, in the table's order.
 var Kinds = []Kind{
-	API, Leader, Standby, Handler, HandlerStopped, Launcher, Libvirtd, QEMU, Kubelet, Containerd, ControlPlane, ControlPlaneStopped,
+	API, Leader, Standby, Handler, HandlerStopped, Launcher, Libvirtd, QEMU, Kubelet, Containerd, ControlPlane,
+	ControlPlaneStopped,
 }
 
 // Stops says that the process is stopped for a while (SIGSTOP) and not killed.
@@ -79,7 +80,8 @@ type Step struct {
 // window is how long after a phase's beginning a kill may come: about as long as the phase takes. A process of the
 // guest's pod has to be there first, and the delay counts from then on.
 var window = map[Phase]time.Duration{
-	Starting: 6 * time.Second, Running: time.Second, Plugging: 3 * time.Second, Migrating: 2500 * time.Millisecond, Stopping: 3 * time.Second,
+	Starting: 6 * time.Second, Running: time.Second, Plugging: 3 * time.Second, Migrating: 2500 * time.Millisecond,
+	Stopping: 3 * time.Second,
 }
 
 // Plan returns so many steps, the same ones for the same seed. Every pair of phase and kind comes once before any comes

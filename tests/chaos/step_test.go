@@ -108,8 +108,8 @@ func survives(s Step, guest int, moved bool) bool {
 	return true
 }
 
-// prepare brings a VM to where the phase begins, and replaces components that would be started late, too. A VM whose guest has been killed before would be started later each
-// time; that is forgotten when it is stopped.
+// prepare brings a VM to where the phase begins, and replaces components that would be started late, too. A VM whose
+// guest has been killed before would be started later each time; that is forgotten when it is stopped.
 func (r *run) prepare(ctx context.Context, s Step, g *vm) error {
 	err := r.wait(ctx, bootTime, func(ctx context.Context) string {
 		for component := range components {

@@ -16,8 +16,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// A guest's agent tells who is logged in and what is mounted, and freezes the guest until it is let go, or nobody does in
-// time; the guest is found by its name, and reboots when it is asked to.
+// A guest's agent tells who is logged in and what is mounted, and freezes the guest until it is let go, or nobody does
+// in time; the guest is found by its name, and reboots when it is asked to.
 func TestGuestAgent(t *testing.T) {
 	t.Parallel()
 	c := theCluster

@@ -35,7 +35,8 @@ runcmd:
 `
 
 // A VM made with virtctl boots to its login prompt in a namespace that enforces Pod Security `restricted`, has what
-// cloud-init told it, and is reached on the pod's address and through a Service. It is in the cluster's DNS, and panics.
+// cloud-init told it, and is reached on the pod's address and through a Service. It is in the cluster's DNS, and
+// panics.
 func TestBootToLogin(t *testing.T) {
 	t.Parallel()
 	c := theCluster

@@ -11,8 +11,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// TestDashboard uses the dashboard in a terminal as a user does: look, choose, log in on the console and come back, move
-// the guest and see it arrive, stop it, leave.
+// TestDashboard uses the dashboard in a terminal as a user does: look, choose, log in on the console and come back,
+// move the guest and see it arrive, stop it, leave.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	c := theCluster

@@ -19,8 +19,8 @@ import (
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
-// A guest boots from a disk that is imported for it, by a stand-in for CDI that waits for the claim's first pod; and a VM may
-// not have what another namespace does not give it.
+// A guest boots from a disk that is imported for it, by a stand-in for CDI that waits for the claim's first pod; and a
+// VM may not have what another namespace does not give it.
 func TestDataVolume(t *testing.T) {
 	t.Parallel()
 	c := theCluster

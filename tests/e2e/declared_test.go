@@ -71,8 +71,9 @@ func (g *guest) plugged(t *testing.T, claims map[string]string) {
 	})
 }
 
-// A running guest gets what its VM is edited to: disks come and go, discs are put into its CD-ROM drives, swapped and taken out, also while
-// it moves to another node; what it cannot have before its next start is named, and a restart changes nothing of it.
+// A running guest gets what its VM is edited to: disks come and go, discs are put into its CD-ROM drives, swapped and
+// taken out, also while it moves to another node; what it cannot have before its next start is named, and a restart
+// changes nothing of it.
 func TestDeclaredVolumes(t *testing.T) {
 	t.Parallel()
 	c := theCluster

@@ -107,8 +107,8 @@ func wanted(stage, victim string) bool {
 	return false
 }
 
-// Whatever is killed or cut while a guest moves: one guest runs afterwards, its disks are what it has written, nothing is left
-// at the other side, and the next migration works. Not parallel: it disturbs every other test.
+// Whatever is killed or cut while a guest moves: one guest runs afterwards, its disks are what it has written, nothing
+// is left at the other side, and the next migration works. Not parallel: it disturbs every other test.
 func TestMigrationFaults(t *testing.T) {
 	f := newFaulty(t)
 	for _, stage := range stageOrder {

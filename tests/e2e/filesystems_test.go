@@ -27,8 +27,8 @@ func withFilesystem(name string, source v1.VolumeSource) func(*v1.VirtualMachine
 	}
 }
 
-// A guest shares a claim, which it writes, and what Kubernetes has, of which it sees what changes; it takes its open files along to
-// another node, and its pod ends with it. Its pod is restricted.
+// A guest shares a claim, which it writes, and what Kubernetes has, of which it sees what changes; it takes its open
+// files along to another node, and its pod ends with it. Its pod is restricted.
 func TestFilesystems(t *testing.T) {
 	t.Parallel()
 	c := theCluster

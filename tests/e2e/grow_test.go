@@ -95,7 +95,8 @@ func (g *guest) size(t *testing.T, sockets uint32, memory string) {
 	}
 }
 
-// waitSize waits until the instance says, and the guest sees, so many sockets and MiB. atLeast is what the guest counts, MiB.
+// waitSize waits until the instance says, and the guest sees, so many sockets and MiB. atLeast is what the guest
+// counts, MiB.
 func (g *guest) waitSize(t *testing.T, con *console, sockets uint32, mebibytes int64, atLeast int) {
 	t.Helper()
 	eventually(t, bootTime, fmt.Sprintf("the guest has %d sockets and %d MiB", sockets, mebibytes), func() string {

@@ -296,8 +296,8 @@ func (c *console) login(t *testing.T, user, password string) {
 	c.expectFrom(t, from, 20*time.Second, shellPrompt)
 }
 
-// shellPrompt ends what a shell that waits for input has printed; busybox asks for the cursor's place after it, and then the
-// guest itself may write to its console.
+// shellPrompt ends what a shell that waits for input has printed; busybox asks for the cursor's place after it, and
+// then the guest itself may write to its console.
 const shellPrompt = `[#$] (\x1b\[6n)?(\r?\n?tiny: [^\n]*\n)*$`
 
 // escapes are what a shell's line editor sends to the terminal.

@@ -119,7 +119,8 @@ const (
 	pciBalloon  = "1af4:1045"
 )
 
-// hungry starts the watchdog and never feeds it, in two stages of a second each. The guest's kernel has no driver for it.
+// hungry starts the watchdog and never feeds it, in two stages of a second each. The guest's kernel has no driver for
+// it.
 const hungry = `for d in /sys/bus/pci/devices/*; do [ "$(cat $d/device)" = 0x25ab ] && break; done
 echo 1 >$d/enable
 base=$(awk 'NR == 1 { print $1 }' $d/resource)
@@ -231,8 +232,8 @@ func TestHardware(t *testing.T) {
 	})
 }
 
-// redirectUSB connects as usbredirect does: each of the guest's ports greets its client with QEMU's hello, and when all are taken
-// the next is told so.
+// redirectUSB connects as usbredirect does: each of the guest's ports greets its client with QEMU's hello, and when all
+// are taken the next is told so.
 func (g *guest) redirectUSB(t *testing.T) {
 	t.Helper()
 	kube := g.forwardClient(t)

@@ -36,8 +36,8 @@ func (c *cluster) openGates(t *testing.T, gates string) {
 // metricsPort is a shell's way to the port with metrics.
 const metricsPort = `/dev/$(basename $(dirname $(grep -l org.github.vhostmd.1 /sys/class/virtio-ports/*/name)))`
 
-// What reaches from the guest to its node is allowed once an administrator has said so: an image on the node, which is made
-// there and kept, and goes along when it is said to be shared; and metrics of the node, on a disk and at a port.
+// What reaches from the guest to its node is allowed once an administrator has said so: an image on the node, which is
+// made there and kept, and goes along when it is said to be shared; and metrics of the node, on a disk and at a port.
 func TestHostVolumes(t *testing.T) {
 	t.Parallel()
 	c := theCluster

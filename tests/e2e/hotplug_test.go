@@ -18,8 +18,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Three volumes are plugged in at once, and taken away at once, while each component in turn is killed: what one has begun the
-// next one ends, and nothing is plugged in twice or left behind.
+// Three volumes are plugged in at once, and taken away at once, while each component in turn is killed: what one has
+// begun the next one ends, and nothing is plugged in twice or left behind.
 func TestHotplugFaults(t *testing.T) {
 	c := theCluster
 	ns := c.namespace(t, "restricted")

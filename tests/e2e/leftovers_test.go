@@ -14,8 +14,9 @@ import (
 	"github.com/virtkit/virtkit/tests/guests"
 )
 
-// leavesNothing checks that a migration which is over has left nothing on either node: no sockets by which a guest moves, no
-// connections between the virt-handlers, no volumes of pods in which the guest is not, and no pods beside the launchers.
+// leavesNothing checks that a migration which is over has left nothing on either node: no sockets by which a guest
+// moves, no connections between the virt-handlers, no volumes of pods in which the guest is not, and no pods beside the
+// launchers.
 func (f *faulty) leavesNothing(t *testing.T) {
 	t.Helper()
 	eventually(t, 60*time.Second, "nothing is left of migration "+f.m.Name, func() string {

@@ -46,8 +46,8 @@ func (g *guest) restartMessage(t *testing.T) string {
 	return ""
 }
 
-// The cable of a running guest's interface is pulled and plugged in by editing its VM, the interface is unplugged, comes back, and is
-// taken out; what cannot be done while the guest runs is named.
+// The cable of a running guest's interface is pulled and plugged in by editing its VM, the interface is unplugged,
+// comes back, and is taken out; what cannot be done while the guest runs is named.
 func TestInterfaceState(t *testing.T) {
 	t.Parallel()
 	c := theCluster

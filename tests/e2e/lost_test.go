@@ -29,7 +29,8 @@ import (
 
 var long = flag.Bool("long", false, "run what takes many minutes, too: a console that is idle for ten behind a proxy that cuts silent connections after one; every fault at every stage of a migration; twenty migrations in a row")
 
-// impatient is a TCP proxy that cuts connections on which either side has been silent for too long, as load balancers do.
+// impatient is a TCP proxy that cuts connections on which either side has been silent for too long, as load balancers
+// do.
 func impatient(t *testing.T, target string, limit time.Duration) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,8 +71,8 @@ func impatient(t *testing.T, target string, limit time.Duration) string {
 	return l.Addr().String()
 }
 
-// startIdle leaves a console of the guest, which shows a login prompt, silent behind such a proxy for longer than the proxy
-// bears, and then presses Enter. The channel has how that went. Meanwhile the test does something else.
+// startIdle leaves a console of the guest, which shows a login prompt, silent behind such a proxy for longer than the
+// proxy bears, and then presses Enter. The channel has how that went. Meanwhile the test does something else.
 func (g *guest) startIdle(t *testing.T) <-chan error {
 	t.Helper()
 	limit, silence := 35*time.Second, 45*time.Second // pings come every 20 s
@@ -155,8 +156,8 @@ type session struct {
 	ended          chan error
 }
 
-// loseSessions kills virt-api while commands run in the guest by exec and ssh: both say at once that the connection was lost,
-// with a code that no command has, and can be run again. key is of a user that the guest lets in.
+// loseSessions kills virt-api while commands run in the guest by exec and ssh: both say at once that the connection was
+// lost, with a code that no command has, and can be run again. key is of a user that the guest lets in.
 func (g *guest) loseSessions(t *testing.T, ready func(*testing.T, string, map[string]int32)) {
 	dir := t.TempDir()
 	key := filepath.Join(dir, "key")

@@ -14,8 +14,8 @@ import (
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
-// The memory of a guest, with what it keeps there, is written to a claim that is made for it, twice; the guest goes on, and
-// keeps nothing of it.
+// The memory of a guest, with what it keeps there, is written to a claim that is made for it, twice; the guest goes on,
+// and keeps nothing of it.
 func TestMemoryDump(t *testing.T) {
 	t.Parallel()
 	c := theCluster

@@ -102,7 +102,8 @@ func (p *prometheus) scrape(t *testing.T, component string) map[string]*dto.Metr
 	return all
 }
 
-// sum adds up the series of a family that have the given labels (name, value, name, value, …); ok says whether there are any.
+// sum adds up the series of a family that have the given labels (name, value, name, value, …); ok says whether there
+// are any.
 func sum(families map[string]*dto.MetricFamily, f *metrics.Family, labels ...string) (value float64, ok bool) {
 	for _, m := range families[f.Name].GetMetric() {
 		has := map[string]string{}

@@ -206,8 +206,8 @@ func (f *faulty) victims() map[string]func(*testing.T) {
 	}
 }
 
-// cancel takes the migration back, and waits until the source has been told, if it has to be: a cancel that comes when the guest
-// has gone is too late.
+// cancel takes the migration back, and waits until the source has been told, if it has to be: a cancel that comes when
+// the guest has gone is too late.
 func (f *faulty) cancel(t *testing.T) {
 	t.Helper()
 	if err := f.Client.Delete(t.Context(), f.m); err != nil {
@@ -314,8 +314,8 @@ func (f *faulty) memoryFlows(t *testing.T) bool {
 	return !f.missed
 }
 
-// mayRunThere says that the guest may run at the target already: the target's launcher, which is stopped, has taken back the
-// termination message that says it never ran. before is what that file was when the launcher had just begun.
+// mayRunThere says that the guest may run at the target already: the target's launcher, which is stopped, has taken
+// back the termination message that says it never ran. before is what that file was when the launcher had just begun.
 func (f *faulty) mayRunThere(t *testing.T, launcher int, before os.FileInfo) bool {
 	t.Helper()
 	text, err := os.ReadFile(terminationLog(launcher))
@@ -387,8 +387,8 @@ func (f *faulty) release(t *testing.T) {
 	f.undo = nil
 }
 
-// killComponent kills a component, on one node or wherever it runs. A container that ends a second time has its pod made
-// anew: the kubelet would take longer each time to start it again.
+// killComponent kills a component, on one node or wherever it runs. A container that ends a second time has its pod
+// made anew: the kubelet would take longer each time to start it again.
 func (f *faulty) killComponent(t *testing.T, component, node string) {
 	t.Helper()
 	for _, pod := range f.componentPods(t, component) {

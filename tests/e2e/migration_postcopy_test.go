@@ -19,8 +19,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/report/progress"
 )
 
-// breakPostCopy breaks a migration off while the guest runs on the other node and its memory still comes (post-copy): the instance
-// ends Failed and says why, and the VM starts anew, once.
+// breakPostCopy breaks a migration off while the guest runs on the other node and its memory still comes (post-copy):
+// the instance ends Failed and says why, and the VM starts anew, once.
 func breakPostCopy(t *testing.T, g *guest, con *console, policy *v1alpha1.MigrationPolicy) {
 	t.Helper()
 	was := policy.DeepCopy()

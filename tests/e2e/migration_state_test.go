@@ -83,8 +83,8 @@ func expectText(t *testing.T, con *console, command, want string) {
 	}
 }
 
-// The TPM and the EFI variables of a guest go with it when it moves; persistent ones are there after a restart, too, and
-// their claim goes with the VM.
+// The TPM and the EFI variables of a guest go with it when it moves; persistent ones are there after a restart, too,
+// and their claim goes with the VM.
 func TestPersistentState(t *testing.T) {
 	t.Parallel()
 	c := theCluster

@@ -20,8 +20,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/forward"
 )
 
-// The VMs of a pool have names and Secrets with their numbers. A changed template reaches them one after the other, and what is
-// taken from the pool stays.
+// The VMs of a pool have names and Secrets with their numbers. A changed template reaches them one after the other, and
+// what is taken from the pool stays.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	c := theCluster

@@ -31,8 +31,8 @@ func (g *guest) ready(t *testing.T, want corev1.ConditionStatus, reason string) 
 	})
 }
 
-// A guest is Ready, and gets what comes for a Service, while its readiness probe passes, also on another node; one whose
-// liveness probe fails is shut down, and says why.
+// A guest is Ready, and gets what comes for a Service, while its readiness probe passes, also on another node; one
+// whose liveness probe fails is shut down, and says why.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	c := theCluster

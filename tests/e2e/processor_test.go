@@ -40,7 +40,8 @@ func TestMissingFeature(t *testing.T) {
 	if err := c.Client.List(t.Context(), nodes); err != nil {
 		t.Fatal(err)
 	}
-	// Without hardware virtualization, nodes have what QEMU emulates: no invariant counter, and no model newer than Westmere.
+	// Without hardware virtualization, nodes have what QEMU emulates: no invariant counter, and no model newer than
+	// Westmere.
 	for _, node := range nodes.Items {
 		if node.Status.Allocatable.Name(names.ResourceKVM, resource.DecimalSI).Sign() > 0 {
 			continue

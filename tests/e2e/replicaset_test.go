@@ -31,7 +31,8 @@ func (c *cluster) scaleTo(t *testing.T, object client.Object, replicas int32) {
 	})
 }
 
-// A set of guests grows, replaces one whose pod is evicted, shrinks to the one that is asked for, and takes its guests with it.
+// A set of guests grows, replaces one whose pod is evicted, shrinks to the one that is asked for, and takes its guests
+// with it.
 func TestReplicaSet(t *testing.T) {
 	t.Parallel()
 	c := theCluster

@@ -16,8 +16,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// A link in the place of a launcher's /dev/net/tun does not open a file of the node to everybody when virt-handler prepares the
-// pod again. The test puts it there as root of the machine, as a process with the rights of a container's root could.
+// A link in the place of a launcher's /dev/net/tun does not open a file of the node to everybody when virt-handler
+// prepares the pod again. The test puts it there as root of the machine, as a process with the rights of a container's
+// root could.
 func TestLinkAtTun(t *testing.T) {
 	c := theCluster
 	ns := c.namespace(t, "privileged")

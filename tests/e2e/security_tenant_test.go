@@ -39,8 +39,8 @@ func (c *cluster) tenant(t *testing.T, ns string) kubernetes.Interface {
 	return kube
 }
 
-// A VM waits for a claim; its tenant makes the pod that it is about to have, and tries the rest of what made pods pass for
-// launchers.
+// A VM waits for a claim; its tenant makes the pod that it is about to have, and tries the rest of what made pods pass
+// for launchers.
 func TestTenantIsNoLauncher(t *testing.T) {
 	t.Parallel()
 	c := theCluster

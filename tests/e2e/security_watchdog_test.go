@@ -20,8 +20,8 @@ import (
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
-// The API server is away for longer than guests live without it, and none ends. Then a node is cut off, and nobody fences
-// it: its launcher ends the guest, and only then the VM starts on another node.
+// The API server is away for longer than guests live without it, and none ends. Then a node is cut off, and nobody
+// fences it: its launcher ends the guest, and only then the VM starts on another node.
 func TestFenceAfter(t *testing.T) { // not parallel: a cluster of its own, which must not be starved
 	i, err := instance.Start(t.Context(), "e2e-fence", "--nodes", "3", "--node-monitor-grace-period", nodeGrace.String())
 	if err != nil {

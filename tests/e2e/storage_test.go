@@ -98,8 +98,8 @@ func testTwoVMsOneClaim(t *testing.T, mode corev1.PersistentVolumeMode) {
 	second.waitPhase(t, 2*time.Minute, v1.Running)
 }
 
-// An empty disk has the size asked for; and what the firmware hands over is there: Ignition's configuration where Ignition
-// looks for it, an ACPI table that a Secret has.
+// An empty disk has the size asked for; and what the firmware hands over is there: Ignition's configuration where
+// Ignition looks for it, an ACPI table that a Secret has.
 func TestEmptyDisk(t *testing.T) {
 	t.Parallel()
 	c := theCluster

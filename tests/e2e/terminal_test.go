@@ -101,8 +101,8 @@ func colours(parameters string, upper, lower color.RGBA) (color.RGBA, color.RGBA
 	return upper, lower
 }
 
-// testTerminal draws the screen in a terminal with as many cells as the guest has pixels, two above each other, so that the
-// pictures can be compared, and logs in by what is typed there.
+// testTerminal draws the screen in a terminal with as many cells as the guest has pixels, two above each other, so that
+// the pictures can be compared, and logs in by what is typed there.
 func testTerminal(t *testing.T, g *guest) {
 	file := filepath.Join(t.TempDir(), "a.png")
 	g.virtctl(t, nil, "-n", g.ns, "vnc", "screenshot", g.name, "-f", file)

@@ -23,8 +23,8 @@ import (
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
-// An installation that comes with another launcher brings the guests to it, by its strategy: one moves, and does not notice;
-// one that cannot is started anew. Not parallel: it would move the guests of every other test.
+// An installation that comes with another launcher brings the guests to it, by its strategy: one moves, and does not
+// notice; one that cannot is started anew. Not parallel: it would move the guests of every other test.
 func TestUpgrade(t *testing.T) {
 	c := theCluster
 	ns := c.namespace(t, "restricted")

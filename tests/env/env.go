@@ -134,7 +134,8 @@ func (e *Environment) start(ctx context.Context, binary string, arguments []stri
 	}
 	e.Config.QPS = -1
 	scheme := runtime.NewScheme()
-	err = errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme))
+	err = errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
+		v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme))
 	if err != nil {
 		return err
 	}
@@ -218,7 +219,8 @@ func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
 func (e *Environment) Stop() error {
 	var err error
 	if e.cmd != nil {
-		if signalErr := e.cmd.Process.Signal(syscall.SIGTERM); signalErr != nil && !errors.Is(signalErr, os.ErrProcessDone) {
+		if signalErr := e.cmd.Process.Signal(syscall.SIGTERM); signalErr != nil &&
+			!errors.Is(signalErr, os.ErrProcessDone) {
 			err = signalErr
 		}
 		if waitErr := e.cmd.Wait(); waitErr != nil && err == nil {
@@ -232,13 +234,14 @@ func (e *Environment) Stop() error {
 // Eventually polls until the condition holds, an error that is final comes, or half a minute is
 // over; "not found" is not final.
 func Eventually(ctx context.Context, condition wait.ConditionWithContextFunc) error {
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		done, err := condition(ctx)
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return done, err
-	})
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 30*time.Second, true,
+		func(ctx context.Context) (bool, error) {
+			done, err := condition(ctx)
+			if apierrors.IsNotFound(err) {
+				return false, nil
+			}
+			return done, err
+		})
 }
 
 // buffer collects a process's output, of which the end is shown when it fails.

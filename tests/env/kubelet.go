@@ -36,7 +36,9 @@ func (e *Environment) SetNodeReady(ctx context.Context, node *corev1.Node, statu
 		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
 			return err
 		}
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "Test", Message: "test", LastTransitionTime: metav1.Now()}}
+		node.Status.Conditions = []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: status, Reason: "Test", Message: "test", LastTransitionTime: metav1.Now()},
+		}
 		return e.Client.Status().Update(ctx, node)
 	})
 	if err != nil {
@@ -70,7 +72,8 @@ func (e *Environment) SetPodStatus(ctx context.Context, pod *corev1.Pod, change 
 	return nil
 }
 
-// RemovePod takes away a pod whose containers have ended, as the kubelet does with a deleted one: it says first that they have.
+// RemovePod takes away a pod whose containers have ended, as the kubelet does with a deleted one: it says first that
+// they have.
 func (e *Environment) RemovePod(ctx context.Context, pod *corev1.Pod) error {
 	err := e.SetPodStatus(ctx, pod, func(status *corev1.PodStatus) {
 		if status.Phase != corev1.PodFailed {
@@ -87,7 +90,9 @@ func (e *Environment) RemovePod(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // SetVMIStatus changes a VMI's status, as virt-handler does.
-func (e *Environment) SetVMIStatus(ctx context.Context, vmi *v1.VirtualMachineInstance, change func(*v1.VirtualMachineInstanceStatus)) error {
+func (e *Environment) SetVMIStatus(
+	ctx context.Context, vmi *v1.VirtualMachineInstance, change func(*v1.VirtualMachineInstanceStatus),
+) error {
 	if err := e.Client.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
 		return fmt.Errorf("get VMI %s: %w", vmi.Name, err)
 	}
@@ -101,7 +106,9 @@ func (e *Environment) SetVMIStatus(ctx context.Context, vmi *v1.VirtualMachineIn
 
 // SetVMIPhase moves a VMI to a phase that virt-handler writes, with the Ready condition that goes
 // with it.
-func (e *Environment) SetVMIPhase(ctx context.Context, vmi *v1.VirtualMachineInstance, phase v1.VirtualMachineInstancePhase) error {
+func (e *Environment) SetVMIPhase(
+	ctx context.Context, vmi *v1.VirtualMachineInstance, phase v1.VirtualMachineInstancePhase,
+) error {
 	ready := corev1.ConditionFalse
 	if phase == v1.Running {
 		ready = corev1.ConditionTrue

@@ -9,7 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// Command is `exits CODE PROGRAM ARGUMENTS...`; what the program has written is there for stdout and stderr, as after exec.
+// Command is `exits CODE PROGRAM ARGUMENTS...`; what the program has written is there for stdout and stderr, as after
+// exec.
 func Command(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE PROGRAM ARGUMENTS...")

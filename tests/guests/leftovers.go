@@ -9,8 +9,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Leftovers finds what a virt-handler, by its process id, and its node still have of migrations, when a guest is in one pod, whose
-// launchers are given, and has left others. It returns "" when there is nothing.
+// Leftovers finds what a virt-handler, by its process id, and its node still have of migrations, when a guest is in one
+// pod, whose launchers are given, and has left others. It returns "" when there is nothing.
 func Leftovers(handler int, launchers []int, current string, ended []string) string {
 	proc := fmt.Sprintf("/proc/%d", handler)
 	for _, pid := range append(launchers, handler) {
@@ -20,7 +20,8 @@ func Leftovers(handler int, launchers []int, current string, ended []string) str
 		}
 		for line := range strings.Lines(string(sockets)) {
 			// Num RefCount Protocol Flags Type St Inode Path
-			if fields := strings.Fields(line); len(fields) == 8 && strings.HasPrefix(filepath.Base(fields[7]), "migration-") {
+			if fields := strings.Fields(line); len(fields) == 8 &&
+				strings.HasPrefix(filepath.Base(fields[7]), "migration-") {
 				return "a socket " + fields[7]
 			}
 		}
@@ -52,7 +53,8 @@ func Leftovers(handler int, launchers []int, current string, ended []string) str
 		port := fmt.Sprintf(":%04X", names.PortMigration)
 		for line := range strings.Lines(string(text)) {
 			// sl local remote state…; state 1 is established.
-			if fields := strings.Fields(line); len(fields) > 3 && fields[3] == "01" && (strings.HasSuffix(fields[1], port) || strings.HasSuffix(fields[2], port)) {
+			if fields := strings.Fields(line); len(fields) > 3 && fields[3] == "01" &&
+				(strings.HasSuffix(fields[1], port) || strings.HasSuffix(fields[2], port)) {
 				return "a connection " + fields[1] + " to " + fields[2]
 			}
 		}

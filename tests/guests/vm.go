@@ -1,4 +1,5 @@
-// Package guests has what end-to-end tests and `make chaos` share: the VM under test, and what may be left of one on a node.
+// Package guests has what end-to-end tests and `make chaos` share: the VM under test, and what may be left of one on a
+// node.
 package guests
 
 import (
@@ -11,7 +12,9 @@ import (
 )
 
 // NewVM is the smallest VM that boots the tiny guest; change adds to it.
-func NewVM(ns, name string, strategy v1.VirtualMachineRunStrategy, change ...func(*v1.VirtualMachine)) *v1.VirtualMachine {
+func NewVM(
+	ns, name string, strategy v1.VirtualMachineRunStrategy, change ...func(*v1.VirtualMachine),
+) *v1.VirtualMachine {
 	vm := &v1.VirtualMachine{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
 		Spec: v1.VirtualMachineSpec{
@@ -23,17 +26,23 @@ func NewVM(ns, name string, strategy v1.VirtualMachineRunStrategy, change ...fun
 					Domain: v1.DomainSpec{
 						Memory: &v1.Memory{Guest: new(resource.MustParse("128Mi"))},
 						Devices: v1.Devices{
-							Disks: []v1.Disk{{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}}},
+							Disks: []v1.Disk{
+								{Name: "root", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}},
+							},
 							Interfaces: []v1.Interface{{
-								Name:                   "default",
-								InterfaceBindingMethod: v1.InterfaceBindingMethod{Masquerade: &v1.InterfaceMasquerade{}},
+								Name: "default",
+								InterfaceBindingMethod: v1.InterfaceBindingMethod{
+									Masquerade: &v1.InterfaceMasquerade{},
+								},
 							}},
 						},
 					},
 					Networks: []v1.Network{{Name: "default", NetworkSource: v1.NetworkSource{Pod: &v1.PodNetwork{}}}},
 					Volumes: []v1.Volume{{
-						Name:         "root",
-						VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: instance.TinyDisk()}},
+						Name: "root",
+						VolumeSource: v1.VolumeSource{
+							ContainerDisk: &v1.ContainerDiskSource{Image: instance.TinyDisk()},
+						},
 					}},
 				},
 			},
@@ -49,7 +58,8 @@ func NewVM(ns, name string, strategy v1.VirtualMachineRunStrategy, change ...fun
 func WithUserData(userData string) func(*v1.VirtualMachine) {
 	return func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
-		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "init", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks,
+			v1.Disk{Name: "init", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
 		spec.Volumes = append(spec.Volumes, v1.Volume{
 			Name:         "init",
 			VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: userData}},
@@ -61,7 +71,10 @@ func WithUserData(userData string) func(*v1.VirtualMachine) {
 func WithClaim(claim string) func(*v1.VirtualMachine) {
 	return func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
-		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{Name: "data", Serial: "DATA", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{
+			Name: "data", Serial: "DATA",
+			DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
+		})
 		spec.Volumes = append(spec.Volumes, v1.Volume{
 			Name: "data",
 			VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
@@ -78,7 +91,9 @@ func NewClaim(ns, name string, mode corev1.PersistentVolumeMode) *corev1.Persist
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			VolumeMode:  &mode,
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")},
+			},
 		},
 	}
 }

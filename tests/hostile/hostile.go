@@ -1,5 +1,5 @@
-// Package hostile has what a tenant or a guest may write into any text that it controls, and checks that none of it reaches a
-// terminal. Fill puts it into an object, Check reads what was written.
+// Package hostile has what a tenant or a guest may write into any text that it controls, and checks that none of it
+// reaches a terminal. Fill puts it into an object, Check reads what was written.
 package hostile
 
 import (
@@ -22,8 +22,8 @@ var JSON = strings.ToValidUTF8(Text, "")
 // Blink is the colour of Text, which virtctl never uses: it tells a stranger's colours from its own.
 const Blink = "\x1b[5;41m"
 
-// Fill appends text to every string of the object that v points to: in structs, slices, maps' values and their keys, and behind
-// pointers and interfaces. Strings that keep takes, by the path of their field and their value, stay.
+// Fill appends text to every string of the object that v points to: in structs, slices, maps' values and their keys,
+// and behind pointers and interfaces. Strings that keep takes, by the path of their field and their value, stay.
 func Fill(v any, text string, keep func(path, value string) bool) {
 	fill(reflect.ValueOf(v), text, "", keep)
 }
@@ -76,8 +76,8 @@ func fillMap(v reflect.Value, text, path string, keep func(path, value string) b
 	}
 }
 
-// Find returns what in text a terminal would obey, or "". Colours are allowed where styled says that the text has colours of
-// virtctl's own, but never Blink.
+// Find returns what in text a terminal would obey, or "". Colours are allowed where styled says that the text has
+// colours of virtctl's own, but never Blink.
 func Find(text string, styled bool) string {
 	if i := strings.Index(text, Blink); i >= 0 {
 		return at(text, i)
@@ -100,7 +100,8 @@ func Find(text string, styled bool) string {
 
 // obeyed is written out here, and not taken from pkg/client/printable, which it tests.
 func obeyed(r rune) bool {
-	return r < 0x20 || r >= 0x7f && r < 0xa0 || strings.ContainsRune("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", r)
+	return r < 0x20 || r >= 0x7f && r < 0xa0 ||
+		strings.ContainsRune("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", r)
 }
 
 func colour(text string) int {

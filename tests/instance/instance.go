@@ -1,6 +1,6 @@
 // Package instance gives tests and benchmarks a Kubernetes of their own with virtkit on it: a virt-local with two
-// nodes under a random name, the images from bin/images, and `virtctl install`. It needs root and what `make build images`
-// leaves in bin.
+// nodes under a random name, the images from bin/images, and `virtctl install`. It needs root and what `make build
+// images` leaves in bin.
 package instance
 
 import (
@@ -68,7 +68,10 @@ func Start(ctx context.Context, prefix string, flags ...string) (*Instance, erro
 	if err != nil {
 		return nil, err
 	}
-	i := &Instance{Name: prefix + "-" + rand.String(5), Root: root, Kubeconfig: filepath.Join(dir, "kubeconfig"), dir: dir}
+	i := &Instance{
+		Name: prefix + "-" + rand.String(5), Root: root,
+		Kubeconfig: filepath.Join(dir, "kubeconfig"), dir: dir,
+	}
 	args := []string{"up", "--name", i.Name, "--nodes", "2", "--hints=false", "--kubeconfig", i.Kubeconfig}
 	args = append(args, flags...)
 	for _, image := range []string{"virt-server", "virt-launcher", "tiny-disk"} {
@@ -150,7 +153,8 @@ func (i *Instance) Status(ctx context.Context) (s Status, err error) {
 
 // Install puts virtkit on the instance and waits until it is available.
 func (i *Instance) Install(ctx context.Context) error {
-	return i.run(ctx, "virtctl", "--kubeconfig", i.Kubeconfig, "--context", i.Name, "install", "--wait", "--timeout", "3m")
+	return i.run(ctx, "virtctl", "--kubeconfig", i.Kubeconfig, "--context", i.Name, "install", "--wait",
+		"--timeout", "3m")
 }
 
 // Node does something to a node as `virt-local node` does: stop, start, cut, heal.
@@ -179,7 +183,8 @@ func (i *Instance) ControlPlane() (pid int, err error) {
 // Virtctl runs virtctl against the instance.
 func (i *Instance) Virtctl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
 	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(ctx, i.Bin("virtctl"), append([]string{"--kubeconfig", i.Kubeconfig, "--context", i.Name}, args...)...)
+	cmd := exec.CommandContext(ctx, i.Bin("virtctl"),
+		append([]string{"--kubeconfig", i.Kubeconfig, "--context", i.Name}, args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut
 	err = cmd.Run()
 	return out.String(), errOut.String(), err
@@ -212,8 +217,10 @@ func (i *Instance) connect() error {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), instancetypev1beta1.AddToScheme(scheme),
-		apiextensionsv1.AddToScheme(scheme), migrationsv1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme),
+		instancetypev1beta1.AddToScheme(scheme),
+		apiextensionsv1.AddToScheme(scheme), migrationsv1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme),
+		cdiv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	i.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})

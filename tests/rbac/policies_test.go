@@ -21,8 +21,8 @@ import (
 // unbound are rights of virt-handler to write that no policy binds to its node: nothing is stored.
 var unbound = []string{"CREATE tokenreviews.authentication.k8s.io", "CREATE subjectaccessreviews.authorization.k8s.io"}
 
-// What virt-handler has rights to write is what its policies look at: a right more needs a policy, and a policy for what it
-// may not do is one too many.
+// What virt-handler has rights to write is what its policies look at: a right more needs a policy, and a policy for
+// what it may not do is one too many.
 func TestPoliciesOfVirtHandler(t *testing.T) {
 	rights, err := Granted()
 	if err != nil {

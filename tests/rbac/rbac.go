@@ -142,7 +142,8 @@ func compare(rights []Right, excused map[Right]string, calls []call) error {
 	for _, r := range rights {
 		known[r] = true
 		if !used[r] && excused[r] == "" {
-			problems = append(problems, fmt.Errorf("never used: %s; remove it from manifests/base/rbac-%s.yaml, or give a reason in tests/rbac/unused.go", r, r.Component))
+			problems = append(problems, fmt.Errorf("never used: %s; remove it from manifests/base/rbac-%s.yaml, or "+
+				"give a reason in tests/rbac/unused.go", r, r.Component))
 		}
 	}
 	for _, r := range sorted(excused) {

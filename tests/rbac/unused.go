@@ -4,9 +4,18 @@ import "github.com/virtkit/virtkit/pkg/names"
 
 // unused are rights that a run need not use, each with the reason why it is granted all the same.
 var unused = map[Right]string{
-	{names.VirtController, "kubevirt.io", "virtualmachines/finalizers", "update", false}:                   blockOwnerDeletion,
-	{names.VirtController, "kubevirt.io", "virtualmachineinstances/finalizers", "update", false}:           blockOwnerDeletion,
-	{names.VirtController, "kubevirt.io", "virtualmachineinstancereplicasets/finalizers", "update", false}: blockOwnerDeletion,
+	{
+		names.VirtController, "kubevirt.io", "virtualmachines/finalizers", "update",
+		false,
+	}: blockOwnerDeletion,
+	{
+		names.VirtController, "kubevirt.io", "virtualmachineinstances/finalizers", "update",
+		false,
+	}: blockOwnerDeletion,
+	{
+		names.VirtController, "kubevirt.io", "virtualmachineinstancereplicasets/finalizers", "update",
+		false,
+	}: blockOwnerDeletion,
 
 	{names.VirtController, "pool.kubevirt.io", "virtualmachinepools/finalizers", "update", false}: blockOwnerDeletion,
 	{names.VirtController, "kubevirt.io", "virtualmachines", "get", false}:                        staleCache,
@@ -17,17 +26,22 @@ var unused = map[Right]string{
 	{names.VirtController, "", "pods", "get", false}:                               staleCache,
 	{names.VirtController, "kubevirt.io", "virtualmachineinstances", "get", false}: staleCache,
 
-	{names.VirtController, "kubevirt.io", "virtualmachineinstancereplicasets", "get", false}: "asked for before a VMI that nobody owns is adopted",
+	{names.VirtController, "kubevirt.io", "virtualmachineinstancereplicasets", "get", false}: "asked for before a " +
+		"VMI that nobody owns is adopted",
 
-	{names.VirtController, "policy", "poddisruptionbudgets", "delete", false}: "a running VMI need not be kept any more: the cluster has another eviction strategy now, or it cannot move any more",
+	{names.VirtController, "policy", "poddisruptionbudgets", "delete", false}: "a running VMI need not be kept any " +
+		"more: the cluster has another eviction strategy now, or it cannot move any more",
 
 	{names.VirtController, "", "nodes", "patch", false}: "a node that is lost for minutes is marked as taking no VMs",
 
-	{names.VirtController, "", "nodes", "get", false}: "the heartbeat of a lost node, and of those that vouch for it, is asked for before its guests start elsewhere",
+	{names.VirtController, "", "nodes", "get", false}: "the heartbeat of a lost node, and of those that vouch for " +
+		"it, is asked for before its guests start elsewhere",
 
-	{names.VirtHandler, "", "nodes", "list", false}: "asked for where guests end without heartbeats, which are those that start elsewhere",
+	{names.VirtHandler, "", "nodes", "list", false}: "asked for where guests end without heartbeats, which are those " +
+		"that start elsewhere",
 
-	{names.VirtController, "cdi.kubevirt.io", "datavolumes/source", "create", false}: "CDI asks the API server whether virt-controller has it before it clones for a VM",
+	{names.VirtController, "cdi.kubevirt.io", "datavolumes/source", "create", false}: "CDI asks the API server " +
+		"whether virt-controller has it before it clones for a VM",
 
 	{names.VirtController, "cdi.kubevirt.io", "datavolumes", "patch", false}: keptDisk,
 	{names.VirtController, "", "persistentvolumeclaims", "patch", false}:     keptDisk,
@@ -40,10 +54,11 @@ var unused = map[Right]string{
 }
 
 const (
-	blockOwnerDeletion = "checked only where the admission plugin OwnerReferencesPermissionEnforcement is on, as on OpenShift"
-	rotation           = "certificates are renewed after months"
-	staleCache         = "looked up when creating it collides with what the cache has not seen yet"
-	signing            = "asked for by the API server when a certificate signing request is approved or signed"
-	keptDisk           = "a disk that outlives its VM because its pool keeps what it scales in is taken from the VM"
-	repeatedEvent      = "an event that is seen again is counted instead of created"
+	blockOwnerDeletion = "checked only where the admission plugin OwnerReferencesPermissionEnforcement is on, as on " +
+		"OpenShift"
+	rotation      = "certificates are renewed after months"
+	staleCache    = "looked up when creating it collides with what the cache has not seen yet"
+	signing       = "asked for by the API server when a certificate signing request is approved or signed"
+	keptDisk      = "a disk that outlives its VM because its pool keeps what it scales in is taken from the VM"
+	repeatedEvent = "an event that is seen again is counted instead of created"
 )

@@ -11,8 +11,8 @@ import (
 	"github.com/virtkit/virtkit/tests/sshd"
 )
 
-// addSSH gives the guests an ssh server, with sftp below guest in the script's directory; the private key that may log in
-// is the file key there.
+// addSSH gives the guests an ssh server, with sftp below guest in the script's directory; the private key that may log
+// in is the file key there.
 func (c *cluster) addSSH(dir string) error {
 	_, host, err := sshd.NewKey()
 	if err != nil {

@@ -82,8 +82,8 @@ func (c *cluster) vnc(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// viewer is a VNC viewer that writes the size of the screen it sees to the file "seen". Its arguments are HOST::PORT, or
-// through and a command line that prints {"port":N} once it listens there; that program must end by itself.
+// viewer is a VNC viewer that writes the size of the screen it sees to the file "seen". Its arguments are HOST::PORT,
+// or through and a command line that prints {"port":N} once it listens there; that program must end by itself.
 func viewer() {
 	if err := view(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "viewer:", err)

@@ -16,7 +16,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
-// serveMemoryDumps answers memorydump and removememorydump: what is asked for is done at once, but to the claim "broken".
+// serveMemoryDumps answers memorydump and removememorydump: what is asked for is done at once, but to the claim
+// "broken".
 func (c *cluster) serveMemoryDumps(mux *http.ServeMux, subresources string) {
 	const claims = "POST /api/v1/namespaces/{ns}/persistentvolumeclaims"
 	mux.HandleFunc(claims, func(w http.ResponseWriter, r *http.Request) {

@@ -40,8 +40,8 @@ func ownedBy(apiVersion, kind, name, uid string) func(*corev1.Pod) {
 
 var ofVMI = ownedBy("kubevirt.io/v1", "VirtualMachineInstance", "victim", "victim-uid")
 
-// A tenant made the pod that a VMI with a missing claim waited for, and had the guest started in it. On aa6b5fa every one of
-// these pods is made.
+// A tenant made the pod that a VMI with a missing claim waited for, and had the guest started in it. On aa6b5fa every
+// one of these pods is made.
 func TestTenantMakesNoLauncher(t *testing.T) {
 	ns, user := tenant(t)
 	for name, change := range map[string][]func(*corev1.Pod){

@@ -170,8 +170,8 @@ func moving(from, to string) v1.VirtualMachineInstanceStatus {
 	return s
 }
 
-// A broken node's token writes the status of VMIs that are not its own, or takes them, or has others use pods and volumes
-// that virt-controller has not made.
+// A broken node's token writes the status of VMIs that are not its own, or takes them, or has others use pods and
+// volumes that virt-controller has not made.
 func TestInstancesOfVirtHandler(t *testing.T) {
 	namespace, _ := tenant(t)
 	handler := handlerOf(t, ownNode)
@@ -248,8 +248,8 @@ func TestInstancesOfVirtHandler(t *testing.T) {
 	})
 }
 
-// What virt-handler writes in a migration is let through: the target's address, the source's account, and, in one step, that
-// the guest has come.
+// What virt-handler writes in a migration is let through: the target's address, the source's account, and, in one step,
+// that the guest has come.
 func TestMigrationOfVirtHandler(t *testing.T) {
 	namespace, _ := tenant(t)
 	source, target := handlerOf(t, otherNode), handlerOf(t, ownNode)

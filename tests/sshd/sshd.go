@@ -59,7 +59,9 @@ func (s *Server) config() *ssh.ServerConfig {
 		},
 	}
 	if s.Password != "" && s.Interactive {
-		config.KeyboardInteractiveCallback = func(_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+		config.KeyboardInteractiveCallback = func(
+			_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge,
+		) (*ssh.Permissions, error) {
 			answers, err := ask("", "", []string{"What is the \x1b[31mword? "}, []bool{false})
 			if err != nil || len(answers) != 1 || answers[0] != s.Password {
 				return nil, errDenied

@@ -109,7 +109,8 @@ func (s *system) hostname(name string) error {
 	if err := s.write("/etc/hostname", []byte(name+"\n"), 0o644); err != nil {
 		return err
 	}
-	if err := s.write("/etc/hosts", []byte("127.0.0.1 localhost\n127.0.1.1 "+name+"\n::1 localhost\n"), 0o644); err != nil {
+	if err := s.write("/etc/hosts", []byte("127.0.0.1 localhost\n127.0.1.1 "+name+"\n::1 localhost\n"), 0o644); err !=
+		nil {
 		return err
 	}
 	if s.Root != "/" {
@@ -155,7 +156,8 @@ func (s *system) password(p Password) error {
 	}
 	if p.Name == "root" {
 		// The screen must not go on telling a password that no longer works.
-		if err := s.write("/etc/issue", []byte("tiny guest of virtkit, \\n on \\l. Log in as cloud-init was told.\n\n"), 0o644); err != nil {
+		if err := s.write("/etc/issue", []byte("tiny guest of virtkit, \\n on \\l. Log in as cloud-init was told.\n\n"),
+			0o644); err != nil {
 			return err
 		}
 	}

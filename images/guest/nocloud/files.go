@@ -49,7 +49,10 @@ func (m *mode) UnmarshalYAML(n *yaml.Node) error {
 // fileMode is the same in Go's notation.
 func (m mode) fileMode() os.FileMode {
 	out := os.FileMode(m & 0o777)
-	for bit, special := range map[mode]os.FileMode{0o4000: os.ModeSetuid, 0o2000: os.ModeSetgid, 0o1000: os.ModeSticky} {
+	for bit, special := range map[mode]os.FileMode{
+		0o4000: os.ModeSetuid, 0o2000: os.ModeSetgid,
+		0o1000: os.ModeSticky,
+	} {
 		if m&bit != 0 {
 			out |= special
 		}

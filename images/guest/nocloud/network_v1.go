@@ -60,7 +60,8 @@ func parseV1(doc yaml.Node) (*Network, error) {
 		case "route":
 			err = n.route(e)
 		default:
-			n.Ignored = append(n.Ignored, fmt.Sprintf("config[%d]: type %q is not supported by the tiny guest", k, e.Type))
+			n.Ignored = append(n.Ignored,
+				fmt.Sprintf("config[%d]: type %q is not supported by the tiny guest", k, e.Type))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("config[%d] (%s): %w", k, e.Name, err)

@@ -33,7 +33,8 @@ func Group(cmd *cobra.Command) *cobra.Command {
 		}
 		cmd.SuggestionsMinimumDistance = 2
 		if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
-			return UsageErrorf("unknown command %q for %q; did you mean %s?", args[0], cmd.CommandPath(), strings.Join(s, " or "))
+			return UsageErrorf("unknown command %q for %q; did you mean %s?", args[0], cmd.CommandPath(),
+				strings.Join(s, " or "))
 		}
 		return UsageErrorf("unknown command %q for %q", args[0], cmd.CommandPath())
 	}

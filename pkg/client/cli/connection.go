@@ -20,7 +20,8 @@ type ConnectionFlags struct {
 
 // AddFlags registers the flags.
 func (c *ConnectionFlags) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&c.Kubeconfig, "kubeconfig", "", "Path to the kubeconfig `FILE`; else $KUBECONFIG, else ~/.kube/config")
+	flags.StringVar(&c.Kubeconfig, "kubeconfig", "",
+		"Path to the kubeconfig `FILE`; else $KUBECONFIG, else ~/.kube/config")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	names.ContextOverrideFlags.Namespace.ShortName = "n"
 	names.ClusterOverrideFlags.APIServer.ShortName = "s"

@@ -52,7 +52,8 @@ func fromFile(text string) (string, error) {
 		paths = strings.Fields(lines[1])
 	}
 	if len(headers) == 0 || len(headers) != len(paths) {
-		return "", UsageErrorf("custom-columns-file: needs a line of headers and a line with as many paths, got %d and %d", len(headers), len(paths))
+		return "", UsageErrorf("custom-columns-file: needs a line of headers and a line with as many paths, got %d "+
+			"and %d", len(headers), len(paths))
 	}
 	columns := make([]string, len(headers))
 	for i := range headers {

@@ -57,9 +57,11 @@ func Explain(err error, c Connection) string {
 	case clientcmd.IsEmptyConfig(err):
 		return "no cluster is configured: give --kubeconfig, set $KUBECONFIG, or put one at ~/.kube/config"
 	case clientcmd.IsContextNotFound(err):
-		return fmt.Sprintf("there is no context %q in the kubeconfig; `kubectl config get-contexts` lists those there are", missingContext(err))
+		return fmt.Sprintf("there is no context %q in the kubeconfig; `kubectl config get-contexts` lists those "+
+			"there are", missingContext(err))
 	case errors.Is(err, action.ErrNotInstalled), isNotInstalled(err):
-		return fmt.Sprintf("virtkit is not installed in this cluster%s; install it with `%s install`", c.where(), c.program())
+		return fmt.Sprintf("virtkit is not installed in this cluster%s; install it with `%s install`", c.where(),
+			c.program())
 	case apierrors.IsUnauthorized(err):
 		return c.explainUnauthorized()
 	case isDenial(err):
@@ -98,10 +100,12 @@ func (c Connection) explainUnauthorized() string {
 		server = "the cluster"
 	}
 	if !c.CertNotAfter.IsZero() && c.Now.After(c.CertNotAfter) {
-		return fmt.Sprintf("%s rejects your credentials%s: the client certificate in your kubeconfig expired on %s; get a new kubeconfig",
+		return fmt.Sprintf("%s rejects your credentials%s: the client certificate in your kubeconfig expired on %s; "+
+			"get a new kubeconfig",
 			server, c.where(), c.CertNotAfter.UTC().Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%s rejects your credentials%s: they are missing, wrong or expired; log in again or get a new kubeconfig", server, c.where())
+	return fmt.Sprintf("%s rejects your credentials%s: they are missing, wrong or expired; log in again or get a new "+
+		"kubeconfig", server, c.where())
 }
 
 func (c Connection) explainNetwork(err error) string {
@@ -126,11 +130,13 @@ func (c Connection) explainNetwork(err error) string {
 		}
 		return fmt.Sprintf("%s ends the TLS handshake%s: %s", server, c.where(), alert.Error())
 	case errors.As(err, &unknown):
-		return fmt.Sprintf("cannot trust %s%s: its certificate is signed by an unknown authority; the kubeconfig is likely of another cluster", server, c.where())
+		return fmt.Sprintf("cannot trust %s%s: its certificate is signed by an unknown authority; the kubeconfig is "+
+			"likely of another cluster", server, c.where())
 	case errors.As(err, &hostname), errors.As(err, &invalid):
 		return fmt.Sprintf("cannot trust %s%s: %s", server, c.where(), rootCause(err))
 	}
-	return fmt.Sprintf("cannot reach the cluster at %s%s: %s; is it running, and is this the right context?", server, c.where(), networkCause(err))
+	return fmt.Sprintf("cannot reach the cluster at %s%s: %s; is it running, and is this the right context?", server,
+		c.where(), networkCause(err))
 }
 
 // networkCause is the innermost reason of a failed connection, in few words.
@@ -212,7 +218,9 @@ func denial(err error) string {
 	return strings.TrimRight(denied.ReplaceAllString(status.Status().Message, ""), "\n")
 }
 
-var rbac = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)")?`)
+var rbac = regexp.MustCompile(
+	`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)")?`,
+)
 
 // forbidden says which right is missing and how to look into it.
 func forbidden(err error) string {
@@ -230,7 +238,8 @@ func forbidden(err error) string {
 		where = fmt.Sprintf("in namespace %q", m[5])
 		check += " -n " + m[5]
 	}
-	return fmt.Sprintf("not allowed: user %q may not %s %s.%s %s; check with `%s`", m[1], m[2], m[3], m[4], where, check)
+	return fmt.Sprintf("not allowed: user %q may not %s %s.%s %s; check with `%s`", m[1], m[2], m[3], m[4],
+		where, check)
 }
 
 func oneLine(err error) string {

@@ -47,7 +47,8 @@ func NewFactory(program string, io *IOStreams, getenv func(string) string) *Fact
 func (f *Factory) RESTConfig() (*rest.Config, error) {
 	c, err := f.Flags.Loader().ClientConfig()
 	if err != nil {
-		if timeout := f.Flags.Overrides.Timeout; timeout != "" && strings.HasPrefix(err.Error(), "Invalid timeout value") {
+		if timeout := f.Flags.Overrides.Timeout; timeout != "" &&
+			strings.HasPrefix(err.Error(), "Invalid timeout value") {
 			return nil, UsageErrorf("--request-timeout: %q is not a duration such as 30s or 2m", timeout)
 		}
 		return nil, kubeconfigError(err)

@@ -23,7 +23,8 @@ const (
 // AddFlag registers --dry-run on cmd.
 func (d *DryRun) AddFlag(cmd *cobra.Command) {
 	*d = DryRunNone
-	cmd.Flags().Var(d, "dry-run", "none; client: show what would be sent; server: have the server check it and change nothing")
+	cmd.Flags().
+		Var(d, "dry-run", "none; client: show what would be sent; server: have the server check it and change nothing")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(DryRunServer)
 	CompleteFlag(cmd, "dry-run", string(DryRunNone), string(DryRunClient), string(DryRunServer))
 }

@@ -35,7 +35,8 @@ func (f *Factory) NotRunning(ctx context.Context, c vmGetter, target Target, err
 	}
 	switch status := vm.Status.PrintableStatus; {
 	case status == v1.VirtualMachineStatusStopped, status == "" && halted(vm):
-		return fmt.Errorf("VM %s/%s: it is stopped; start it with `%s start %s%s`", target.Namespace, target.Name, f.Program, target.Name, flag)
+		return fmt.Errorf("VM %s/%s: it is stopped; start it with `%s start %s%s`", target.Namespace, target.Name,
+			f.Program, target.Name, flag)
 	case status == "":
 		return fmt.Errorf("VM %s/%s: it does not run yet: it is so new that virt-controller has not looked at it; "+
 			"`%s why %s%s` says more", target.Namespace, target.Name, f.Program, target.Name, flag)

@@ -37,17 +37,21 @@ func NewOutput(own ...string) *Output {
 func (o *Output) AddFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&o.Format, "output", "o", o.Format, "Output `FORMAT`: "+strings.Join(o.formats(), ", "))
-	flags.StringVar(&o.template, "template", "", "Go `TEMPLATE` for -o go-template, or the path of one for -o go-template-file")
-	flags.BoolVar(&o.allowMissingKeys, "allow-missing-template-keys", true, "Print nothing for a field that a template or jsonpath names and the object lacks")
+	flags.StringVar(&o.template, "template", "",
+		"Go `TEMPLATE` for -o go-template, or the path of one for -o go-template-file")
+	flags.BoolVar(&o.allowMissingKeys, "allow-missing-template-keys", true,
+		"Print nothing for a field that a template or jsonpath names and the object lacks")
 	flags.BoolVar(&o.showManagedFields, "show-managed-fields", false, "Keep managedFields in JSON and YAML")
-	err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.completions(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
+	err := cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions(o.completions(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	if err != nil {
 		panic(err) // no such flag: a programming error
 	}
 }
 
 func (o *Output) formats() []string {
-	return append(slices.Clone(o.own), "json", "yaml", "name", "jsonpath=…", "jsonpath-file=…", "go-template=…", "go-template-file=…", "custom-columns=…", "custom-columns-file=…")
+	return append(slices.Clone(o.own), "json", "yaml", "name", "jsonpath=…", "jsonpath-file=…", "go-template=…",
+		"go-template-file=…", "custom-columns=…", "custom-columns-file=…")
 }
 
 func (o *Output) completions() []string {
@@ -73,8 +77,8 @@ func (o *Output) Validate() error {
 	return err
 }
 
-// Print writes obj in the chosen format, which must be Given. JSON, YAML and templates are data: to a pipe or a file they
-// go as they are; on a terminal what it would obey is escaped, as are names and columns everywhere.
+// Print writes obj in the chosen format, which must be Given. JSON, YAML and templates are data: to a pipe or a file
+// they go as they are; on a terminal what it would obey is escaped, as are names and columns everywhere.
 func (o *Output) Print(obj runtime.Object, w io.Writer) error {
 	p, err := o.printer()
 	if err != nil {
@@ -128,7 +132,8 @@ func (o *Output) printer() (printers.ResourcePrinter, error) {
 		return o.withoutManagedFields(&printers.YAMLPrinter{}), nil
 	case "name":
 		return printers.ResourcePrinterFunc(printName), nil
-	case "jsonpath", "jsonpath-as-json", "jsonpath-file", "go-template", "template", "go-template-file", "templatefile", "custom-columns", "custom-columns-file":
+	case "jsonpath", "jsonpath-as-json", "jsonpath-file", "go-template", "template", "go-template-file", "templatefile",
+		"custom-columns", "custom-columns-file":
 		text, err := o.argument(format, argument)
 		if err != nil {
 			return nil, err
@@ -140,7 +145,8 @@ func (o *Output) printer() (printers.ResourcePrinter, error) {
 
 // printName writes KIND.GROUP/NAME, as kubectl does, or KIND.GROUP of a report that has no name.
 func printName(obj runtime.Object, w io.Writer) error {
-	if m, err := meta.Accessor(obj); err == nil && m.GetName() != "" || obj.GetObjectKind().GroupVersionKind().Kind == "" {
+	if m, err := meta.Accessor(obj); err == nil && m.GetName() != "" || obj.GetObjectKind().GroupVersionKind().
+		Kind == "" {
 		return (&printers.NamePrinter{ShortOutput: true}).PrintObj(obj, w)
 	}
 	kind := obj.GetObjectKind().GroupVersionKind().GroupKind()

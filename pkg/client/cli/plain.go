@@ -2,8 +2,9 @@ package cli
 
 import "io"
 
-// Plain writes to w without what a terminal would obey: escape sequences and control characters other than tab and newline.
-// What a guest prints must not be able to retitle, recolour or query the user's terminal. Bytes above 127 pass.
+// Plain writes to w without what a terminal would obey: escape sequences and control characters other than tab and
+// newline. What a guest prints must not be able to retitle, recolour or query the user's terminal. Bytes above 127
+// pass.
 func Plain(w io.Writer) io.Writer { return &plain{w: w} }
 
 type plain struct {

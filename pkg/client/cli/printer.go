@@ -10,9 +10,9 @@ import (
 )
 
 // Printer is a standard stream as commands write text for people to it. What a terminal would obey is escaped
-// (printable.Text): the text quotes guests, tenants and servers. A factory's streams are Printers, so that a command has
-// to ask for anything else: IOStreams.RawOut and RawErr are for a guest's bytes and for this program's own sequences.
-// It is safe for use by several goroutines.
+// (printable.Text): the text quotes guests, tenants and servers. A factory's streams are Printers, so that a command
+// has to ask for anything else: IOStreams.RawOut and RawErr are for a guest's bytes and for this program's own
+// sequences. It is safe for use by several goroutines.
 type Printer struct {
 	w io.Writer
 	// terminal is whether w is one; formats for programs are written to others as they are.
@@ -99,8 +99,8 @@ func newPrinter(w io.Writer, terminal bool) *Printer {
 	return &Printer{w: w, terminal: terminal}
 }
 
-// RawOut is standard output for bytes that are not text for people: a guest's, a picture's, and sequences of this program's
-// own, without anything in them that somebody else said.
+// RawOut is standard output for bytes that are not text for people: a guest's, a picture's, and sequences of this
+// program's own, without anything in them that somebody else said.
 func (s *IOStreams) RawOut() io.Writer { return raw(s.Out) }
 
 // RawErr is the same of standard error.

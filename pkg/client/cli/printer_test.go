@@ -43,7 +43,8 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-// TestOutputOfHostileObjects: formats for programs are the object as it is, but for a terminal; what people read never is.
+// TestOutputOfHostileObjects: formats for programs are the object as it is, but for a terminal; what people read never
+// is.
 func TestOutputOfHostileObjects(t *testing.T) {
 	const said = "\x1b[5;41m\r\b\u202e\u2028" // not what YAML's own reader refuses, DEL and C1
 	object := &metav1.PartialObjectMetadata{

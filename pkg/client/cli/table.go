@@ -7,8 +7,9 @@ import (
 	"text/tabwriter"
 )
 
-// The widths of kubectl's tables, characters: see GetNewTabWriter of k8s.io/cli-runtime/pkg/printers. Its writer also keeps
-// the widths of one table for the next; ours does not, since a command may print several tables one after the other.
+// The widths of kubectl's tables, characters: see GetNewTabWriter of k8s.io/cli-runtime/pkg/printers. Its writer also
+// keeps the widths of one table for the next; ours does not, since a command may print several tables one after the
+// other.
 const (
 	tableMinWidth = 6 // with the padding
 	tableTabWidth = 4
@@ -16,8 +17,8 @@ const (
 )
 
 // Table prints rows in columns, as kubectl does. A line of titles is a row like any other. Rows without cells, and rows
-// of one cell, end the columns: those below have widths of their own. No cell can end a row or begin another cell, and no
-// line ends in blanks.
+// of one cell, end the columns: those below have widths of their own. No cell can end a row or begin another cell, and
+// no line ends in blanks.
 type Table struct {
 	out  io.Writer
 	text bytes.Buffer

@@ -16,7 +16,8 @@ func KindOf(word string) (instance, ok bool) {
 	switch strings.ToLower(word) {
 	case "vm", "vms", "virtualmachine", "virtualmachines", "virtualmachine.kubevirt.io", "virtualmachines.kubevirt.io":
 		return false, true
-	case "vmi", "vmis", "virtualmachineinstance", "virtualmachineinstances", "virtualmachineinstance.kubevirt.io", "virtualmachineinstances.kubevirt.io":
+	case "vmi", "vmis", "virtualmachineinstance", "virtualmachineinstances", "virtualmachineinstance.kubevirt.io",
+		"virtualmachineinstances.kubevirt.io":
 		return true, true
 	}
 	return false, false
@@ -43,9 +44,9 @@ func ParseTarget(arg, namespace string) (Target, error) {
 	return t, nil
 }
 
-// ParseTargets reads the names of a command line. As in kubectl and in KubeVirt's `pause vmi NAME`, a first word that is
-// a kind says that of the names which follow; a machine that has such a word for a name is vm/NAME there. A machine that is
-// named twice is taken once.
+// ParseTargets reads the names of a command line. As in kubectl and in KubeVirt's `pause vmi NAME`, a first word that
+// is a kind says that of the names which follow; a machine that has such a word for a name is vm/NAME there. A machine
+// that is named twice is taken once.
 func ParseTargets(args []string, namespace string) ([]Target, error) {
 	instance := false
 	if len(args) > 1 {

@@ -8,7 +8,9 @@ import (
 
 // warnings shows an API server's warnings, each once. They quote objects and admission webhooks.
 func warnings(s *IOStreams) rest.WarningHandler {
-	return cleanWarnings{rest.NewWarningWriter(s.RawErr(), rest.WarningWriterOptions{Deduplicate: true, Color: s.ColourErr()})}
+	return cleanWarnings{
+		rest.NewWarningWriter(s.RawErr(), rest.WarningWriterOptions{Deduplicate: true, Color: s.ColourErr()}),
+	}
 }
 
 type cleanWarnings struct{ next rest.WarningHandler }

@@ -11,8 +11,8 @@ import (
 // patience is how long something may take before it is said that it does.
 const patience = time.Second
 
-// While does something that may take its time. On a terminal, from the first second on, a line of standard error says what
-// it is and for how long it has been going on; at the end the line is gone.
+// While does something that may take its time. On a terminal, from the first second on, a line of standard error says
+// what it is and for how long it has been going on; at the end the line is gone.
 func (s *IOStreams) While(what string, do func() error) error {
 	if !s.ErrIsTTY {
 		return do()

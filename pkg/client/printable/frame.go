@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Frame is a drawn screen with nothing in it but text, line ends, and the sequences that colour text (SGR). It is the last
-// line of defence behind Line: values are escaped where they are drawn, and one that was forgotten cannot move the
+// Frame is a drawn screen with nothing in it but text, line ends, and the sequences that colour text (SGR). It is the
+// last line of defence behind Line: values are escaped where they are drawn, and one that was forgotten cannot move the
 // cursor or speak to the terminal. What is taken out leaves one cell, so that the drawing keeps its shape.
 func Frame(drawn string) string {
 	at := 0
@@ -36,8 +36,8 @@ func Frame(drawn string) string {
 	return b.String()
 }
 
-// harmless is how many bytes at the beginning of text are one character that may be drawn, or one SGR sequence; 0 is that
-// they are neither.
+// harmless is how many bytes at the beginning of text are one character that may be drawn, or one SGR sequence; 0 is
+// that they are neither.
 func harmless(text string) int {
 	switch c := text[0]; {
 	case c == '\n', c >= ' ' && c < 0x7f:

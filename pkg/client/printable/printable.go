@@ -1,6 +1,7 @@
-// Package printable makes text of strangers safe to show. What a guest, a tenant or a server says may hold escape sequences that
-// retitle, recolour or query a terminal, controls that overprint what is there, and marks that turn the order of letters
-// round. They are shown as Go's escapes (\u001b, \x9b), so that nothing is hidden and nothing is obeyed.
+// Package printable makes text of strangers safe to show. What a guest, a tenant or a server says may hold escape
+// sequences that retitle, recolour or query a terminal, controls that overprint what is there, and marks that turn the
+// order of letters round. They are shown as Go's escapes (\u001b, \x9b), so that nothing is hidden and nothing is
+// obeyed.
 //
 //	a table's cells ──► Line ─┐
 //	a command's text ─────────┴──► Text (cli.Printer) ──► terminal, pipe, file
@@ -23,8 +24,9 @@ func Line(text string) string { return escape(text, true) }
 // before a line's end is left out. Doing it twice changes nothing.
 func Text(text string) string { return escape(text, false) }
 
-// Hostile reports whether a terminal may obey a character rather than show it: control characters of ASCII and of ISO 6429
-// (C1), marks that order text (BiDi), and Unicode's own line ends. Tab and line feed are hostile as well; Text keeps them.
+// Hostile reports whether a terminal may obey a character rather than show it: control characters of ASCII and of ISO
+// 6429 (C1), marks that order text (BiDi), and Unicode's own line ends. Tab and line feed are hostile as well; Text
+// keeps them.
 func Hostile(r rune) bool {
 	switch {
 	case r < ' ', r >= 0x7f && r <= 0x9f: // C0, DEL, C1

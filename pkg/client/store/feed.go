@@ -18,8 +18,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// backoff is how long a lost connection is left alone before it is tried again. Its longest is what a user waits who has just
-// plugged the cable in.
+// backoff is how long a lost connection is left alone before it is tried again. Its longest is what a user waits who
+// has just plugged the cable in.
 var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 5, Cap: 8 * time.Second}
 
 // Feed keeps the table current until ctx ends. row makes the row of an object; nil leaves the object out.
@@ -27,7 +27,9 @@ func Feed[O metav1.Object, R any](ctx context.Context, t *Table[R], name string,
 	f := &feed[O, R]{table: t, source: source, row: row, now: time.Now}
 	silent := klog.Logger{} // what fails is in the table's state
 	pause := backoff
-	cache.NewReflectorWithOptions(&cache.ListWatch{ListWithContextFunc: f.list, WatchFuncWithContext: f.watch}, nil, f, cache.ReflectorOptions{Name: name, TypeDescription: name, Logger: &silent, Backoff: &pause}).RunWithContext(klog.NewContext(ctx, silent))
+	cache.NewReflectorWithOptions(&cache.ListWatch{ListWithContextFunc: f.list, WatchFuncWithContext: f.watch}, nil, f,
+		cache.ReflectorOptions{Name: name, TypeDescription: name, Logger: &silent, Backoff: &pause}).
+		RunWithContext(klog.NewContext(ctx, silent))
 }
 
 // feed is both ends of a reflector: it makes rows of what the server says, and keeps them.
@@ -55,9 +57,14 @@ func (f *feed[O, R]) convert(object runtime.Object) (runtime.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("the server sent a %T", object)
 	}
-	i := &item[R]{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), ResourceVersion: o.GetResourceVersion()}, row: f.row(o)}
+	i := &item[R]{ObjectMeta: metav1.ObjectMeta{
+		Namespace: o.GetNamespace(), Name: o.GetName(),
+		ResourceVersion: o.GetResourceVersion(),
+	}, row: f.row(o)}
 	if o.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "" {
-		i.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: o.GetAnnotations()[metav1.InitialEventsAnnotationKey]}
+		i.Annotations = map[string]string{
+			metav1.InitialEventsAnnotationKey: o.GetAnnotations()[metav1.InitialEventsAnnotationKey],
+		}
 	}
 	return i, nil
 }
@@ -74,7 +81,8 @@ func (f *feed[O, R]) list(ctx context.Context, opts metav1.ListOptions) (runtime
 		return nil, err
 	}
 	page := &internalversion.List{ListMeta: metav1.ListMeta{
-		ResourceVersion: list.GetResourceVersion(), Continue: list.GetContinue(), RemainingItemCount: list.GetRemainingItemCount(),
+		ResourceVersion: list.GetResourceVersion(), Continue: list.GetContinue(),
+		RemainingItemCount: list.GetRemainingItemCount(),
 	}}
 	err = meta.EachListItem(object, func(o runtime.Object) error {
 		i, err := f.convert(o)

@@ -83,8 +83,8 @@ type part struct {
 	owned bool
 }
 
-// join makes the machine of its parts, either of which may be nil; nil if neither is there. The instance counts only when
-// it belongs to the VM.
+// join makes the machine of its parts, either of which may be nil; nil if neither is there. The instance counts only
+// when it belongs to the VM.
 func join(vm, vmi *part) *Machine {
 	switch {
 	case vm == nil && vmi == nil:
@@ -126,9 +126,11 @@ func ofVM(vm *v1.VirtualMachine) *part {
 
 func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 	p := &part{owned: Owned(vmi), Machine: Machine{
-		Namespace: vmi.Namespace, Name: vmi.Name, Status: string(vmi.Status.Phase), Phase: vmi.Status.Phase, UID: vmi.UID,
-		Node: vmi.Status.NodeName, Created: vmi.CreationTimestamp.Time, Labels: vmi.Labels, Deleting: vmi.DeletionTimestamp != nil,
-		GuestOS: GuestOS(vmi.Status.GuestOSInfo), Evacuating: vmi.Status.EvacuationNodeName != "",
+		Namespace: vmi.Namespace, Name: vmi.Name, Status: string(vmi.Status.Phase), Phase: vmi.Status.Phase,
+		UID:  vmi.UID,
+		Node: vmi.Status.NodeName, Created: vmi.CreationTimestamp.Time, Labels: vmi.Labels,
+		Deleting: vmi.DeletionTimestamp != nil,
+		GuestOS:  GuestOS(vmi.Status.GuestOSInfo), Evacuating: vmi.Status.EvacuationNodeName != "",
 		Revision: vmi.ResourceVersion,
 	}}
 	if !p.owned {

@@ -40,7 +40,8 @@ func (m *Migration) Active() bool {
 // OfMigration makes a migration's row.
 func OfMigration(m *v1.VirtualMachineInstanceMigration) *Migration {
 	row := &Migration{
-		Namespace: m.Namespace, Name: m.Name, Machine: m.Spec.VMIName, Phase: cmp.Or(m.Status.Phase, v1.MigrationPending),
+		Namespace: m.Namespace, Name: m.Name, Machine: m.Spec.VMIName,
+		Phase:   cmp.Or(m.Status.Phase, v1.MigrationPending),
 		Created: m.CreationTimestamp.Time, Deleting: m.DeletionTimestamp != nil,
 	}
 	if p, err := progress.Parse(m.Annotations[names.AnnotationProgress]); err == nil { // nothing depends on it

@@ -24,7 +24,8 @@ type Node struct {
 	// Roles are as kubectl shows them; Taints as in a manifest, key=value:effect.
 	Roles  []string
 	Taints []string
-	// CPU and Memory are what the kubelet gives to pods; Devices how many guests may use hardware virtualisation, 0 where none.
+	// CPU and Memory are what the kubelet gives to pods; Devices how many guests may use hardware virtualisation, 0
+	// where none.
 	CPU, Memory resource.Quantity
 	Devices     int64
 	Kubelet     string

@@ -107,7 +107,8 @@ func OfPool(o *poolv1beta1.VirtualMachinePool) *Set {
 
 func set(resource, kind string, m *metav1.ObjectMeta, replicas *int32, selector *metav1.LabelSelector) *Set {
 	s := &Set{
-		Namespace: m.Namespace, Name: m.Name, Resource: resource, Kind: kind, UID: m.UID, Created: m.CreationTimestamp.Time, Labels: m.Labels,
+		Namespace: m.Namespace, Name: m.Name, Resource: resource, Kind: kind, UID: m.UID,
+		Created: m.CreationTimestamp.Time, Labels: m.Labels,
 		Deleting: m.DeletionTimestamp != nil, Desired: 1,
 	}
 	if replicas != nil {

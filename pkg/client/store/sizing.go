@@ -14,7 +14,8 @@ import (
 type Sizing struct {
 	// Namespace is empty for one of the cluster.
 	Namespace, Name string
-	// Resource is the API's plural: virtualmachineinstancetypes, …clusterinstancetypes, …preferences, …clusterpreferences.
+	// Resource is the API's plural: virtualmachineinstancetypes, …clusterinstancetypes, …preferences,
+	// …clusterpreferences.
 	Resource string
 	// Preference is whether it is one.
 	Preference bool
@@ -59,7 +60,10 @@ func OfClusterPreference(o *instancetypev1beta1.VirtualMachineClusterPreference)
 }
 
 func sizingOf(kind string, m *metav1.ObjectMeta) *Sizing {
-	return &Sizing{Namespace: m.Namespace, Name: m.Name, Resource: kind, Created: m.CreationTimestamp.Time, Labels: m.Labels}
+	return &Sizing{
+		Namespace: m.Namespace, Name: m.Name, Resource: kind, Created: m.CreationTimestamp.Time,
+		Labels: m.Labels,
+	}
 }
 
 func (s *Sizing) say(is bool, format string, args ...any) {
@@ -68,7 +72,9 @@ func (s *Sizing) say(is bool, format string, args ...any) {
 	}
 }
 
-func ofInstancetype(kind string, m *metav1.ObjectMeta, spec *instancetypev1beta1.VirtualMachineInstancetypeSpec) *Sizing {
+func ofInstancetype(
+	kind string, m *metav1.ObjectMeta, spec *instancetypev1beta1.VirtualMachineInstancetypeSpec,
+) *Sizing {
 	s := sizingOf(kind, m)
 	s.CPUs, s.Memory = spec.CPU.Guest, spec.Memory.Guest
 	s.say(len(spec.GPUs) > 0, "%d GPUs", len(spec.GPUs))

@@ -4,8 +4,9 @@
 //	Source ── list, watch ──► feed ── row of each object ──► Table ── Rows ──► whoever draws
 //	                                                           └─ changed: something is to be read anew
 //
-// A row is never changed after it was made, so readers need no lock. Objects become rows as they arrive, before anything
-// keeps them: ten thousand machines cost some megabytes. A Table says how fresh it is: when the connection went, and why.
+// A row is never changed after it was made, so readers need no lock. Objects become rows as they arrive, before
+// anything keeps them: ten thousand machines cost some megabytes. A Table says how fresh it is: when the connection
+// went, and why.
 package store
 
 import (

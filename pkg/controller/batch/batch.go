@@ -9,8 +9,8 @@ import (
 // most is how many go on at once.
 const most = 32
 
-// SlowStart calls do for 0 to n-1: one, then two at once, then four, while none fails. After a failure no more are begun,
-// and one of the errors is returned; the others mostly say the same.
+// SlowStart calls do for 0 to n-1: one, then two at once, then four, while none fails. After a failure no more are
+// begun, and one of the errors is returned; the others mostly say the same.
 func SlowStart(n int, do func(i int) error) error {
 	for begun, size := 0, 1; begun < n; size = min(2*size, most) {
 		size := min(size, n-begun)

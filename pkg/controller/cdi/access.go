@@ -37,12 +37,15 @@ const (
 // Definition is the kind that Access watches, as metadata only; cache options of the manager must narrow it to CRDName.
 func Definition() *metav1.PartialObjectMetadata {
 	definition := &metav1.PartialObjectMetadata{}
-	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	definition.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Kind: "CustomResourceDefinition",
+	})
 	return definition
 }
 
-// Access reads DataVolumes where there are any. It watches for CDI's definition, and has its followers watch DataVolumes
-// from when it is served until it is gone.
+// Access reads DataVolumes where there are any. It watches for CDI's definition, and has its followers watch
+// DataVolumes from when it is served until it is gone.
 type Access struct {
 	// Client and Cache are the manager's, Discovery tells what the API server serves.
 	Client    client.Client
@@ -64,7 +67,8 @@ func (a *Access) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("cdi").For(Definition()).Complete(a)
 }
 
-// Follow has a controller work on the users of each DataVolume that changes. It must be called before the manager starts.
+// Follow has a controller work on the users of each DataVolume that changes. It must be called before the manager
+// starts.
 func (a *Access) Follow(c controller.Controller, users handler.MapFunc) {
 	a.followers = append(a.followers, follower{c, users})
 }
@@ -136,7 +140,8 @@ func (a *Access) came(ctx context.Context) error {
 	for _, f := range a.followers {
 		kind := source.Kind(a.Cache, client.Object(&cdiv1.DataVolume{}), handler.EnqueueRequestsFromMapFunc(f.users))
 		if err := f.controller.Watch(kind); err != nil {
-			return errors.Join(fmt.Errorf("watch DataVolumes: %w", err), a.Cache.RemoveInformer(ctx, &cdiv1.DataVolume{}))
+			return errors.Join(fmt.Errorf("watch DataVolumes: %w", err),
+				a.Cache.RemoveInformer(ctx, &cdiv1.DataVolume{}))
 		}
 	}
 	a.installed = true

@@ -20,15 +20,18 @@ type DeniedError struct {
 }
 
 func (e *DeniedError) Error() string {
-	return fmt.Sprintf("%s; give service account %q the right to create datavolumes/source (cdi.kubevirt.io) there, or clone from the VM's own namespace",
+	return fmt.Sprintf("%s; give service account %q the right to create datavolumes/source (cdi.kubevirt.io) there, "+
+		"or clone from the VM's own namespace",
 		e.Reason, e.Account)
 }
 
-// Authorize asks whether the VM may have the DataVolume. What is cloned from another namespace must be open to the service
-// account that the VM runs as, since virt-controller, who makes the DataVolume, may read everywhere. The DataSource that the
-// DataVolume may refer to is replaced by what it stands for, so that it cannot stand for something else afterwards. The
-// error is a *DeniedError when it may not. live reads past the cache.
-func Authorize(ctx context.Context, writer client.Writer, live client.Reader, vm *v1.VirtualMachine, dv *cdiv1.DataVolume) error {
+// Authorize asks whether the VM may have the DataVolume. What is cloned from another namespace must be open to the
+// service account that the VM runs as, since virt-controller, who makes the DataVolume, may read everywhere. The
+// DataSource that the DataVolume may refer to is replaced by what it stands for, so that it cannot stand for something
+// else afterwards. The error is a *DeniedError when it may not. live reads past the cache.
+func Authorize(
+	ctx context.Context, writer client.Writer, live client.Reader, vm *v1.VirtualMachine, dv *cdiv1.DataVolume,
+) error {
 	if err := resolve(ctx, live, dv); err != nil {
 		return err
 	}
@@ -99,8 +102,8 @@ func (r reviewer) CreateSar(review *authorizationv1.SubjectAccessReview) (*autho
 	return review, r.writer.Create(r.ctx, review)
 }
 
-// GetNamespace implements cdiv1.AuthorizationHelperProxy. It is asked whether the source's namespace exists, which CDI finds
-// out by itself when it clones; virt-controller need not be able to read namespaces for it.
+// GetNamespace implements cdiv1.AuthorizationHelperProxy. It is asked whether the source's namespace exists, which CDI
+// finds out by itself when it clones; virt-controller need not be able to read namespaces for it.
 func (reviewer) GetNamespace(string) (*corev1.Namespace, error) { return &corev1.Namespace{}, nil }
 
 // GetDataSource implements cdiv1.AuthorizationHelperProxy.

@@ -24,7 +24,9 @@ type operation struct {
 
 // injectWebhooks sets the bundle in every webhook of a configuration. One that does not exist is
 // no error: it is watched, and gets its bundle when it comes.
-func (k *Keeper) injectWebhooks(ctx context.Context, resource schema.GroupVersionResource, name string, bundle []byte) error {
+func (k *Keeper) injectWebhooks(
+	ctx context.Context, resource schema.GroupVersionResource, name string, bundle []byte,
+) error {
 	return k.inject(ctx, resource, name, func(object *unstructured.Unstructured) ([]operation, error) {
 		webhooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
 		if err != nil {
@@ -48,13 +50,14 @@ func (k *Keeper) injectWebhooks(ctx context.Context, resource schema.GroupVersio
 func (k *Keeper) injectAPIServices(ctx context.Context, bundle []byte) error {
 	var errs []error
 	for _, name := range k.APIServices {
-		errs = append(errs, k.inject(ctx, apiServices, name, func(object *unstructured.Unstructured) ([]operation, error) {
-			encoded := base64.StdEncoding.EncodeToString(bundle)
-			if current, _, _ := unstructured.NestedString(object.Object, "spec", "caBundle"); current == encoded {
-				return nil, nil
-			}
-			return []operation{{"add", "/spec/caBundle", encoded}}, nil
-		}))
+		errs = append(errs,
+			k.inject(ctx, apiServices, name, func(object *unstructured.Unstructured) ([]operation, error) {
+				encoded := base64.StdEncoding.EncodeToString(bundle)
+				if current, _, _ := unstructured.NestedString(object.Object, "spec", "caBundle"); current == encoded {
+					return nil, nil
+				}
+				return []operation{{"add", "/spec/caBundle", encoded}}, nil
+			}))
 	}
 	return errors.Join(errs...)
 }

@@ -31,16 +31,25 @@ const retry = 2 * time.Second
 
 // leaves are the certificates that are kept, by the name of their Secret.
 var leaves = map[string]certs.Leaf{
-	names.APICertSecret:        {CommonName: names.CommonNameAPI, DNSNames: []string{names.DNSNameAPI, names.DNSNameMetrics}},
+	names.APICertSecret: {
+		CommonName: names.CommonNameAPI,
+		DNSNames:   []string{names.DNSNameAPI, names.DNSNameMetrics},
+	},
 	names.ControllerCertSecret: {CommonName: names.CommonNameController, DNSNames: []string{names.DNSNameMetrics}},
 }
 
 var (
-	secrets            = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	configMaps         = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	mutatingWebhooks   = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
-	validatingWebhooks = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}
-	apiServices        = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	secrets          = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	configMaps       = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	mutatingWebhooks = schema.GroupVersionResource{
+		Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "mutatingwebhookconfigurations",
+	}
+	validatingWebhooks = schema.GroupVersionResource{
+		Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingwebhookconfigurations",
+	}
+	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
 
 // object is one that is watched because its change may call for work.
@@ -69,7 +78,10 @@ type Keeper struct {
 }
 
 // New returns a Keeper of the installation in names.Namespace.
-func New(client kubernetes.Interface, dynamic dynamic.Interface, apiServices []string, policy func() certs.Policy, log logr.Logger) *Keeper {
+func New(
+	client kubernetes.Interface, dynamic dynamic.Interface, apiServices []string, policy func() certs.Policy,
+	log logr.Logger,
+) *Keeper {
 	k := &Keeper{
 		Client: client, Dynamic: dynamic, Namespace: names.Namespace, APIServices: apiServices,
 		Policy: policy, Now: time.Now, Log: log, due: make(chan struct{}, 1),
@@ -214,7 +226,10 @@ func (k *Keeper) watch(ctx context.Context, object object) {
 }
 
 func labels() map[string]string {
-	return map[string]string{"app.kubernetes.io/part-of": "virtkit", "app.kubernetes.io/managed-by": names.VirtController}
+	return map[string]string{
+		"app.kubernetes.io/part-of":    "virtkit",
+		"app.kubernetes.io/managed-by": names.VirtController,
+	}
 }
 
 func describe(resource schema.GroupVersionResource, name string) string {

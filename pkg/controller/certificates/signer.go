@@ -25,7 +25,8 @@ import (
 
 const (
 	handlerUser = "system:serviceaccount:" + names.Namespace + ":" + names.VirtHandler
-	// extraNode is where the API server says to which node a token is bound (KEP-4193); who has the token cannot change it.
+	// extraNode is where the API server says to which node a token is bound (KEP-4193); who has the token cannot change
+	// it.
 	extraNode = "authentication.kubernetes.io/node-name"
 	// signWorkers sign at a time.
 	signWorkers = 4
@@ -125,7 +126,8 @@ func open(request *certificatesv1.CertificateSigningRequest) bool {
 }
 
 func has(request *certificatesv1.CertificateSigningRequest, condition certificatesv1.RequestConditionType) bool {
-	return slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool { return c.Type == condition })
+	return slices.ContainsFunc(request.Status.Conditions,
+		func(c certificatesv1.CertificateSigningRequestCondition) bool { return c.Type == condition })
 }
 
 // sign answers one request.
@@ -147,7 +149,8 @@ func (s *signer) sign(ctx context.Context, request *certificatesv1.CertificateSi
 		return err
 	}
 	if !has(request, certificatesv1.CertificateApproved) {
-		condition(request, certificatesv1.CertificateApproved, "VirtHandler", "It is for the virt-handler of node "+node+", which asks for it.")
+		condition(request, certificatesv1.CertificateApproved, "VirtHandler",
+			"It is for the virt-handler of node "+node+", which asks for it.")
 		if request, err = api.UpdateApproval(ctx, request.Name, request, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
@@ -157,15 +160,19 @@ func (s *signer) sign(ctx context.Context, request *certificatesv1.CertificateSi
 	return err
 }
 
-func condition(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType, reason, message string) {
+func condition(
+	request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType, reason, message string,
+) {
 	request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message,
 	})
 }
 
-// issue makes the certificate that a request is for, PEM, and says for which node. The error says why whoever made the request
-// is not to have it.
-func (s *signer) issue(authority certs.Pair, request *certificatesv1.CertificateSigningRequest) (node string, certificate []byte, err error) {
+// issue makes the certificate that a request is for, PEM, and says for which node. The error says why whoever made the
+// request is not to have it.
+func (s *signer) issue(
+	authority certs.Pair, request *certificatesv1.CertificateSigningRequest,
+) (node string, certificate []byte, err error) {
 	spec := request.Spec
 	if spec.Username != handlerUser {
 		return "", nil, fmt.Errorf("user %s is not virt-handler", spec.Username)

@@ -53,7 +53,8 @@ func Next(view View) Step {
 		return Step{Delete: view.Budget != nil && view.Budget.DeletionTimestamp == nil}
 	}
 	want := Budget(view.VMI, min(max(view.Pods, 1), 2))
-	if have := view.Budget; have != nil && have.Spec.MinAvailable != nil && *have.Spec.MinAvailable == *want.Spec.MinAvailable {
+	if have := view.Budget; have != nil && have.Spec.MinAvailable != nil &&
+		*have.Spec.MinAvailable == *want.Spec.MinAvailable {
 		return Step{}
 	}
 	return Step{Want: want}
@@ -72,8 +73,13 @@ func Budget(instance *v1.VirtualMachineInstance, pods int) *policyv1.PodDisrupti
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: instance.Namespace, Name: Name(instance), Labels: mine,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(instance, v1.VirtualMachineInstanceGroupVersionKind)},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(instance, v1.VirtualMachineInstanceGroupVersionKind),
+			},
 		},
-		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: mine}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &least,
+			Selector:     &metav1.LabelSelector{MatchLabels: mine},
+		},
 	}
 }

@@ -55,13 +55,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&policyv1.PodDisruptionBudget{}).
 		Owns(&corev1.Pod{}).
 		// The strategy of those that name none may be another now.
-		Watches(&v1.KubeVirt{}, handler.Funcs{UpdateFunc: r.all}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1.KubeVirt{}, handler.Funcs{
+			UpdateFunc: r.all,
+		}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
 			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
 		})
 }
 
-func (r *Reconciler) all(ctx context.Context, _ event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (r *Reconciler) all(
+	ctx context.Context, _ event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request],
+) {
 	var vmis v1.VirtualMachineInstanceList
 	if err := r.Client.List(ctx, &vmis); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list VMIs")
@@ -105,7 +109,8 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 }
 
 func counts(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
+		pod.Status.Phase != corev1.PodFailed
 }
 
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
@@ -123,9 +128,11 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	case view.Budget == nil:
 		switch err := r.writes.Create(ctx, step.Want); {
 		case err == nil:
-			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created PodDisruptionBudget %s", step.Want.Name)
+			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate,
+				"Created PodDisruptionBudget %s", step.Want.Name)
 		case !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			r.Recorder.Eventf(view.VMI, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating a PodDisruptionBudget: %v", err)
+			r.Recorder.Eventf(view.VMI, corev1.EventTypeWarning, ReasonFailedCreate,
+				"Error creating a PodDisruptionBudget: %v", err)
 			return fmt.Errorf("create PodDisruptionBudget: %w", err)
 		}
 	case !metav1.IsControlledBy(view.Budget, view.VMI):

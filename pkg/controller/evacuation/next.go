@@ -1,7 +1,6 @@
-// Package evacuation moves guests off the nodes that they are to leave. Its inputs are the mark that an eviction left on
-// a VMI (status.evacuationNodeName), the taint of a node that is drained that way, and the migrations there are;
-// its output are migrations. The mark goes when the guest has arrived elsewhere: the new node's virt-handler takes
-// it off.
+// Package evacuation moves guests off the nodes that they are to leave. Its inputs are the mark that an eviction left
+// on a VMI (status.evacuationNodeName), the taint of a node that is drained that way, and the migrations there are; its
+// output are migrations. The mark goes when the guest has arrived elsewhere: the new node's virt-handler takes it off.
 //
 //	VMI, marked ──Next──► VirtualMachineInstanceMigration kubevirt-evacuation-… ──migration──► another node
 //
@@ -77,7 +76,8 @@ type Step struct {
 // Wanted reports whether the guest is to be moved off its node.
 func Wanted(instance *v1.VirtualMachineInstance, strategy v1.EvictionStrategy, draining bool) bool {
 	marked := instance.Status.EvacuationNodeName != "" && instance.Status.EvacuationNodeName == instance.Status.NodeName
-	return (marked || draining) && instance.Status.Phase == v1.Running && eviction.Alive(instance) && eviction.Moves(instance, strategy)
+	return (marked || draining) && instance.Status.Phase == v1.Running && eviction.Alive(instance) &&
+		eviction.Moves(instance, strategy)
 }
 
 // Next decides.
@@ -92,7 +92,8 @@ func Next(view View) Step {
 		}
 		return strings.Compare(b.Name, a.Name)
 	})
-	if slices.ContainsFunc(newestFirst, func(m *v1.VirtualMachineInstanceMigration) bool { return !migrationcontroller.Final(m) }) {
+	if slices.ContainsFunc(newestFirst,
+		func(m *v1.VirtualMachineInstanceMigration) bool { return !migrationcontroller.Final(m) }) {
 		return Step{} // its end is an event
 	}
 	var step Step
@@ -103,7 +104,8 @@ func Next(view View) Step {
 		step.RequeueAfter = last.Add(delay(failures)).Sub(view.Now)
 		step.Events = append(step.Events, vmicontroller.Event{
 			Type: corev1.EventTypeWarning, Reason: ReasonBackoff,
-			Message: fmt.Sprintf("%d migrations away from node %s failed; the next is made %s after the last one's end", failures, view.VMI.Status.NodeName, delay(failures)),
+			Message: fmt.Sprintf("%d migrations away from node %s failed; the next is made %s after the last one's end",
+				failures, view.VMI.Status.NodeName, delay(failures)),
 		})
 	case view.Unfinished >= view.Limits.Cluster || view.UnfinishedHere >= view.Limits.PerNode:
 		step.RequeueAfter = waitAgain
@@ -138,7 +140,9 @@ func failed(newestFirst []*v1.VirtualMachineInstanceMigration, node string) (cou
 func delay(failures int) time.Duration { return frame.Backoff(firstDelay, maxDelay, failures) }
 
 // next is the VMI's next migration. Its name follows from the last one, so that it cannot be made twice.
-func next(instance *v1.VirtualMachineInstance, newestFirst []*v1.VirtualMachineInstanceMigration) *v1.VirtualMachineInstanceMigration {
+func next(
+	instance *v1.VirtualMachineInstance, newestFirst []*v1.VirtualMachineInstanceMigration,
+) *v1.VirtualMachineInstanceMigration {
 	var last types.UID
 	if len(newestFirst) > 0 {
 		last = newestFirst[0].UID
@@ -150,7 +154,8 @@ func next(instance *v1.VirtualMachineInstance, newestFirst []*v1.VirtualMachineI
 	}
 	return &v1.VirtualMachineInstanceMigration{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: instance.Namespace, Name: namePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10],
+			Namespace: instance.Namespace, Name: namePrefix +
+				strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10],
 			Annotations:     map[string]string{v1.EvacuationMigrationAnnotation: instance.Status.NodeName},
 			OwnerReferences: []metav1.OwnerReference{owner},
 		},

@@ -47,12 +47,13 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index; those of the VMI, migration and node reconcilers are
 // expected.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstance{}, marked, func(obj client.Object) []string {
-		if node := obj.(*v1.VirtualMachineInstance).Status.EvacuationNodeName; node != "" {
-			return []string{node}
-		}
-		return nil
-	})
+	err := mgr.GetFieldIndexer().
+		IndexField(ctx, &v1.VirtualMachineInstance{}, marked, func(obj client.Object) []string {
+			if node := obj.(*v1.VirtualMachineInstance).Status.EvacuationNodeName; node != "" {
+				return []string{node}
+			}
+			return nil
+		})
 	if err != nil {
 		return fmt.Errorf("index VMIs by the node that they are to leave: %w", err)
 	}
@@ -72,7 +73,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // retainted lets a node through whose taints have changed.
 var retainted = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Node).Spec.Taints, e.ObjectNew.(*corev1.Node).Spec.Taints)
+		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Node).Spec.Taints,
+			e.ObjectNew.(*corev1.Node).Spec.Taints)
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
@@ -80,7 +82,9 @@ var retainted = predicate.Funcs{
 // waiting are the VMI of a migration, and when that is over those that may have waited for it.
 func (r *Reconciler) waiting(ctx context.Context, obj client.Object) []reconcile.Request {
 	over := obj.(*v1.VirtualMachineInstanceMigration)
-	out := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: over.Namespace, Name: over.Spec.VMIName}}}
+	out := []reconcile.Request{
+		{NamespacedName: types.NamespacedName{Namespace: over.Namespace, Name: over.Spec.VMIName}},
+	}
 	if over.Status.MigrationState == nil || !migrationcontroller.Final(over) {
 		return out
 	}
@@ -111,7 +115,8 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	view := View{
 		VMI: instance, Strategy: eviction.Strategy(instance, c.EvictionStrategy), Now: r.Now(),
 		Limits: Limits{
-			Cluster: int(*c.Migrations.ParallelMigrationsPerCluster), PerNode: int(*c.Migrations.ParallelOutboundMigrationsPerNode),
+			Cluster: int(*c.Migrations.ParallelMigrationsPerCluster),
+			PerNode: int(*c.Migrations.ParallelOutboundMigrationsPerNode),
 		},
 	}
 	var err error
@@ -189,7 +194,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	}
 	switch err := r.Client.Create(ctx, step.Create); {
 	case err == nil:
-		r.Recorder.Eventf(instance, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created Migration %s to leave node %s", step.Create.Name, instance.Status.NodeName)
+		r.Recorder.Eventf(instance, corev1.EventTypeNormal, ReasonSuccessfulCreate,
+			"Created Migration %s to leave node %s", step.Create.Name, instance.Status.NodeName)
 	case apierrors.IsAlreadyExists(err): // the cache will show it
 	default:
 		r.Recorder.Eventf(instance, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating a Migration: %v", err)

@@ -17,7 +17,9 @@ import (
 
 // annotations in which people, and KubeVirt's templates, say what a guest is.
 const (
-	annotationOS, annotationWorkload, annotationFlavor = "vm.kubevirt.io/os", "vm.kubevirt.io/workload", "vm.kubevirt.io/flavor"
+	annotationOS       = "vm.kubevirt.io/os"
+	annotationWorkload = "vm.kubevirt.io/workload"
+	annotationFlavor   = "vm.kubevirt.io/flavor"
 )
 
 // Write writes everything.
@@ -37,7 +39,8 @@ func system(i *v1.VirtualMachineInstance) [10]string {
 	}
 	return [10]string{
 		a[annotationOS], a[annotationWorkload], a[annotationFlavor],
-		either(a[v1.InstancetypeAnnotation], a[v1.ClusterInstancetypeAnnotation]), either(a[v1.PreferenceAnnotation], a[v1.ClusterPreferenceAnnotation]),
+		either(a[v1.InstancetypeAnnotation], a[v1.ClusterInstancetypeAnnotation]),
+		either(a[v1.PreferenceAnnotation], a[v1.ClusterPreferenceAnnotation]),
 		os.KernelRelease, machine, os.Machine, os.Name, os.VersionID,
 	}
 }
@@ -71,7 +74,8 @@ func (c *Cluster) writeInstances(w *metrics.Writer) {
 		if old {
 			outdated++
 		}
-		w.Series(1, "", i.Status.NodeName, i.Namespace, i.Name, phase(i), s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9],
+		w.Series(1, "", i.Status.NodeName, i.Namespace, i.Name, phase(i), s[0], s[1], s[2], s[3], s[4], s[5], s[6],
+			s[7], s[8], s[9],
 			strconv.FormatBool(c.evictable(i)), strconv.FormatBool(old), c.Pods[OnNode{i.UID, i.Status.NodeName}])
 	}
 	w.Family(metrics.VMIPhaseCount)
@@ -118,7 +122,8 @@ func (c *Cluster) writeEphemeral(w *metrics.Writer) {
 					machines[m.UID] = m
 				}
 			}
-			if m := machines[owner.UID]; m != nil && m.Spec.Template != nil && hotplug.Volume(&m.Spec.Template.Spec, volume.Name) == nil {
+			if m := machines[owner.UID]; m != nil && m.Spec.Template != nil &&
+				hotplug.Volume(&m.Spec.Template.Spec, volume.Name) == nil {
 				w.Series(1, "", i.Namespace, i.Name, volume.Name)
 			}
 		}
@@ -135,10 +140,12 @@ func (c *Cluster) writeAddresses(w *metrics.Writer) {
 				addresses = []string{nic.IP}
 			}
 			if len(addresses) == 0 && nic.Name+nic.InterfaceName != "" {
-				w.Series(1, "", i.Status.NodeName, i.Namespace, i.Name, nic.Name, nic.InterfaceName, "", "SystemInterface")
+				w.Series(1, "", i.Status.NodeName, i.Namespace, i.Name, nic.Name, nic.InterfaceName, "",
+					"SystemInterface")
 			}
 			for _, address := range addresses {
-				w.Series(1, "", i.Status.NodeName, i.Namespace, i.Name, nic.Name, nic.InterfaceName, address, "ExternalInterface")
+				w.Series(1, "", i.Status.NodeName, i.Namespace, i.Name, nic.Name, nic.InterfaceName, address,
+					"ExternalInterface")
 			}
 		}
 	}
@@ -153,7 +160,8 @@ func (c *Cluster) writeLastMigrations(w *metrics.Writer) {
 	w.Family(metrics.VMIMigrationStart)
 	for _, i := range c.Instances {
 		if s := i.Status.MigrationState; s != nil && s.StartTimestamp != nil {
-			w.Series(float64(s.StartTimestamp.Unix()), "", i.Status.NodeName, i.Namespace, i.Name, called[s.MigrationUID])
+			w.Series(float64(s.StartTimestamp.Unix()), "", i.Status.NodeName, i.Namespace, i.Name,
+				called[s.MigrationUID])
 		}
 	}
 	w.Family(metrics.VMIMigrationEnd)
@@ -169,7 +177,8 @@ func (c *Cluster) writeLastMigrations(w *metrics.Writer) {
 		case s.Completed:
 			status = "succeeded"
 		}
-		w.Series(float64(s.EndTimestamp.Unix()), "", i.Status.NodeName, i.Namespace, i.Name, called[s.MigrationUID], status)
+		w.Series(float64(s.EndTimestamp.Unix()), "", i.Status.NodeName, i.Namespace, i.Name,
+			called[s.MigrationUID], status)
 	}
 }
 
@@ -221,7 +230,10 @@ func (c *Cluster) writeMigrations(w *metrics.Writer) {
 		family *metrics.Family
 		count  int
 	}{
-		{metrics.MigrationsUnset, unset}, {metrics.MigrationsPending, pending}, {metrics.MigrationsScheduling, scheduling}, {metrics.MigrationsRunning, running},
+		{metrics.MigrationsUnset, unset},
+		{metrics.MigrationsPending, pending},
+		{metrics.MigrationsScheduling, scheduling},
+		{metrics.MigrationsRunning, running},
 	} {
 		w.Family(f.family)
 		w.Series(float64(f.count), "")

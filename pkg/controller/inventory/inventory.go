@@ -1,5 +1,6 @@
-// Package inventory tells Prometheus what exists in the cluster: machines, instances, migrations, and how long they take from
-// phase to phase. It reads what the reconcilers' caches have and keeps nothing of it; the virt-controller that leads does it.
+// Package inventory tells Prometheus what exists in the cluster: machines, instances, migrations, and how long they
+// take from phase to phase. It reads what the reconcilers' caches have and keeps nothing of it; the virt-controller
+// that leads does it.
 //
 //	caches ──list of pointers──► Cluster ──Write (pure)──► metrics.Writer
 //	       └─events──► Transitions ──► histograms
@@ -62,8 +63,9 @@ type indexed interface {
 func (i *Inventory) Start(ctx context.Context) error {
 	lists := map[string]toolscache.Indexer{}
 	for kind, object := range map[string]client.Object{
-		"instances": &v1.VirtualMachineInstance{}, "machines": &v1.VirtualMachine{}, "migrations": &v1.VirtualMachineInstanceMigration{},
-		"nodes": &corev1.Node{}, "pods": &corev1.Pod{}, "claims": &corev1.PersistentVolumeClaim{},
+		"instances": &v1.VirtualMachineInstance{}, "machines": &v1.VirtualMachine{},
+		"migrations": &v1.VirtualMachineInstanceMigration{},
+		"nodes":      &corev1.Node{}, "pods": &corev1.Pod{}, "claims": &corev1.PersistentVolumeClaim{},
 	} {
 		informer, err := i.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -90,9 +92,11 @@ func (i *Inventory) Start(ctx context.Context) error {
 	}
 	stop := i.Endpoint.Add(func(_ context.Context, w *metrics.Writer) {
 		c := Cluster{
-			Instances: all[*v1.VirtualMachineInstance](lists["instances"]), Machines: all[*v1.VirtualMachine](lists["machines"]),
-			Migrations: all[*v1.VirtualMachineInstanceMigration](lists["migrations"]), Nodes: all[*corev1.Node](lists["nodes"]),
-			Pods: podsByInstance(all[*corev1.Pod](lists["pods"])), Config: i.Config(),
+			Instances:  all[*v1.VirtualMachineInstance](lists["instances"]),
+			Machines:   all[*v1.VirtualMachine](lists["machines"]),
+			Migrations: all[*v1.VirtualMachineInstanceMigration](lists["migrations"]),
+			Nodes:      all[*corev1.Node](lists["nodes"]),
+			Pods:       podsByInstance(all[*corev1.Pod](lists["pods"])), Config: i.Config(),
 			Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {
 				object, _, err := lists["claims"].GetByKey(key.String())
 				claim, ok := object.(*corev1.PersistentVolumeClaim)

@@ -19,16 +19,20 @@ var groups = []struct {
 	statuses []v1.VirtualMachinePrintableStatus
 }{
 	{"starting", metrics.VMStarting, []v1.VirtualMachinePrintableStatus{
-		v1.VirtualMachineStatusProvisioning, v1.VirtualMachineStatusStarting, v1.VirtualMachineStatusWaitingForVolumeBinding, v1.VirtualMachineStatusWaitingForReceiver,
+		v1.VirtualMachineStatusProvisioning, v1.VirtualMachineStatusStarting,
+		v1.VirtualMachineStatusWaitingForVolumeBinding, v1.VirtualMachineStatusWaitingForReceiver,
 	}},
 	{"running", metrics.VMRunning, []v1.VirtualMachinePrintableStatus{v1.VirtualMachineStatusRunning}},
 	{"migrating", metrics.VMMigrating, []v1.VirtualMachinePrintableStatus{v1.VirtualMachineStatusMigrating}},
 	{"non_running", metrics.VMNonRunning, []v1.VirtualMachinePrintableStatus{
-		v1.VirtualMachineStatusStopped, v1.VirtualMachineStatusPaused, v1.VirtualMachineStatusStopping, v1.VirtualMachineStatusTerminating,
+		v1.VirtualMachineStatusStopped, v1.VirtualMachineStatusPaused, v1.VirtualMachineStatusStopping,
+		v1.VirtualMachineStatusTerminating,
 	}},
 	{"error", metrics.VMError, []v1.VirtualMachinePrintableStatus{
-		v1.VirtualMachineStatusCrashLoopBackOff, v1.VirtualMachineStatusUnknown, v1.VirtualMachineStatusUnschedulable, v1.VirtualMachineStatusErrImagePull,
-		v1.VirtualMachineStatusImagePullBackOff, v1.VirtualMachineStatusPvcNotFound, v1.VirtualMachineStatusDataVolumeError,
+		v1.VirtualMachineStatusCrashLoopBackOff, v1.VirtualMachineStatusUnknown, v1.VirtualMachineStatusUnschedulable,
+		v1.VirtualMachineStatusErrImagePull,
+		v1.VirtualMachineStatusImagePullBackOff, v1.VirtualMachineStatusPvcNotFound,
+		v1.VirtualMachineStatusDataVolumeError,
 	}},
 }
 
@@ -97,7 +101,8 @@ func writeMachine(w *metrics.Writer, vm *v1.VirtualMachine) {
 	if at, ok := groupOf[vm.Status.PrintableStatus]; ok {
 		group = groups[at].name
 	}
-	w.Series(1, "", vm.Name, vm.Namespace, annotations[annotationOS], annotations[annotationWorkload], annotations[annotationFlavor],
+	w.Series(1, "", vm.Name, vm.Namespace, annotations[annotationOS], annotations[annotationWorkload],
+		annotations[annotationFlavor],
 		machine, instancetype, preference, strings.ToLower(string(vm.Status.PrintableStatus)), group)
 }
 
@@ -119,7 +124,8 @@ func lastTransition(vm *v1.VirtualMachine) float64 {
 	return float64(last.Unix())
 }
 
-// writeResources writes what machines ask for: source is guest or domain for what the guest sees, requests for what its pod is to have.
+// writeResources writes what machines ask for: source is guest or domain for what the guest sees, requests for what its
+// pod is to have.
 func (c *Cluster) writeResources(w *metrics.Writer) {
 	w.Family(metrics.VMRequests)
 	for _, vm := range c.Machines {
@@ -179,7 +185,8 @@ func (c *Cluster) writeDisks(w *metrics.Writer) {
 			if pvc.Spec.VolumeMode != nil {
 				mode = *pvc.Spec.VolumeMode
 			}
-			w.Series(float64(pvc.Spec.Resources.Requests.Storage().Value()), "", vm.Name, vm.Namespace, name, string(mode), volume.Name)
+			w.Series(float64(pvc.Spec.Resources.Requests.Storage().
+				Value()), "", vm.Name, vm.Namespace, name, string(mode), volume.Name)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/metrics"
 )
 
-// Transitions measures how long instances and migrations take, as their events arrive: the API's own times have no parts of a second,
-// which is most of what a start takes here.
+// Transitions measures how long instances and migrations take, as their events arrive: the API's own times have no
+// parts of a second, which is most of what a start takes here.
 type Transitions struct {
 	now func() time.Time
 
@@ -34,14 +34,17 @@ type passage struct {
 // NewTransitions registers the histograms.
 func NewTransitions(registry *prometheus.Registry, now func() time.Time) *Transitions {
 	t := &Transitions{
-		now: now, phase: metrics.VMIPhaseTransition.HistogramVec(), fromCreation: metrics.VMIPhaseFromCreation.HistogramVec(),
-		fromDeletion: metrics.VMIPhaseFromDeletion.HistogramVec(), migration: metrics.MigrationPhases.HistogramVec(), seen: map[types.UID]*passage{},
+		now: now, phase: metrics.VMIPhaseTransition.HistogramVec(),
+		fromCreation: metrics.VMIPhaseFromCreation.HistogramVec(),
+		fromDeletion: metrics.VMIPhaseFromDeletion.HistogramVec(), migration: metrics.MigrationPhases.HistogramVec(),
+		seen: map[types.UID]*passage{},
 	}
 	registry.MustRegister(t.phase, t.fromCreation, t.fromDeletion, t.migration)
 	return t
 }
 
-// newest is how old an object may be, by the API server's clock, that was created just now: its time is cut to the second.
+// newest is how old an object may be, by the API server's clock, that was created just now: its time is cut to the
+// second.
 const newest = 2 * time.Second
 
 // saw notes an object and gives what was known of it before, and now.

@@ -34,7 +34,9 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
 	one := func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: names.Namespace, Name: names.KubeVirt}}}
+		return []reconcile.Request{
+			{NamespacedName: types.NamespacedName{Namespace: names.Namespace, Name: names.KubeVirt}},
+		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("kubevirt").

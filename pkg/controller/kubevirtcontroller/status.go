@@ -196,7 +196,8 @@ func generations(view View) []v1.GenerationStatus {
 	var out []v1.GenerationStatus
 	add := func(resource, name string, generation int64) {
 		out = append(out, v1.GenerationStatus{
-			Group: appsv1.GroupName, Resource: resource, Namespace: view.KubeVirt.Namespace, Name: name, LastGeneration: generation,
+			Group: appsv1.GroupName, Resource: resource, Namespace: view.KubeVirt.Namespace, Name: name,
+			LastGeneration: generation,
 		})
 	}
 	for _, name := range []string{names.VirtAPI, names.VirtController} {

@@ -38,12 +38,13 @@ func (s *Step) attach(view View) {
 	case vmicontroller.ContainerRuns(attachment):
 		s.schedule(view, attachment)
 	case left <= 0:
-		s.fail(view, "the hotplugged volumes do not get to node "+view.Pod.Spec.NodeName+": "+vmicontroller.NotRunning(attachment))
+		s.fail(view, "the hotplugged volumes do not get to node "+view.Pod.Spec.NodeName+": "+
+			vmicontroller.NotRunning(attachment))
 	}
 }
 
-// attachmentOf is the pod that was created to hold exactly these volumes, nil when there is none. Names and owner references
-// are anybody's to write who may make pods.
+// attachmentOf is the pod that was created to hold exactly these volumes, nil when there is none. Names and owner
+// references are anybody's to write who may make pods.
 func attachmentOf(view View, volumes []string) *corev1.Pod {
 	purpose := hotplug.TargetAttachment(view.Migration.UID, volumes)
 	at := slices.IndexFunc(view.Attachments, func(pod *corev1.Pod) bool { return view.Created[pod.UID] == purpose })
@@ -78,9 +79,11 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 	err = r.creator().Create(ctx, view.VMI, pod.Name, pod)
 	switch {
 	case err == nil:
-		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created hotplug attachment pod %s for the migration's pod", pod.Name)
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate,
+			"Created hotplug attachment pod %s for the migration's pod", pod.Name)
 	case !errors.Is(err, vmicontroller.ErrRecorded): // else the cache has not seen it
-		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating hotplug attachment pod: %v", err)
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate,
+			"Error creating hotplug attachment pod: %v", err)
 		return fmt.Errorf("create the migration's attachment pod: %w", err)
 	}
 	return nil

@@ -33,8 +33,8 @@ func surplus(all []*v1.VirtualMachineInstanceMigration) []*v1.VirtualMachineInst
 	return ended[:len(ended)-keepEnded]
 }
 
-// leftBy are those of a VMI's pods that migrations have left behind: where the guest went away from, or where it did not
-// get to. None of them runs.
+// leftBy are those of a VMI's pods that migrations have left behind: where the guest went away from, or where it did
+// not get to. None of them runs.
 func leftBy(migrations []*v1.VirtualMachineInstanceMigration, pods []*corev1.Pod) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, m := range migrations {
@@ -46,7 +46,8 @@ func leftBy(migrations []*v1.VirtualMachineInstanceMigration, pods []*corev1.Pod
 		if m.Status.Phase == v1.MigrationFailed {
 			name = state.TargetPod
 		}
-		i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == name && over(pod) && pod.DeletionTimestamp == nil })
+		i := slices.IndexFunc(pods,
+			func(pod *corev1.Pod) bool { return pod.Name == name && over(pod) && pod.DeletionTimestamp == nil })
 		if i >= 0 && !slices.Contains(out, pods[i]) {
 			out = append(out, pods[i])
 		}

@@ -48,8 +48,8 @@ type View struct {
 	// is none.
 	Pod       *corev1.Pod
 	SourcePod string
-	// Uncreated says that nobody remembers to have created a pod for the migration: there was none yet, or virt-controller was
-	// killed before it could record it.
+	// Uncreated says that nobody remembers to have created a pod for the migration: there was none yet, or
+	// virt-controller was killed before it could record it.
 	Uncreated bool
 	// Created are the purposes of the pods that were created for the VMI, by UID.
 	Created map[types.UID]string
@@ -75,8 +75,8 @@ type Step struct {
 	// AddFinalizer also labels the migration with its VMI.
 	AddFinalizer, RemoveFinalizer bool
 	CreatePod, DeletePod          bool
-	// Attach are the hotplugged volumes whose claims a pod is to hold beside the migration's; DeleteAttachments are such
-	// pods that nobody needs.
+	// Attach are the hotplugged volumes whose claims a pod is to hold beside the migration's; DeleteAttachments are
+	// such pods that nobody needs.
 	Attach            []string
 	DeleteAttachments []*corev1.Pod
 	// Prune are ended migrations that newer ones displace, and PrunePods what they left behind.
@@ -118,7 +118,8 @@ func Next(view View) Step {
 		step.fail(view, "the VirtualMachineInstance "+view.Migration.Spec.VMIName+" does not exist")
 	case view.VMI.IsFinal():
 		step.fail(view, guestEnded(view))
-	case !slices.Contains(view.Migration.Finalizers, v1.VirtualMachineInstanceMigrationFinalizer) && view.Migration.DeletionTimestamp == nil:
+	case !slices.Contains(view.Migration.Finalizers, v1.VirtualMachineInstanceMigrationFinalizer) &&
+		view.Migration.DeletionTimestamp == nil:
 		step.AddFinalizer = true
 	case state(view) == nil:
 		step.findPlace(view)
@@ -140,7 +141,8 @@ func state(view View) *v1.VirtualMachineInstanceMigrationState {
 	return ms
 }
 
-// guestEnded is why a migration failed whose guest has ended: what the guest's node says of the migration, or just that.
+// guestEnded is why a migration failed whose guest has ended: what the guest's node says of the migration, or just
+// that.
 func guestEnded(view View) string {
 	if ms := state(view); ms != nil && ms.Failed && ms.FailureReason != "" {
 		return "the guest has ended: " + strings.TrimPrefix(ms.FailureReason, "the guest has ended: ")
@@ -200,8 +202,8 @@ func (s *Step) begin(view View) {
 	s.RequeueAfter = waitAgain
 }
 
-// schedule tells the VMI's nodes of the migration, whose pod has a node. attachment holds the hotplugged claims there; nil
-// when there are none.
+// schedule tells the VMI's nodes of the migration, whose pod has a node. attachment holds the hotplugged claims there;
+// nil when there are none.
 func (s *Step) schedule(view View, attachment *corev1.Pod) {
 	status := view.VMI.Status.DeepCopy()
 	status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
@@ -228,7 +230,8 @@ func (s *Step) schedule(view View, attachment *corev1.Pod) {
 	s.VMIStatus = status
 	s.ShowTo = view.Pod.Spec.NodeName
 	s.phase(v1.MigrationScheduled, view.Now)
-	s.event(corev1.EventTypeNormal, ReasonSuccessfulHandOver, "Migration target pod is ready for preparation by virt-handler.")
+	s.event(corev1.EventTypeNormal, ReasonSuccessfulHandOver,
+		"Migration target pod is ready for preparation by virt-handler.")
 }
 
 // follow reads from the VMI how the migration goes on, and ends it where no node can.
@@ -319,7 +322,10 @@ func (s *Step) succeed(view View) {
 // fail ends the migration; what is left of it is tidied up in the next pass.
 func (s *Step) fail(view View, reason string) {
 	if s.Status.MigrationState == nil {
-		s.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{MigrationUID: view.Migration.UID, Failed: true, FailureReason: reason}
+		s.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+			MigrationUID: view.Migration.UID,
+			Failed:       true, FailureReason: reason,
+		}
 	}
 	s.phase(v1.MigrationFailed, view.Now)
 	s.event(corev1.EventTypeWarning, ReasonFailedMigration, strings.TrimSuffix("Migration failed: "+reason, ": "))
@@ -334,7 +340,8 @@ func (s *Step) tidy(view View) {
 			s.forget(view)
 		}
 		ms := state(view)
-		s.Hide = ms != nil && view.VMI.Labels[v1.MigrationTargetNodeNameLabel] == ms.TargetNode && view.VMI.Status.NodeName != ms.TargetNode
+		s.Hide = ms != nil && view.VMI.Labels[v1.MigrationTargetNodeNameLabel] == ms.TargetNode &&
+			view.VMI.Status.NodeName != ms.TargetNode
 	}
 	s.RemoveFinalizer = slices.Contains(view.Migration.Finalizers, v1.VirtualMachineInstanceMigrationFinalizer)
 	s.Prune = surplus(view.Siblings)
@@ -354,7 +361,8 @@ func (s *Step) forget(view View) {
 
 // arrived reports whether the guest is in the migration's pod, whatever the migration thinks.
 func arrived(view View) bool {
-	return view.VMI != nil && !view.VMI.IsFinal() && view.VMI.Status.NodeName == view.Pod.Spec.NodeName && view.Pod.Spec.NodeName != ""
+	return view.VMI != nil && !view.VMI.IsFinal() && view.VMI.Status.NodeName == view.Pod.Spec.NodeName &&
+		view.Pod.Spec.NodeName != ""
 }
 
 func (s *Step) abortRequested(view View) {
@@ -368,9 +376,10 @@ func (s *Step) phase(phase v1.VirtualMachineInstanceMigrationPhase, now time.Tim
 		return
 	}
 	s.Status.Phase = phase
-	s.Status.PhaseTransitionTimestamps = append(s.Status.PhaseTransitionTimestamps, v1.VirtualMachineInstanceMigrationPhaseTransitionTimestamp{
-		Phase: phase, PhaseTransitionTimestamp: metav1.NewTime(now),
-	})
+	s.Status.PhaseTransitionTimestamps = append(s.Status.PhaseTransitionTimestamps,
+		v1.VirtualMachineInstanceMigrationPhaseTransitionTimestamp{
+			Phase: phase, PhaseTransitionTimestamp: metav1.NewTime(now),
+		})
 }
 
 // since is when the migration entered a phase; now-like zero is never returned, since phase noted it.
@@ -388,7 +397,8 @@ func (s *Step) event(kind, reason, message string) {
 }
 
 func over(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded ||
+		pod.Status.Phase == corev1.PodFailed
 }
 
 // ended says how a pod that is over is.

@@ -225,8 +225,8 @@ func TestNextVMI(t *testing.T) {
 	}
 }
 
-// A pod is a migration's if virt-controller created it for that. Whoever may make pods can give one the name, the labels and the
-// owner of a migration's target, and have the guest's memory sent there.
+// A pod is a migration's if virt-controller created it for that. Whoever may make pods can give one the name, the
+// labels and the owner of a migration's target, and have the guest's memory sent there.
 func TestIsTarget(t *testing.T) {
 	view := situation()
 	pod := view.Pod

@@ -29,11 +29,14 @@ import (
 // come about.
 func PodName(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance) string {
 	sum := sha256.Sum256([]byte(migration.UID))
-	return names.VirtLauncher + "-" + instance.Name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
+	return names.VirtLauncher + "-" + instance.Name + "-" +
+		strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
 }
 
 // Pod is the launcher pod to which a VMI's guest moves: the pod that the VMI has, on any other node.
-func Pod(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance, facts vmicontroller.Facts) *corev1.Pod {
+func Pod(
+	migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance, facts vmicontroller.Facts,
+) *corev1.Pod {
 	// What the guest has it keeps: one that is emulated does not become a hardware one on the way.
 	facts.KVM = !emulated(instance)
 	pod := vmicontroller.Pod(instance, facts)

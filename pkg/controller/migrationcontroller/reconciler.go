@@ -32,8 +32,9 @@ import (
 // MigrationsByVMI is the cache's index of migrations by the name of their VMI.
 const MigrationsByVMI = "vmi-name"
 
-// Reconciler reads migrations, policies, VMIs, pods, nodes and claims from Client's cache, and namespaces live. It writes migrations, their pods,
-// and of VMIs status.migrationState, status.activePods and the label kubevirt.io/migrationTargetNodeName.
+// Reconciler reads migrations, policies, VMIs, pods, nodes and claims from Client's cache, and namespaces live. It
+// writes migrations, their pods, and of VMIs status.migrationState, status.activePods and the label
+// kubevirt.io/migrationTargetNodeName.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, for the few decisions that must not rest on a stale one.
@@ -55,22 +56,25 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index; the VMI reconciler's are expected.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstanceMigration{}, MigrationsByVMI, func(obj client.Object) []string {
-		return []string{obj.(*v1.VirtualMachineInstanceMigration).Spec.VMIName}
-	})
+	err := mgr.GetFieldIndexer().
+		IndexField(ctx, &v1.VirtualMachineInstanceMigration{}, MigrationsByVMI, func(obj client.Object) []string {
+			return []string{obj.(*v1.VirtualMachineInstanceMigration).Spec.VMIName}
+		})
 	if err != nil {
 		return fmt.Errorf("index migrations by VMI: %w", err)
 	}
 	// Policies are there when the first migration asks for them.
-	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.MigrationPolicy{}, cache.BlockUntilSynced(false)); err != nil {
+	if _, err := mgr.GetCache().
+		GetInformer(ctx, &v1alpha1.MigrationPolicy{}, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("follow migration policies: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachineinstancemigration").
 		For(&v1.VirtualMachineInstanceMigration{}).
-		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-			return r.migrationsOf(ctx, o.GetNamespace(), o.GetName())
-		})).
+		Watches(&v1.VirtualMachineInstance{},
+			handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+				return r.migrationsOf(ctx, o.GetNamespace(), o.GetName())
+			})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.migrationOf)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.towards), builder.WithPredicates(answers)).
 		// One at a time, so that the limits hold.
@@ -83,7 +87,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // migrationsOf are those of a VMI that are not over.
 func (r *Reconciler) migrationsOf(ctx context.Context, namespace, name string) []reconcile.Request {
 	var migrations v1.VirtualMachineInstanceMigrationList
-	if err := r.Client.List(ctx, &migrations, client.InNamespace(namespace), client.MatchingFields{MigrationsByVMI: name}); err != nil {
+	if err := r.Client.List(ctx, &migrations, client.InNamespace(namespace),
+		client.MatchingFields{MigrationsByVMI: name}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list migrations by VMI", "vmi", name)
 		return nil
 	}
@@ -97,9 +102,12 @@ func (r *Reconciler) migrationsOf(ctx context.Context, namespace, name string) [
 }
 
 // siblings are all migrations of the VMI of one.
-func (r *Reconciler) siblings(ctx context.Context, migration *v1.VirtualMachineInstanceMigration) ([]*v1.VirtualMachineInstanceMigration, error) {
+func (r *Reconciler) siblings(
+	ctx context.Context, migration *v1.VirtualMachineInstanceMigration,
+) ([]*v1.VirtualMachineInstanceMigration, error) {
 	var list v1.VirtualMachineInstanceMigrationList
-	err := r.Client.List(ctx, &list, client.InNamespace(migration.Namespace), client.MatchingFields{MigrationsByVMI: migration.Spec.VMIName})
+	err := r.Client.List(ctx, &list, client.InNamespace(migration.Namespace),
+		client.MatchingFields{MigrationsByVMI: migration.Spec.VMIName})
 	if err != nil {
 		return nil, fmt.Errorf("list migrations by VMI: %w", err)
 	}
@@ -116,7 +124,8 @@ func (r *Reconciler) migrationOf(ctx context.Context, pod client.Object) []recon
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if uid != "" && owner != nil && owner.Kind == "Pod" { // an attachment pod
 		var launcher corev1.Pod
-		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}, &launcher); err != nil {
+		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name},
+			&launcher); err != nil {
 			return nil // gone, and the migration hears of that
 		}
 		owner = metav1.GetControllerOfNoCopy(&launcher)
@@ -167,7 +176,8 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 		}
 		if isTarget(migration, &instance, view.Created, pod) {
 			view.Pod = pod
-		} else if vmicontroller.HasGuest(&instance, pod) && pod.Spec.NodeName == instance.Status.NodeName && !over(pod) {
+		} else if vmicontroller.HasGuest(&instance, pod) && pod.Spec.NodeName == instance.Status.NodeName &&
+			!over(pod) {
 			view.SourcePod = pod.Name
 		}
 	}
@@ -181,7 +191,8 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 		return view, err
 	}
 	if view.Pod != nil {
-		if view.Attachments, err = vmicontroller.Attachments(ctx, r.Client, migration.Namespace, view.Pod.UID); err != nil {
+		if view.Attachments, err = vmicontroller.Attachments(ctx, r.Client, migration.Namespace, view.Pod.UID); err !=
+			nil {
 			return view, err
 		}
 	}
@@ -197,7 +208,9 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 }
 
 // policy is the one that holds for a VMI, nil when none does.
-func (r *Reconciler) policy(ctx context.Context, instance *v1.VirtualMachineInstance) (*v1alpha1.MigrationPolicy, error) {
+func (r *Reconciler) policy(
+	ctx context.Context, instance *v1.VirtualMachineInstance,
+) (*v1alpha1.MigrationPolicy, error) {
 	var policies v1alpha1.MigrationPolicyList
 	if err := r.Client.List(ctx, &policies); err != nil {
 		return nil, fmt.Errorf("list migration policies: %w", err)
@@ -215,7 +228,9 @@ func (r *Reconciler) policy(ctx context.Context, instance *v1.VirtualMachineInst
 }
 
 // wait says what a migration that has not begun must wait for.
-func (r *Reconciler) wait(ctx context.Context, migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance) (string, error) {
+func (r *Reconciler) wait(
+	ctx context.Context, migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance,
+) (string, error) {
 	var all v1.VirtualMachineInstanceMigrationList
 	if err := r.Client.List(ctx, &all); err != nil {
 		return "", fmt.Errorf("list migrations: %w", err)
@@ -230,7 +245,8 @@ func (r *Reconciler) wait(ctx context.Context, migration *v1.VirtualMachineInsta
 			return "the cache", nil
 		}
 		active := Active(other)
-		if other.Namespace == migration.Namespace && other.Spec.VMIName == migration.Spec.VMIName && (active || before(other, migration)) {
+		if other.Namespace == migration.Namespace && other.Spec.VMIName == migration.Spec.VMIName &&
+			(active || before(other, migration)) {
 			return "migration " + other.Name + " of the same VirtualMachineInstance", nil
 		}
 		if !active {
@@ -270,7 +286,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.AddFinalizer {
 		return r.writes.Change(ctx, migration, func() {
 			controllerutil.AddFinalizer(migration, v1.VirtualMachineInstanceMigrationFinalizer)
-			metav1.SetMetaDataLabel(&migration.ObjectMeta, v1.MigrationSelectorLabel, vmicontroller.LabelValue(migration.Spec.VMIName))
+			metav1.SetMetaDataLabel(&migration.ObjectMeta, v1.MigrationSelectorLabel,
+				vmicontroller.LabelValue(migration.Spec.VMIName))
 		})
 	}
 	if step.CreatePod {

@@ -34,14 +34,16 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 	}
 	pod := Pod(view.Migration, view.VMI, vmicontroller.Facts{
 		FenceAfter: fenceAfter,
-		Config:     r.Config(), LimitCPU: limit, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims, NetworkResources: resources,
+		Config:     r.Config(), LimitCPU: limit, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
+		NetworkResources: resources,
 	})
 	if err := r.keepProcessor(ctx, view, pod); err != nil {
 		return err
 	}
 	err = r.creator().Create(ctx, view.VMI, string(view.Migration.UID), pod)
 	if err == nil {
-		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created migration target pod %s", pod.Name)
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate,
+			"Created migration target pod %s", pod.Name)
 	}
 	if err != nil && !errors.Is(err, vmicontroller.ErrRecorded) {
 		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating pod: %v", err)
@@ -54,9 +56,12 @@ func (r *Reconciler) creator() vmicontroller.Creator {
 	return vmicontroller.Creator{Client: r.Client, Live: r.Live, Created: r.Created}
 }
 
-// isTarget reports whether a pod is the one that was created for a migration: by this virt-controller, or by one that has
-// recorded it.
-func isTarget(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance, created map[types.UID]string, pod *corev1.Pod) bool {
+// isTarget reports whether a pod is the one that was created for a migration: by this virt-controller, or by one that
+// has recorded it.
+func isTarget(
+	migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance, created map[types.UID]string,
+	pod *corev1.Pod,
+) bool {
 	if created[pod.UID] == string(migration.UID) {
 		return true
 	}
@@ -73,7 +78,8 @@ func (r *Reconciler) lookAtTargetPod(ctx context.Context, view *View) error {
 		}
 	}
 	var pods corev1.PodList
-	err := r.Live.List(ctx, &pods, client.InNamespace(view.Migration.Namespace), client.MatchingLabels{v1.MigrationJobLabel: string(view.Migration.UID)})
+	err := r.Live.List(ctx, &pods, client.InNamespace(view.Migration.Namespace),
+		client.MatchingLabels{v1.MigrationJobLabel: string(view.Migration.UID)})
 	if err != nil {
 		return fmt.Errorf("list the migration's pods: %w", err)
 	}

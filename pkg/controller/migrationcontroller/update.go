@@ -30,7 +30,8 @@ func IsUpdate(m *v1.VirtualMachineInstanceMigration) bool {
 	return ok
 }
 
-// UpdateName is the name of a migration that Update makes, KubeVirt's prefix in front. The same parts give the same name.
+// UpdateName is the name of a migration that Update makes, KubeVirt's prefix in front. The same parts give the same
+// name.
 func UpdateName(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return "kubevirt-workload-update-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
@@ -56,11 +57,12 @@ func Ended(m *v1.VirtualMachineInstanceMigration) time.Time {
 	return at
 }
 
-// Update makes the migration by which a guest gets what only another pod has: another launcher, another size or network.
-// It is not noted: its name depends on what was made before, so that a second one does not come about where the cache has
-// not seen the first.
+// Update makes the migration by which a guest gets what only another pod has: another launcher, another size or
+// network. It is not noted: its name depends on what was made before, so that a second one does not come about where
+// the cache has not seen the first.
 func Update(
-	ctx context.Context, to client.Writer, recorder record.EventRecorder, instance *v1.VirtualMachineInstance, name string,
+	ctx context.Context, to client.Writer, recorder record.EventRecorder, instance *v1.VirtualMachineInstance,
+	name string,
 ) error {
 	err := to.Create(ctx, &v1.VirtualMachineInstanceMigration{
 		ObjectMeta: metav1.ObjectMeta{

@@ -42,12 +42,13 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstance{}, VMIsByNode, func(obj client.Object) []string {
-		if node := obj.(*v1.VirtualMachineInstance).Status.NodeName; node != "" {
-			return []string{node}
-		}
-		return nil
-	})
+	err := mgr.GetFieldIndexer().
+		IndexField(ctx, &v1.VirtualMachineInstance{}, VMIsByNode, func(obj client.Object) []string {
+			if node := obj.(*v1.VirtualMachineInstance).Status.NodeName; node != "" {
+				return []string{node}
+			}
+			return nil
+		})
 	if err != nil {
 		return fmt.Errorf("index VMIs by node: %w", err)
 	}
@@ -55,7 +56,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Named("node").
 		For(&corev1.Node{}).
 		// A VMI may be handed over to a node that was lost meanwhile.
-		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(moved)).
+		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(nodeOf),
+			builder.WithPredicates(moved)).
 		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(given)).
 		Complete(&frame.Frame[*corev1.Node, View, Step]{
 			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
@@ -81,7 +83,8 @@ func nodeOf(_ context.Context, obj client.Object) []reconcile.Request {
 // moved lets a VMI through when it has come to a node.
 var moved = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.(*v1.VirtualMachineInstance).Status.NodeName != e.ObjectNew.(*v1.VirtualMachineInstance).Status.NodeName
+		return e.ObjectOld.(*v1.VirtualMachineInstance).Status.NodeName !=
+			e.ObjectNew.(*v1.VirtualMachineInstance).Status.NodeName
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
@@ -161,7 +164,9 @@ const (
 	firstTransitions = 8
 )
 
-func recent(all []v1.VirtualMachineInstancePhaseTransitionTimestamp) []v1.VirtualMachineInstancePhaseTransitionTimestamp {
+func recent(
+	all []v1.VirtualMachineInstancePhaseTransitionTimestamp,
+) []v1.VirtualMachineInstancePhaseTransitionTimestamp {
 	if len(all) < maxTransitions {
 		return all
 	}
@@ -173,7 +178,10 @@ func markUnknown(status *v1.VirtualMachineInstanceStatus, now time.Time) {
 	status.Phase = v1.Unknown
 	status.Reason = vmicontroller.ReasonNodeUnresponsive
 	status.PhaseTransitionTimestamps = append(recent(status.PhaseTransitionTimestamps),
-		v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: v1.Unknown, PhaseTransitionTimestamp: metav1.NewTime(now)})
+		v1.VirtualMachineInstancePhaseTransitionTimestamp{
+			Phase:                    v1.Unknown,
+			PhaseTransitionTimestamp: metav1.NewTime(now),
+		})
 	ready := conditions.Find(status.Conditions, v1.VirtualMachineInstanceReady)
 	if ready != nil && ready.Reason != vmicontroller.ReasonNodeUnresponsive {
 		if ready.Status != corev1.ConditionFalse {

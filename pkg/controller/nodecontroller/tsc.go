@@ -16,8 +16,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 )
 
-// frequencies is how the labels for the frequencies change that guests' time stamp counters can have on a node: its own, and of
-// those that guests were given the ones that it can show. A label that is to go is false.
+// frequencies is how the labels for the frequencies change that guests' time stamp counters can have on a node: its
+// own, and of those that guests were given the ones that it can show. A label that is to go is false.
 func frequencies(labels map[string]string, used []int64) map[string]bool {
 	change := map[string]bool{}
 	for key := range labels {
@@ -63,7 +63,8 @@ func (r *Reconciler) offer(ctx context.Context, node *corev1.Node, change map[st
 var given = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false }, // nodes come as well
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return vmicontroller.GivenTSC(e.ObjectOld.(*v1.VirtualMachineInstance)) != vmicontroller.GivenTSC(e.ObjectNew.(*v1.VirtualMachineInstance))
+		return vmicontroller.GivenTSC(e.ObjectOld.(*v1.VirtualMachineInstance)) !=
+			vmicontroller.GivenTSC(e.ObjectNew.(*v1.VirtualMachineInstance))
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false }, // with the next heartbeat
 }

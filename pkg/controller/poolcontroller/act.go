@@ -69,9 +69,11 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	return actErr
 }
 
-// act carries a step out and gives the pool's VMs as they are then. The failure says why not all that the step asks for was
-// done; the parts do not wait for each other.
-func (r *Reconciler) act(ctx context.Context, view View, step Step) (after []*v1.VirtualMachine, failure Failure, err error) {
+// act carries a step out and gives the pool's VMs as they are then. The failure says why not all that the step asks for
+// was done; the parts do not wait for each other.
+func (r *Reconciler) act(
+	ctx context.Context, view View, step Step,
+) (after []*v1.VirtualMachine, failure Failure, err error) {
 	var errs []error
 	fails := func(reason string, err error) {
 		if err == nil {
@@ -88,14 +90,20 @@ func (r *Reconciler) act(ctx context.Context, view View, step Step) (after []*v1
 		}
 	}
 	fails(ReasonFailedScaleIn, r.release(ctx, view.Pool, step.Release))
-	fails(ReasonFailedScaleIn, r.remove(ctx, view.Pool, step.Delete, Preserves(view.Pool), "Deleted VM %s/%s from pool"))
-	fails(ReasonFailedUpdate, r.remove(ctx, view.Pool, step.Heal, false, "Deleted VM %s/%s, which does not start, to make it anew"))
-	fails(ReasonFailedUpdate, r.remove(ctx, view.Pool, step.Replace, false, "Deleted VM %s/%s, whose dataVolumeTemplates have changed, to make it anew"))
+	fails(ReasonFailedScaleIn,
+		r.remove(ctx, view.Pool, step.Delete, Preserves(view.Pool), "Deleted VM %s/%s from pool"))
+	fails(ReasonFailedUpdate,
+		r.remove(ctx, view.Pool, step.Heal, false, "Deleted VM %s/%s, which does not start, to make it anew"))
+	fails(ReasonFailedUpdate, r.remove(ctx, view.Pool, step.Replace, false,
+		"Deleted VM %s/%s, whose dataVolumeTemplates have changed, to make it anew"))
 	made, err := r.create(ctx, view.Pool, step)
 	fails(ReasonFailedScaleOut, err)
-	fails(ReasonFailedUpdate, batch.SlowStart(len(step.Update), func(i int) error { return r.change(ctx, view, step.Update[i], step.Revision) }))
-	fails(ReasonFailedUpdate, batch.SlowStart(len(step.Restart), func(i int) error { return r.restart(ctx, view.Pool, step.Restart[i]) }))
-	fails(ReasonFailedUpdate, batch.SlowStart(len(step.Relabel), func(i int) error { return r.relabel(ctx, step.Relabel[i]) }))
+	fails(ReasonFailedUpdate, batch.SlowStart(len(step.Update),
+		func(i int) error { return r.change(ctx, view, step.Update[i], step.Revision) }))
+	fails(ReasonFailedUpdate,
+		batch.SlowStart(len(step.Restart), func(i int) error { return r.restart(ctx, view.Pool, step.Restart[i]) }))
+	fails(ReasonFailedUpdate,
+		batch.SlowStart(len(step.Relabel), func(i int) error { return r.relabel(ctx, step.Relabel[i]) }))
 	fails(ReasonFailedPruning, r.prune(ctx, view.Pool, step.Prune))
 	return append(after, made...), failure, errors.Join(errs...)
 }
@@ -113,14 +121,17 @@ func (r *Reconciler) release(ctx context.Context, p *v1beta1.VirtualMachinePool,
 // disown takes an owner from an object. That is not noted: the pool looks at what it owns only.
 func (r *Reconciler) disown(ctx context.Context, object client.Object, owner types.UID) error {
 	after := object.DeepCopyObject().(client.Object)
-	owners := slices.DeleteFunc(after.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == owner })
+	owners := slices.DeleteFunc(after.GetOwnerReferences(),
+		func(o metav1.OwnerReference) bool { return o.UID == owner })
 	after.SetOwnerReferences(owners)
 	return r.Client.Patch(ctx, after, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
 }
 
-// remove deletes VMs. The name of one that has DataVolumes is free only when these are gone, too, so that one of its name does
-// not find them.
-func (r *Reconciler) remove(ctx context.Context, p *v1beta1.VirtualMachinePool, machines []*v1.VirtualMachine, preserve bool, says string) error {
+// remove deletes VMs. The name of one that has DataVolumes is free only when these are gone, too, so that one of its
+// name does not find them.
+func (r *Reconciler) remove(
+	ctx context.Context, p *v1beta1.VirtualMachinePool, machines []*v1.VirtualMachine, preserve bool, says string,
+) error {
 	key := client.ObjectKeyFromObject(p)
 	return batch.SlowStart(len(machines), func(i int) error {
 		machine, options := machines[i], []client.DeleteOption{client.Preconditions{UID: &machines[i].UID}}
@@ -133,12 +144,14 @@ func (r *Reconciler) remove(ctx context.Context, p *v1beta1.VirtualMachinePool, 
 		}
 		err := r.Client.Delete(ctx, machine, options...)
 		if client.IgnoreNotFound(err) != nil {
-			r.Recorder.Eventf(p, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete, "Error deleting VM %s/%s: %v", machine.Namespace, machine.Name, err)
+			r.Recorder.Eventf(p, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete,
+				"Error deleting VM %s/%s: %v", machine.Namespace, machine.Name, err)
 			return fmt.Errorf("delete VM %s: %w", machine.Name, err)
 		}
 		r.writes.Dependents.Deleted(key, machine)
 		if err == nil {
-			r.Recorder.Eventf(p, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulDelete, says, machine.Namespace, machine.Name)
+			r.Recorder.Eventf(p, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulDelete, says, machine.Namespace,
+				machine.Name)
 		}
 		return nil
 	})
@@ -180,20 +193,24 @@ func (r *Reconciler) preserve(ctx context.Context, machine *v1.VirtualMachine) e
 }
 
 // create makes the VMs that are missing.
-func (r *Reconciler) create(ctx context.Context, p *v1beta1.VirtualMachinePool, step Step) (made []*v1.VirtualMachine, err error) {
+func (r *Reconciler) create(
+	ctx context.Context, p *v1beta1.VirtualMachinePool, step Step,
+) (made []*v1.VirtualMachine, err error) {
 	key, template := client.ObjectKeyFromObject(p), pools.TemplateOf(p)
 	results := make([]*v1.VirtualMachine, len(step.Create))
 	err = batch.SlowStart(len(step.Create), func(i int) error {
 		machine := pools.Machine(p, template, step.Create[i], step.Revision)
 		if err := r.Client.Create(ctx, machine); err != nil {
 			if apierrors.IsAlreadyExists(err) {
-				return fmt.Errorf("create VM %s: another made one of that name", machine.Name) // Its event brings another ordinal.
+				// Its event brings another ordinal.
+				return fmt.Errorf("create VM %s: another made one of that name", machine.Name)
 			}
 			return fmt.Errorf("create VM %s: %w", machine.Name, err)
 		}
 		r.writes.Dependents.Made(key, machine, r.Now())
 		results[i] = machine
-		r.Recorder.Eventf(p, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulCreate, "Created VM %s/%s", machine.Namespace, machine.Name)
+		r.Recorder.Eventf(p, corev1.EventTypeNormal, vmicontroller.ReasonSuccessfulCreate, "Created VM %s/%s",
+			machine.Namespace, machine.Name)
 		return nil
 	})
 	made = slices.DeleteFunc(results, func(machine *v1.VirtualMachine) bool { return machine == nil })
@@ -221,7 +238,8 @@ func (r *Reconciler) change(ctx context.Context, view View, m Machine, revision 
 	after := m.VM.DeepCopy()
 	if err := r.Client.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		if !apierrors.IsConflict(err) {
-			r.Recorder.Eventf(view.Pool, corev1.EventTypeWarning, ReasonFailedUpdate, "Error updating virtual machine %s/%s: %v", m.VM.Namespace, m.VM.Name, err)
+			r.Recorder.Eventf(view.Pool, corev1.EventTypeWarning, ReasonFailedUpdate,
+				"Error updating virtual machine %s/%s: %v", m.VM.Namespace, m.VM.Name, err)
 		}
 		return fmt.Errorf("update VM %s: %w", m.VM.Name, err)
 	}
@@ -233,10 +251,12 @@ func (r *Reconciler) change(ctx context.Context, view View, m Machine, revision 
 // restart asks the VM's reconciler to stop the guest and start it again.
 func (r *Reconciler) restart(ctx context.Context, p *v1beta1.VirtualMachinePool, m Machine) error {
 	after := m.VM.DeepCopy()
-	if err := frame.PatchStatus(ctx, r.writes, after, &after.Status.StateChangeRequests, Restart(m.VMI.UID)); err != nil {
+	if err := frame.PatchStatus(ctx, r.writes, after, &after.Status.StateChangeRequests, Restart(m.VMI.UID)); err !=
+		nil {
 		return fmt.Errorf("restart VM %s: %w", m.VM.Name, err)
 	}
-	r.Recorder.Eventf(p, corev1.EventTypeNormal, ReasonUpdated, "Restarting VM %s/%s, whose template has changed", m.VM.Namespace, m.VM.Name)
+	r.Recorder.Eventf(p, corev1.EventTypeNormal, ReasonUpdated, "Restarting VM %s/%s, whose template has changed",
+		m.VM.Namespace, m.VM.Name)
 	return nil
 }
 

@@ -9,10 +9,10 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Change is the JSON merge patch that brings a VM from what one template makes to what another does, as kubectl apply would:
-// what the new one says is written, what only the old one said is removed, and what neither said stays, such as the
-// firmware's UUID that admission gave the VM. from is nil where it is not known. A nil patch is for a VM that is as it
-// should be. The patch holds for the version of the VM that was given.
+// Change is the JSON merge patch that brings a VM from what one template makes to what another does, as kubectl apply
+// would: what the new one says is written, what only the old one said is removed, and what neither said stays, such as
+// the firmware's UUID that admission gave the VM. from is nil where it is not known. A nil patch is for a VM that is as
+// it should be. The patch holds for the version of the VM that was given.
 func Change(machine, from, to *v1.VirtualMachine) ([]byte, error) {
 	current, err := portion(machine)
 	if err != nil {

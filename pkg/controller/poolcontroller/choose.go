@@ -27,7 +27,8 @@ func updatePolicy(p *v1beta1.VirtualMachinePool) *v1beta1.VirtualMachinePoolSele
 	return nil
 }
 
-// choose gives those that a policy's selectors leave, in the order of the policy. A nil policy leaves all, in any order.
+// choose gives those that a policy's selectors leave, in the order of the policy. A nil policy leaves all, in any
+// order.
 func choose(view View, machines []Machine, policy *v1beta1.VirtualMachinePoolSelectionPolicy) []Machine {
 	out, sort := slices.Clone(machines), v1beta1.VirtualMachinePoolSortPolicyRandom
 	// From one order, so that what is chosen depends on the policy alone.
@@ -60,8 +61,8 @@ func byOrdinal(a, b Machine) int {
 
 func byAge(a, b Machine) int { return a.VM.CreationTimestamp.Compare(b.VM.CreationTimestamp.Time) }
 
-// selected reports whether all selectors match: that of labels the VM's and its template's, that of nodes the nodeSelector
-// of the template, as KubeVirt has it.
+// selected reports whether all selectors match: that of labels the VM's and its template's, that of nodes the
+// nodeSelector of the template, as KubeVirt has it.
 func selected(m Machine, selectors *v1beta1.VirtualMachinePoolSelectors) bool {
 	template := m.VM.Spec.Template
 	if selectors.LabelSelector != nil {

@@ -19,7 +19,8 @@ const (
 
 // troubles are the statuses of VMs that cannot start by themselves.
 var troubles = []v1.VirtualMachinePrintableStatus{
-	v1.VirtualMachineStatusCrashLoopBackOff, v1.VirtualMachineStatusUnschedulable, v1.VirtualMachineStatusDataVolumeError,
+	v1.VirtualMachineStatusCrashLoopBackOff, v1.VirtualMachineStatusUnschedulable,
+	v1.VirtualMachineStatusDataVolumeError,
 	v1.VirtualMachineStatusPvcNotFound, v1.VirtualMachineStatusErrImagePull, v1.VirtualMachineStatusImagePullBackOff,
 }
 
@@ -42,9 +43,11 @@ func (s *Step) heal(view View, staying []Machine) []Machine {
 	})
 }
 
-// failing reports a VM that has failed often enough, or has been in trouble for long enough; wait is how long that one is
-// in trouble still until it is.
-func failing(machine *v1.VirtualMachine, healing *v1beta1.VirtualMachinePoolAutohealingStrategy, now time.Time) (wait time.Duration, hopeless bool) {
+// failing reports a VM that has failed often enough, or has been in trouble for long enough; wait is how long that one
+// is in trouble still until it is.
+func failing(
+	machine *v1.VirtualMachine, healing *v1beta1.VirtualMachinePoolAutohealingStrategy, now time.Time,
+) (wait time.Duration, hopeless bool) {
 	failures, patience := defaultFailures, defaultFailing
 	if healing.StartUpFailureThreshold != nil {
 		failures = int(*healing.StartUpFailureThreshold)
@@ -56,7 +59,8 @@ func failing(machine *v1.VirtualMachine, healing *v1beta1.VirtualMachinePoolAuto
 		return 0, true
 	}
 	ready := conditions.Find(machine.Status.Conditions, v1.VirtualMachineReady)
-	if !slices.Contains(troubles, machine.Status.PrintableStatus) || ready == nil || ready.Status != corev1.ConditionFalse {
+	if !slices.Contains(troubles, machine.Status.PrintableStatus) || ready == nil ||
+		ready.Status != corev1.ConditionFalse {
 		return 0, false
 	}
 	wait = ready.LastTransitionTime.Add(patience).Sub(now)

@@ -1,11 +1,11 @@
-// Package poolcontroller keeps as many VirtualMachines as a VirtualMachinePool asks for, each with an ordinal in its name, and brings
-// them to the pool's template when that changes. Its inputs are the pools, their VMs and these' instances, and the
-// ControllerRevisions that keep the templates the VMs were made from; its outputs are the creation, change and deletion of
-// VMs, requests to restart their guests, and the revisions and status of the pools.
+// Package poolcontroller keeps as many VirtualMachines as a VirtualMachinePool asks for, each with an ordinal in its
+// name, and brings them to the pool's template when that changes. Its inputs are the pools, their VMs and these'
+// instances, and the ControllerRevisions that keep the templates the VMs were made from; its outputs are the creation,
+// change and deletion of VMs, requests to restart their guests, and the revisions and status of the pools.
 //
-// The core is pure: Next (this file) says which VMs are missing or too many, update.go which are to be changed and which
-// guests restarted, heal.go which are beyond hope, Status (status.go) the status. What a template makes is pkg/vm/pools's. The
-// Reconciler (reconciler.go, act.go) reads, asks them, and writes.
+// The core is pure: Next (this file) says which VMs are missing or too many, update.go which are to be changed and
+// which guests restarted, heal.go which are beyond hope, Status (status.go) the status. What a template makes is
+// pkg/vm/pools's. The Reconciler (reconciler.go, act.go) reads, asks them, and writes.
 package poolcontroller
 
 import (
@@ -58,8 +58,8 @@ type Step struct {
 	Release []*v1.VirtualMachine
 	// Create are the ordinals of the VMs that are missing.
 	Create []int
-	// Delete are VMs that are too many; Heal and Replace those that are made anew, because they cannot start, or because
-	// the DataVolumes of their template have changed.
+	// Delete are VMs that are too many; Heal and Replace those that are made anew, because they cannot start, or
+	// because the DataVolumes of their template have changed.
 	Delete, Heal, Replace []*v1.VirtualMachine
 	// Update are VMs that have another template, Restart those whose guest has, and Relabel those whose guest is as the
 	// template wants it, though it was made from an earlier one.
@@ -90,7 +90,8 @@ func Next(view View) Step {
 func (s *Step) release(view View) []Machine {
 	var members []Machine
 	for _, m := range view.Machines {
-		if view.Pool.DeletionTimestamp == nil && m.VM.DeletionTimestamp == nil && !view.Selector.Matches(labels.Set(m.VM.Labels)) {
+		if view.Pool.DeletionTimestamp == nil && m.VM.DeletionTimestamp == nil &&
+			!view.Selector.Matches(labels.Set(m.VM.Labels)) {
 			s.Release = append(s.Release, m.VM)
 			continue
 		}
@@ -138,8 +139,8 @@ func proactive(p *v1beta1.VirtualMachinePool) bool {
 	return strategy == nil || strategy.Unmanaged == nil && strategy.Opportunistic == nil
 }
 
-// Preserves reports whether the disks of a VM outlive it when it is deleted because it is one too many. Of Online, the guest's
-// memory does not, as in KubeVirt.
+// Preserves reports whether the disks of a VM outlive it when it is deleted because it is one too many. Of Online, the
+// guest's memory does not, as in KubeVirt.
 func Preserves(p *v1beta1.VirtualMachinePool) bool {
 	strategy := p.Spec.ScaleInStrategy
 	return strategy != nil && strategy.Proactive != nil && strategy.Proactive.StatePreservation != nil &&
@@ -148,7 +149,8 @@ func Preserves(p *v1beta1.VirtualMachinePool) bool {
 
 // available reports a VM whose guest runs, can be reached, and is not about to be restarted.
 func available(m Machine) bool {
-	if m.VMI == nil || m.VMI.DeletionTimestamp != nil || m.VMI.Status.Phase != v1.Running || len(m.VM.Status.StateChangeRequests) > 0 {
+	if m.VMI == nil || m.VMI.DeletionTimestamp != nil || m.VMI.Status.Phase != v1.Running ||
+		len(m.VM.Status.StateChangeRequests) > 0 {
 		return false
 	}
 	return conditions.True(m.VMI.Status.Conditions, v1.VirtualMachineInstanceReady) && Ready(m.VM)

@@ -35,8 +35,8 @@ func newPool(t *testing.T, more string) *v1beta1.VirtualMachinePool {
 	return p
 }
 
-// templateOf is the template of a revision: 1 and 2 differ from 3 in the guest's CPUs, "labels" in the instance's labels
-// only, "vm" in the VM's only, "disks" in the DataVolumes.
+// templateOf is the template of a revision: 1 and 2 differ from 3 in the guest's CPUs, "labels" in the instance's
+// labels only, "vm" in the VM's only, "disks" in the DataVolumes.
 func templateOf(revision string) *v1beta1.VirtualMachineTemplateSpec {
 	out := &v1beta1.VirtualMachineTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},

@@ -39,9 +39,9 @@ const (
 	RevisionLabel = "virtkit.io/pool-uid"
 )
 
-// Reconciler reads pools, VMs, VMIs and ControllerRevisions from Client's cache. It creates, changes and deletes VMs and
-// revisions, asks for restarts in the VMs' status, writes one label of VMIs, the owners of claims and DataVolumes that are to
-// outlive their VM, and the pools' status.
+// Reconciler reads pools, VMs, VMIs and ControllerRevisions from Client's cache. It creates, changes and deletes VMs
+// and revisions, asks for restarts in the VMs' status, writes one label of VMIs, the owners of claims and DataVolumes
+// that are to outlive their VM, and the pools' status.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache.
@@ -59,12 +59,13 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachine{}, vmsByController, func(obj client.Object) []string {
-		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
-			return []string{string(owner.UID)}
-		}
-		return nil
-	})
+	err := mgr.GetFieldIndexer().
+		IndexField(ctx, &v1.VirtualMachine{}, vmsByController, func(obj client.Object) []string {
+			if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+				return []string{string(owner.UID)}
+			}
+			return nil
+		})
 	if err != nil {
 		return fmt.Errorf("index VMs by what controls them: %w", err)
 	}
@@ -73,7 +74,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		For(&v1beta1.VirtualMachinePool{}).
 		Owns(&v1.VirtualMachine{}).
 		Owns(&appsv1.ControllerRevision{}).
-		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.poolOf), builder.WithPredicates(concerns)).
+		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.poolOf),
+			builder.WithPredicates(concerns)).
 		Complete(&frame.Frame[*v1beta1.VirtualMachinePool, View, Step]{
 			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
 		})
@@ -85,9 +87,12 @@ var concerns = predicate.Funcs{
 	DeleteFunc: func(e event.DeleteEvent) bool { return inPool(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1.VirtualMachineInstance), e.ObjectNew.(*v1.VirtualMachineInstance)
-		return inPool(after) && (before.Status.Phase != after.Status.Phase || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-			!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
-			!equality.Semantic.DeepEqual(conditions.Find(before.Status.Conditions, v1.VirtualMachineInstanceReady), conditions.Find(after.Status.Conditions, v1.VirtualMachineInstanceReady)))
+		return inPool(after) &&
+			(before.Status.Phase != after.Status.Phase ||
+				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+				!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
+				!equality.Semantic.DeepEqual(conditions.Find(before.Status.Conditions, v1.VirtualMachineInstanceReady),
+					conditions.Find(after.Status.Conditions, v1.VirtualMachineInstanceReady)))
 	},
 }
 
@@ -121,7 +126,8 @@ func (r *Reconciler) look(ctx context.Context, p *v1beta1.VirtualMachinePool) (V
 	}
 	view := View{Pool: p, Selector: selector, Now: r.Now(), Shuffle: r.Shuffle, Revisions: map[string]*pools.Template{}}
 	var machines v1.VirtualMachineList
-	err = r.Client.List(ctx, &machines, client.InNamespace(p.Namespace), client.MatchingFields{vmsByController: string(p.UID)}, client.UnsafeDisableDeepCopy)
+	err = r.Client.List(ctx, &machines, client.InNamespace(p.Namespace),
+		client.MatchingFields{vmsByController: string(p.UID)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return view, fmt.Errorf("list VMs: %w", err)
 	}
@@ -179,7 +185,8 @@ func (r *Reconciler) instance(ctx context.Context, machine *v1.VirtualMachine) (
 // revisions reads the pool's into the view. One that cannot be read is as good as none.
 func (r *Reconciler) revisions(ctx context.Context, view *View) error {
 	var list appsv1.ControllerRevisionList
-	err := r.Client.List(ctx, &list, client.InNamespace(view.Pool.Namespace), client.MatchingLabels{RevisionLabel: string(view.Pool.UID)}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, &list, client.InNamespace(view.Pool.Namespace),
+		client.MatchingLabels{RevisionLabel: string(view.Pool.UID)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list ControllerRevisions: %w", err)
 	}
@@ -199,7 +206,9 @@ func (r *Reconciler) revisions(ctx context.Context, view *View) error {
 }
 
 // writeStatus writes the status when it changed, and tells of a pause.
-func (r *Reconciler) writeStatus(ctx context.Context, p *v1beta1.VirtualMachinePool, status v1beta1.VirtualMachinePoolStatus) error {
+func (r *Reconciler) writeStatus(
+	ctx context.Context, p *v1beta1.VirtualMachinePool, status v1beta1.VirtualMachinePoolStatus,
+) error {
 	const paused = v1beta1.VirtualMachinePoolReplicaPaused
 	was, is := conditions.True(p.Status.Conditions, paused), conditions.True(status.Conditions, paused)
 	if err := frame.PatchStatus(ctx, r.writes, p, &p.Status, status); err != nil {

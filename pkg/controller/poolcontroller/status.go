@@ -26,7 +26,10 @@ const (
 type Failure struct{ Reason, Message string }
 
 // Status is what the pool's status should be. machines are the pool's, as they are after the step was taken.
-func Status(p *v1beta1.VirtualMachinePool, selector labels.Selector, machines []*v1.VirtualMachine, failure Failure, now time.Time) v1beta1.VirtualMachinePoolStatus {
+func Status(
+	p *v1beta1.VirtualMachinePool, selector labels.Selector, machines []*v1.VirtualMachine, failure Failure,
+	now time.Time,
+) v1beta1.VirtualMachinePoolStatus {
 	status := *p.Status.DeepCopy()
 	status.Replicas, status.ReadyReplicas = int32(len(machines)), 0
 	for _, machine := range machines {
@@ -37,7 +40,10 @@ func Status(p *v1beta1.VirtualMachinePool, selector labels.Selector, machines []
 	status.LabelSelector = selector.String()
 	paused := Failure{}
 	if p.Spec.Paused {
-		paused = Failure{Reason: ReasonPaused, Message: "nothing is created, changed or deleted until spec.paused is false"}
+		paused = Failure{
+			Reason:  ReasonPaused,
+			Message: "nothing is created, changed or deleted until spec.paused is false",
+		}
 	}
 	setIf := func(of v1beta1.VirtualMachinePoolConditionType, why Failure) {
 		conditions.SetIf(&status.Conditions, why.Reason != "", v1beta1.VirtualMachinePoolCondition{

@@ -29,7 +29,8 @@ func (s *Step) update(view View, staying []Machine) {
 			disturb = append(disturb, m)
 		case old:
 			s.Update = append(s.Update, m)
-		case !restarts || m.VMI == nil || m.VMI.DeletionTimestamp != nil || m.VMI.IsFinal() || len(m.VM.Status.StateChangeRequests) > 0:
+		case !restarts || m.VMI == nil || m.VMI.DeletionTimestamp != nil || m.VMI.IsFinal() ||
+			len(m.VM.Status.StateChangeRequests) > 0:
 		case guestOutdated(view, m):
 			if restartable(m.VM) {
 				disturb = append(disturb, m)
@@ -64,8 +65,8 @@ func (s *Step) disturb(view View, staying, candidates []Machine) {
 	}
 }
 
-// outdated reports a VM that another template made, and whether it must be made afresh: its DataVolumes are others, which
-// a VM that is changed would not notice, since those that there are have the names.
+// outdated reports a VM that another template made, and whether it must be made afresh: its DataVolumes are others,
+// which a VM that is changed would not notice, since those that there are have the names.
 func outdated(view View, m Machine) (old, fresh bool) {
 	made := view.Revisions[m.VM.Labels[v1.VirtualMachinePoolRevisionName]]
 	now := pools.TemplateOf(view.Pool)
@@ -75,7 +76,8 @@ func outdated(view View, m Machine) (old, fresh bool) {
 	if equality.Semantic.DeepEqual(made, now) {
 		return false, false
 	}
-	return true, !equality.Semantic.DeepEqual(made.VirtualMachineTemplate.Spec.DataVolumeTemplates, now.VirtualMachineTemplate.Spec.DataVolumeTemplates)
+	return true, !equality.Semantic.DeepEqual(made.VirtualMachineTemplate.Spec.DataVolumeTemplates,
+		now.VirtualMachineTemplate.Spec.DataVolumeTemplates)
 }
 
 // guestOutdated reports a guest that runs with what an earlier template said.
@@ -92,20 +94,24 @@ func guestOutdated(view View, m Machine) bool {
 		return true // Nobody knows any more what it was made from.
 	}
 	// Labels and annotations of an instance are those of its pod, which cannot be changed from here.
-	was, is := made.VirtualMachineTemplate.Spec.Template.ObjectMeta, view.Pool.Spec.VirtualMachineTemplate.Spec.Template.ObjectMeta
+	was, is := made.VirtualMachineTemplate.Spec.Template.ObjectMeta,
+		view.Pool.Spec.VirtualMachineTemplate.Spec.Template.ObjectMeta
 	return !maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations)
 }
 
 // restartable reports a VM whose guest starts again when it is stopped. One that runs once would not.
 func restartable(machine *v1.VirtualMachine) bool {
 	strategy, err := machine.RunStrategy()
-	return err == nil && (strategy == v1.RunStrategyAlways || strategy == v1.RunStrategyRerunOnFailure || strategy == v1.RunStrategyManual)
+	return err == nil &&
+		(strategy == v1.RunStrategyAlways || strategy == v1.RunStrategyRerunOnFailure ||
+			strategy == v1.RunStrategyManual)
 }
 
 // wanted reports a VM that should run: one that was stopped is not missed.
 func wanted(machine *v1.VirtualMachine) bool {
 	strategy, err := machine.RunStrategy()
-	return err == nil && strategy != v1.RunStrategyHalted && machine.Status.PrintableStatus != v1.VirtualMachineStatusStopped
+	return err == nil && strategy != v1.RunStrategyHalted &&
+		machine.Status.PrintableStatus != v1.VirtualMachineStatusStopped
 }
 
 // maxUnavailable is how many VMs of a pool may be away at a time because of an update; at least one.

@@ -1,10 +1,10 @@
-// Package replicasetcontroller keeps as many VirtualMachineInstances running as a VirtualMachineInstanceReplicaSet asks for. Its
-// inputs are the sets and the VMIs that they own or might; its outputs are the creation and deletion of VMIs, their owner
-// references, and the sets' status.
+// Package replicasetcontroller keeps as many VirtualMachineInstances running as a VirtualMachineInstanceReplicaSet asks
+// for. Its inputs are the sets and the VMIs that they own or might; its outputs are the creation and deletion of VMIs,
+// their owner references, and the sets' status.
 //
 // The core is pure: Claim (this file) says which VMIs are a set's, Next what is missing or too much, Status (status.go)
-// the status. The Reconciler (reconciler.go) reads, asks them, and writes. A VMI that has ended is deleted and replaced,
-// which is also how a set outlives the drain of a node; what its guest writes to its disks goes with it.
+// the status. The Reconciler (reconciler.go) reads, asks them, and writes. A VMI that has ended is deleted and
+// replaced, which is also how a set outlives the drain of a node; what its guest writes to its disks goes with it.
 package replicasetcontroller
 
 import (
@@ -34,13 +34,15 @@ const (
 
 // Claimed says which of the VMIs of a namespace are a set's, and what is to be written for that to be so.
 type Claimed struct {
-	// Mine are those that the set owns and selects, Adopt those that it selects and nobody owns, Release those that it owns
-	// and does not select any more.
+	// Mine are those that the set owns and selects, Adopt those that it selects and nobody owns, Release those that it
+	// owns and does not select any more.
 	Mine, Adopt, Release []*v1.VirtualMachineInstance
 }
 
 // Claim sorts VMIs. A set that is being deleted adopts nothing and lets nothing go.
-func Claim(set *v1.VirtualMachineInstanceReplicaSet, selector labels.Selector, vmis []*v1.VirtualMachineInstance) Claimed {
+func Claim(
+	set *v1.VirtualMachineInstanceReplicaSet, selector labels.Selector, vmis []*v1.VirtualMachineInstance,
+) Claimed {
 	var out Claimed
 	for _, instance := range vmis {
 		owner, selected := metav1.GetControllerOfNoCopy(instance), selector.Matches(labels.Set(instance.Labels))
@@ -152,8 +154,8 @@ func rest(instance *v1.VirtualMachineInstance, now time.Time) time.Duration {
 	return max(0, ended.Add(pause).Sub(now))
 }
 
-// order puts first what is missed least: guests that do not run yet, then those that are not ready, then those that have
-// most company on their node, and of the rest the youngest.
+// order puts first what is missed least: guests that do not run yet, then those that are not ready, then those that
+// have most company on their node, and of the rest the youngest.
 func order(vmis []*v1.VirtualMachineInstance) {
 	company := map[string]int{}
 	for _, instance := range vmis {
@@ -193,8 +195,10 @@ func Instance(set *v1.VirtualMachineInstanceReplicaSet) *v1.VirtualMachineInstan
 			Labels:       template.ObjectMeta.Labels,
 			Annotations:  template.ObjectMeta.Annotations,
 			// Also set at admission; here so that there is no moment without.
-			Finalizers:      []string{v1.VirtualMachineInstanceFinalizer},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1.VirtualMachineInstanceReplicaSetGroupVersionKind)},
+			Finalizers: []string{v1.VirtualMachineInstanceFinalizer},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(set, v1.VirtualMachineInstanceReplicaSetGroupVersionKind),
+			},
 		},
 		Spec: template.Spec,
 	}

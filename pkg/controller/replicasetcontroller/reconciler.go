@@ -32,8 +32,8 @@ const (
 	orphan           = "none"
 )
 
-// Reconciler reads sets and VMIs from Client's cache; it creates, deletes, adopts and releases VMIs and writes the sets'
-// status.
+// Reconciler reads sets and VMIs from Client's cache; it creates, deletes, adopts and releases VMIs and writes the
+// sets' status.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache.
@@ -47,12 +47,13 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler and its index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachineInstance{}, vmisByController, func(obj client.Object) []string {
-		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
-			return []string{string(owner.UID)}
-		}
-		return []string{orphan}
-	})
+	err := mgr.GetFieldIndexer().
+		IndexField(ctx, &v1.VirtualMachineInstance{}, vmisByController, func(obj client.Object) []string {
+			if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+				return []string{string(owner.UID)}
+			}
+			return []string{orphan}
+		})
 	if err != nil {
 		return fmt.Errorf("index VMIs by what controls them: %w", err)
 	}
@@ -68,11 +69,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 
 // adopters are the sets that select a VMI which nobody owns.
 func (r *Reconciler) adopters(ctx context.Context, instance client.Object) []reconcile.Request {
-	if metav1.GetControllerOfNoCopy(instance) != nil || instance.GetDeletionTimestamp() != nil || len(instance.GetLabels()) == 0 {
+	if metav1.GetControllerOfNoCopy(instance) != nil || instance.GetDeletionTimestamp() != nil ||
+		len(instance.GetLabels()) == 0 {
 		return nil
 	}
 	var sets v1.VirtualMachineInstanceReplicaSetList
-	if err := r.Client.List(ctx, &sets, client.InNamespace(instance.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &sets, client.InNamespace(instance.GetNamespace()),
+		client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list replica sets")
 		return nil
 	}
@@ -99,7 +102,8 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 	for _, controller := range []string{string(set.UID), orphan} {
 		var list v1.VirtualMachineInstanceList
 		// What is listed is not changed, but copied first.
-		err := r.Client.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{vmisByController: controller}, client.UnsafeDisableDeepCopy)
+		err := r.Client.List(ctx, &list, client.InNamespace(set.Namespace),
+			client.MatchingFields{vmisByController: controller}, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return View{}, fmt.Errorf("list VMIs: %w", err)
 		}
@@ -135,7 +139,9 @@ func (r *Reconciler) look(ctx context.Context, set *v1.VirtualMachineInstanceRep
 }
 
 // behind reports whether the cache does not show yet what was made and deleted last.
-func (r *Reconciler) behind(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, mine []*v1.VirtualMachineInstance) (bool, error) {
+func (r *Reconciler) behind(
+	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, mine []*v1.VirtualMachineInstance,
+) (bool, error) {
 	key, shown := client.ObjectKeyFromObject(set), map[types.UID]bool{}
 	for _, instance := range mine {
 		shown[instance.UID] = instance.DeletionTimestamp != nil
@@ -187,7 +193,9 @@ func (r *Reconciler) claim(ctx context.Context, view View) error {
 }
 
 // act carries a step out. made are the new VMIs; failure says why not all that the step asks for was done.
-func (r *Reconciler) act(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, step Step) (made []*v1.VirtualMachineInstance, failure Failure, err error) {
+func (r *Reconciler) act(
+	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, step Step,
+) (made []*v1.VirtualMachineInstance, failure Failure, err error) {
 	key := client.ObjectKeyFromObject(set)
 	results := make([]*v1.VirtualMachineInstance, step.Create)
 	err = batch.SlowStart(step.Create, func(i int) error {
@@ -207,7 +215,8 @@ func (r *Reconciler) act(ctx context.Context, set *v1.VirtualMachineInstanceRepl
 	}
 	if err != nil {
 		failure = Failure{Reason: ReasonFailedCreate, Message: err.Error()}
-		r.Recorder.Eventf(set, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating virtual machine instance: %v", err)
+		r.Recorder.Eventf(set, corev1.EventTypeWarning, ReasonFailedCreate,
+			"Error creating virtual machine instance: %v", err)
 		err = fmt.Errorf("create VMI: %w", err)
 	}
 	deletion := r.remove(ctx, set, slices.Concat(step.Delete, step.Replace))
@@ -218,13 +227,16 @@ func (r *Reconciler) act(ctx context.Context, set *v1.VirtualMachineInstanceRepl
 }
 
 // remove deletes VMIs.
-func (r *Reconciler) remove(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance) error {
+func (r *Reconciler) remove(
+	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance,
+) error {
 	key := client.ObjectKeyFromObject(set)
 	return batch.SlowStart(len(vmis), func(i int) error {
 		instance := vmis[i]
 		err := r.Client.Delete(ctx, instance, client.Preconditions{UID: &instance.UID})
 		if client.IgnoreNotFound(err) != nil {
-			r.Recorder.Eventf(set, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete, "Error deleting virtual machine instance %s: %v", instance.Name, err)
+			r.Recorder.Eventf(set, corev1.EventTypeWarning, vmicontroller.ReasonFailedDelete,
+				"Error deleting virtual machine instance %s: %v", instance.Name, err)
 			return fmt.Errorf("delete VMI %s: %w", instance.Name, err)
 		}
 		r.writes.Dependents.Deleted(key, instance)
@@ -237,7 +249,9 @@ func (r *Reconciler) remove(ctx context.Context, set *v1.VirtualMachineInstanceR
 }
 
 // without leaves out what was deleted just now.
-func (r *Reconciler) without(set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance) []*v1.VirtualMachineInstance {
+func (r *Reconciler) without(
+	set *v1.VirtualMachineInstanceReplicaSet, vmis []*v1.VirtualMachineInstance,
+) []*v1.VirtualMachineInstance {
 	key := client.ObjectKeyFromObject(set)
 	return slices.DeleteFunc(slices.Clone(vmis), func(instance *v1.VirtualMachineInstance) bool {
 		return r.writes.Dependents.Gone(key, instance)
@@ -245,7 +259,9 @@ func (r *Reconciler) without(set *v1.VirtualMachineInstanceReplicaSet, vmis []*v
 }
 
 // writeStatus writes the status when it changed, and tells of a pause.
-func (r *Reconciler) writeStatus(ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, status v1.VirtualMachineInstanceReplicaSetStatus) error {
+func (r *Reconciler) writeStatus(
+	ctx context.Context, set *v1.VirtualMachineInstanceReplicaSet, status v1.VirtualMachineInstanceReplicaSetStatus,
+) error {
 	const paused = v1.VirtualMachineInstanceReplicaSetReplicaPaused
 	was, is := conditions.True(set.Status.Conditions, paused), conditions.True(status.Conditions, paused)
 	if err := frame.PatchStatus(ctx, r.writes, set, &set.Status, status); err != nil {

@@ -23,7 +23,9 @@ const (
 type Failure struct{ Reason, Message string }
 
 // Status is what the set's status should be. vmis are the set's, as they are after the step was taken.
-func Status(set *v1.VirtualMachineInstanceReplicaSet, selector labels.Selector, vmis []*v1.VirtualMachineInstance, failure Failure, now time.Time) v1.VirtualMachineInstanceReplicaSetStatus {
+func Status(set *v1.VirtualMachineInstanceReplicaSet, selector labels.Selector, vmis []*v1.VirtualMachineInstance,
+	failure Failure, now time.Time,
+) v1.VirtualMachineInstanceReplicaSetStatus {
 	status := *set.Status.DeepCopy()
 	active := Active(vmis)
 	status.Replicas, status.ReadyReplicas = int32(len(active)), 0

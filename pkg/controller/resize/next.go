@@ -1,12 +1,13 @@
-// Package resize gives the pod of a running guest what the guest is to have: its VMI says more CPU sockets or memory than
-// the guest has, since its VM was changed (pkg/controller/vmcontroller). Inputs are the VMI, its launcher pod and its migrations;
-// outputs are the pod's resources, a migration where its node has no room, and the conditions HotVCPUChange and
-// HotMemoryChange, whose reason tells virt-handler when it may change the guest:
+// Package resize gives the pod of a running guest what the guest is to have: its VMI says more CPU sockets or memory
+// than the guest has, since its VM was changed (pkg/controller/vmcontroller). Inputs are the VMI, its launcher pod and
+// its migrations; outputs are the pod's resources, a migration where its node has no room, and the conditions
+// HotVCPUChange and HotMemoryChange, whose reason tells virt-handler when it may change the guest:
 //
 //	VMI ≠ guest ──► PodResizing: pods/resize ──► PodResized ──► virt-handler ──► VMI = guest: the conditions go
 //	                     └► PodResizeInfeasible: a migration, whose pod has the size ─┘
 //
-// KubeVirt always moves the guest for this. A guest that cannot move and whose node has no room needs a restart, which the VM says.
+// KubeVirt always moves the guest for this. A guest that cannot move and whose node has no room needs a restart, which
+// the VM says.
 //
 // The core is pure: Next (this file) says what is to be done; the Reconciler (reconciler.go) reads, asks, and writes.
 package resize
@@ -71,7 +72,8 @@ func Pending(vmi *v1.VirtualMachineInstance) bool {
 	if vmi.Status.Phase != v1.Running || vmi.DeletionTimestamp != nil {
 		return false
 	}
-	return grows(vmi, cpus) || grows(vmi, memory) || sizing.Resizing(vmi, cpus) != nil || sizing.Resizing(vmi, memory) != nil
+	return grows(vmi, cpus) || grows(vmi, memory) || sizing.Resizing(vmi, cpus) != nil ||
+		sizing.Resizing(vmi, memory) != nil
 }
 
 // grows reports whether a guest is to have other CPUs, or another amount of memory, than it has.
@@ -88,7 +90,8 @@ func grows(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditi
 // memoryLeft is how much memory (bytes) a guest has got of what it is to have, if it has not got it yet, or still has.
 func memoryLeft(vmi *v1.VirtualMachineInstance) (current int64, ok bool) {
 	m, s := vmi.Spec.Domain.Memory, vmi.Status.Memory
-	if m == nil || m.Guest == nil || m.MaxGuest == nil || s == nil || s.GuestAtBoot == nil || s.GuestCurrent == nil || s.GuestRequested == nil {
+	if m == nil || m.Guest == nil || m.MaxGuest == nil || s == nil || s.GuestAtBoot == nil || s.GuestCurrent == nil ||
+		s.GuestRequested == nil {
 		return 0, false
 	}
 	if sizing.MemoryObstacle(&vmi.Spec.Domain) != "" || s.GuestAtBoot.Cmp(*m.Guest) > 0 {
@@ -132,7 +135,8 @@ func Next(view View) Step {
 func (s *Step) ready(view View) string {
 	if current, ok := memoryLeft(view.VMI); ok && !grows(view.VMI, cpus) {
 		of := view.VMI.Spec.Domain.Memory.Guest
-		return fmt.Sprintf("The guest has %s of memory so far and is to have %s; its driver virtio_mem takes it and gives it back.",
+		return fmt.Sprintf("The guest has %s of memory so far and is to have %s; its driver virtio_mem takes it and "+
+			"gives it back.",
 			resource.NewQuantity(current, resource.BinarySI), of)
 	}
 	return "Pod " + view.Pod.Name + " has room for what the guest is to have."
@@ -150,7 +154,8 @@ func (s *Step) wait(view View) {
 		s.RequeueAfter = again
 		return
 	}
-	if left := patience - view.Now.Sub(pending.LastTransitionTime.Time); pending.Reason == corev1.PodReasonDeferred && left > 0 {
+	if left := patience - view.Now.Sub(pending.LastTransitionTime.Time); pending.Reason == corev1.PodReasonDeferred &&
+		left > 0 {
 		s.set(view, sizing.ReasonPodResizing, "Node "+view.Pod.Spec.NodeName+" has no room just now: "+pending.Message)
 		s.RequeueAfter = left
 		return
@@ -172,7 +177,8 @@ func (s *Step) move(view View, why string) {
 	s.migrate(view, message+". The guest moves to a pod of the size.")
 }
 
-// migrate makes a migration of a guest whose pod's node has no room, unless one is under way or failed a short time ago.
+// migrate makes a migration of a guest whose pod's node has no room, unless one is under way or failed a short time
+// ago.
 func (s *Step) migrate(view View, message string) {
 	s.set(view, sizing.ReasonNoRoom, message)
 	failures, last, made := 0, time.Time{}, 0
@@ -223,15 +229,16 @@ func (view View) room() room {
 		return asked
 	}
 	for i := range view.Pod.Status.ContainerStatuses {
-		if c := &view.Pod.Status.ContainerStatuses[i]; c.Name == names.ContainerCompute && c.Resources != nil && covers(*c.Resources, view.Want) {
+		if c := &view.Pod.Status.ContainerStatuses[i]; c.Name == names.ContainerCompute && c.Resources != nil &&
+			covers(*c.Resources, view.Want) {
 			return resized
 		}
 	}
 	return asked
 }
 
-// refusal is the condition of a guest whose pod, the API server has said, cannot have the room on its node, so that it is
-// not asked again; nil when there is none. A guest that cannot move has none: only another answer helps it.
+// refusal is the condition of a guest whose pod, the API server has said, cannot have the room on its node, so that it
+// is not asked again; nil when there is none. A guest that cannot move has none: only another answer helps it.
 func (view View) refusal() *v1.VirtualMachineInstanceCondition {
 	c := sizing.Resizing(view.VMI, view.kind())
 	if c == nil || c.Reason != sizing.ReasonNoRoom || migrations.Refusal(view.VMI) != "" {
@@ -248,8 +255,8 @@ func (view View) kind() v1.VirtualMachineInstanceConditionType {
 	return memory
 }
 
-// inPlace reports whether Kubernetes can change what the guest needs more of while the pod runs: neither CPUs of its own
-// nor huge pages.
+// inPlace reports whether Kubernetes can change what the guest needs more of while the pod runs: neither CPUs of its
+// own nor huge pages.
 func (view View) inPlace() bool {
 	domain := &view.VMI.Spec.Domain
 	if domain.CPU != nil && domain.CPU.DedicatedCPUPlacement {

@@ -27,8 +27,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Reconciler reads VMIs, migrations and (from Live) launcher pods of VMIs that change their size. It writes the resources of
-// these pods, two conditions of the VMIs, and migrations. It needs the indexes of packages vmi and migration.
+// Reconciler reads VMIs, migrations and (from Live) launcher pods of VMIs that change their size. It writes the
+// resources of these pods, two conditions of the VMIs, and migrations. It needs the indexes of packages vmi and
+// migration.
 type Reconciler struct {
 	Client   client.Client
 	Live     client.Reader
@@ -46,14 +47,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("resize").
 		For(&v1.VirtualMachineInstance{}, builder.WithPredicates(pending)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(changes)).
-		Watches(&v1.VirtualMachineInstanceMigration{}, handler.EnqueueRequestsFromMapFunc(r.ofMigration), builder.WithPredicates(ends)).
+		Watches(&v1.VirtualMachineInstanceMigration{}, handler.EnqueueRequestsFromMapFunc(r.ofMigration),
+			builder.WithPredicates(ends)).
 		Complete(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
 			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
 		})
 }
 
 // pending lets VMIs through for which there may be something to do: few, for a short time.
-var pending = predicate.NewPredicateFuncs(func(object client.Object) bool { return Pending(object.(*v1.VirtualMachineInstance)) })
+var pending = predicate.NewPredicateFuncs(func(object client.Object) bool {
+	return Pending(object.(*v1.VirtualMachineInstance))
+})
 
 var changes = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
@@ -77,7 +81,8 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []reconcile.R
 }
 
 func (r *Reconciler) ofMigration(ctx context.Context, m client.Object) []reconcile.Request {
-	return r.ifPending(ctx, types.NamespacedName{Namespace: m.GetNamespace(), Name: m.(*v1.VirtualMachineInstanceMigration).Spec.VMIName})
+	return r.ifPending(ctx,
+		types.NamespacedName{Namespace: m.GetNamespace(), Name: m.(*v1.VirtualMachineInstanceMigration).Spec.VMIName})
 }
 
 func (r *Reconciler) ifPending(ctx context.Context, key types.NamespacedName) []reconcile.Request {
@@ -121,7 +126,8 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	}
 	view.Want, view.Fit = vmicontroller.Sizes(instance, r.Config(), limit)
 	var migrations v1.VirtualMachineInstanceMigrationList
-	err = r.Client.List(ctx, &migrations, client.InNamespace(instance.Namespace), client.MatchingFields{migrationcontroller.MigrationsByVMI: instance.Name})
+	err = r.Client.List(ctx, &migrations, client.InNamespace(instance.Namespace),
+		client.MatchingFields{migrationcontroller.MigrationsByVMI: instance.Name})
 	if err != nil {
 		return view, fmt.Errorf("list migrations: %w", err)
 	}
@@ -166,5 +172,6 @@ func (r *Reconciler) resize(ctx context.Context, pod *corev1.Pod, to corev1.Reso
 	if err != nil {
 		return fmt.Errorf("encode the pod's resources: %w", err)
 	}
-	return r.Client.SubResource("resize").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+	return r.Client.SubResource("resize").
+		Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }

@@ -74,8 +74,8 @@ func changedFields(view View) []string {
 	return paths
 }
 
-// ofPlugged reports a field of a hotplugged volume, of its disk, or of an empty drive: what of these waits for the next start is known
-// otherwise.
+// ofPlugged reports a field of a hotplugged volume, of its disk, or of an empty drive: what of these waits for the next
+// start is known otherwise.
 func ofPlugged(template *v1.VirtualMachineInstanceSpec, path string) bool {
 	for _, list := range []string{"volumes[", "domain.devices.disks["} {
 		rest, ok := strings.CutPrefix(path, list)

@@ -55,7 +55,8 @@ func dataVolumeNames(vm *v1.VirtualMachine) []string {
 // usersOfDataVolume are the VMs that name it.
 func (r *Reconciler) usersOfDataVolume(ctx context.Context, dv client.Object) []reconcile.Request {
 	var vms v1.VirtualMachineList
-	err := r.Client.List(ctx, &vms, client.InNamespace(dv.GetNamespace()), client.MatchingFields{vmsByDataVolume: dv.GetName()})
+	err := r.Client.List(ctx, &vms, client.InNamespace(dv.GetNamespace()),
+		client.MatchingFields{vmsByDataVolume: dv.GetName()})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list VMs by DataVolume", "dataVolume", dv.GetName())
 		return nil
@@ -110,8 +111,8 @@ func (s *Step) provide() {
 	}
 }
 
-// fill says which templates want a DataVolume made, sets Filled, and Failure where one will not come about by itself. existing
-// are the templates' names of which there is a claim: such a one was filled before, or restored.
+// fill says which templates want a DataVolume made, sets Filled, and Failure where one will not come about by itself.
+// existing are the templates' names of which there is a claim: such a one was filled before, or restored.
 func (view *View) fill(existing map[string]bool, installed, wanted bool) []*v1.DataVolumeTemplateSpec {
 	var missing []*v1.DataVolumeTemplateSpec
 	for i := range view.VM.Spec.DataVolumeTemplates {
@@ -124,13 +125,17 @@ func (view *View) fill(existing map[string]bool, installed, wanted bool) []*v1.D
 				view.Filled = false
 			case claims.Failed:
 				view.Filled = false
-				view.fail(reasonFailedImport, fmt.Sprintf("DataVolume %q: %s; see kubectl describe datavolume %s, delete it to have it made anew", dv.Name, claims.Trouble(dv), dv.Name))
+				view.fail(reasonFailedImport, fmt.Sprintf("DataVolume %q: %s; see kubectl describe datavolume %s, "+
+					"delete it to have it made anew", dv.Name, claims.Trouble(dv), dv.Name))
 			}
 		case existing[template.Name]:
 		case !installed:
 			view.Filled = false
-			view.fail(reasonNoCDI, fmt.Sprintf("spec.dataVolumeTemplates: DataVolume %q cannot be made, since the cluster has no DataVolumes; "+
-				"install CDI (the Containerized Data Importer), or make a PersistentVolumeClaim %q with the disk", template.Name, template.Name))
+			view.fail(reasonNoCDI,
+				fmt.Sprintf("spec.dataVolumeTemplates: DataVolume %q cannot be made, since the cluster has no "+
+					"DataVolumes; "+
+					"install CDI (the Containerized Data Importer), or make a PersistentVolumeClaim %q with the disk",
+					template.Name, template.Name))
 		default:
 			view.Filled = false
 			if wanted || view.VM.Annotations[v1.ImmediateDataVolumeCreation] != "false" {

@@ -33,7 +33,9 @@ func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, e
 }
 
 // instanceOf is Instance for a VM whose instance type and preference were written into template.
-func instanceOf(vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTemplateSpec, paused bool) (*v1.VirtualMachineInstance, error) {
+func instanceOf(
+	vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTemplateSpec, paused bool,
+) (*v1.VirtualMachineInstance, error) {
 	hash, err := templateHash(&template.Spec, refers(vm), false)
 	if err != nil {
 		return nil, err
@@ -81,14 +83,15 @@ func instanceOf(vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTempla
 	return vmi, nil
 }
 
-// upToDate reports whether a VMI was made from its VM as it is now, or has taken over since what was changed. One that does not
-// tell, such as an adopted one, is taken to be.
+// upToDate reports whether a VMI was made from its VM as it is now, or has taken over since what was changed. One that
+// does not tell, such as an adopted one, is taken to be.
 func upToDate(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
-	return vmi.Annotations[TemplateHashAnnotation] == "" || vmi.Annotations[v1.VirtualMachineGenerationAnnotation] == strconv.FormatInt(vm.Generation, 10)
+	return vmi.Annotations[TemplateHashAnnotation] == "" ||
+		vmi.Annotations[v1.VirtualMachineGenerationAnnotation] == strconv.FormatInt(vm.Generation, 10)
 }
 
-// restartRequired reports whether there is something in the VM's template that its VMI, which was made from another, will not
-// have before it is made anew.
+// restartRequired reports whether there is something in the VM's template that its VMI, which was made from another,
+// will not have before it is made anew.
 func restartRequired(view View) bool {
 	if tooLarge(view.VMI) != "" || stuck(view.VMI) != "" {
 		return true
@@ -102,7 +105,8 @@ func restartRequired(view View) bool {
 	}
 	_, apart := taken(view.VMI)
 	hash, err := templateHash(template, refers(view.VM), !apart)
-	return err == nil && hash != view.VMI.Annotations[TemplateHashAnnotation] || len(view.Change.Refused) > 0 || len(view.Volumes.Refused) > 0 ||
+	return err == nil && hash != view.VMI.Annotations[TemplateHashAnnotation] || len(view.Change.Refused) > 0 ||
+		len(view.Volumes.Refused) > 0 ||
 		len(view.plugging().Refused) > 0
 }
 
@@ -123,8 +127,9 @@ func (view View) template() *v1.VirtualMachineInstanceSpec {
 	return view.Template
 }
 
-// templateHash does not count what is plugged in while the guest runs, nor the links of its interfaces and its size, which may
-// change then. What an instance type requests goes with the size. attached is whether interfaces and networks count.
+// templateHash does not count what is plugged in while the guest runs, nor the links of its interfaces and its size,
+// which may change then. What an instance type requests goes with the size. attached is whether interfaces and networks
+// count.
 func templateHash(spec *v1.VirtualMachineInstanceSpec, refers, attached bool) (string, error) {
 	fixed := sizing.Fixed(linkless(hotplug.Without(spec)))
 	if !attached {

@@ -46,10 +46,12 @@ func refers(vm *v1.VirtualMachine) bool {
 // pinned reports whether the VM's status records a revision of everything that the VM refers to, as it refers to
 // it now.
 func pinned(vm *v1.VirtualMachine) bool {
-	if m := vm.Spec.Instancetype; m != nil && !records(vm.Status.InstancetypeRef, instancetype.Instancetype, m.Name, m.Kind, m.RevisionName) {
+	if m := vm.Spec.Instancetype; m != nil &&
+		!records(vm.Status.InstancetypeRef, instancetype.Instancetype, m.Name, m.Kind, m.RevisionName) {
 		return false
 	}
-	if m := vm.Spec.Preference; m != nil && !records(vm.Status.PreferenceRef, instancetype.Preference, m.Name, m.Kind, m.RevisionName) {
+	if m := vm.Spec.Preference; m != nil &&
+		!records(vm.Status.PreferenceRef, instancetype.Preference, m.Name, m.Kind, m.RevisionName) {
 		return false
 	}
 	return true
@@ -100,8 +102,8 @@ func unpinned(vm *v1.VirtualMachine) bool {
 	return vm.Status.InstancetypeRef != nil || vm.Status.PreferenceRef != nil
 }
 
-// needed reports whether what a VM refers to is worth reading: to record it, to make a VMI from it, or to compare a guest
-// that runs with it.
+// needed reports whether what a VM refers to is worth reading: to record it, to make a VMI from it, or to compare a
+// guest that runs with it.
 func needed(view View) bool {
 	switch {
 	case !refers(view.VM):

@@ -17,8 +17,8 @@ func linkless(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpe
 	return &out
 }
 
-// relink writes the states of a template's interfaces into an instance made from it, but for one that the instance has unplugged:
-// it comes back as a new one does. It reports whether something was written.
+// relink writes the states of a template's interfaces into an instance made from it, but for one that the instance has
+// unplugged: it comes back as a new one does. It reports whether something was written.
 func relink(template, instance *v1.VirtualMachineInstanceSpec) (changed bool) {
 	wanted := map[string]v1.InterfaceState{}
 	for _, nic := range template.Domain.Devices.Interfaces {

@@ -8,9 +8,10 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// A memory dump is asked for by virt-api in the VM's status. virt-controller gives the instance a volume for it, which is
-// plugged in as others are, only not into the guest; virt-handler has the launcher write the guest's memory there and says in the
-// instance's status how far that is; then virt-controller takes the volume away again. The VM's spec stays as it is.
+// A memory dump is asked for by virt-api in the VM's status. virt-controller gives the instance a volume for it, which
+// is plugged in as others are, only not into the guest; virt-handler has the launcher write the guest's memory there
+// and says in the instance's status how far that is; then virt-controller takes the volume away again. The VM's spec
+// stays as it is.
 
 // dumpRequest is what the VM's request for a memory dump becomes, given its instance; nil once it is taken back.
 func dumpRequest(view View) *v1.VirtualMachineMemoryDumpRequest {
@@ -23,7 +24,8 @@ func dumpRequest(view View) *v1.VirtualMachineMemoryDumpRequest {
 	asked := false
 	if instance != nil {
 		asked = slices.ContainsFunc(instance.Spec.Volumes, isDump(request.ClaimName))
-		if i := slices.IndexFunc(instance.Status.VolumeStatus, func(s v1.VolumeStatus) bool { return s.Name == request.ClaimName }); i >= 0 {
+		if i := slices.IndexFunc(instance.Status.VolumeStatus,
+			func(s v1.VolumeStatus) bool { return s.Name == request.ClaimName }); i >= 0 {
 			status = &instance.Status.VolumeStatus[i]
 		}
 	}
@@ -38,7 +40,8 @@ func dumpRequest(view View) *v1.VirtualMachineMemoryDumpRequest {
 	case v1.MemoryDumpAssociating, v1.MemoryDumpInProgress:
 		if !running(instance) {
 			now := metav1.NewTime(view.Now)
-			request.Phase, request.EndTimestamp, request.Message = v1.MemoryDumpFailed, &now, "the virtual machine does not run any more"
+			request.Phase, request.EndTimestamp, request.Message = v1.MemoryDumpFailed, &now,
+				"the virtual machine does not run any more"
 			return request
 		}
 		if asked {
@@ -61,7 +64,8 @@ func dumpResult(request *v1.VirtualMachineMemoryDumpRequest, status *v1.VolumeSt
 	request.StartTimestamp = info.StartTimestamp
 	switch status.Phase {
 	case v1.MemoryDumpVolumeCompleted:
-		request.Phase, request.EndTimestamp, request.FileName = v1.MemoryDumpUnmounting, info.EndTimestamp, &info.TargetFileName
+		request.Phase, request.EndTimestamp, request.FileName = v1.MemoryDumpUnmounting, info.EndTimestamp,
+			&info.TargetFileName
 	case v1.MemoryDumpVolumeFailed:
 		request.Phase, request.EndTimestamp, request.Message = v1.MemoryDumpFailed, info.EndTimestamp, status.Message
 	}
@@ -77,7 +81,9 @@ func isDump(claim string) func(v1.Volume) bool {
 }
 
 // dumpVolumes are the instance's volumes as its VM's request wants them; changed is false when they are so.
-func dumpVolumes(request *v1.VirtualMachineMemoryDumpRequest, instance *v1.VirtualMachineInstance) (volumes []v1.Volume, changed bool) {
+func dumpVolumes(
+	request *v1.VirtualMachineMemoryDumpRequest, instance *v1.VirtualMachineInstance,
+) (volumes []v1.Volume, changed bool) {
 	if request == nil || instance == nil || instance.DeletionTimestamp != nil {
 		return nil, false
 	}
@@ -85,12 +91,17 @@ func dumpVolumes(request *v1.VirtualMachineMemoryDumpRequest, instance *v1.Virtu
 	wanted := !request.Remove && (request.Phase == v1.MemoryDumpAssociating || request.Phase == v1.MemoryDumpInProgress)
 	switch {
 	case wanted && !there && running(instance):
-		return append(slices.Clone(instance.Spec.Volumes), v1.Volume{Name: request.ClaimName, VolumeSource: v1.VolumeSource{
-			MemoryDump: &v1.MemoryDumpVolumeSource{PersistentVolumeClaimVolumeSource: v1.PersistentVolumeClaimVolumeSource{
-				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: request.ClaimName},
-				Hotpluggable:                      true,
-			}},
-		}}), true
+		return append(slices.Clone(instance.Spec.Volumes),
+			v1.Volume{Name: request.ClaimName, VolumeSource: v1.VolumeSource{
+				MemoryDump: &v1.MemoryDumpVolumeSource{
+					PersistentVolumeClaimVolumeSource: v1.PersistentVolumeClaimVolumeSource{
+						PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{
+							ClaimName: request.ClaimName,
+						},
+						Hotpluggable: true,
+					},
+				},
+			}}), true
 	case !wanted && there:
 		return slices.DeleteFunc(slices.Clone(instance.Spec.Volumes), isDump(request.ClaimName)), true
 	}

@@ -9,7 +9,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// A request goes from Associating to Completed as the instance's volume comes, is written and goes; every other way ends, too.
+// A request goes from Associating to Completed as the instance's volume comes, is written and goes; every other way
+// ends, too.
 func TestMemoryDump(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	began, ended := metav1.NewTime(now.Add(-2*time.Second)), metav1.NewTime(now.Add(-time.Second))

@@ -39,7 +39,8 @@ type Step struct {
 	Status   bool
 	After    View
 	Decision Decision
-	// Delete says that the VMI is to be deleted. What is to be remembered of it is in the status, which is written before.
+	// Delete says that the VMI is to be deleted. What is to be remembered of it is in the status, which is written
+	// before.
 	Delete          bool
 	RemoveFinalizer bool
 	frame.Requeue
@@ -118,7 +119,8 @@ func (s *Step) act() {
 		view.VMI.DeletionTimestamp = &metav1.Time{Time: view.Now}
 	case Keep:
 		gone := view.VM.DeletionTimestamp != nil && view.VMI == nil
-		orphan := view.VM.DeletionTimestamp != nil && slices.Contains(view.VM.Finalizers, metav1.FinalizerOrphanDependents)
+		orphan := view.VM.DeletionTimestamp != nil &&
+			slices.Contains(view.VM.Finalizers, metav1.FinalizerOrphanDependents)
 		s.Status, s.RemoveFinalizer = !gone, gone || orphan
 	}
 	s.again()
@@ -145,7 +147,8 @@ func (s *Step) again() {
 // reportMissing makes an event of what the VM refers to and is not there, once.
 func (s *Step) reportMissing() {
 	if view := &s.After; view.FailureReason == reasonFailedFind && !hasFailure(view.VM, view.Failure) {
-		s.Events = append(s.Events, vmicontroller.Event{Type: corev1.EventTypeWarning, Reason: reasonFailedFind, Message: view.Failure})
+		s.Events = append(s.Events,
+			vmicontroller.Event{Type: corev1.EventTypeWarning, Reason: reasonFailedFind, Message: view.Failure})
 	}
 }
 

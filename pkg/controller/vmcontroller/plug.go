@@ -17,8 +17,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// InterfacesAnnotation is on a VM's VMI: the interfaces and networks of the template as the VMI has taken them over, JSON of
-// attachments. The template's hash does not count them then.
+// InterfacesAnnotation is on a VM's VMI: the interfaces and networks of the template as the VMI has taken them over,
+// JSON of attachments. The template's hash does not count them then.
 const InterfacesAnnotation = "virtkit.io/template-interfaces"
 
 // attachments are a template's interfaces, without their states, and its networks.
@@ -47,7 +47,8 @@ func taken(instance *v1.VirtualMachineInstance) (a attachments, ok bool) {
 
 // pair finds an interface and its network, nil what there is not.
 func (a attachments) pair(name string) (*v1.Interface, *v1.Network) {
-	return find(a.Interfaces, func(n *v1.Interface) bool { return n.Name == name }), find(a.Networks, func(n *v1.Network) bool { return n.Name == name })
+	return find(a.Interfaces, func(n *v1.Interface) bool { return n.Name == name }),
+		find(a.Networks, func(n *v1.Network) bool { return n.Name == name })
 }
 
 func find[T any](list []T, is func(*T) bool) *T {
@@ -96,7 +97,9 @@ type plugging struct {
 }
 
 // plug compares the template of now with the VMI. live is whether the installation changes guests that run.
-func plug(template *v1.VirtualMachineInstanceSpec, instance *v1.VirtualMachineInstance, pods []*corev1.Pod, live bool) plugging {
+func plug(
+	template *v1.VirtualMachineInstanceSpec, instance *v1.VirtualMachineInstance, pods []*corev1.Pod, live bool,
+) plugging {
 	old, ok := taken(instance)
 	has := attachments{Interfaces: instance.Spec.Domain.Devices.Interfaces, Networks: instance.Spec.Networks}
 	p := plugging{Taken: old, Spec: has, Refused: map[string]string{}}
@@ -141,17 +144,19 @@ func plug(template *v1.VirtualMachineInstanceSpec, instance *v1.VirtualMachineIn
 		case has == nil || has.State == v1.InterfaceStateAbsent && !listed(instance, was.Name):
 			p.Taken, p.Spec = p.Taken.less(was.Name), p.Spec.less(was.Name)
 		case has.State != v1.InterfaceStateAbsent:
-			p.Refused["domain.devices.interfaces["+was.Name+"]"] = "the guest has it still; unplug it first, by state: absent, or restart the guest"
+			p.Refused["domain.devices.interfaces["+was.Name+"]"] = "the guest has it still; unplug it first, by " +
+				"state: absent, or restart the guest"
 		}
 	}
 	return p
 }
 
-// unknown is for a VMI of a controller that did not write down what it took over: its template's hash tells of changes, but for
-// an interface that was unplugged and is to come back.
+// unknown is for a VMI of a controller that did not write down what it took over: its template's hash tells of changes,
+// but for an interface that was unplugged and is to come back.
 func (p *plugging) unknown(template *v1.VirtualMachineInstanceSpec) {
 	for _, nic := range template.Domain.Devices.Interfaces {
-		if has, _ := p.Spec.pair(nic.Name); has != nil && has.State == v1.InterfaceStateAbsent && nic.State != v1.InterfaceStateAbsent {
+		if has, _ := p.Spec.pair(nic.Name); has != nil && has.State == v1.InterfaceStateAbsent &&
+			nic.State != v1.InterfaceStateAbsent {
 			p.Refused["domain.devices.interfaces["+nic.Name+"].state"] = "the guest has let it go"
 		}
 	}
@@ -159,11 +164,14 @@ func (p *plugging) unknown(template *v1.VirtualMachineInstanceSpec) {
 
 // listed reports whether the guest, or its pod, still has an interface.
 func listed(instance *v1.VirtualMachineInstance, name string) bool {
-	return slices.ContainsFunc(instance.Status.Interfaces, func(s v1.VirtualMachineInstanceNetworkInterface) bool { return s.Name == name })
+	return slices.ContainsFunc(instance.Status.Interfaces,
+		func(s v1.VirtualMachineInstanceNetworkInterface) bool { return s.Name == name })
 }
 
 // obstacle is why a guest that runs cannot be given an interface; empty when it can, at once or by a migration.
-func obstacle(nic *v1.Interface, n *v1.Network, instance *v1.VirtualMachineInstance, pods []*corev1.Pod, live bool) string {
+func obstacle(
+	nic *v1.Interface, n *v1.Network, instance *v1.VirtualMachineInstance, pods []*corev1.Pod, live bool,
+) string {
 	if why := network.PlugObstacle(nic, n); why != "" {
 		return why
 	}
@@ -208,7 +216,8 @@ func (view View) plugging() plugging {
 	return plug(template, view.VMI, view.Pods, !view.Staged)
 }
 
-// followInterfaces brings interfaces that were added to a VM into its VMI, and takes those out that were unplugged and removed.
+// followInterfaces brings interfaces that were added to a VM into its VMI, and takes those out that were unplugged and
+// removed.
 func (view *View) followInterfaces() error {
 	instance := view.VMI
 	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil ||
@@ -222,7 +231,8 @@ func (view *View) followInterfaces() error {
 	}
 	after := instance.DeepCopy()
 	after.Spec.Domain.Devices.Interfaces, after.Spec.Networks = p.Spec.Interfaces, p.Spec.Networks
-	if _, known := taken(instance); !known || text == instance.Annotations[InterfacesAnnotation] && equality.Semantic.DeepEqual(after.Spec, instance.Spec) {
+	if _, known := taken(instance); !known ||
+		text == instance.Annotations[InterfacesAnnotation] && equality.Semantic.DeepEqual(after.Spec, instance.Spec) {
 		return nil
 	}
 	after.Annotations = maps.Clone(after.Annotations)

@@ -40,7 +40,8 @@ func TestPlug(t *testing.T) {
 		return strings.Replace(text, "name: red, bridge: {}", "name: red, bridge: {}, state: "+state, 1)
 	}
 	for name, tc := range map[string]struct {
-		// before is the template that the VMI was made from, instance what the VMI has of it unless the same, template the one of now.
+		// before is the template that the VMI was made from, instance what the VMI has of it unless the same, template
+		// the one of now.
 		before, instance, template string
 		change                     []func(*v1.VirtualMachineInstance)
 		staged                     bool

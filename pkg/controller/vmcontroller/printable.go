@@ -39,7 +39,8 @@ var printables = []struct {
 	}},
 	{v1.VirtualMachineStatusPvcNotFound, func(view View, _ Decision) bool {
 		return active(view.VMI) &&
-			conditionIs(view.VMI, v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, vmicontroller.ReasonFailedPvcNotFound)
+			conditionIs(view.VMI, v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse,
+				vmicontroller.ReasonFailedPvcNotFound)
 	}},
 	{v1.VirtualMachineStatusDataVolumeError, func(view View, _ Decision) bool {
 		return anyDataVolume(view, func(dv *cdiv1.DataVolume) bool { return claims.Trouble(dv) != "" })
@@ -47,10 +48,12 @@ var printables = []struct {
 	{v1.VirtualMachineStatusUnschedulable, func(view View, _ Decision) bool {
 		// A claim without a volume makes a pod unschedulable as well; that is another entry's.
 		return active(view.VMI) && !claimPending(view) &&
-			conditionIs(view.VMI, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled), corev1.ConditionFalse, corev1.PodReasonUnschedulable)
+			conditionIs(view.VMI, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled), corev1.ConditionFalse,
+				corev1.PodReasonUnschedulable)
 	}},
 	{v1.VirtualMachineStatusProvisioning, func(view View, _ Decision) bool {
-		return active(view.VMI) && conditionIs(view.VMI, v1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, "") ||
+		return active(view.VMI) &&
+			conditionIs(view.VMI, v1.VirtualMachineInstanceProvisioning, corev1.ConditionTrue, "") ||
 			anyDataVolume(view, claims.Provisioning)
 	}},
 	{v1.VirtualMachineStatusWaitingForVolumeBinding, func(view View, _ Decision) bool {
@@ -101,7 +104,10 @@ func starting(phase v1.VirtualMachineInstancePhase) bool {
 }
 
 // conditionIs compares a condition's status, and its reason unless that is empty.
-func conditionIs(instance *v1.VirtualMachineInstance, conditionType v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason string) bool {
+func conditionIs(
+	instance *v1.VirtualMachineInstance, conditionType v1.VirtualMachineInstanceConditionType,
+	status corev1.ConditionStatus, reason string,
+) bool {
 	condition := conditions.Find(instance.Status.Conditions, conditionType)
 	return condition != nil && condition.Status == status && (reason == "" || condition.Reason == reason)
 }
@@ -124,16 +130,20 @@ func waitingReason(pod *corev1.Pod) string {
 		return ""
 	}
 	switch state.Reason {
-	case "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
+	case "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable",
+		"SignatureValidationFailed":
 		return waitingErrImagePull
 	}
 	return state.Reason
 }
 
-// waitingState is that of a container that does not run yet; nil when all do. The containers beside the guest's are made
-// before it, so that what one of them waits for is what it waits for.
+// waitingState is that of a container that does not run yet; nil when all do. The containers beside the guest's are
+// made before it, so that what one of them waits for is what it waits for.
 func waitingState(pod *corev1.Pod) *corev1.ContainerStateWaiting {
-	for _, containers := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+	for _, containers := range [][]corev1.ContainerStatus{
+		pod.Status.InitContainerStatuses,
+		pod.Status.ContainerStatuses,
+	} {
 		for i := range containers {
 			if state := containers[i].State.Waiting; state != nil {
 				return state

@@ -35,7 +35,8 @@ const reasonNotOwned = "VMINotOwned"
 const concurrency = 16
 
 // Reconciler reads VMs, VMIs, pods, claims and DataVolumes from Client's cache, and writes VMIs (create, delete,
-// adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of package vmi.
+// adopt, size, hotplugged volumes), DataVolumes (create), and the status and finalizer of VMs. It needs the indexes of
+// package vmi.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, where a create has just told that the cache is behind.
@@ -52,9 +53,10 @@ type Reconciler struct {
 // SetupWithManager registers the reconciler.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
-	err := mgr.GetFieldIndexer().IndexField(ctx, &v1.VirtualMachine{}, vmsByDataVolume, func(obj client.Object) []string {
-		return dataVolumeNames(obj.(*v1.VirtualMachine))
-	})
+	err := mgr.GetFieldIndexer().
+		IndexField(ctx, &v1.VirtualMachine{}, vmsByDataVolume, func(obj client.Object) []string {
+			return dataVolumeNames(obj.(*v1.VirtualMachine))
+		})
 	if err != nil {
 		return fmt.Errorf("index VMs by DataVolume: %w", err)
 	}
@@ -64,7 +66,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		// Not Owns: a VMI that is not owned yet, or is another's, concerns the VM of its name too.
 		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(sameName)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerName), builder.WithPredicates(imagePullChanged)).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(claimPhaseChanged)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(
+			claimPhaseChanged,
+		)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
 		Build(&frame.Frame[*v1.VirtualMachine, View, Step]{
 			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
@@ -91,7 +95,8 @@ func ownerName(_ context.Context, pod client.Object) []reconcile.Request {
 
 func (r *Reconciler) usersOf(ctx context.Context, claim client.Object) []reconcile.Request {
 	var vmis v1.VirtualMachineInstanceList
-	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()), client.MatchingFields{vmicontroller.VMIsByClaim: claim.GetName()})
+	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()),
+		client.MatchingFields{vmicontroller.VMIsByClaim: claim.GetName()})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list VMIs by claim", "claim", claim.GetName())
 		return nil
@@ -120,7 +125,8 @@ func imageTrouble(obj client.Object) string {
 
 var claimPhaseChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.(*corev1.PersistentVolumeClaim).Status.Phase != e.ObjectNew.(*corev1.PersistentVolumeClaim).Status.Phase
+		return e.ObjectOld.(*corev1.PersistentVolumeClaim).Status.Phase !=
+			e.ObjectNew.(*corev1.PersistentVolumeClaim).Status.Phase
 	},
 }
 
@@ -131,7 +137,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	case step.Invalid != nil:
 		return step.Invalid
 	case step.AddFinalizer:
-		return r.writes.Change(ctx, vm, func() { controllerutil.AddFinalizer(vm, v1.VirtualMachineControllerFinalizer) })
+		return r.writes.Change(ctx, vm,
+			func() { controllerutil.AddFinalizer(vm, v1.VirtualMachineControllerFinalizer) })
 	}
 	for _, revision := range step.Revisions {
 		// Not noted, since it is not read from the cache.
@@ -251,7 +258,8 @@ func (r *Reconciler) create(ctx context.Context, view *View, instance *v1.Virtua
 	if err != nil {
 		view.FailureReason, view.Failure = vmicontroller.ReasonFailedCreate, fmt.Sprintf("create VMI: %v", err)
 		if !hasFailure(view.VM, view.Failure) {
-			r.Recorder.Eventf(view.VM, corev1.EventTypeWarning, vmicontroller.ReasonFailedCreate, "Error creating virtual machine instance: %v", err)
+			r.Recorder.Eventf(view.VM, corev1.EventTypeWarning, vmicontroller.ReasonFailedCreate,
+				"Error creating virtual machine instance: %v", err)
 		}
 		return fmt.Errorf("create VMI: %w", err)
 	}
@@ -276,7 +284,9 @@ func (r *Reconciler) delete(ctx context.Context, view View) error {
 }
 
 // setStrategy changes the run strategy, in the field that the VM uses for it.
-func (r *Reconciler) setStrategy(ctx context.Context, vm *v1.VirtualMachine, strategy v1.VirtualMachineRunStrategy) error {
+func (r *Reconciler) setStrategy(
+	ctx context.Context, vm *v1.VirtualMachine, strategy v1.VirtualMachineRunStrategy,
+) error {
 	err := r.writes.Change(ctx, vm, func() {
 		if vm.Spec.Running != nil {
 			running := strategy == v1.RunStrategyAlways

@@ -10,8 +10,8 @@ import (
 )
 
 // followSize finds out what of a changed VM its running guest is to have, and brings it into the VMI, from which
-// virt-controller (pkg/controller/resize) and virt-handler take it. What the guest can have only when it is started again stays
-// in the view.
+// virt-controller (pkg/controller/resize) and virt-handler take it. What the guest can have only when it is started
+// again stays in the view.
 func (view *View) followSize() {
 	instance := view.VMI
 	if instance == nil || instance.IsFinal() || instance.DeletionTimestamp != nil || upToDate(view.VM, instance) {
@@ -40,7 +40,10 @@ func (view *View) followSize() {
 
 // tooLarge is why a guest that runs cannot be given the size that its VMI says; empty when it can.
 func tooLarge(instance *v1.VirtualMachineInstance) string {
-	for _, kind := range []v1.VirtualMachineInstanceConditionType{v1.VirtualMachineInstanceVCPUChange, v1.VirtualMachineInstanceMemoryChange} {
+	for _, kind := range []v1.VirtualMachineInstanceConditionType{
+		v1.VirtualMachineInstanceVCPUChange,
+		v1.VirtualMachineInstanceMemoryChange,
+	} {
 		if c := sizing.Resizing(instance, kind); c != nil && c.Reason == sizing.ReasonRestart {
 			return c.Message
 		}

@@ -61,14 +61,16 @@ func setConditions(status *v1.VirtualMachineStatus, view View) {
 	}
 	set(ready)
 
-	if paused := mirror(view.VMI, v1.VirtualMachineInstancePaused, v1.VirtualMachinePaused); paused != nil && paused.Status == corev1.ConditionTrue {
+	if paused := mirror(view.VMI, v1.VirtualMachineInstancePaused, v1.VirtualMachinePaused); paused != nil &&
+		paused.Status == corev1.ConditionTrue {
 		set(*paused)
 	} else {
 		conditions.Remove(list, v1.VirtualMachinePaused)
 	}
 
 	const podScheduled = v1.VirtualMachineConditionType(corev1.PodScheduled)
-	if pending := mirror(view.VMI, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled), podScheduled); pending != nil && pending.Status == corev1.ConditionFalse {
+	if pending := mirror(view.VMI, v1.VirtualMachineInstanceConditionType(corev1.PodScheduled),
+		podScheduled); pending != nil && pending.Status == corev1.ConditionFalse {
 		set(*pending)
 	} else {
 		conditions.Remove(list, podScheduled)
@@ -77,7 +79,8 @@ func setConditions(status *v1.VirtualMachineStatus, view View) {
 	switch failed := mirror(view.VMI, v1.VirtualMachineInstanceSynchronized, v1.VirtualMachineFailure); {
 	case view.Failure != "":
 		set(v1.VirtualMachineCondition{
-			Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: view.FailureReason, Message: view.Failure,
+			Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: view.FailureReason,
+			Message: view.Failure,
 		})
 	case failed != nil && failed.Status == corev1.ConditionFalse:
 		failed.Status = corev1.ConditionTrue
@@ -107,14 +110,17 @@ func pullFailure(pods []*corev1.Pod) *v1.VirtualMachineCondition {
 			continue
 		}
 		return &v1.VirtualMachineCondition{
-			Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: reason, Message: waitingState(pod).Message,
+			Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Reason: reason,
+			Message: waitingState(pod).Message,
 		}
 	}
 	return nil
 }
 
 // mirror turns a VMI's condition into a VM's; nil when the VMI has none.
-func mirror(instance *v1.VirtualMachineInstance, from v1.VirtualMachineInstanceConditionType, to v1.VirtualMachineConditionType) *v1.VirtualMachineCondition {
+func mirror(
+	instance *v1.VirtualMachineInstance, from v1.VirtualMachineInstanceConditionType, to v1.VirtualMachineConditionType,
+) *v1.VirtualMachineCondition {
 	if instance == nil {
 		return nil
 	}

@@ -48,8 +48,8 @@ type View struct {
 	// that none of the latter keeps the VMI from starting.
 	DataVolumes map[string]*cdiv1.DataVolume
 	Filled      bool
-	// Template is what a VMI would be made from now, nil while that is not known; Change is what of its size concerns the
-	// guest that runs.
+	// Template is what a VMI would be made from now, nil while that is not known; Change is what of its size concerns
+	// the guest that runs.
 	Template *v1.VirtualMachineInstanceSpec
 	Change   sizing.Change
 	// Volumes are what of the template's hotplugged volumes concerns that guest.
@@ -98,7 +98,10 @@ func Decide(view View) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	d := Decision{Requests: pending(vm.Status.StateChangeRequests, vmi), StartFailure: vm.Status.StartFailure.DeepCopy()}
+	d := Decision{
+		Requests:     pending(vm.Status.StateChangeRequests, vmi),
+		StartFailure: vm.Status.StartFailure.DeepCopy(),
+	}
 	asked := next(d.Requests)
 	if asked == v1.StopRequest {
 		// What the user ends did not fail, and what was before is forgotten.
@@ -128,7 +131,8 @@ func Decide(view View) (Decision, error) {
 		}
 		d.Requests, d.StartFailure = nil, nil
 	default:
-		return Decision{}, fmt.Errorf("spec.runStrategy: %q is not supported; use Always, RerunOnFailure, Manual, Once or Halted", strategy)
+		return Decision{}, fmt.Errorf("spec.runStrategy: %q is not supported; use Always, RerunOnFailure, Manual, "+
+			"Once or Halted", strategy)
 	}
 	d.act(view, strategy, asked)
 	return d, nil
@@ -168,7 +172,9 @@ func deletion(view View) Decision {
 
 // pending drops requests that are fulfilled, from the first on: a stop whose VMI is gone, a start
 // whose VMI is there.
-func pending(requests []v1.VirtualMachineStateChangeRequest, vmi *v1.VirtualMachineInstance) []v1.VirtualMachineStateChangeRequest {
+func pending(
+	requests []v1.VirtualMachineStateChangeRequest, vmi *v1.VirtualMachineInstance,
+) []v1.VirtualMachineStateChangeRequest {
 	for len(requests) > 0 {
 		first := requests[0]
 		switch first.Action {
@@ -188,7 +194,8 @@ func pending(requests []v1.VirtualMachineStateChangeRequest, vmi *v1.VirtualMach
 
 // paused reports a request for a start that leaves the guest paused.
 func paused(request v1.VirtualMachineStateChangeRequest) bool {
-	return request.Action == v1.StartRequest && request.Data[v1.StartRequestDataPausedKey] == v1.StartRequestDataPausedTrue
+	return request.Action == v1.StartRequest &&
+		request.Data[v1.StartRequestDataPausedKey] == v1.StartRequestDataPausedTrue
 }
 
 func next(requests []v1.VirtualMachineStateChangeRequest) v1.StateChangeRequestAction {

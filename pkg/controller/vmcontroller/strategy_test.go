@@ -267,7 +267,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// A guest that was shut down to leave its node starts elsewhere at once, however often that happens; one that never ran waits.
+// A guest that was shut down to leave its node starts elsewhere at once, however often that happens; one that never ran
+// waits.
 func TestEvictionIsNoFailure(t *testing.T) {
 	for ran, want := range map[bool]int32{true: 1, false: 2} {
 		evicted := testVMI(v1.Failed)

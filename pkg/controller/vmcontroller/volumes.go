@@ -8,12 +8,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// followVolumes brings the hotplugged volumes of a changed VM into its VMI, from which virt-controller (pkg/controller/vmicontroller) and
-// virt-handler take them. What the guest can have only when it is started again stays in the view. A guest that moves gets there
-// first.
+// followVolumes brings the hotplugged volumes of a changed VM into its VMI, from which virt-controller
+// (pkg/controller/vmicontroller) and virt-handler take them. What the guest can have only when it is started again
+// stays in the view. A guest that moves gets there first.
 func (view *View) followVolumes() {
 	instance := view.VMI
-	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil || instance.Annotations[TemplateHashAnnotation] == "" {
+	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil ||
+		instance.Annotations[TemplateHashAnnotation] == "" {
 		return
 	}
 	here := &view.VM.Spec.Template.Spec

@@ -41,8 +41,14 @@ func Attachment(vmi *v1.VirtualMachineInstance, volumes []string, launcher *core
 		ImagePullPolicy: facts.ImagePullPolicy,
 		Command:         []string{"/usr/bin/busybox", "sh", "-c", waitForEnd},
 		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("2Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+			Requests: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("1m"),
+				corev1.ResourceMemory: resource.MustParse("2Mi"),
+			},
+			Limits: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("100m"),
+				corev1.ResourceMemory: resource.MustParse("32Mi"),
+			},
 		},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false),
@@ -62,11 +68,16 @@ func Attachment(vmi *v1.VirtualMachineInstance, volumes []string, launcher *core
 		if i > 0 {
 			name += "-" + strconv.Itoa(i)
 		}
-		inPod = append(inPod, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &source}})
+		inPod = append(inPod,
+			corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &source}})
 		if bound := facts.Claims[source.ClaimName]; bound != nil && isBlock(bound) {
-			container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: path.Join(names.BlockDevicesDir, volume)})
+			container.VolumeDevices = append(container.VolumeDevices,
+				corev1.VolumeDevice{Name: name, DevicePath: path.Join(names.BlockDevicesDir, volume)})
 		} else {
-			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Join(names.AttachmentDir, volume), ReadOnly: source.ReadOnly})
+			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
+				Name:      name,
+				MountPath: path.Join(names.AttachmentDir, volume), ReadOnly: source.ReadOnly,
+			})
 		}
 	}
 	owner := *metav1.NewControllerRef(launcher, corev1.SchemeGroupVersion.WithKind("Pod"))
@@ -94,10 +105,13 @@ func Attachment(vmi *v1.VirtualMachineInstance, volumes []string, launcher *core
 
 // onNode pins a pod to a node.
 func onNode(node string) *corev1.Affinity {
+	there := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+		{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+	}}
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
-		}}},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{there},
+		},
 	}}
 }
 
@@ -137,7 +151,8 @@ func (r *Reconciler) ofAttachment(ctx context.Context, pod client.Object) []reco
 // Attachments are the attachment pods that a launcher pod owns.
 func Attachments(ctx context.Context, from client.Reader, namespace string, launcher types.UID) ([]*corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := from.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{AttachmentsByPod: string(launcher)}); err != nil {
+	if err := from.List(ctx, &pods, client.InNamespace(namespace),
+		client.MatchingFields{AttachmentsByPod: string(launcher)}); err != nil {
 		return nil, fmt.Errorf("list attachment pods: %w", err)
 	}
 	out := make([]*corev1.Pod, len(pods.Items))
@@ -174,7 +189,8 @@ func (r *Reconciler) lookAtAttachments(ctx context.Context, view *View) error {
 			continue
 		}
 		pod := &corev1.Pod{}
-		err := r.Live.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: status.HotplugVolume.AttachPodName}, pod)
+		err := r.Live.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: status.HotplugVolume.AttachPodName},
+			pod)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
@@ -195,7 +211,8 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 			errs = append(errs, fmt.Errorf("delete attachment pod %s: %w", pod.Name, err))
 		}
 		if deleted {
-			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted hotplug attachment pod %s", pod.Name)
+			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulDelete,
+				"Deleted hotplug attachment pod %s", pod.Name)
 		}
 	}
 	if len(step.CreateAttachments) == 0 {
@@ -205,7 +222,8 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 	facts := Facts{Config: r.Config(), Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: view.Claims}
 	for _, volume := range step.CreateAttachments {
 		pod := Attachment(view.VMI, []string{volume}, owner, facts)
-		status := &step.Status.VolumeStatus[slices.IndexFunc(step.Status.VolumeStatus, func(s v1.VolumeStatus) bool { return s.Name == volume })]
+		status := &step.Status.VolumeStatus[slices.IndexFunc(step.Status.VolumeStatus,
+			func(s v1.VolumeStatus) bool { return s.Name == volume })]
 		if err := r.Client.Create(ctx, pod); err != nil {
 			message := fmt.Sprintf("create attachment pod of volume %s: %v", volume, err)
 			if status.Message != message {
@@ -219,7 +237,8 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 		}
 		status.HotplugVolume = &v1.HotplugVolumeStatus{AttachPodName: pod.Name, AttachPodUID: pod.UID}
 		if status.Reason == ReasonMissingAttachmentPod {
-			status.Reason, status.Message = ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForAttachment, pod.Name)
+			status.Reason, status.Message = ReasonAttachmentPodNotReady,
+				fmt.Sprintf(messageWaitingForAttachment, pod.Name)
 		}
 		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, attachmentCreated, pod.Name, volume)
 	}

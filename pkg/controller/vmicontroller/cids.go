@@ -19,16 +19,16 @@ const (
 	manyCIDs = math.MaxUint32 - firstCID
 )
 
-// cids gives guests vsock CIDs, each its own in the whole cluster: a guest keeps its CID when it moves. The zero value is
-// ready.
+// cids gives guests vsock CIDs, each its own in the whole cluster: a guest keeps its CID when it moves. The zero value
+// is ready.
 type cids struct {
 	mu sync.Mutex
 	// given has those that may not be in the VMIs' status yet, by UID.
 	given map[types.UID]uint32
 }
 
-// of gives a VMI its CID, the same until it is in its status. all are the VMIs that exist; from is where to begin to look for
-// a free one.
+// of gives a VMI its CID, the same until it is in its status. all are the VMIs that exist; from is where to begin to
+// look for a free one.
 func (c *cids) of(vmi types.UID, all []v1.VirtualMachineInstance, from uint32) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

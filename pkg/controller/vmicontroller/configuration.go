@@ -27,18 +27,25 @@ func configurationSource(volume *v1.Volume) (source corev1.VolumeSource) {
 			LocalObjectReference: volume.ConfigMap.LocalObjectReference, Optional: volume.ConfigMap.Optional,
 		}
 	case volume.Secret != nil:
-		source.Secret = &corev1.SecretVolumeSource{SecretName: volume.Secret.SecretName, Optional: volume.Secret.Optional}
+		source.Secret = &corev1.SecretVolumeSource{
+			SecretName: volume.Secret.SecretName,
+			Optional:   volume.Secret.Optional,
+		}
 	case volume.DownwardAPI != nil:
 		source.DownwardAPI = &corev1.DownwardAPIVolumeSource{Items: downwardFields(volume.DownwardAPI.Fields)}
 	case volume.ServiceAccount != nil:
 		source.Projected = &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(tokenSeconds))}},
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+				Path:              "token",
+				ExpirationSeconds: new(int64(tokenSeconds)),
+			}},
 			{ConfigMap: &corev1.ConfigMapProjection{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
 				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
 			}},
 			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
-				Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+				Path:     "namespace",
+				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
 			}}}},
 		}}
 	}
@@ -66,8 +73,8 @@ func serviceAccount(vmi *v1.VirtualMachineInstance) string {
 	return ""
 }
 
-// hostDisk mounts the directory of a node's image, where virt-handler makes it if that is asked for. A namespace whose pods
-// may not have host paths refuses the pod.
+// hostDisk mounts the directory of a node's image, where virt-handler makes it if that is asked for. A namespace whose
+// pods may not have host paths refuses the pod.
 func (p *podVolumes) hostDisk(name string, source *v1.HostDisk) {
 	kind := corev1.HostPathDirectory
 	if source.Type == v1.HostDiskExistsOrCreate {

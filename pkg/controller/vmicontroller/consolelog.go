@@ -9,9 +9,10 @@ import (
 )
 
 // consoleLog is the container whose log is what the guest writes to its serial console, or nothing. It is an init
-// container that goes on beside the launcher (restartPolicy Always), which Kubernetes starts before that, and ends after
-// it: so it sees the guest's last words, and keeps no pod alive. It costs a VM that has it two passes of the kubelet, one
-// at each end, and some megabytes; `virtctl logs` shows the same without it. So it is there when it is asked for.
+// container that goes on beside the launcher (restartPolicy Always), which Kubernetes starts before that, and ends
+// after it: so it sees the guest's last words, and keeps no pod alive. It costs a VM that has it two passes of the
+// kubelet, one at each end, and some megabytes; `virtctl logs` shows the same without it. So it is there when it is
+// asked for.
 func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Container) []corev1.Container {
 	devices := &vmi.Spec.Domain.Devices
 	if attach := devices.AutoattachSerialConsole; attach != nil && !*attach {
@@ -40,14 +41,17 @@ func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Con
 	}}
 }
 
-// consoleLogResources are what it asks for: little, or, in a pod of QoS class Guaranteed, which all of its containers have to
-// make, its limits.
+// consoleLogResources are what it asks for: little, or, in a pod of QoS class Guaranteed, which all of its containers
+// have to make, its limits.
 func consoleLogResources(compute *corev1.ResourceRequirements) corev1.ResourceRequirements {
 	if !guaranteed(compute) {
 		return corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("10Mi"),
 		}}
 	}
-	most := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi")}
+	most := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("20m"),
+		corev1.ResourceMemory: resource.MustParse("32Mi"),
+	}
 	return corev1.ResourceRequirements{Requests: most, Limits: most.DeepCopy()}
 }

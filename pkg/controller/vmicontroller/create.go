@@ -16,7 +16,10 @@ import (
 )
 
 // createPod makes the VMI's pod, or the one before it. That it cannot be made is said in the VMI's status.
-func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, purpose string, plan func(*v1.VirtualMachineInstance, Facts) *corev1.Pod) error {
+func (r *Reconciler) createPod(
+	ctx context.Context, view View, step *Step, purpose string,
+	plan func(*v1.VirtualMachineInstance, Facts) *corev1.Pod,
+) error {
 	kvm, err := r.offersKVM(ctx)
 	if err != nil {
 		return err
@@ -47,9 +50,11 @@ func (r *Reconciler) createPod(ctx context.Context, view View, step *Step, purpo
 	err = creator.Create(ctx, view.VMI, purpose, pod)
 	switch {
 	case err == nil:
-		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created virtual machine pod %s", pod.Name)
+		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate,
+			"Created virtual machine pod %s", pod.Name)
 		return nil
-	case errors.Is(err, ErrRecorded) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case errors.Is(err, ErrRecorded) || apierrors.IsNotFound(err) ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // The cache is stale, or the namespace is going, and the VMI with it.
 	}
 	return step.cannotCreate(view, "create pod", err)
@@ -65,9 +70,9 @@ type Creator struct {
 	Created *written.Creations
 }
 
-// Create creates a pod for a VMI. Where its name is taken by a pod that is not known to be the VMI's, it gets another one; what
-// an earlier virt-controller made of that name and did not record is deleted. It returns ErrRecorded when the name is
-// that of a pod which is the VMI's.
+// Create creates a pod for a VMI. Where its name is taken by a pod that is not known to be the VMI's, it gets another
+// one; what an earlier virt-controller made of that name and did not record is deleted. It returns ErrRecorded when the
+// name is that of a pod which is the VMI's.
 func (c Creator) Create(ctx context.Context, vmi *v1.VirtualMachineInstance, purpose string, pod *corev1.Pod) error {
 	err := c.create(ctx, vmi.UID, purpose, pod)
 	if !apierrors.IsAlreadyExists(err) {
@@ -89,7 +94,8 @@ func (c Creator) Create(ctx context.Context, vmi *v1.VirtualMachineInstance, pur
 		return ErrRecorded
 	}
 	if OwnedBy(&existing, vmi.UID) && existing.DeletionTimestamp == nil && !terminal(&existing) {
-		err := c.Client.Delete(ctx, &existing, client.GracePeriodSeconds(strayGrace), client.Preconditions{UID: &existing.UID})
+		err := c.Client.Delete(ctx, &existing, client.GracePeriodSeconds(strayGrace),
+			client.Preconditions{UID: &existing.UID})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete pod %s, which is not recorded as the VMI's: %w", existing.Name, err)
 		}

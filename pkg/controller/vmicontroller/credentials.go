@@ -15,9 +15,10 @@ import (
 // current, and so the launcher sees new keys and passwords without anybody else having read them.
 func (p *podVolumes) credentials(vmi *v1.VirtualMachineInstance) {
 	for i, secret := range credentialSecrets(vmi) {
-		p.mount("access-credentials-"+strconv.Itoa(i), path.Join(names.CredentialsDir, secret), true, corev1.VolumeSource{
-			Secret: &corev1.SecretVolumeSource{SecretName: secret},
-		})
+		p.mount("access-credentials-"+strconv.Itoa(i), path.Join(names.CredentialsDir, secret), true,
+			corev1.VolumeSource{
+				Secret: &corev1.SecretVolumeSource{SecretName: secret},
+			})
 	}
 }
 

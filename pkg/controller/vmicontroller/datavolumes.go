@@ -45,7 +45,8 @@ func (r *Reconciler) lookAtDataVolumes(ctx context.Context, view *View) error {
 
 // ofDataVolume reports a claim that the VMI names as a DataVolume.
 func ofDataVolume(vmi *v1.VirtualMachineInstance, name string) bool {
-	return slices.ContainsFunc(vmi.Spec.Volumes, func(v v1.Volume) bool { return v.DataVolume != nil && v.DataVolume.Name == name })
+	return slices.ContainsFunc(vmi.Spec.Volumes,
+		func(v v1.Volume) bool { return v.DataVolume != nil && v.DataVolume.Name == name })
 }
 
 // missingClaim says that a claim does not exist and nobody makes it; empty when it does or somebody will.
@@ -56,9 +57,11 @@ func missingClaim(view View, name string) string {
 	case !ofDataVolume(view.VMI, name):
 		return fmt.Sprintf("PersistentVolumeClaim %q does not exist in namespace %q", name, view.VMI.Namespace)
 	case view.CDI:
-		return fmt.Sprintf("DataVolume %q does not exist in namespace %q, and neither does a PersistentVolumeClaim of that name", name, view.VMI.Namespace)
+		return fmt.Sprintf("DataVolume %q does not exist in namespace %q, and neither does a PersistentVolumeClaim "+
+			"of that name", name, view.VMI.Namespace)
 	}
-	return fmt.Sprintf("DataVolume %q cannot be had: the cluster has no DataVolumes, and namespace %q no PersistentVolumeClaim of that name; "+
+	return fmt.Sprintf("DataVolume %q cannot be had: the cluster has no DataVolumes, and namespace %q no "+
+		"PersistentVolumeClaim of that name; "+
 		"install CDI (the Containerized Data Importer), or make the claim", name, view.VMI.Namespace)
 }
 
@@ -157,7 +160,8 @@ func (s *Step) provisions(view View) {
 // filled is the conditions of DataVolumes once the VMI has its pod.
 func filled(status *v1.VirtualMachineInstanceStatus, view View) {
 	conditions.Remove(&status.Conditions, v1.VirtualMachineInstanceProvisioning)
-	if conditions.Find(status.Conditions, v1.VirtualMachineInstanceDataVolumesReady) == nil && len(view.DataVolumes) == 0 {
+	if conditions.Find(status.Conditions, v1.VirtualMachineInstanceDataVolumesReady) == nil &&
+		len(view.DataVolumes) == 0 {
 		return
 	}
 	conditions.Set(&status.Conditions, v1.VirtualMachineInstanceCondition{
@@ -178,8 +182,8 @@ func provisioning(view View) *corev1.Pod {
 	return view.Pods[i]
 }
 
-// Provisioning is the pod that uses a VMI's claims before its launcher does, for CDI to fill those that wait for it: the
-// launcher's pod, so that it is scheduled as that is, with a program that ends at once.
+// Provisioning is the pod that uses a VMI's claims before its launcher does, for CDI to fill those that wait for it:
+// the launcher's pod, so that it is scheduled as that is, with a program that ends at once.
 func Provisioning(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	pod := Pod(vmi, facts)
 	pod.Name = provisioningName(vmi)
@@ -201,6 +205,7 @@ func Provisioning(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	pod.Spec.Volumes = keep
 	container := &pod.Spec.Containers[0]
 	container.Command, container.Args = []string{"/usr/bin/busybox", "true"}, nil
-	container.VolumeMounts = slices.DeleteFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return dropped(m.Name) })
+	container.VolumeMounts = slices.DeleteFunc(container.VolumeMounts,
+		func(m corev1.VolumeMount) bool { return dropped(m.Name) })
 	return pod
 }

@@ -47,15 +47,16 @@ func deviceShared(view View) string {
 		volume := &view.VMI.Spec.Volumes[i]
 		of := view.Claims[claims.Name(volume)]
 		if filesystems.Of(&view.VMI.Spec, volume.Name) != nil && of != nil && isBlock(of) {
-			return fmt.Sprintf("filesystem %q: PersistentVolumeClaim %s has volumeMode Block, a device without a file system; use a claim of mode Filesystem, or a disk", volume.Name, of.Name)
+			return fmt.Sprintf("filesystem %q: PersistentVolumeClaim %s has volumeMode Block, a device without a "+
+				"file system; use a claim of mode Filesystem, or a disk", volume.Name, of.Name)
 		}
 	}
 	return ""
 }
 
-// virtiofsdContainers are the containers in which virtiofsd serves what the guest shares, one each, so that a guest that takes
-// over a virtiofsd has no more than what that serves. They are init containers that go on beside the launcher: there before it, and no
-// reason for the pod to live on after it.
+// virtiofsdContainers are the containers in which virtiofsd serves what the guest shares, one each, so that a guest
+// that takes over a virtiofsd has no more than what that serves. They are init containers that go on beside the
+// launcher: there before it, and no reason for the pod to live on after it.
 func virtiofsdContainers(all []shared, compute *corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for _, s := range all {
@@ -78,9 +79,10 @@ func virtiofsdContainers(all []shared, compute *corev1.Container) []corev1.Conta
 	return out
 }
 
-// virtiofsdArgs let it run without any privilege. All files are those of its user, 107, whom the guest sees as root; what the guest's
-// other users make is that user's, too, since an unprivileged virtiofsd can be nobody else. A guest that
-// moves takes the files it has open along by their paths; what is not there on the other node fails in the guest, not the migration.
+// virtiofsdArgs let it run without any privilege. All files are those of its user, 107, whom the guest sees as root;
+// what the guest's other users make is that user's, too, since an unprivileged virtiofsd can be nobody else. A guest
+// that moves takes the files it has open along by their paths; what is not there on the other node fails in the guest,
+// not the migration.
 func virtiofsdArgs(s shared) []string {
 	args := []string{
 		"--socket-path=" + filesystems.Socket(s.name),
@@ -103,7 +105,8 @@ func virtiofsdArgs(s shared) []string {
 	return args
 }
 
-// virtiofsdResources are what it asks for: little. Where the launcher has limits it has, too, for a quota or the QoS class Guaranteed.
+// virtiofsdResources are what it asks for: little. Where the launcher has limits it has, too, for a quota or the QoS
+// class Guaranteed.
 func virtiofsdResources(compute *corev1.ResourceRequirements) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),

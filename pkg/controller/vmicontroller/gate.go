@@ -63,7 +63,8 @@ func (s *Step) gate(view View) {
 }
 
 func (s *Step) setGate(pod *corev1.Pod, want corev1.PodCondition, now time.Time) {
-	gated := slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == Gate })
+	gated := slices.ContainsFunc(pod.Spec.ReadinessGates,
+		func(g corev1.PodReadinessGate) bool { return g.ConditionType == Gate })
 	if have := conditions.Find(pod.Status.Conditions, Gate); !gated || have != nil && have.Status == want.Status {
 		return
 	}

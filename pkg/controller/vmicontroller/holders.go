@@ -93,7 +93,9 @@ func (e *endings) noting() predicate.Predicate {
 
 // holders are the nodes, by pod, on which a guest of the VMI may still run although its pod was removed. pods are those
 // that exist.
-func (r *Reconciler) holders(ctx context.Context, vmi *v1.VirtualMachineInstance, pods []*corev1.Pod) (map[types.UID]string, error) {
+func (r *Reconciler) holders(
+	ctx context.Context, vmi *v1.VirtualMachineInstance, pods []*corev1.Pod,
+) (map[types.UID]string, error) {
 	if !HandedOver(vmi) || vmi.IsFinal() {
 		return nil, nil // its guest has not begun, or its end is known
 	}
@@ -140,7 +142,8 @@ func (s *Step) keepLease(view View) bool {
 
 func notConfirmed(holders map[types.UID]string) string {
 	nodes := slices.Compact(slices.Sorted(maps.Values(holders)))
-	return fmt.Sprintf("The launcher's pod was removed, and virt-handler on node %s has not said yet that the guest has ended. "+
+	return fmt.Sprintf("The launcher's pod was removed, and virt-handler on node %s has not said yet that the guest "+
+		"has ended. "+
 		"If the node is off, taint it with %s.", strings.Join(nodes, ", "), corev1.TaintNodeOutOfService)
 }
 
@@ -149,7 +152,8 @@ func notConfirmed(holders map[types.UID]string) string {
 func (r *Reconciler) lookAtLeases(ctx context.Context, view *View) error {
 	for _, name := range bootClaimNames(view.VMI) {
 		var users v1.VirtualMachineInstanceList
-		err := r.Client.List(ctx, &users, client.InNamespace(view.VMI.Namespace), client.MatchingFields{VMIsByClaim: name})
+		err := r.Client.List(ctx, &users, client.InNamespace(view.VMI.Namespace),
+			client.MatchingFields{VMIsByClaim: name})
 		if err != nil {
 			return fmt.Errorf("list the VMIs that use claim %s: %w", name, err)
 		}
@@ -167,7 +171,8 @@ func (r *Reconciler) lookAtLeases(ctx context.Context, view *View) error {
 				return err
 			}
 			if len(holders) > 0 {
-				view.Leased = fmt.Sprintf("claim %s is still held by VirtualMachineInstance %s: %s", name, user.Name, notConfirmed(holders))
+				view.Leased = fmt.Sprintf("claim %s is still held by VirtualMachineInstance %s: %s", name, user.Name,
+					notConfirmed(holders))
 				return nil
 			}
 		}

@@ -62,7 +62,8 @@ func (s *Step) plug(view View) {
 	}
 	s.Status.VolumeStatus = kept
 	for _, pod := range notDeleted(view.Attachments) {
-		if !slices.ContainsFunc(kept, func(status v1.VolumeStatus) bool { return attachedBy(&status, pod) }) && spare(view, pod) {
+		if !slices.ContainsFunc(kept, func(status v1.VolumeStatus) bool { return attachedBy(&status, pod) }) &&
+			spare(view, pod) {
 			s.DeleteAttachments = append(s.DeleteAttachments, pod)
 		}
 	}
@@ -73,8 +74,8 @@ func moving(vmi *v1.VirtualMachineInstance) bool {
 	return migrations.UnderWay(vmi) && vmi.Status.MigrationState.TargetPod != ""
 }
 
-// spare reports whether an attachment pod to which no volume refers serves nobody: it was made, but its status could not
-// be written; or the guest has left its launcher. One of a launcher to which the guest may yet move stays.
+// spare reports whether an attachment pod to which no volume refers serves nobody: it was made, but its status could
+// not be written; or the guest has left its launcher. One of a launcher to which the guest may yet move stays.
 func spare(view View, attachment *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(attachment)
 	if owner == nil {
@@ -95,7 +96,8 @@ func sharers(list []v1.VolumeStatus, status *v1.VolumeStatus) []*v1.VolumeStatus
 		return nil
 	}
 	for i := range list {
-		if other := &list[i]; other.Name != status.Name && other.HotplugVolume != nil && other.HotplugVolume.AttachPodUID == status.HotplugVolume.AttachPodUID {
+		if other := &list[i]; other.Name != status.Name && other.HotplugVolume != nil &&
+			other.HotplugVolume.AttachPodUID == status.HotplugVolume.AttachPodUID {
 			out = append(out, other)
 		}
 	}
@@ -134,7 +136,8 @@ func leaving(spec *v1.VirtualMachineInstanceSpec, status *v1.VolumeStatus) bool 
 // attachedBy reports whether a pod is the one that virt-controller made for a volume. Only the UID counts: labels
 // and owners are anybody's to set who may make a pod.
 func attachedBy(status *v1.VolumeStatus, pod *corev1.Pod) bool {
-	return status.HotplugVolume != nil && status.HotplugVolume.AttachPodUID != "" && status.HotplugVolume.AttachPodUID == pod.UID
+	return status.HotplugVolume != nil && status.HotplugVolume.AttachPodUID != "" &&
+		status.HotplugVolume.AttachPodUID == pod.UID
 }
 
 func attachment(view View, status *v1.VolumeStatus) *corev1.Pod {
@@ -153,7 +156,8 @@ func (s *Step) unplug(view View, status *v1.VolumeStatus) bool {
 	switch status.Phase {
 	case v1.HotplugVolumeUnMounted, "", v1.VolumePending, v1.VolumeBound: // virt-handler has not got it
 		if pod == nil {
-			s.Events = append(s.Events, Event{corev1.EventTypeNormal, ReasonVolumeUnplugged, fmt.Sprintf(volumeUnpluggedMessage, status.Name)})
+			s.Events = append(s.Events,
+				Event{corev1.EventTypeNormal, ReasonVolumeUnplugged, fmt.Sprintf(volumeUnpluggedMessage, status.Name)})
 			return false
 		}
 		status.Phase = v1.HotplugVolumeUnMounted
@@ -179,7 +183,8 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 	}
 	pod := attachment(view, status)
 	if pod != nil {
-		status.HotplugVolume.AttachPodName = pod.Name // virt-handler writes the one that it should have after a migration
+		// virt-handler writes the one that it should have after a migration
+		status.HotplugVolume.AttachPodName = pod.Name
 	}
 	early := status.Phase == "" || status.Phase == v1.VolumePending || status.Phase == v1.VolumeBound
 	waiting := func(reason, message string) {
@@ -216,8 +221,10 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 		waiting(ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForOldAttach, pod.Name))
 	case !ContainerRuns(pod):
 		waiting(ReasonAttachmentPodNotReady, NotRunning(pod))
-	case slices.ContainsFunc(sharers(s.Status.VolumeStatus, status), func(other *v1.VolumeStatus) bool { return other.Phase == v1.HotplugVolumeUnMounted }):
-		s.CreateAttachments = append(s.CreateAttachments, volume.Name) // of its own, so that the other's claim is let go
+	case slices.ContainsFunc(sharers(s.Status.VolumeStatus, status),
+		func(other *v1.VolumeStatus) bool { return other.Phase == v1.HotplugVolumeUnMounted }):
+		// of its own, so that the other's claim is let go
+		s.CreateAttachments = append(s.CreateAttachments, volume.Name)
 	case early && unfilled(view, name) != "":
 		waiting(ReasonPVCNotReady, unfilled(view, name)) // The attachment pod is the one that CDI waited for.
 	case early:
@@ -228,12 +235,14 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 
 // ContainerRuns reports a pod whose container runs, and so has its volume.
 func ContainerRuns(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
+	return slices.ContainsFunc(pod.Status.ContainerStatuses,
+		func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
 }
 
 // NotRunning is the pod's own word on why it does not run.
 func NotRunning(pod *corev1.Pod) string {
-	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil && c.Message != "" {
+	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil &&
+		c.Message != "" {
 		return fmt.Sprintf("attachment pod %s cannot be scheduled: %s", pod.Name, c.Message)
 	}
 	for i := range pod.Status.ContainerStatuses {
@@ -248,7 +257,8 @@ func NotRunning(pod *corev1.Pod) string {
 // there is another one, which is not asked.
 func launcher(view View) *corev1.Pod {
 	for _, pod := range view.Pods {
-		if HasGuest(view.VMI, pod) && pod.Spec.NodeName == view.VMI.Status.NodeName && !terminal(pod) && pod.DeletionTimestamp == nil {
+		if HasGuest(view.VMI, pod) && pod.Spec.NodeName == view.VMI.Status.NodeName && !terminal(pod) &&
+			pod.DeletionTimestamp == nil {
 			return pod
 		}
 	}

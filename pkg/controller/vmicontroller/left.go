@@ -22,12 +22,14 @@ func (s *Step) leave(view View) {
 	}
 	for _, pod := range view.Pods {
 		switch {
-		case pod == guests || HasGuest(view.VMI, pod) || pod.DeletionTimestamp != nil || !looksLikeLauncher(pod, view.VMI.UID):
+		case pod == guests || HasGuest(view.VMI, pod) || pod.DeletionTimestamp != nil ||
+			!looksLikeLauncher(pod, view.VMI.UID):
 		case guests.CreationTimestamp.Before(&pod.CreationTimestamp):
 			// The guest may yet come to this one, and if not its migration deletes it.
 		case pod.Status.Phase == corev1.PodFailed:
 			s.DeletePods = append(s.DeletePods, pod)
-		case pod.Status.Phase != corev1.PodSucceeded && ms.Completed && !ms.Failed && pod.Name == ms.SourcePod && guests.Name == ms.TargetPod:
+		case pod.Status.Phase != corev1.PodSucceeded && ms.Completed && !ms.Failed && pod.Name == ms.SourcePod &&
+			guests.Name == ms.TargetPod:
 			if left := leftGrace - view.Now.Sub(ms.EndTimestamp.Time); left > 0 {
 				s.RequeueAfter = min(cmp.Or(s.RequeueAfter, left), left)
 				continue

@@ -13,8 +13,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 )
 
-// LimitsCPU reports whether the installation's configuration limits the CPU time of a namespace's guests. It asks for the
-// namespace, which is not kept, only where there is such a configuration.
+// LimitsCPU reports whether the installation's configuration limits the CPU time of a namespace's guests. It asks for
+// the namespace, which is not kept, only where there is such a configuration.
 func LimitsCPU(ctx context.Context, live client.Reader, installation config.Config, namespace string) (bool, error) {
 	if installation.LimitedNamespaces == nil {
 		return false, nil

@@ -30,7 +30,8 @@ func Fenced(node *corev1.Node) bool {
 			return false
 		}
 	}
-	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeOutOfService })
+	return slices.ContainsFunc(node.Spec.Taints,
+		func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeOutOfService })
 }
 
 // tolerations are those of a VMI, and that its pod stays on a node which cannot be reached. Kubernetes would delete it
@@ -44,7 +45,8 @@ func tolerations(own []corev1.Toleration) []corev1.Toleration {
 	}) {
 		return out
 	}
-	return append(out, corev1.Toleration{Key: unreachable.Key, Operator: corev1.TolerationOpExists, Effect: unreachable.Effect})
+	return append(out,
+		corev1.Toleration{Key: unreachable.Key, Operator: corev1.TolerationOpExists, Effect: unreachable.Effect})
 }
 
 // watchOver keeps the node label, and ends a VMI whose pod is over when virt-handler does not.
@@ -75,10 +77,12 @@ func (s *Step) watchOver(view View) {
 	phase := v1.Failed
 	if len(pods) > 0 {
 		// A guest that has moved leaves the pods where it was before behind.
-		last := slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+		last := slices.MaxFunc(pods,
+			func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 		reason, message = podOver(last)
 		end := termination.Of(last)
-		if last.Status.Phase == corev1.PodSucceeded && end.Reason != names.ReasonTerminated && end.Lifecycle != migrated {
+		if last.Status.Phase == corev1.PodSucceeded && end.Reason != names.ReasonTerminated &&
+			end.Lifecycle != migrated {
 			phase = v1.Succeeded
 		}
 	}
@@ -114,10 +118,12 @@ func (s *Step) fenced(view View, pod *corev1.Pod) bool {
 	}
 	switch {
 	case Fenced(view.Node):
-		s.finish(view, v1.Failed, ReasonNodeUnresponsive, fmt.Sprintf("node %s was lost, and is out of service", pod.Spec.NodeName))
+		s.finish(view, v1.Failed, ReasonNodeUnresponsive,
+			fmt.Sprintf("node %s was lost, and is out of service", pod.Spec.NodeName))
 		return true
 	case expired(view, pod):
-		s.finish(view, v1.Failed, ReasonNodeUnresponsive, fmt.Sprintf("node %s was lost, and the launcher there has ended the guest", pod.Spec.NodeName))
+		s.finish(view, v1.Failed, ReasonNodeUnresponsive,
+			fmt.Sprintf("node %s was lost, and the launcher there has ended the guest", pod.Spec.NodeName))
 		return true
 	case pod.DeletionTimestamp != nil:
 		s.RequeueAfter = fencedAgain
@@ -142,7 +148,8 @@ func (s *Step) removeFenced(view View) {
 
 // lostNode reports whether what is to be done with a VMI depends on what became of its node.
 func lostNode(instance *v1.VirtualMachineInstance) bool {
-	return instance.Status.NodeName != "" && (instance.Status.Phase == v1.Unknown || instance.Status.Reason == ReasonNodeUnresponsive)
+	return instance.Status.NodeName != "" &&
+		(instance.Status.Phase == v1.Unknown || instance.Status.Reason == ReasonNodeUnresponsive)
 }
 
 // handlerMayReport is how much longer virt-handler has to report the end of a guest whose pod is over. The one of

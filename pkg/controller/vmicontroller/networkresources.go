@@ -22,12 +22,17 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
 
-var networkDefinition = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
+var networkDefinition = schema.GroupVersionKind{
+	Group: "k8s.cni.cncf.io", Version: "v1",
+	Kind: "NetworkAttachmentDefinition",
+}
 
-// NetworkResources are the extended resources that the NetworkAttachmentDefinitions of a VMI's networks ask for by annotation, by the
-// network's name. A definition that does not exist asks for none: Multus says so. For an interface with sriov that is an error, and so is
-// one that asks for nothing; errors name the definition.
-func NetworkResources(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance) (map[string]string, error) {
+// NetworkResources are the extended resources that the NetworkAttachmentDefinitions of a VMI's networks ask for by
+// annotation, by the network's name. A definition that does not exist asks for none: Multus says so. For an interface
+// with sriov that is an error, and so is one that asks for nothing; errors name the definition.
+func NetworkResources(
+	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance,
+) (map[string]string, error) {
 	definitions := network.Definitions(vmi)
 	if len(definitions) == 0 {
 		return nil, nil
@@ -49,13 +54,18 @@ func NetworkResources(ctx context.Context, from client.Reader, vmi *v1.VirtualMa
 		name := found.Annotations[network.AnnotationResource]
 		switch {
 		case gone && sriov[of]:
-			return nil, fmt.Errorf("network %q: there is no NetworkAttachmentDefinition %s, which says for sriov which resource to ask for; create it", of, key)
+			return nil, fmt.Errorf("network %q: there is no NetworkAttachmentDefinition %s, which says for sriov "+
+				"which resource to ask for; create it", of, key)
 		case name == "" && sriov[of]:
-			return nil, fmt.Errorf("network %q: NetworkAttachmentDefinition %s has no annotation %s, which says for sriov which resource to ask for", of, key, network.AnnotationResource)
+			return nil, fmt.Errorf("network %q: NetworkAttachmentDefinition %s has no annotation %s, which says for "+
+				"sriov which resource to ask for", of, key, network.AnnotationResource)
 		case name == "":
 			continue
 		case !extended(name):
-			return nil, fmt.Errorf("network %q: annotation %s of NetworkAttachmentDefinition %s is not the name of a resource of a device plugin, such as intel.com/sriov_net: %q", of, network.AnnotationResource, key, name)
+			return nil,
+				fmt.Errorf("network %q: annotation %s of NetworkAttachmentDefinition %s is not the name of a "+
+					"resource of a device plugin, such as intel.com/sriov_net: %q", of,
+					network.AnnotationResource, key, name)
 		}
 		out[of] = name
 	}
@@ -65,7 +75,8 @@ func NetworkResources(ctx context.Context, from client.Reader, vmi *v1.VirtualMa
 // extended reports the name of a resource that a device plugin may offer.
 func extended(name string) bool {
 	domain, _, ok := strings.Cut(name, "/")
-	return ok && len(validation.IsQualifiedName(name)) == 0 && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
+	return ok && len(validation.IsQualifiedName(name)) == 0 && domain != "kubernetes.io" &&
+		!strings.HasSuffix(domain, ".kubernetes.io")
 }
 
 // requestNetworks adds one of its resource for each network.
@@ -78,7 +89,8 @@ func requestNetworks(out *corev1.ResourceRequirements, resources map[string]stri
 	}
 }
 
-// networkVariables tell the launcher which resource each network has, by which it finds what a device plugin gave the pod.
+// networkVariables tell the launcher which resource each network has, by which it finds what a device plugin gave the
+// pod.
 func networkVariables(resources map[string]string) []corev1.EnvVar {
 	var out []corev1.EnvVar
 	for _, of := range slices.Sorted(maps.Keys(resources)) {

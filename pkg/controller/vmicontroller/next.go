@@ -45,8 +45,8 @@ type View struct {
 	VMI *v1.VirtualMachineInstance
 	// Pods are the pods that exist and say that they are the VMI's; see own.
 	Pods []*corev1.Pod
-	// Created are the UIDs of the pods that this virt-controller created for the VMI, with their purpose; Creating says that
-	// one is being created just now.
+	// Created are the UIDs of the pods that this virt-controller created for the VMI, with their purpose; Creating says
+	// that one is being created just now.
 	Created  map[types.UID]string
 	Creating bool
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
@@ -61,8 +61,8 @@ type View struct {
 	// Node is that of a VMI in phase Unknown, or which was when it ended; nil otherwise, and when it does not
 	// exist any more.
 	Node *corev1.Node
-	// Silence is for how long at least the cluster has not heard of Node's virt-handler while nobody vouched for it, by the
-	// --fence-after of launchers there.
+	// Silence is for how long at least the cluster has not heard of Node's virt-handler while nobody vouched for it, by
+	// the --fence-after of launchers there.
 	Silence map[time.Duration]time.Duration
 	// TSC is the frequency for a VMI that needs one and has none yet, 0 where there is none to be had.
 	TSC int64
@@ -185,7 +185,8 @@ func (s *Step) bringUp(view View) {
 		reason, message := podOver(pod)
 		s.finish(view, v1.Failed, reason, message)
 	case pod.DeletionTimestamp != nil:
-		s.finish(view, v1.Failed, v1.PodTerminatingReason, fmt.Sprintf("pod %s was deleted before the guest ran", pod.Name))
+		s.finish(view, v1.Failed, v1.PodTerminatingReason,
+			fmt.Sprintf("pod %s was deleted before the guest ran", pod.Name))
 	case pod.Spec.NodeName != "":
 		s.handOver(view, pod)
 	default:

@@ -16,15 +16,15 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
-// Launcher pods are trusted by their UIDs only. A name, a label or an owner reference is anybody's to write who may make
-// pods; a guest would be started in such a pod, or its memory be sent there.
+// Launcher pods are trusted by their UIDs only. A name, a label or an owner reference is anybody's to write who may
+// make pods; a guest would be started in such a pod, or its memory be sent there.
 //
 //	created   virt-controller remembers the UID that the API server answered (Reconciler.Created)
-//	recorded  status.activePods names the UID: the node when the guest is in the pod or may get there, "" before the pod
-//	          has a node and when the guest has left it. virt-handler acts on recorded pods only.
+//	recorded  status.activePods names the UID: the node when the guest is in the pod or may get there, "" before the
+//	          pod has a node and when the guest has left it. virt-handler acts on recorded pods only.
 //
-// What a virt-controller created that was killed before it could record it is stray: it is deleted, and another one made.
-// Nobody has acted on it.
+// What a virt-controller created that was killed before it could record it is stray: it is deleted, and another one
+// made. Nobody has acted on it.
 
 // Purposes of the pods in View.Created. That of a migration's pods is the migration's UID.
 const (
@@ -32,8 +32,8 @@ const (
 	purposeProvisioning = "provisioning"
 )
 
-// own returns the VMI's launcher pods: those that are recorded, those of migrations, and before the VMI has one recorded
-// those that were created for it.
+// own returns the VMI's launcher pods: those that are recorded, those of migrations, and before the VMI has one
+// recorded those that were created for it.
 func own(view View) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(view.Pods), func(pod *corev1.Pod) bool { return !isOwn(view, pod) })
 }
@@ -77,9 +77,9 @@ func looksLikeLauncher(pod *corev1.Pod, vmi types.UID) bool {
 	return pod.Labels[v1.AppLabel] == names.VirtLauncher && OwnedBy(pod, vmi)
 }
 
-// prune takes pods out of status.activePods that cannot have the guest any more: those that have ended, or are gone, after
-// their guest left them; and, while the guest waits for the word of another pod of its migration, those that are gone and
-// hold nothing: virt-handler cannot see that a node was fenced.
+// prune takes pods out of status.activePods that cannot have the guest any more: those that have ended, or are gone,
+// after their guest left them; and, while the guest waits for the word of another pod of its migration, those that are
+// gone and hold nothing: virt-handler cannot see that a node was fenced.
 func (s *Step) prune(view View) {
 	paused := conditions.Find(view.VMI.Status.Conditions, v1.VirtualMachineInstancePaused)
 	waits := paused != nil && paused.Reason == names.ReasonPausedToMove
@@ -95,8 +95,8 @@ func (s *Step) prune(view View) {
 	s.Status.ActivePods = active
 }
 
-// lookAtPods gathers the VMI's pods. When none of those that are recorded or created is in the cache, or one whose guest has
-// left it is not, the API server is asked: that a pod is gone is grave.
+// lookAtPods gathers the VMI's pods. When none of those that are recorded or created is in the cache, or one whose
+// guest has left it is not, the API server is asked: that a pod is gone is grave.
 func (r *Reconciler) lookAtPods(ctx context.Context, view *View) error {
 	vmi := view.VMI
 	view.Created, view.Creating = r.Created.Of(vmi.UID)
@@ -109,7 +109,8 @@ func (r *Reconciler) lookAtPods(ctx context.Context, view *View) error {
 	}
 	// By label and not by name: a pod may have another name than its VMI's first.
 	var live corev1.PodList
-	err = r.Live.List(ctx, &live, client.InNamespace(vmi.Namespace), client.MatchingLabels{v1.CreatedByLabel: string(vmi.UID)})
+	err = r.Live.List(ctx, &live, client.InNamespace(vmi.Namespace),
+		client.MatchingLabels{v1.CreatedByLabel: string(vmi.UID)})
 	if err != nil {
 		return fmt.Errorf("list pods of the VMI: %w", err)
 	}

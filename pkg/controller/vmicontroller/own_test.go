@@ -114,8 +114,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// A guest that stands still until the other pod of its migration has ended goes on when that pod's node is fenced, which
-// virt-controller alone can tell.
+// A guest that stands still until the other pod of its migration has ended goes on when that pod's node is fenced,
+// which virt-controller alone can tell.
 func TestPruneFenced(t *testing.T) {
 	waits := func(vmi *v1.VirtualMachineInstance) {
 		vmi.Status.Conditions = append(vmi.Status.Conditions, v1.VirtualMachineInstanceCondition{

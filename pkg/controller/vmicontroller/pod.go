@@ -43,7 +43,8 @@ type Facts struct {
 	LimitCPU bool
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
-	// NetworkResources are the extended resources of the VMI's networks that need one, by the network's name; see NetworkResources.
+	// NetworkResources are the extended resources of the VMI's networks that need one, by the network's name; see
+	// NetworkResources.
 	NetworkResources map[string]string
 	// FenceAfter is how long after the cluster has last heard of its node the launcher ends its guest; 0 is never.
 	FenceAfter time.Duration
@@ -83,7 +84,10 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		// The launcher answers DHCP on port 67.
-		SecurityContext:           securityContext(corev1.Sysctl{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}),
+		SecurityContext: securityContext(corev1.Sysctl{
+			Name:  "net.ipv4.ip_unprivileged_port_start",
+			Value: "0",
+		}),
 		Hostname:                  Hostname(vmi),
 		Subdomain:                 vmi.Spec.Subdomain,
 		DNSPolicy:                 vmi.Spec.DNSPolicy,
@@ -123,11 +127,16 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	}
 	if tellsMetrics(vmi) {
 		compute := &spec.Containers[0]
-		compute.Env = []corev1.EnvVar{{Name: nodeNameVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}}
+		compute.Env = []corev1.EnvVar{
+			{Name: nodeNameVariable, ValueFrom: &corev1.EnvVarSource{
+				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"},
+			}},
+		}
 		compute.Args = append(compute.Args, "--node=$("+nodeNameVariable+")")
 	}
 	spec.Containers[0].Env = append(spec.Containers[0].Env, networkVariables(facts.NetworkResources)...)
-	spec.InitContainers = append(consoleLog(vmi, facts, &spec.Containers[0]), virtiofsdContainers(volumes.shared, &spec.Containers[0])...)
+	spec.InitContainers = append(consoleLog(vmi, facts, &spec.Containers[0]),
+		virtiofsdContainers(volumes.shared, &spec.Containers[0])...)
 	if facts.Config.RuntimeClass != "" {
 		spec.RuntimeClassName = &facts.Config.RuntimeClass
 	}
@@ -156,7 +165,8 @@ func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config, gr
 		"--grace-period=" + strconv.FormatInt(grace, 10) + "s",
 	}
 	verbosity := installation.LogVerbosity.Launcher
-	if own, err := strconv.ParseUint(vmi.Labels[LogVerbosityLabel], 10, 8); err == nil && own <= config.MaxLogVerbosity {
+	if own, err := strconv.ParseUint(vmi.Labels[LogVerbosityLabel], 10, 8); err == nil &&
+		own <= config.MaxLogVerbosity {
 		verbosity = uint(own)
 	}
 	for _, text := range []struct{ name, value string }{

@@ -45,14 +45,16 @@ func probe(p *v1.Probe) *corev1.Probe {
 // arrivalWait is how long, seconds, a launcher is asked at a time whether its guest has come.
 const arrivalWait = 600
 
-// TargetProbe is the probe of a launcher that waits for a guest from another node: until the guest is there, the VMI's own
-// probes would fail, and end the launcher. It is answered when the guest is there. Nil when the VMI has none.
+// TargetProbe is the probe of a launcher that waits for a guest from another node: until the guest is there, the VMI's
+// own probes would fail, and end the launcher. It is answered when the guest is there. Nil when the VMI has none.
 func TargetProbe(vmi *v1.VirtualMachineInstance) *corev1.Probe {
 	if vmi.Spec.LivenessProbe == nil && vmi.Spec.ReadinessProbe == nil {
 		return nil
 	}
 	return &corev1.Probe{
-		ProbeHandler:   corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{launcherBinary, "probe", "--arrived", fmt.Sprintf("--timeout=%ds", arrivalWait)}}},
+		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
+			Command: []string{launcherBinary, "probe", "--arrived", fmt.Sprintf("--timeout=%ds", arrivalWait)},
+		}},
 		TimeoutSeconds: arrivalWait + agentSlack, PeriodSeconds: 1,
 		FailureThreshold: 7 * 24 * 60 * 60 / arrivalWait, // a week: longer than any migration
 	}

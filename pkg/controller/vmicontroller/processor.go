@@ -18,8 +18,8 @@ var modelVersion = regexp.MustCompile(`-v[0-9]+$`)
 // amd64 is the architecture whose nodes are labelled with what their CPUs have.
 const amd64 = "amd64"
 
-// processorSelector are the labels of nodes that have the CPU that the guest needs. Guests that are emulated can have any model
-// anywhere, but only the features that QEMU emulates.
+// processorSelector are the labels of nodes that have the CPU that the guest needs. Guests that are emulated can have
+// any model anywhere, but only the features that QEMU emulates.
 func processorSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string {
 	selector := map[string]string{}
 	if architecture(vmi, facts) != amd64 {
@@ -46,7 +46,8 @@ func processorSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]s
 	return selector
 }
 
-// hypervSelector are the labels of nodes whose KVM has the features of Hyper-V that the guest needs; those that are QEMU's own have none.
+// hypervSelector are the labels of nodes whose KVM has the features of Hyper-V that the guest needs; those that are
+// QEMU's own have none.
 func hypervSelector(features *v1.Features) map[string]string {
 	if features == nil || features.Hyperv == nil {
 		return nil
@@ -54,8 +55,10 @@ func hypervSelector(features *v1.Features) map[string]string {
 	h := features.Hyperv
 	selector := map[string]string{}
 	for name, needed := range map[string]bool{
-		"vpindex": on(h.VPIndex), "runtime": on(h.Runtime), "reset": on(h.Reset), "synic": on(h.SyNIC), "frequencies": on(h.Frequencies),
-		"reenlightenment": on(h.Reenlightenment), "ipi": on(h.IPI), "synictimer": h.SyNICTimer != nil && on(&h.SyNICTimer.FeatureState),
+		"vpindex": on(h.VPIndex), "runtime": on(h.Runtime), "reset": on(h.Reset), "synic": on(h.SyNIC),
+		"frequencies":     on(h.Frequencies),
+		"reenlightenment": on(h.Reenlightenment), "ipi": on(h.IPI), "synictimer": h.SyNICTimer != nil &&
+			on(&h.SyNICTimer.FeatureState),
 		"tlbflush": h.TLBFlush != nil && on(&h.TLBFlush.FeatureState),
 	} {
 		if needed {
@@ -92,9 +95,10 @@ func FollowsNode(vmi *v1.VirtualMachineInstance) bool {
 	return cpu == nil || cpu.Model == "" || cpu.Model == v1.CPUModeHostModel
 }
 
-// HostModelSelector are the labels of nodes that a guest with host-model can move to, which is not emulated: those that can show
-// the CPU of the node on which it was started. It is in the guest's pod once the guest has moved, and is read from
-// its node before. Nil is any node: the guest's CPU does not follow the node, or the node does not say what it has.
+// HostModelSelector are the labels of nodes that a guest with host-model can move to, which is not emulated: those that
+// can show the CPU of the node on which it was started. It is in the guest's pod once the guest has moved, and is read
+// from its node before. Nil is any node: the guest's CPU does not follow the node, or the node does not say what it
+// has.
 func HostModelSelector(vmi *v1.VirtualMachineInstance, source *corev1.Pod, node *corev1.Node) map[string]string {
 	if !FollowsNode(vmi) {
 		return nil

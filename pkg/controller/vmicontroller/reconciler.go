@@ -77,7 +77,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	r.writes = frame.NewWrites(r.Client)
 	indexer := mgr.GetFieldIndexer()
 	err := indexer.IndexField(ctx, &corev1.Pod{}, PodsByVMI, func(obj client.Object) []string {
-		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
+		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil &&
+			owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
 			return []string{string(owner.UID)}
 		}
 		return nil
@@ -133,14 +134,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // waitingFor returns the VMIs that use a claim and have not been handed over, or plug claims in.
 func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reconcile.Request {
 	var vmis v1.VirtualMachineInstanceList
-	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()), client.MatchingFields{VMIsByClaim: claim.GetName()})
+	err := r.Client.List(ctx, &vmis, client.InNamespace(claim.GetNamespace()),
+		client.MatchingFields{VMIsByClaim: claim.GetName()})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list VMIs by claim", "claim", claim.GetName())
 		return nil
 	}
 	var out []reconcile.Request
 	if name := claim.GetLabels()[vmstate.Prefix]; name != "" {
-		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: claim.GetNamespace(), Name: name}})
+		out = append(out,
+			reconcile.Request{NamespacedName: types.NamespacedName{Namespace: claim.GetNamespace(), Name: name}})
 	}
 	for i := range vmis.Items {
 		if !HandedOver(&vmis.Items[i]) || len(hotplug.Volumes(&vmis.Items[i].Spec)) > 0 {
@@ -200,7 +203,9 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 }
 
 // Claims are the VMI's PersistentVolumeClaims that exist, by name.
-func Claims(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance) (map[string]*corev1.PersistentVolumeClaim, error) {
+func Claims(
+	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance,
+) (map[string]*corev1.PersistentVolumeClaim, error) {
 	claims := map[string]*corev1.PersistentVolumeClaim{}
 	for _, name := range claimNames(vmi) {
 		var claim corev1.PersistentVolumeClaim
@@ -230,7 +235,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if step.AddFinalizer {
 		// Before there is a pod, so that no VMI vanishes while it has one. The update comes back as an
 		// event, and with it the next step.
-		return r.writes.Change(ctx, vmi, func() { controllerutil.AddFinalizer(vmi, v1.VirtualMachineInstanceFinalizer) })
+		return r.writes.Change(ctx, vmi,
+			func() { controllerutil.AddFinalizer(vmi, v1.VirtualMachineInstanceFinalizer) })
 	}
 	var createErr error
 	if step.CreateState {
@@ -309,7 +315,8 @@ func (r *Reconciler) deletePod(ctx context.Context, vmi *v1.VirtualMachineInstan
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
 	if deleted {
-		r.Recorder.Eventf(vmi, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted virtual machine pod %s", pod.Name)
+		r.Recorder.Eventf(vmi, corev1.EventTypeNormal, ReasonSuccessfulDelete,
+			"Deleted virtual machine pod %s", pod.Name)
 	}
 	return nil
 }

@@ -98,7 +98,8 @@ func resources(vmi *v1.VirtualMachineInstance, facts Facts) corev1.ResourceRequi
 // pages takes its memory from those.
 func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstance, facts Facts) {
 	guest := guestMemory(vmi)
-	overhead := Overhead(vmi, facts.Config.MemoryOverheadRatio) + network.Plugins(facts.Config.Allowed.Bindings).Overhead(vmi)
+	overhead := Overhead(vmi, facts.Config.MemoryOverheadRatio) + network.Plugins(facts.Config.Allowed.Bindings).
+		Overhead(vmi)
 	limit, limited := out.Limits[corev1.ResourceMemory]
 	if _, ok := out.Requests[corev1.ResourceMemory]; !ok {
 		request := guest
@@ -182,9 +183,11 @@ func guestMemory(vmi *v1.VirtualMachineInstance) int64 {
 
 func vcpus(vmi *v1.VirtualMachineInstance) int64 { return int64(sizing.VCPUs(&vmi.Spec.Domain)) }
 
-// Sizes are what the container of a running guest's pod needs of CPU and memory (and nothing else): both for the guest as it is
-// and as its VMI says that it is to be, and for the latter alone.
-func Sizes(vmi *v1.VirtualMachineInstance, installation config.Config, limitCPU bool) (both, fit corev1.ResourceRequirements) {
+// Sizes are what the container of a running guest's pod needs of CPU and memory (and nothing else): both for the guest
+// as it is and as its VMI says that it is to be, and for the latter alone.
+func Sizes(
+	vmi *v1.VirtualMachineInstance, installation config.Config, limitCPU bool,
+) (both, fit corev1.ResourceRequirements) {
 	larger := vmi.DeepCopy()
 	domain := &larger.Spec.Domain
 	if t := vmi.Status.CurrentCPUTopology; t != nil && domain.CPU != nil {

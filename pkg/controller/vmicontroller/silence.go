@@ -20,12 +20,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/fencing/boottime"
 )
 
-// fenceAfterFlag is the launcher's flag. That a pod has it is proof that its launcher ends the guest by itself, since nobody
-// can change a pod's arguments.
+// fenceAfterFlag is the launcher's flag. That a pod has it is proof that its launcher ends the guest by itself, since
+// nobody can change a pod's arguments.
 const fenceAfterFlag = "--fence-after="
 
 // FenceAfter is Facts.FenceAfter of a VMI: configured, if somebody starts the guest again elsewhere, else never.
-func FenceAfter(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance, configured time.Duration) (time.Duration, error) {
+func FenceAfter(
+	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance, configured time.Duration,
+) (time.Duration, error) {
 	owner := metav1.GetControllerOfNoCopy(vmi)
 	if configured == 0 || owner == nil {
 		return 0, nil
@@ -83,17 +85,20 @@ func fenceAfter(pod *corev1.Pod) time.Duration {
 	return 0
 }
 
-// silenceNeeded is how long a node must have been silent for a pod's launcher to have ended its guest for certain; zero for a
-// launcher that ends nothing.
+// silenceNeeded is how long a node must have been silent for a pod's launcher to have ended its guest for certain; zero
+// for a launcher that ends nothing.
 func silenceNeeded(pod *corev1.Pod) time.Duration { return fencing.Needed(fenceAfter(pod)) }
 
-// expired reports whether a pod's launcher has ended its guest, since the cluster has not heard of the node for too long.
+// expired reports whether a pod's launcher has ended its guest, since the cluster has not heard of the node for too
+// long.
 func expired(view View, pod *corev1.Pod) bool {
 	needed := silenceNeeded(pod)
-	return needed > 0 && view.Node != nil && pod.Spec.NodeName == view.Node.Name && view.Silence[fenceAfter(pod)] >= needed
+	return needed > 0 && view.Node != nil && pod.Spec.NodeName == view.Node.Name &&
+		view.Silence[fenceAfter(pod)] >= needed
 }
 
-// awaitExpiry looks again as long as a pod's launcher may not have ended its guest: often, since the count ends when a look is late.
+// awaitExpiry looks again as long as a pod's launcher may not have ended its guest: often, since the count ends when a
+// look is late.
 func (s *Step) awaitExpiry(view View, pod *corev1.Pod) {
 	if silenceNeeded(pod) == 0 || view.Node == nil || pod.Spec.NodeName != view.Node.Name {
 		return
@@ -104,8 +109,9 @@ func (s *Step) awaitExpiry(view View, pod *corev1.Pod) {
 	}
 }
 
-// lookAtSilence asks the API server for the heartbeat of a lost node, and for those of the nodes in its Set, if a launcher
-// there ends its guest by itself. Why this is safe says package fencing: a heartbeat that the API server takes is seen by every later question.
+// lookAtSilence asks the API server for the heartbeat of a lost node, and for those of the nodes in its Set, if a
+// launcher there ends its guest by itself. Why this is safe says package fencing: a heartbeat that the API server takes
+// is seen by every later question.
 func (r *Reconciler) lookAtSilence(ctx context.Context, view *View) error {
 	if view.Node == nil {
 		return nil
@@ -131,8 +137,8 @@ func (r *Reconciler) lookAtSilence(ctx context.Context, view *View) error {
 	return nil
 }
 
-// silences counts for how long lost nodes have been silent. A new leader begins anew, which only makes it more patient. The
-// zero value has counted nothing; it may be used by several goroutines.
+// silences counts for how long lost nodes have been silent. A new leader begins anew, which only makes it more patient.
+// The zero value has counted nothing; it may be used by several goroutines.
 type silences struct {
 	// clock also runs while the machine sleeps; boottime.Now unless set.
 	clock func() time.Duration
@@ -160,7 +166,9 @@ type silence struct {
 const forgetAfter = 2
 
 // look polls, unless somebody has just now, and returns for how long at least a node has been silent.
-func (s *silences) look(ctx context.Context, from client.Reader, node string, after time.Duration) (time.Duration, error) {
+func (s *silences) look(
+	ctx context.Context, from client.Reader, node string, after time.Duration,
+) (time.Duration, error) {
 	now := s.clock
 	if now == nil {
 		now = boottime.Now
@@ -204,14 +212,17 @@ func (s *silences) of(what silentFor, now time.Duration) *silence {
 }
 
 // ask reads a node and the nodes of its Set, past the cache.
-func ask(ctx context.Context, from client.Reader, name string, asked time.Duration, now func() time.Duration) (fencing.Poll, error) {
+func ask(
+	ctx context.Context, from client.Reader, name string, asked time.Duration, now func() time.Duration,
+) (fencing.Poll, error) {
 	var node corev1.Node
 	if err := from.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 		return fencing.Poll{}, fmt.Errorf("get node %s: %w", name, err)
 	}
 	poll := fencing.Poll{
-		Asked:   asked,
-		Beat:    string(node.UID) + node.Annotations[v1.VirtHandlerHeartbeat] + node.Annotations[names.AnnotationHeartbeatTaken],
+		Asked: asked,
+		Beat: string(node.UID) + node.Annotations[v1.VirtHandlerHeartbeat] +
+			node.Annotations[names.AnnotationHeartbeatTaken],
 		Paused:  node.Annotations[names.AnnotationHeartbeatPaused] != "",
 		Set:     fencing.ParseSet(node.Annotations[names.AnnotationWitnesses]),
 		Members: map[string]fencing.Member{},
@@ -227,7 +238,10 @@ func ask(ctx context.Context, from client.Reader, name string, asked time.Durati
 		case err != nil:
 			return fencing.Poll{}, fmt.Errorf("get node %s, which vouches for node %s: %w", member, name, err)
 		default:
-			poll.Members[member] = fencing.Member{Version: version(other.ResourceVersion), Taken: version(other.Annotations[names.AnnotationHeartbeatTaken])}
+			poll.Members[member] = fencing.Member{
+				Version: version(other.ResourceVersion),
+				Taken:   version(other.Annotations[names.AnnotationHeartbeatTaken]),
+			}
 		}
 	}
 	poll.Answered = now()

@@ -249,8 +249,8 @@ func TestFenceAfterOfPod(t *testing.T) {
 	}
 }
 
-// Node Health Check's remediations: a taint that keeps pods away, or evicts them, says that fencing has begun, and not that it
-// has ended. That is said by the taint out-of-service, or by the removal of the pods, or of the node.
+// Node Health Check's remediations: a taint that keeps pods away, or evicts them, says that fencing has begun, and not
+// that it has ended. That is said by the taint out-of-service, or by the removal of the pods, or of the node.
 func TestRemediation(t *testing.T) {
 	const medik8s = "medik8s.io/remediation"
 	for name, c := range map[string]struct {

@@ -28,7 +28,8 @@ func stateOwner(vmi *v1.VirtualMachineInstance) metav1.OwnerReference {
 		return *owner
 	}
 	kind := v1.VirtualMachineInstanceGroupVersionKind
-	return metav1.OwnerReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: vmi.Name, UID: vmi.UID}
+	return metav1.OwnerReference{APIVersion: kind.GroupVersion().
+		String(), Kind: kind.Kind, Name: vmi.Name, UID: vmi.UID}
 }
 
 // StateClaimName is the name of the claim that is made for a VMI's persistent state. It depends on the owner
@@ -58,7 +59,9 @@ func StateClaim(vmi *v1.VirtualMachineInstance, configuration config.Config) *co
 			AccessModes:      []corev1.PersistentVolumeAccessMode{access},
 			VolumeMode:       &filesystem,
 			StorageClassName: class,
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(vmstate.Size)}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(vmstate.Size)},
+			},
 		},
 	}
 }
@@ -68,8 +71,10 @@ func StateClaim(vmi *v1.VirtualMachineInstance, configuration config.Config) *co
 func stateClaim(vmi *v1.VirtualMachineInstance, claims []*corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	owner := stateOwner(vmi).UID
 	candidates := slices.DeleteFunc(slices.Clone(claims), func(claim *corev1.PersistentVolumeClaim) bool {
-		others := len(claim.OwnerReferences) > 0 && !slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner })
-		return claim.Labels[vmstate.Prefix] != LabelValue(vmi.Name) || claim.DeletionTimestamp != nil || others || isBlock(claim)
+		others := len(claim.OwnerReferences) > 0 &&
+			!slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner })
+		return claim.Labels[vmstate.Prefix] != LabelValue(vmi.Name) || claim.DeletionTimestamp != nil || others ||
+			isBlock(claim)
 	})
 	if len(candidates) == 0 {
 		return nil
@@ -80,7 +85,9 @@ func stateClaim(vmi *v1.VirtualMachineInstance, claims []*corev1.PersistentVolum
 }
 
 // stateClaimIn is the claim of a VMI's persistent state among those of Claims, nil when there is none.
-func stateClaimIn(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+func stateClaimIn(
+	vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim,
+) *corev1.PersistentVolumeClaim {
 	var list []*corev1.PersistentVolumeClaim
 	for _, claim := range claims {
 		list = append(list, claim)
@@ -89,12 +96,16 @@ func stateClaimIn(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.Pers
 }
 
 // lookAtState adds the claim of the VMI's persistent state to its others.
-func lookAtState(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim) error {
+func lookAtState(
+	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance,
+	claims map[string]*corev1.PersistentVolumeClaim,
+) error {
 	if !vmstate.Needed(&vmi.Spec) {
 		return nil
 	}
 	var found corev1.PersistentVolumeClaimList
-	err := from.List(ctx, &found, client.InNamespace(vmi.Namespace), client.MatchingLabels{vmstate.Prefix: LabelValue(vmi.Name)})
+	err := from.List(ctx, &found, client.InNamespace(vmi.Namespace),
+		client.MatchingLabels{vmstate.Prefix: LabelValue(vmi.Name)})
 	if err != nil {
 		return fmt.Errorf("list claims of persistent state: %w", err)
 	}
@@ -114,7 +125,8 @@ func (r *Reconciler) createState(ctx context.Context, view View, step *Step) err
 	err := r.Client.Create(ctx, claim)
 	switch {
 	case err == nil:
-		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate, "Created PersistentVolumeClaim %s for the persistent state", claim.Name)
+		r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulCreate,
+			"Created PersistentVolumeClaim %s for the persistent state", claim.Name)
 		return nil
 	case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // The namespace is going, and the VMI with it.
@@ -126,7 +138,8 @@ func (r *Reconciler) createState(ctx context.Context, view View, step *Step) err
 		if existing.UID == "" || stateClaim(view.VMI, []*corev1.PersistentVolumeClaim{&existing}) != nil {
 			return nil // The cache had not seen it; its event makes another pass.
 		}
-		err = fmt.Errorf("PersistentVolumeClaim %s exists already and is not for this VMI's state: it is being deleted, or lacks the label %s", claim.Name, vmstate.Prefix)
+		err = fmt.Errorf("PersistentVolumeClaim %s exists already and is not for this VMI's state: it is being "+
+			"deleted, or lacks the label %s", claim.Name, vmstate.Prefix)
 		return step.cannotCreate(view, "create the claim of the persistent state", err)
 	}
 	return step.cannotCreate(view, "create the claim of the persistent state", err)

@@ -34,7 +34,8 @@ func planVolumes(vmi *v1.VirtualMachineInstance, known map[string]*corev1.Persis
 	p.mount(names.VolumeRun, names.RunDir, false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	p.mount(names.VolumeDisks, names.DisksDir, false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	if filesystems.Any(&vmi.Spec.Domain) {
-		p.mount(names.VolumeFilesystems, names.FilesystemsDir, false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+		p.mount(names.VolumeFilesystems, names.FilesystemsDir, false,
+			corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	}
 	if tpm := vmi.Spec.Domain.Devices.TPM; tpm != nil && (tpm.Enabled == nil || *tpm.Enabled) {
 		// swtpm_setup insists on a temporary file in /tmp, whatever TMPDIR says.
@@ -72,7 +73,8 @@ func planVolumes(vmi *v1.VirtualMachineInstance, known map[string]*corev1.Persis
 	}
 	if page := pageSize(vmi); page != "" {
 		p.mount("hugepages", names.HugepagesDir, false, corev1.VolumeSource{
-			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumHugePagesPrefix + corev1.StorageMedium(page)},
+			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumHugePagesPrefix +
+				corev1.StorageMedium(page)},
 		})
 	}
 	p.kernelBoot(vmi)
@@ -82,19 +84,24 @@ func planVolumes(vmi *v1.VirtualMachineInstance, known map[string]*corev1.Persis
 }
 
 func (p *podVolumes) containerDisk(name string, source *v1.ContainerDiskSource) {
-	p.image(name, path.Join(names.ContainerDisksDir, name), source.Image, source.ImagePullPolicy, source.ImagePullSecret)
+	p.image(name, path.Join(names.ContainerDisksDir, name), source.Image, source.ImagePullPolicy,
+		source.ImagePullSecret)
 }
 
 // image mounts a container image.
 func (p *podVolumes) image(name, directory, image string, policy corev1.PullPolicy, pullSecret string) {
-	p.mount(name, directory, true, corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: policy}})
+	p.mount(name, directory, true,
+		corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: policy}})
 	secret := corev1.LocalObjectReference{Name: pullSecret}
 	if secret.Name != "" && !slices.Contains(p.pullSecrets, secret) {
 		p.pullSecrets = append(p.pullSecrets, secret)
 	}
 }
 
-func (p *podVolumes) claim(name string, source corev1.PersistentVolumeClaimVolumeSource, readOnly bool, claims map[string]*corev1.PersistentVolumeClaim) {
+func (p *podVolumes) claim(
+	name string, source corev1.PersistentVolumeClaimVolumeSource, readOnly bool,
+	claims map[string]*corev1.PersistentVolumeClaim,
+) {
 	if known := claims[source.ClaimName]; known != nil && isBlock(known) {
 		p.devices = append(p.devices, corev1.VolumeDevice{
 			Name:       p.add(name, corev1.VolumeSource{PersistentVolumeClaim: &source}),

@@ -1,7 +1,8 @@
-// Package workloadupdate brings running guests to the virt-launcher of this installation. A guest keeps the launcher, and
-// with it the QEMU, that it was started with; after an upgrade it is outdated until it moves or starts again. Inputs are the
-// KubeVirt resource's spec.workloadUpdateStrategy and status, the VMIs and their migrations; outputs are migrations and
-// evictions, the label kubevirt.io/outdatedLauncherImage, and the count in the KubeVirt resource's status.
+// Package workloadupdate brings running guests to the virt-launcher of this installation. A guest keeps the launcher,
+// and with it the QEMU, that it was started with; after an upgrade it is outdated until it moves or starts again.
+// Inputs are the KubeVirt resource's spec.workloadUpdateStrategy and status, the VMIs and their migrations; outputs are
+// migrations and evictions, the label kubevirt.io/outdatedLauncherImage, and the count in the KubeVirt resource's
+// status.
 //
 //	outdated, LiveMigratable, method LiveMigrate ──► VirtualMachineInstanceMigration, within the cluster's limit
 //	condition MigrationRequired, the same        ──► the same
@@ -113,7 +114,8 @@ func Next(view View) Step {
 // launcher is not known, is not.
 func Outdated(instance *v1.VirtualMachineInstance, image string) bool {
 	is := instance.Status.LauncherContainerImageVersion
-	return is != "" && is != image && !instance.IsFinal() && instance.DeletionTimestamp == nil && vmicontroller.HandedOver(instance)
+	return is != "" && is != image && !instance.IsFinal() && instance.DeletionTimestamp == nil &&
+		vmicontroller.HandedOver(instance)
 }
 
 // mustMove reports a guest that gets what its VMI asks for in another pod only, such as a new interface.

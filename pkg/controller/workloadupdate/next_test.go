@@ -177,7 +177,8 @@ func namesOf(vmis []*v1.VirtualMachineInstance) string {
 	return strings.Join(out, " ")
 }
 
-// A migration that the cache has not seen yet is not made twice; one that is over does not keep the next from being made.
+// A migration that the cache has not seen yet is not made twice; one that is over does not keep the next from being
+// made.
 func TestMigrationNames(t *testing.T) {
 	instance := guest("a", 1)
 	first := past{}.next(instance, current)

@@ -37,9 +37,9 @@ const (
 // settle is how long to wait for more news: each look is at all VMIs.
 const settle = time.Second
 
-// Reconciler reads the KubeVirt resource, VMIs, migrations and pods from Client's cache. It writes migrations and evictions,
-// one label of VMIs, and status.outdatedVirtualMachineInstanceWorkloads of the KubeVirt resource. It needs the indexes of
-// package vmi.
+// Reconciler reads the KubeVirt resource, VMIs, migrations and pods from Client's cache. It writes migrations and
+// evictions, one label of VMIs, and status.outdatedVirtualMachineInstanceWorkloads of the KubeVirt resource. It needs
+// the indexes of package vmi.
 type Reconciler struct {
 	Client   client.Client
 	Recorder record.EventRecorder
@@ -54,12 +54,14 @@ type Reconciler struct {
 	tried map[types.UID]time.Time
 }
 
-// SetupWithManager registers the reconciler. There is one thing to reconcile, the KubeVirt resource, so that it never works
-// twice at a time.
+// SetupWithManager registers the reconciler. There is one thing to reconcile, the KubeVirt resource, so that it never
+// works twice at a time.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: names.Namespace, Name: names.KubeVirt}}}
+		return []reconcile.Request{
+			{NamespacedName: types.NamespacedName{Namespace: names.Namespace, Name: names.KubeVirt}},
+		}
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("workloadupdate").
@@ -69,7 +71,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(&frame.Frame[*v1.KubeVirt, View, Step]{Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply})
 }
 
-// concerns lets through what changes of a VMI that is outdated or must move, and that it is or is no more: nothing of the others.
+// concerns lets through what changes of a VMI that is outdated or must move, and that it is or is no more: nothing of
+// the others.
 func (r *Reconciler) concerns() predicate.Predicate {
 	type facts struct{ outdated, marked, must, running, migratable, migrating bool }
 	of := func(object client.Object) facts {
@@ -77,7 +80,8 @@ func (r *Reconciler) concerns() predicate.Predicate {
 		_, marked := instance.Labels[v1.OutdatedLauncherImageLabel]
 		f := facts{outdated: Outdated(instance, r.Image), marked: marked, must: mustMove(instance)}
 		if f.outdated || f.must {
-			f.running, f.migratable, f.migrating = instance.Status.Phase == v1.Running, migratable(instance), migrations.UnderWay(instance)
+			f.running, f.migratable, f.migrating = instance.Status.Phase == v1.Running, migratable(instance),
+				migrations.UnderWay(instance)
 		}
 		return f
 	}
@@ -92,7 +96,8 @@ func (r *Reconciler) concerns() predicate.Predicate {
 var ends = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !migrationcontroller.Final(e.ObjectOld.(*v1.VirtualMachineInstanceMigration)) && migrationcontroller.Final(e.ObjectNew.(*v1.VirtualMachineInstanceMigration))
+		return !migrationcontroller.Final(e.ObjectOld.(*v1.VirtualMachineInstanceMigration)) &&
+			migrationcontroller.Final(e.ObjectNew.(*v1.VirtualMachineInstanceMigration))
 	},
 }
 
@@ -113,7 +118,8 @@ func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
 	// Not copied, since there may be many and none is changed.
 	var vmis v1.VirtualMachineInstanceList
 	var migrations v1.VirtualMachineInstanceMigrationList
-	err := errors.Join(r.Client.List(ctx, &vmis, client.UnsafeDisableDeepCopy), r.Client.List(ctx, &migrations, client.UnsafeDisableDeepCopy))
+	err := errors.Join(r.Client.List(ctx, &vmis, client.UnsafeDisableDeepCopy),
+		r.Client.List(ctx, &migrations, client.UnsafeDisableDeepCopy))
 	if err != nil {
 		return View{}, fmt.Errorf("list VMIs and migrations: %w", err)
 	}
@@ -131,7 +137,8 @@ func (r *Reconciler) look(ctx context.Context, kv *v1.KubeVirt) (View, error) {
 
 // settled reports whether the components are there and none of them is being rolled out.
 func settled(kv *v1.KubeVirt) bool {
-	if kv.Status.Phase != v1.KubeVirtPhaseDeployed || kv.Status.ObservedKubeVirtVersion != kv.Status.TargetKubeVirtVersion {
+	if kv.Status.Phase != v1.KubeVirtPhaseDeployed ||
+		kv.Status.ObservedKubeVirtVersion != kv.Status.TargetKubeVirtVersion {
 		return false
 	}
 	for _, c := range kv.Status.Conditions {
@@ -165,8 +172,8 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	return errors.Join(errs...)
 }
 
-// label marks a VMI, or takes the mark away. No more than the label is written, so that whoever writes its status is not
-// disturbed.
+// label marks a VMI, or takes the mark away. No more than the label is written, so that whoever writes its status is
+// not disturbed.
 func (r *Reconciler) label(ctx context.Context, instance *v1.VirtualMachineInstance, marked bool) error {
 	after := instance.DeepCopy()
 	if marked {
@@ -201,8 +208,8 @@ func (r *Reconciler) migrate(ctx context.Context, move Move) error {
 	return nil
 }
 
-// evict asks for the end of the guest's pod. That a budget or an eviction strategy forbids it is no error; the guest has its
-// turn again.
+// evict asks for the end of the guest's pod. That a budget or an eviction strategy forbids it is no error; the guest
+// has its turn again.
 func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInstance) error {
 	if r.tried == nil {
 		r.tried = map[types.UID]time.Time{}
@@ -213,7 +220,8 @@ func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInsta
 		return fmt.Errorf("VMI %s: %w", keyOf(instance), err)
 	}
 	for _, pod := range pods {
-		if !vmicontroller.HasGuest(instance, pod) || pod.Spec.NodeName != instance.Status.NodeName || pod.DeletionTimestamp != nil {
+		if !vmicontroller.HasGuest(instance, pod) || pod.Spec.NodeName != instance.Status.NodeName ||
+			pod.DeletionTimestamp != nil {
 			continue
 		}
 		err := r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
@@ -222,10 +230,12 @@ func (r *Reconciler) evict(ctx context.Context, instance *v1.VirtualMachineInsta
 		})
 		switch {
 		case err == nil:
-			r.Recorder.Event(instance, corev1.EventTypeNormal, reasonEvict, "Initiated eviction of the VMI's pod for automated workload update")
+			r.Recorder.Event(instance, corev1.EventTypeNormal, reasonEvict,
+				"Initiated eviction of the VMI's pod for automated workload update")
 		case apierrors.IsNotFound(err):
 		case apierrors.IsTooManyRequests(err), apierrors.IsForbidden(err):
-			r.Recorder.Eventf(instance, corev1.EventTypeWarning, reasonFailedEvict, "Eviction for automated workload update was refused: %v", err)
+			r.Recorder.Eventf(instance, corev1.EventTypeWarning, reasonFailedEvict,
+				"Eviction for automated workload update was refused: %v", err)
 		default:
 			return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}

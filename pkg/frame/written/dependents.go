@@ -34,7 +34,8 @@ type Made struct {
 func (d *Dependents) Made(key types.NamespacedName, dependent client.Object, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.of(key).made[dependent.GetUID()] = Made{Key: client.ObjectKeyFromObject(dependent), UID: dependent.GetUID(), At: at}
+	d.of(key).
+		made[dependent.GetUID()] = Made{Key: client.ObjectKeyFromObject(dependent), UID: dependent.GetUID(), At: at}
 }
 
 // Deleted remembers that a dependent of key was deleted.
@@ -54,8 +55,8 @@ func (d *Dependents) of(key types.NamespacedName) *expected {
 	return d.all[key]
 }
 
-// Settle compares with what the cache shows: deleting says of each dependent, by UID, whether it is being deleted. unseen
-// are those that were made and are not shown, the oldest first; stale says that one is shown as if it had not
+// Settle compares with what the cache shows: deleting says of each dependent, by UID, whether it is being deleted.
+// unseen are those that were made and are not shown, the oldest first; stale says that one is shown as if it had not
 // been deleted. What the cache shows as it should be is forgotten.
 func (d *Dependents) Settle(key types.NamespacedName, deleting map[types.UID]bool) (unseen []Made, stale bool) {
 	d.mu.Lock()
@@ -93,7 +94,9 @@ const forgetful = 5 * time.Second
 
 // Behind is Settle as a question: does the cache not show yet what was made and deleted last? there reports whether a
 // dependent that was made a while ago still exists.
-func (d *Dependents) Behind(key types.NamespacedName, deleting map[types.UID]bool, now time.Time, there func(Made) (bool, error)) (bool, error) {
+func (d *Dependents) Behind(
+	key types.NamespacedName, deleting map[types.UID]bool, now time.Time, there func(Made) (bool, error),
+) (bool, error) {
 	unseen, behind := d.Settle(key, deleting)
 	for _, made := range unseen {
 		if now.Sub(made.At) < forgetful {

@@ -138,7 +138,9 @@ func (p *Plugin) register(ctx context.Context) error {
 }
 
 // ListAndWatch sends the devices, and sends them again when they have changed.
-func (p *Plugin) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
+func (p *Plugin) ListAndWatch(
+	_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse],
+) error {
 	for {
 		devices, changed := p.Offer.Devices()
 		if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: devices}); err != nil {

@@ -89,7 +89,8 @@ func (p *Pool) Allocate(ids []string) (*pluginapi.ContainerAllocateResponse, err
 	slices.Sort(nodes)
 	response := &pluginapi.ContainerAllocateResponse{Envs: map[string]string{p.Variable: strings.Join(told, ",")}}
 	for _, node := range slices.Compact(nodes) { // units share some
-		response.Devices = append(response.Devices, &pluginapi.DeviceSpec{HostPath: node, ContainerPath: node, Permissions: "rwm"})
+		response.Devices = append(response.Devices,
+			&pluginapi.DeviceSpec{HostPath: node, ContainerPath: node, Permissions: "rwm"})
 	}
 	return response, nil
 }

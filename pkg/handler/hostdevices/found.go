@@ -1,5 +1,5 @@
-// Package hostdevices offers the devices of a node that the KubeVirt resource lets guests have (permittedHostDevices): it
-// finds them in sysfs, and runs a device plugin for each resource of which there is a device.
+// Package hostdevices offers the devices of a node that the KubeVirt resource lets guests have (permittedHostDevices):
+// it finds them in sysfs, and runs a device plugin for each resource of which there is a device.
 //
 //	sysfs ─► Find ─► Found.Offered(permitted) ─► Offers ─► a deviceplugin.Plugin each
 //
@@ -126,7 +126,8 @@ func readPCI(sys fs.FS, dir, name string) (device pciDevice, ok bool, err error)
 		return device, false, fmt.Errorf("has no IOMMU group: %w", err)
 	}
 	numa, err := numaNode(sys, dir)
-	return pciDevice{address: name, id: strings.ToLower(said["PCI_ID"]), group: path.Base(group), numa: numa}, err == nil, err
+	return pciDevice{address: name, id: strings.ToLower(said["PCI_ID"]), group: path.Base(group), numa: numa},
+		err == nil, err
 }
 
 func readMDev(sys fs.FS, dir, name string) (mdevDevice, error) {
@@ -184,7 +185,12 @@ func readUSB(sys fs.FS, dir, name string) (device usbDevice, ok bool, err error)
 		into *uint64
 		text string
 		base int
-	}{{&device.vendor, product[0], 16}, {&device.product, product[1], 16}, {&device.bus, said["BUSNUM"], 10}, {&device.device, said["DEVNUM"], 10}} {
+	}{
+		{&device.vendor, product[0], 16},
+		{&device.product, product[1], 16},
+		{&device.bus, said["BUSNUM"], 10},
+		{&device.device, said["DEVNUM"], 10},
+	} {
 		if *number.into, err = strconv.ParseUint(number.text, number.base, 32); err != nil {
 			return device, false, err
 		}

@@ -142,8 +142,8 @@ func (k *kubelet) Register(_ context.Context, r *pluginapi.RegisterRequest) (*pl
 	return &pluginapi.Empty{}, nil
 }
 
-// TestOffers has a kubelet register a resource when it is permitted, hear of its devices as they come and go, get one, and
-// lose the plugin when the resource is not permitted any more.
+// TestOffers has a kubelet register a resource when it is permitted, hear of its devices as they come and go, get one,
+// and lose the plugin when the resource is not permitted any more.
 func TestOffers(t *testing.T) {
 	dir, err := os.MkdirTemp("", "hd") //nolint:usetesting // short, for a socket's path
 	if err != nil {

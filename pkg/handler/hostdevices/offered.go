@@ -50,7 +50,10 @@ func (f Found) Offered(permitted *v1.PermittedHostDevices, dev fs.FS) map[string
 		p := &permitted.PciHostDevices[i]
 		for _, d := range f.pci {
 			if !p.ExternalResourceProvider && d.id == strings.ToLower(p.PCIVendorSelector) {
-				add(passthrough.PCI, p.ResourceName, deviceplugin.Unit{ID: d.group, NUMA: d.numa, Nodes: []string{vfio, "/dev/vfio/" + d.group}, Names: []string{d.address}})
+				add(passthrough.PCI, p.ResourceName, deviceplugin.Unit{
+					ID: d.group, NUMA: d.numa,
+					Nodes: []string{vfio, "/dev/vfio/" + d.group}, Names: []string{d.address},
+				})
 			}
 		}
 	}
@@ -58,7 +61,10 @@ func (f Found) Offered(permitted *v1.PermittedHostDevices, dev fs.FS) map[string
 		p := &permitted.MediatedDevices[i]
 		for _, d := range f.mdev {
 			if !p.ExternalResourceProvider && underscored(d.kind) == underscored(p.MDEVNameSelector) {
-				add(passthrough.MDev, p.ResourceName, deviceplugin.Unit{ID: d.group, NUMA: d.numa, Nodes: []string{vfio, "/dev/vfio/" + d.group}, Names: []string{d.uuid}})
+				add(passthrough.MDev, p.ResourceName, deviceplugin.Unit{
+					ID: d.group, NUMA: d.numa,
+					Nodes: []string{vfio, "/dev/vfio/" + d.group}, Names: []string{d.uuid},
+				})
 			}
 		}
 	}

@@ -130,7 +130,10 @@ func socket(resource string) string {
 
 func (o *Offers) begin(ctx context.Context, name string, offered Offered) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &running{variable: offered.Variable, pool: &deviceplugin.Pool{Variable: offered.Variable}, stop: cancel, done: make(chan struct{})}
+	r := &running{
+		variable: offered.Variable, pool: &deviceplugin.Pool{Variable: offered.Variable}, stop: cancel,
+		done: make(chan struct{}),
+	}
 	r.pool.Set(offered.Units)
 	o.running[name] = r
 	plugin := &deviceplugin.Plugin{Resource: name, Offer: r.pool, Dir: o.Dir, Socket: socket(name), Log: o.Log}

@@ -94,7 +94,8 @@ func (s *Server) init() {
 	s.once.Do(func() { s.ctx, s.cancel = context.WithCancel(context.Background()) })
 }
 
-// Handler serves the connections, to virt-handlers whose certificates are the authority's; which node they are of is asked here.
+// Handler serves the connections, to virt-handlers whose certificates are the authority's; which node they are of is
+// asked here.
 func (s *Server) Handler() http.Handler {
 	s.init()
 	mux := http.NewServeMux()
@@ -141,7 +142,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer remote.Close()
-	_, err = io.WriteString(remote, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n\r\n")
+	_, err = io.WriteString(remote,
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n\r\n")
 	if err == nil {
 		err = remote.SetDeadline(time.Time{})
 	}
@@ -157,7 +159,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 type Dial func(ctx context.Context, address string) (net.Conn, error)
 
 // connect opens a channel of a migration at the virt-handler of its target.
-func connect(ctx context.Context, dial Dial, address string, uid types.UID, channel Channel) (io.ReadWriteCloser, error) {
+func connect(
+	ctx context.Context, dial Dial, address string, uid types.UID, channel Channel,
+) (io.ReadWriteCloser, error) {
 	ctx, cancel := context.WithTimeout(ctx, greeting)
 	defer cancel()
 	conn, err := dial(ctx, address)
@@ -192,7 +196,8 @@ func upgrade(conn net.Conn, uid types.UID, channel Channel) (*bufio.Reader, erro
 	}
 	if response.StatusCode != http.StatusSwitchingProtocols {
 		text, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
-		return nil, errors.Join(fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text))), err, response.Body.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text))), err,
+			response.Body.Close())
 	}
 	return reader, conn.SetDeadline(time.Time{})
 }

@@ -42,7 +42,8 @@ func Listen(run Run, dial Dial, address string, uid types.UID, log *slog.Logger)
 				local, err := listener.Accept()
 				if err != nil {
 					if !errors.Is(err, net.ErrClosed) {
-						log.Warn("migration: no more connections are taken", "migration", uid, "channel", channel, "err", err)
+						log.Warn("migration: no more connections are taken", "migration", uid, "channel",
+							channel, "err", err)
 					}
 					return
 				}

@@ -10,7 +10,8 @@ import (
 
 // ownedByCPU are the labels that tell of a node's CPU.
 var ownedByCPU = []string{
-	v1.CPUModelLabel, v1.CPUFeatureLabel, v1.CPUModelVendorLabel, v1.SupportedHostModelMigrationCPU, v1.HostModelCPULabel,
+	v1.CPUModelLabel, v1.CPUFeatureLabel, v1.CPUModelVendorLabel, v1.SupportedHostModelMigrationCPU,
+	v1.HostModelCPULabel,
 	v1.HostModelRequiredFeaturesLabel, v1.NodeHostModelIsObsoleteLabel, v1.HypervLabel, v1.CPUTimerLabel,
 }
 
@@ -94,9 +95,11 @@ func (p *Processor) labels(obsolete map[string]bool) Wanted {
 	return out
 }
 
-// CPULabels gives the labels that tell of the CPU which guests of a node can have, of hardware or, where that is nil or the
-// installation emulates all guests, of what QEMU emulates. Both are read when they are first looked at.
-func CPULabels(hardware, emulated func() (*Processor, error), installation func() (emulate bool, obsolete map[string]bool)) Labels {
+// CPULabels gives the labels that tell of the CPU which guests of a node can have, of hardware or, where that is nil or
+// the installation emulates all guests, of what QEMU emulates. Both are read when they are first looked at.
+func CPULabels(
+	hardware, emulated func() (*Processor, error), installation func() (emulate bool, obsolete map[string]bool),
+) Labels {
 	return func() (Wanted, error) {
 		emulate, obsolete := installation()
 		read := hardware

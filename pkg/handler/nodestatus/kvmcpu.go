@@ -33,8 +33,8 @@ type Hardware struct {
 	CPU
 	// Enlightenments are what KVM has of Hyper-V, in KubeVirt's words.
 	Enlightenments []string
-	// TSC is how often a guest's time stamp counter ticks a second, 0 where it is not known; TSCScalable says that KVM can make
-	// it tick otherwise.
+	// TSC is how often a guest's time stamp counter ticks a second, 0 where it is not known; TSCScalable says that KVM
+	// can make it tick otherwise.
 	TSC         int64
 	TSCScalable bool
 }
@@ -141,8 +141,8 @@ func featureMSRs(f *os.File) (map[uint32]uint64, error) {
 	}
 	out := map[uint32]uint64{}
 	for _, index := range indices {
-		// struct kvm_msrs of one: how many, a spare word; index, a spare word, 64 bits of value. One at a time, since KVM ends with
-		// the first that it cannot read.
+		// struct kvm_msrs of one: how many, a spare word; index, a spare word, 64 bits of value. One at a time, since
+		// KVM ends with the first that it cannot read.
 		buffer := make([]byte, 8+16)
 		binary.NativeEndian.PutUint32(buffer, 1)
 		binary.NativeEndian.PutUint32(buffer[8:], index)
@@ -153,7 +153,8 @@ func featureMSRs(f *os.File) (map[uint32]uint64, error) {
 	return out, nil
 }
 
-// tsc makes a guest with one CPU to ask it how often its time stamp counter ticks a second, and whether that can be changed.
+// tsc makes a guest with one CPU to ask it how often its time stamp counter ticks a second, and whether that can be
+// changed.
 func tsc(f *os.File) (frequency int64, scalable bool, err error) {
 	n, err := request(f, kvmCreateVM, 0)
 	if err != nil {

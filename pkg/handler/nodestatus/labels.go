@@ -22,7 +22,8 @@ type Wanted struct {
 	Owned []string
 }
 
-// Labels says what of the node guests are scheduled by. With an error it leaves out, of Owned too, what it could not find out.
+// Labels says what of the node guests are scheduled by. With an error it leaves out, of Owned too, what it could not
+// find out.
 type Labels func() (Wanted, error)
 
 // All joins labels.

@@ -46,17 +46,19 @@ type Heartbeat struct {
 	Labels Labels
 	// Saw is called with the node after each heartbeat, unless it is nil.
 	Saw func(*corev1.Node)
-	// Took is called with the time (see boottime) before each heartbeat was sent that the API server has taken, unless it is nil.
+	// Took is called with the time (see boottime) before each heartbeat was sent that the API server has taken, unless
+	// it is nil.
 	Took func(sent time.Duration)
 	// Address is the annotation names.AnnotationHandlerAddress; empty is none.
 	Address string
-	// Settle is called with the node after each heartbeat and returns annotations to change, nil being to remove one. They are written
-	// if nobody has changed the Node meanwhile, so that a write that is late can never undo one that came later. Settled is
-	// called with the node that the API server answered, or with nil when it is not known whether they were written.
+	// Settle is called with the node after each heartbeat and returns annotations to change, nil being to remove one.
+	// They are written if nobody has changed the Node meanwhile, so that a write that is late can never undo one that
+	// came later. Settled is called with the node that the API server answered, or with nil when it is not known
+	// whether they were written.
 	Settle  func(*corev1.Node) map[string]any
 	Settled func(*corev1.Node)
-	// Pause returns the annotation names.AnnotationHeartbeatPaused of the last heartbeat before virt-handler stops in order, empty for
-	// none. Paused is called when the API server has taken it.
+	// Pause returns the annotation names.AnnotationHeartbeatPaused of the last heartbeat before virt-handler stops in
+	// order, empty for none. Paused is called when the API server has taken it.
 	Pause  func() string
 	Paused func()
 	// Every is how often to beat; Period unless set.
@@ -100,8 +102,8 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	}
 }
 
-// farewell is the last heartbeat: the node takes no more guests, and those that it has do not end when the next virt-handler is
-// late.
+// farewell is the last heartbeat: the node takes no more guests, and those that it has do not end when the next
+// virt-handler is late.
 func (h *Heartbeat) farewell(ctx context.Context) error {
 	pause := ""
 	if h.Pause != nil {
@@ -163,7 +165,10 @@ func (h *Heartbeat) settle(ctx context.Context, node *corev1.Node) (*corev1.Node
 	if len(change) == 0 {
 		return node, nil
 	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": node.ResourceVersion, "annotations": change}})
+	data,
+		err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"resourceVersion": node.ResourceVersion, "annotations": change}},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("encode annotations: %w", err)
 	}
@@ -217,8 +222,8 @@ func Patch(schedulable bool, now time.Time, annotations map[string]string) ([]by
 	}})
 }
 
-// Relabel is the merge patch that gives a node the labels that it is to have, nil when it has them, or when its annotation
-// node-labeller.kubevirt.io/skip-node says that somebody else looks after them.
+// Relabel is the merge patch that gives a node the labels that it is to have, nil when it has them, or when its
+// annotation node-labeller.kubevirt.io/skip-node says that somebody else looks after them.
 func Relabel(node *corev1.Node, wanted Wanted) ([]byte, error) {
 	if _, skip := node.Annotations[v1.LabellerSkipNodeAnnotation]; skip {
 		return nil, nil

@@ -147,7 +147,8 @@ func beating(t *testing.T, answer func(patch string) error) (h *Heartbeat, patch
 	return &Heartbeat{Nodes: client.CoreV1().Nodes(), Name: "n", Log: slog.New(slog.DiscardHandler), Now: time.Now, Address: "10.0.0.1"}, patches
 }
 
-// Each heartbeat says what the one before was answered with, and what depends on the node's state is written on condition of it.
+// Each heartbeat says what the one before was answered with, and what depends on the node's state is written on
+// condition of it.
 func TestHeartbeatIsAcknowledged(t *testing.T) {
 	var fails error
 	h, patches := beating(t, func(patch string) error {

@@ -15,8 +15,8 @@ import (
 // On the unified hierarchy no file says which devices a container may use but a BPF program, which the runtime has
 // attached to the container's control group. It cannot be extended, so it is replaced by one that allows what
 // every container may use, what the kubelet has granted to this one, and what virt-handler has given to it; see Rights.
-// github.com/cilium/ebpf assembles and loads the program. It makes virt-server 1.0 MB (1.7 %) larger, and needs no right
-// that bpf(2) does not need.
+// github.com/cilium/ebpf assembles and loads the program. It makes virt-server 1.0 MB (1.7 %) larger, and needs no
+// right that bpf(2) does not need.
 
 // deviceRule allows devices of a kind; a negative number stands for all.
 type deviceRule struct {

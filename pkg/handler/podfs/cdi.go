@@ -67,7 +67,8 @@ func cdiGrants(node *Process, devices []string) ([]grant, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("the node does not describe the device %s in %s", missing[0], strings.Join(cdiDirs, " or "))
+		return nil,
+			fmt.Errorf("the node does not describe the device %s in %s", missing[0], strings.Join(cdiDirs, " or "))
 	}
 	return grants, nil
 }

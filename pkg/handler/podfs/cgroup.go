@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// groupDir is the directory of the control group by which the process may use devices, and whether it is of cgroup v1. proc is
-// where procfs of the host's PID namespace is mounted.
+// groupDir is the directory of the control group by which the process may use devices, and whether it is of cgroup v1.
+// proc is where procfs of the host's PID namespace is mounted.
 func (p *Process) groupDir(proc string) (dir string, v1 bool, err error) {
 	text, err := p.read("cgroup", 64<<10)
 	if err != nil {
@@ -80,7 +80,8 @@ func deviceGroup(text string) (group, error) {
 	case found.path == "" || found.path == "/":
 		return group{}, errors.New("the pod's process is in no control group of its own")
 	case path.Clean(found.path) != found.path, !path.IsAbs(found.path):
-		return group{}, fmt.Errorf("the control group %q is not below that of the node: virt-handler must run in the node's cgroup namespace", found.path)
+		return group{}, fmt.Errorf("the control group %q is not below that of the node: virt-handler must run in the "+
+			"node's cgroup namespace", found.path)
 	}
 	return found, nil
 }

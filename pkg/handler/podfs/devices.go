@@ -12,7 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Device is a device by its kind and number. What a pod has at a path is no way to know one: its processes may have made it.
+// Device is a device by its kind and number. What a pod has at a path is no way to know one: its processes may have
+// made it.
 type Device = beneath.Device
 
 // Block and Char are devices of a number.
@@ -71,8 +72,8 @@ func (p *Process) EnsureTun() error {
 	return nil
 }
 
-// HandOver gives a device node below the pod's /dev to the launcher's user. It refuses what is not one of the granted devices,
-// and what does not lie in the pod's own /dev.
+// HandOver gives a device node below the pod's /dev to the launcher's user. It refuses what is not one of the granted
+// devices, and what does not lie in the pod's own /dev.
 func (p *Process) HandOver(name string, granted Devices) error {
 	below, err := beneathDev(name)
 	if err != nil {
@@ -112,8 +113,8 @@ const (
 	maxDepth = 8
 )
 
-// HandOverAll gives all granted character devices in a directory below the pod's /dev, and in those below it, to the launcher's
-// user. Others stay as they are. It is no error when there is no such directory.
+// HandOverAll gives all granted character devices in a directory below the pod's /dev, and in those below it, to the
+// launcher's user. Others stay as they are. It is no error when there is no such directory.
 func (p *Process) HandOverAll(dir string, granted Devices) error {
 	below, err := beneathDev(dir)
 	if err != nil {

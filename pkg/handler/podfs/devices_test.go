@@ -52,7 +52,8 @@ func TestEnsureTunFollowsNoLink(t *testing.T) {
 	}
 }
 
-// Nothing is opened but regular files: a FIFO would hold virt-handler up for ever, and a device may do something when it is opened.
+// Nothing is opened but regular files: a FIFO would hold virt-handler up for ever, and a device may do something when
+// it is opened.
 func TestIrregularFilesAreNotOpened(t *testing.T) {
 	p, root := fakeProcess(t)
 	pods, run := volume(t)

@@ -16,14 +16,14 @@ import (
 // maxMountInfo bounds what is read of a process's mounts, bytes.
 const maxMountInfo = 4 << 20
 
-// FindMounted finds a process of a pod that has something mounted at a path. proc is where procfs of the host's PID namespace
-// is mounted.
+// FindMounted finds a process of a pod that has something mounted at a path. proc is where procfs of the host's PID
+// namespace is mounted.
 func FindMounted(proc string, pod types.UID, at string) (*Process, error) {
 	return findProcess(proc, pod, at+" mounted", func(p *Process) (bool, error) { return p.Mounted(at) })
 }
 
-// FindHolder finds a process in one of a pod's containers that has something mounted at a path: of a pod whose processes
-// serve no socket, one in the container that has the volume. podsDir is the kubelet's pod directory.
+// FindHolder finds a process in one of a pod's containers that has something mounted at a path: of a pod whose
+// processes serve no socket, one in the container that has the volume. podsDir is the kubelet's pod directory.
 func FindHolder(proc, podsDir string, pod types.UID, container, at string) (*Process, error) {
 	return findProcess(proc, pod, at+" mounted in container "+container, func(p *Process) (bool, error) {
 		if mounted, err := p.Mounted(at); err != nil || !mounted {

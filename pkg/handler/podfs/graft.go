@@ -55,7 +55,8 @@ func Graft(ctx context.Context, from *Process, source string, to *Process, targe
 			return fmt.Errorf("in the pod: %w", err)
 		}
 		defer at.Close()
-		if err := unix.MoveMount(tree, "", at.Fd(), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		if err := unix.MoveMount(tree, "", at.Fd(), "", unix.MOVE_MOUNT_F_EMPTY_PATH|
+			unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 			return &fs.PathError{Op: "mount in the pod", Path: target, Err: err}
 		}
 		return nil
@@ -106,8 +107,8 @@ func mountHere(name string) (*beneath.Dir, error) {
 	return dir, nil
 }
 
-// Prune undoes Graft. It fails with EBUSY while somebody uses a file below; what is not mounted is no error. As for ctx,
-// it is like Graft.
+// Prune undoes Graft. It fails with EBUSY while somebody uses a file below; what is not mounted is no error. As for
+// ctx, it is like Graft.
 func Prune(ctx context.Context, to *Process, target string) error {
 	mounted, err := to.Mounted(target)
 	if err != nil {
@@ -126,8 +127,8 @@ func Prune(ctx context.Context, to *Process, target string) error {
 		}
 		defer parent.Close()
 		if mounted {
-			// By its name in a directory that is known: what is mounted cannot be held by a descriptor meanwhile. The working
-			// directory is this thread's alone.
+			// By its name in a directory that is known: what is mounted cannot be held by a descriptor meanwhile. The
+			// working directory is this thread's alone.
 			if err := unix.Fchdir(parent.Fd()); err != nil {
 				return &fs.PathError{Op: "enter in the pod", Path: path.Dir(target), Err: err}
 			}
@@ -142,8 +143,8 @@ func Prune(ctx context.Context, to *Process, target string) error {
 	})
 }
 
-// inNamespaces runs f on a thread of its own, which may enter the processes' mount namespaces and ends with f. f must do
-// nothing but system calls: its root is that of the namespace. It goes on when ctx ends, so it must not touch the
+// inNamespaces runs f on a thread of its own, which may enter the processes' mount namespaces and ends with f. f must
+// do nothing but system calls: its root is that of the namespace. It goes on when ctx ends, so it must not touch the
 // processes, which their owner may close then.
 func inNamespaces(ctx context.Context, of []*Process, f func(enter func(int) error) error) error {
 	var namespaces []*os.File

@@ -35,9 +35,10 @@ const (
 	checkpoint = "kubelet_internal_checkpoint"
 )
 
-// Granted are the devices that the kubelet has granted to the launcher of a pod: those of device plugins, by the record that
-// the kubelet keeps of them, and the block devices of its claims, by the kubelet's directory of the pod. Nothing of the pod is
-// asked. pluginsDir is the kubelet's device plugin directory, podsDir its pod directory, proc is where procfs of the host's PID namespace is mounted.
+// Granted are the devices that the kubelet has granted to the launcher of a pod: those of device plugins, by the record
+// that the kubelet keeps of them, and the block devices of its claims, by the kubelet's directory of the pod. Nothing
+// of the pod is asked. pluginsDir is the kubelet's device plugin directory, podsDir its pod directory, proc is where
+// procfs of the host's PID namespace is mounted.
 func Granted(proc, podsDir, pluginsDir string, pod types.UID) (Devices, error) {
 	devices := Devices{}
 	record, err := pluginGrants(pluginsDir, pod)
@@ -72,7 +73,8 @@ type grant struct {
 	access uint16
 }
 
-// recorded is what device plugins have had given to a container: device nodes, and devices by their names (see cdiGrants).
+// recorded is what device plugins have had given to a container: device nodes, and devices by their names (see
+// cdiGrants).
 type recorded struct {
 	nodes []grant
 	named []string
@@ -144,7 +146,10 @@ func parseCheckpoint(text []byte, pod types.UID) (recorded, error) {
 // accessOf reads permissions as the kubelet has them: some of r, w and m. None are all, as for container runtimes.
 func accessOf(permissions string) uint16 {
 	access := uint16(0)
-	for letter, bit := range map[rune]uint16{'r': unix.BPF_DEVCG_ACC_READ, 'w': unix.BPF_DEVCG_ACC_WRITE, 'm': unix.BPF_DEVCG_ACC_MKNOD} {
+	for letter, bit := range map[rune]uint16{
+		'r': unix.BPF_DEVCG_ACC_READ, 'w': unix.BPF_DEVCG_ACC_WRITE,
+		'm': unix.BPF_DEVCG_ACC_MKNOD,
+	} {
 		if strings.ContainsRune(permissions, letter) {
 			access |= bit
 		}
@@ -233,7 +238,8 @@ func (d Devices) rules() []deviceRule {
 		if device.Kind == unix.S_IFCHR {
 			kind = unix.BPF_DEVCG_DEV_CHAR
 		}
-		rules = append(rules, deviceRule{kind, int64(unix.Major(device.Number)), int64(unix.Minor(device.Number)), access})
+		rules = append(rules,
+			deviceRule{kind, int64(unix.Major(device.Number)), int64(unix.Minor(device.Number)), access})
 	}
 	slices.SortFunc(rules, func(a, b deviceRule) int {
 		return slices.Compare([]int64{int64(a.kind), a.major, a.minor}, []int64{int64(b.kind), b.major, b.minor})

@@ -14,9 +14,10 @@ import (
 // imageUnit is what the size of a new image is a multiple of, bytes.
 const imageUnit = 1 << 20
 
-// EnsureImage makes sure that there is an image of a name in a directory of the pod, which is one of the node's. One that
-// is not there is made, the launcher's user's, sparse, of size bytes, rounded down to MiB; with size 0 the launcher is left to
-// miss it. Nobody ever sees it of another size. One that is there stays as it is, its owner, too: it may be anybody's.
+// EnsureImage makes sure that there is an image of a name in a directory of the pod, which is one of the node's. One
+// that is not there is made, the launcher's user's, sparse, of size bytes, rounded down to MiB; with size 0 the
+// launcher is left to miss it. Nobody ever sees it of another size. One that is there stays as it is, its owner, too:
+// it may be anybody's.
 func (p *Process) EnsureImage(directory, name string, size int64) error {
 	root, err := beneath.Root(p.proc)
 	if err != nil {

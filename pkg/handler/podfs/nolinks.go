@@ -11,9 +11,10 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/podfs/beneath"
 )
 
-// RefuseLinks has nothing in the container follow links in what is mounted at directories: whoever else may write a volume cannot
-// lead QEMU, which opens images by path, to another file of the pod. A directory that is not there, or on which nothing is
-// mounted, is no error, nor is a kernel that cannot do it (before Linux 5.14). As for ctx, it is like Graft.
+// RefuseLinks has nothing in the container follow links in what is mounted at directories: whoever else may write a
+// volume cannot lead QEMU, which opens images by path, to another file of the pod. A directory that is not there, or on
+// which nothing is mounted, is no error, nor is a kernel that cannot do it (before Linux 5.14). As for ctx, it is like
+// Graft.
 func (p *Process) RefuseLinks(ctx context.Context, directories []string) error {
 	if len(directories) == 0 {
 		return nil
@@ -42,7 +43,8 @@ func refuseLinks(name string) error {
 		return fmt.Errorf("in the pod: %w", err)
 	}
 	defer dir.Close()
-	if err := unix.MountSetattr(dir.Fd(), "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSYMFOLLOW}); err != nil {
+	if err := unix.MountSetattr(dir.Fd(), "", unix.AT_EMPTY_PATH,
+		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSYMFOLLOW}); err != nil {
 		return fmt.Errorf("refuse links in %s of the pod: %w", name, err)
 	}
 	return nil

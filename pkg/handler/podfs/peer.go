@@ -18,8 +18,9 @@ import (
 )
 
 // Peer finds the process that serves a launcher's socket, to which conn is a connection, and makes sure that it is the
-// launcher: it runs in the pod, in the container `compute`, as the launcher's user. Others in the pod may write the directory
-// that the socket lies in. proc is where procfs of the host's PID namespace is mounted, podsDir the kubelet's pod directory.
+// launcher: it runs in the pod, in the container `compute`, as the launcher's user. Others in the pod may write the
+// directory that the socket lies in. proc is where procfs of the host's PID namespace is mounted, podsDir the kubelet's
+// pod directory.
 func Peer(conn *net.UnixConn, proc, podsDir string, pod types.UID) (*Process, error) {
 	cred, handle, err := credentials(conn)
 	if err != nil {
@@ -32,7 +33,8 @@ func Peer(conn *net.UnixConn, proc, podsDir string, pod types.UID) (*Process, er
 	case cred.Pid <= 0:
 		return nil, errors.New("the launcher's process is not visible: virt-handler must run with hostPID: true")
 	case cred.Uid != names.User:
-		return nil, fmt.Errorf("process %d that serves the launcher's socket is user %d's, not %d's", cred.Pid, cred.Uid, names.User)
+		return nil, fmt.Errorf("process %d that serves the launcher's socket is user %d's, not %d's", cred.Pid,
+			cred.Uid, names.User)
 	}
 	p, err := openProcess(proc, int(cred.Pid))
 	if err != nil {
@@ -68,7 +70,8 @@ func credentials(conn *net.UnixConn) (cred *unix.Ucred, handle int, err error) {
 	return cred, handle, errors.Join(err, wrong)
 }
 
-// isLauncher fails unless the process is a launcher of its pod. handle says that its number has not passed to another one.
+// isLauncher fails unless the process is a launcher of its pod. handle says that its number has not passed to another
+// one.
 func (p *Process) isLauncher(podsDir string, handle int) error {
 	if handle >= 0 {
 		if err := unix.PidfdSendSignal(handle, 0, nil, 0); err != nil {
@@ -87,18 +90,20 @@ func (p *Process) isLauncher(podsDir string, handle int) error {
 		return fmt.Errorf("find the container of process %d: %w", p.PID, err)
 	}
 	if !in {
-		return fmt.Errorf("process %d that serves the launcher's socket is not in container %s of pod %s", p.PID, names.ContainerCompute, p.Pod)
+		return fmt.Errorf("process %d that serves the launcher's socket is not in container %s of pod %s", p.PID,
+			names.ContainerCompute, p.Pod)
 	}
 	return nil
 }
 
-// terminationLog is where the kubelet mounts the file for a container's termination message; launchers and attachment pods leave it so.
+// terminationLog is where the kubelet mounts the file for a container's termination message; launchers and attachment
+// pods leave it so.
 const terminationLog = "/dev/termination-log"
 
-// inContainer reports whether the process sees the files of a container of its pod. What the API says of containers comes late;
-// but before the kubelet has one made it makes a file of its termination message, below its own directory of the pod and the
-// container's name, and has it mounted in this container only. No process can bring it to where it is looked for in another
-// container: no link is followed, and a hard link does not leave its mount.
+// inContainer reports whether the process sees the files of a container of its pod. What the API says of containers
+// comes late; but before the kubelet has one made it makes a file of its termination message, below its own directory
+// of the pod and the container's name, and has it mounted in this container only. No process can bring it to where it
+// is looked for in another container: no link is followed, and a hard link does not leave its mount.
 func (p *Process) inContainer(podsDir, container string) (bool, error) {
 	if err := validUID(p.Pod); err != nil {
 		return false, err
@@ -140,8 +145,8 @@ func (p *Process) inContainer(podsDir, container string) (bool, error) {
 	return false, nil
 }
 
-// inPod reports whether /proc/<pid>/cgroup has a directory of the pod, as the kubelet names it: pod<uid> with the cgroupfs
-// driver, …-pod<uid with underscores>.slice with systemd's.
+// inPod reports whether /proc/<pid>/cgroup has a directory of the pod, as the kubelet names it: pod<uid> with the
+// cgroupfs driver, …-pod<uid with underscores>.slice with systemd's.
 func inPod(cgroup []byte, pod types.UID) bool {
 	if pod == "" {
 		return false

@@ -57,8 +57,8 @@ func (w podWorld) dial(t *testing.T) (*Process, error) {
 	return p, err
 }
 
-// Another container of the launcher's pod that makes the launcher's socket is not taken for the launcher, whoever it is and
-// whatever it puts where the launcher's container has the file of its termination message.
+// Another container of the launcher's pod that makes the launcher's socket is not taken for the launcher, whoever it is
+// and whatever it puts where the launcher's container has the file of its termination message.
 func TestPeerIsTheLauncher(t *testing.T) {
 	w := newPodWorld(t)
 	log := filepath.Join(w.root, "dev/termination-log")

@@ -19,8 +19,9 @@ const realtimePriority = 1
 // vcpuThread is how QEMU calls the thread of a vCPU.
 var vcpuThread = regexp.MustCompile(`^CPU ([0-9]{1,5})/(KVM|TCG)$`)
 
-// Realtime has those vCPUs of the guest in the process's container run with real-time priority whose number says so in real, and
-// reports whether it has found each. Threads that have it stay as they are. proc is where procfs of the host's PID namespace is mounted.
+// Realtime has those vCPUs of the guest in the process's container run with real-time priority whose number says so in
+// real, and reports whether it has found each. Threads that have it stay as they are. proc is where procfs of the
+// host's PID namespace is mounted.
 func (p *Process) Realtime(proc string, real []bool) (all bool, err error) {
 	pids, err := p.processes(proc)
 	if err != nil {
@@ -70,7 +71,8 @@ func realtimeThreads(tasks string, real, found []bool) error {
 		if err := prioritize(tid); errors.Is(err, unix.ESRCH) {
 			continue
 		} else if errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("give vCPU %d real-time priority: %w: the kernel of the node has CONFIG_RT_GROUP_SCHED and leaves none to the pod's control group (cpu.rt_runtime_us)", vcpu, err)
+			return fmt.Errorf("give vCPU %d real-time priority: %w: the kernel of the node has CONFIG_RT_GROUP_SCHED "+
+				"and leaves none to the pod's control group (cpu.rt_runtime_us)", vcpu, err)
 		} else if err != nil {
 			return fmt.Errorf("give vCPU %d real-time priority: %w", vcpu, err)
 		}
@@ -84,5 +86,6 @@ func prioritize(tid int) error {
 	if err != nil || attr.Policy == unix.SCHED_FIFO && attr.Priority == realtimePriority {
 		return err
 	}
-	return unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: realtimePriority}, 0)
+	return unix.SchedSetAttr(tid,
+		&unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: realtimePriority}, 0)
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // Rights says which devices the launchers of a node may use: what every container may, what the kubelet has granted
-// (Granted), and what virt-handler has given beside that: hotplugged disks. The last it keeps in files of its own, so that
-// the next virt-handler knows it. What lies in a pod's /dev does not count.
+// (Granted), and what virt-handler has given beside that: hotplugged disks. The last it keeps in files of its own, so
+// that the next virt-handler knows it. What lies in a pod's /dev does not count.
 type Rights struct {
 	// Proc, Pods and Plugins are as in Granted.
 	Proc, Pods, Plugins string
@@ -29,7 +29,8 @@ type Rights struct {
 // given is what was given to a pod: devices by what they are for.
 type given map[string]Device
 
-// Allow lets the process's container use a device. use is what it is for, and has one device at a time. It may be done again.
+// Allow lets the process's container use a device. use is what it is for, and has one device at a time. It may be done
+// again.
 func (r *Rights) Allow(p *Process, use string, device Device) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

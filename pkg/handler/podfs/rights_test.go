@@ -230,8 +230,8 @@ func TestRightsVersion1(t *testing.T) {
 	}
 }
 
-// On version 2, where all rules are replaced at once, a device node that somebody has made in the pod's /dev stays of no use,
-// and what the kubelet has granted and virt-handler has given stays of use. The kernel is asked.
+// On version 2, where all rules are replaced at once, a device node that somebody has made in the pod's /dev stays of
+// no use, and what the kubelet has granted and virt-handler has given stays of use. The kernel is asked.
 func TestRightsVersion2(t *testing.T) {
 	mount := unified(t)
 	above, err := os.MkdirTemp(mount, "virtkit-test-") //nolint:usetesting // a control group
@@ -255,8 +255,8 @@ func TestRightsVersion2(t *testing.T) {
 	if err := addFilter(group, defaultRules()); err != nil {
 		t.Skipf("BPF is not to be had here: %v", err)
 	}
-	// Devices that can be opened everywhere stand for disks: kmsg for the node's, port for one that a plugin has, mem for a
-	// hotplugged one.
+	// Devices that can be opened everywhere stand for disks: kmsg for the node's, port for one that a plugin has, mem
+	// for a hotplugged one.
 	kmsg, granted, plugged := Char(unix.Mkdev(1, 11)), Char(unix.Mkdev(10, 229)), Char(unix.Mkdev(10, 237))
 	w.mknod(t, "/dev/granted", granted)
 	w.record(t, granting(t, pod, names.ContainerCompute, device("/dev/granted", "rw")))

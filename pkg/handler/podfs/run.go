@@ -31,8 +31,8 @@ func RunPath(podsDir string, pod types.UID) string {
 
 // Run is an open run volume.
 type Run struct {
-	// Root is the volume, too, for package capabilities, which makes files in it. It follows links within the volume, and opens
-	// whatever a file is.
+	// Root is the volume, too, for package capabilities, which makes files in it. It follows links within the volume,
+	// and opens whatever a file is.
 	Root *os.Root
 	dir  *beneath.Dir
 }
@@ -89,7 +89,8 @@ func (r *Run) Read(name string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	if size > limit {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%d bytes are more than the %d allowed", size, limit)}
+		return nil,
+			&fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%d bytes are more than the %d allowed", size, limit)}
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
 }
@@ -109,7 +110,8 @@ func (r *Run) Tail(name string, n int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, n))
 }
 
-// OpenRegular opens a regular file for reading, and gives its size in bytes. What else lies where a file should is not opened.
+// OpenRegular opens a regular file for reading, and gives its size in bytes. What else lies where a file should is not
+// opened.
 func (r *Run) OpenRegular(name string) (*os.File, int64, error) {
 	node, err := r.dir.Find(name)
 	if err != nil {

@@ -29,8 +29,11 @@ func (s *Server) agentRoutes(mux *http.ServeMux, vmi string) {
 			i.UserList = []v1.VirtualMachineInstanceGuestOSUser{}
 		}
 		return v1.VirtualMachineInstanceGuestOSUserList{
-			TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "VirtualMachineInstanceGuestOSUserList"},
-			Items:    i.UserList,
+			TypeMeta: metav1.TypeMeta{
+				APIVersion: v1.GroupVersion.String(),
+				Kind:       "VirtualMachineInstanceGuestOSUserList",
+			},
+			Items: i.UserList,
 		}
 	}))
 	mux.HandleFunc("GET "+vmi+"filesystemlist", s.ask(func(i *v1.VirtualMachineInstanceGuestAgentInfo) any {
@@ -38,8 +41,11 @@ func (s *Server) agentRoutes(mux *http.ServeMux, vmi string) {
 			i.FSInfo.Filesystems = []v1.VirtualMachineInstanceFileSystem{}
 		}
 		return v1.VirtualMachineInstanceFileSystemList{
-			TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "VirtualMachineInstanceFileSystemList"},
-			Items:    i.FSInfo.Filesystems,
+			TypeMeta: metav1.TypeMeta{
+				APIVersion: v1.GroupVersion.String(),
+				Kind:       "VirtualMachineInstanceFileSystemList",
+			},
+			Items: i.FSInfo.Filesystems,
 		}
 	}))
 	mux.HandleFunc("PUT "+vmi+"freeze", func(w http.ResponseWriter, r *http.Request) {

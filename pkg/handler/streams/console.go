@@ -270,9 +270,11 @@ func (cs *consoles) attach(
 	return nil
 }
 
-// console returns the pod's open console, or opens it, and the request's place in the row of all. A serial port that does not
-// answer holds up its own pod's clients only.
-func (cs *consoles) console(ctx context.Context, pod string, dial func(context.Context) (net.Conn, error)) (*console, int, error) {
+// console returns the pod's open console, or opens it, and the request's place in the row of all. A serial port that
+// does not answer holds up its own pod's clients only.
+func (cs *consoles) console(
+	ctx context.Context, pod string, dial func(context.Context) (net.Conn, error),
+) (*console, int, error) {
 	for {
 		b, request, opening := cs.join(pod)
 		switch {
@@ -308,7 +310,9 @@ func (cs *consoles) join(pod string) (b *console, request int, opening <-chan st
 }
 
 // dial opens the pod's console, which join has told the caller to do.
-func (cs *consoles) dial(ctx context.Context, pod string, dial func(context.Context) (net.Conn, error)) (*console, int, error) {
+func (cs *consoles) dial(
+	ctx context.Context, pod string, dial func(context.Context) (net.Conn, error),
+) (*console, int, error) {
 	serial, err := dial(ctx)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

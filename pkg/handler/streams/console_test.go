@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A launcher whose serial port does not answer holds up nobody but those who want that one. Who waited for a request that
-// gave up tries it again.
+// A launcher whose serial port does not answer holds up nobody but those who want that one. Who waited for a request
+// that gave up tries it again.
 func TestSerialPortThatDoesNotAnswer(t *testing.T) {
 	cs := &consoles{
 		log: slog.New(slog.DiscardHandler), stall: time.Second,

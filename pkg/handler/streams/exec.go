@@ -25,9 +25,9 @@ import (
 const (
 	// requestWithin is how long a client may take to say what to run. Its standard input may take longer.
 	requestWithin = 30 * time.Second
-	// maxHeld is how much a node holds for clients at a time, bytes: standard input of programs that are about to run, and
-	// logs on their way. Whoever may ask for them of one guest cannot use up the memory of a component that all guests of
-	// the node need.
+	// maxHeld is how much a node holds for clients at a time, bytes: standard input of programs that are about to run,
+	// and logs on their way. Whoever may ask for them of one guest cannot use up the memory of a component that all
+	// guests of the node need.
 	maxHeld = 64 << 20
 )
 
@@ -136,7 +136,8 @@ func readExec(conn *stream.Conn, room *held) (*launcherpb.ExecRequest, error) {
 		switch {
 		case errors.Is(err, exec.ErrTooLarge) || err == nil && len(out.Input)+len(payload) > exec.MaxInput:
 			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-				"standard input is more than %d MiB, the most that the guest agent takes; copy the data as a file instead", exec.MaxInput>>20))
+				"standard input is more than %d MiB, the most that the guest agent takes; copy the data as a file "+
+					"instead", exec.MaxInput>>20))
 		case err != nil:
 			return nil, errLeft
 		case channel != exec.ChannelStdin:
@@ -152,7 +153,10 @@ func readExec(conn *stream.Conn, room *held) (*launcherpb.ExecRequest, error) {
 }
 
 // run has the launcher run it, and gives the room of its input free. The error means that the client is gone.
-func (s *Server) run(ctx context.Context, vmi types.NamespacedName, launcher launcherpb.LauncherClient, request *launcherpb.ExecRequest, input *held, client io.Writer) (exec.Result, error) {
+func (s *Server) run(
+	ctx context.Context, vmi types.NamespacedName, launcher launcherpb.LauncherClient, request *launcherpb.ExecRequest,
+	input *held, client io.Writer,
+) (exec.Result, error) {
 	program, err := launcher.Exec(ctx, request)
 	input.free() // it has been sent
 	if err != nil {

@@ -32,9 +32,9 @@ func (s *Server) life(vmi types.NamespacedName) context.Context {
 	return s.Guest(vmi)
 }
 
-// untilGone ends a client's connection when the guest's life ends, for streams that would not notice: the pod that a guest
-// has left still takes what nobody reads, and so does that of one which was killed. The function that it returns ends the
-// wait.
+// untilGone ends a client's connection when the guest's life ends, for streams that would not notice: the pod that a
+// guest has left still takes what nobody reads, and so does that of one which was killed. The function that it returns
+// ends the wait.
 func untilGone(life context.Context, conn *stream.Conn) (end func()) {
 	closed := make(chan struct{})
 	stop := context.AfterFunc(life, func() {

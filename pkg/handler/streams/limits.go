@@ -10,8 +10,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream/quota"
 )
 
-// DefaultLimits are virt-handler's: what one node's guests need many times over. virt-api has limits of its own; these hold
-// whatever number of virt-apis there is.
+// DefaultLimits are virt-handler's: what one node's guests need many times over. virt-api has limits of its own; these
+// hold whatever number of virt-apis there is.
 var DefaultLimits = quota.Limits{All: 1500, PerUser: 500, PerVM: 300}
 
 // limited refuses streams, and logs, which may be followed, beyond the limits.

@@ -49,8 +49,11 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	s.forward(w, r, life, guest, protocol, uint32(port))
 }
 
-// forward accepts a stream and joins it with a connection to the guest, which it closes, for as long as the guest is there.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, life context.Context, guest net.Conn, protocol string, port uint32) {
+// forward accepts a stream and joins it with a connection to the guest, which it closes, for as long as the guest is
+// there.
+func (s *Server) forward(
+	w http.ResponseWriter, r *http.Request, life context.Context, guest net.Conn, protocol string, port uint32,
+) {
 	s.active.Add(1)
 	defer s.active.Done()
 	conn, err := stream.Accept(w, r, stream.Options{})
@@ -64,7 +67,8 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, life context.Co
 	}
 	defer untilGone(life, conn)()
 	if err := stream.Splice(s.ctx, client, target); err != nil {
-		s.Log.Debug("forwarded connection ended", "vmi", name(r).String(), "protocol", protocol, "port", port, "err", err)
+		s.Log.Debug("forwarded connection ended", "vmi", name(r).
+			String(), "protocol", protocol, "port", port, "err", err)
 	}
 }
 
@@ -74,7 +78,8 @@ func portOf(r *http.Request) (port uint16, protocol string, err error) {
 	}
 	n, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
 	if err != nil || n == 0 {
-		return 0, "", apierrors.NewBadRequest(fmt.Sprintf("port %q is not a number from 1 to 65535", r.PathValue("port")))
+		return 0, "",
+			apierrors.NewBadRequest(fmt.Sprintf("port %q is not a number from 1 to 65535", r.PathValue("port")))
 	}
 	protocol = strings.ToLower(r.PathValue("protocol"))
 	switch protocol {
@@ -98,11 +103,14 @@ func notForwarded(err error, vmi types.NamespacedName, protocol string, port uin
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		status.Reason = stream.ReasonPortRefused
-		status.Message = fmt.Sprintf("the guest of %s refused the connection: nothing listens on its port %d/%s", vmi, port, protocol)
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ETIMEDOUT), errors.Is(err, context.DeadlineExceeded),
+		status.Message = fmt.Sprintf("the guest of %s refused the connection: nothing listens on its port %d/%s", vmi,
+			port, protocol)
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ETIMEDOUT),
+		errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		status.Reason = stream.ReasonGuestUnreachable
-		status.Message = fmt.Sprintf("the guest of %s does not answer on port %d/%s: its network is not up yet, or its firewall drops the connection", vmi, port, protocol)
+		status.Message = fmt.Sprintf("the guest of %s does not answer on port %d/%s: its network is not up yet, or "+
+			"its firewall drops the connection", vmi, port, protocol)
 	default:
 		return err
 	}
@@ -152,7 +160,10 @@ func (d *datagrams) Close() error {
 
 // passing are errors of one datagram, not of the socket.
 func passing(err error) bool {
-	for _, one := range []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EMSGSIZE, syscall.ENOBUFS, syscall.EPERM} {
+	for _, one := range []error{
+		syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EMSGSIZE,
+		syscall.ENOBUFS, syscall.EPERM,
+	} {
 		if errors.Is(err, one) {
 			return true
 		}

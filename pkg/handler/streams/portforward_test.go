@@ -198,7 +198,8 @@ func TestPortForwardEndsWithTheGuest(t *testing.T) {
 	}
 }
 
-// TestPortForwardOfAnother: who means another instance than the one that runs here is told so before anything is dialled.
+// TestPortForwardOfAnother: who means another instance than the one that runs here is told so before anything is
+// dialled.
 func TestPortForwardOfAnother(t *testing.T) {
 	s := newSetup(t)
 	s.loopback()

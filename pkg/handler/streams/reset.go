@@ -17,8 +17,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// resets remember where the serial log of a guest was when its reset button was pressed last, by pod: what is before is of an
-// earlier life, though the guest may not have said a word since. They last as long as virt-handler.
+// resets remember where the serial log of a guest was when its reset button was pressed last, by pod: what is before is
+// of an earlier life, though the guest may not have said a word since. They last as long as virt-handler.
 type resets struct {
 	mu sync.Mutex
 	at map[types.UID]logEnd
@@ -93,8 +93,8 @@ func (s *resets) last(pod types.UID) (logEnd, bool) {
 	return end, known
 }
 
-// tail is the end of the serial log, up to n bytes; of the present life alone if sinceReset. In a log that was cut since the
-// reset, which takes megabytes, lives cannot be told apart.
+// tail is the end of the serial log, up to n bytes; of the present life alone if sinceReset. In a log that was cut
+// since the reset, which takes megabytes, lives cannot be told apart.
 func (s *Server) tail(run *podfs.Run, pod types.UID, n int64, sinceReset bool) ([]byte, error) {
 	end, known := s.resets.last(pod)
 	if !sinceReset || !known {

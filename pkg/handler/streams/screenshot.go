@@ -59,7 +59,9 @@ func (s *Server) screenshot(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func copyPieces(w io.Writer, piece *launcherpb.ScreenshotPiece, rest grpc.ServerStreamingClient[launcherpb.ScreenshotPiece]) error {
+func copyPieces(
+	w io.Writer, piece *launcherpb.ScreenshotPiece, rest grpc.ServerStreamingClient[launcherpb.ScreenshotPiece],
+) error {
 	for {
 		if _, err := w.Write(piece.Png); err != nil {
 			return err

@@ -68,12 +68,13 @@ type Server struct {
 	// DialVSOCK connects to a vsock port of a guest on this node, and GuestTLS is TLS to what listens there.
 	DialVSOCK func(ctx context.Context, vmi types.NamespacedName, port uint32) (net.Conn, error)
 	GuestTLS  *tls.Config
-	// Runs is the UID of the VMI of that name whose guest is on this node and has not moved away; empty when there is none.
+	// Runs is the UID of the VMI of that name whose guest is on this node and has not moved away; empty when there is
+	// none.
 	Runs func(types.NamespacedName) types.UID
 	// Leaving reports whether the guest of a pod has moved to another node or is about to; nil is never.
 	Leaving func(types.UID) bool
-	// Guest gives a context that ends when the guest of a VMI is gone from this node; its cause is an Err of this package.
-	// nil is never.
+	// Guest gives a context that ends when the guest of a VMI is gone from this node; its cause is an Err of this
+	// package. nil is never.
 	Guest func(types.NamespacedName) context.Context
 	// Usage reads what all guests of this node use.
 	Usage *usage.Reader
@@ -143,7 +144,8 @@ func (s *Server) Handler() http.Handler {
 	return s.logged(s.limited(mux))
 }
 
-// logged tells of each request and how long it took, for who debugs. The query is left out: it may have what a user typed.
+// logged tells of each request and how long it took, for who debugs. The query is left out: it may have what a user
+// typed.
 func (s *Server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -165,7 +167,9 @@ func name(r *http.Request) types.NamespacedName {
 	return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 }
 
-func (s *Server) request(w http.ResponseWriter, r *http.Request, call func(context.Context, launcherpb.LauncherClient) error) {
+func (s *Server) request(
+	w http.ResponseWriter, r *http.Request, call func(context.Context, launcherpb.LauncherClient) error,
+) {
 	launcher, _, err := s.Launcher(name(r))
 	if err == nil {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)

@@ -22,7 +22,8 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	namespace := r.URL.Query().Get("namespace")
 	ctx, cancel := context.WithTimeout(r.Context(), statsTimeout)
 	defer cancel()
-	readings, _ := s.Usage.Read(ctx, func(vmi types.NamespacedName) bool { return namespace == "" || vmi.Namespace == namespace }, false)
+	readings, _ := s.Usage.Read(ctx,
+		func(vmi types.NamespacedName) bool { return namespace == "" || vmi.Namespace == namespace }, false)
 	list := stats.List{Items: []stats.Guest{}}
 	for i := range readings {
 		list.Items = append(list.Items, guestStats(&readings[i]))
@@ -46,7 +47,10 @@ func guestStats(r *usage.Reading) stats.Guest {
 		guest.Interfaces = append(guest.Interfaces, stats.Interface{Name: i.Name, Received: i.Received, Sent: i.Sent})
 	}
 	for _, d := range answer.Disks {
-		guest.Disks = append(guest.Disks, stats.Disk{Name: d.Name, Read: d.Read, Written: d.Written, ReadRequests: d.ReadRequests, WriteRequests: d.WriteRequests})
+		guest.Disks = append(guest.Disks, stats.Disk{
+			Name: d.Name, Read: d.Read, Written: d.Written,
+			ReadRequests: d.ReadRequests, WriteRequests: d.WriteRequests,
+		})
 	}
 	return guest
 }

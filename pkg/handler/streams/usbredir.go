@@ -59,14 +59,16 @@ func (s *Server) usbRedir(w http.ResponseWriter, r *http.Request) {
 	port, ok := s.usb.take(pod)
 	if !ok {
 		refuse(w, name(r), apierrors.NewServiceUnavailable(fmt.Sprintf(
-			"all %d USB redirections of VirtualMachineInstance %s are in use; end one of them", names.USBRedirections, name(r))))
+			"all %d USB redirections of VirtualMachineInstance %s are in use; end one of them",
+			names.USBRedirections, name(r))))
 		return
 	}
 	defer s.usb.free(pod, port)
 	device, err := run.Dial(r.Context(), names.SocketUSB+strconv.Itoa(port)+names.SuffixUSB)
 	if err != nil {
 		if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
-			err = errors.New("the guest takes no USB devices: it does not run, or spec.domain.devices.clientPassthrough is not set")
+			err = errors.New("the guest takes no USB devices: it does not run, or " +
+				"spec.domain.devices.clientPassthrough is not set")
 		}
 		refuse(w, name(r), err)
 		return

@@ -60,7 +60,10 @@ func (s *Server) vnc(w http.ResponseWriter, r *http.Request) {
 	defer run.Close()
 	mine := s.screens.enter(pod, from(r), r.URL.Query().Get("preserveSession") == "true")
 	if mine == nil {
-		refuse(w, name(r), apierrors.NewServiceUnavailable(fmt.Sprintf("the VNC session of VirtualMachineInstance %s is in use", name(r))))
+		refuse(w, name(r),
+			apierrors.NewServiceUnavailable(
+				fmt.Sprintf("the VNC session of VirtualMachineInstance %s is in use", name(r)),
+			))
 		return
 	}
 	defer s.screens.leave(pod, mine)

@@ -19,8 +19,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
-// vsock joins a websocket to a vsock port of the guest, through TLS unless the client wants none. A port that does not take
-// the connection is an error before the upgrade.
+// vsock joins a websocket to a vsock port of the guest, through TLS unless the client wants none. A port that does not
+// take the connection is an error before the upgrade.
 func (s *Server) vsock(w http.ResponseWriter, r *http.Request) {
 	port, encrypted, err := vsockOf(r)
 	if err != nil {
@@ -58,7 +58,9 @@ func vsockOf(r *http.Request) (port uint32, encrypted bool, err error) {
 	query := r.URL.Query()
 	n, err := strconv.ParseUint(query.Get("port"), 10, 32)
 	if err != nil || n == 0 || n == math.MaxUint32 {
-		return 0, false, apierrors.NewBadRequest(fmt.Sprintf("port=%q is not a vsock port from 1 to %d", query.Get("port"), uint32(math.MaxUint32-1)))
+		return 0, false,
+			apierrors.NewBadRequest(fmt.Sprintf("port=%q is not a vsock port from 1 to %d", query.Get("port"),
+				uint32(math.MaxUint32-1)))
 	}
 	encrypted = true
 	if text := query.Get("tls"); text != "" {
@@ -78,11 +80,13 @@ func notOnVSOCK(err error, vmi types.NamespacedName, port uint32) error {
 	switch {
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.ECONNREFUSED):
 		status.Reason = stream.ReasonPortRefused
-		status.Message = fmt.Sprintf("the guest of %s refused the connection: nothing listens on its vsock port %d", vmi, port)
+		status.Message = fmt.Sprintf("the guest of %s refused the connection: nothing listens on its vsock "+
+			"port %d", vmi, port)
 	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ETIMEDOUT),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		status.Reason = stream.ReasonGuestUnreachable
-		status.Message = fmt.Sprintf("the guest of %s does not answer on vsock port %d: it has not loaded its vsock driver yet", vmi, port)
+		status.Message = fmt.Sprintf("the guest of %s does not answer on vsock port %d: it has not loaded its vsock "+
+			"driver yet", vmi, port)
 	default:
 		return err
 	}

@@ -82,14 +82,16 @@ func fileSystems(data []byte) ([]v1.VirtualMachineInstanceFileSystem, error) {
 	type key struct{ disk, mount, kind string }
 	seen := map[key]bool{}
 	for _, f := range info.FSInfo.Filesystems[:min(len(info.FSInfo.Filesystems), MaxDevices)] {
-		f.DiskName, f.MountPoint, f.FileSystemType = printable(f.DiskName), printable(f.MountPoint), printable(f.FileSystemType)
+		f.DiskName, f.MountPoint, f.FileSystemType = printable(f.DiskName), printable(f.MountPoint),
+			printable(f.FileSystemType)
 		k := key{f.DiskName, f.MountPoint, f.FileSystemType}
 		if f.TotalBytes <= 0 || f.UsedBytes < 0 || seen[k] { // the same series twice would spoil the whole answer
 			continue
 		}
 		seen[k] = true
 		out = append(out, v1.VirtualMachineInstanceFileSystem{
-			DiskName: f.DiskName, MountPoint: f.MountPoint, FileSystemType: f.FileSystemType, TotalBytes: f.TotalBytes, UsedBytes: f.UsedBytes,
+			DiskName: f.DiskName, MountPoint: f.MountPoint, FileSystemType: f.FileSystemType, TotalBytes: f.TotalBytes,
+			UsedBytes: f.UsedBytes,
 		})
 	}
 	return out, nil

@@ -1,11 +1,11 @@
-// Package usage reads what the guests of a node use, for `virtctl top` and for Prometheus. It asks all launchers side by side and
-// waits for none of them: what is not there when the time is over is left out.
+// Package usage reads what the guests of a node use, for `virtctl top` and for Prometheus. It asks all launchers side
+// by side and waits for none of them: what is not there when the time is over is left out.
 //
 //	GET /v1/stats, /metrics ──► Reader.Read ──► launcher.Stats of each guest (one call at a time and guest)
 //	                                       └──► launcher.AskAgent, once a minute, for the next reading
 //
-// Questions that come together share their calls. A launcher that has not answered once is asked again after a while only, and
-// never takes the place of one that does.
+// Questions that come together share their calls. A launcher that has not answered once is asked again after a while
+// only, and never takes the place of one that does.
 package usage
 
 import (
@@ -25,7 +25,8 @@ const (
 	callTimeout = 3 * time.Second
 	// fresh is how old an answer may be to be given again.
 	fresh = 500 * time.Millisecond
-	// atOnce is how many launchers are asked side by side, suspectsAtOnce those of them that did not answer the last time.
+	// atOnce is how many launchers are asked side by side, suspectsAtOnce those of them that did not answer the last
+	// time.
 	atOnce, suspectsAtOnce = 32, 4
 	// patience is how long a launcher that has not answered is not asked.
 	patience = 20 * time.Second
@@ -106,9 +107,11 @@ func (r *Reader) Close() {
 	r.working.Wait()
 }
 
-// Read gives what the guests for which want holds use (nil is all), those that answer before ctx ends, in no order, and how many did
-// not. With agents it looks after their file systems, too.
-func (r *Reader) Read(ctx context.Context, want func(types.NamespacedName) bool, agents bool) (readings []Reading, missing int) {
+// Read gives what the guests for which want holds use (nil is all), those that answer before ctx ends, in no order, and
+// how many did not. With agents it looks after their file systems, too.
+func (r *Reader) Read(
+	ctx context.Context, want func(types.NamespacedName) bool, agents bool,
+) (readings []Reading, missing int) {
 	r.init()
 	guests := r.Guests()
 	calls := make([]*call, len(guests))
@@ -148,7 +151,8 @@ func (r *Reader) Read(ctx context.Context, want func(types.NamespacedName) bool,
 			continue
 		}
 		said := r.said(guests[i].Pod)
-		readings = append(readings, Reading{Guest: guests[i], Stats: c.answer, Time: c.at, Filesystems: said.list, Load: said.load})
+		readings = append(readings,
+			Reading{Guest: guests[i], Stats: c.answer, Time: c.at, Filesystems: said.list, Load: said.load})
 	}
 	return readings, missing
 }
@@ -180,7 +184,8 @@ func (r *Reader) ask(guest *Guest, now time.Time) *call {
 		default:
 			return last
 		}
-		if last.err == nil && now.Sub(last.at) < fresh || last.err != nil && now.Sub(last.asked) < patience && slow(last) {
+		if last.err == nil && now.Sub(last.at) < fresh ||
+			last.err != nil && now.Sub(last.asked) < patience && slow(last) {
 			return last
 		}
 		if last.err != nil {

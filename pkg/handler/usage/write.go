@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/metrics"
 )
 
-// moving are labels of an instance that say where its guest is. They are left out: with them every series would begin anew
-// when a guest moves, and the label node says the same.
+// moving are labels of an instance that say where its guest is. They are left out: with them every series would begin
+// anew when a guest moves, and the label node says the same.
 var moving = map[string]bool{
 	v1.NodeNameLabel: true, v1.MigrationTargetNodeNameLabel: true, v1.OutdatedLauncherImageLabel: true,
 }

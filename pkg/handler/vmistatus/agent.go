@@ -25,7 +25,8 @@ func agentSupport(vmi *v1.VirtualMachineInstance, guest *launcherpb.GuestState, 
 	keys := slices.ContainsFunc(vmi.Spec.AccessCredentials, func(a v1.AccessCredential) bool {
 		return a.SSHPublicKey != nil && a.SSHPublicKey.PropagationMethod.QemuGuestAgent != nil
 	})
-	passwords := slices.ContainsFunc(vmi.Spec.AccessCredentials, func(a v1.AccessCredential) bool { return a.UserPassword != nil })
+	passwords := slices.ContainsFunc(vmi.Spec.AccessCredentials,
+		func(a v1.AccessCredential) bool { return a.UserPassword != nil })
 	reason := ""
 	var lacks []string
 	for _, need := range []struct {
@@ -48,5 +49,6 @@ func agentSupport(vmi *v1.VirtualMachineInstance, guest *launcherpb.GuestState, 
 		}
 	}
 	c.setOrRemove(len(lacks) > 0, v1.VirtualMachineInstanceUnsupportedAgent, reason,
-		"The guest agent lacks or may not answer "+strings.Join(lacks, ", ")+"; install a newer one in the guest, or allow these in its configuration.")
+		"The guest agent lacks or may not answer "+strings.Join(lacks, ", ")+
+			"; install a newer one in the guest, or allow these in its configuration.")
 }

@@ -27,7 +27,9 @@ type conditionList struct {
 	list []v1.VirtualMachineInstanceCondition
 }
 
-func (c *conditionList) set(kind v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason, message string) {
+func (c *conditionList) set(
+	kind v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason, message string,
+) {
 	conditions.Set(&c.list,
 		v1.VirtualMachineInstanceCondition{Type: kind, Status: status, Reason: reason, Message: message}, c.now)
 }
@@ -50,9 +52,11 @@ func running(in Input, c *conditionList) {
 	case in.Failure != nil:
 		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), in.Failure.Message)
 	case in.Unsized != "":
-		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), "size of the guest: "+in.Unsized)
+		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed),
+			"size of the guest: "+in.Unsized)
 	case in.Unlinked != "":
-		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), "interfaces of the guest: "+in.Unlinked)
+		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed),
+			"interfaces of the guest: "+in.Unlinked)
 	default:
 		c.remove(v1.VirtualMachineInstanceSynchronized)
 	}
@@ -66,7 +70,8 @@ func running(in Input, c *conditionList) {
 	case paused:
 		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, "The guest is paused.")
 	case in.Pod != nil && in.Pod.DeletionTimestamp != nil && in.VMI.DeletionTimestamp == nil: // news only then
-		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.PodTerminatingReason, "The launcher's pod is terminating.")
+		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.PodTerminatingReason,
+			"The launcher's pod is terminating.")
 	case !answers(in.VMI, in.Pod):
 		c.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, ReasonNotReady,
 			"The readiness probe does not pass; the events of pod "+in.Pod.Name+" say how it fails.")
@@ -77,7 +82,8 @@ func running(in Input, c *conditionList) {
 	agentSupport(in.VMI, in.Guest, c)
 	credentials(in.Guest.AgentCredentials, c)
 	c.setOrRemove(in.Guest.Emulation, SoftwareEmulation, "EmulatedCPU",
-		"The guest's CPU is emulated in software (TCG), which is many times slower than KVM: the node has no hardware virtualization to offer, or useEmulation is set.")
+		"The guest's CPU is emulated in software (TCG), which is many times slower than KVM: the node has no "+
+			"hardware virtualization to offer, or useEmulation is set.")
 	migratable(in.VMI, in.Plan, in.Guest.Emulation, c)
 	mustMove(in, c)
 }
@@ -103,7 +109,8 @@ func evacuating(next *v1.VirtualMachineInstanceStatus, c *conditionList) {
 func pausedBecause(reason string) (string, string) {
 	switch reason {
 	case names.ReasonHandoff:
-		return names.ReasonPausedToMove, "The guest stands still: the target of its migration was told to start it, and has not said yet that it runs."
+		return names.ReasonPausedToMove, "The guest stands still: the target of its migration was told to start it, " +
+			"and has not said yet that it runs."
 	case "user", "":
 		return ReasonPausedByUser, "The guest was paused by a user."
 	case "ioerror", "io-error":

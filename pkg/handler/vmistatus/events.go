@@ -40,14 +40,16 @@ func Events(old, next v1.VirtualMachineInstanceStatus) []Event {
 				warning(ReasonGuestPanicked, message(next.Conditions, v1.VirtualMachineInstanceReady))
 			}
 			if next.Reason == ReasonGuestCrashed || next.Reason == ReasonLauncherGone || old.Phase == v1.Running {
-				warning(string(v1.Stopped), "The VirtualMachineInstance failed: "+message(next.Conditions, v1.VirtualMachineInstanceReady))
+				warning(string(v1.Stopped), "The VirtualMachineInstance failed: "+
+					message(next.Conditions, v1.VirtualMachineInstanceReady))
 			}
 		}
 	}
 	out = append(out, migrationEvents(old.MigrationState, next.MigrationState)...)
 	out = append(out, volumeEvents(old.VolumeStatus, next.VolumeStatus)...)
 	if next.Phase == v1.Running {
-		was, is := has(old.Conditions, v1.VirtualMachineInstancePaused), has(next.Conditions, v1.VirtualMachineInstancePaused)
+		was, is := has(old.Conditions, v1.VirtualMachineInstancePaused),
+			has(next.Conditions, v1.VirtualMachineInstancePaused)
 		switch {
 		case is && !was:
 			normal(EventPaused, message(next.Conditions, v1.VirtualMachineInstancePaused))

@@ -45,7 +45,8 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 			continue
 		}
 		s := v1.VirtualMachineInstanceNetworkInterface{
-			Name: nic.Name, MAC: nic.MAC, PodInterfaceName: nic.PodLink, LinkState: "up", QueueCount: int32(max(nic.Queues, 1)),
+			Name: nic.Name, MAC: nic.MAC, PodInterfaceName: nic.PodLink, LinkState: "up",
+			QueueCount: int32(max(nic.Queues, 1)),
 		}
 		if down[nic.Name] {
 			s.LinkState = "down"
@@ -61,7 +62,10 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 		for _, ip := range nic.PodIPs {
 			s.IPs = append(s.IPs, ip.String())
 		}
-		if i := slices.IndexFunc(agent, func(a v1.VirtualMachineInstanceNetworkInterface) bool { return nic.MAC != "" && a.MAC == nic.MAC }); i >= 0 {
+		if i := slices.IndexFunc(agent, func(a v1.VirtualMachineInstanceNetworkInterface) bool {
+			return nic.MAC != "" &&
+				a.MAC == nic.MAC
+		}); i >= 0 {
 			sources = append(sources, sourceAgent)
 			s.InterfaceName = agent[i].InterfaceName
 			if nic.Binding != network.Masquerade && len(agent[i].IPs) > 0 {
@@ -69,7 +73,8 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 			}
 			agent = slices.Delete(agent, i, i+1)
 		}
-		if slices.ContainsFunc(attached, func(a network.Attachment) bool { return (!a.Default || function) && a.Interface == nic.PodLink }) {
+		if slices.ContainsFunc(attached,
+			func(a network.Attachment) bool { return (!a.Default || function) && a.Interface == nic.PodLink }) {
 			sources = append(sources, sourceMultus)
 		}
 		s.InfoSource = strings.Join(sources, ", ")

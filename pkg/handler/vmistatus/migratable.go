@@ -22,7 +22,9 @@ type obstacle struct{ reason, message string }
 // migratable says whether the guest could move to another node, and whether it could if its disks
 // were copied along.
 func migratable(vmi *v1.VirtualMachineInstance, plan *network.Plan, emulated bool, c *conditionList) {
-	others := slices.Concat(networkObstacles(vmi), pluginObstacles(plan), cpuObstacles(vmi, emulated), clockObstacles(vmi, emulated), hypervObstacles(vmi, emulated), deviceObstacles(vmi), encryptionObstacles(vmi), placementObstacles(vmi))
+	others := slices.Concat(networkObstacles(vmi), pluginObstacles(plan), cpuObstacles(vmi, emulated),
+		clockObstacles(vmi, emulated), hypervObstacles(vmi, emulated), deviceObstacles(vmi), encryptionObstacles(vmi),
+		placementObstacles(vmi))
 	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
 		if len(found) == 0 {
 			c.set(kind, corev1.ConditionTrue, "", "")
@@ -48,7 +50,8 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		if disk := v.HostDisk; disk != nil && (disk.Shared == nil || !*disk.Shared) {
 			found = append(found, obstacle{
 				v1.VirtualMachineInstanceReasonDisksNotMigratable,
-				fmt.Sprintf("volume %q: hostDisk %s is this node's; shared: true says that all nodes have the same file there", v.Name, disk.Path),
+				fmt.Sprintf("volume %q: hostDisk %s is this node's; shared: true says that all nodes have the same "+
+					"file there", v.Name, disk.Path),
 			})
 		}
 		name := claims.Name(&v)
@@ -59,7 +62,8 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		if !onBothNodes(info, readOnly) {
 			found = append(found, obstacle{
 				v1.VirtualMachineInstanceReasonDisksNotMigratable,
-				fmt.Sprintf("volume %q: PersistentVolumeClaim %s cannot be used on two nodes at once; its access mode would have to be ReadWriteMany", v.Name, name),
+				fmt.Sprintf("volume %q: PersistentVolumeClaim %s cannot be used on two nodes at once; its access "+
+					"mode would have to be ReadWriteMany", v.Name, name),
 			})
 		}
 	}
@@ -68,7 +72,9 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 
 // onBothNodes reports whether two nodes can use a claim at once.
 func onBothNodes(info *v1.PersistentVolumeClaimInfo, readOnly bool) bool {
-	return info != nil && (slices.Contains(info.AccessModes, corev1.ReadWriteMany) || readOnly && slices.Contains(info.AccessModes, corev1.ReadOnlyMany))
+	return info != nil &&
+		(slices.Contains(info.AccessModes, corev1.ReadWriteMany) ||
+			readOnly && slices.Contains(info.AccessModes, corev1.ReadOnlyMany))
 }
 
 // stateObstacles finds persistent state whose claim stays behind. The claim is no volume of the VMI's; the status
@@ -79,12 +85,14 @@ func stateObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	}
 	for _, s := range vmi.Status.VolumeStatus {
 		info := s.PersistentVolumeClaimInfo
-		if s.HotplugVolume != nil || info == nil || hotplug.Volume(&vmi.Spec, s.Name) != nil || onBothNodes(info, false) {
+		if s.HotplugVolume != nil || info == nil || hotplug.Volume(&vmi.Spec, s.Name) != nil ||
+			onBothNodes(info, false) {
 			continue
 		}
 		return []obstacle{{
 			v1.VirtualMachineInstanceReasonDisksNotMigratable,
-			fmt.Sprintf("the persistent state of TPM or EFI is on PersistentVolumeClaim %s, which cannot be used on two nodes at once; its access mode would have to be ReadWriteMany", info.ClaimName),
+			fmt.Sprintf("the persistent state of TPM or EFI is on PersistentVolumeClaim %s, which cannot be used on "+
+				"two nodes at once; its access mode would have to be ReadWriteMany", info.ClaimName),
 		}}
 	}
 	return nil
@@ -102,7 +110,8 @@ func networkObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		if pod[i.Name] && i.Bridge != nil {
 			return []obstacle{{
 				v1.VirtualMachineInstanceReasonInterfaceNotMigratable,
-				fmt.Sprintf("interface %q has the pod's own address (bridge), which another node cannot have; masquerade can migrate", i.Name),
+				fmt.Sprintf("interface %q has the pod's own address (bridge), which another node cannot have; "+
+					"masquerade can migrate", i.Name),
 			}}
 		}
 	}
@@ -118,14 +127,17 @@ func pluginObstacles(plan *network.Plan) []obstacle {
 		if nic.Stays {
 			return []obstacle{{
 				v1.VirtualMachineInstanceReasonInterfaceNotMigratable,
-				fmt.Sprintf("interface %q has a network binding plugin on the pod network that does not say how to migrate: it has no migration in spec.configuration.network.binding of the KubeVirt resource", nic.Name),
+				fmt.Sprintf("interface %q has a network binding plugin on the pod network that does not say how to "+
+					"migrate: it has no migration in spec.configuration.network.binding of the KubeVirt "+
+					"resource", nic.Name),
 			}}
 		}
 	}
 	return nil
 }
 
-// cpuObstacles finds a CPU that is the node's own, and NUMA nodes that are. A CPU that is emulated is the same everywhere, whatever its model.
+// cpuObstacles finds a CPU that is the node's own, and NUMA nodes that are. A CPU that is emulated is the same
+// everywhere, whatever its model.
 func cpuObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	if cpu := vmi.Spec.Domain.CPU; cpu != nil && cpu.NUMA != nil && cpu.NUMA.GuestMappingPassthrough != nil {
 		return []obstacle{{
@@ -142,19 +154,22 @@ func cpuObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	}}
 }
 
-// clockObstacles finds a guest that relies on a time stamp counter which ticks as often everywhere, where nobody has said how often.
+// clockObstacles finds a guest that relies on a time stamp counter which ticks as often everywhere, where nobody has
+// said how often.
 func clockObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	if hints := vmi.Status.TopologyHints; emulated || hints != nil && hints.TSCFrequency != nil {
 		return nil
 	}
 	spec := &vmi.Spec.Domain
 	what := ""
-	if f := spec.Features; f != nil && f.Hyperv != nil && f.Hyperv.Reenlightenment != nil && (f.Hyperv.Reenlightenment.Enabled == nil || *f.Hyperv.Reenlightenment.Enabled) {
+	if f := spec.Features; f != nil && f.Hyperv != nil && f.Hyperv.Reenlightenment != nil &&
+		(f.Hyperv.Reenlightenment.Enabled == nil || *f.Hyperv.Reenlightenment.Enabled) {
 		what = "spec.domain.features.hyperv.reenlightenment"
 	}
 	if spec.CPU != nil {
 		for _, feature := range spec.CPU.Features {
-			if feature.Name == "invtsc" && (feature.Policy == "" || feature.Policy == "require" || feature.Policy == "force") {
+			if feature.Name == "invtsc" &&
+				(feature.Policy == "" || feature.Policy == "require" || feature.Policy == "force") {
 				what = "the feature invtsc of spec.domain.cpu"
 			}
 		}
@@ -164,19 +179,22 @@ func clockObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	}
 	return []obstacle{{
 		v1.VirtualMachineInstanceReasonNoTSCFrequencyMigratable,
-		what + " relies on a time stamp counter that ticks as often on each node, and no node had said how often when the guest was started (label " + v1.CPUTimerLabel + "tsc-frequency)",
+		what + " relies on a time stamp counter that ticks as often on each node, and no node had said how often " +
+			"when the guest was started (label " + v1.CPUTimerLabel + "tsc-frequency)",
 	}}
 }
 
 // hypervObstacles finds Hyper-V as the node's own KVM has it. Emulated guests have none of it.
 func hypervObstacles(vmi *v1.VirtualMachineInstance, emulated bool) []obstacle {
 	f := vmi.Spec.Domain.Features
-	if emulated || f == nil || f.HypervPassthrough == nil || f.HypervPassthrough.Enabled != nil && !*f.HypervPassthrough.Enabled {
+	if emulated || f == nil || f.HypervPassthrough == nil ||
+		f.HypervPassthrough.Enabled != nil && !*f.HypervPassthrough.Enabled {
 		return nil
 	}
 	return []obstacle{{
 		v1.VirtualMachineInstanceReasonHypervPassthroughNotMigratable,
-		"spec.domain.features.hypervPassthrough is what this very node has of Hyper-V; the features of hyperv, each by its name, can migrate",
+		"spec.domain.features.hypervPassthrough is what this very node has of Hyper-V; the features of hyperv, each " +
+			"by its name, can migrate",
 	}}
 }
 
@@ -194,7 +212,8 @@ func deviceObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		if nic.SRIOV != nil && nic.State != v1.InterfaceStateAbsent {
 			found = append(found, obstacle{
 				v1.VirtualMachineInstanceReasonHostDeviceNotMigratable,
-				fmt.Sprintf("interface %q (sriov) is a function of this very node's network card; bridge can migrate", nic.Name),
+				fmt.Sprintf("interface %q (sriov) is a function of this very node's network card; bridge can "+
+					"migrate", nic.Name),
 			})
 		}
 	}
@@ -231,7 +250,8 @@ func placementObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		only := ""
 		for _, r := range slices.Concat(term.MatchExpressions, term.MatchFields) {
-			if (r.Key == corev1.LabelHostname || r.Key == "metadata.name") && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 {
+			if (r.Key == corev1.LabelHostname || r.Key == "metadata.name") && r.Operator == corev1.NodeSelectorOpIn &&
+				len(r.Values) == 1 {
 				only = r.Values[0]
 			}
 		}

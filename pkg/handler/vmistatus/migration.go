@@ -45,7 +45,8 @@ func Moved(pod *corev1.Pod) bool {
 	return lastWord(pod).Lifecycle == launcherpb.Lifecycle_LIFECYCLE_MIGRATED
 }
 
-// NeverRan reports whether a launcher's termination message says that no guest has run in it, not even one that had arrived there.
+// NeverRan reports whether a launcher's termination message says that no guest has run in it, not even one that had
+// arrived there.
 func NeverRan(pod *corev1.Pod) bool { return lastWord(pod).Reason == names.ReasonNeverRan }
 
 // Paused reports whether a VMI's guest was paused by its user when it was last looked at.
@@ -91,7 +92,8 @@ func Arrive(in Input, target Target) v1.VirtualMachineInstanceStatus {
 		return next
 	}
 	switch in.Guest.GetLifecycle() {
-	case launcherpb.Lifecycle_LIFECYCLE_RUNNING, launcherpb.Lifecycle_LIFECYCLE_PAUSED, launcherpb.Lifecycle_LIFECYCLE_SHUTTING_DOWN:
+	case launcherpb.Lifecycle_LIFECYCLE_RUNNING, launcherpb.Lifecycle_LIFECYCLE_PAUSED,
+		launcherpb.Lifecycle_LIFECYCLE_SHUTTING_DOWN:
 		return handedOver(in, next, target)
 	}
 	switch {
@@ -100,7 +102,8 @@ func Arrive(in Input, target Target) v1.VirtualMachineInstanceStatus {
 		ms.TargetNodeAddress = target.Address
 		ms.TargetDirectMigrationNodePorts = map[string]int{strconv.Itoa(target.Port): 0}
 	case target.Prepared:
-		EndMigration(ms, "virt-handler on node "+target.Node+" does not know its own address: set POD_IP", false, in.Now)
+		EndMigration(ms, "virt-handler on node "+target.Node+" does not know its own address: set POD_IP",
+			false, in.Now)
 	case in.Failure != nil && in.Failure.Final:
 		// The guest cannot have begun to move, since nobody knows where to.
 		EndMigration(ms, "target node "+target.Node+": "+clean(in.Failure.Message), false, in.Now)
@@ -143,25 +146,49 @@ func migrationEvents(old, next *v1.VirtualMachineInstanceMigrationState) []Event
 	}
 	var out []Event
 	if old.TargetNodeAddress == "" && next.TargetNodeAddress != "" {
-		out = append(out, Event{corev1.EventTypeNormal, string(v1.PreparingTarget), fmt.Sprintf("Migration target on node %s waits for the guest at %s.", next.TargetNode, next.TargetNodeAddress)})
+		out = append(out,
+			Event{
+				corev1.EventTypeNormal, string(v1.PreparingTarget),
+				fmt.Sprintf("Migration target on node %s waits for the guest at %s.", next.TargetNode,
+					next.TargetNodeAddress),
+			})
 	}
 	if old.StartTimestamp == nil && next.StartTimestamp != nil {
-		out = append(out, Event{corev1.EventTypeNormal, string(v1.Migrating), fmt.Sprintf("VirtualMachineInstance is migrating from node %s to %s.", next.SourceNode, next.TargetNode)})
+		out = append(out, Event{
+			corev1.EventTypeNormal, string(v1.Migrating),
+			fmt.Sprintf("VirtualMachineInstance is migrating from node %s to %s.", next.SourceNode, next.TargetNode),
+		})
 	}
 	if old.Mode == v1.MigrationPreCopy {
 		switch next.Mode {
 		case v1.MigrationPostCopy:
-			out = append(out, Event{corev1.EventTypeNormal, string(v1.Migrating), "The migration takes too long: the guest runs on at node " + next.TargetNode + " before all of its memory is there (post-copy)."})
+			out = append(out,
+				Event{
+					corev1.EventTypeNormal, string(v1.Migrating),
+					"The migration takes too long: the guest runs on at node " + next.TargetNode +
+						" before all of its memory is there (post-copy).",
+				})
 		case v1.MigrationPaused:
-			out = append(out, Event{corev1.EventTypeWarning, string(v1.Migrating), "The migration takes too long: the guest stands still until it is there."})
+			out = append(out, Event{
+				corev1.EventTypeWarning, string(v1.Migrating),
+				"The migration takes too long: the guest stands still until it is there.",
+			})
 		}
 	}
 	switch {
 	case old.Failed || old.Completed:
 	case next.Failed:
-		out = append(out, Event{corev1.EventTypeWarning, string(v1.Migrated), fmt.Sprintf("VirtualMachineInstance migration uid %s failed. reason: %s", next.MigrationUID, next.FailureReason)})
+		out = append(out,
+			Event{
+				corev1.EventTypeWarning, string(v1.Migrated),
+				fmt.Sprintf("VirtualMachineInstance migration uid %s failed. reason: %s", next.MigrationUID,
+					next.FailureReason),
+			})
 	case next.Completed:
-		out = append(out, Event{corev1.EventTypeNormal, string(v1.Migrated), fmt.Sprintf("The VirtualMachineInstance migrated to node %s.", next.TargetNode)})
+		out = append(out, Event{
+			corev1.EventTypeNormal, string(v1.Migrated),
+			fmt.Sprintf("The VirtualMachineInstance migrated to node %s.", next.TargetNode),
+		})
 	}
 	return out
 }

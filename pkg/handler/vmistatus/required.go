@@ -10,18 +10,21 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// mustMove says whether the guest has to move to another pod for all of its VMI to take effect: for the links of interfaces that
-// came while it ran, which its pod has not got. Type and reason are KubeVirt's.
+// mustMove says whether the guest has to move to another pod for all of its VMI to take effect: for the links of
+// interfaces that came while it ran, which its pod has not got. Type and reason are KubeVirt's.
 func mustMove(in Input, c *conditionList) {
 	if in.Pod == nil || in.Plan == nil {
 		return // what was known stays
 	}
 	links := in.Guest.GetInterfaceLinks()
-	_, elsewhere := network.Lacking(in.VMI, in.Plan, in.Pod.Annotations, func(name string) bool { _, there := links[name]; return there })
+	_, elsewhere := network.Lacking(in.VMI, in.Plan, in.Pod.Annotations,
+		func(name string) bool { _, there := links[name]; return there })
 	if len(elsewhere) == 0 {
 		c.remove(v1.VirtualMachineInstanceMigrationRequired)
 		return
 	}
-	c.set(v1.VirtualMachineInstanceMigrationRequired, corev1.ConditionTrue, v1.VirtualMachineInstanceReasonAutoMigrationDueToLiveUpdate,
-		fmt.Sprintf("The guest gets its new interface %s in another pod: it has to migrate, or to be restarted.", strings.Join(elsewhere, ", ")))
+	c.set(v1.VirtualMachineInstanceMigrationRequired, corev1.ConditionTrue,
+		v1.VirtualMachineInstanceReasonAutoMigrationDueToLiveUpdate,
+		fmt.Sprintf("The guest gets its new interface %s in another pod: it has to migrate, or to be restarted.",
+			strings.Join(elsewhere, ", ")))
 }

@@ -76,9 +76,10 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 	phase, reason, message := phaseOf(in)
 	if phase != next.Phase {
 		next.Phase = phase
-		next.PhaseTransitionTimestamps = append(next.PhaseTransitionTimestamps, v1.VirtualMachineInstancePhaseTransitionTimestamp{
-			Phase: phase, PhaseTransitionTimestamp: metav1.NewTime(in.Now).Rfc3339Copy(),
-		})
+		next.PhaseTransitionTimestamps = append(next.PhaseTransitionTimestamps,
+			v1.VirtualMachineInstancePhaseTransitionTimestamp{
+				Phase: phase, PhaseTransitionTimestamp: metav1.NewTime(in.Now).Rfc3339Copy(),
+			})
 		next.Reason = reason
 	}
 	conditions := conditionList{now: in.Now, list: next.Conditions}
@@ -92,18 +93,21 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 		depart(in, &next)
 		conditions.set(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, v1.GuestNotRunningReason, message)
 		for _, gone := range []v1.VirtualMachineInstanceConditionType{
-			v1.VirtualMachineInstancePaused, v1.VirtualMachineInstanceAgentConnected, v1.VirtualMachineInstanceUnsupportedAgent, v1.VirtualMachineInstanceEvictionRequested,
+			v1.VirtualMachineInstancePaused, v1.VirtualMachineInstanceAgentConnected,
+			v1.VirtualMachineInstanceUnsupportedAgent, v1.VirtualMachineInstanceEvictionRequested,
 		} {
 			conditions.remove(gone)
 		}
 		if in.Failure != nil && phase == v1.Failed {
-			conditions.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), in.Failure.Message)
+			conditions.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed),
+				in.Failure.Message)
 		} else {
 			conditions.remove(v1.VirtualMachineInstanceSynchronized)
 		}
 	default:
 		if in.Failure != nil {
-			conditions.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), in.Failure.Message)
+			conditions.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed),
+				in.Failure.Message)
 		} else {
 			conditions.remove(v1.VirtualMachineInstanceSynchronized)
 		}
@@ -155,7 +159,8 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 		return v1.Failed, ReasonLauncherGone, in.Gone
 	}
 	switch in.Guest.GetLifecycle() {
-	case launcherpb.Lifecycle_LIFECYCLE_RUNNING, launcherpb.Lifecycle_LIFECYCLE_PAUSED, launcherpb.Lifecycle_LIFECYCLE_SHUTTING_DOWN:
+	case launcherpb.Lifecycle_LIFECYCLE_RUNNING, launcherpb.Lifecycle_LIFECYCLE_PAUSED,
+		launcherpb.Lifecycle_LIFECYCLE_SHUTTING_DOWN:
 		return v1.Running, "", ""
 	}
 	if in.VMI.Status.Phase == v1.Unknown {
@@ -175,10 +180,14 @@ func phaseOf(in Input) (phase v1.VirtualMachineInstancePhase, reason, message st
 // run strategy RerunOnFailure starts it again.
 func guestOff(in Input, end launcherpb.Lifecycle, reason string) (v1.VirtualMachineInstancePhase, string, string) {
 	if reason == names.ReasonTerminated && in.VMI.DeletionTimestamp == nil {
-		if in.VMI.Spec.LivenessProbe != nil && in.Pod != nil && in.Pod.DeletionTimestamp == nil && in.Pod.Status.Reason == "" {
-			return v1.Failed, ReasonNotAlive, "The guest was shut down because its liveness probe failed; the events of pod " + in.Pod.Name + " say how."
+		if in.VMI.Spec.LivenessProbe != nil && in.Pod != nil && in.Pod.DeletionTimestamp == nil &&
+			in.Pod.Status.Reason == "" {
+			return v1.Failed, ReasonNotAlive,
+				"The guest was shut down because its liveness probe failed; the events of pod " + in.Pod.Name +
+					" say how."
 		}
-		return v1.Failed, ReasonPodEnded, "The launcher's pod was deleted or evicted, and the guest was shut down with it."
+		return v1.Failed, ReasonPodEnded,
+			"The launcher's pod was deleted or evicted, and the guest was shut down with it."
 	}
 	if end == launcherpb.Lifecycle_LIFECYCLE_DESTROYED {
 		return v1.Succeeded, "", "The guest was powered off."

@@ -29,8 +29,8 @@ type Volume struct {
 	// Mounted: the launcher's pod has the volume. Attached: the guest has it, too, as Target. Gone: neither has.
 	Mounted, Attached, Gone bool
 	Target                  string
-	// DumpStarted and DumpEnded are those of the dump of the guest's memory that the volume takes instead, zero before; DumpFile is
-	// its file.
+	// DumpStarted and DumpEnded are those of the dump of the guest's memory that the volume takes instead, zero before;
+	// DumpFile is its file.
 	DumpStarted, DumpEnded time.Time
 	DumpFile               string
 	// Failure is why it did not get further.
@@ -45,7 +45,8 @@ func plugged(done map[string]Volume, list []v1.VolumeStatus) []v1.VolumeStatus {
 		if !known || s.HotplugVolume == nil || s.HotplugVolume.AttachPodUID != volume.AttachPod {
 			continue
 		}
-		if !volume.DumpStarted.IsZero() && s.Phase != v1.HotplugVolumeDetaching && s.Phase != v1.HotplugVolumeUnMounted {
+		if !volume.DumpStarted.IsZero() && s.Phase != v1.HotplugVolumeDetaching &&
+			s.Phase != v1.HotplugVolumeUnMounted {
 			dumped(volume, s)
 			continue
 		}
@@ -56,10 +57,12 @@ func plugged(done map[string]Volume, list []v1.VolumeStatus) []v1.VolumeStatus {
 		case v1.HotplugVolumeAttachedToNode, v1.HotplugVolumeMounted, v1.VolumeReady:
 			switch {
 			case volume.Attached:
-				set(v1.VolumeReady, ReasonVolumeReady, fmt.Sprintf("Successfully attach hotplugged volume %s to VM", s.Name))
+				set(v1.VolumeReady, ReasonVolumeReady,
+					fmt.Sprintf("Successfully attach hotplugged volume %s to VM", s.Name))
 				s.Target = volume.Target
 			case volume.Mounted:
-				set(v1.HotplugVolumeMounted, ReasonVolumeMounted, fmt.Sprintf("Volume %s has been mounted in virt-launcher pod", s.Name))
+				set(v1.HotplugVolumeMounted, ReasonVolumeMounted,
+					fmt.Sprintf("Volume %s has been mounted in virt-launcher pod", s.Name))
 				s.Target = ""
 			}
 			if volume.Failure != "" {
@@ -70,7 +73,8 @@ func plugged(done map[string]Volume, list []v1.VolumeStatus) []v1.VolumeStatus {
 				s.Reason, s.Message = ReasonDetachFailed, clean(volume.Failure)
 			}
 			if volume.Gone {
-				set(v1.HotplugVolumeUnMounted, ReasonVolumeUnMounted, fmt.Sprintf("Volume %s has been unmounted from virt-launcher pod", s.Name))
+				set(v1.HotplugVolumeUnMounted, ReasonVolumeUnMounted,
+					fmt.Sprintf("Volume %s has been unmounted from virt-launcher pod", s.Name))
 				s.Target = ""
 			}
 		}
@@ -84,26 +88,33 @@ func dumped(volume Volume, s *v1.VolumeStatus) {
 		seconds := metav1.NewTime(t).Rfc3339Copy()
 		return &seconds
 	}
-	s.MemoryDumpVolume = &v1.DomainMemoryDumpInfo{ClaimName: s.Name, StartTimestamp: at(volume.DumpStarted), TargetFileName: volume.DumpFile}
-	s.Phase, s.Reason, s.Message = v1.MemoryDumpVolumeInProgress, "", fmt.Sprintf("Memory dump Volume %s is attached, getting memory dump", s.Name)
+	s.MemoryDumpVolume = &v1.DomainMemoryDumpInfo{
+		ClaimName: s.Name, StartTimestamp: at(volume.DumpStarted),
+		TargetFileName: volume.DumpFile,
+	}
+	s.Phase, s.Reason, s.Message = v1.MemoryDumpVolumeInProgress, "",
+		fmt.Sprintf("Memory dump Volume %s is attached, getting memory dump", s.Name)
 	if volume.DumpEnded.IsZero() {
 		return
 	}
 	s.MemoryDumpVolume.EndTimestamp = at(volume.DumpEnded)
-	s.Phase, s.Message = v1.MemoryDumpVolumeCompleted, fmt.Sprintf("Memory dump to Volume %s has completed successfully", s.Name)
+	s.Phase, s.Message = v1.MemoryDumpVolumeCompleted,
+		fmt.Sprintf("Memory dump to Volume %s has completed successfully", s.Name)
 	if volume.Failure != "" {
-		s.Phase, s.Message = v1.MemoryDumpVolumeFailed, fmt.Sprintf("Memory dump to pvc %s failed: %s", s.Name, clean(volume.Failure))
+		s.Phase, s.Message = v1.MemoryDumpVolumeFailed,
+			fmt.Sprintf("Memory dump to pvc %s failed: %s", s.Name, clean(volume.Failure))
 	}
 }
 
-// checksums notes which container disks the guest runs from, so that a node to which it moves can tell whether it has the
-// same.
+// checksums notes which container disks the guest runs from, so that a node to which it moves can tell whether it has
+// the same.
 func checksums(images map[string]uint32, vmi *v1.VirtualMachineInstance, list []v1.VolumeStatus) {
 	for i := range list {
 		s := &list[i]
 		sum := images[s.Name]
 		volume := hotplug.Volume(&vmi.Spec, s.Name)
-		if sum == 0 || volume == nil || volume.ContainerDisk == nil || s.ContainerDiskVolume != nil && s.ContainerDiskVolume.Checksum == sum {
+		if sum == 0 || volume == nil || volume.ContainerDisk == nil ||
+			s.ContainerDiskVolume != nil && s.ContainerDiskVolume.Checksum == sum {
 			continue
 		}
 		s.ContainerDiskVolume = &v1.ContainerDiskInfo{Checksum: sum}

@@ -1,5 +1,5 @@
-// Package vsock connects to vsock ports of guests: streams between a guest and its node that need no network. A guest is found
-// by its CID, which is the whole node's to know; so it is virt-handler that dials.
+// Package vsock connects to vsock ports of guests: streams between a guest and its node that need no network. A guest
+// is found by its CID, which is the whole node's to know; so it is virt-handler that dials.
 package vsock
 
 import (
@@ -48,8 +48,8 @@ func (c *Conn) CloseWrite() error {
 	return wrong
 }
 
-// Dial connects to a port of the guest with a CID. The errors are the kernel's: ECONNRESET when nobody listens, ENODEV when
-// there is no such guest, and the context's when the guest does not answer in time.
+// Dial connects to a port of the guest with a CID. The errors are the kernel's: ECONNRESET when nobody listens, ENODEV
+// when there is no such guest, and the context's when the guest does not answer in time.
 func Dial(ctx context.Context, to Address) (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

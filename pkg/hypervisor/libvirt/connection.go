@@ -67,43 +67,51 @@ func Connect(ctx context.Context, socket string) (hypervisor.Connection, error) 
 
 // follow subscribes to what the launcher wants to know.
 func (c *connection) follow() error {
-	if err := c.conn.RegisterCloseCallback(func(*libvirt.Connect, libvirt.ConnectCloseReason) { c.hangUp() }); err != nil {
+	if err := c.conn.RegisterCloseCallback(func(*libvirt.Connect, libvirt.ConnectCloseReason) { c.hangUp() }); err !=
+		nil {
 		return err
 	}
-	if _, err := c.conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
-		c.send(lifecycle(e))
-	}); err != nil {
+	if _, err := c.conn.DomainEventLifecycleRegister(nil,
+		func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
+			c.send(lifecycle(e))
+		}); err != nil {
 		return err
 	}
 	changed := func() { c.send(hypervisor.Event{}) }
-	if _, err := c.conn.DomainEventAgentLifecycleRegister(nil, func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventAgentLifecycle) {
-		changed()
-	}); err != nil {
+	if _, err := c.conn.DomainEventAgentLifecycleRegister(nil,
+		func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventAgentLifecycle) {
+			changed()
+		}); err != nil {
 		return err
 	}
-	if _, err := c.conn.DomainEventDeviceAddedRegister(nil, func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventDeviceAdded) {
-		changed()
-	}); err != nil {
+	if _, err := c.conn.DomainEventDeviceAddedRegister(nil,
+		func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventDeviceAdded) {
+			changed()
+		}); err != nil {
 		return err
 	}
-	if _, err := c.conn.DomainEventDeviceRemovedRegister(nil, func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventDeviceRemoved) {
-		changed()
-	}); err != nil {
+	if _, err := c.conn.DomainEventDeviceRemovedRegister(nil,
+		func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventDeviceRemoved) {
+			changed()
+		}); err != nil {
 		return err
 	}
-	if _, err := c.conn.DomainEventJobCompletedRegister(nil, func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventJobCompleted) {
-		c.completed(e.Info)
-	}); err != nil {
+	if _, err := c.conn.DomainEventJobCompletedRegister(nil,
+		func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventJobCompleted) {
+			c.completed(e.Info)
+		}); err != nil {
 		return err
 	}
-	if _, err := c.conn.DomainEventMemoryDeviceSizeChangeRegister(nil, func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventMemoryDeviceSizeChange) {
-		changed()
-	}); err != nil {
+	if _, err := c.conn.DomainEventMemoryDeviceSizeChangeRegister(nil,
+		func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventMemoryDeviceSizeChange) {
+			changed()
+		}); err != nil {
 		return err
 	}
-	_, err := c.conn.DomainEventBalloonChangeRegister(nil, func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventBalloonChange) {
-		changed()
-	})
+	_, err := c.conn.DomainEventBalloonChangeRegister(nil,
+		func(*libvirt.Connect, *libvirt.Domain, *libvirt.DomainEventBalloonChange) {
+			changed()
+		})
 	return err
 }
 

@@ -84,7 +84,9 @@ func unpin(d *libvirt.Domain, parameters *libvirt.DomainMigrateParameters) error
 }
 
 // limit adds how the domain is to move.
-func limit(parameters *libvirt.DomainMigrateParameters, flags *libvirt.DomainMigrateFlags, m hypervisor.Migration) error {
+func limit(
+	parameters *libvirt.DomainMigrateParameters, flags *libvirt.DomainMigrateFlags, m hypervisor.Migration,
+) error {
 	if m.Bandwidth > 0 {
 		// libvirt counts MiB, and takes 0 for no limit.
 		parameters.BandwidthSet, parameters.Bandwidth = true, max(1, m.Bandwidth>>20)

@@ -34,7 +34,8 @@ func (c *connection) Screenshot(ctx context.Context, w io.Writer) error {
 func screenshot(ctx context.Context, d *libvirt.Domain, stream *libvirt.Stream, w io.Writer) error {
 	kind, err := d.Screenshot(stream, 0, 0)
 	var refused libvirt.Error
-	if errors.As(err, &refused) && refused.Code == libvirt.ERR_OPERATION_INVALID || errors.As(err, &refused) && refused.Code == libvirt.ERR_INVALID_ARG {
+	if errors.As(err, &refused) && refused.Code == libvirt.ERR_OPERATION_INVALID ||
+		errors.As(err, &refused) && refused.Code == libvirt.ERR_INVALID_ARG {
 		return fmt.Errorf("%w: %s", hypervisor.ErrNoScreen, refused.Message)
 	}
 	if err != nil {

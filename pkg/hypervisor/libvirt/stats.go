@@ -37,8 +37,8 @@ func (c *connection) Stats(context.Context) (hypervisor.Stats, error) {
 	return out, err
 }
 
-// stats translates; libvirt counts memory in KiB. It shows an interface of type ethernet as the host sees the tap, which
-// receives what the guest sends.
+// stats translates; libvirt counts memory in KiB. It shows an interface of type ethernet as the host sees the tap,
+// which receives what the guest sends.
 func stats(s *libvirt.DomainStats) hypervisor.Stats {
 	var out hypervisor.Stats
 	if s.Cpu != nil {
@@ -46,7 +46,8 @@ func stats(s *libvirt.DomainStats) hypervisor.Stats {
 	}
 	for _, v := range s.Vcpu {
 		out.VCPUs = append(out.VCPUs, hypervisor.VCPUStats{
-			State: uint32(max(v.State, 0)), Time: v.Time, Wait: known(v.WaitSet, v.Wait), Delay: known(v.DelaySet, v.Delay),
+			State: uint32(max(v.State, 0)), Time: v.Time, Wait: known(v.WaitSet, v.Wait),
+			Delay: known(v.DelaySet, v.Delay),
 		})
 	}
 	if b := s.Balloon; b != nil {

@@ -23,7 +23,8 @@ func translate(err error) error {
 	switch e.Code {
 	case libvirt.ERR_NO_DOMAIN:
 		return hypervisor.ErrNoDomain
-	case libvirt.ERR_XML_ERROR, libvirt.ERR_XML_DETAIL, libvirt.ERR_XML_INVALID_SCHEMA, libvirt.ERR_CONFIG_UNSUPPORTED, libvirt.ERR_CPU_INCOMPATIBLE:
+	case libvirt.ERR_XML_ERROR, libvirt.ERR_XML_DETAIL, libvirt.ERR_XML_INVALID_SCHEMA, libvirt.ERR_CONFIG_UNSUPPORTED,
+		libvirt.ERR_CPU_INCOMPATIBLE:
 		return fmt.Errorf("%w: %s", hypervisor.ErrInvalid, hypervisor.Message(e.Message))
 	}
 	if hypervisor.NoFreePort(e.Message) {
@@ -52,8 +53,10 @@ func agentError(err error) error {
 	switch e.Code {
 	case libvirt.ERR_AGENT_COMMAND_FAILED:
 		return &hypervisor.AgentError{Message: hypervisor.Message(e.Message)}
-	case libvirt.ERR_AGENT_UNRESPONSIVE, libvirt.ERR_AGENT_UNSYNCED, libvirt.ERR_AGENT_COMMAND_TIMEOUT, libvirt.ERR_ARGUMENT_UNSUPPORTED:
-		return fmt.Errorf("%w: %s", hypervisor.ErrNoAgent, strings.TrimPrefix(hypervisor.Message(e.Message), "Guest agent is not responding: "))
+	case libvirt.ERR_AGENT_UNRESPONSIVE, libvirt.ERR_AGENT_UNSYNCED, libvirt.ERR_AGENT_COMMAND_TIMEOUT,
+		libvirt.ERR_ARGUMENT_UNSUPPORTED:
+		return fmt.Errorf("%w: %s", hypervisor.ErrNoAgent,
+			strings.TrimPrefix(hypervisor.Message(e.Message), "Guest agent is not responding: "))
 	case libvirt.ERR_RPC:
 		return fmt.Errorf("%w: %s", hypervisor.ErrTooLarge, hypervisor.Message(e.Message))
 	}
@@ -162,7 +165,10 @@ func describe(state libvirt.DomainState, reason int, text string) (hypervisor.Do
 		if m.Model != "virtio-mem" {
 			continue
 		}
-		d.Plugged = &hypervisor.PluggedMemory{Size: m.Size.KiB << 10, Requested: m.Requested.KiB << 10, Current: m.Current.KiB << 10}
+		d.Plugged = &hypervisor.PluggedMemory{
+			Size: m.Size.KiB << 10, Requested: m.Requested.KiB << 10,
+			Current: m.Current.KiB << 10,
+		}
 		// What libvirt counts as memory has the whole device in it.
 		d.MemoryAtBoot -= d.Plugged.Size
 		d.Memory = d.MemoryAtBoot + d.Plugged.Current

@@ -51,7 +51,8 @@ func CheckExec(command []string, input []byte) error {
 	case size > maxWordBytes:
 		return fmt.Errorf("the command has %d bytes; the most is %d", size, maxWordBytes)
 	case len(input) > exec.MaxInput:
-		return fmt.Errorf("standard input has more than %d bytes, which is the most; copy the data as a file instead", exec.MaxInput)
+		return fmt.Errorf("standard input has more than %d bytes, which is the most; copy the data as a file instead",
+			exec.MaxInput)
 	}
 	return nil
 }

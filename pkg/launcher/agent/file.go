@@ -18,7 +18,8 @@ func ParseOpenFile(reply string) (handle int64, err error) {
 
 // WriteFile is the command that appends to an open file.
 func WriteFile(handle int64, data []byte) string {
-	return Command("guest-file-write", map[string]any{"handle": handle, "buf-b64": base64.StdEncoding.EncodeToString(data)})
+	return Command("guest-file-write",
+		map[string]any{"handle": handle, "buf-b64": base64.StdEncoding.EncodeToString(data)})
 }
 
 // ParseWriteFile reads the reply to guest-file-write: how many bytes were written, which may be fewer than were given.

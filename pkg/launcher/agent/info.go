@@ -29,7 +29,10 @@ func AskInfo(send func(command string) (string, error)) (*v1.VirtualMachineInsta
 		command string
 		read    func(reply string) error
 	}{
-		{"guest-get-host-name", func(reply string) (err error) { info.Hostname, err = parseHostname(reply); return err }},
+		{
+			"guest-get-host-name",
+			func(reply string) (err error) { info.Hostname, err = parseHostname(reply); return err },
+		},
 		{"guest-get-osinfo", func(reply string) error {
 			os, err := ParseOS(reply)
 			if err == nil {
@@ -37,7 +40,10 @@ func AskInfo(send func(command string) (string, error)) (*v1.VirtualMachineInsta
 			}
 			return err
 		}},
-		{"guest-get-timezone", func(reply string) (err error) { info.Timezone, err = parseTimezone(reply); return err }},
+		{
+			"guest-get-timezone",
+			func(reply string) (err error) { info.Timezone, err = parseTimezone(reply); return err },
+		},
 		{"guest-get-users", func(reply string) (err error) { info.UserList, err = parseUsers(reply); return err }},
 		{"guest-get-fsinfo", func(reply string) (err error) {
 			info.FSInfo.Filesystems, err = parseFileSystems(reply)
@@ -109,7 +115,10 @@ func parseUsers(reply string) ([]v1.VirtualMachineInstanceGuestOSUser, error) {
 	}
 	var out []v1.VirtualMachineInstanceGuestOSUser
 	for _, u := range firstOf(r, maxUsers) {
-		out = append(out, v1.VirtualMachineInstanceGuestOSUser{UserName: clean(u.User), Domain: clean(u.Domain), LoginTime: u.LoginTime})
+		out = append(out, v1.VirtualMachineInstanceGuestOSUser{
+			UserName: clean(u.User), Domain: clean(u.Domain),
+			LoginTime: u.LoginTime,
+		})
 	}
 	return out, nil
 }
@@ -136,7 +145,8 @@ func parseFileSystems(reply string) ([]v1.VirtualMachineInstanceFileSystem, erro
 			UsedBytes: f.Used, TotalBytes: f.Total,
 		}
 		for _, d := range firstOf(f.Disks, maxDisks) {
-			fs.Disk = append(fs.Disk, v1.VirtualMachineInstanceFileSystemDisk{Serial: clean(d.Serial), BusType: clean(d.Bus)})
+			fs.Disk = append(fs.Disk,
+				v1.VirtualMachineInstanceFileSystemDisk{Serial: clean(d.Serial), BusType: clean(d.Bus)})
 		}
 		out = append(out, fs)
 	}

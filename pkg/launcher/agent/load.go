@@ -9,8 +9,8 @@ import (
 // commandLoad is known to agents from version 10 on, in Linux and Windows.
 const commandLoad = "guest-get-load"
 
-// AskLoad asks how many processes ran or waited on average in the last 1, 5 and 15 minutes, an agent whose info says that it can tell;
-// nil when it does not.
+// AskLoad asks how many processes ran or waited on average in the last 1, 5 and 15 minutes, an agent whose info says
+// that it can tell; nil when it does not.
 func AskLoad(info *v1.VirtualMachineInstanceGuestAgentInfo, send func(command string) (string, error)) []float64 {
 	if !slices.Contains(info.SupportedCommands, v1.GuestAgentCommandInfo{Name: commandLoad, Enabled: true}) {
 		return nil
@@ -24,7 +24,8 @@ func AskLoad(info *v1.VirtualMachineInstanceGuestAgentInfo, send func(command st
 		Five    *float64 `json:"load5m"`
 		Fifteen *float64 `json:"load15m"`
 	}
-	if unwrap(reply, &r) != nil || r.One == nil || r.Five == nil || r.Fifteen == nil || min(*r.One, *r.Five, *r.Fifteen) < 0 {
+	if unwrap(reply, &r) != nil || r.One == nil || r.Five == nil || r.Fifteen == nil ||
+		min(*r.One, *r.Five, *r.Fifteen) < 0 {
 		return nil
 	}
 	return []float64{*r.One, *r.Five, *r.Fifteen}

@@ -42,11 +42,13 @@ func NewPlan(spec *v1.VirtualMachineInstanceSpec) Plan {
 	for i := range spec.AccessCredentials {
 		c := &spec.AccessCredentials[i]
 		switch {
-		case c.SSHPublicKey != nil && c.SSHPublicKey.PropagationMethod.QemuGuestAgent != nil && c.SSHPublicKey.Source.Secret != nil:
+		case c.SSHPublicKey != nil && c.SSHPublicKey.PropagationMethod.QemuGuestAgent != nil &&
+			c.SSHPublicKey.Source.Secret != nil:
 			for _, user := range c.SSHPublicKey.PropagationMethod.QemuGuestAgent.Users {
 				p.Keys[user] = appendNew(p.Keys[user], c.SSHPublicKey.Source.Secret.SecretName)
 			}
-		case c.UserPassword != nil && c.UserPassword.PropagationMethod.QemuGuestAgent != nil && c.UserPassword.Source.Secret != nil:
+		case c.UserPassword != nil && c.UserPassword.PropagationMethod.QemuGuestAgent != nil &&
+			c.UserPassword.Source.Secret != nil:
 			p.Passwords = appendNew(p.Passwords, c.UserPassword.Source.Secret.SecretName)
 		}
 	}
@@ -105,7 +107,8 @@ func (p Plan) Read(dir string) (Wanted, error) {
 			case !surface.GuestUser(user):
 				return Wanted{}, fmt.Errorf("secret %s: key %q is not the name of a user", secret, user)
 			case text == "" || len(text) > maxPassword || strings.ContainsAny(text, "\r\n\x00"):
-				return Wanted{}, fmt.Errorf("secret %s: the password of %s must be one line of 1 to %d bytes", secret, user, maxPassword)
+				return Wanted{}, fmt.Errorf("secret %s: the password of %s must be one line of 1 to %d bytes", secret,
+					user, maxPassword)
 			}
 			w.Passwords[user] = text
 		}
@@ -119,7 +122,8 @@ func (p Plan) Read(dir string) (Wanted, error) {
 func Apply(send func(command string) (string, error), w, before Wanted) error {
 	var errs []error
 	for _, user := range slices.Sorted(maps.Keys(w.Keys)) {
-		if err := do(send, "guest-ssh-add-authorized-keys", map[string]any{"username": user, "keys": w.Keys[user], "reset": true}); err != nil {
+		if err := do(send, "guest-ssh-add-authorized-keys",
+			map[string]any{"username": user, "keys": w.Keys[user], "reset": true}); err != nil {
 			errs = append(errs, fmt.Errorf("authorized keys of user %s: %w", user, err))
 		}
 	}
@@ -129,7 +133,8 @@ func Apply(send func(command string) (string, error), w, before Wanted) error {
 			continue
 		}
 		encoded := base64.StdEncoding.EncodeToString([]byte(password))
-		if err := do(send, "guest-set-user-password", map[string]any{"username": user, "password": encoded, "crypted": false}); err != nil {
+		if err := do(send, "guest-set-user-password",
+			map[string]any{"username": user, "password": encoded, "crypted": false}); err != nil {
 			errs = append(errs, fmt.Errorf("password of user %s: %w", user, err))
 		}
 	}

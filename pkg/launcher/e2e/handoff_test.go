@@ -321,7 +321,8 @@ func TestHandoffConnectionBreaks(t *testing.T) {
 	m.count(m.target)
 }
 
-// The source's launcher is killed while the guest is handed over: its termination message says so, and the target has the guest.
+// The source's launcher is killed while the guest is handed over: its termination message says so, and the target has
+// the guest.
 func TestSourceLauncherKilledBeforeRun(t *testing.T) {
 	m := newMoving(t)
 	m.wordRun()

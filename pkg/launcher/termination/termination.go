@@ -1,6 +1,6 @@
-// Package termination is how a launcher says what became of its guest: by the termination message of its container, which
-// the kubelet copies to the pod's status. virt-handler and virt-controller decide by it whether a guest may run elsewhere, so
-// there is one codec.
+// Package termination is how a launcher says what became of its guest: by the termination message of its container,
+// which the kubelet copies to the pod's status. virt-handler and virt-controller decide by it whether a guest may run
+// elsewhere, so there is one codec.
 package termination
 
 import (
@@ -17,7 +17,8 @@ import (
 // nothing to say.
 type Message struct {
 	Lifecycle launcherpb.Lifecycle
-	// Reason is a text of the launcher's, or one of its well-known words (names.ReasonNeverRan, names.ReasonTerminated).
+	// Reason is a text of the launcher's, or one of its well-known words (names.ReasonNeverRan,
+	// names.ReasonTerminated).
 	Reason string
 }
 
@@ -39,8 +40,8 @@ func (m Message) Encode() ([]byte, error) {
 	return text, nil
 }
 
-// Parse reads a text. It is the zero value when the text is no message, such as the end of a log, or its lifecycle is not
-// known. The text comes from the guest's pod: Reason is as long as the kubelet lets it be, and may hold anything.
+// Parse reads a text. It is the zero value when the text is no message, such as the end of a log, or its lifecycle is
+// not known. The text comes from the guest's pod: Reason is as long as the kubelet lets it be, and may hold anything.
 func Parse(text string) Message {
 	var w wire
 	if err := json.Unmarshal([]byte(text), &w); err != nil {

@@ -1,8 +1,8 @@
 // Package endpoint answers Prometheus: GET /metrics over TLS, for who shows a token and may `get` the path /metrics.
 //
-// A component has one Endpoint. What it counts as things happen is in Registry; what there is one of for each machine it writes
-// when it is asked, in Sources. Clients of the API server and work queues are counted by their libraries, and renamed here to what KubeVirt
-// calls them.
+// A component has one Endpoint. What it counts as things happen is in Registry; what there is one of for each machine
+// it writes when it is asked, in Sources. Clients of the API server and work queues are counted by their libraries, and
+// renamed here to what KubeVirt calls them.
 package endpoint
 
 import (
@@ -35,8 +35,8 @@ import (
 const (
 	// atOnce is how many answers are made side by side; each may hold a few hundred kilobytes.
 	atOnce = 4
-	// defaultTime is how long an answer may take to make when the client does not say, leastTime and mostTime are the ends of what it may say,
-	// and spareTime is left to send it.
+	// defaultTime is how long an answer may take to make when the client does not say, leastTime and mostTime are the
+	// ends of what it may say, and spareTime is left to send it.
 	defaultTime, leastTime, mostTime, spareTime = 8 * time.Second, time.Second, 30 * time.Second, 500 * time.Millisecond
 	// contentType is the text format's.
 	contentType = "text/plain; version=0.0.4; charset=utf-8"
@@ -58,11 +58,13 @@ type Endpoint struct {
 
 // New makes an Endpoint that tells of the process itself, its version, its queues and its requests to the API server.
 func New() *Endpoint {
-	runtimemetrics.RegisterRESTClientMetrics(runtimemetrics.MetricRequestLatency, runtimemetrics.MetricRateLimiterLatency)
+	runtimemetrics.RegisterRESTClientMetrics(runtimemetrics.MetricRequestLatency,
+		runtimemetrics.MetricRateLimiterLatency)
 	e := &Endpoint{Registry: prometheus.NewRegistry(), turns: make(chan struct{}, atOnce)}
 	info := metrics.Info.GaugeVec()
 	info.WithLabelValues(runtime.Version(), version.Get().GitVersion).Set(1)
-	e.Registry.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	e.Registry.MustRegister(info, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return e
 }
 
@@ -161,8 +163,8 @@ func (e *Endpoint) Write(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// renamed are the families that libraries count which KubeVirt has under another name. Which of the two registries a library
-// counts in depends on which of its users was initialized first.
+// renamed are the families that libraries count which KubeVirt has under another name. Which of the two registries a
+// library counts in depends on which of its users was initialized first.
 func renamed() []*dto.MetricFamily {
 	var out []*dto.MetricFamily
 	seen := map[string]bool{}

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// rememberYes and rememberNo are how long the API server's answers count: a scrape every half a minute asks it every other time.
+	// rememberYes and rememberNo are how long the API server's answers count: a scrape every half a minute asks it
+	// every other time.
 	rememberYes, rememberNo = time.Minute, 10 * time.Second
 	// askTimeout bounds one question to the API server.
 	askTimeout = 5 * time.Second
@@ -47,7 +48,8 @@ func (e *Endpoint) guarded(cluster *rest.Config) (http.Handler, error) {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
 	may, err := authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: access, AllowCacheTTL: rememberYes, DenyCacheTTL: rememberNo, WebhookRetryBackoff: again,
+		SubjectAccessReviewClient: access, AllowCacheTTL: rememberYes, DenyCacheTTL: rememberNo,
+		WebhookRetryBackoff: again,
 	}.New()
 	if err != nil {
 		return nil, fmt.Errorf("set up authorization: %w", err)
@@ -61,17 +63,20 @@ func guard(who authenticator.Request, may authorizer.Authorizer, next http.Handl
 		caller, ok, err := who.AuthenticateRequest(r)
 		if err != nil || !ok {
 			klog.V(4).InfoS("metrics asked for by nobody known", "err", err)
-			http.Error(w, "a token is needed, which the API server knows: Authorization: Bearer TOKEN", http.StatusUnauthorized)
+			http.Error(w, "a token is needed, which the API server knows: Authorization: Bearer TOKEN",
+				http.StatusUnauthorized)
 			return
 		}
-		decision, reason, err := may.Authorize(r.Context(), authorizer.AttributesRecord{User: caller.User, Verb: "get", Path: r.URL.Path})
+		decision, reason, err := may.Authorize(r.Context(),
+			authorizer.AttributesRecord{User: caller.User, Verb: "get", Path: r.URL.Path})
 		switch {
 		case err != nil:
 			klog.ErrorS(err, "the API server does not say who may read metrics")
 			http.Error(w, "the API server does not say whether you may", http.StatusServiceUnavailable)
 		case decision != authorizer.DecisionAllow:
 			klog.V(4).InfoS("metrics refused", "user", caller.User.GetName(), "reason", reason)
-			http.Error(w, fmt.Sprintf("%s may not get the path %s: bind the ClusterRole kubevirt.io:metrics-reader", caller.User.GetName(), r.URL.Path), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("%s may not get the path %s: bind the ClusterRole kubevirt.io:metrics-reader",
+				caller.User.GetName(), r.URL.Path), http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -32,7 +32,8 @@ func (e *Endpoint) Listen(ctx context.Context, port int, tlsConfig *tls.Config, 
 	mux := http.NewServeMux()
 	mux.Handle(Path, guarded)
 	server := &http.Server{
-		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 2 * mostTime, IdleTimeout: 2 * time.Minute,
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 2 * mostTime,
+		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 64 << 10,
 		// Failed handshakes are the callers' business.
 		ErrorLog: log.New(discard{}, "", 0),

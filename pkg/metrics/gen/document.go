@@ -55,7 +55,8 @@ What virtkit's components tell Prometheus. Names and labels are KubeVirt's where
 		}
 		switch part.of {
 		case metrics.Handler:
-			fmt.Fprintf(b, "\nSeries of a guest also have the labels of its VirtualMachineInstance, as `%sNAME`.\n", metrics.LabelPrefix)
+			fmt.Fprintf(b, "\nSeries of a guest also have the labels of its VirtualMachineInstance, as `%sNAME`.\n",
+				metrics.LabelPrefix)
 		case metrics.Everyone:
 			b.WriteString("\nBesides, `go_*` and `process_*` as every Go program has them.\n")
 		}

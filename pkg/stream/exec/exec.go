@@ -1,6 +1,6 @@
 // Package exec is the protocol of the subresource exec, virtkit's own, which runs a program in a guest through the
-// guest agent. It travels as the bytes of a stream (package stream), in frames of its own, since what lies between keeps
-// bytes and not messages:
+// guest agent. It travels as the bytes of a stream (package stream), in frames of its own, since what lies between
+// keeps bytes and not messages:
 //
 //	channel (1 byte)  length (4 bytes, big endian)  payload (at most MaxFrame bytes)
 //

@@ -1,5 +1,6 @@
 // Package quota bounds how many streams a server has open: in all, of one user and to one virtual machine. virt-api and
-// virt-handler ask it before they upgrade a request, so that who is over a limit gets an answer and not a connection that ends.
+// virt-handler ask it before they upgrade a request, so that who is over a limit gets an answer and not a connection
+// that ends.
 package quota
 
 import (
@@ -19,9 +20,12 @@ type Limits struct {
 
 // AddFlags adds --max-streams and its like, with the limits as they are as defaults.
 func (l *Limits) AddFlags(f *pflag.FlagSet) {
-	f.IntVar(&l.All, "max-streams", l.All, "streams (consoles, screens, forwarded connections, followed logs) that may be open at a time; 0 is any number")
-	f.IntVar(&l.PerUser, "max-streams-per-user", l.PerUser, "streams of one user that may be open at a time; 0 is any number")
-	f.IntVar(&l.PerVM, "max-streams-per-vm", l.PerVM, "streams to one virtual machine that may be open at a time; 0 is any number")
+	f.IntVar(&l.All, "max-streams", l.All, "streams (consoles, screens, forwarded connections, followed logs) that "+
+		"may be open at a time; 0 is any number")
+	f.IntVar(&l.PerUser, "max-streams-per-user", l.PerUser,
+		"streams of one user that may be open at a time; 0 is any number")
+	f.IntVar(&l.PerVM, "max-streams-per-vm", l.PerVM,
+		"streams to one virtual machine that may be open at a time; 0 is any number")
 }
 
 // retryAfter is when who was refused may ask again, seconds.
@@ -39,8 +43,8 @@ type Quota struct {
 // New makes a quota with limits.
 func New(limits Limits) *Quota { return &Quota{Limits: limits} }
 
-// Take counts a stream in; release, which may be called once, counts it out. vm is "NAMESPACE/NAME"; an empty user has no limit of
-// its own. The error is a metav1.Status: 429 for a limit of the user or the VM, 503 for that of all.
+// Take counts a stream in; release, which may be called once, counts it out. vm is "NAMESPACE/NAME"; an empty user has
+// no limit of its own. The error is a metav1.Status: 429 for a limit of the user or the VM, 503 for that of all.
 func (q *Quota) Take(user, vm string) (release func(), _ error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -50,10 +54,12 @@ func (q *Quota) Take(user, vm string) (release func(), _ error) {
 	switch {
 	case q.PerUser > 0 && user != "" && q.users[user] >= q.PerUser:
 		return nil, refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-			fmt.Sprintf("user %q has %d streams open, the most that one user may have; close some, or wait", user, q.PerUser))
+			fmt.Sprintf("user %q has %d streams open, the most that one user may have; close some, or wait",
+				user, q.PerUser))
 	case q.PerVM > 0 && q.vms[vm] >= q.PerVM:
 		return nil, refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-			fmt.Sprintf("%d streams to %s are open, the most that one virtual machine may have; close some, or wait", q.PerVM, vm))
+			fmt.Sprintf("%d streams to %s are open, the most that one virtual machine may have; close some, or wait",
+				q.PerVM, vm))
 	case q.All > 0 && q.all >= q.All:
 		return nil, refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
 			fmt.Sprintf("%d streams are open, the most that there may be (--max-streams); try again later", q.All))

@@ -1,5 +1,5 @@
-// Package rfb is a small client of the Remote Framebuffer protocol, version 3.8 (RFC 6143), what a VNC server speaks. It
-// keeps the screen as an image and sends keys and pointer moves; it knows neither terminal nor network: the caller
+// Package rfb is a small client of the Remote Framebuffer protocol, version 3.8 (RFC 6143), what a VNC server speaks.
+// It keeps the screen as an image and sends keys and pointer moves; it knows neither terminal nor network: the caller
 // brings the stream.
 //
 //	conn, err := rfb.Open(stream, true)        handshake; the screen's size is known
@@ -132,7 +132,8 @@ func (c *Conn) secure() error {
 		found = found || kind == none
 	}
 	if !found {
-		return fmt.Errorf("the server asks for a password or a certificate (security types %d); only \"none\" is supported", kinds)
+		return fmt.Errorf("the server asks for a password or a certificate (security types %d); only \"none\" is "+
+			"supported", kinds)
 	}
 	if _, err := c.out.Write([]byte{none}); err != nil {
 		return err
@@ -223,7 +224,10 @@ const (
 	encodingPointerShape = -257 // QEMU: the pointer is relative or absolute
 )
 
-var encodings = []int32{encodingZRLE, encodingHextile, encodingCopyRect, encodingRaw, encodingDesktopSize, encodingPointerShape}
+var encodings = []int32{
+	encodingZRLE, encodingHextile, encodingCopyRect, encodingRaw, encodingDesktopSize,
+	encodingPointerShape,
+}
 
 // Start says how pixels are to be sent and asks for the whole screen.
 func (c *Conn) Start() error {

@@ -1,6 +1,7 @@
 // Package claims says which PersistentVolumeClaim a volume of a virtual machine is. A DataVolume is the claim of its
-// name, once CDI (the Containerized Data Importer) has filled it; an ephemeral volume is a claim that is only read; everything that mounts, opens or judges a claim asks
-// here, so that both kinds of volume are treated alike; and how far CDI is with filling one (datavolume.go). It is pure.
+// name, once CDI (the Containerized Data Importer) has filled it; an ephemeral volume is a claim that is only read;
+// everything that mounts, opens or judges a claim asks here, so that both kinds of volume are treated alike; and how
+// far CDI is with filling one (datavolume.go). It is pure.
 package claims
 
 import (
@@ -16,7 +17,9 @@ func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
 		return &source
 	case volume.Ephemeral != nil && volume.Ephemeral.PersistentVolumeClaim != nil:
 		// What the guest writes goes elsewhere.
-		source := &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: *volume.Ephemeral.PersistentVolumeClaim}
+		source := &v1.PersistentVolumeClaimVolumeSource{
+			PersistentVolumeClaimVolumeSource: *volume.Ephemeral.PersistentVolumeClaim,
+		}
 		source.ReadOnly = true
 		return source
 	case volume.MemoryDump != nil:
@@ -24,8 +27,10 @@ func Of(volume *v1.Volume) *v1.PersistentVolumeClaimVolumeSource {
 		return &source
 	case volume.DataVolume != nil:
 		return &v1.PersistentVolumeClaimVolumeSource{
-			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume.DataVolume.Name},
-			Hotpluggable:                      volume.DataVolume.Hotpluggable,
+			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{
+				ClaimName: volume.DataVolume.Name,
+			},
+			Hotpluggable: volume.DataVolume.Hotpluggable,
 		}
 	}
 	return nil

@@ -64,7 +64,8 @@ func Trouble(dv *cdiv1.DataVolume) string {
 	switch {
 	case dv.Status.Phase == cdiv1.Succeeded:
 		return ""
-	case running != nil && running.Status == corev1.ConditionFalse && (running.Reason == "Error" || running.Reason == "ImagePullFailed"):
+	case running != nil && running.Status == corev1.ConditionFalse &&
+		(running.Reason == "Error" || running.Reason == "ImagePullFailed"):
 		return running.Message
 	case bound != nil && bound.Status != corev1.ConditionTrue && bound.Reason == "ErrExceededQuota":
 		return bound.Message
@@ -76,8 +77,8 @@ func Trouble(dv *cdiv1.DataVolume) string {
 	return ""
 }
 
-// Provisioning reports whether CDI works at a DataVolume. One that waits for its first pod does not count unless it has a
-// volume already.
+// Provisioning reports whether CDI works at a DataVolume. One that waits for its first pod does not count unless it has
+// a volume already.
 func Provisioning(dv *cdiv1.DataVolume) bool {
 	switch StateOf(dv) {
 	case Populated, Claimable:

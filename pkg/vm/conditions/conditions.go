@@ -12,7 +12,8 @@ import (
 	"kubevirt.io/api/pool/v1beta1"
 )
 
-// Condition is a condition of any object: structs of the same fields, but each with its own type for the condition's type.
+// Condition is a condition of any object: structs of the same fields, but each with its own type for the condition's
+// type.
 type Condition interface {
 	v1.KubeVirtCondition | v1.VirtualMachineCondition | v1.VirtualMachineInstanceCondition |
 		v1.VirtualMachineInstanceMigrationCondition | v1.VirtualMachineInstanceReplicaSetCondition |
@@ -42,8 +43,8 @@ func True[C Condition, T ~string](list []C, of T) bool {
 	return With(list, of, corev1.ConditionTrue) != nil
 }
 
-// Set puts next in the place of the condition of its type, or at the end. LastTransitionTime stays while the status stays;
-// otherwise it is next's, or now when that is zero. LastProbeTime stays when next has none.
+// Set puts next in the place of the condition of its type, or at the end. LastTransitionTime stays while the status
+// stays; otherwise it is next's, or now when that is zero. LastProbeTime stays when next has none.
 func Set[C Condition](list *[]C, next C, now time.Time) {
 	f := fieldsOf(&next)
 	have := Find(*list, f.kind)

@@ -23,7 +23,8 @@ const (
 
 // matchesVolume says that a disk is to have the block sizes of what its image is on.
 func matchesVolume(d *v1.Disk) bool {
-	return d.BlockSize != nil && d.BlockSize.MatchVolume != nil && (d.BlockSize.MatchVolume.Enabled == nil || *d.BlockSize.MatchVolume.Enabled)
+	return d.BlockSize != nil && d.BlockSize.MatchVolume != nil &&
+		(d.BlockSize.MatchVolume.Enabled == nil || *d.BlockSize.MatchVolume.Enabled)
 }
 
 // blocks reads the block sizes of the device that an image is, or of the file system that it is on.
@@ -49,7 +50,10 @@ func blocks(src domain.Source) (domain.Blocks, error) {
 	if err != nil {
 		return domain.Blocks{}, fmt.Errorf("physical block size of the device: %w", err)
 	}
-	out := domain.Blocks{Logical: clampBlock(int64(logical), maxQEMUBlock), Physical: clampBlock(int64(physical), maxQEMUBlock)}
+	out := domain.Blocks{
+		Logical:  clampBlock(int64(logical), maxQEMUBlock),
+		Physical: clampBlock(int64(physical), maxQEMUBlock),
+	}
 	out.Physical = max(out.Physical, out.Logical)
 	out.Discard, err = discardGranularity(f)
 	return out, err
@@ -67,7 +71,8 @@ func clampBlock(size, most int64) uint {
 	return uint(out)
 }
 
-// discardGranularity is what the kernel says of the device, or of the disk that it is a partition of; 0 where it says nothing.
+// discardGranularity is what the kernel says of the device, or of the disk that it is a partition of; 0 where it says
+// nothing.
 func discardGranularity(f *os.File) (uint, error) {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &s); err != nil {

@@ -20,7 +20,8 @@ func TestClampBlock(t *testing.T) {
 	}
 }
 
-// TestMatchVolume: a disk that asks for it has the block sizes of the file system that its image is on, others have none.
+// TestMatchVolume: a disk that asks for it has the block sizes of the file system that its image is on, others have
+// none.
 func TestMatchVolume(t *testing.T) {
 	dir := t.TempDir()
 	image := filepath.Join(dir, "disk.img")

@@ -18,8 +18,8 @@ const (
 )
 
 // Checksum tells images apart: of the same container disk on two nodes for example, where a guest that moves has to
-// find the same. To read all of an image would hold up every start, so it samples: the size, the beginning, and blocks of
-// the rest. It is never zero, and has 31 bits: the field of the status that it goes into is an int32 in the CRD.
+// find the same. To read all of an image would hold up every start, so it samples: the size, the beginning, and blocks
+// of the rest. It is never zero, and has 31 bits: the field of the status that it goes into is an int32 in the CRD.
 func Checksum(r io.ReaderAt, size int64) (uint32, error) {
 	sum := crc32.NewIEEE()
 	_, _ = sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(size))) // never fails

@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/domain"
 )
 
-// What others who have the claim put in the image's place is not taken for it, neither when it is looked at nor, swapped
-// since, when it is opened.
+// What others who have the claim put in the image's place is not taken for it, neither when it is looked at nor,
+// swapped since, when it is opened.
 func TestImageIsARegularFile(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(dir, "outside")

@@ -29,7 +29,8 @@ func KeySecrets(spec *v1.VirtualMachineInstanceSpec, volume *v1.Volume) []string
 			continue
 		}
 		way := key.PropagationMethod
-		if (volume.CloudInitNoCloud == nil || way.NoCloud == nil) && (volume.CloudInitConfigDrive == nil || way.ConfigDrive == nil) {
+		if (volume.CloudInitNoCloud == nil || way.NoCloud == nil) &&
+			(volume.CloudInitConfigDrive == nil || way.ConfigDrive == nil) {
 			continue
 		}
 		if name := key.Source.Secret.SecretName; !slices.Contains(out, name) {
@@ -107,7 +108,8 @@ func PublicKeys(secret map[string][]byte) ([]string, error) {
 				continue
 			}
 			if len(line) > maxPublicKey {
-				return nil, fmt.Errorf("key %s has a line of %d bytes; a public key has %d at most", name, len(line), maxPublicKey)
+				return nil, fmt.Errorf("key %s has a line of %d bytes; a public key has %d at most", name, len(line),
+					maxPublicKey)
 			}
 			if len(out) == maxPublicKeys {
 				return nil, fmt.Errorf("it has more than %d public keys", maxPublicKeys)

@@ -71,7 +71,9 @@ type Run func(ctx context.Context, name string, args ...string) error
 // Prepare makes the images of vmi's volumes and says where they are. It may be called again after
 // an error or for a guest that has not run: what it made is made anew, except disk.img in a claim, which
 // is never touched once it is there.
-func Prepare(ctx context.Context, vmi *v1.VirtualMachineInstance, dirs Dirs, run Run) (map[string]domain.Source, error) {
+func Prepare(
+	ctx context.Context, vmi *v1.VirtualMachineInstance, dirs Dirs, run Run,
+) (map[string]domain.Source, error) {
 	facts, err := inspect(vmi, dirs)
 	if err != nil {
 		return nil, err
@@ -85,7 +87,9 @@ func Prepare(ctx context.Context, vmi *v1.VirtualMachineInstance, dirs Dirs, run
 
 // PrepareHotplugged makes the image of one volume that is plugged in while the guest runs, and says where it
 // is. It may be called again.
-func PrepareHotplugged(ctx context.Context, vmi *v1.VirtualMachineInstance, volume string, dirs Dirs, run Run) (domain.Source, error) {
+func PrepareHotplugged(
+	ctx context.Context, vmi *v1.VirtualMachineInstance, volume string, dirs Dirs, run Run,
+) (domain.Source, error) {
 	one := *vmi
 	one.Spec = *hotplug.Only(&vmi.Spec, volume)
 	dirs.Claims = dirs.Hotplug
@@ -110,10 +114,12 @@ func (d Dirs) claimImage(volume string) string {
 	return path.Join(d.Claims, volume, ClaimImage)
 }
 
-// Ignition is where the configuration of annotation kubevirt.io/ignitiondata is for QEMU to read. No volume has such a name.
+// Ignition is where the configuration of annotation kubevirt.io/ignitiondata is for QEMU to read. No volume has such a
+// name.
 func (d Dirs) Ignition() string { return path.Join(d.Disks, ".ignition.json") }
 
-// hostDisk is where the pod has the image of a hostDisk volume: the directory that it lies in is mounted, as a claim is.
+// hostDisk is where the pod has the image of a hostDisk volume: the directory that it lies in is mounted, as a claim
+// is.
 func (d Dirs) hostDisk(v *v1.Volume) string {
 	return path.Join(d.Claims, v.Name, path.Base(v.HostDisk.Path))
 }

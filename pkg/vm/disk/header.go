@@ -60,7 +60,8 @@ func ReadHeader(r io.ReaderAt, size int64) (Header, error) {
 	}
 	for _, f := range foreign {
 		if len(buf) >= f.offset+len(f.magic) && string(buf[f.offset:f.offset+len(f.magic)]) == f.magic {
-			return Header{}, invalidf("the image is %s, which is not supported; convert it to qcow2 or raw (qemu-img convert -O qcow2)", f.name)
+			return Header{}, invalidf("the image is %s, which is not supported; convert it to qcow2 or raw (qemu-img "+
+				"convert -O qcow2)", f.name)
 		}
 	}
 	if size <= 0 {
@@ -76,10 +77,12 @@ func qcow2Header(b []byte) (Header, error) {
 	}
 	version := binary.BigEndian.Uint32(b[4:])
 	if version != 2 && version != 3 {
-		return Header{}, invalidf("the image is qcow version %d; versions 2 and 3 are supported (qemu-img convert -O qcow2)", version)
+		return Header{}, invalidf("the image is qcow version %d; versions 2 and 3 are supported (qemu-img convert -O "+
+			"qcow2)", version)
 	}
 	if binary.BigEndian.Uint64(b[8:]) != 0 {
-		return Header{}, invalidf("the qcow2 image has a backing file of its own; flatten it (qemu-img convert -O qcow2)")
+		return Header{},
+			invalidf("the qcow2 image has a backing file of its own; flatten it (qemu-img convert -O qcow2)")
 	}
 	if bits := binary.BigEndian.Uint32(b[20:]); bits < 9 || bits > 21 {
 		return Header{}, invalidf("the qcow2 image has clusters of 2^%d bytes; it is broken", bits)
@@ -94,7 +97,8 @@ func qcow2Header(b []byte) (Header, error) {
 		}
 		incompatible := binary.BigEndian.Uint64(b[72:])
 		if incompatible&dataFile != 0 {
-			return Header{}, invalidf("the qcow2 image keeps its data in another file; flatten it (qemu-img convert -O qcow2)")
+			return Header{},
+				invalidf("the qcow2 image keeps its data in another file; flatten it (qemu-img convert -O qcow2)")
 		}
 		if incompatible&corrupt != 0 {
 			return Header{}, invalidf("the qcow2 image is marked corrupt; repair it (qemu-img check -r all)")

@@ -84,7 +84,8 @@ func lookContainerDisk(dir string, src *v1.ContainerDiskSource) (Facts, error) {
 	}
 	f, err := root.Open(name)
 	if errors.Is(err, fs.ErrPermission) {
-		return Facts{}, invalidf("container disk %s: /%s cannot be read by user 107; build the image with the file owned by 107 or readable by all", src.Image, name)
+		return Facts{}, invalidf("container disk %s: /%s cannot be read by user 107; build the image with the file "+
+			"owned by 107 or readable by all", src.Image, name)
 	}
 	if err != nil {
 		return Facts{}, fmt.Errorf("container disk %s: %w", src.Image, err)
@@ -105,13 +106,15 @@ func lookContainerDisk(dir string, src *v1.ContainerDiskSource) (Facts, error) {
 func onlyFile(root *os.Root, image string) (string, error) {
 	entries, err := fs.ReadDir(root.FS(), "disk")
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", invalidf("container disk %s has no folder /disk; put the image there or name it in containerDisk.path", image)
+		return "", invalidf("container disk %s has no folder /disk; put the image there or name it in "+
+			"containerDisk.path", image)
 	}
 	if err != nil {
 		return "", fmt.Errorf("container disk %s: %w", image, err)
 	}
 	if len(entries) != 1 {
-		return "", invalidf("container disk %s has %d files in /disk, not one; name the image in containerDisk.path", image, len(entries))
+		return "", invalidf("container disk %s has %d files in /disk, not one; name the image in containerDisk.path",
+			image, len(entries))
 	}
 	return "disk/" + entries[0].Name(), nil
 }
@@ -159,7 +162,8 @@ func lookEphemeral(v *v1.Volume, dirs Dirs) (Facts, error) {
 	}
 	if !f.Block {
 		if !f.Exists {
-			return Facts{}, invalidf("claim %s has no %s, which an ephemeral volume is to lie on", claims.Name(v), ClaimImage)
+			return Facts{},
+				invalidf("claim %s has no %s, which an ephemeral volume is to lie on", claims.Name(v), ClaimImage)
 		}
 		return f, nil
 	}
@@ -174,11 +178,13 @@ func lookHostDisk(v *v1.Volume, dirs Dirs) error {
 	f, info, err := openRegular(dirs.hostDisk(v))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return invalidf("hostDisk %s does not exist on this node; make it there, or use type: DiskOrCreate", v.HostDisk.Path)
+		return invalidf("hostDisk %s does not exist on this node; make it there, or use type: DiskOrCreate",
+			v.HostDisk.Path)
 	case errors.Is(err, errNotRegular):
 		return invalidf("hostDisk %s is not a regular file", v.HostDisk.Path)
 	case errors.Is(err, fs.ErrPermission):
-		return invalidf("hostDisk %s cannot be read by user 107; virtkit gives away only what it made: chown 107:107 it on the node", v.HostDisk.Path)
+		return invalidf("hostDisk %s cannot be read by user 107; virtkit gives away only what it made: chown 107:107 "+
+			"it on the node", v.HostDisk.Path)
 	case err != nil:
 		return fmt.Errorf("hostDisk %s: %w", v.HostDisk.Path, err)
 	case info.Size() == 0:
@@ -190,8 +196,8 @@ func lookHostDisk(v *v1.Volume, dirs Dirs) error {
 // errNotRegular says that something else is where a file should be.
 var errNotRegular = errors.New("not a regular file")
 
-// openRegular opens a regular file for reading and describes what was opened. No link is followed at its end, and no FIFO
-// waited for: who else may write the directory may have put one there.
+// openRegular opens a regular file for reading and describes what was opened. No link is followed at its end, and no
+// FIFO waited for: who else may write the directory may have put one there.
 func openRegular(name string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link; a socket or a device that nobody serves
@@ -234,7 +240,8 @@ func lookSecrets(v *v1.Volume, dirs Dirs) (Facts, error) {
 		}
 	}
 	if ref := src.NetworkDataSecretRef; ref != nil {
-		if f.NetworkData, err = readSecret(path.Join(dirs.Secrets, v.Name+"-networkdata"), ref.Name, "networkdata", "networkData"); err != nil {
+		if f.NetworkData, err = readSecret(path.Join(dirs.Secrets, v.Name+"-networkdata"), ref.Name, "networkdata",
+			"networkData"); err != nil {
 			return Facts{}, err
 		}
 	}

@@ -83,7 +83,8 @@ var layouts = [...]struct{ descriptor, pathLittle, pathBig uint32 }{
 	jolietTree: {sectorJoliet, sectorJolietPathLittle, sectorJolietPathBig},
 }
 
-// maxPlain is the longest identifier in the plain tree, without the version. Whoever reads Rock Ridge sees the whole name.
+// maxPlain is the longest identifier in the plain tree, without the version. Whoever reads Rock Ridge sees the whole
+// name.
 const maxPlain = 30
 
 // plainName maps a file's name to ISO 9660's letters, level 2.

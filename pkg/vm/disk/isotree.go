@@ -80,7 +80,8 @@ func (d *isoDir) add(path string, data []byte) error {
 	}
 	for i, part := range parts {
 		if part == "" || part == "." || part == ".." || len(part) > maxIsoName {
-			return invalidf("file name %q does not fit an ISO image, where a name has 1 to %d characters", path, maxIsoName)
+			return invalidf("file name %q does not fit an ISO image, where a name has 1 to %d characters",
+				path, maxIsoName)
 		}
 		if i == len(parts)-1 {
 			break
@@ -100,7 +101,8 @@ func (d *isoDir) add(path string, data []byte) error {
 
 // child is the directory of that name in d, made when it is not there.
 func (d *isoDir) child(name string) *isoDir {
-	at, found := slices.BinarySearchFunc(d.children, name, func(c *isoDir, name string) int { return strings.Compare(c.name, name) })
+	at, found := slices.BinarySearchFunc(d.children, name,
+		func(c *isoDir, name string) int { return strings.Compare(c.name, name) })
 	if !found {
 		d.children = slices.Insert(d.children, at, &isoDir{name: name, parent: d})
 	}
@@ -162,7 +164,8 @@ func (d *isoDir) entries(kind treeKind) [][]byte {
 	for len(dirs)+len(files) > 0 {
 		if len(files) == 0 || (len(dirs) > 0 && dirs[0].name < files[0].name) {
 			c := dirs[0]
-			out = append(out, dirRecord(c.id(kind), c.sector[kind], c.size[kind], true, use(suspPX(c.links()), suspNM(c.name))))
+			out = append(out,
+				dirRecord(c.id(kind), c.sector[kind], c.size[kind], true, use(suspPX(c.links()), suspNM(c.name))))
 			dirs = dirs[1:]
 			continue
 		}

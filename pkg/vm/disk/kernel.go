@@ -16,8 +16,8 @@ type Kernel struct {
 	KernelChecksum, InitrdChecksum uint32
 }
 
-// FindKernel finds the kernel and initramfs that a VMI names in the image at dirs.KernelBoot. The zero Kernel is that of
-// a VMI that boots from its disks.
+// FindKernel finds the kernel and initramfs that a VMI names in the image at dirs.KernelBoot. The zero Kernel is that
+// of a VMI that boots from its disks.
 func FindKernel(vmi *v1.VirtualMachineInstance, dirs Dirs) (Kernel, error) {
 	firmware := vmi.Spec.Domain.Firmware
 	if firmware == nil || firmware.KernelBoot == nil || firmware.KernelBoot.Container == nil {
@@ -34,7 +34,10 @@ func FindKernel(vmi *v1.VirtualMachineInstance, dirs Dirs) (Kernel, error) {
 		field, path string
 		to          *string
 		sum         *uint32
-	}{{"kernelPath", source.KernelPath, &out.Kernel, &out.KernelChecksum}, {"initrdPath", source.InitrdPath, &out.Initrd, &out.InitrdChecksum}} {
+	}{
+		{"kernelPath", source.KernelPath, &out.Kernel, &out.KernelChecksum},
+		{"initrdPath", source.InitrdPath, &out.Initrd, &out.InitrdChecksum},
+	} {
 		if file.path == "" {
 			continue
 		}
@@ -47,8 +50,8 @@ func FindKernel(vmi *v1.VirtualMachineInstance, dirs Dirs) (Kernel, error) {
 	return out, nil
 }
 
-// fileChecksum is that of a file in an image; it fails when the name is of no regular file that we may read. Links are not followed: they
-// would lead out of the image that the user named.
+// fileChecksum is that of a file in an image; it fails when the name is of no regular file that we may read. Links are
+// not followed: they would lead out of the image that the user named.
 func fileChecksum(root *os.Root, name string) (sum uint32, err error) {
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +65,8 @@ func fileChecksum(root *os.Root, name string) (sum uint32, err error) {
 	}
 	f, err := root.Open(name)
 	if errors.Is(err, fs.ErrPermission) {
-		return 0, invalidf("/%s cannot be read by user 107; build the image with the file owned by 107 or readable by all", name)
+		return 0, invalidf("/%s cannot be read by user 107; build the image with the file owned by 107 or readable "+
+			"by all", name)
 	}
 	if err != nil {
 		return 0, err

@@ -131,7 +131,8 @@ func (p *Plan) containerDisk(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) {
 		return
 	}
 	path := dirs.overlay(v.Name)
-	p.Steps = append(p.Steps, Step{Volume: v.Name, Action: CreateQcow2, Path: path, Size: f.Header.Size, Backing: &image})
+	p.Steps = append(p.Steps,
+		Step{Volume: v.Name, Action: CreateQcow2, Path: path, Size: f.Header.Size, Backing: &image})
 	p.Sources[v.Name] = domain.Source{Path: path, Format: FormatQcow2, Backing: &image}
 }
 
@@ -155,7 +156,10 @@ func (p *Plan) ephemeral(v *v1.Volume, d *v1.Disk, dirs Dirs, f Facts) {
 func (p *Plan) claim(vmi *v1.VirtualMachineInstance, v *v1.Volume, dirs Dirs, f Facts) error {
 	readOnly := claims.Of(v).ReadOnly
 	if f.Block {
-		p.Sources[v.Name] = domain.Source{Path: dirs.BlockDevice(v.Name), Block: true, Format: FormatRaw, ReadOnly: readOnly}
+		p.Sources[v.Name] = domain.Source{
+			Path: dirs.BlockDevice(v.Name), Block: true, Format: FormatRaw,
+			ReadOnly: readOnly,
+		}
 		return nil
 	}
 	path := dirs.claimImage(v.Name)

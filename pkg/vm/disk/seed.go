@@ -24,7 +24,8 @@ func Seeds(spec *v1.VirtualMachineInstanceSpec) []string {
 	return out
 }
 
-// WithoutSeeds is a spec without those volumes and their disks. It shares all else with spec and must not be written to.
+// WithoutSeeds is a spec without those volumes and their disks. It shares all else with spec and must not be written
+// to.
 func WithoutSeeds(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 	out, gone := *spec, map[string]bool{}
 	out.Volumes, out.Domain.Devices.Disks = nil, nil

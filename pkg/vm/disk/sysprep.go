@@ -36,7 +36,8 @@ func lookSysprep(v *v1.Volume, dirs Dirs) (Facts, error) {
 			continue // how the kubelet swaps all files at once
 		}
 		if len(files) == maxSysprepFiles {
-			return Facts{}, invalidf("there are more than %d files; the answer files are all that is needed", maxSysprepFiles)
+			return Facts{},
+				invalidf("there are more than %d files; the answer files are all that is needed", maxSysprepFiles)
 		}
 		if files[name], err = readBounded(path.Join(dir, name)); err != nil {
 			return Facts{}, fmt.Errorf("read the answer file %s: %w", name, err)
@@ -47,7 +48,8 @@ func lookSysprep(v *v1.Volume, dirs Dirs) (Facts, error) {
 			return Facts{Files: files}, nil
 		}
 	}
-	return Facts{}, invalidf("there is no answer file; the ConfigMap or Secret needs the key Autounattend.xml or Unattend.xml")
+	return Facts{},
+		invalidf("there is no answer file; the ConfigMap or Secret needs the key Autounattend.xml or Unattend.xml")
 }
 
 // readBounded reads a file of at most what a ConfigMap or Secret may hold.

@@ -10,8 +10,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// Addresses are those of the disks and interfaces that the VMI gives one, or a tag by which the guest is told where the device
-// is (cloud-init's meta data): such a device has a root port of its own, in the order of the VMI. All others are libvirt's to place.
+// Addresses are those of the disks and interfaces that the VMI gives one, or a tag by which the guest is told where the
+// device is (cloud-init's meta data): such a device has a root port of its own, in the order of the VMI. All others are
+// libvirt's to place.
 func Addresses(spec *v1.VirtualMachineInstanceSpec) (disks, interfaces map[string]pci.Address, err error) {
 	disks, interfaces = map[string]pci.Address{}, map[string]pci.Address{}
 	taken := map[pci.Address]bool{}
@@ -32,7 +33,8 @@ func Addresses(spec *v1.VirtualMachineInstanceSpec) (disks, interfaces map[strin
 	}
 	for i := range devices.Disks {
 		if d := &devices.Disks[i]; d.Disk != nil {
-			if err := give(disks, d.Name, d.Disk.PciAddress, "spec.domain.devices.disks["+itoa(i)+"].disk"); err != nil {
+			if err := give(disks, d.Name, d.Disk.PciAddress, "spec.domain.devices.disks["+itoa(i)+"].disk"); err !=
+				nil {
 				return nil, nil, err
 			}
 		}
@@ -42,7 +44,8 @@ func Addresses(spec *v1.VirtualMachineInstanceSpec) (disks, interfaces map[strin
 		if nic.State == v1.InterfaceStateAbsent {
 			continue
 		}
-		if err := give(interfaces, nic.Name, nic.PciAddress, "spec.domain.devices.interfaces["+itoa(i)+"]"); err != nil {
+		if err := give(interfaces, nic.Name, nic.PciAddress, "spec.domain.devices.interfaces["+itoa(i)+"]"); err !=
+			nil {
 			return nil, nil, err
 		}
 	}
@@ -65,7 +68,8 @@ func Addresses(spec *v1.VirtualMachineInstanceSpec) (disks, interfaces map[strin
 		}
 	}
 	for i := range devices.Interfaces {
-		if nic := &devices.Interfaces[i]; nic.Tag != "" && nic.State != v1.InterfaceStateAbsent && (nic.SRIOV != nil || nic.Model == "" || expressNIC(nic.Model)) {
+		if nic := &devices.Interfaces[i]; nic.Tag != "" && nic.State != v1.InterfaceStateAbsent &&
+			(nic.SRIOV != nil || nic.Model == "" || expressNIC(nic.Model)) {
 			next(interfaces, nic.Name)
 		}
 	}
@@ -78,7 +82,9 @@ func onPCIe(spec *v1.DomainSpec) bool {
 }
 
 func address(a pci.Address) *libvirtxml.DomainAddress {
-	return &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Domain: &a.Domain, Bus: &a.Bus, Slot: &a.Slot, Function: &a.Function}}
+	return &libvirtxml.DomainAddress{
+		PCI: &libvirtxml.DomainAddressPCI{Domain: &a.Domain, Bus: &a.Bus, Slot: &a.Slot, Function: &a.Function},
+	}
 }
 
 // Tagged is a device that the guest is to find by its tag.

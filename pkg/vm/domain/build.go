@@ -10,8 +10,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// Build gives the domain of vmi, without the volumes that are plugged in once it runs. An error means that the VMI and the facts do not fit together, and
-// names the field; trying again changes nothing.
+// Build gives the domain of vmi, without the volumes that are plugged in once it runs. An error means that the VMI and
+// the facts do not fit together, and names the field; trying again changes nothing.
 func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, error) {
 	plugged := hotplug.Volumes(&vmi.Spec)
 	if len(plugged) > 0 {

@@ -7,8 +7,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
-// processors gives the number of vCPUs, those that the guest may get while it runs included, and their topology. Fields of the
-// topology that are not set count as one; with none set, the vCPUs follow the CPU limit or request, rounded up, as sockets.
+// processors gives the number of vCPUs, those that the guest may get while it runs included, and their topology. Fields
+// of the topology that are not set count as one; with none set, the vCPUs follow the CPU limit or request, rounded up,
+// as sockets.
 func processors(spec *v1.DomainSpec) (*libvirtxml.DomainVCPU, *libvirtxml.DomainCPUTopology) {
 	t := libvirtxml.DomainCPUTopology{Cores: 1, Threads: 1}
 	if c := spec.CPU; c != nil {

@@ -59,14 +59,18 @@ func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts 
 		if action == "" {
 			action = string(v1.WatchdogActionReset)
 		}
-		out.Watchdogs = append(out.Watchdogs, libvirtxml.DomainWatchdog{Model: "i6300esb", Action: action, Alias: &libvirtxml.DomainAlias{Name: "ua-" + w.Name}})
+		out.Watchdogs = append(out.Watchdogs, libvirtxml.DomainWatchdog{
+			Model: "i6300esb", Action: action,
+			Alias: &libvirtxml.DomainAlias{Name: "ua-" + w.Name},
+		})
 	}
 	if t := spec.TPM; t != nil && enabled(t.Enabled, true) {
 		emulator := &libvirtxml.DomainTPMBackendEmulator{Version: "2.0"}
 		if enabled(t.Persistent, false) {
 			emulator.PersistentState = "yes" // else libvirt removes it before the launcher has its last copy
 		}
-		out.TPMs = append(out.TPMs, libvirtxml.DomainTPM{Model: "tpm-crb", Backend: &libvirtxml.DomainTPMBackend{Emulator: emulator}})
+		out.TPMs = append(out.TPMs,
+			libvirtxml.DomainTPM{Model: "tpm-crb", Backend: &libvirtxml.DomainTPMBackend{Emulator: emulator}})
 	}
 	for _, p := range spec.PanicDevices {
 		model := v1.Pvpanic
@@ -78,8 +82,9 @@ func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts 
 	return nil
 }
 
-// reportsFreePages says whether the guest gives the node memory back that it does not use. One that is on huge pages or has
-// CPUs of its own is not to be disturbed by it, and the memory of one with devices of the node, or that is encrypted, is locked.
+// reportsFreePages says whether the guest gives the node memory back that it does not use. One that is on huge pages or
+// has CPUs of its own is not to be disturbed by it, and the memory of one with devices of the node, or that is
+// encrypted, is locked.
 func reportsFreePages(domain *v1.DomainSpec) bool {
 	_, huge := pageSize(domain)
 	locked := len(domain.Devices.GPUs) > 0 || len(domain.Devices.HostDevices) > 0 || passthrough.SEV(domain)
@@ -91,7 +96,10 @@ func balloon(domain *v1.DomainSpec, b Balloon) *libvirtxml.DomainMemBalloon {
 	if !enabled(domain.Devices.AutoattachMemBalloon, true) {
 		return &libvirtxml.DomainMemBalloon{Model: "none"}
 	}
-	out := &libvirtxml.DomainMemBalloon{Model: v1.VirtIO, FreePageReporting: onOff(!b.KeepFreePages && reportsFreePages(domain))}
+	out := &libvirtxml.DomainMemBalloon{
+		Model:             v1.VirtIO,
+		FreePageReporting: onOff(!b.KeepFreePages && reportsFreePages(domain)),
+	}
 	if b.Period > 0 {
 		out.Stats = &libvirtxml.DomainMemBalloonStats{Period: b.Period}
 	}
@@ -107,7 +115,10 @@ func vsock(vmi *v1.VirtualMachineInstance) (*libvirtxml.DomainVSock, error) {
 	if cid == nil {
 		return nil, field("spec.domain.devices.autoattachVSOCK", "virt-controller has given the guest no CID")
 	}
-	return &libvirtxml.DomainVSock{Model: v1.VirtIO, CID: &libvirtxml.DomainVSockCID{Auto: "no", Address: strconv.FormatUint(uint64(*cid), 10)}}, nil
+	return &libvirtxml.DomainVSock{
+		Model: v1.VirtIO,
+		CID:   &libvirtxml.DomainVSockCID{Auto: "no", Address: strconv.FormatUint(uint64(*cid), 10)},
+	}, nil
 }
 
 // DefaultSound is the model of a sound card that names none.
@@ -122,11 +133,12 @@ func sound(out *libvirtxml.DomainDeviceList, card *v1.SoundDevice) {
 	if model == "" {
 		model = DefaultSound
 	}
-	out.Sounds = append(out.Sounds, libvirtxml.DomainSound{Model: model, Alias: &libvirtxml.DomainAlias{Name: aliasPrefix + card.Name}})
+	out.Sounds = append(out.Sounds,
+		libvirtxml.DomainSound{Model: model, Alias: &libvirtxml.DomainAlias{Name: aliasPrefix + card.Name}})
 }
 
-// serial adds the first serial port: a socket that virt-handler connects consoles to, and, if it is logged, a log of all
-// the guest wrote. The log is appended to, so that the launcher may cut it while QEMU writes.
+// serial adds the first serial port: a socket that virt-handler connects consoles to, and, if it is logged, a log of
+// all the guest wrote. The log is appended to, so that the launcher may cut it while QEMU writes.
 func serial(out *libvirtxml.DomainDeviceList, facts Facts, logged bool) {
 	port := uint(0)
 	log := &libvirtxml.DomainChardevLog{File: facts.SerialLog, Append: "on"}
@@ -161,9 +173,12 @@ func graphics(out *libvirtxml.DomainDeviceList, spec *v1.Devices, facts Facts) {
 	}
 	out.Videos = append(out.Videos, libvirtxml.DomainVideo{Model: model})
 	out.Graphics = append(out.Graphics, libvirtxml.DomainGraphic{VNC: &libvirtxml.DomainGraphicVNC{
-		// Who may use the screen is virt-handler's to decide; a client that asks for it alone must not end another's session.
+		// Who may use the screen is virt-handler's to decide; a client that asks for it alone must not end another's
+		// session.
 		SharePolicy: "ignore",
-		Listeners:   []libvirtxml.DomainGraphicListener{{Socket: &libvirtxml.DomainGraphicListenerSocket{Socket: facts.VNCSocket}}},
+		Listeners: []libvirtxml.DomainGraphicListener{
+			{Socket: &libvirtxml.DomainGraphicListenerSocket{Socket: facts.VNCSocket}},
+		},
 	}})
 }
 
@@ -174,7 +189,10 @@ func inputs(out *libvirtxml.DomainDeviceList, spec *v1.Devices) {
 		list = []v1.Input{{Name: "default-0", Type: v1.InputTypeTablet, Bus: v1.InputBusUSB}}
 	}
 	for _, in := range list {
-		x := libvirtxml.DomainInput{Type: string(in.Type), Bus: string(in.Bus), Alias: &libvirtxml.DomainAlias{Name: "ua-" + in.Name}}
+		x := libvirtxml.DomainInput{
+			Type: string(in.Type), Bus: string(in.Bus),
+			Alias: &libvirtxml.DomainAlias{Name: "ua-" + in.Name},
+		}
 		if x.Type == "" {
 			x.Type = string(v1.InputTypeTablet)
 		}
@@ -188,7 +206,9 @@ func inputs(out *libvirtxml.DomainDeviceList, spec *v1.Devices) {
 // controllers adds the controllers that libvirt would not choose as we want them: no USB where nothing
 // is on it, virtio-scsi, and on PCIe machines a root port a device plus spare ones.
 // plugged is how many disks the guest will get for certain once it runs.
-func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tuning, plugged int) []libvirtxml.DomainController {
+func controllers(
+	d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tuning, plugged int,
+) []libvirtxml.DomainController {
 	usb, scsi, express := len(d.RedirDevs) > 0, false, 0
 	for _, x := range d.Disks {
 		switch x.Target.Bus {
@@ -252,7 +272,10 @@ func controllers(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tun
 		out = append(out, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port"})
 	}
 	if bridged {
-		out = append(out, libvirtxml.DomainController{Type: "pci", Model: "pcie-to-pci-bridge", Address: address(pci.Address{Bus: lastFree(d, uint(ports))})})
+		out = append(out, libvirtxml.DomainController{
+			Type: "pci", Model: "pcie-to-pci-bridge",
+			Address: address(pci.Address{Bus: lastFree(d, uint(ports))}),
+		})
 	}
 	return out
 }
@@ -263,13 +286,15 @@ func expressNIC(model string) bool { return model == v1.VirtIO || model == "e100
 // conventional reports devices that are PCI and not PCIe, and are on no bus of their chipset's.
 func conventional(d *libvirtxml.DomainDeviceList, transitional bool) bool {
 	ac97 := slices.ContainsFunc(d.Sounds, func(s libvirtxml.DomainSound) bool { return s.Model != DefaultSound })
-	nics := slices.ContainsFunc(d.Interfaces, func(n libvirtxml.DomainInterface) bool { return !expressNIC(n.Model.Type) })
-	panics := slices.ContainsFunc(d.Panics, func(p libvirtxml.DomainPanic) bool { return p.Model == string(v1.Pvpanic) })
+	nics := slices.ContainsFunc(d.Interfaces,
+		func(n libvirtxml.DomainInterface) bool { return !expressNIC(n.Model.Type) })
+	panics := slices.ContainsFunc(d.Panics,
+		func(p libvirtxml.DomainPanic) bool { return p.Model == string(v1.Pvpanic) })
 	return transitional || ac97 || nics || panics || len(d.Watchdogs) > 0
 }
 
-// lastFree is the last of the root ports that no device is given. A guest numbers its buses as it finds them, and finds another
-// behind the bridge: from there on its numbers are not those of the ports.
+// lastFree is the last of the root ports that no device is given. A guest numbers its buses as it finds them, and finds
+// another behind the bridge: from there on its numbers are not those of the ports.
 func lastFree(d *libvirtxml.DomainDeviceList, ports uint) uint {
 	taken := map[uint]bool{}
 	take := func(a *libvirtxml.DomainAddress) {

@@ -106,8 +106,11 @@ var empty = Source{Format: "raw"}
 // disk gives one disk without its name and boot order.
 func disk(d *v1.Disk, src Source, path string) (*libvirtxml.DomainDisk, error) {
 	x := &libvirtxml.DomainDisk{
-		Device:       "disk",
-		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: src.Format, ErrorPolicy: "stop", Discard: "unmap"},
+		Device: "disk",
+		Driver: &libvirtxml.DomainDiskDriver{
+			Name: "qemu", Type: src.Format, ErrorPolicy: "stop",
+			Discard: "unmap",
+		},
 		Source:       file(src),
 		BackingStore: backing(src),
 		Target:       &libvirtxml.DomainDiskTarget{Bus: string(Bus(d))},
@@ -117,7 +120,8 @@ func disk(d *v1.Disk, src Source, path string) (*libvirtxml.DomainDisk, error) {
 	switch {
 	case d.LUN != nil:
 		if !src.Block {
-			return nil, field(path+".lun", "the guest's SCSI commands go to the volume's device, and it has none; use a claim with volumeMode: Block, or disk with bus scsi")
+			return nil, field(path+".lun", "the guest's SCSI commands go to the volume's device, and it has none; "+
+				"use a claim with volumeMode: Block, or disk with bus scsi")
 		}
 		if b := Bus(d); b != v1.DiskBusSCSI {
 			return nil, field(path+".lun.bus", "%s has no LUNs; use scsi", b)
@@ -160,9 +164,15 @@ func blockSize(b *v1.BlockSize, src Source) *libvirtxml.DomainDiskBlockIO {
 	case b == nil:
 		return nil
 	case b.Custom != nil:
-		return &libvirtxml.DomainDiskBlockIO{LogicalBlockSize: b.Custom.Logical, PhysicalBlockSize: b.Custom.Physical, DiscardGranularity: b.Custom.DiscardGranularity}
+		return &libvirtxml.DomainDiskBlockIO{
+			LogicalBlockSize: b.Custom.Logical, PhysicalBlockSize: b.Custom.Physical,
+			DiscardGranularity: b.Custom.DiscardGranularity,
+		}
 	case b.MatchVolume != nil && enabled(b.MatchVolume.Enabled, true) && src.Blocks != nil:
-		out := &libvirtxml.DomainDiskBlockIO{LogicalBlockSize: src.Blocks.Logical, PhysicalBlockSize: src.Blocks.Physical}
+		out := &libvirtxml.DomainDiskBlockIO{
+			LogicalBlockSize:  src.Blocks.Logical,
+			PhysicalBlockSize: src.Blocks.Physical,
+		}
 		if src.Blocks.Discard > 0 {
 			out.DiscardGranularity = &src.Blocks.Discard
 		}

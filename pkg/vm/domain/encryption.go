@@ -13,8 +13,8 @@ const (
 	sevEncryptedState = 1 << 2
 )
 
-// encrypt has the processor encrypt the guest's memory, and has its virtio devices use only what the guest shows them of it.
-// Where the bit is in an address that says so, libvirt finds out from the node.
+// encrypt has the processor encrypt the guest's memory, and has its virtio devices use only what the guest shows them
+// of it. Where the bit is in an address that says so, libvirt finds out from the node.
 func encrypt(d *libvirtxml.Domain, spec *v1.DomainSpec, kvm bool) error {
 	if !passthrough.SEV(spec) {
 		return nil

@@ -21,15 +21,18 @@ func shares(spec *v1.DomainSpec) []libvirtxml.DomainFilesystem {
 		out = append(out, libvirtxml.DomainFilesystem{
 			AccessMode: "passthrough",
 			Driver:     &libvirtxml.DomainFilesystemDriver{Type: "virtiofs", Queue: filesystemQueue},
-			Source:     &libvirtxml.DomainFilesystemSource{Mount: &libvirtxml.DomainFilesystemSourceMount{Socket: filesystems.Socket(f.Name)}},
-			Target:     &libvirtxml.DomainFilesystemTarget{Dir: f.Name},
-			Alias:      &libvirtxml.DomainAlias{Name: aliasPrefix + "fs-" + f.Name},
+			Source: &libvirtxml.DomainFilesystemSource{
+				Mount: &libvirtxml.DomainFilesystemSourceMount{Socket: filesystems.Socket(f.Name)},
+			},
+			Target: &libvirtxml.DomainFilesystemTarget{Dir: f.Name},
+			Alias:  &libvirtxml.DomainAlias{Name: aliasPrefix + "fs-" + f.Name},
 		})
 	}
 	return out
 }
 
-// shareMemory lets other processes of the pod map the guest's memory, if there are any that have to. Huge pages are files anyway.
+// shareMemory lets other processes of the pod map the guest's memory, if there are any that have to. Huge pages are
+// files anyway.
 func shareMemory(d *libvirtxml.Domain, spec *v1.DomainSpec) {
 	if !filesystems.Any(spec) {
 		return

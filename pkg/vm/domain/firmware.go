@@ -24,7 +24,8 @@ func operatingSystem(spec *v1.DomainSpec, facts Facts) (*libvirtxml.DomainOS, er
 	os.ACPI = tables(spec.Firmware, facts.Secrets)
 	efi := uefi(spec)
 	if efi == nil {
-		if f := spec.Firmware; f != nil && f.Bootloader != nil && f.Bootloader.BIOS != nil && enabled(f.Bootloader.BIOS.UseSerial, false) {
+		if f := spec.Firmware; f != nil && f.Bootloader != nil && f.Bootloader.BIOS != nil &&
+			enabled(f.Bootloader.BIOS.UseSerial, false) {
 			os.BIOS = &libvirtxml.DomainBIOS{UseSerial: "yes"}
 		}
 		return os, nil
@@ -34,9 +35,13 @@ func operatingSystem(spec *v1.DomainSpec, facts Facts) (*libvirtxml.DomainOS, er
 		code, vars = facts.Firmware.SecureCode, facts.Firmware.SecureVars
 	}
 	if code == "" || vars == "" {
-		return nil, field("spec.domain.firmware.bootloader.efi", "this launcher image has no UEFI firmware (secure boot %t)", secureBoot(efi))
+		return nil, field("spec.domain.firmware.bootloader.efi",
+			"this launcher image has no UEFI firmware (secure boot %t)", secureBoot(efi))
 	}
-	os.Loader = &libvirtxml.DomainLoader{Path: code, Readonly: "yes", Secure: yesNo(secureBoot(efi)), Type: "pflash", Format: "raw"}
+	os.Loader = &libvirtxml.DomainLoader{
+		Path: code, Readonly: "yes", Secure: yesNo(secureBoot(efi)), Type: "pflash",
+		Format: "raw",
+	}
 	os.NVRam = &libvirtxml.DomainNVRam{NVRam: facts.NVRAM, Template: vars, Format: "raw", TemplateFormat: "raw"}
 	return os, nil
 }
@@ -49,7 +54,8 @@ func tables(f *v1.Firmware, secrets string) *libvirtxml.DomainACPI {
 	out := &libvirtxml.DomainACPI{}
 	for _, t := range []struct{ kind, volume string }{{"slic", f.ACPI.SlicNameRef}, {"msdm", f.ACPI.MsdmNameRef}} {
 		if t.volume != "" {
-			out.Tables = append(out.Tables, libvirtxml.DomainACPITable{Type: t.kind, Path: path.Join(secrets, t.volume, t.kind+".bin")})
+			out.Tables = append(out.Tables,
+				libvirtxml.DomainACPITable{Type: t.kind, Path: path.Join(secrets, t.volume, t.kind+".bin")})
 		}
 	}
 	if out.Tables == nil {
@@ -104,13 +110,16 @@ func features(spec *v1.DomainSpec, kvm bool) *libvirtxml.DomainFeatureList {
 		out.PVSpinlock = &libvirtxml.DomainFeatureState{State: onOff(enabled(f.Pvspinlock.Enabled, true))}
 	}
 	if !kvm {
-		out.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Unit: "MiB", Size: tcgTranslationCache}}
+		out.TCG = &libvirtxml.DomainFeatureTCG{
+			TBCache: &libvirtxml.DomainFeatureTCGTBCache{Unit: "MiB", Size: tcgTranslationCache},
+		}
 	}
 	return out
 }
 
-// systemInformation gives the SMBIOS tables, and what else the firmware hands to the guest. Manufacturer, product and family are KubeVirt's defaults:
-// guests and their agents (systemd, cloud-init, ansible) recognise the platform by them.
+// systemInformation gives the SMBIOS tables, and what else the firmware hands to the guest. Manufacturer, product and
+// family are KubeVirt's defaults: guests and their agents (systemd, cloud-init, ansible) recognise the platform by
+// them.
 func systemInformation(vmi *v1.VirtualMachineInstance, facts *Facts) []libvirtxml.DomainSysInfo {
 	var system []libvirtxml.DomainSysInfoEntry
 	for _, e := range []struct{ name, value, otherwise string }{
@@ -177,7 +186,8 @@ func clock(c *v1.Clock) *libvirtxml.DomainClock {
 	}
 	if t.RTC != nil {
 		out.Timer = append(out.Timer, libvirtxml.DomainTimer{
-			Name: "rtc", TickPolicy: string(t.RTC.TickPolicy), Track: string(t.RTC.Track), Present: yesNo(enabled(t.RTC.Enabled, true)),
+			Name: "rtc", TickPolicy: string(t.RTC.TickPolicy), Track: string(t.RTC.Track),
+			Present: yesNo(enabled(t.RTC.Enabled, true)),
 		})
 	}
 	if t.PIT != nil {
@@ -186,7 +196,8 @@ func clock(c *v1.Clock) *libvirtxml.DomainClock {
 		})
 	}
 	if t.KVM != nil {
-		out.Timer = append(out.Timer, libvirtxml.DomainTimer{Name: "kvmclock", Present: yesNo(enabled(t.KVM.Enabled, true))})
+		out.Timer = append(out.Timer,
+			libvirtxml.DomainTimer{Name: "kvmclock", Present: yesNo(enabled(t.KVM.Enabled, true))})
 	}
 	if t.HPET != nil {
 		out.Timer = append(out.Timer, libvirtxml.DomainTimer{
@@ -194,7 +205,8 @@ func clock(c *v1.Clock) *libvirtxml.DomainClock {
 		})
 	}
 	if t.Hyperv != nil {
-		out.Timer = append(out.Timer, libvirtxml.DomainTimer{Name: "hypervclock", Present: yesNo(enabled(t.Hyperv.Enabled, true))})
+		out.Timer = append(out.Timer,
+			libvirtxml.DomainTimer{Name: "hypervclock", Present: yesNo(enabled(t.Hyperv.Enabled, true))})
 	}
 	return out
 }

@@ -16,9 +16,11 @@ import (
 // pciHostdev is a PCI device of the node that a driver for pass-through holds; libvirt leaves the driver as it is.
 func pciHostdev(device pci.Address, alias string) libvirtxml.DomainHostdev {
 	return libvirtxml.DomainHostdev{
-		Managed:   "no",
-		SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{Source: &libvirtxml.DomainHostdevSubsysPCISource{Address: address(device).PCI}},
-		Alias:     &libvirtxml.DomainAlias{Name: alias},
+		Managed: "no",
+		SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{
+			Source: &libvirtxml.DomainHostdevSubsysPCISource{Address: address(device).PCI},
+		},
+		Alias: &libvirtxml.DomainAlias{Name: alias},
 	}
 }
 
@@ -55,16 +57,19 @@ func wantedDevices(devices *v1.Devices) []wanted {
 	var out []wanted
 	for i := range devices.GPUs {
 		d := &devices.GPUs[i]
-		out = append(out, wanted{"spec.domain.devices.gpus[" + itoa(i) + "]", aliasPrefix + "gpu-" + d.Name, d.DeviceName, d})
+		out = append(out,
+			wanted{"spec.domain.devices.gpus[" + itoa(i) + "]", aliasPrefix + "gpu-" + d.Name, d.DeviceName, d})
 	}
 	for i := range devices.HostDevices {
 		d := &devices.HostDevices[i]
-		out = append(out, wanted{"spec.domain.devices.hostDevices[" + itoa(i) + "]", aliasPrefix + "hostdevice-" + d.Name, d.DeviceName, nil})
+		out = append(out, wanted{"spec.domain.devices.hostDevices[" + itoa(i) + "]", aliasPrefix + "hostdevice-" +
+			d.Name, d.DeviceName, nil})
 	}
 	return out
 }
 
-// hostDevices gives the guest the devices of the node that its pod got, in the order in which the device plugins list them.
+// hostDevices gives the guest the devices of the node that its pod got, in the order in which the device plugins list
+// them.
 func hostDevices(devices *v1.Devices, facts Facts) ([]libvirtxml.DomainHostdev, error) {
 	list := wantedDevices(devices)
 	users := map[string]int{}
@@ -107,7 +112,8 @@ func allotted(w wanted, n, all int, variables map[string]string) ([]libvirtxml.D
 			each = len(devices) / all
 		}
 		if len(devices) < all*each {
-			return nil, field(w.path, "the device plugin gave the pod %d devices of resource %s, and %d are needed: %s=%q", len(devices), w.resource, all, name, variables[name])
+			return nil, field(w.path, "the device plugin gave the pod %d devices of resource %s, and %d are needed: "+
+				"%s=%q", len(devices), w.resource, all, name, variables[name])
 		}
 		var out []libvirtxml.DomainHostdev
 		for i, text := range devices[n*each : (n+1)*each] {
@@ -123,8 +129,10 @@ func allotted(w wanted, n, all int, variables map[string]string) ([]libvirtxml.D
 		}
 		return out, nil
 	}
-	return nil, field(w.path, "the device plugin of resource %s has not told the pod which device it got: none of the variables %s, %s and %s is set",
-		w.resource, passthrough.Variable(passthrough.PCI, w.resource), passthrough.Variable(passthrough.MDev, w.resource), passthrough.Variable(passthrough.USB, w.resource))
+	return nil, field(w.path, "the device plugin of resource %s has not told the pod which device it got: none of "+
+		"the variables %s, %s and %s is set",
+		w.resource, passthrough.Variable(passthrough.PCI, w.resource),
+		passthrough.Variable(passthrough.MDev, w.resource), passthrough.Variable(passthrough.USB, w.resource))
 }
 
 var uuidPattern = regexp.MustCompile(`^[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}$`)

@@ -16,20 +16,23 @@ const aliasPrefix = "ua-"
 // VolumeAlias is the alias of a volume's disk in the domain.
 func VolumeAlias(volume string) string { return aliasPrefix + volume }
 
-// FirstPluggedThread is the number from which on I/O threads are made for disks that are plugged in: beyond those that a guest
-// may be started with.
+// FirstPluggedThread is the number from which on I/O threads are made for disks that are plugged in: beyond those that
+// a guest may be started with.
 const FirstPluggedThread = 2001
 
-// OwnThread reports whether the disk of a volume that is plugged in gets an I/O thread of its own. Where there is a pool of
-// threads, all disks have that.
+// OwnThread reports whether the disk of a volume that is plugged in gets an I/O thread of its own. Where there is a
+// pool of threads, all disks have that.
 func OwnThread(spec *v1.VirtualMachineInstanceSpec, volume string) bool {
 	d, policy := hotplug.Disk(spec, volume), spec.Domain.IOThreadsPolicy
-	return d != nil && enabled(d.DedicatedIOThread, false) && Bus(d) == v1.DiskBusVirtio && (policy == nil || *policy != v1.IOThreadsPolicySupplementalPool)
+	return d != nil && enabled(d.DedicatedIOThread, false) && Bus(d) == v1.DiskBusVirtio &&
+		(policy == nil || *policy != v1.IOThreadsPolicySupplementalPool)
 }
 
-// Hotplugged gives the disk of a volume for a guest that runs. taken are the names that its disks have, thread its own I/O thread;
-// 0 is none.
-func Hotplugged(vmi *v1.VirtualMachineInstance, volume string, src Source, taken []string, thread uint) (*libvirtxml.DomainDisk, error) {
+// Hotplugged gives the disk of a volume for a guest that runs. taken are the names that its disks have, thread its own
+// I/O thread; 0 is none.
+func Hotplugged(
+	vmi *v1.VirtualMachineInstance, volume string, src Source, taken []string, thread uint,
+) (*libvirtxml.DomainDisk, error) {
 	path := "volume " + volume
 	d := hotplug.Disk(&vmi.Spec, volume)
 	if d == nil {

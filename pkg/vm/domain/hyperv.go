@@ -18,8 +18,9 @@ func hyperv(f *v1.Features) *libvirtxml.DomainFeatureHyperV {
 		return nil
 	}
 	out := &libvirtxml.DomainFeatureHyperV{
-		Relaxed: hypervState(h.Relaxed), VAPIC: hypervState(h.VAPIC), VPIndex: hypervState(h.VPIndex), Runtime: hypervState(h.Runtime),
-		Synic: hypervState(h.SyNIC), Reset: hypervState(h.Reset), Frequencies: hypervState(h.Frequencies),
+		Relaxed: hypervState(h.Relaxed), VAPIC: hypervState(h.VAPIC), VPIndex: hypervState(h.VPIndex),
+		Runtime: hypervState(h.Runtime),
+		Synic:   hypervState(h.SyNIC), Reset: hypervState(h.Reset), Frequencies: hypervState(h.Frequencies),
 		ReEnlightenment: hypervState(h.Reenlightenment), IPI: hypervState(h.IPI), EVMCS: hypervState(h.EVMCS),
 	}
 	if s := h.Spinlocks; s != nil {
@@ -32,7 +33,10 @@ func hyperv(f *v1.Features) *libvirtxml.DomainFeatureHyperV {
 		}
 	}
 	if t := h.SyNICTimer; t != nil {
-		out.STimer = &libvirtxml.DomainFeatureHyperVSTimer{DomainFeatureState: *hypervState(&t.FeatureState), Direct: hypervState(t.Direct)}
+		out.STimer = &libvirtxml.DomainFeatureHyperVSTimer{
+			DomainFeatureState: *hypervState(&t.FeatureState),
+			Direct:             hypervState(t.Direct),
+		}
 	}
 	if v := h.VendorID; v != nil {
 		out.VendorId = &libvirtxml.DomainFeatureHyperVVendorId{DomainFeatureState: *hypervState(&v.FeatureState)}
@@ -42,7 +46,8 @@ func hyperv(f *v1.Features) *libvirtxml.DomainFeatureHyperV {
 	}
 	if t := h.TLBFlush; t != nil {
 		out.TLBFlush = &libvirtxml.DomainFeatureHyperVTLBFlush{
-			DomainFeatureState: *hypervState(&t.FeatureState), Direct: hypervState(t.Direct), Extended: hypervState(t.Extended),
+			DomainFeatureState: *hypervState(&t.FeatureState), Direct: hypervState(t.Direct),
+			Extended: hypervState(t.Extended),
 		}
 	}
 	return out

@@ -33,7 +33,8 @@ func interfaces(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.Domai
 		}
 		p := planned[nic.Name]
 		if p == nil {
-			return nil, field("spec.domain.devices.interfaces["+itoa(i)+"]", "interface %q is not in the network plan", nic.Name)
+			return nil, field("spec.domain.devices.interfaces["+itoa(i)+"]",
+				"interface %q is not in the network plan", nic.Name)
 		}
 		x := networkCard(nic, p)
 		if a, ok := addresses[nic.Name]; ok {
@@ -79,7 +80,9 @@ func networkCard(nic *v1.Interface, p *network.Interface) libvirtxml.DomainInter
 }
 
 // PluggedInterface gives the NIC of an interface for a guest that runs. plan has its tap.
-func PluggedInterface(vmi *v1.VirtualMachineInstance, plan network.Plan, name string) (*libvirtxml.DomainInterface, error) {
+func PluggedInterface(
+	vmi *v1.VirtualMachineInstance, plan network.Plan, name string,
+) (*libvirtxml.DomainInterface, error) {
 	path := "interface " + name
 	spec := vmi.Spec.Domain.Devices.Interfaces
 	i := slices.IndexFunc(spec, func(n v1.Interface) bool { return n.Name == name })

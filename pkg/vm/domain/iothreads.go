@@ -24,8 +24,9 @@ type ioThreads struct {
 	shared []uint
 }
 
-// planThreads shares out I/O threads by KubeVirt's rules: none unless there is a policy or a disk asks for its own; with auto
-// two for each CPU that the pod asks for at most; with supplementalPool as many as said, each of which serves every disk.
+// planThreads shares out I/O threads by KubeVirt's rules: none unless there is a policy or a disk asks for its own;
+// with auto two for each CPU that the pod asks for at most; with supplementalPool as many as said, each of which serves
+// every disk.
 func planThreads(spec *v1.VirtualMachineInstanceSpec) ioThreads {
 	policy := spec.Domain.IOThreadsPolicy
 	var own, sharing []string
@@ -90,7 +91,8 @@ type tuning struct {
 	encrypted    bool // the guest's memory
 }
 
-// tune reads the VMI as it was when the guest was started, so that a disk plugged in later finds the threads that there are.
+// tune reads the VMI as it was when the guest was started, so that a disk plugged in later finds the threads that there
+// are.
 func tune(spec *v1.VirtualMachineInstanceSpec) tuning {
 	t := tuning{
 		threads:      planThreads(hotplug.Without(spec)),

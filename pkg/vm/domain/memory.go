@@ -25,7 +25,8 @@ func memoryBytes(spec *v1.DomainSpec) (uint, error) {
 
 // roomToGrow is how much memory the guest may get while it runs, bytes.
 func roomToGrow(spec *v1.DomainSpec, boot uint) uint {
-	if m := spec.Memory; m == nil || m.MaxGuest == nil || sizing.MemoryObstacle(spec) != "" || m.MaxGuest.Value() <= int64(boot) {
+	if m := spec.Memory; m == nil || m.MaxGuest == nil || sizing.MemoryObstacle(spec) != "" ||
+		m.MaxGuest.Value() <= int64(boot) {
 		return 0
 	}
 	return uint(spec.Memory.MaxGuest.Value()) - boot
@@ -47,13 +48,15 @@ func memory(d *libvirtxml.Domain, spec *v1.DomainSpec) error {
 		d.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: boot + room, Unit: "b", Slots: 1}
 		// QEMU plugs memory into NUMA nodes only.
 		cell := uint(0)
-		d.CPU.Numa = &libvirtxml.DomainNuma{Cell: []libvirtxml.DomainCell{{ID: &cell, CPUs: idRange(int(d.VCPU.Value)), Memory: boot, Unit: "b"}}}
+		d.CPU.Numa = &libvirtxml.DomainNuma{
+			Cell: []libvirtxml.DomainCell{{ID: &cell, CPUs: idRange(int(d.VCPU.Value)), Memory: boot, Unit: "b"}},
+		}
 	}
 	return nil
 }
 
-// GrowableMemory is the device by which a guest that was booted with so much memory (bytes) gets more while it runs, up to
-// maxGuest; nil when it has no room. requested is how much of it the guest has now, bytes.
+// GrowableMemory is the device by which a guest that was booted with so much memory (bytes) gets more while it runs, up
+// to maxGuest; nil when it has no room. requested is how much of it the guest has now, bytes.
 func GrowableMemory(spec *v1.DomainSpec, boot, requested uint) *libvirtxml.DomainMemorydev {
 	room := roomToGrow(spec, boot)
 	if room == 0 {
@@ -70,7 +73,9 @@ func GrowableMemory(spec *v1.DomainSpec, boot, requested uint) *libvirtxml.Domai
 		Alias: &libvirtxml.DomainAlias{Name: PluggedMemory},
 	}
 	if page, ok := pageSize(spec); ok {
-		dev.Source = &libvirtxml.DomainMemorydevSource{PageSize: &libvirtxml.DomainMemorydevSourcePagesize{Value: page, Unit: "b"}}
+		dev.Source = &libvirtxml.DomainMemorydevSource{
+			PageSize: &libvirtxml.DomainMemorydevSourcePagesize{Value: page, Unit: "b"},
+		}
 	}
 	return dev
 }

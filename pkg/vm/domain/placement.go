@@ -27,8 +27,8 @@ type Placement struct {
 	Emulator *HostCPU
 }
 
-// Place gives each vCPU one of the pod's CPUs: NUMA node by NUMA node, and threads of one core side by side. It is nil for a
-// guest without dedicatedCpuPlacement. vcpus is how many are online.
+// Place gives each vCPU one of the pod's CPUs: NUMA node by NUMA node, and threads of one core side by side. It is nil
+// for a guest without dedicatedCpuPlacement. vcpus is how many are online.
 func Place(spec *v1.DomainSpec, vcpus int, cpus []HostCPU) (*Placement, error) {
 	if spec.CPU == nil || !spec.CPU.DedicatedCPUPlacement {
 		return nil, nil
@@ -38,7 +38,8 @@ func Place(spec *v1.DomainSpec, vcpus int, cpus []HostCPU) (*Placement, error) {
 		want++
 	}
 	if len(cpus) < want {
-		return nil, field("spec.domain.cpu.dedicatedCpuPlacement", "the pod has %d CPUs of its own and the guest needs %d", len(cpus), want)
+		return nil, field("spec.domain.cpu.dedicatedCpuPlacement",
+			"the pod has %d CPUs of its own and the guest needs %d", len(cpus), want)
 	}
 	cpus = slices.Clone(cpus)
 	slices.SortFunc(cpus, func(a, b HostCPU) int { return cmp.Or(a.Node-b.Node, a.Core-b.Core, a.ID-b.ID) })
@@ -53,7 +54,8 @@ func Place(spec *v1.DomainSpec, vcpus int, cpus []HostCPU) (*Placement, error) {
 func (p *Placement) pins(d *libvirtxml.Domain) {
 	tune := &libvirtxml.DomainCPUTune{}
 	for i, cpu := range p.VCPUs {
-		tune.VCPUPin = append(tune.VCPUPin, libvirtxml.DomainCPUTuneVCPUPin{VCPU: uint(i), CPUSet: strconv.Itoa(cpu.ID)})
+		tune.VCPUPin = append(tune.VCPUPin,
+			libvirtxml.DomainCPUTuneVCPUPin{VCPU: uint(i), CPUSet: strconv.Itoa(cpu.ID)})
 	}
 	if p.Emulator != nil {
 		tune.EmulatorPin = &libvirtxml.DomainCPUTuneEmulatorPin{CPUSet: strconv.Itoa(p.Emulator.ID)}
@@ -61,8 +63,9 @@ func (p *Placement) pins(d *libvirtxml.Domain) {
 	d.CPUTune = tune
 }
 
-// mapNUMA gives the guest the NUMA nodes that its CPUs are on, each with its share of the memory. The memory is not bound to
-// the nodes, which a container may not do (set_mempolicy): a page comes from the node of the vCPU that touches it first.
+// mapNUMA gives the guest the NUMA nodes that its CPUs are on, each with its share of the memory. The memory is not
+// bound to the nodes, which a container may not do (set_mempolicy): a page comes from the node of the vCPU that touches
+// it first.
 func (p *Placement) mapNUMA(d *libvirtxml.Domain, spec *v1.DomainSpec) error {
 	page, ok := pageSize(spec)
 	if !ok {
@@ -78,7 +81,8 @@ func (p *Placement) mapNUMA(d *libvirtxml.Domain, spec *v1.DomainSpec) error {
 	}
 	pages := uint64(d.Memory.Value) / page
 	if pages < uint64(len(nodes)) {
-		return field("spec.domain.memory.guest", "%d pages cannot be spread over the %d NUMA nodes of the pod's CPUs", pages, len(nodes))
+		return field("spec.domain.memory.guest", "%d pages cannot be spread over the %d NUMA nodes of the pod's CPUs",
+			pages, len(nodes))
 	}
 	numa := &libvirtxml.DomainNuma{}
 	backing := &libvirtxml.DomainMemoryHugepages{}
@@ -88,8 +92,12 @@ func (p *Placement) mapNUMA(d *libvirtxml.Domain, spec *v1.DomainSpec) error {
 			share++
 		}
 		id := uint(i)
-		numa.Cell = append(numa.Cell, libvirtxml.DomainCell{ID: &id, CPUs: strings.Join(members[node], ","), Memory: uint(share * page), Unit: "b"})
-		backing.Hugepages = append(backing.Hugepages, libvirtxml.DomainMemoryHugepage{Size: uint(page), Unit: "b", Nodeset: strconv.Itoa(i)})
+		numa.Cell = append(numa.Cell, libvirtxml.DomainCell{
+			ID: &id, CPUs: strings.Join(members[node], ","),
+			Memory: uint(share * page), Unit: "b",
+		})
+		backing.Hugepages = append(backing.Hugepages,
+			libvirtxml.DomainMemoryHugepage{Size: uint(page), Unit: "b", Nodeset: strconv.Itoa(i)})
 	}
 	d.CPU.Numa = numa
 	d.MemoryBacking.MemoryHugePages = backing

@@ -11,8 +11,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/pci"
 )
 
-// networkFunctions gives the guest the functions of its node's network cards that are its interfaces with sriov, in the VMI's order. Which is
-// whose Multus says, by the network plan; where it does not, the pod's are given out in the order of the device plugin's.
+// networkFunctions gives the guest the functions of its node's network cards that are its interfaces with sriov, in the
+// VMI's order. Which is whose Multus says, by the network plan; where it does not, the pod's are given out in the order
+// of the device plugin's.
 func networkFunctions(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml.DomainHostdev, error) {
 	_, addresses, err := Addresses(&vmi.Spec)
 	if err != nil {
@@ -64,13 +65,15 @@ func networkFunctions(vmi *v1.VirtualMachineInstance, facts Facts) ([]libvirtxml
 func functionOf(name, path string, given map[string]int, variables map[string]string) (string, error) {
 	resource := variables[passthrough.NetworkResource(name)]
 	if resource == "" {
-		return "", field(path, "neither Multus nor the pod says which function of a network card interface %q is; restart the VM", name)
+		return "", field(path, "neither Multus nor the pod says which function of a network card interface %q is; "+
+			"restart the VM", name)
 	}
 	variable := passthrough.Variable(passthrough.NetworkPCI, resource)
 	devices := passthrough.Devices(variables[variable])
 	n := given[resource]
 	if n >= len(devices) {
-		return "", field(path, "the device plugin of resource %s gave the pod %d functions of network cards, and more are needed: %s=%q", resource, len(devices), variable, variables[variable])
+		return "", field(path, "the device plugin of resource %s gave the pod %d functions of network cards, and "+
+			"more are needed: %s=%q", resource, len(devices), variable, variables[variable])
 	}
 	given[resource]++
 	return devices[n], nil

@@ -5,11 +5,12 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// transitionalModel is libvirt's name for virtio devices that drivers of virtio 0.9 know, too. They are conventional PCI devices: libvirt
-// puts them behind a bridge on PCIe machines.
+// transitionalModel is libvirt's name for virtio devices that drivers of virtio 0.9 know, too. They are conventional
+// PCI devices: libvirt puts them behind a bridge on PCIe machines.
 const transitionalModel = "virtio-transitional"
 
-// makeTransitional turns the virtio devices but disks and their controllers, which tuning does, and inputs, which virtio 0.9 has none of.
+// makeTransitional turns the virtio devices but disks and their controllers, which tuning does, and inputs, which
+// virtio 0.9 has none of.
 func makeTransitional(d *libvirtxml.DomainDeviceList) {
 	for i := range d.Interfaces {
 		if d.Interfaces[i].Model.Type == v1.VirtIO {

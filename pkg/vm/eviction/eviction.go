@@ -27,7 +27,8 @@ const Default = v1.EvictionStrategyNone
 // Strategies are all that there are.
 func Strategies() []v1.EvictionStrategy {
 	return []v1.EvictionStrategy{
-		v1.EvictionStrategyNone, v1.EvictionStrategyLiveMigrate, v1.EvictionStrategyLiveMigrateIfPossible, v1.EvictionStrategyExternal,
+		v1.EvictionStrategyNone, v1.EvictionStrategyLiveMigrate, v1.EvictionStrategyLiveMigrateIfPossible,
+		v1.EvictionStrategyExternal,
 	}
 }
 
@@ -50,7 +51,8 @@ func Alive(vmi *v1.VirtualMachineInstance) bool {
 
 // Moves reports whether a guest with this strategy is moved when its pod is evicted.
 func Moves(vmi *v1.VirtualMachineInstance, strategy v1.EvictionStrategy) bool {
-	return (strategy == v1.EvictionStrategyLiveMigrate || strategy == v1.EvictionStrategyLiveMigrateIfPossible) && Migratable(vmi)
+	return (strategy == v1.EvictionStrategyLiveMigrate || strategy == v1.EvictionStrategyLiveMigrateIfPossible) &&
+		Migratable(vmi)
 }
 
 // Migratable reports whether the VMI's node says that its guest can move.

@@ -10,7 +10,8 @@ type Member struct {
 	Taken uint64
 }
 
-// Poll is what virt-controller has read between Asked and Answered, which are of one clock that also runs while the machine sleeps.
+// Poll is what virt-controller has read between Asked and Answered, which are of one clock that also runs while the
+// machine sleeps.
 type Poll struct {
 	Asked, Answered time.Duration
 	// Beat changes with each heartbeat that the API server takes.
@@ -47,8 +48,8 @@ type read struct {
 	version uint64
 }
 
-// Observe takes a poll and returns for how long at least the node has been silent, for launchers with --fence-after=after, which
-// must be the same in all calls. Polls must be passed in the order in which they were sent.
+// Observe takes a poll and returns for how long at least the node has been silent, for launchers with
+// --fence-after=after, which must be the same in all calls. Polls must be passed in the order in which they were sent.
 func (c *Count) Observe(after time.Duration, p Poll) time.Duration {
 	healthy := 0
 	members := map[string]*history{}
@@ -79,8 +80,8 @@ func (c *Count) Observe(after time.Duration, p Poll) time.Duration {
 // Fail notes that a poll failed: the count starts anew.
 func (c *Count) Fail() { c.counting = false }
 
-// healthy adds what a poll has read, and reports whether the member had a heartbeat acknowledged within so long before the
-// poll was answered.
+// healthy adds what a poll has read, and reports whether the member had a heartbeat acknowledged within so long before
+// the poll was answered.
 func (h *history) healthy(p Poll, m Member, within time.Duration) bool {
 	old := 0
 	for old < len(h.reads) && p.Answered-h.reads[old].asked > within {

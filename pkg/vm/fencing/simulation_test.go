@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// The simulation has virt-handlers, launchers, an API server and virt-controller, in steps of real time, with clocks that run at
-// rates of their own. It has no messages that take time but heartbeats whose answer is lost and answers that are late.
+// The simulation has virt-handlers, launchers, an API server and virt-controller, in steps of real time, with clocks
+// that run at rates of their own. It has no messages that take time but heartbeats whose answer is lost and answers
+// that are late.
 
 const (
 	simStep = 500 * time.Millisecond

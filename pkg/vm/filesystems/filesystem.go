@@ -1,7 +1,8 @@
 // Package filesystems says which volumes of an instance its guest has as file systems instead of disks
-// (spec.domain.devices.filesystems), and where virtiofsd serves each of them: in a container of its own of the launcher's
-// pod, at a socket in a directory of its own, which the launcher's container sees. virtiofsd reads and writes the guest's memory, so
-// that is shared memory. virt-controller plans the containers by it, the launcher the domain. It is pure.
+// (spec.domain.devices.filesystems), and where virtiofsd serves each of them: in a container of its own of the
+// launcher's pod, at a socket in a directory of its own, which the launcher's container sees. virtiofsd reads and
+// writes the guest's memory, so that is shared memory. virt-controller plans the containers by it, the launcher the
+// domain. It is pure.
 package filesystems
 
 import (
@@ -46,9 +47,9 @@ func Configuration(v *v1.Volume) bool {
 // Storage reports a volume of a claim, which the guest may write.
 func Storage(v *v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.DataVolume != nil }
 
-// Preallocated reports a guest that gets all of its memory when it is started: one that shares file systems from a pod whose
-// memory is limited. A page of the guest counts as that container's which touches it first, and that may be virtiofsd's, whose limit is
-// far lower than the guest's memory.
+// Preallocated reports a guest that gets all of its memory when it is started: one that shares file systems from a pod
+// whose memory is limited. A page of the guest counts as that container's which touches it first, and that may be
+// virtiofsd's, whose limit is far lower than the guest's memory.
 func Preallocated(domain *v1.DomainSpec) bool {
 	_, limited := domain.Resources.Limits[corev1.ResourceMemory]
 	own := domain.CPU != nil && domain.CPU.DedicatedCPUPlacement

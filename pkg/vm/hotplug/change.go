@@ -30,7 +30,8 @@ func Check(options *v1.AddVolumeOptions) error {
 	case options.Disk == nil:
 		return errors.New("AddVolumeOptions requires disk to not be nil")
 	case source == nil || source.PersistentVolumeClaim == nil && source.DataVolume == nil:
-		return errors.New("AddVolumeOptions requires VolumeSource to not be nil; set volumeSource.persistentVolumeClaim.claimName or volumeSource.dataVolume.name")
+		return errors.New("AddVolumeOptions requires VolumeSource to not be nil; set " +
+			"volumeSource.persistentVolumeClaim.claimName or volumeSource.dataVolume.name")
 	case source.PersistentVolumeClaim != nil && source.DataVolume != nil:
 		return errors.New("volumeSource has both persistentVolumeClaim and dataVolume; keep one")
 	case source.DataVolume != nil && source.DataVolume.Name == "":
@@ -101,8 +102,8 @@ func Add(spec *v1.VirtualMachineInstanceSpec, options *v1.AddVolumeOptions) erro
 	return nil
 }
 
-// Remove takes a hotplugged volume and its disk out of a spec; a CD-ROM drive that cannot leave a guest stays, empty. The error
-// is ErrConflict when there is no such volume, or it is not one that was plugged in.
+// Remove takes a hotplugged volume and its disk out of a spec; a CD-ROM drive that cannot leave a guest stays, empty.
+// The error is ErrConflict when there is no such volume, or it is not one that was plugged in.
 func Remove(spec *v1.VirtualMachineInstanceSpec, name string) error {
 	volume := Volume(spec, name)
 	if volume == nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// DeclaredAnnotation is on the instance of a VirtualMachine: the names of the hotplugged volumes that its template had when
-// the instance was brought up to it, joined by commas. By it a volume that left the template is told from one that was only
-// ever plugged into the instance, and one that is new there from one that was taken away until the next start.
+// DeclaredAnnotation is on the instance of a VirtualMachine: the names of the hotplugged volumes that its template had
+// when the instance was brought up to it, joined by commas. By it a volume that left the template is told from one that
+// was only ever plugged into the instance, and one that is new there from one that was taken away until the next start.
 const DeclaredAnnotation = "virtkit.io/declared-volumes"
 
 // Declared reads DeclaredAnnotation.
@@ -39,26 +39,30 @@ type Change struct {
 	Volumes  []v1.Volume
 	Disks    []v1.Disk
 	Declared string
-	// Changed says that the instance has not just these; Waiting that more is to come, once the guest has let go of what it is
-	// to lose before.
+	// Changed says that the instance has not just these; Waiting that more is to come, once the guest has let go of
+	// what it is to lose before.
 	Changed, Waiting bool
 	// Refused says why the guest has something only when it is started again, by the field below the template's spec.
 	Refused map[string]string
 }
 
-// Follow says which volumes and disks an instance is to have so that its guest has what the template declares, of which all
-// disks have their defaults. What is plugged in or taken out of a guest that runs: PersistentVolumeClaims and DataVolumes that are
-// hotpluggable, with their disks, and media of CD-ROM drives. What changes is taken out first, and comes back as another once the guest
-// and its node have let go of it. What was plugged into the instance alone stays. live is false where changes wait for the next start
-// (vmRolloutStrategy Stage).
+// Follow says which volumes and disks an instance is to have so that its guest has what the template declares, of which
+// all disks have their defaults. What is plugged in or taken out of a guest that runs: PersistentVolumeClaims and
+// DataVolumes that are hotpluggable, with their disks, and media of CD-ROM drives. What changes is taken out first, and
+// comes back as another once the guest and its node have let go of it. What was plugged into the instance alone stays.
+// live is false where changes wait for the next start (vmRolloutStrategy Stage).
 func Follow(template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance, live bool) Change {
-	f := following{template: template, vmi: vmi, live: live, declared: Declared(vmi.Annotations), goes: map[string]bool{}}
+	f := following{
+		template: template, vmi: vmi, live: live, declared: Declared(vmi.Annotations),
+		goes: map[string]bool{},
+	}
 	f.lose()
 	f.gain()
 	f.compareDrives()
 	f.Declared = Declare(f.declared)
 	f.Changed = f.Declared != vmi.Annotations[DeclaredAnnotation] ||
-		!equality.Semantic.DeepEqual(f.Volumes, vmi.Spec.Volumes) || !equality.Semantic.DeepEqual(f.Disks, vmi.Spec.Domain.Devices.Disks)
+		!equality.Semantic.DeepEqual(f.Volumes, vmi.Spec.Volumes) ||
+		!equality.Semantic.DeepEqual(f.Disks, vmi.Spec.Domain.Devices.Disks)
 	return f.Change
 }
 
@@ -134,7 +138,8 @@ func (f *following) lose() {
 // sameDisk reports whether the guest's disk needs no replacement: it is as the template has it, or cannot be replaced.
 func (f *following) sameDisk(name string) bool {
 	have, want := Disk(&f.vmi.Spec, name), Disk(f.template, name)
-	return have == nil || want == nil || equality.Semantic.DeepEqual(have, want) || !Pluggable(have) && have.CDRom != nil
+	return have == nil || want == nil || equality.Semantic.DeepEqual(have, want) ||
+		!Pluggable(have) && have.CDRom != nil
 }
 
 // comesBack reports whether the guest can have the template's disk once it has lost its own of that name.
@@ -179,7 +184,8 @@ func (f *following) hindrance(want *v1.Volume) (path, why string) {
 	switch {
 	case !f.live:
 		return volumePath(want.Name), whyStaged
-	case drive != nil && (disk == nil || !equality.Semantic.DeepEqual(*disk, *drive)), drive == nil && disk != nil && !Pluggable(disk):
+	case drive != nil && (disk == nil || !equality.Semantic.DeepEqual(*disk, *drive)), drive == nil && disk != nil &&
+		!Pluggable(disk):
 		return diskPath(want.Name), whyDrive
 	case drive == nil && devices.DisableHotplug:
 		return diskPath(want.Name), whyDisabled

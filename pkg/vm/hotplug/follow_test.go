@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// spec reads volumes and disks in short: "NAME=CLAIM" is a hotpluggable volume, "NAME!CLAIM" one that is there from the start;
-// "NAME:KIND/BUS" is its disk, with a serial number after another slash.
+// spec reads volumes and disks in short: "NAME=CLAIM" is a hotpluggable volume, "NAME!CLAIM" one that is there from the
+// start; "NAME:KIND/BUS" is its disk, with a serial number after another slash.
 func spec(t *testing.T, text string) v1.VirtualMachineInstanceSpec {
 	t.Helper()
 	var out v1.VirtualMachineInstanceSpec
@@ -66,11 +66,12 @@ func TestFollow(t *testing.T) {
 	const root = "root!root root:disk/virtio "
 	for name, test := range map[string]struct {
 		template, instance string
-		// declared are the names that the instance was given from its template, status those that its guest and node have,
-		// each with the claim of its name unless said otherwise.
+		// declared are the names that the instance was given from its template, status those that its guest and node
+		// have, each with the claim of its name unless said otherwise.
 		declared, status string
 		staged           bool
-		// want is the instance after; wantDeclared its declared names; more what is refused ("PATH: WHY") and "waiting".
+		// want is the instance after; wantDeclared its declared names; more what is refused ("PATH: WHY") and
+		// "waiting".
 		want, wantDeclared, more string
 	}{
 		"nothing":          {template: root, instance: root, want: root},

@@ -6,11 +6,11 @@
 //	                                            └─► virt-handler: claim into the launcher's pod
 //	                                                  └─► launcher: disk into the guest
 //
-// removevolume goes back the same way. What a VirtualMachine declares, by a volume of its template, virt-controller carries
-// over to the instance (Follow) instead of virt-api.
+// removevolume goes back the same way. What a VirtualMachine declares, by a volume of its template, virt-controller
+// carries over to the instance (Follow) instead of virt-api.
 //
-// A CD-ROM drive is there without a volume, too, or before its volume: then it is empty. Its volume is the medium, which
-// is put in and taken out while the drive stays.
+// A CD-ROM drive is there without a volume, too, or before its volume: then it is empty. Its volume is the medium,
+// which is put in and taken out while the drive stays.
 package hotplug
 
 import (
@@ -67,8 +67,8 @@ func Volume(spec *v1.VirtualMachineInstanceSpec, name string) *v1.Volume {
 	return nil
 }
 
-// Without is a spec without its hotplugged volumes and their disks, and without empty CD-ROM drives: what stays as it is
-// while the guest runs. It shares all else with spec and must not be written to.
+// Without is a spec without its hotplugged volumes and their disks, and without empty CD-ROM drives: what stays as it
+// is while the guest runs. It shares all else with spec and must not be written to.
 func Without(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 	plugged := Names(spec)
 	for name := range drives(spec, plugged) {
@@ -104,8 +104,8 @@ func drives(spec *v1.VirtualMachineInstanceSpec, plugged map[string]bool) map[st
 	return out
 }
 
-// Pluggable reports whether a disk, which has its defaults, can come to a guest that runs and leave it. A CD-ROM drive that
-// cannot still takes media.
+// Pluggable reports whether a disk, which has its defaults, can come to a guest that runs and leave it. A CD-ROM drive
+// that cannot still takes media.
 func Pluggable(disk *v1.Disk) bool {
 	switch {
 	case disk.CDRom != nil:
@@ -133,8 +133,8 @@ func Only(spec *v1.VirtualMachineInstanceSpec, volume string) *v1.VirtualMachine
 	return out
 }
 
-// WithoutDumps is a spec without the volumes that memory dumps go to, which are no disks. It shares all else with spec and
-// must not be written to.
+// WithoutDumps is a spec without the volumes that memory dumps go to, which are no disks. It shares all else with spec
+// and must not be written to.
 func WithoutDumps(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 	dumps := map[string]bool{}
 	for i := range spec.Volumes {

@@ -23,7 +23,8 @@ func Moving(vmi *v1.VirtualMachineInstance) (volumes []string, busy string) {
 			continue
 		}
 		volume := Volume(&vmi.Spec, s.Name)
-		leaves := volume == nil || !Is(volume) || s.PersistentVolumeClaimInfo != nil && s.PersistentVolumeClaimInfo.ClaimName != claims.Name(volume)
+		leaves := volume == nil || !Is(volume) ||
+			s.PersistentVolumeClaimInfo != nil && s.PersistentVolumeClaimInfo.ClaimName != claims.Name(volume)
 		switch s.Phase {
 		case "", v1.VolumePending, v1.VolumeBound, v1.HotplugVolumeUnMounted:
 			continue
@@ -44,16 +45,16 @@ func Moving(vmi *v1.VirtualMachineInstance) (volumes []string, busy string) {
 	return volumes, busy
 }
 
-// TargetAttachment is the name of the pod that holds the claims of volumes on the node to which a guest moves. It depends
-// on the migration and the volumes alone, so that all agree on it.
+// TargetAttachment is the name of the pod that holds the claims of volumes on the node to which a guest moves. It
+// depends on the migration and the volumes alone, so that all agree on it.
 func TargetAttachment(migration types.UID, volumes []string) string {
 	sorted := slices.Sorted(slices.Values(volumes))
 	sum := sha256.Sum256([]byte(string(migration) + "\x00" + strings.Join(sorted, "\x00")))
 	return "hp-volume-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
 }
 
-// HandOver gives the volumes of a guest that has moved the attachment pod on its new node. Those that it did not have yet
-// begin anew there.
+// HandOver gives the volumes of a guest that has moved the attachment pod on its new node. Those that it did not have
+// yet begin anew there.
 func HandOver(vmi *v1.VirtualMachineInstance, list []v1.VolumeStatus) {
 	volumes, _ := Moving(vmi)
 	moved := map[string]bool{}
@@ -66,10 +67,14 @@ func HandOver(vmi *v1.VirtualMachineInstance, list []v1.VolumeStatus) {
 		switch {
 		case s.HotplugVolume == nil:
 		case moved[s.Name]:
-			s.HotplugVolume = &v1.HotplugVolumeStatus{AttachPodName: TargetAttachment(ms.MigrationUID, volumes), AttachPodUID: ms.TargetAttachmentPodUID}
+			s.HotplugVolume = &v1.HotplugVolumeStatus{
+				AttachPodName: TargetAttachment(ms.MigrationUID, volumes),
+				AttachPodUID:  ms.TargetAttachmentPodUID,
+			}
 		case s.Phase == v1.HotplugVolumeUnMounted: // its attachment pod goes as it would have
 		default:
-			s.HotplugVolume, s.Phase, s.Reason, s.Message, s.Target = &v1.HotplugVolumeStatus{}, v1.VolumePending, "", "", ""
+			s.HotplugVolume, s.Phase, s.Reason, s.Message, s.Target = &v1.HotplugVolumeStatus{},
+				v1.VolumePending, "", "", ""
 		}
 	}
 }

@@ -68,7 +68,10 @@ func applyInstancetype(it *v1beta1.VirtualMachineInstancetypeSpec, preference *v
 	}
 }
 
-func applyCPU(it *v1beta1.VirtualMachineInstancetypeSpec, preference *v1beta1.VirtualMachinePreferenceSpec, domain *v1.DomainSpec, at *field.Path, conflict func(*field.Path)) {
+func applyCPU(
+	it *v1beta1.VirtualMachineInstancetypeSpec, preference *v1beta1.VirtualMachinePreferenceSpec, domain *v1.DomainSpec,
+	at *field.Path, conflict func(*field.Path),
+) {
 	if domain.CPU == nil {
 		domain.CPU = &v1.CPU{}
 	}
@@ -105,7 +108,9 @@ func applyCPU(it *v1beta1.VirtualMachineInstancetypeSpec, preference *v1beta1.Vi
 	}
 }
 
-func applyMemory(it *v1beta1.VirtualMachineInstancetypeSpec, domain *v1.DomainSpec, at *field.Path, conflict func(*field.Path)) {
+func applyMemory(
+	it *v1beta1.VirtualMachineInstancetypeSpec, domain *v1.DomainSpec, at *field.Path, conflict func(*field.Path),
+) {
 	if domain.Memory == nil {
 		domain.Memory = &v1.Memory{}
 	}
@@ -140,7 +145,9 @@ func applyMemory(it *v1beta1.VirtualMachineInstancetypeSpec, domain *v1.DomainSp
 }
 
 // resourceConflicts reports a request and a limit, which say how large the guest is as much as the type does.
-func resourceConflicts(resources *v1.ResourceRequirements, name corev1.ResourceName, at *field.Path, conflict func(*field.Path)) {
+func resourceConflicts(
+	resources *v1.ResourceRequirements, name corev1.ResourceName, at *field.Path, conflict func(*field.Path),
+) {
 	if _, ok := resources.Requests[name]; ok {
 		conflict(at.Child("resources", "requests", string(name)))
 	}

@@ -124,8 +124,8 @@ func fieldsOf(t reflect.Type, prefix string) []string {
 
 const effectBase = "{cpu: {guest: 8}, memory: {guest: 1Gi}}"
 
-// TestEveryFieldHasAnEffect walks the types: whatever field is set, something that is made of a VM changes. A field that a
-// newer API has and nobody honours fails here.
+// TestEveryFieldHasAnEffect walks the types: whatever field is set, something that is made of a VM changes. A field
+// that a newer API has and nobody honours fails here.
 func TestEveryFieldHasAnEffect(t *testing.T) {
 	for _, f := range fieldsOf(reflect.TypeFor[v1beta1.VirtualMachinePreferenceSpec](), "") {
 		t.Run("preference "+f, func(t *testing.T) {

@@ -24,9 +24,9 @@ func (r revisions) Read(_ context.Context, _, name string, into runtime.Object) 
 	return nil
 }
 
-// FuzzRevision reads an instance type and a preference from a ControllerRevision with any data. It has what its kind says,
-// or is an error that names the VM's field; written into a VM it makes no field of another kind; and what is captured of it
-// reads back as the same.
+// FuzzRevision reads an instance type and a preference from a ControllerRevision with any data. It has what its kind
+// says, or is an error that names the VM's field; written into a VM it makes no field of another kind; and what is
+// captured of it reads back as the same.
 func FuzzRevision(f *testing.F) {
 	const group = `"apiVersion":"instancetype.kubevirt.io/v1beta1"`
 	for _, data := range []string{

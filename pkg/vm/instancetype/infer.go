@@ -96,9 +96,12 @@ func volumeNamed(vm *v1.VirtualMachine, name string) (volume *v1.Volume, problem
 	return &volumes[i], ""
 }
 
-// behind gives what may be labelled of a volume, the last one being the one that has to be: its claim; or, of one that the
-// VM has a template for and that is not there yet, the template, the DataSource that it names, and the claim that is cloned.
-func behind(ctx context.Context, r Reader, vm *v1.VirtualMachine, volume *v1.Volume) (found []labelled, problem string, err error) {
+// behind gives what may be labelled of a volume, the last one being the one that has to be: its claim; or, of one that
+// the VM has a template for and that is not there yet, the template, the DataSource that it names, and the claim that
+// is cloned.
+func behind(
+	ctx context.Context, r Reader, vm *v1.VirtualMachine, volume *v1.Volume,
+) (found []labelled, problem string, err error) {
 	name := claims.Name(volume)
 	templates := vm.Spec.DataVolumeTemplates
 	i := slices.IndexFunc(templates, func(t v1.DataVolumeTemplateSpec) bool { return t.Name == name })
@@ -129,14 +132,17 @@ func behind(ctx context.Context, r Reader, vm *v1.VirtualMachine, volume *v1.Vol
 	}
 	// One whose own labels tell need not be followed further, to where there may be nothing.
 	last := found[len(found)-1]
-	if cloned == nil || last.labels[api.DefaultInstancetypeLabel] != "" || last.labels[api.DefaultPreferenceLabel] != "" {
+	if cloned == nil || last.labels[api.DefaultInstancetypeLabel] != "" ||
+		last.labels[api.DefaultPreferenceLabel] != "" {
 		return found, "", nil
 	}
 	more, problem, err := readClaim(ctx, r, cmp.Or(cloned.Namespace, namespace), cloned.Name, volume.Name)
 	return append(found, more...), problem, err
 }
 
-func readClaim(ctx context.Context, r Reader, namespace, name, volume string) (found []labelled, problem string, err error) {
+func readClaim(
+	ctx context.Context, r Reader, namespace, name, volume string,
+) (found []labelled, problem string, err error) {
 	pvc := &corev1.PersistentVolumeClaim{}
 	err = r.Read(ctx, namespace, name, pvc)
 	if apierrors.IsNotFound(err) {

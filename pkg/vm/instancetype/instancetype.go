@@ -143,7 +143,8 @@ func Expand(vm *v1.VirtualMachine, resolved Resolved) (*v1.VirtualMachineInstanc
 	var errs field.ErrorList
 	if it := resolved.instancetype(); it != nil {
 		conflict := func(path *field.Path) {
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("conflicts with selected %s, which sets it; remove one of them", resolved.Instancetype)))
+			errs = append(errs, field.Forbidden(path,
+				fmt.Sprintf("conflicts with selected %s, which sets it; remove one of them", resolved.Instancetype)))
 		}
 		applyInstancetype(it, resolved.preference(), &template.Spec, at, conflict)
 		template.ObjectMeta.Annotations = addAnnotations(template.ObjectMeta.Annotations, it.Annotations,
@@ -151,7 +152,8 @@ func Expand(vm *v1.VirtualMachine, resolved Resolved) (*v1.VirtualMachineInstanc
 	}
 	if preference := resolved.preference(); preference != nil {
 		applyPreference(preference, &template.Spec)
-		template.ObjectMeta.Annotations = addAnnotations(template.ObjectMeta.Annotations, preference.Annotations, nil, nil)
+		template.ObjectMeta.Annotations = addAnnotations(template.ObjectMeta.Annotations,
+			preference.Annotations, nil, nil)
 		errs = append(errs, requirements(resolved, &template.Spec, at)...)
 	}
 	return template, errs

@@ -14,7 +14,8 @@ func applyPreference(p *v1beta1.VirtualMachinePreferenceSpec, spec *v1.VirtualMa
 			spec.Domain.CPU = &v1.CPU{}
 		}
 		for _, feature := range p.CPU.PreferredCPUFeatures {
-			if !slices.ContainsFunc(spec.Domain.CPU.Features, func(own v1.CPUFeature) bool { return own.Name == feature.Name }) {
+			if !slices.ContainsFunc(spec.Domain.CPU.Features,
+				func(own v1.CPUFeature) bool { return own.Name == feature.Name }) {
 				spec.Domain.CPU.Features = append(spec.Domain.CPU.Features, feature)
 			}
 		}
@@ -31,7 +32,8 @@ func applyPreference(p *v1beta1.VirtualMachinePreferenceSpec, spec *v1.VirtualMa
 	preferFeatures(p.Features, &spec.Domain)
 	preferFirmware(p.Firmware, &spec.Domain)
 	preferClock(p.Clock, &spec.Domain)
-	if p.Machine != nil && p.Machine.PreferredMachineType != "" && (spec.Domain.Machine == nil || spec.Domain.Machine.Type == "") {
+	if p.Machine != nil && p.Machine.PreferredMachineType != "" &&
+		(spec.Domain.Machine == nil || spec.Domain.Machine.Type == "") {
 		spec.Domain.Machine = &v1.Machine{Type: p.Machine.PreferredMachineType}
 	}
 	if p.PreferredArchitecture != nil && spec.Architecture == "" {
@@ -105,7 +107,8 @@ func preferDisk(p *v1beta1.DevicePreferences, disk *v1.Disk) {
 func preferInterface(p *v1beta1.DevicePreferences, nic *v1.Interface, networks []v1.Network) {
 	fill(&nic.Model, p.PreferredInterfaceModel)
 	onPod := slices.ContainsFunc(networks, func(n v1.Network) bool { return n.Name == nic.Name && n.Pod != nil })
-	if p.PreferredInterfaceMasquerade != nil && onPod && nic.Binding == nil && nic.InterfaceBindingMethod == (v1.InterfaceBindingMethod{}) {
+	if p.PreferredInterfaceMasquerade != nil && onPod && nic.Binding == nil &&
+		nic.InterfaceBindingMethod == (v1.InterfaceBindingMethod{}) {
 		nic.Masquerade = p.PreferredInterfaceMasquerade.DeepCopy()
 	}
 }

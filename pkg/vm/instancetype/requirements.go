@@ -29,17 +29,20 @@ func requirements(resolved Resolved, spec *v1.VirtualMachineInstanceSpec, at *fi
 	if required.CPU != nil {
 		if has := vcpus(resolved, spec); has < uint64(required.CPU.Guest) {
 			errs = append(errs, field.Invalid(blame(cpuPath), has, fmt.Sprintf(
-				"insufficient CPU resources of %d vCPU: %s requires %d vCPU", has, resolved.Preference, required.CPU.Guest)))
+				"insufficient CPU resources of %d vCPU: %s requires %d vCPU", has, resolved.Preference,
+				required.CPU.Guest)))
 		}
 	}
 	if required.Memory != nil {
 		path := blame(at.Child("domain", "memory", "guest"))
 		switch memory := spec.Domain.Memory; {
 		case memory == nil || memory.Guest == nil:
-			errs = append(errs, field.Required(path, fmt.Sprintf("is not set; %s requires %s", resolved.Preference, required.Memory.Guest.String())))
+			errs = append(errs, field.Required(path,
+				fmt.Sprintf("is not set; %s requires %s", resolved.Preference, required.Memory.Guest.String())))
 		case memory.Guest.Cmp(required.Memory.Guest) < 0:
 			errs = append(errs, field.Invalid(path, memory.Guest.String(), fmt.Sprintf(
-				"insufficient Memory resources of %s: %s requires %s", memory.Guest, resolved.Preference, required.Memory.Guest.String())))
+				"insufficient Memory resources of %s: %s requires %s", memory.Guest, resolved.Preference,
+				required.Memory.Guest.String())))
 		}
 	}
 	if want := required.Architecture; want != nil && spec.Architecture != "" && spec.Architecture != *want {
@@ -77,7 +80,8 @@ func spreadable(n uint32, resolved Resolved, at *field.Path) field.ErrorList {
 	}
 	if n > 1 && uint64(n)%unit != 0 {
 		return field.ErrorList{field.Invalid(at, n, fmt.Sprintf(
-			"%d vCPUs of %s cannot be spread by %s across %s: %d must divide them", n, resolved.Instancetype, resolved.Preference, across, unit))}
+			"%d vCPUs of %s cannot be spread by %s across %s: %d must divide them", n, resolved.Instancetype,
+			resolved.Preference, across, unit))}
 	}
 	return nil
 }

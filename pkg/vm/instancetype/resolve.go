@@ -15,8 +15,8 @@ import (
 )
 
 // Reader reads one object into a value of its type: one of the four kinds of instancetype.kubevirt.io/v1beta1, a
-// ControllerRevision, a PersistentVolumeClaim, or CDI's DataSource. namespace is empty for what has none. An object that is not
-// there is a NotFound API error.
+// ControllerRevision, a PersistentVolumeClaim, or CDI's DataSource. namespace is empty for what has none. An object
+// that is not there is a NotFound API error.
 type Reader interface {
 	Read(ctx context.Context, namespace, name string, into runtime.Object) error
 }
@@ -57,7 +57,8 @@ func Resolve(ctx context.Context, r Reader, vm *v1.VirtualMachine) (Resolved, er
 
 func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Object, error) {
 	if m.name == "" {
-		return nil, &NotFoundError{m.field.Child("name"), "is not set; name the " + string(m.role) + ", or a volume to infer it from with inferFromVolume"}
+		return nil, &NotFoundError{m.field.Child("name"), "is not set; name the " + string(m.role) +
+			", or a volume to infer it from with inferFromVolume"}
 	}
 	kind, err := KindOf(m.role, m.kind)
 	if err != nil {
@@ -70,7 +71,12 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 		case apierrors.IsNotFound(err) && m.revision == "":
 			object.Revision = "" // somebody deleted what the status records; the object of now is recorded anew
 		case apierrors.IsNotFound(err):
-			return nil, &NotFoundError{m.field.Child("revisionName"), fmt.Sprintf("there is no ControllerRevision %q in namespace %s; remove revisionName to use the %s of now", m.revision, namespace, m.role)}
+			return nil,
+				&NotFoundError{
+					m.field.Child("revisionName"),
+					fmt.Sprintf("there is no ControllerRevision %q in namespace %s; remove revisionName to use the "+
+						"%s of now", m.revision, namespace, m.role),
+				}
 		case err != nil:
 			return nil, fmt.Errorf("read ControllerRevision %s: %w", object.Revision, err)
 		default:
@@ -91,7 +97,10 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 		if where != "" {
 			in = " in namespace " + where
 		}
-		return nil, &NotFoundError{m.field.Child("name"), fmt.Sprintf("there is no %s %q%s; create it, or name another", kind, m.name, in)}
+		return nil, &NotFoundError{
+			m.field.Child("name"),
+			fmt.Sprintf("there is no %s %q%s; create it, or name another", kind, m.name, in),
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", kind, m.name, err)
@@ -151,7 +160,8 @@ func (o *Object) fromRevision(revision *appsv1.ControllerRevision) error {
 		return fmt.Errorf("ControllerRevision %q holds no %s", revision.Name, o.Role)
 	}
 	if want := v1beta1.SchemeGroupVersion.String(); meta.APIVersion != want {
-		return fmt.Errorf("ControllerRevision %q holds an object of %q; only %s is understood", revision.Name, meta.APIVersion, want)
+		return fmt.Errorf("ControllerRevision %q holds an object of %q; only %s is understood", revision.Name,
+			meta.APIVersion, want)
 	}
 	o.object = newObject(meta.Kind)
 	if err := json.Unmarshal(revision.Data.Raw, o.object); err != nil {

@@ -52,7 +52,8 @@ func Capture(vm *v1.VirtualMachine, o *Object) (*appsv1.ControllerRevision, erro
 
 // revisionName tells VM, object and generation apart, so that capturing the same twice finds it there.
 func revisionName(vm *v1.VirtualMachine, o *Object, object metav1.Object) string {
-	name := fmt.Sprintf("%s-%s-%s-%s-%d", vm.Name, o.Name, v1beta1.SchemeGroupVersion.Version, object.GetUID(), object.GetGeneration())
+	name := fmt.Sprintf("%s-%s-%s-%s-%d", vm.Name, o.Name, v1beta1.SchemeGroupVersion.Version, object.GetUID(),
+		object.GetGeneration())
 	return shortened(name, validation.DNS1123SubdomainMaxLength)
 }
 
@@ -70,5 +71,8 @@ func shortened(name string, most int) string {
 
 // Reference is what the VM's status records of an object.
 func Reference(o *Object, revision string) *v1.InstancetypeStatusRef {
-	return &v1.InstancetypeStatusRef{Name: o.Name, Kind: o.Kind, ControllerRevisionRef: &v1.ControllerRevisionRef{Name: revision}}
+	return &v1.InstancetypeStatusRef{
+		Name: o.Name, Kind: o.Kind,
+		ControllerRevisionRef: &v1.ControllerRevisionRef{Name: revision},
+	}
 }

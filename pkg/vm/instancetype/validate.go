@@ -17,7 +17,8 @@ func Validate(spec *v1beta1.VirtualMachineInstancetypeSpec) field.ErrorList {
 		errs = append(errs, field.Required(at.Child("cpu", "guest"), "is not set; it is the number of vCPUs"))
 	}
 	if most := spec.CPU.MaxSockets; most != nil && *most < spec.CPU.Guest {
-		errs = append(errs, field.Invalid(at.Child("cpu", "maxSockets"), *most, fmt.Sprintf("%d is less than cpu.guest, %d", *most, spec.CPU.Guest)))
+		errs = append(errs, field.Invalid(at.Child("cpu", "maxSockets"), *most,
+			fmt.Sprintf("%d is less than cpu.guest, %d", *most, spec.CPU.Guest)))
 	}
 	memory := at.Child("memory")
 	guest := spec.Memory.Guest
@@ -25,14 +26,17 @@ func Validate(spec *v1beta1.VirtualMachineInstancetypeSpec) field.ErrorList {
 		errs = append(errs, field.Required(memory.Child("guest"), "is not set; it is the guest's memory, such as 1Gi"))
 	}
 	if most := spec.Memory.MaxGuest; most != nil && most.Cmp(guest) < 0 {
-		errs = append(errs, field.Invalid(memory.Child("maxGuest"), most.String(), fmt.Sprintf("%s is less than memory.guest, %s", most, guest.String())))
+		errs = append(errs, field.Invalid(memory.Child("maxGuest"), most.String(),
+			fmt.Sprintf("%s is less than memory.guest, %s", most, guest.String())))
 	}
 	percent := spec.Memory.OvercommitPercent
 	switch {
 	case percent < 0 || percent > 99:
-		errs = append(errs, field.Invalid(memory.Child("overcommitPercent"), percent, fmt.Sprintf("%d is not a percentage from 0 to 99", percent)))
+		errs = append(errs, field.Invalid(memory.Child("overcommitPercent"), percent,
+			fmt.Sprintf("%d is not a percentage from 0 to 99", percent)))
 	case percent > 0 && spec.Memory.Hugepages != nil:
-		errs = append(errs, field.Forbidden(memory.Child("overcommitPercent"), "cannot be set together with hugepages, which are not overcommitted"))
+		errs = append(errs, field.Forbidden(memory.Child("overcommitPercent"),
+			"cannot be set together with hugepages, which are not overcommitted"))
 	}
 	return errs
 }
@@ -43,7 +47,10 @@ var topologies = []v1beta1.PreferredCPUTopology{
 	v1beta1.DeprecatedPreferSpread, v1beta1.DeprecatedPreferAny,
 }
 
-var acrosses = []v1beta1.SpreadAcross{v1beta1.SpreadAcrossSocketsCores, v1beta1.SpreadAcrossCoresThreads, v1beta1.SpreadAcrossSocketsCoresThreads}
+var acrosses = []v1beta1.SpreadAcross{
+	v1beta1.SpreadAcrossSocketsCores, v1beta1.SpreadAcrossCoresThreads,
+	v1beta1.SpreadAcrossSocketsCoresThreads,
+}
 
 // Topologies are the names of the CPU topologies that a preference may ask for, the deprecated ones last.
 func Topologies() []string {
@@ -75,7 +82,8 @@ func ValidatePreference(spec *v1beta1.VirtualMachinePreferenceSpec) field.ErrorL
 	if firmware := spec.Firmware; firmware != nil {
 		efi := firmware.PreferredEfi != nil || on(firmware.DeprecatedPreferredUseEfi)
 		if efi && on(firmware.PreferredUseBios) {
-			errs = append(errs, field.Forbidden(at.Child("firmware", "preferredUseBios"), "cannot be set together with UEFI; remove one"))
+			errs = append(errs, field.Forbidden(at.Child("firmware", "preferredUseBios"),
+				"cannot be set together with UEFI; remove one"))
 		}
 	}
 	if required := spec.Requirements; required != nil {
@@ -84,7 +92,8 @@ func ValidatePreference(spec *v1beta1.VirtualMachinePreferenceSpec) field.ErrorL
 			errs = append(errs, field.Invalid(path.Child("cpu", "guest"), 0, "must be 1 or more"))
 		}
 		if required.Memory != nil && required.Memory.Guest.Sign() <= 0 {
-			errs = append(errs, field.Invalid(path.Child("memory", "guest"), required.Memory.Guest.String(), "must be more than 0"))
+			errs = append(errs,
+				field.Invalid(path.Child("memory", "guest"), required.Memory.Guest.String(), "must be more than 0"))
 		}
 	}
 	return errs

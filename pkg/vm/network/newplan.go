@@ -32,9 +32,11 @@ type Pod struct {
 // missing says of a network that its link is not in the pod, and why.
 func missing(network, definition string, multus bool) error {
 	if multus {
-		return fmt.Errorf("network %q: Multus has not connected the pod to NetworkAttachmentDefinition %s; restart the VM", network, definition)
+		return fmt.Errorf("network %q: Multus has not connected the pod to NetworkAttachmentDefinition %s; restart "+
+			"the VM", network, definition)
 	}
-	return fmt.Errorf("network %q needs Multus, which does not run on this node: the pod has no annotation %s; install Multus and restart the VM, or remove the network from spec.networks", network, AnnotationStatus)
+	return fmt.Errorf("network %q needs Multus, which does not run on this node: the pod has no annotation %s; "+
+		"install Multus and restart the VM, or remove the network from spec.networks", network, AnnotationStatus)
 }
 
 // Link is one link of a pod with its IPv4 and IPv6 configuration.
@@ -65,7 +67,8 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 	for i, spec := range vmi.Spec.Domain.Devices.Interfaces {
 		nw, ok := networks[spec.Name]
 		if !ok {
-			return Plan{}, fmt.Errorf("spec.domain.devices.interfaces[%d]: no network is named %q in spec.networks", i, spec.Name)
+			return Plan{},
+				fmt.Errorf("spec.domain.devices.interfaces[%d]: no network is named %q in spec.networks", i, spec.Name)
 		}
 		if spec.State == v1.InterfaceStateAbsent {
 			continue
@@ -129,7 +132,9 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 	return plan, nil
 }
 
-func (nic *Interface) masquerade(vmi *v1.VirtualMachineInstance, spec v1.Interface, nw *v1.PodNetwork, link Link) error {
+func (nic *Interface) masquerade(
+	vmi *v1.VirtualMachineInstance, spec v1.Interface, nw *v1.PodNetwork, link Link,
+) error {
 	nic.Binding = Masquerade
 	if _, ok := link.ipv4(); !ok {
 		return fmt.Errorf("the pod's %s has no IPv4 address, which masquerade needs", link.Name)
@@ -203,7 +208,8 @@ func (nic *Interface) takeOver(address netip.Prefix, link Link) error {
 	}
 	nic.Gateway = netip.PrefixFrom(gateway, bits)
 	if !nic.reachesOnLink(gateway) {
-		nic.Routes = append(nic.Routes, Route{Destination: netip.PrefixFrom(gateway, gateway.BitLen()), Via: netip.IPv4Unspecified()})
+		nic.Routes = append(nic.Routes,
+			Route{Destination: netip.PrefixFrom(gateway, gateway.BitLen()), Via: netip.IPv4Unspecified()})
 	}
 	// A route through a router comes after that to the router.
 	slices.SortStableFunc(nic.Routes, func(a, b Route) int {
@@ -223,7 +229,8 @@ func (nic *Interface) reachesOnLink(a netip.Addr) bool {
 	if netip.PrefixFrom(nic.Guest, nic.Bits).Masked().Contains(a) {
 		return true
 	}
-	return slices.ContainsFunc(nic.Routes, func(r Route) bool { return r.Via.IsUnspecified() && r.Destination.Contains(a) })
+	return slices.ContainsFunc(nic.Routes,
+		func(r Route) bool { return r.Via.IsUnspecified() && r.Destination.Contains(a) })
 }
 
 // knownMAC is the MAC that an interface of the guest has, once it runs.
@@ -263,8 +270,8 @@ func hostname(vmi *v1.VirtualMachineInstance) string {
 	return name
 }
 
-// search are the domains of a guest with spec.subdomain: the one in which it finds its own full name, the subdomain in the
-// pod's namespace, and then the pod's own. A guest without has just those, nil here.
+// search are the domains of a guest with spec.subdomain: the one in which it finds its own full name, the subdomain in
+// the pod's namespace, and then the pod's own. A guest without has just those, nil here.
 func search(vmi *v1.VirtualMachineInstance, domains []string) []string {
 	if vmi.Spec.Subdomain == "" {
 		return nil

@@ -46,7 +46,8 @@ func dhcpOptions(o *v1.DHCPOptions) (*DHCPOptions, error) {
 	}
 	for _, p := range o.PrivateOptions {
 		if p.Option < firstPrivate || p.Option > lastPrivate {
-			return nil, fmt.Errorf("dhcpOptions.privateOptions: %d is not an option from %d to %d", p.Option, firstPrivate, lastPrivate)
+			return nil, fmt.Errorf("dhcpOptions.privateOptions: %d is not an option from %d to %d", p.Option,
+				firstPrivate, lastPrivate)
 		}
 		out.Private = append(out.Private, PrivateOption{Code: uint8(p.Option), Value: p.Value})
 	}

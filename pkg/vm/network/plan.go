@@ -49,8 +49,8 @@ type Interface struct {
 	// PodIPs are the addresses of PodLink.
 	PodIPs []netip.Addr `json:"podIPs,omitempty"`
 	// Guest is the address that DHCP offers, Bits the length of its prefix, and Gateway the guest's router with
-	// the same length, if there is one. For masquerade the router is the bridge itself: 10.0.2.1/24 and 10.0.2.2 unless the network's
-	// vmNetworkCIDR says otherwise. For bridge all are what the pod had, and the bridge has
+	// the same length, if there is one. For masquerade the router is the bridge itself: 10.0.2.1/24 and 10.0.2.2 unless
+	// the network's vmNetworkCIDR says otherwise. For bridge all are what the pod had, and the bridge has
 	// BridgeAddress; without a Guest (a network without address management) it has none, and nobody answers DHCP.
 	Gateway netip.Prefix `json:"gateway"`
 	Guest   netip.Addr   `json:"guest"`
@@ -67,8 +67,8 @@ type Interface struct {
 	Queues uint `json:"queues,omitempty"`
 	// Stays says that the guest cannot migrate with it.
 	Stays bool `json:"stays,omitempty"`
-	// PCI is the node's PCI address of the device that the guest has (SRIOV); empty where the launcher knows by its environment. BridgeLink
-	// and Tap are empty then, and so is MAC where nobody has said it.
+	// PCI is the node's PCI address of the device that the guest has (SRIOV); empty where the launcher knows by its
+	// environment. BridgeLink and Tap are empty then, and so is MAC where nobody has said it.
 	PCI string `json:"pci,omitempty"`
 	// DHCP is what DHCP tells besides; nil is nothing.
 	DHCP *DHCPOptions `json:"dhcp,omitempty"`

@@ -7,8 +7,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// PlugObstacle is why a guest that runs cannot be given an interface on a network; empty when it can. It is KubeVirt's rule: the
-// pod has its first link for ever, and only a bridge needs nothing else of the pod than another one.
+// PlugObstacle is why a guest that runs cannot be given an interface on a network; empty when it can. It is KubeVirt's
+// rule: the pod has its first link for ever, and only a bridge needs nothing else of the pod than another one.
 func PlugObstacle(nic *v1.Interface, n *v1.Network) string {
 	switch {
 	case n == nil:
@@ -33,7 +33,8 @@ func Plugged(nic *v1.Interface) v1.Interface {
 	return out
 }
 
-// Connected reports whether a pod was connected by Multus to a network of its VMI's, and as the VMI's interface says now.
+// Connected reports whether a pod was connected by Multus to a network of its VMI's, and as the VMI's interface says
+// now.
 func Connected(annotations map[string]string, namespace string, nic *v1.Interface, n *v1.Network) bool {
 	if n.Multus == nil || n.Multus.Default {
 		return true // by the CNI plugin of its first link
@@ -52,10 +53,12 @@ func Connected(annotations map[string]string, namespace string, nic *v1.Interfac
 	return false
 }
 
-// Lacking are the interfaces that a VMI has and its guest, which runs, has not. Those of here can be plugged in, since the guest's pod is
-// connected to their networks; those of elsewhere need another pod, to which the guest moves. annotations are the
-// pod's, and has says which interfaces the guest has.
-func Lacking(vmi *v1.VirtualMachineInstance, plan *Plan, annotations map[string]string, has func(name string) bool) (here, elsewhere []string) {
+// Lacking are the interfaces that a VMI has and its guest, which runs, has not. Those of here can be plugged in, since
+// the guest's pod is connected to their networks; those of elsewhere need another pod, to which the guest moves.
+// annotations are the pod's, and has says which interfaces the guest has.
+func Lacking(
+	vmi *v1.VirtualMachineInstance, plan *Plan, annotations map[string]string, has func(name string) bool,
+) (here, elsewhere []string) {
 	if plan == nil {
 		return nil, nil
 	}
@@ -81,8 +84,8 @@ func Lacking(vmi *v1.VirtualMachineInstance, plan *Plan, annotations map[string]
 	return here, elsewhere
 }
 
-// comes reports whether an interface was added to a VMI while its guest runs, which has not got it yet: a pod that was made before
-// need not be connected to its network.
+// comes reports whether an interface was added to a VMI while its guest runs, which has not got it yet: a pod that was
+// made before need not be connected to its network.
 func comes(vmi *v1.VirtualMachineInstance, nic *v1.Interface, n *v1.Network) bool {
 	if vmi.Status.Phase != v1.Running || PlugObstacle(nic, n) != "" {
 		return false

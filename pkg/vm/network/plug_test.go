@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestLacking: where an interface is plugged in that came while the guest runs, and that a pod which was made before does without.
+// TestLacking: where an interface is plugged in that came while the guest runs, and that a pod which was made before
+// does without.
 func TestLacking(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{}
 	err := yaml.UnmarshalStrict([]byte(`

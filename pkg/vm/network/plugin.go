@@ -33,8 +33,8 @@ func (p Plugins) used(vmi *v1.VirtualMachineInstance) (plugins []v1.InterfaceBin
 	return plugins, networks
 }
 
-// selections are the networks by which the CNI plugins of a VMI's binding plugins are called for its pod. As KubeVirt's, they have no
-// link; an argument names the network that they are to change.
+// selections are the networks by which the CNI plugins of a VMI's binding plugins are called for its pod. As
+// KubeVirt's, they have no link; an argument names the network that they are to change.
 func (p Plugins) selections(vmi *v1.VirtualMachineInstance) []selection {
 	var out []selection
 	plugins, networks := p.used(vmi)
@@ -43,7 +43,8 @@ func (p Plugins) selections(vmi *v1.VirtualMachineInstance) []selection {
 			continue
 		}
 		namespace, name := definition(vmi.Namespace, plugin.NetworkAttachmentDefinition)
-		out = append(out, selection{Name: name, Namespace: namespace, Arguments: map[string]string{"logicNetworkName": networks[i]}})
+		out = append(out,
+			selection{Name: name, Namespace: namespace, Arguments: map[string]string{"logicNetworkName": networks[i]}})
 	}
 	return out
 }
@@ -52,7 +53,9 @@ func (p Plugins) selections(vmi *v1.VirtualMachineInstance) []selection {
 func (nic *Interface) plugin(vmi *v1.VirtualMachineInstance, spec v1.Interface, pod Pod, link Link) error {
 	plugin, ok := pod.Plugins[spec.Binding.Name]
 	if !ok {
-		return fmt.Errorf("binding.name %q is not among the network binding plugins of this installation (%s); an administrator can add it to spec.configuration.network.binding of the KubeVirt resource", spec.Binding.Name, pod.Plugins.Names())
+		return fmt.Errorf("binding.name %q is not among the network binding plugins of this installation (%s); an "+
+			"administrator can add it to spec.configuration.network.binding of the KubeVirt resource",
+			spec.Binding.Name, pod.Plugins.Names())
 	}
 	nic.Stays = plugin.Migration == nil && link.Name == PodLink
 	var err error
@@ -71,9 +74,11 @@ func (nic *Interface) plugin(vmi *v1.VirtualMachineInstance, spec v1.Interface, 
 				return nil
 			}
 		}
-		return fmt.Errorf("binding plugin %q: the CNI plugin has made no tap in the pod: neither %s nor %s is one", spec.Binding.Name, nic.Tap, link.Name)
+		return fmt.Errorf("binding plugin %q: the CNI plugin has made no tap in the pod: neither %s nor %s is one",
+			spec.Binding.Name, nic.Tap, link.Name)
 	}
-	return fmt.Errorf("binding plugin %q has no domainAttachmentType that virtkit can do (tap or managedTap)", spec.Binding.Name)
+	return fmt.Errorf("binding plugin %q has no domainAttachmentType that virtkit can do (tap or managedTap)",
+		spec.Binding.Name)
 }
 
 // Overhead is the memory in bytes that a pod needs for the plugins of its VMI, each counted once.

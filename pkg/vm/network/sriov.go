@@ -8,8 +8,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// AnnotationResource of a NetworkAttachmentDefinition is the extended resource that a pod on its network needs one of: that of the
-// virtual functions of a network card, for example. It is the Network Plumbing Working Group's.
+// AnnotationResource of a NetworkAttachmentDefinition is the extended resource that a pod on its network needs one of:
+// that of the virtual functions of a network card, for example. It is the Network Plumbing Working Group's.
 const AnnotationResource = "k8s.v1.cni.cncf.io/resourceName"
 
 // DeviceInfo is what a CNI plugin says of the device behind a link.
@@ -20,8 +20,9 @@ type DeviceInfo struct {
 	} `json:"pci"`
 }
 
-// passed is the plan of an interface that is a function of the node's network card (SR-IOV): the guest has the device itself, so that there
-// is nothing to make in the pod. Its address may be unknown here, where the CNI plugin has not told Multus.
+// passed is the plan of an interface that is a function of the node's network card (SR-IOV): the guest has the device
+// itself, so that there is nothing to make in the pod. Its address may be unknown here, where the CNI plugin has not
+// told Multus.
 func passed(vmi *v1.VirtualMachineInstance, spec v1.Interface, n v1.Network, pod Pod) (Interface, error) {
 	if n.Multus == nil {
 		return Interface{}, errors.New("sriov is for networks of Multus; set masquerade: {}")
@@ -43,8 +44,8 @@ func passed(vmi *v1.VirtualMachineInstance, spec v1.Interface, n v1.Network, pod
 	return Interface{}, missing(n.Name, namespace+"/"+name, pod.Multus)
 }
 
-// Definitions are the NetworkAttachmentDefinitions of a VMI's networks, NAMESPACE and NAME by the network's name; networks of interfaces
-// that are absent are left out.
+// Definitions are the NetworkAttachmentDefinitions of a VMI's networks, NAMESPACE and NAME by the network's name;
+// networks of interfaces that are absent are left out.
 func Definitions(vmi *v1.VirtualMachineInstance) map[string][2]string {
 	absent := map[string]bool{}
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {

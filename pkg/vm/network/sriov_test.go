@@ -12,7 +12,8 @@ domain: {devices: {interfaces: [{name: default, masquerade: {}}, {name: red, sri
 networks: [{name: default, pod: {}}, {name: red, multus: {networkName: other/red-net}}, {name: blue, multus: {networkName: blue-net}}]
 `
 
-// sriovPod is one as Multus and the SR-IOV CNI plugin leave it: a function that a driver for pass-through has is no link of the pod's.
+// sriovPod is one as Multus and the SR-IOV CNI plugin leave it: a function that a driver for pass-through has is no
+// link of the pod's.
 func sriovPod(status string) Pod {
 	pod := ptpPod()
 	pod.Attachments, pod.Multus = Attachments(map[string]string{AnnotationStatus: status})

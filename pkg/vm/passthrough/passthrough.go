@@ -1,7 +1,9 @@
-// Package passthrough is about devices of nodes that guests have: which of them an instance asks for, by which variables a
-// device plugin tells the pod what it got, and what a guest whose devices reach its memory by themselves (VFIO) needs besides. It is pure.
+// Package passthrough is about devices of nodes that guests have: which of them an instance asks for, by which
+// variables a device plugin tells the pod what it got, and what a guest whose devices reach its memory by themselves
+// (VFIO) needs besides. It is pure.
 //
-//	spec.domain.devices.{gpus,hostDevices} ─► Resources ─► the pod's requests ─► device plugin ─► Variable=… ─► pkg/vm/domain
+//	spec.domain.devices.{gpus,hostDevices} ─► Resources ─► the pod's requests ─► device plugin
+//	                                                                              ─► Variable=… ─► pkg/vm/domain
 package passthrough
 
 import (
@@ -11,15 +13,15 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// MappedSpace is what a guest with VFIO locks of its address space beyond its memory: that of its devices. It is also what
-// its pod needs beyond others'. Bytes; KubeVirt's and libvirt's.
+// MappedSpace is what a guest with VFIO locks of its address space beyond its memory: that of its devices. It is also
+// what its pod needs beyond others'. Bytes; KubeVirt's and libvirt's.
 const MappedSpace = 1 << 30
 
 // alignment is by how much libvirt may round the guest's memory up, bytes.
 const alignment = 16 << 20
 
-// VFIO reports an instance with devices of its node, which reach its memory by themselves: all of it is locked. It counts
-// devices on USB, too, since the spec does not tell which these are; as KubeVirt.
+// VFIO reports an instance with devices of its node, which reach its memory by themselves: all of it is locked. It
+// counts devices on USB, too, since the spec does not tell which these are; as KubeVirt.
 func VFIO(spec *v1.VirtualMachineInstanceSpec) bool {
 	return len(spec.Domain.Devices.GPUs) > 0 || len(spec.Domain.Devices.HostDevices) > 0 || SRIOV(spec)
 }
@@ -35,7 +37,9 @@ func SRIOV(spec *v1.VirtualMachineInstanceSpec) bool {
 // memory.reservedOverhead.memLock says so.
 func Locks(spec *v1.VirtualMachineInstanceSpec) bool {
 	m := spec.Domain.Memory
-	return VFIO(spec) || SEV(&spec.Domain) || m != nil && m.ReservedOverhead != nil && m.ReservedOverhead.MemLock != nil && *m.ReservedOverhead.MemLock == v1.MemLockRequired
+	return VFIO(spec) || SEV(&spec.Domain) ||
+		m != nil && m.ReservedOverhead != nil && m.ReservedOverhead.MemLock != nil &&
+			*m.ReservedOverhead.MemLock == v1.MemLockRequired
 }
 
 // VSOCK reports an instance that its node reaches over vsock.
@@ -44,8 +48,8 @@ func VSOCK(spec *v1.VirtualMachineInstanceSpec) bool {
 	return attach != nil && *attach
 }
 
-// Resources are how many of which extended resource the pod needs for gpus and hostDevices; none for others. Those of interfaces are said
-// by their networks, elsewhere.
+// Resources are how many of which extended resource the pod needs for gpus and hostDevices; none for others. Those of
+// interfaces are said by their networks, elsewhere.
 func Resources(spec *v1.VirtualMachineInstanceSpec) map[string]int64 {
 	if !VFIO(spec) {
 		return nil
@@ -101,7 +105,8 @@ func Variable(prefix, resource string) string {
 	return prefix + "_" + inVariable.Replace(strings.ToUpper(resource))
 }
 
-// Environment picks the variables of device plugins, and those of NetworkResource, from an environment (NAME=VALUE); nil when there are none.
+// Environment picks the variables of device plugins, and those of NetworkResource, from an environment (NAME=VALUE);
+// nil when there are none.
 func Environment(environ []string) map[string]string {
 	var out map[string]string
 	for _, entry := range environ {

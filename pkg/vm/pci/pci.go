@@ -19,7 +19,8 @@ type Address struct {
 func Parse(text string) (Address, error) {
 	match := addressPattern.FindStringSubmatch(text)
 	if match == nil {
-		return Address{}, fmt.Errorf("%q is not a PCI address such as 0000:03:00.0 (domain, bus, slot and function)", text)
+		return Address{},
+			fmt.Errorf("%q is not a PCI address such as 0000:03:00.0 (domain, bus, slot and function)", text)
 	}
 	var parts [4]uint
 	for i, digits := range match[1:] {

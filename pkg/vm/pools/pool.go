@@ -39,8 +39,8 @@ func Replicas(pool *v1beta1.VirtualMachinePool) int {
 	return int(*pool.Spec.Replicas)
 }
 
-// Machine is the VM of an ordinal that a template makes; revision is the template's, by which it and its instance can be
-// told from those of other templates. The template is not changed.
+// Machine is the VM of an ordinal that a template makes; revision is the template's, by which it and its instance can
+// be told from those of other templates. The template is not changed.
 func Machine(pool *v1beta1.VirtualMachinePool, template *Template, ordinal int, revision string) *v1.VirtualMachine {
 	vm := &v1.VirtualMachine{
 		ObjectMeta: metav1.ObjectMeta{
@@ -79,8 +79,10 @@ func number(spec *v1.VirtualMachineSpec, generation *v1beta1.VirtualMachinePoolN
 		made[template.Name] = suffixed(template.Name)
 		template.Name = made[template.Name]
 	}
-	suffixMaps := generation != nil && generation.AppendIndexToConfigMapRefs != nil && *generation.AppendIndexToConfigMapRefs
-	suffixSecrets := generation != nil && generation.AppendIndexToSecretRefs != nil && *generation.AppendIndexToSecretRefs
+	suffixMaps := generation != nil && generation.AppendIndexToConfigMapRefs != nil &&
+		*generation.AppendIndexToConfigMapRefs
+	suffixSecrets := generation != nil && generation.AppendIndexToSecretRefs != nil &&
+		*generation.AppendIndexToSecretRefs
 	for i := range spec.Template.Spec.Volumes {
 		source := &spec.Template.Spec.Volumes[i].VolumeSource
 		if source.PersistentVolumeClaim != nil {

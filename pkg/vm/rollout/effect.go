@@ -79,9 +79,11 @@ const interfacesPath = "spec.template.spec.domain.devices.interfaces"
 // networksPath are the networks of a VM's guests.
 const networksPath = "spec.template.spec.networks"
 
-// attached is when an interface or network that comes new, or is taken out, takes effect; ok is false for other changes.
+// attached is when an interface or network that comes new, or is taken out, takes effect; ok is false for other
+// changes.
 func attached(c Change) (effect Effect, note string, ok bool) {
-	if !strings.HasPrefix(c.Path, interfacesPath+"[") && !strings.HasPrefix(c.Path, networksPath+"[") || !strings.HasSuffix(c.Path, "]") {
+	if !strings.HasPrefix(c.Path, interfacesPath+"[") && !strings.HasPrefix(c.Path, networksPath+"[") ||
+		!strings.HasSuffix(c.Path, "]") {
 		return "", "", false
 	}
 	const plugged = "plugged in when the guest has migrated, unless vmRolloutStrategy is Stage"

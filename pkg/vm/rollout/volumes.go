@@ -22,8 +22,8 @@ const (
 	noteDrive  = "a CD-ROM drive comes, goes and changes only then"
 )
 
-// EffectIn is EffectOf for one of the changes between two versions of a VirtualMachine, which say whether a volume or disk may
-// come and go while the guest runs.
+// EffectIn is EffectOf for one of the changes between two versions of a VirtualMachine, which say whether a volume or
+// disk may come and go while the guest runs.
 func EffectIn(c Change, before, after map[string]any, running bool) (Effect, string) {
 	name, ofVolume := element(c.Path, volumesPath)
 	if !ofVolume {
@@ -44,7 +44,8 @@ func EffectIn(c Change, before, after map[string]any, running bool) (Effect, str
 	switch gone, new := has.volume == nil, had.volume == nil; {
 	case gone && new && !had.drive() && !has.drive():
 		return EffectOf(c, running)
-	case gone && new, stays && !same && (!ofVolume || new), !stays && has.drive() && !has.comes(), !stays && had.drive() && new:
+	case gone && new, stays && !same && (!ofVolume || new), !stays && has.drive() && !has.comes(),
+		!stays && had.drive() && new:
 		return Restart, noteDrive
 	case stays && new:
 		return Hotplug, noteInject

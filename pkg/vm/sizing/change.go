@@ -26,8 +26,8 @@ type Change struct {
 // Any reports whether there is anything to change.
 func (c Change) Any() bool { return c.Sockets != nil || c.Guest != nil }
 
-// Of compares the template that a VM has now, its instance type and preference written into it, with its instance. live is
-// whether the installation changes guests that run.
+// Of compares the template that a VM has now, its instance type and preference written into it, with its instance. live
+// is whether the installation changes guests that run.
 func Of(template *v1.DomainSpec, vmi *v1.VirtualMachineInstance, live bool) Change {
 	var c Change
 	refuse := func(path, why string) {
@@ -46,7 +46,8 @@ func Of(template *v1.DomainSpec, vmi *v1.VirtualMachineInstance, live bool) Chan
 			c.Sockets = &t.Sockets
 		}
 	}
-	if m := template.Memory; m != nil && m.Guest != nil && domain.Memory != nil && domain.Memory.Guest != nil && m.Guest.Cmp(*domain.Memory.Guest) != 0 {
+	if m := template.Memory; m != nil && m.Guest != nil && domain.Memory != nil && domain.Memory.Guest != nil &&
+		m.Guest.Cmp(*domain.Memory.Guest) != 0 {
 		if why := guestObstacle(m.Guest, vmi); !live {
 			refuse(GuestPath, staged)
 		} else if why != "" {

@@ -9,8 +9,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// Realtime says which of a guest's vCPUs run with real-time priority, by their number; nil is none. Without a mask it is all. A mask
-// has numbers, ranges, and numbers to leave out, which go before: 0-3,^1.
+// Realtime says which of a guest's vCPUs run with real-time priority, by their number; nil is none. Without a mask it
+// is all. A mask has numbers, ranges, and numbers to leave out, which go before: 0-3,^1.
 func Realtime(spec *v1.DomainSpec) ([]bool, error) {
 	if spec.CPU == nil || spec.CPU.Realtime == nil {
 		return nil, nil
@@ -38,7 +38,8 @@ func Realtime(spec *v1.DomainSpec) ([]bool, error) {
 		case err != nil:
 			return nil, err
 		case ranged && (not || to < from):
-			return nil, fmt.Errorf("%q is neither a vCPU, nor a range such as 0-3, nor one to leave out such as ^1", part)
+			return nil,
+				fmt.Errorf("%q is neither a vCPU, nor a range such as 0-3, nor one to leave out such as ^1", part)
 		case not:
 			without = append(without, from)
 		}

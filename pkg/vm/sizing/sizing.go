@@ -17,16 +17,18 @@ import (
 const (
 	// MaxVCPUs is what a q35 machine has without interrupt remapping.
 	MaxVCPUs = 255
-	// block is what memory comes and goes in, bytes: a transparent huge page. hugeBlock is that of guests on 1 GiB pages.
+	// block is what memory comes and goes in, bytes: a transparent huge page. hugeBlock is that of guests on 1 GiB
+	// pages.
 	block, hugeBlock = 2 << 20, 1 << 30
-	// roomy is the least memory, bytes, with which a guest gets room to grow unasked. The room lies above 4 GiB, and Linux
-	// that may get memory there sets 64 MiB aside for devices that do not reach it.
+	// roomy is the least memory, bytes, with which a guest gets room to grow unasked. The room lies above 4 GiB, and
+	// Linux that may get memory there sets 64 MiB aside for devices that do not reach it.
 	roomy = 1 << 30
 	// MaxMemory is more than any machine has, bytes.
 	MaxMemory = 1 << 46
 )
 
-// Bounds are what an installation gives guests that do not say how far they may grow: spec.configuration.liveUpdateConfiguration.
+// Bounds are what an installation gives guests that do not say how far they may grow:
+// spec.configuration.liveUpdateConfiguration.
 type Bounds struct {
 	// Ratio is how many times as large a guest may become, MaxSockets and MaxGuest (bytes) go before it; 0 is not set.
 	Ratio      uint32
@@ -37,8 +39,8 @@ type Bounds struct {
 // DefaultRatio is KubeVirt's.
 const DefaultRatio = 4
 
-// Sockets is how many the guest has while it starts and how many it may get: domain.cpu as admission leaves it, or else as
-// many vCPUs as the CPU limit or request has whole CPUs.
+// Sockets is how many the guest has while it starts and how many it may get: domain.cpu as admission leaves it, or else
+// as many vCPUs as the CPU limit or request has whole CPUs.
 func Sockets(domain *v1.DomainSpec) (online, most int) {
 	online = 1
 	if c := domain.CPU; c != nil && (c.Sockets != 0 || c.Cores != 0 || c.Threads != 0) {
@@ -72,8 +74,8 @@ func VCPUs(domain *v1.DomainSpec) int {
 	return sockets * PerSocket(domain)
 }
 
-// Memory is what the guest has while it starts: memory.guest, else what its pod requests, else the pod's limit, else one huge
-// page. It reports false when the domain says none of these.
+// Memory is what the guest has while it starts: memory.guest, else what its pod requests, else the pod's limit, else
+// one huge page. It reports false when the domain says none of these.
 func Memory(domain *v1.DomainSpec) (resource.Quantity, bool) {
 	if m := domain.Memory; m != nil && m.Guest != nil {
 		return *m.Guest, true
@@ -125,14 +127,16 @@ func (b Bounds) DefaultMaxSockets(domain *v1.DomainSpec) uint32 {
 		return max(b.MaxSockets, uint32(min(sockets, MaxVCPUs)))
 	}
 	// Each factor is capped so that the products stay small.
-	most := min(int64(min(sockets, MaxVCPUs))*int64(min(b.Ratio, MaxVCPUs)), int64(MaxVCPUs/min(PerSocket(domain), MaxVCPUs)))
+	most := min(int64(min(sockets, MaxVCPUs))*int64(min(b.Ratio, MaxVCPUs)),
+		int64(MaxVCPUs/min(PerSocket(domain), MaxVCPUs)))
 	return uint32(max(most, int64(sockets)))
 }
 
 // encryptedState reports a guest to which no vCPU can be added, since their state is encrypted when it starts.
 func encryptedState(domain *v1.DomainSpec) bool {
 	l := domain.LaunchSecurity
-	return l != nil && l.SEV != nil && l.SEV.Policy != nil && l.SEV.Policy.EncryptedState != nil && *l.SEV.Policy.EncryptedState
+	return l != nil && l.SEV != nil && l.SEV.Policy != nil && l.SEV.Policy.EncryptedState != nil &&
+		*l.SEV.Policy.EncryptedState
 }
 
 // DefaultMaxGuest is maxGuest, bytes, of a guest that does not say; 0 is no room.
@@ -158,8 +162,8 @@ func acpi(domain *v1.DomainSpec) bool {
 	return f == nil || f.ACPI.Enabled == nil || *f.ACPI.Enabled
 }
 
-// Reasons of the conditions HotVCPUChange and HotMemoryChange, which say that a running guest is to have another size than
-// it has. virt-controller writes them.
+// Reasons of the conditions HotVCPUChange and HotMemoryChange, which say that a running guest is to have another size
+// than it has. virt-controller writes them.
 const (
 	// ReasonPodResizing: the pod is being given what the guest needs.
 	ReasonPodResizing = "PodResizing"
@@ -174,13 +178,18 @@ const (
 )
 
 // Resizing is the condition of an instance whose guest is to change its CPUs or its memory; nil when it is not.
-func Resizing(vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType) *v1.VirtualMachineInstanceCondition {
+func Resizing(
+	vmi *v1.VirtualMachineInstance, kind v1.VirtualMachineInstanceConditionType,
+) *v1.VirtualMachineInstanceCondition {
 	return conditions.With(vmi.Status.Conditions, kind, corev1.ConditionTrue)
 }
 
 // MayResize reports whether the guest of an instance may be given its size now: its pod has room for it.
 func MayResize(vmi *v1.VirtualMachineInstance) bool {
-	for _, kind := range []v1.VirtualMachineInstanceConditionType{v1.VirtualMachineInstanceVCPUChange, v1.VirtualMachineInstanceMemoryChange} {
+	for _, kind := range []v1.VirtualMachineInstanceConditionType{
+		v1.VirtualMachineInstanceVCPUChange,
+		v1.VirtualMachineInstanceMemoryChange,
+	} {
 		if c := Resizing(vmi, kind); c != nil && c.Reason == ReasonPodResized {
 			return true
 		}

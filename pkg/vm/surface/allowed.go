@@ -25,14 +25,19 @@ type Allowed struct {
 
 // AllowedBy reads what a configuration allows on an architecture.
 func AllowedBy(configuration *v1.KubeVirtConfiguration, architecture string) Allowed {
-	allowed := Allowed{Gates: OpenGates(configuration.DeveloperConfiguration), Machines: configuration.EmulatedMachines, Devices: permitted(configuration.PermittedHostDevices)}
-	if specific := configuration.ArchitectureConfiguration; specific != nil && architecture == "amd64" && specific.Amd64 != nil && len(specific.Amd64.EmulatedMachines) > 0 {
+	allowed := Allowed{
+		Gates: OpenGates(configuration.DeveloperConfiguration), Machines: configuration.EmulatedMachines,
+		Devices: permitted(configuration.PermittedHostDevices),
+	}
+	if specific := configuration.ArchitectureConfiguration; specific != nil && architecture == "amd64" &&
+		specific.Amd64 != nil && len(specific.Amd64.EmulatedMachines) > 0 {
 		allowed.Machines = specific.Amd64.EmulatedMachines
 	}
 	if network := configuration.NetworkConfiguration; network != nil {
 		allowed.Bindings = network.Binding
 	}
-	if network := configuration.NetworkConfiguration; network != nil && network.PermitBridgeInterfaceOnPodNetwork != nil {
+	if network := configuration.NetworkConfiguration; network != nil &&
+		network.PermitBridgeInterfaceOnPodNetwork != nil {
 		allowed.NoBridge = !*network.PermitBridgeInterfaceOnPodNetwork
 	}
 	return allowed
@@ -44,9 +49,11 @@ func (a Allowed) Validate(spec *v1.VirtualMachineInstanceSpec, at *field.Path) f
 	errs := append(validateGates(spec, a.Gates, at), a.validatePermitted(spec, at)...)
 	if machine := spec.Domain.Machine; machine != nil && machine.Type != "" && !a.machine(machine.Type) {
 		errs = append(errs, field.Invalid(at.Child("domain", "machine", "type"), machine.Type,
-			fmt.Sprintf("%q is not among the machine types of this installation; use %s", machine.Type, alternatives(a.Machines))))
+			fmt.Sprintf("%q is not among the machine types of this installation; use %s", machine.Type,
+				alternatives(a.Machines))))
 	}
-	errs = append(errs, a.validatePlugins(spec.Domain.Devices.Interfaces, at.Child("domain", "devices", "interfaces"))...)
+	errs = append(errs,
+		a.validatePlugins(spec.Domain.Devices.Interfaces, at.Child("domain", "devices", "interfaces"))...)
 	if !a.NoBridge {
 		return errs
 	}
@@ -78,7 +85,8 @@ func validateMachines(configuration *v1.KubeVirtConfiguration, at *field.Path) f
 	check := func(patterns []string, at *field.Path) {
 		for i, pattern := range patterns {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-				errs = append(errs, field.Invalid(at.Index(i), pattern, fmt.Sprintf("%q is not a pattern of machine types such as pc-q35-9.*", pattern)))
+				errs = append(errs, field.Invalid(at.Index(i), pattern,
+					fmt.Sprintf("%q is not a pattern of machine types such as pc-q35-9.*", pattern)))
 			}
 		}
 	}
@@ -95,7 +103,11 @@ func validateSMBIOS(smbios *v1.SMBiosConfiguration, at *field.Path) field.ErrorL
 	}
 	var errs field.ErrorList
 	for _, text := range []struct{ name, value string }{
-		{"manufacturer", smbios.Manufacturer}, {"product", smbios.Product}, {"version", smbios.Version}, {"sku", smbios.Sku}, {"family", smbios.Family},
+		{"manufacturer", smbios.Manufacturer},
+		{"product", smbios.Product},
+		{"version", smbios.Version},
+		{"sku", smbios.Sku},
+		{"family", smbios.Family},
 	} {
 		errs = append(errs, validateText(text.value, at.Child(text.name))...)
 	}

@@ -17,13 +17,15 @@ func validateAnnotations(annotations map[string]string, at *field.Path) field.Er
 	var errs field.ErrorList
 	if annotations[hookSidecars] != "" {
 		errs = append(errs, field.Forbidden(at.Key(hookSidecars),
-			unsupportedDetail()+" (nothing but the launcher makes the domain; remove it and set what it changed in spec.domain)"))
+			unsupportedDetail()+
+				" (nothing but the launcher makes the domain; remove it and set what it changed in spec.domain)"))
 	}
 	if config := annotations[v1.IgnitionAnnotation]; config != "" {
 		// The value may hold passwords: it is in no message.
 		var object map[string]any
 		if err := json.Unmarshal([]byte(config), &object); err != nil || object == nil {
-			errs = append(errs, field.Invalid(at.Key(v1.IgnitionAnnotation), "", "is not the JSON object that Ignition reads; make it from Butane's YAML with butane"))
+			errs = append(errs, field.Invalid(at.Key(v1.IgnitionAnnotation), "",
+				"is not the JSON object that Ignition reads; make it from Butane's YAML with butane"))
 		}
 	}
 	return errs
@@ -32,9 +34,11 @@ func validateAnnotations(annotations map[string]string, at *field.Path) field.Er
 // withoutEffect are annotations of KubeVirt's that people set, and what there is instead. They do not change what the
 // guest sees, so that an object with one is admitted, with a warning.
 var withoutEffect = map[string]string{
-	v1.KeepLauncherAfterFailureAnnotation:  "a launcher pod whose guest failed stays until its instance goes; see virtctl logs",
-	v1.CustomLibvirtLogFiltersAnnotation:   "the label logVerbosity sets how much the launcher says",
-	v1.PlacePCIDevicesOnRootComplex:        "devices are behind PCIe root ports, where they can be plugged and unplugged",
+	v1.KeepLauncherAfterFailureAnnotation: "a launcher pod whose guest failed stays until its instance goes; see " +
+		"virtctl logs",
+	v1.CustomLibvirtLogFiltersAnnotation: "the label logVerbosity sets how much the launcher says",
+	v1.PlacePCIDevicesOnRootComplex: "devices are behind PCIe root ports, where they can be plugged and " +
+		"unplugged",
 	v1.MemfdMemoryBackend:                  "the kind of guest memory follows from what the guest needs",
 	v1.FuncTestLauncherFailFastAnnotation:  "it is for KubeVirt's own tests",
 	v1.FuncTestMemoryHotplugFailAnnotation: "it is for KubeVirt's own tests",

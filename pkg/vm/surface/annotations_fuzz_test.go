@@ -9,8 +9,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// FuzzIgnition validates the annotation that becomes a guest's Ignition configuration. Only a JSON object is admitted, and
-// since it may hold passwords the refusal says the same of every other text.
+// FuzzIgnition validates the annotation that becomes a guest's Ignition configuration. Only a JSON object is admitted,
+// and since it may hold passwords the refusal says the same of every other text.
 func FuzzIgnition(f *testing.F) {
 	for _, config := range []string{
 		`{"ignition": {"version": "3.4.0"}}`, "{}", " {} ", "null", " null", "[]", "7", `"{}"`, "{", "{}{}", "passwd: secret",

@@ -24,7 +24,8 @@ type Defaults struct {
 	MachineType  string
 	// CPUModel is left to the launcher unless set.
 	CPUModel string
-	// LiveUpdate is how far guests may grow while they run that do not say; nil is not at all (vmRolloutStrategy Stage).
+	// LiveUpdate is how far guests may grow while they run that do not say; nil is not at all (vmRolloutStrategy
+	// Stage).
 	LiveUpdate *sizing.Bounds
 	// Bridge gives interfaces of the pod network that name no binding a bridge, in place of masquerade.
 	Bridge bool
@@ -248,7 +249,8 @@ func attachDisks(spec *v1.VirtualMachineInstanceSpec) {
 		volume := &spec.Volumes[i]
 		if volume.Name == "" || volume.MemoryDump != nil ||
 			slices.ContainsFunc(devices.Disks, func(d v1.Disk) bool { return d.Name == volume.Name }) ||
-			slices.ContainsFunc(devices.Filesystems, func(f v1.Filesystem) bool { return f.Name == volume.Name }) || isTable(&spec.Domain, volume.Name) {
+			slices.ContainsFunc(devices.Filesystems, func(f v1.Filesystem) bool { return f.Name == volume.Name }) ||
+			isTable(&spec.Domain, volume.Name) {
 			continue
 		}
 		disk := v1.Disk{Name: volume.Name}

@@ -36,7 +36,8 @@ installation (install).
 			out.WriteString("\n| field | type | shows in | what it is |\n| --- | --- | --- | --- |\n")
 			for _, f := range group.fields {
 				of, doc := describe(reflect.TypeOf(kind.prototype), f.Path)
-				fmt.Fprintf(&out, "| `spec.%s` | %s | %s | %s |\n", brackets(kind, f.Path), of, f.Effect, sentence(doc, f))
+				fmt.Fprintf(&out, "| `spec.%s` | %s | %s | %s |\n", brackets(kind, f.Path), of, f.Effect,
+					sentence(doc, f))
 			}
 		}
 	}
@@ -83,8 +84,10 @@ func section(path string) string {
 	case parts[0] == "networks":
 		return "Networks"
 	case parts[0] == "configuration", parts[0] == "certificateRotateStrategy", parts[0] == "template",
-		parts[0] == "instancetype", parts[0] == "preference", parts[0] == "replicas", parts[0] == "selector", parts[0] == "paused",
-		parts[0] == "virtualMachineTemplate", parts[0] == "nameGeneration", parts[0] == "maxUnavailable", parts[0] == "autohealing",
+		parts[0] == "instancetype", parts[0] == "preference", parts[0] == "replicas", parts[0] == "selector",
+		parts[0] == "paused",
+		parts[0] == "virtualMachineTemplate", parts[0] == "nameGeneration", parts[0] == "maxUnavailable",
+		parts[0] == "autohealing",
 		parts[0] == "scaleInStrategy", parts[0] == "updateStrategy", parts[0] == "workloadUpdateStrategy",
 		strings.HasPrefix(parts[0], "run"):
 		return ""

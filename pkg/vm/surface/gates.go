@@ -10,8 +10,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
 )
 
-// Feature gates of KubeVirt's that virtkit keeps closed unless the KubeVirt resource opens them: what they allow reaches
-// from the guest to its node.
+// Feature gates of KubeVirt's that virtkit keeps closed unless the KubeVirt resource opens them: what they allow
+// reaches from the guest to its node.
 const (
 	GateHostDisk        = "HostDisk"
 	GateDownwardMetrics = "DownwardMetrics"
@@ -23,15 +23,20 @@ const (
 	GateHypervStrictCheck = "HypervStrictCheck"
 	// GateVirtiofsStorage is for claims that guests have as file systems; what Kubernetes has anyway needs no gate.
 	GateVirtiofsStorage = "EnableVirtioFsStorageVolumes"
-	// GateSerialConsoleLog is virtkit's own: guests that do not say have the container guest-console-log, as KubeVirt's.
+	// GateSerialConsoleLog is virtkit's own: guests that do not say have the container guest-console-log, as
+	// KubeVirt's.
 	GateSerialConsoleLog = "SerialConsoleLog"
 )
 
-var gates = []string{GateDownwardMetrics, GateHostDevices, GateHostDisk, GateHypervStrictCheck, GateSerialConsoleLog, GateVSOCK, GateVirtiofsStorage, GateWorkloadEncryptionSEV}
+var gates = []string{
+	GateDownwardMetrics, GateHostDevices, GateHostDisk, GateHypervStrictCheck, GateSerialConsoleLog,
+	GateVSOCK, GateVirtiofsStorage, GateWorkloadEncryptionSEV,
+}
 
 // alwaysOpen are gates of KubeVirt's for what virtkit does anyway.
 var alwaysOpen = []string{
-	"CPUManager", "CPUNodeDiscovery", "DeclarativeHotplugVolumes", "EnableVirtioFsConfigVolumes", "ExperimentalIgnitionSupport",
+	"CPUManager", "CPUNodeDiscovery", "DeclarativeHotplugVolumes", "EnableVirtioFsConfigVolumes",
+	"ExperimentalIgnitionSupport",
 	"GPU", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NetworkBindingPlugins", "NonRoot",
 	"ObjectGraph", "PSA", "PanicDevices", "VMLiveUpdateFeatures", "VMPersistentState", "VideoConfig",
 }
@@ -63,7 +68,8 @@ func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.
 	need := func(gate string, at *field.Path) {
 		if !open[gate] {
 			errs = append(errs, field.Forbidden(at, fmt.Sprintf(
-				"is not allowed in this installation; an administrator can add %s to spec.configuration.developerConfiguration.featureGates of the KubeVirt resource", gate)))
+				"is not allowed in this installation; an administrator can add %s to "+
+					"spec.configuration.developerConfiguration.featureGates of the KubeVirt resource", gate)))
 		}
 	}
 	for i := range spec.Volumes {
@@ -77,7 +83,8 @@ func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.
 	}
 	devices := path.Child("domain", "devices")
 	for i := range spec.Domain.Devices.Filesystems {
-		if volume := volumeOf(spec, spec.Domain.Devices.Filesystems[i].Name); volume != nil && filesystems.Storage(volume) {
+		if volume := volumeOf(spec, spec.Domain.Devices.Filesystems[i].Name); volume != nil &&
+			filesystems.Storage(volume) {
 			need(GateVirtiofsStorage, devices.Child("filesystems").Index(i))
 		}
 	}
@@ -106,12 +113,14 @@ func KubeVirtWarnings(kv *v1.KubeVirt) []string {
 	const path = "spec.configuration.developerConfiguration."
 	for _, name := range developer.FeatureGates {
 		if !slices.Contains(gates, name) && !slices.Contains(alwaysOpen, name) {
-			out = append(out, fmt.Sprintf("%sfeatureGates: virtkit has no gate %s: it has no effect (see docs/api-surface.md for what there is)", path, name))
+			out = append(out, fmt.Sprintf("%sfeatureGates: virtkit has no gate %s: it has no effect (see "+
+				"docs/api-surface.md for what there is)", path, name))
 		}
 	}
 	for _, name := range developer.DisabledFeatureGates {
 		if !slices.Contains(gates, name) {
-			out = append(out, fmt.Sprintf("%sdisabledFeatureGates: virtkit has no gate %s that could be closed: it has no effect", path, name))
+			out = append(out, fmt.Sprintf("%sdisabledFeatureGates: virtkit has no gate %s that could be closed: it "+
+				"has no effect", path, name))
 		}
 	}
 	return out

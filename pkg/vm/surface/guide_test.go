@@ -10,8 +10,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// guide is what KubeVirt's examples and user guide have a VM do, chapter by chapter, in our own words: the sections of an
-// instance's spec that each adds to a plain guest, and, for what virtkit refuses, the start of the message.
+// guide is what KubeVirt's examples and user guide have a VM do, chapter by chapter, in our own words: the sections of
+// an instance's spec that each adds to a plain guest, and, for what virtkit refuses, the start of the message.
 var guide = map[string]struct{ spec, refused string }{
 	// Virtual hardware.
 	"machine and firmware":     {`domain: {machine: {type: q35}, firmware: {uuid: 5d307ca9-b3ef-428c-8861-06e72d69f223, serial: e4686d2c-6e8d-4335-b8fd-81bee22f4815}}`, ``},

@@ -15,7 +15,8 @@ func MatchPolicy(policies []v1alpha1.MigrationPolicy, vmi, namespace map[string]
 	for i := range policies {
 		p := &policies[i]
 		s := p.Spec.Selectors
-		if p.DeletionTimestamp != nil || s == nil || !hasAll(s.NamespaceSelector, namespace) || !hasAll(s.VirtualMachineInstanceSelector, vmi) {
+		if p.DeletionTimestamp != nil || s == nil || !hasAll(s.NamespaceSelector, namespace) ||
+			!hasAll(s.VirtualMachineInstanceSelector, vmi) {
 			continue
 		}
 		if best == nil || moreSpecific(p, best) {

@@ -23,9 +23,12 @@ func ValidateVirtualMachineInstanceMigration(migration, old *v1.VirtualMachineIn
 	spec := field.NewPath("spec")
 	if old != nil {
 		if !reflect.DeepEqual(migration.Spec, old.Spec) {
-			return field.ErrorList{field.Forbidden(spec, "cannot be changed; delete the migration, which cancels it, and create another")}
+			return field.ErrorList{
+				field.Forbidden(spec, "cannot be changed; delete the migration, which cancels it, and create another"),
+			}
 		}
-		if name := old.Labels[v1.MigrationSelectorLabel]; name != "" && migration.Labels[v1.MigrationSelectorLabel] != name && migration.DeletionTimestamp == nil {
+		if name := old.Labels[v1.MigrationSelectorLabel]; name != "" &&
+			migration.Labels[v1.MigrationSelectorLabel] != name && migration.DeletionTimestamp == nil {
 			return field.ErrorList{field.Forbidden(field.NewPath("metadata", "labels").Key(v1.MigrationSelectorLabel),
 				fmt.Sprintf("cannot be changed from %q, by which the migration is found", name))}
 		}
@@ -33,22 +36,28 @@ func ValidateVirtualMachineInstanceMigration(migration, old *v1.VirtualMachineIn
 	}
 	errs := unsupported(migration.Spec, migrationTree(), spec)
 	if migration.Spec.VMIName == "" {
-		errs = append(errs, field.Required(spec.Child("vmiName"), "is not set; it names the VirtualMachineInstance to move"))
+		errs = append(errs,
+			field.Required(spec.Child("vmiName"), "is not set; it names the VirtualMachineInstance to move"))
 	}
-	return append(errs, metavalidation.ValidateLabels(migration.Spec.AddedNodeSelector, spec.Child("addedNodeSelector"))...)
+	return append(errs,
+		metavalidation.ValidateLabels(migration.Spec.AddedNodeSelector, spec.Child("addedNodeSelector"))...)
 }
 
-// ValidateMigrationOf checks that the instance can move that a new migration names; vmi is nil when there is none. One that
-// another migration moves can: the new one waits.
-func ValidateMigrationOf(vmi *v1.VirtualMachineInstance, migration *v1.VirtualMachineInstanceMigration) field.ErrorList {
+// ValidateMigrationOf checks that the instance can move that a new migration names; vmi is nil when there is none. One
+// that another migration moves can: the new one waits.
+func ValidateMigrationOf(
+	vmi *v1.VirtualMachineInstance, migration *v1.VirtualMachineInstanceMigration,
+) field.ErrorList {
 	at, name := field.NewPath("spec", "vmiName"), migration.Spec.VMIName
 	switch {
 	case vmi == nil:
 		err := field.NotFound(at, name)
-		err.Detail = fmt.Sprintf("there is no VirtualMachineInstance %q in namespace %s; only a VM that runs can move", name, migration.Namespace)
+		err.Detail = fmt.Sprintf("there is no VirtualMachineInstance %q in namespace %s; only a VM that runs can move",
+			name, migration.Namespace)
 		return field.ErrorList{err}
 	case vmi.IsFinal():
-		return field.ErrorList{field.Invalid(at, name, fmt.Sprintf("Cannot migrate VMI in finalized state: %q has %s", name, vmi.Status.Phase))}
+		return field.ErrorList{field.Invalid(at, name,
+			fmt.Sprintf("Cannot migrate VMI in finalized state: %q has %s", name, vmi.Status.Phase))}
 	}
 	if why := migrations.Refusal(vmi); why != "" {
 		return field.ErrorList{field.Invalid(at, name, why)}

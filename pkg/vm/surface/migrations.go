@@ -21,15 +21,16 @@ func Migrations(given *v1.MigrationConfiguration) v1.MigrationConfiguration {
 		given = &v1.MigrationConfiguration{}
 	}
 	out := v1.MigrationConfiguration{
-		ParallelMigrationsPerCluster:      filled(given.ParallelMigrationsPerCluster, DefaultMigrationsPerCluster),
-		ParallelOutboundMigrationsPerNode: filled(given.ParallelOutboundMigrationsPerNode, DefaultOutboundMigrationsNode),
-		BandwidthPerMigration:             filled(given.BandwidthPerMigration, resource.Quantity{}),
-		CompletionTimeoutPerGiB:           filled(given.CompletionTimeoutPerGiB, DefaultMigrationSecondsPerGiB),
-		ProgressTimeout:                   filled(given.ProgressTimeout, DefaultMigrationProgressTimeout),
-		NodeDrainTaintKey:                 filled(given.NodeDrainTaintKey, DefaultNodeDrainTaintKey),
-		AllowAutoConverge:                 filled(given.AllowAutoConverge, false),
-		AllowPostCopy:                     filled(given.AllowPostCopy, false),
-		UnsafeMigrationOverride:           filled(given.UnsafeMigrationOverride, false),
+		ParallelMigrationsPerCluster: filled(given.ParallelMigrationsPerCluster, DefaultMigrationsPerCluster),
+		ParallelOutboundMigrationsPerNode: filled(given.ParallelOutboundMigrationsPerNode,
+			DefaultOutboundMigrationsNode),
+		BandwidthPerMigration:   filled(given.BandwidthPerMigration, resource.Quantity{}),
+		CompletionTimeoutPerGiB: filled(given.CompletionTimeoutPerGiB, DefaultMigrationSecondsPerGiB),
+		ProgressTimeout:         filled(given.ProgressTimeout, DefaultMigrationProgressTimeout),
+		NodeDrainTaintKey:       filled(given.NodeDrainTaintKey, DefaultNodeDrainTaintKey),
+		AllowAutoConverge:       filled(given.AllowAutoConverge, false),
+		AllowPostCopy:           filled(given.AllowPostCopy, false),
+		UnsafeMigrationOverride: filled(given.UnsafeMigrationOverride, false),
 	}
 	// A guest that may be moved by post-copy may be disturbed, unless said otherwise.
 	out.AllowWorkloadDisruption = filled(given.AllowWorkloadDisruption, *out.AllowPostCopy)

@@ -36,10 +36,13 @@ func ValidateMigrationPolicy(policy, old *v1alpha1.MigrationPolicy) field.ErrorL
 	errs := unsupported(policy.Spec, policyTree(), spec)
 	selectors := spec.Child("selectors")
 	if policy.Spec.Selectors == nil {
-		errs = append(errs, field.Required(selectors, "is not set; set namespaceSelector or virtualMachineInstanceSelector, or {} for every migration"))
+		errs = append(errs, field.Required(selectors,
+			"is not set; set namespaceSelector or virtualMachineInstanceSelector, or {} for every migration"))
 	} else {
-		errs = append(errs, metavalidation.ValidateLabels(policy.Spec.Selectors.NamespaceSelector, selectors.Child("namespaceSelector"))...)
-		errs = append(errs, metavalidation.ValidateLabels(policy.Spec.Selectors.VirtualMachineInstanceSelector, selectors.Child("virtualMachineInstanceSelector"))...)
+		errs = append(errs, metavalidation.ValidateLabels(policy.Spec.Selectors.NamespaceSelector,
+			selectors.Child("namespaceSelector"))...)
+		errs = append(errs, metavalidation.ValidateLabels(policy.Spec.Selectors.VirtualMachineInstanceSelector,
+			selectors.Child("virtualMachineInstanceSelector"))...)
 	}
 	errs = append(errs, validateBandwidth(policy.Spec.BandwidthPerMigration, spec.Child("bandwidthPerMigration"))...)
 	return append(errs, validateSeconds(policy.Spec.CompletionTimeoutPerGiB, spec.Child("completionTimeoutPerGiB"))...)
@@ -55,7 +58,8 @@ func validateMigrations(m *v1.MigrationConfiguration, path *field.Path) field.Er
 	errs = append(errs, validateSeconds(m.ProgressTimeout, path.Child("progressTimeout"))...)
 	if key := m.NodeDrainTaintKey; key != nil {
 		if problems := validation.IsQualifiedName(*key); len(problems) > 0 {
-			errs = append(errs, field.Invalid(path.Child("nodeDrainTaintKey"), *key, fmt.Sprintf("%q is not the key of a taint, as kubevirt.io/drain is", *key)))
+			errs = append(errs, field.Invalid(path.Child("nodeDrainTaintKey"), *key,
+				fmt.Sprintf("%q is not the key of a taint, as kubevirt.io/drain is", *key)))
 		}
 	}
 	for name, n := range map[string]*uint32{
@@ -63,7 +67,8 @@ func validateMigrations(m *v1.MigrationConfiguration, path *field.Path) field.Er
 		"parallelOutboundMigrationsPerNode": m.ParallelOutboundMigrationsPerNode,
 	} {
 		if n != nil && *n == 0 {
-			errs = append(errs, field.Invalid(path.Child(name), *n, "must be at least 1: nothing could move; leave it out for the default"))
+			errs = append(errs, field.Invalid(path.Child(name), *n,
+				"must be at least 1: nothing could move; leave it out for the default"))
 		}
 	}
 	return errs
@@ -74,9 +79,13 @@ func validateBandwidth(q *resource.Quantity, path *field.Path) field.ErrorList {
 	case q == nil:
 		return nil
 	case q.Sign() < 0:
-		return field.ErrorList{field.Invalid(path, q.String(), "must not be negative; it is bytes a second, and 0 is no limit")}
+		return field.ErrorList{
+			field.Invalid(path, q.String(), "must not be negative; it is bytes a second, and 0 is no limit"),
+		}
 	case q.Sign() > 0 && q.Cmp(*resource.NewQuantity(1<<20, resource.BinarySI)) < 0:
-		return field.ErrorList{field.Invalid(path, q.String(), "must be 0 (no limit) or at least 1Mi; it is bytes a second")}
+		return field.ErrorList{
+			field.Invalid(path, q.String(), "must be 0 (no limit) or at least 1Mi; it is bytes a second"),
+		}
 	case q.Cmp(*resource.NewQuantity(math.MaxInt64>>1, resource.BinarySI)) > 0:
 		return field.ErrorList{field.Invalid(path, q.String(), "is too large; it is bytes a second, and 0 is no limit")}
 	}

@@ -22,41 +22,79 @@ const maxPoolName = 52
 
 // poolFields are a VirtualMachinePool's own.
 var poolFields = []Field{
-	{Path: "replicas", Effect: Life, Note: "1 unless set. virtctl scale, kubectl scale and a HorizontalPodAutoscaler change it; docs/sets.md."},
-	{Path: "selector", Effect: Life, Note: "Must match the template's labels, and cannot be changed. A VM that does not match any more leaves the pool."},
+	{Path: "replicas", Effect: Life, Note: "1 unless set. virtctl scale, kubectl scale and a HorizontalPodAutoscaler " +
+		"change it; docs/sets.md."},
+	{Path: "selector", Effect: Life, Note: "Must match the template's labels, and cannot be changed. A VM that does " +
+		"not match any more leaves the pool."},
 	{Path: "virtualMachineTemplate.metadata.labels", Effect: Life, Note: "On the VirtualMachine."},
 	{Path: "virtualMachineTemplate.metadata.annotations", Effect: Life, Note: "On the VirtualMachine."},
 	{Path: "paused", Effect: Life, Note: "Nothing is created, updated or deleted meanwhile."},
-	{Path: "nameGeneration.appendIndexToConfigMapRefs", Effect: Life, Note: "Of volumes: pool-0 has the ConfigMap NAME-0."},
+	{
+		Path: "nameGeneration.appendIndexToConfigMapRefs", Effect: Life,
+		Note: "Of volumes: pool-0 has the ConfigMap NAME-0.",
+	},
 	{Path: "nameGeneration.appendIndexToSecretRefs", Effect: Life, Note: "Of volumes: pool-0 has the Secret NAME-0."},
-	{Path: "maxUnavailable", Effect: Life, Note: "100% unless set, at least one; percentages are of replicas and rounded down."},
+	{Path: "maxUnavailable", Effect: Life, Note: "100% unless set, at least one; percentages are of replicas and " +
+		"rounded down."},
 	{Path: "scaleInStrategy.unmanaged", Effect: Life, Note: "Nothing is deleted when replicas shrinks."},
-	{Path: "scaleInStrategy.opportunistic.statePreservation", Effect: Life, Only: preservations[:1], Note: "Nothing is deleted when replicas shrinks, and what somebody else deletes is not made anew then."},
-	{Path: "scaleInStrategy.proactive.selectionPolicy.sortPolicy", Effect: Life, Only: sortPolicies, Note: "Random unless set."},
-	{Path: "scaleInStrategy.proactive.selectionPolicy.selectors.labelSelector", Effect: Life, Note: "Of the VM's labels and those of its template."},
-	{Path: "scaleInStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher", Effect: Life, Note: "Of the nodeSelector of the VM's template."},
-	{Path: "scaleInStrategy.proactive.statePreservation", Effect: Life, Only: preservations, Note: "Offline keeps the claims and DataVolumes of a VM that is deleted for one of its name to come; Online does the same, since nothing keeps its memory, and a warning says so."},
+	{
+		Path: "scaleInStrategy.opportunistic.statePreservation", Effect: Life, Only: preservations[:1],
+		Note: "Nothing is deleted when replicas shrinks, and what somebody else deletes is not made anew then.",
+	},
+	{
+		Path: "scaleInStrategy.proactive.selectionPolicy.sortPolicy", Effect: Life, Only: sortPolicies,
+		Note: "Random unless set.",
+	},
+	{
+		Path: "scaleInStrategy.proactive.selectionPolicy.selectors.labelSelector", Effect: Life,
+		Note: "Of the VM's labels and those of its template.",
+	},
+	{
+		Path: "scaleInStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher", Effect: Life,
+		Note: "Of the nodeSelector of the VM's template.",
+	},
+	{
+		Path: "scaleInStrategy.proactive.statePreservation", Effect: Life, Only: preservations,
+		Note: "Offline keeps the claims and DataVolumes of a VM that is deleted for one of its name to come; Online " +
+			"does the same, since nothing keeps its memory, and a warning says so.",
+	},
 	{Path: "updateStrategy.unmanaged", Effect: Life, Note: "A changed template is for VMs that are made from now on."},
-	{Path: "updateStrategy.opportunistic", Effect: Life, Note: "The VMs are changed, and their guests when they are started again."},
-	{Path: "updateStrategy.proactive.selectionPolicy.sortPolicy", Effect: Life, Only: sortPolicies, Note: "Random unless set."},
-	{Path: "updateStrategy.proactive.selectionPolicy.selectors.labelSelector", Effect: Life, Note: "Of the VM's labels and those of its template."},
-	{Path: "updateStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher", Effect: Life, Note: "Of the nodeSelector of the VM's template."},
+	{Path: "updateStrategy.opportunistic", Effect: Life, Note: "The VMs are changed, and their guests when they are " +
+		"started again."},
+	{
+		Path: "updateStrategy.proactive.selectionPolicy.sortPolicy", Effect: Life, Only: sortPolicies,
+		Note: "Random unless set.",
+	},
+	{
+		Path: "updateStrategy.proactive.selectionPolicy.selectors.labelSelector", Effect: Life,
+		Note: "Of the VM's labels and those of its template.",
+	},
+	{
+		Path: "updateStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher", Effect: Life,
+		Note: "Of the nodeSelector of the VM's template.",
+	},
 	{Path: "autohealing.startUpFailureThreshold", Effect: Life, Note: "3 unless set."},
 	{Path: "autohealing.minFailingToStartDuration", Effect: Life, Note: "5m unless set; since the VM is not ready."},
 }
 
 var sortPolicies = []string{
-	string(v1beta1.VirtualMachinePoolSortPolicyAscendingOrder), string(v1beta1.VirtualMachinePoolSortPolicyDescendingOrder),
-	string(v1beta1.VirtualMachinePoolSortPolicyNewest), string(v1beta1.VirtualMachinePoolSortPolicyOldest), string(v1beta1.VirtualMachinePoolSortPolicyRandom),
+	string(v1beta1.VirtualMachinePoolSortPolicyAscendingOrder),
+	string(v1beta1.VirtualMachinePoolSortPolicyDescendingOrder),
+	string(v1beta1.VirtualMachinePoolSortPolicyNewest), string(v1beta1.VirtualMachinePoolSortPolicyOldest),
+	string(v1beta1.VirtualMachinePoolSortPolicyRandom),
 }
 
-var preservations = []string{string(v1beta1.StatePreservationDisabled), string(v1beta1.StatePreservationOffline), string(v1beta1.StatePreservationOnline)}
+var preservations = []string{
+	string(v1beta1.StatePreservationDisabled), string(v1beta1.StatePreservationOffline),
+	string(v1beta1.StatePreservationOnline),
+}
 
 // PoolWarnings are what a pool asks for and gets in part.
 func PoolWarnings(pool *v1beta1.VirtualMachinePool) []string {
 	if s := pool.Spec.ScaleInStrategy; s != nil && s.Proactive != nil && s.Proactive.StatePreservation != nil &&
 		*s.Proactive.StatePreservation == v1beta1.StatePreservationOnline {
-		return []string{"spec.scaleInStrategy.proactive.statePreservation: Online keeps the disks of VMs that are scaled in, as Offline does, and not their memory"}
+		return []string{"spec.scaleInStrategy.proactive.statePreservation: Online keeps the disks of VMs that are " +
+			"scaled in, as Offline does, and not their memory"}
 	}
 	return nil
 }
@@ -67,7 +105,8 @@ func ValidateVirtualMachinePool(pool, old *v1beta1.VirtualMachinePool) field.Err
 	errs := unsupported(pool.Spec, poolTree(), spec)
 	if n := len(pool.Name); n > maxPoolName {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), pool.Name,
-			fmt.Sprintf("has %d characters; %d is the most, since the names of its VMs have a dash and a number more", n, maxPoolName)))
+			fmt.Sprintf("has %d characters; %d is the most, since the names of its VMs have a dash and a number more",
+				n, maxPoolName)))
 	}
 	errs = append(errs, validateReplicas(pool.Spec.Replicas, spec.Child("replicas"))...)
 	template := spec.Child("virtualMachineTemplate")
@@ -75,12 +114,15 @@ func ValidateVirtualMachinePool(pool, old *v1beta1.VirtualMachinePool) field.Err
 		return append(errs, field.Required(template, "is not set; it describes the VMs"))
 	}
 	meta := pool.Spec.VirtualMachineTemplate.ObjectMeta
-	errs = append(errs, validateMembers(pool.Spec.Selector, meta.Labels, spec.Child("selector"), template.Child("metadata", "labels"))...)
+	errs = append(errs, validateMembers(pool.Spec.Selector, meta.Labels, spec.Child("selector"),
+		template.Child("metadata", "labels"))...)
 	if old != nil && !reflect.DeepEqual(pool.Spec.Selector, old.Spec.Selector) {
-		errs = append(errs, field.Forbidden(spec.Child("selector"), "cannot be changed, since it says which VMs are the pool's; make another pool"))
+		errs = append(errs, field.Forbidden(spec.Child("selector"),
+			"cannot be changed, since it says which VMs are the pool's; make another pool"))
 	}
 	errs = append(errs, metavalidation.ValidateLabels(meta.Labels, template.Child("metadata", "labels"))...)
-	errs = append(errs, apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
+	errs = append(errs,
+		apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
 	errs = append(errs, validateMaxUnavailable(pool.Spec.MaxUnavailable, spec.Child("maxUnavailable"))...)
 	errs = append(errs, validateScaleIn(pool.Spec.ScaleInStrategy, spec.Child("scaleInStrategy"))...)
 	errs = append(errs, validateUpdateStrategy(pool.Spec.UpdateStrategy, spec.Child("updateStrategy"))...)
@@ -92,8 +134,8 @@ func PoolSettled(pool, old *v1beta1.VirtualMachinePool) bool {
 	return old != nil && (pool.DeletionTimestamp != nil || reflect.DeepEqual(pool.Spec, old.Spec))
 }
 
-// InPool are the errors of a VM that a pool's template makes, as errors of the pool: the fields are those of the template,
-// and what the pool itself reports already is left out.
+// InPool are the errors of a VM that a pool's template makes, as errors of the pool: the fields are those of the
+// template, and what the pool itself reports already is left out.
 func InPool(errs field.ErrorList) field.ErrorList {
 	var out field.ErrorList
 	for _, err := range errs {
@@ -112,13 +154,15 @@ func validateMaxUnavailable(most *intstr.IntOrString, path *field.Path) field.Er
 	}
 	if most.Type == intstr.Int {
 		if most.IntVal <= 0 {
-			return field.ErrorList{field.Invalid(path, most.IntVal, "must be 1 or more, or a percentage from 1% to 100%; set updateStrategy.opportunistic to restart nothing")}
+			return field.ErrorList{field.Invalid(path, most.IntVal, "must be 1 or more, or a percentage from 1% to "+
+				"100%; set updateStrategy.opportunistic to restart nothing")}
 		}
 		return nil
 	}
 	number, percent := strings.CutSuffix(most.StrVal, "%")
 	if n, err := strconv.ParseUint(number, 10, 8); !percent || err != nil || n < 1 || n > 100 {
-		return field.ErrorList{field.Invalid(path, most.StrVal, fmt.Sprintf("%q is neither a number nor a percentage from 1%% to 100%%", most.StrVal))}
+		return field.ErrorList{field.Invalid(path, most.StrVal,
+			fmt.Sprintf("%q is neither a number nor a percentage from 1%% to 100%%", most.StrVal))}
 	}
 	return nil
 }
@@ -129,7 +173,8 @@ func validateScaleIn(strategy *v1beta1.VirtualMachinePoolScaleInStrategy, path *
 	}
 	errs := oneStrategy(pointers(*strategy), path)
 	if strategy.Proactive != nil {
-		errs = append(errs, validateSelection(strategy.Proactive.SelectionPolicy, path.Child("proactive", "selectionPolicy"))...)
+		errs = append(errs,
+			validateSelection(strategy.Proactive.SelectionPolicy, path.Child("proactive", "selectionPolicy"))...)
 	}
 	return errs
 }
@@ -140,14 +185,17 @@ func validateUpdateStrategy(strategy *v1beta1.VirtualMachinePoolUpdateStrategy, 
 	}
 	errs := oneStrategy(pointers(*strategy), path)
 	if strategy.Proactive != nil {
-		errs = append(errs, validateSelection(strategy.Proactive.SelectionPolicy, path.Child("proactive", "selectionPolicy"))...)
+		errs = append(errs,
+			validateSelection(strategy.Proactive.SelectionPolicy, path.Child("proactive", "selectionPolicy"))...)
 	}
 	return errs
 }
 
 func oneStrategy(n int, path *field.Path) field.ErrorList {
 	if n > 1 {
-		return field.ErrorList{field.Forbidden(path, "has several strategies; keep one of unmanaged, opportunistic and proactive")}
+		return field.ErrorList{
+			field.Forbidden(path, "has several strategies; keep one of unmanaged, opportunistic and proactive"),
+		}
 	}
 	return nil
 }
@@ -159,14 +207,16 @@ func validateSelection(policy *v1beta1.VirtualMachinePoolSelectionPolicy, path *
 	selectors := path.Child("selectors")
 	var errs field.ErrorList
 	if policy.Selectors.LabelSelector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(policy.Selectors.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, selectors.Child("labelSelector"))...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(policy.Selectors.LabelSelector,
+			metavalidation.LabelSelectorValidationOptions{}, selectors.Child("labelSelector"))...)
 	}
 	if policy.Selectors.NodeSelectorRequirementMatcher == nil {
 		return errs
 	}
 	for i, requirement := range *policy.Selectors.NodeSelectorRequirementMatcher {
 		if _, err := NodeRequirement(requirement); err != nil {
-			errs = append(errs, field.Invalid(selectors.Child("nodeSelectorRequirementMatcher").Index(i), requirement.Key, err.Error()))
+			errs = append(errs, field.Invalid(selectors.Child("nodeSelectorRequirementMatcher").
+				Index(i), requirement.Key, err.Error()))
 		}
 	}
 	return errs
@@ -178,10 +228,12 @@ func validateAutohealing(healing *v1beta1.VirtualMachinePoolAutohealingStrategy,
 	}
 	var errs field.ErrorList
 	if n := healing.StartUpFailureThreshold; n != nil && *n == 0 {
-		errs = append(errs, field.Invalid(path.Child("startUpFailureThreshold"), *n, "must be 1 or more; leave it out for 3"))
+		errs = append(errs,
+			field.Invalid(path.Child("startUpFailureThreshold"), *n, "must be 1 or more; leave it out for 3"))
 	}
 	if d := healing.MinFailingToStartDuration; d != nil && d.Duration < 0 {
-		errs = append(errs, field.Invalid(path.Child("minFailingToStartDuration"), d.Duration.String(), "must not be negative; leave it out for 5m"))
+		errs = append(errs, field.Invalid(path.Child("minFailingToStartDuration"), d.Duration.String(),
+			"must not be negative; leave it out for 5m"))
 	}
 	return errs
 }
@@ -189,12 +241,15 @@ func validateAutohealing(healing *v1beta1.VirtualMachinePoolAutohealingStrategy,
 // NodeRequirement is a requirement on a nodeSelector as one on labels.
 func NodeRequirement(requirement corev1.NodeSelectorRequirement) (*kubelabels.Requirement, error) {
 	operators := map[corev1.NodeSelectorOperator]selection.Operator{
-		corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn, corev1.NodeSelectorOpExists: selection.Exists,
-		corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist, corev1.NodeSelectorOpGt: selection.GreaterThan, corev1.NodeSelectorOpLt: selection.LessThan,
+		corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn,
+		corev1.NodeSelectorOpExists:       selection.Exists,
+		corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist, corev1.NodeSelectorOpGt: selection.GreaterThan,
+		corev1.NodeSelectorOpLt: selection.LessThan,
 	}
 	operator, ok := operators[requirement.Operator]
 	if !ok {
-		return nil, fmt.Errorf("operator %q is none of In, NotIn, Exists, DoesNotExist, Gt and Lt", requirement.Operator)
+		return nil,
+			fmt.Errorf("operator %q is none of In, NotIn, Exists, DoesNotExist, Gt and Lt", requirement.Operator)
 	}
 	return kubelabels.NewRequirement(requirement.Key, operator, requirement.Values)
 }

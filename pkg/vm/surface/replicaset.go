@@ -14,9 +14,11 @@ import (
 
 // replicaSetFields are a VirtualMachineInstanceReplicaSet's own.
 var replicaSetFields = []Field{
-	{Path: "replicas", Effect: Life, Note: "1 unless set. virtctl scale, kubectl scale and a HorizontalPodAutoscaler change it; docs/sets.md."},
+	{Path: "replicas", Effect: Life, Note: "1 unless set. virtctl scale, kubectl scale and a HorizontalPodAutoscaler " +
+		"change it; docs/sets.md."},
 	{Path: "selector", Effect: Life, Note: "Must match the template's labels."},
-	{Path: "template.metadata.name", Effect: Life, Note: "What the instances' names begin with, to which five characters are added; the set's name and a dash unless set."},
+	{Path: "template.metadata.name", Effect: Life, Note: "What the instances' names begin with, to which five " +
+		"characters are added; the set's name and a dash unless set."},
 	{Path: "template.metadata.generateName", Effect: Life, Note: "As name, which goes before it."},
 	{Path: "template.metadata.labels", Effect: Pod, Note: "On the instance and its pod."},
 	{Path: "template.metadata.annotations", Effect: Pod, Note: "On the instance and its pod."},
@@ -38,17 +40,20 @@ func ValidateVirtualMachineInstanceReplicaSet(set *v1.VirtualMachineInstanceRepl
 		return append(errs, field.Required(template, "is not set; it describes the guests"))
 	}
 	meta := set.Spec.Template.ObjectMeta
-	errs = append(errs, validateMembers(set.Spec.Selector, meta.Labels, spec.Child("selector"), template.Child("metadata", "labels"))...)
+	errs = append(errs, validateMembers(set.Spec.Selector, meta.Labels, spec.Child("selector"),
+		template.Child("metadata", "labels"))...)
 	for name, prefix := range map[string]string{"name": meta.Name, "generateName": meta.GenerateName} {
 		if prefix == "" {
 			continue
 		}
 		for _, problem := range apivalidation.NameIsDNSSubdomain(prefix, true) {
-			errs = append(errs, field.Invalid(template.Child("metadata", name), prefix, fmt.Sprintf("%q cannot begin a name: %s", prefix, problem)))
+			errs = append(errs, field.Invalid(template.Child("metadata", name), prefix,
+				fmt.Sprintf("%q cannot begin a name: %s", prefix, problem)))
 		}
 	}
 	errs = append(errs, metavalidation.ValidateLabels(meta.Labels, template.Child("metadata", "labels"))...)
-	errs = append(errs, apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
+	errs = append(errs,
+		apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
 	errs = append(errs, validateReservedLabels(meta.Labels, nil, template.Child("metadata", "labels"))...)
 	instance := set.Spec.Template.Spec.DeepCopy()
 	defaultSpec(instance, d)
@@ -69,7 +74,10 @@ func validateMembers(selector *metav1.LabelSelector, template map[string]string,
 		return field.ErrorList{field.Required(path, fmt.Sprintf("is not set; give it matchLabels that %s has too", at))}
 	}
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return field.ErrorList{field.Invalid(path, "{}", fmt.Sprintf("is empty, which would select everything in the namespace; give it matchLabels that %s has too", at))}
+		return field.ErrorList{
+			field.Invalid(path, "{}", fmt.Sprintf("is empty, which would select everything in the namespace; give it "+
+				"matchLabels that %s has too", at)),
+		}
 	}
 	errs := metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, path)
 	if len(errs) > 0 {
@@ -81,7 +89,8 @@ func validateMembers(selector *metav1.LabelSelector, template map[string]string,
 	}
 	if !parsed.Matches(kubelabels.Set(template)) {
 		return field.ErrorList{field.Invalid(path, parsed.String(),
-			fmt.Sprintf("%q does not match %s (%q), so what is made would not belong to the set; make them agree", parsed, at, kubelabels.Set(template)))}
+			fmt.Sprintf("%q does not match %s (%q), so what is made would not belong to the set; make them agree",
+				parsed, at, kubelabels.Set(template)))}
 	}
 	return nil
 }

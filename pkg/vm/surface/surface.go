@@ -55,7 +55,8 @@ type Kind struct {
 	Fields []Field
 	// prototype is a zero value of the spec, for types and descriptions.
 	prototype any
-	// own are the fields that the generated page lists where the others are another kind's, which rest says; nil for all.
+	// own are the fields that the generated page lists where the others are another kind's, which rest says; nil for
+	// all.
 	own  []Field
 	rest string
 }

@@ -40,62 +40,83 @@ var (
 	kubeVirtTree = sync.OnceValue(func() *node { return tree(kubeVirtFields) })
 	// migrationTree is of VirtualMachineInstanceMigration.
 	migrationTree  = sync.OnceValue(func() *node { return tree(migrationFields) })
-	replicaSetTree = sync.OnceValue(func() *node { return tree(below(replicaSetFields, "template.spec.", instanceFields)) })
-	poolTree       = sync.OnceValue(func() *node { return tree(below(poolFields, "virtualMachineTemplate.spec.", virtualMachineFields())) })
-	policyTree     = sync.OnceValue(func() *node { return tree(policyFields) })
+	replicaSetTree = sync.OnceValue(
+		func() *node { return tree(below(replicaSetFields, "template.spec.", instanceFields)) },
+	)
+	poolTree = sync.OnceValue(
+		func() *node { return tree(below(poolFields, "virtualMachineTemplate.spec.", virtualMachineFields())) },
+	)
+	policyTree = sync.OnceValue(func() *node { return tree(policyFields) })
 )
 
 // remedies are what to do instead, for fields outside the table that many manifests have.
 var remedies = map[string]string{
-	"slirp":                 " (use masquerade: {})",
-	"containerPath":         " (use a file system of the volume itself, such as serviceAccount or secret: docs/volumes.md)",
-	"utilityVolumes":        " (they are made for memory dumps and backups as these need them; leave it out)",
-	"memoryDump":            " (ask for one with virtctl memory-dump get: docs/volumes.md)",
-	"macvtap":               " (use bridge: {}, or the macvtap of a NetworkAttachmentDefinition with it)",
-	"passt":                 " (use masquerade: {})",
-	"passtBinding":          " (use masquerade: {})",
-	"sidecarImage":          " (nothing but the launcher makes the domain; use a plugin with domainAttachmentType tap or managedTap alone)",
-	"downwardAPI":           " (it is for sidecars, which there are none of; leave it out)",
-	"resourceClaims":        " (devices come from device plugins; name a resource of permittedHostDevices in deviceName)",
-	"requestName":           " (devices come from device plugins; name a resource of permittedHostDevices in deviceName)",
-	"claimName":             " (devices come from device plugins; name a resource of permittedHostDevices in deviceName)",
-	"launchSecurity.snp":    " (it needs firmware without a variable store, which virt-launcher's image has none of; use sev: {policy: {encryptedState: true}})",
-	"launchSecurity.tdx":    " (the QEMU of virt-launcher's image has nothing of TDX; leave it out, or use sev on AMD's processors)",
-	"sev.attestation":       " (nothing hands the guest's measurement out; leave it out)",
-	"sev.session":           " (there is no attestation whose session it could be; leave it out)",
-	"sev.dhCert":            " (there is no attestation whose session it could be; leave it out)",
-	"lun.reservation":       " (persistent reservations need a privileged daemon on the node, which there is none of; leave it out)",
+	"slirp": " (use masquerade: {})",
+	"containerPath": " (use a file system of the volume itself, such as serviceAccount or secret: " +
+		"docs/volumes.md)",
+	"utilityVolumes": " (they are made for memory dumps and backups as these need them; leave it out)",
+	"memoryDump":     " (ask for one with virtctl memory-dump get: docs/volumes.md)",
+	"macvtap":        " (use bridge: {}, or the macvtap of a NetworkAttachmentDefinition with it)",
+	"passt":          " (use masquerade: {})",
+	"passtBinding":   " (use masquerade: {})",
+	"sidecarImage": " (nothing but the launcher makes the domain; use a plugin with domainAttachmentType " +
+		"tap or managedTap alone)",
+	"downwardAPI": " (it is for sidecars, which there are none of; leave it out)",
+	"resourceClaims": " (devices come from device plugins; name a resource of permittedHostDevices in " +
+		"deviceName)",
+	"requestName": " (devices come from device plugins; name a resource of permittedHostDevices in " +
+		"deviceName)",
+	"claimName": " (devices come from device plugins; name a resource of permittedHostDevices in " +
+		"deviceName)",
+	"launchSecurity.snp": " (it needs firmware without a variable store, which virt-launcher's image has none of; " +
+		"use sev: {policy: {encryptedState: true}})",
+	"launchSecurity.tdx": " (the QEMU of virt-launcher's image has nothing of TDX; leave it out, or use sev on " +
+		"AMD's processors)",
+	"sev.attestation": " (nothing hands the guest's measurement out; leave it out)",
+	"sev.session":     " (there is no attestation whose session it could be; leave it out)",
+	"sev.dhCert":      " (there is no attestation whose session it could be; leave it out)",
+	"lun.reservation": " (persistent reservations need a privileged daemon on the node, which there is none " +
+		"of; leave it out)",
 	"changedBlockTracking":  " (nothing reads which blocks have changed; leave it out)",
 	"migrations.network":    " (guests move over the nodes' virt-handler pods; leave it out)",
 	"migrations.disableTLS": " (nothing moves between nodes in the clear; leave it out)",
 	// The KubeVirt resource: what its operator does, virtctl install and its manifests do.
-	"imageTag":                     " (virtctl install --image-tag sets it; leave it out)",
-	"imageRegistry":                " (virtctl install --image-registry sets it; leave it out)",
-	"serviceMonitorNamespace":      " (the ServiceMonitor is in namespace kubevirt, beside the authority that it trusts; leave it out)",
-	"productName":                  " (label the components in a kustomization of manifests/base; leave it out)",
-	"productVersion":               " (label the components in a kustomization of manifests/base; leave it out)",
-	"productComponent":             " (label the components in a kustomization of manifests/base; leave it out)",
-	"workloads.replicas":           " (there is one virt-handler a node; leave it out)",
-	"customizeComponents":          " (patch the components in a kustomization of manifests/base; leave it out)",
-	"ovmfPath":                     " (the firmware is in virt-launcher's image; leave it out)",
-	"seccompConfiguration":         " (guests' pods have RuntimeDefault, as Pod Security's restricted level wants; leave it out)",
-	"ciphers":                      " (TLS 1.3, which the components speak, has no suites to choose from; leave it out)",
-	"webhookConfiguration":         " (virt-api answers webhooks, too; use apiConfiguration)",
-	"httpGet.host":                 " (the guest is asked, at the address of its pod; leave it out)",
-	"tcpSocket.host":               " (the guest is asked, at the address of its pod; leave it out)",
-	"mediatedDevicesConfiguration": " (have the devices made on the nodes by other means; permittedHostDevices.mediatedDevices offers what is there)",
+	"imageTag":      " (virtctl install --image-tag sets it; leave it out)",
+	"imageRegistry": " (virtctl install --image-registry sets it; leave it out)",
+	"serviceMonitorNamespace": " (the ServiceMonitor is in namespace kubevirt, beside the authority that it " +
+		"trusts; leave it out)",
+	"productName":         " (label the components in a kustomization of manifests/base; leave it out)",
+	"productVersion":      " (label the components in a kustomization of manifests/base; leave it out)",
+	"productComponent":    " (label the components in a kustomization of manifests/base; leave it out)",
+	"workloads.replicas":  " (there is one virt-handler a node; leave it out)",
+	"customizeComponents": " (patch the components in a kustomization of manifests/base; leave it out)",
+	"ovmfPath":            " (the firmware is in virt-launcher's image; leave it out)",
+	"seccompConfiguration": " (guests' pods have RuntimeDefault, as Pod Security's restricted level wants; " +
+		"leave it out)",
+	"ciphers": " (TLS 1.3, which the components speak, has no suites to choose from; leave it " +
+		"out)",
+	"webhookConfiguration": " (virt-api answers webhooks, too; use apiConfiguration)",
+	"httpGet.host":         " (the guest is asked, at the address of its pod; leave it out)",
+	"tcpSocket.host":       " (the guest is asked, at the address of its pod; leave it out)",
+	"mediatedDevicesConfiguration": " (have the devices made on the nodes by other means; " +
+		"permittedHostDevices.mediatedDevices offers what is there)",
 
 	"migrations.matchSELinuxLevelOnMigration": " (SELinux levels are left to the container runtime; leave it out)",
 	"migrations.utilityVolumesTimeout":        " (there are no utility volumes to wait for; leave it out)",
 
 	// More of the KubeVirt resource's configuration.
-	"ksmConfiguration":                " (turn kernel samepage merging on at the nodes, in /sys/kernel/mm/ksm; leave it out)",
-	"commonInstancetypesDeployment":   " (virtctl install --instancetypes installs them, and nothing else does; leave it out)",
-	"selinuxLauncherType":             " (SELinux is left to the container runtime; leave it out)",
-	"supportedGuestAgentVersions":     " (condition AgentVersionNotSupported goes by what the agent can do; leave it out)",
-	"pvcTolerateLessSpaceUpToPercent": " (a new disk image is as large as its claim, less what the file system takes; leave it out)",
-	"minimumReservePVCBytes":          " (a new disk image is as large as its claim, less what the file system takes; leave it out)",
-	"clusterProfiler":                 " (the components' metrics tell what they use; leave it out)",
+	"ksmConfiguration": " (turn kernel samepage merging on at the nodes, in /sys/kernel/mm/ksm; leave " +
+		"it out)",
+	"commonInstancetypesDeployment": " (virtctl install --instancetypes installs them, and nothing else does; " +
+		"leave it out)",
+	"selinuxLauncherType": " (SELinux is left to the container runtime; leave it out)",
+	"supportedGuestAgentVersions": " (condition AgentVersionNotSupported goes by what the agent can do; leave it " +
+		"out)",
+	"pvcTolerateLessSpaceUpToPercent": " (a new disk image is as large as its claim, less what the file system " +
+		"takes; leave it out)",
+	"minimumReservePVCBytes": " (a new disk image is as large as its claim, less what the file system takes; leave " +
+		"it out)",
+	"clusterProfiler": " (the components' metrics tell what they use; leave it out)",
 }
 
 // remedy is that of the field at the end of a path: by its name, or by its name and the one before.
@@ -180,7 +201,8 @@ func checkValue(v reflect.Value, entry *Field, path *field.Path, errs *field.Err
 		return
 	}
 	if text := fmt.Sprint(v.Interface()); !slices.Contains(entry.Only, text) {
-		*errs = append(*errs, field.Invalid(path, text, fmt.Sprintf("%q is not supported; use %s", text, alternatives(entry.Only))))
+		*errs = append(*errs,
+			field.Invalid(path, text, fmt.Sprintf("%q is not supported; use %s", text, alternatives(entry.Only))))
 	}
 }
 

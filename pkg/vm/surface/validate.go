@@ -59,7 +59,8 @@ func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstance
 	errs = append(errs, unsupported(vm.Spec, machineTree(), spec)...)
 	switch {
 	case vm.Spec.Running != nil && vm.Spec.RunStrategy != nil:
-		errs = append(errs, field.Forbidden(spec.Child("running"), "cannot be set together with spec.runStrategy; remove running, which is deprecated"))
+		errs = append(errs, field.Forbidden(spec.Child("running"),
+			"cannot be set together with spec.runStrategy; remove running, which is deprecated"))
 	case vm.Spec.Running == nil && vm.Spec.RunStrategy == nil:
 		errs = append(errs, field.Required(spec.Child("runStrategy"), "is not set; use "+alternatives(runStrategies)))
 	case vm.Spec.RunStrategy != nil && *vm.Spec.RunStrategy == "":
@@ -71,7 +72,8 @@ func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstance
 	template := spec.Child("template")
 	meta := vm.Spec.Template.ObjectMeta
 	errs = append(errs, metavalidation.ValidateLabels(meta.Labels, template.Child("metadata", "labels"))...)
-	errs = append(errs, apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
+	errs = append(errs,
+		apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
 	errs = append(errs, validateReservedLabels(meta.Labels, nil, template.Child("metadata", "labels"))...)
 	errs = append(errs, validateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
 
@@ -149,7 +151,8 @@ func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, b
 	if !equality.Semantic.DeepEqual(after, before) {
 		detail := "cannot be changed while the instance exists; delete it and create another"
 		if owner := ownerOf(vmi); owner != "" {
-			detail = fmt.Sprintf("cannot be changed while the instance exists; change the VirtualMachine %q and restart it", owner)
+			detail = fmt.Sprintf("cannot be changed while the instance exists; change the VirtualMachine %q and "+
+				"restart it", owner)
 		}
 		errs = append(errs, field.Forbidden(field.NewPath("spec"), detail))
 	}
@@ -180,20 +183,25 @@ func ValidateKubeVirt(kv, old *v1.KubeVirt) field.ErrorList {
 	}
 	update, at := kv.Spec.WorkloadUpdateStrategy, spec.Child("workloadUpdateStrategy")
 	if n := update.BatchEvictionSize; n != nil && *n < 1 {
-		errs = append(errs, field.Invalid(at.Child("batchEvictionSize"), *n, "must be 1 or more; leave Evict out of workloadUpdateMethods to evict none"))
+		errs = append(errs, field.Invalid(at.Child("batchEvictionSize"), *n,
+			"must be 1 or more; leave Evict out of workloadUpdateMethods to evict none"))
 	}
 	if d := update.BatchEvictionInterval; d != nil && d.Duration < 0 {
-		errs = append(errs, field.Invalid(at.Child("batchEvictionInterval"), d.Duration.String(), "must not be negative"))
+		errs = append(errs,
+			field.Invalid(at.Child("batchEvictionInterval"), d.Duration.String(), "must not be negative"))
 	}
 	errs = append(errs, validateMachineType(kv.Spec.Configuration.MachineType, configuration.Child("machineType"))...)
 	if arch := kv.Spec.Configuration.ArchitectureConfiguration; arch != nil && arch.Amd64 != nil {
-		errs = append(errs, validateMachineType(arch.Amd64.MachineType, configuration.Child("architectureConfiguration", "amd64", "machineType"))...)
+		errs = append(errs, validateMachineType(arch.Amd64.MachineType,
+			configuration.Child("architectureConfiguration", "amd64", "machineType"))...)
 	}
 	errs = append(errs, validateCPUModel(kv.Spec.Configuration.CPUModel, configuration.Child("cpuModel"))...)
 	errs = append(errs, validateSMBIOS(kv.Spec.Configuration.SMBIOSConfig, configuration.Child("smbios"))...)
-	errs = append(errs, validateBindingPlugins(kv.Spec.Configuration.NetworkConfiguration, configuration.Child("network", "binding"))...)
+	errs = append(errs, validateBindingPlugins(kv.Spec.Configuration.NetworkConfiguration,
+		configuration.Child("network", "binding"))...)
 	errs = append(errs, validateMachines(&kv.Spec.Configuration, configuration)...)
-	errs = append(errs, validatePermittedDevices(kv.Spec.Configuration.PermittedHostDevices, configuration.Child("permittedHostDevices"))...)
+	errs = append(errs, validatePermittedDevices(kv.Spec.Configuration.PermittedHostDevices,
+		configuration.Child("permittedHostDevices"))...)
 	errs = append(errs, validateRateLimits(&kv.Spec.Configuration, configuration)...)
 	errs = append(errs, validatePlacement(&kv.Spec, spec)...)
 	errs = append(errs, validatePods(&kv.Spec.Configuration, configuration)...)
@@ -206,14 +214,17 @@ func ValidateKubeVirt(kv, old *v1.KubeVirt) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("cpuAllocationRatio"), n, "must not be negative"))
 		}
 		if n := developer.MemoryOvercommit; n < 0 {
-			errs = append(errs, field.Invalid(path.Child("memoryOvercommit"), n, "must not be negative; it is a percentage"))
+			errs = append(errs,
+				field.Invalid(path.Child("memoryOvercommit"), n, "must not be negative; it is a percentage"))
 		}
 		errs = append(errs, metavalidation.ValidateLabels(developer.NodeSelectors, path.Child("nodeSelectors"))...)
 		if frequency := developer.MinimumClusterTSCFrequency; frequency != nil && *frequency <= 0 {
-			errs = append(errs, field.Invalid(path.Child("minimumClusterTSCFrequency"), *frequency, "must be ticks a second, more than 0; leave it out for the lowest of the nodes'"))
+			errs = append(errs, field.Invalid(path.Child("minimumClusterTSCFrequency"), *frequency,
+				"must be ticks a second, more than 0; leave it out for the lowest of the nodes'"))
 		}
 	}
-	return append(errs, validateMigrations(kv.Spec.Configuration.MigrationConfiguration, configuration.Child("migrations"))...)
+	return append(errs,
+		validateMigrations(kv.Spec.Configuration.MigrationConfiguration, configuration.Child("migrations"))...)
 }
 
 // validateName checks what the API server does not: the name must fit into a label, where the pod
@@ -228,7 +239,8 @@ func validateName(name, generateName string) field.ErrorList {
 	}
 	if n := len(name); n > validation.DNS1123LabelMaxLength {
 		return field.ErrorList{field.Invalid(path, name,
-			fmt.Sprintf("has %d characters; %d is the most, since the name becomes a label and the guest's host name", n, validation.DNS1123LabelMaxLength))}
+			fmt.Sprintf("has %d characters; %d is the most, since the name becomes a label and the guest's host name",
+				n, validation.DNS1123LabelMaxLength))}
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return field.ErrorList{field.Invalid(path, name, fmt.Sprintf("%q is not a name: %s", name, problems[0]))}

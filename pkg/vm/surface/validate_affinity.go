@@ -43,7 +43,8 @@ func validateNodeAffinity(affinity *corev1.NodeAffinity, at *field.Path) field.E
 	if selector := affinity.RequiredDuringSchedulingIgnoredDuringExecution; selector != nil {
 		terms := at.Child(required, "nodeSelectorTerms")
 		if len(selector.NodeSelectorTerms) == 0 {
-			errs = append(errs, field.Required(terms, "has no term, so that no node would do; add one or remove "+required))
+			errs = append(errs,
+				field.Required(terms, "has no term, so that no node would do; add one or remove "+required))
 		}
 		for i := range selector.NodeSelectorTerms {
 			errs = append(errs, validateNodeTerm(&selector.NodeSelectorTerms[i], terms.Index(i))...)
@@ -68,13 +69,18 @@ func validateNodeTerm(term *corev1.NodeSelectorTerm, at *field.Path) field.Error
 	for i, requirement := range term.MatchFields {
 		here := at.Child("matchFields").Index(i)
 		if requirement.Key != metav1.ObjectNameField {
-			errs = append(errs, field.Invalid(here.Child("key"), requirement.Key, fmt.Sprintf("%q is not a field of nodes that can be asked for; use %s", requirement.Key, metav1.ObjectNameField)))
+			errs = append(errs,
+				field.Invalid(here.Child("key"), requirement.Key,
+					fmt.Sprintf("%q is not a field of nodes that can be asked for; use %s", requirement.Key,
+						metav1.ObjectNameField)))
 		}
 		switch {
 		case requirement.Operator != corev1.NodeSelectorOpIn && requirement.Operator != corev1.NodeSelectorOpNotIn:
-			errs = append(errs, field.Invalid(here.Child("operator"), requirement.Operator, fmt.Sprintf("%q is not an operator for fields; use In or NotIn", requirement.Operator)))
+			errs = append(errs, field.Invalid(here.Child("operator"), requirement.Operator,
+				fmt.Sprintf("%q is not an operator for fields; use In or NotIn", requirement.Operator)))
 		case len(requirement.Values) != 1:
-			errs = append(errs, field.Invalid(here.Child("values"), len(requirement.Values), fmt.Sprintf("has %d values; a field takes one", len(requirement.Values))))
+			errs = append(errs, field.Invalid(here.Child("values"), len(requirement.Values),
+				fmt.Sprintf("has %d values; a field takes one", len(requirement.Values))))
 		}
 	}
 	return errs
@@ -85,21 +91,29 @@ func validateNodeRequirement(requirement corev1.NodeSelectorRequirement, at *fie
 	switch operator := requirement.Operator; operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if n == 0 {
-			return field.ErrorList{field.Required(values, fmt.Sprintf("are not set; operator %s needs at least one", operator))}
+			return field.ErrorList{
+				field.Required(values, fmt.Sprintf("are not set; operator %s needs at least one", operator)),
+			}
 		}
 	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
 		if n > 0 {
-			return field.ErrorList{field.Forbidden(values, fmt.Sprintf("cannot be set with operator %s; remove them", operator))}
+			return field.ErrorList{
+				field.Forbidden(values, fmt.Sprintf("cannot be set with operator %s; remove them", operator)),
+			}
 		}
 	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
 		if n != 1 {
-			return field.ErrorList{field.Required(values, fmt.Sprintf("are %d; operator %s needs exactly one", n, operator))}
+			return field.ErrorList{
+				field.Required(values, fmt.Sprintf("are %d; operator %s needs exactly one", n, operator)),
+			}
 		}
 		if _, err := strconv.ParseInt(requirement.Values[0], 10, 64); err != nil {
-			return field.ErrorList{field.Invalid(values.Index(0), requirement.Values[0], fmt.Sprintf("%q is not a whole number, which operator %s compares", requirement.Values[0], operator))}
+			return field.ErrorList{field.Invalid(values.Index(0), requirement.Values[0],
+				fmt.Sprintf("%q is not a whole number, which operator %s compares", requirement.Values[0], operator))}
 		}
 	default:
-		return field.ErrorList{field.Invalid(at.Child("operator"), operator, fmt.Sprintf("%q is not an operator; use In, NotIn, Exists, DoesNotExist, Gt or Lt", operator))}
+		return field.ErrorList{field.Invalid(at.Child("operator"), operator,
+			fmt.Sprintf("%q is not an operator; use In, NotIn, Exists, DoesNotExist, Gt or Lt", operator))}
 	}
 	return nil
 }
@@ -108,10 +122,14 @@ func validateWeight(weight int32, at *field.Path) field.ErrorList {
 	if weight >= 1 && weight <= 100 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at.Child("weight"), weight, fmt.Sprintf("%d is not a weight; use 1 to 100", weight))}
+	return field.ErrorList{
+		field.Invalid(at.Child("weight"), weight, fmt.Sprintf("%d is not a weight; use 1 to 100", weight)),
+	}
 }
 
-func validatePodTerms(must []corev1.PodAffinityTerm, may []corev1.WeightedPodAffinityTerm, at *field.Path) field.ErrorList {
+func validatePodTerms(
+	must []corev1.PodAffinityTerm, may []corev1.WeightedPodAffinityTerm, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i := range must {
 		errs = append(errs, validatePodTerm(&must[i], at.Child(required).Index(i))...)
@@ -130,10 +148,14 @@ func validatePodTerm(term *corev1.PodAffinityTerm, at *field.Path) field.ErrorLi
 	errs = append(errs, validateSelector(term.NamespaceSelector, at.Child("namespaceSelector"))...)
 	for i, namespace := range term.Namespaces {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {
-			errs = append(errs, field.Invalid(at.Child("namespaces").Index(i), namespace, fmt.Sprintf("%q is not the name of a namespace", namespace)))
+			errs = append(errs, field.Invalid(at.Child("namespaces").
+				Index(i), namespace, fmt.Sprintf("%q is not the name of a namespace", namespace)))
 		}
 	}
-	for name, keys := range map[string][]string{"matchLabelKeys": term.MatchLabelKeys, "mismatchLabelKeys": term.MismatchLabelKeys} {
+	for name, keys := range map[string][]string{
+		"matchLabelKeys":    term.MatchLabelKeys,
+		"mismatchLabelKeys": term.MismatchLabelKeys,
+	} {
 		errs = append(errs, validateLabelKeys(keys, term.LabelSelector, at.Child(name))...)
 	}
 	return errs
@@ -167,7 +189,9 @@ func validateKey(key string, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(at, "is not set")}
 	}
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-		return field.ErrorList{field.Invalid(at, key, fmt.Sprintf("%q is not the key of a label or taint: %s", key, problems[0]))}
+		return field.ErrorList{
+			field.Invalid(at, key, fmt.Sprintf("%q is not the key of a label or taint: %s", key, problems[0])),
+		}
 	}
 	return nil
 }
@@ -188,10 +212,14 @@ func validateTopologySpread(spreads []corev1.TopologySpreadConstraint, at *field
 		errs = append(errs, validateTopologyKey(spread.TopologyKey, here.Child("topologyKey"))...)
 		action := spread.WhenUnsatisfiable
 		if action != corev1.DoNotSchedule && action != corev1.ScheduleAnyway {
-			errs = append(errs, field.Invalid(here.Child("whenUnsatisfiable"), action, fmt.Sprintf("%q does not say what to do; use DoNotSchedule or ScheduleAnyway", action)))
+			errs = append(errs, field.Invalid(here.Child("whenUnsatisfiable"), action,
+				fmt.Sprintf("%q does not say what to do; use DoNotSchedule or ScheduleAnyway", action)))
 		}
 		if this := (kind{spread.TopologyKey, string(action)}); seen[this] {
-			errs = append(errs, field.Invalid(here, spread.TopologyKey, fmt.Sprintf("there is another constraint with topologyKey %s and whenUnsatisfiable %s; keep one", this.key, this.action)))
+			errs = append(errs,
+				field.Invalid(here, spread.TopologyKey,
+					fmt.Sprintf("there is another constraint with topologyKey %s and whenUnsatisfiable %s; keep one",
+						this.key, this.action)))
 		} else {
 			seen[this] = true
 		}
@@ -200,24 +228,36 @@ func validateTopologySpread(spreads []corev1.TopologySpreadConstraint, at *field
 			case *n < 1:
 				errs = append(errs, field.Invalid(here.Child("minDomains"), *n, "must be 1 or more"))
 			case action == corev1.ScheduleAnyway:
-				errs = append(errs, field.Forbidden(here.Child("minDomains"), "is for whenUnsatisfiable: DoNotSchedule; remove it"))
+				errs = append(errs,
+					field.Forbidden(here.Child("minDomains"), "is for whenUnsatisfiable: DoNotSchedule; remove it"))
 			}
 		}
-		for name, policy := range map[string]*corev1.NodeInclusionPolicy{"nodeAffinityPolicy": spread.NodeAffinityPolicy, "nodeTaintsPolicy": spread.NodeTaintsPolicy} {
-			if policy != nil && *policy != corev1.NodeInclusionPolicyHonor && *policy != corev1.NodeInclusionPolicyIgnore {
-				errs = append(errs, field.Invalid(here.Child(name), *policy, fmt.Sprintf("%q is not a policy; use Honor or Ignore", *policy)))
+		for name, policy := range map[string]*corev1.NodeInclusionPolicy{
+			"nodeAffinityPolicy": spread.NodeAffinityPolicy, "nodeTaintsPolicy": spread.NodeTaintsPolicy,
+		} {
+			if policy != nil && *policy != corev1.NodeInclusionPolicyHonor &&
+				*policy != corev1.NodeInclusionPolicyIgnore {
+				errs = append(errs, field.Invalid(here.Child(name), *policy,
+					fmt.Sprintf("%q is not a policy; use Honor or Ignore", *policy)))
 			}
 		}
 		errs = append(errs, validateSelector(spread.LabelSelector, here.Child("labelSelector"))...)
-		errs = append(errs, validateLabelKeys(spread.MatchLabelKeys, spread.LabelSelector, here.Child("matchLabelKeys"))...)
+		errs = append(errs,
+			validateLabelKeys(spread.MatchLabelKeys, spread.LabelSelector, here.Child("matchLabelKeys"))...)
 	}
 	return errs
 }
 
 // tolerationOperators has those that need a feature gate of the cluster, too; the cluster says so then.
-var tolerationOperators = []corev1.TolerationOperator{"", corev1.TolerationOpEqual, corev1.TolerationOpExists, "Gt", "Lt"}
+var tolerationOperators = []corev1.TolerationOperator{
+	"", corev1.TolerationOpEqual,
+	corev1.TolerationOpExists, "Gt", "Lt",
+}
 
-var taintEffects = []corev1.TaintEffect{"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+var taintEffects = []corev1.TaintEffect{
+	"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule,
+	corev1.TaintEffectNoExecute,
+}
 
 func validateToleration(toleration corev1.Toleration, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -226,19 +266,25 @@ func validateToleration(toleration corev1.Toleration, at *field.Path) field.Erro
 	}
 	switch exists := toleration.Operator == corev1.TolerationOpExists; {
 	case !slices.Contains(tolerationOperators, toleration.Operator):
-		errs = append(errs, field.Invalid(at.Child("operator"), toleration.Operator, fmt.Sprintf("%q is not an operator; use Equal or Exists", toleration.Operator)))
+		errs = append(errs, field.Invalid(at.Child("operator"), toleration.Operator,
+			fmt.Sprintf("%q is not an operator; use Equal or Exists", toleration.Operator)))
 	case exists && toleration.Value != "":
 		errs = append(errs, field.Forbidden(at.Child("value"), "cannot be set with operator Exists"))
 	case !exists && toleration.Key == "":
 		errs = append(errs, field.Required(at.Child("key"), "is not set; only operator Exists goes without"))
 	case !exists && len(validation.IsValidLabelValue(toleration.Value)) > 0:
-		errs = append(errs, field.Invalid(at.Child("value"), toleration.Value, fmt.Sprintf("%q is not the value of a taint", toleration.Value)))
+		errs = append(errs, field.Invalid(at.Child("value"), toleration.Value,
+			fmt.Sprintf("%q is not the value of a taint", toleration.Value)))
 	}
 	if !slices.Contains(taintEffects, toleration.Effect) {
-		errs = append(errs, field.Invalid(at.Child("effect"), toleration.Effect, fmt.Sprintf("%q is not an effect; use NoSchedule, PreferNoSchedule or NoExecute, or none for all", toleration.Effect)))
+		errs = append(errs,
+			field.Invalid(at.Child("effect"), toleration.Effect,
+				fmt.Sprintf("%q is not an effect; use NoSchedule, PreferNoSchedule or NoExecute, or none for all",
+					toleration.Effect)))
 	}
 	if toleration.TolerationSeconds != nil && toleration.Effect != corev1.TaintEffectNoExecute {
-		errs = append(errs, field.Forbidden(at.Child("tolerationSeconds"), "is for effect NoExecute; set that or remove it"))
+		errs = append(errs,
+			field.Forbidden(at.Child("tolerationSeconds"), "is for effect NoExecute; set that or remove it"))
 	}
 	return errs
 }

@@ -50,7 +50,9 @@ func validateCredentialSource(secret *v1.AccessCredentialSecretSource, at *field
 	return validateObjectName(secret.SecretName, where)
 }
 
-func validateSSHPublicKey(key *v1.SSHPublicKeyAccessCredential, spec *v1.VirtualMachineInstanceSpec, at *field.Path) field.ErrorList {
+func validateSSHPublicKey(
+	key *v1.SSHPublicKeyAccessCredential, spec *v1.VirtualMachineInstanceSpec, at *field.Path,
+) field.ErrorList {
 	errs := validateCredentialSource(key.Source.Secret, at)
 	way, where := key.PropagationMethod, at.Child("propagationMethod")
 	ways := 0
@@ -63,11 +65,14 @@ func validateSSHPublicKey(key *v1.SSHPublicKeyAccessCredential, spec *v1.Virtual
 	case ways == 0:
 		return append(errs, field.Required(where, "is not set; use noCloud, configDrive or qemuGuestAgent"))
 	case ways > 1:
-		return append(errs, field.Forbidden(where, "is more than one of noCloud, configDrive and qemuGuestAgent; keep one, and make another credential of the same Secret"))
+		return append(errs, field.Forbidden(where, "is more than one of noCloud, configDrive and qemuGuestAgent; "+
+			"keep one, and make another credential of the same Secret"))
 	case way.NoCloud != nil && !hasVolume(spec, func(v *v1.Volume) bool { return v.CloudInitNoCloud != nil }):
-		errs = append(errs, field.Forbidden(where.Child("noCloud"), "needs a volume with cloudInitNoCloud; add one to volumes, or use qemuGuestAgent"))
+		errs = append(errs, field.Forbidden(where.Child("noCloud"),
+			"needs a volume with cloudInitNoCloud; add one to volumes, or use qemuGuestAgent"))
 	case way.ConfigDrive != nil && !hasVolume(spec, func(v *v1.Volume) bool { return v.CloudInitConfigDrive != nil }):
-		errs = append(errs, field.Forbidden(where.Child("configDrive"), "needs a volume with cloudInitConfigDrive; add one to volumes, or use qemuGuestAgent"))
+		errs = append(errs, field.Forbidden(where.Child("configDrive"),
+			"needs a volume with cloudInitConfigDrive; add one to volumes, or use qemuGuestAgent"))
 	case way.QemuGuestAgent != nil:
 		errs = append(errs, validateGuestUsers(way.QemuGuestAgent.Users, where.Child("qemuGuestAgent", "users"))...)
 	}

@@ -17,7 +17,8 @@ func validateDevices(devices *v1.Devices, path *field.Path) field.ErrorList {
 		case input.Name == "":
 			errs = append(errs, field.Required(at.Child("name"), "is not set"))
 		case !cpuNamePattern.MatchString(input.Name):
-			errs = append(errs, field.Invalid(at.Child("name"), input.Name, fmt.Sprintf("%q is not a device name; use letters, digits, - and _", input.Name)))
+			errs = append(errs, field.Invalid(at.Child("name"), input.Name,
+				fmt.Sprintf("%q is not a device name; use letters, digits, - and _", input.Name)))
 		case seen[input.Name]:
 			errs = append(errs, duplicate(at.Child("name"), input.Name, "input"))
 		}
@@ -28,16 +29,19 @@ func validateDevices(devices *v1.Devices, path *field.Path) field.ErrorList {
 	if watchdog := devices.Watchdog; watchdog != nil {
 		at := path.Child("watchdog")
 		if !cpuNamePattern.MatchString(watchdog.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), watchdog.Name, fmt.Sprintf("%q is not a device name; use letters, digits, - and _", watchdog.Name)))
+			errs = append(errs, field.Invalid(at.Child("name"), watchdog.Name,
+				fmt.Sprintf("%q is not a device name; use letters, digits, - and _", watchdog.Name)))
 		}
 		if watchdog.I6300ESB == nil {
-			errs = append(errs, field.Required(at.Child("i6300esb"), "is not set; it is the one kind of watchdog there is"))
+			errs = append(errs,
+				field.Required(at.Child("i6300esb"), "is not set; it is the one kind of watchdog there is"))
 		}
 	}
 	errs = append(errs, validateHostDevices(devices, path)...)
 	errs = append(errs, validateSound(devices.Sound, path.Child("sound"))...)
 	if devices.Video != nil && devices.AutoattachGraphicsDevice != nil && !*devices.AutoattachGraphicsDevice {
-		errs = append(errs, field.Forbidden(path.Child("video"), "cannot be set when autoattachGraphicsDevice is false"))
+		errs = append(errs,
+			field.Forbidden(path.Child("video"), "cannot be set when autoattachGraphicsDevice is false"))
 	}
 	return errs
 }
@@ -56,7 +60,8 @@ func validateBootOrder(devices *v1.Devices, path *field.Path) field.ErrorList {
 			return
 		}
 		if other, ok := taken[*order]; ok {
-			errs = append(errs, field.Invalid(at, *order, fmt.Sprintf("%d is the boot order of %q too; give each device its own", *order, other)))
+			errs = append(errs, field.Invalid(at, *order,
+				fmt.Sprintf("%d is the boot order of %q too; give each device its own", *order, other)))
 		}
 		taken[*order] = name
 	}

@@ -42,7 +42,8 @@ func validateDisks(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.
 			errs = append(errs, duplicate(here.Child("name"), disk.Name, "disk"))
 		case volumes[disk.Name] == nil && disk.CDRom == nil: // a CD-ROM drive may be empty
 			errs = append(errs, field.NotFound(here.Child("name"), disk.Name))
-			errs[len(errs)-1].Detail = fmt.Sprintf("no volume is named %q; add it to volumes or remove the disk", disk.Name)
+			errs[len(errs)-1].Detail = fmt.Sprintf("no volume is named %q; add it to volumes or remove the "+
+				"disk", disk.Name)
 		}
 		disks[disk.Name] = true
 		errs = append(errs, validateDisk(disk, volumes[disk.Name], here)...)
@@ -57,10 +58,12 @@ func validateDisks(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.
 func validateHotplugged(disk *v1.Disk, devices *v1.Devices, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if devices.DisableHotplug {
-		errs = append(errs, field.Forbidden(at, "cannot be plugged in: domain.devices.disableHotplug is set; remove it"))
+		errs = append(errs,
+			field.Forbidden(at, "cannot be plugged in: domain.devices.disableHotplug is set; remove it"))
 	}
 	if disk.BootOrder != nil && disk.CDRom == nil { // a drive is there from the start
-		errs = append(errs, field.Forbidden(at.Child("bootOrder"), "the disk is plugged in once the guest runs, so it cannot boot from it; remove bootOrder"))
+		errs = append(errs, field.Forbidden(at.Child("bootOrder"),
+			"the disk is plugged in once the guest runs, so it cannot boot from it; remove bootOrder"))
 	}
 	kind, bus := "disk", v1.DiskBus("")
 	switch {
@@ -73,7 +76,8 @@ func validateHotplugged(disk *v1.Disk, devices *v1.Devices, at *field.Path) fiel
 	}
 	buses := map[string][]string{"disk": {"scsi", "virtio"}, "lun": {"scsi"}, "cdrom": {"sata", "scsi"}}[kind]
 	if bus != "" && !slices.Contains(buses, string(bus)) {
-		errs = append(errs, field.Invalid(at.Child(kind, "bus"), bus, fmt.Sprintf("%q cannot be plugged in while the guest runs; use %s", bus, alternatives(buses))))
+		errs = append(errs, field.Invalid(at.Child(kind, "bus"), bus,
+			fmt.Sprintf("%q cannot be plugged in while the guest runs; use %s", bus, alternatives(buses))))
 	}
 	return errs
 }
@@ -92,11 +96,13 @@ func validateDisk(disk *v1.Disk, volume *v1.Volume, at *field.Path) field.ErrorL
 	if disk.Disk != nil && disk.Disk.Bus == v1.DiskBusSATA {
 		readOnlyClaim := volume != nil && volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ReadOnly
 		if disk.Disk.ReadOnly || readOnlyClaim || volume != nil && volume.DownwardMetrics != nil {
-			errs = append(errs, field.Forbidden(at.Child("disk", "bus"), "a sata disk cannot be read-only; use virtio or scsi, or a cdrom"))
+			errs = append(errs, field.Forbidden(at.Child("disk", "bus"),
+				"a sata disk cannot be read-only; use virtio or scsi, or a cdrom"))
 		}
 	}
 	if s := disk.Serial; s != "" && (len(s) > maxSerial || !serialPattern.MatchString(s)) {
-		errs = append(errs, field.Invalid(at.Child("serial"), s, fmt.Sprintf("must be at most %d letters, digits and any of - _ . +", maxSerial)))
+		errs = append(errs, field.Invalid(at.Child("serial"),
+			s, fmt.Sprintf("must be at most %d letters, digits and any of - _ . +", maxSerial)))
 	}
 	if disk.IO == v1.IONative && (disk.Cache == v1.CacheWriteBack || disk.Cache == v1.CacheWriteThrough) {
 		errs = append(errs, field.Forbidden(at.Child("io"), "native needs cache: none; change one of them"))
@@ -108,11 +114,13 @@ func validateDisk(disk *v1.Disk, volume *v1.Volume, at *field.Path) field.ErrorL
 			n    uint
 		}{{"logical", size.Custom.Logical}, {"physical", size.Custom.Physical}} {
 			if n := block.n; n < 512 || n > 2<<20 || n&(n-1) != 0 {
-				errs = append(errs, field.Invalid(at.Child("blockSize", "custom", block.name), n, fmt.Sprintf("%d is not a power of two from 512 to 2097152 (bytes)", n)))
+				errs = append(errs, field.Invalid(at.Child("blockSize", "custom", block.name), n,
+					fmt.Sprintf("%d is not a power of two from 512 to 2097152 (bytes)", n)))
 			}
 		}
 		if size.Custom.Logical > size.Custom.Physical {
-			errs = append(errs, field.Invalid(at.Child("blockSize", "custom", "logical"), size.Custom.Logical, "must not be more than physical"))
+			errs = append(errs, field.Invalid(at.Child("blockSize", "custom", "logical"), size.Custom.Logical,
+				"must not be more than physical"))
 		}
 	}
 	return errs
@@ -124,10 +132,13 @@ func validateDeviceName(name string, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(at, "is not set")}
 	}
 	if n := len(name); n > validation.DNS1123LabelMaxLength {
-		return field.ErrorList{field.Invalid(at, name, fmt.Sprintf("has %d characters; %d is the most", n, validation.DNS1123LabelMaxLength))}
+		return field.ErrorList{field.Invalid(at, name,
+			fmt.Sprintf("has %d characters; %d is the most", n, validation.DNS1123LabelMaxLength))}
 	}
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-		return field.ErrorList{field.Invalid(at, name, fmt.Sprintf("%q is not a name: use lower-case letters, digits and -", name))}
+		return field.ErrorList{
+			field.Invalid(at, name, fmt.Sprintf("%q is not a name: use lower-case letters, digits and -", name)),
+		}
 	}
 	return nil
 }
@@ -147,7 +158,8 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 		seen[volume.Name] = true
 		switch n := pointers(volume.VolumeSource); {
 		case n == 0:
-			errs = append(errs, field.Required(here, "has no source; use one such as containerDisk, persistentVolumeClaim, dataVolume, cloudInitNoCloud, emptyDisk, configMap or secret"))
+			errs = append(errs, field.Required(here, "has no source; use one such as containerDisk, "+
+				"persistentVolumeClaim, dataVolume, cloudInitNoCloud, emptyDisk, configMap or secret"))
 		case n > 1:
 			errs = append(errs, field.Forbidden(here, "has more than one source; keep one"))
 		}
@@ -165,23 +177,27 @@ func validateVolumes(volumes []v1.Volume, at *field.Path) field.ErrorList {
 			}
 			errs = append(errs, validateObjectName(name, where)...)
 			if other := diskOf[name]; other != "" {
-				errs = append(errs, field.Invalid(where, name, fmt.Sprintf("claim %q is the disk %q already; a claim can be one disk only", name, other)))
+				errs = append(errs, field.Invalid(where, name,
+					fmt.Sprintf("claim %q is the disk %q already; a claim can be one disk only", name, other)))
 			}
 			diskOf[name] = volume.Name
 		case volume.EmptyDisk != nil:
 			if volume.EmptyDisk.Capacity.Sign() <= 0 {
-				errs = append(errs, field.Invalid(here.Child("emptyDisk", "capacity"), volume.EmptyDisk.Capacity.String(), "must be more than zero, such as 1Gi"))
+				errs = append(errs, field.Invalid(here.Child("emptyDisk", "capacity"),
+					volume.EmptyDisk.Capacity.String(), "must be more than zero, such as 1Gi"))
 			}
 		case volume.Sysprep != nil:
 			errs = append(errs, validateSysprep(volume.Sysprep, here.Child("sysprep"))...)
 		case volume.CloudInitNoCloud != nil:
 			if seeds++; seeds > 1 {
-				errs = append(errs, field.Forbidden(here.Child("cloudInitNoCloud"), "there is another cloud-init volume; a guest reads only one"))
+				errs = append(errs, field.Forbidden(here.Child("cloudInitNoCloud"),
+					"there is another cloud-init volume; a guest reads only one"))
 			}
 			errs = append(errs, validateCloudInit(volume.CloudInitNoCloud, here.Child("cloudInitNoCloud"))...)
 		case volume.CloudInitConfigDrive != nil:
 			if seeds++; seeds > 1 {
-				errs = append(errs, field.Forbidden(here.Child("cloudInitConfigDrive"), "there is another cloud-init volume; a guest reads only one"))
+				errs = append(errs, field.Forbidden(here.Child("cloudInitConfigDrive"),
+					"there is another cloud-init volume; a guest reads only one"))
 			}
 			source := v1.CloudInitNoCloudSource(*volume.CloudInitConfigDrive)
 			errs = append(errs, validateCloudInit(&source, here.Child("cloudInitConfigDrive"))...)
@@ -204,8 +220,8 @@ func validateSysprep(source *v1.SysprepSource, at *field.Path) field.ErrorList {
 	return field.ErrorList{field.Required(at, "has no source; use configMap or secret")}
 }
 
-// pointers counts the pointers of a struct that are set: the sources of a volume for example, whether they are supported
-// or not.
+// pointers counts the pointers of a struct that are set: the sources of a volume for example, whether they are
+// supported or not.
 func pointers(of any) int {
 	v, n := reflect.ValueOf(of), 0
 	for i := range v.NumField() {
@@ -221,7 +237,9 @@ func validateObjectName(name string, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(at, "is not set")}
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return field.ErrorList{field.Invalid(at, name, fmt.Sprintf("%q is not the name of an object: %s", name, problems[0]))}
+		return field.ErrorList{
+			field.Invalid(at, name, fmt.Sprintf("%q is not the name of an object: %s", name, problems[0])),
+		}
 	}
 	return nil
 }
@@ -275,7 +293,8 @@ func (d data) validate(at *field.Path) field.ErrorList {
 	tooLong := func(n int, where string) {
 		if n > MaxInlineCloudInit {
 			errs = append(errs, field.Invalid(at.Child(where), n, fmt.Sprintf(
-				"has %d bytes; %d is the most in a spec, so put it into a Secret and name it in %s", n, MaxInlineCloudInit, d.secretField)))
+				"has %d bytes; %d is the most in a spec, so put it into a Secret and name it in %s", n,
+				MaxInlineCloudInit, d.secretField)))
 		}
 	}
 	tooLong(len(d.text), d.textField)

@@ -23,7 +23,9 @@ const (
 )
 
 var (
-	uuidPattern     = regexp.MustCompile(`^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$`)
+	uuidPattern = regexp.MustCompile(
+		`^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$`,
+	)
 	serialPattern   = regexp.MustCompile(`^[A-Za-z0-9_.+-]+$`)
 	cpuNamePattern  = regexp.MustCompile(`^[A-Za-z0-9_.+-]+$`)
 	timezonePattern = regexp.MustCompile(`^[A-Za-z0-9_+/-]+$`)
@@ -44,9 +46,11 @@ func validateDomain(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 		zone := clock.Timezone
 		switch {
 		case zone != nil && clock.UTC != nil:
-			errs = append(errs, field.Forbidden(path.Child("clock", "timezone"), "cannot be set together with utc; remove one"))
+			errs = append(errs,
+				field.Forbidden(path.Child("clock", "timezone"), "cannot be set together with utc; remove one"))
 		case zone != nil && !timezonePattern.MatchString(string(*zone)):
-			errs = append(errs, field.Invalid(path.Child("clock", "timezone"), *zone, fmt.Sprintf("%q is not a time zone such as Europe/Vienna", *zone)))
+			errs = append(errs, field.Invalid(path.Child("clock", "timezone"), *zone,
+				fmt.Sprintf("%q is not a time zone such as Europe/Vienna", *zone)))
 		}
 	}
 	if chassis := domain.Chassis; chassis != nil {
@@ -68,7 +72,9 @@ func validateDomain(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 
 func validateText(value string, path *field.Path) field.ErrorList {
 	if len(value) > maxSerial || !printable.MatchString(value) {
-		return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be at most %d printable ASCII characters", maxSerial))}
+		return field.ErrorList{
+			field.Invalid(path, value, fmt.Sprintf("must be at most %d printable ASCII characters", maxSerial)),
+		}
 	}
 	return nil
 }
@@ -81,7 +87,8 @@ func validateResources(resources *v1.ResourceRequirements, path *field.Path) fie
 	}{{"requests", resources.Requests}, {"limits", resources.Limits}} {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			if quantity, ok := list.of[name]; ok && quantity.Sign() < 0 {
-				errs = append(errs, field.Invalid(path.Child(list.name, string(name)), quantity.String(), fmt.Sprintf("%s must not be negative", quantity.String())))
+				errs = append(errs, field.Invalid(path.Child(list.name, string(name)), quantity.String(),
+					fmt.Sprintf("%s must not be negative", quantity.String())))
 			}
 		}
 	}
@@ -109,7 +116,8 @@ func validateCPU(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 	}
 	if vcpus > sizing.MaxVCPUs {
 		errs = append(errs, field.Invalid(path.Child("cpu"), vcpus, fmt.Sprintf(
-			"%d sockets × %d cores × %d threads are too many vCPUs; the most is %d", cpu.Sockets, cpu.Cores, cpu.Threads, sizing.MaxVCPUs)))
+			"%d sockets × %d cores × %d threads are too many vCPUs; the most is %d", cpu.Sockets, cpu.Cores,
+			cpu.Threads, sizing.MaxVCPUs)))
 	}
 	asked, where := domain.Resources.Requests[corev1.ResourceCPU], "requests"
 	if limit, ok := domain.Resources.Limits[corev1.ResourceCPU]; ok && asked.IsZero() {
@@ -117,7 +125,8 @@ func validateCPU(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 	}
 	if asked.Value() > vcpus {
 		errs = append(errs, field.Invalid(path.Child("resources", where, "cpu"), asked.String(), fmt.Sprintf(
-			"%s asks for more CPUs than the guest has: %d sockets × %d cores × %d threads = %d; lower it or raise domain.cpu",
+			"%s asks for more CPUs than the guest has: %d sockets × %d cores × %d threads = %d; lower it or raise "+
+				"domain.cpu",
 			asked.String(), cpu.Sockets, cpu.Cores, cpu.Threads, vcpus)))
 	}
 	errs = append(errs, validateCPUModel(cpu.Model, path.Child("cpu", "model"))...)
@@ -128,7 +137,8 @@ func validateCPU(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 		case feature.Name == "":
 			errs = append(errs, field.Required(at, "is not set"))
 		case !cpuNamePattern.MatchString(feature.Name):
-			errs = append(errs, field.Invalid(at, feature.Name, fmt.Sprintf("%q is not the name of a CPU feature", feature.Name)))
+			errs = append(errs,
+				field.Invalid(at, feature.Name, fmt.Sprintf("%q is not the name of a CPU feature", feature.Name)))
 		case seen[feature.Name]:
 			errs = append(errs, duplicate(at, feature.Name, "CPU feature"))
 		}
@@ -141,13 +151,16 @@ func validateCPUModel(model string, path *field.Path) field.ErrorList {
 	if model == "" || cpuNamePattern.MatchString(model) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, model, fmt.Sprintf("%q is not a CPU model; use host-model, host-passthrough or a name such as Skylake-Server", model))}
+	return field.ErrorList{field.Invalid(path, model,
+		fmt.Sprintf("%q is not a CPU model; use host-model, host-passthrough or a name such as Skylake-Server", model))}
 }
 
 func validateMemory(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 	at := path.Child("memory", "guest")
 	if domain.Memory == nil || domain.Memory.Guest == nil {
-		return field.ErrorList{field.Required(at, "is not set, and neither is a memory request; set the guest's memory, such as 1Gi")}
+		return field.ErrorList{
+			field.Required(at, "is not set, and neither is a memory request; set the guest's memory, such as 1Gi"),
+		}
 	}
 	guest := domain.Memory.Guest
 	least, firmware := int64(minMemory), "BIOS"
@@ -155,19 +168,23 @@ func validateMemory(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 		least, firmware = minMemoryEFI, "UEFI"
 	}
 	if guest.Sign() <= 0 {
-		return field.ErrorList{field.Invalid(at, guest.String(), fmt.Sprintf("%s is no memory; set more than zero, such as 1Gi", guest.String()))}
+		return field.ErrorList{field.Invalid(at, guest.String(),
+			fmt.Sprintf("%s is no memory; set more than zero, such as 1Gi", guest.String()))}
 	}
 	var errs field.ErrorList
 	if guest.Value() < least {
 		errs = append(errs, field.Invalid(at, guest.String(),
-			fmt.Sprintf("%s is too little for a guest with %s firmware; the least is %dMi", guest.String(), firmware, least>>20)))
+			fmt.Sprintf("%s is too little for a guest with %s firmware; the least is %dMi", guest.String(), firmware,
+				least>>20)))
 	}
 	if guest.CmpInt64(sizing.MaxMemory) > 0 {
-		errs = append(errs, field.Invalid(at, guest.String(), fmt.Sprintf("%s is more than any machine has; the most is 64Ti", guest.String())))
+		errs = append(errs, field.Invalid(at, guest.String(),
+			fmt.Sprintf("%s is more than any machine has; the most is 64Ti", guest.String())))
 	}
 	if limit, ok := domain.Resources.Limits[corev1.ResourceMemory]; ok && guest.Cmp(limit) > 0 {
 		errs = append(errs, field.Invalid(at, guest.String(),
-			fmt.Sprintf("%s is more than resources.limits.memory (%s); raise the limit", guest.String(), limit.String())))
+			fmt.Sprintf("%s is more than resources.limits.memory (%s); raise the limit", guest.String(),
+				limit.String())))
 	}
 	return errs
 }
@@ -176,7 +193,8 @@ func validateMachineType(machine string, path *field.Path) field.ErrorList {
 	if machine == "" || IsQ35(machine) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, machine, fmt.Sprintf("%q is not supported; use q35 or a version of it such as pc-q35-9.2", machine))}
+	return field.ErrorList{field.Invalid(path, machine,
+		fmt.Sprintf("%q is not supported; use q35 or a version of it such as pc-q35-9.2", machine))}
 }
 
 // efi is the UEFI section, nil for BIOS.

@@ -18,7 +18,9 @@ func validateEncryption(domain *v1.DomainSpec, path *field.Path) field.ErrorList
 		if security.SNP != nil || security.TDX != nil {
 			return nil // is not supported
 		}
-		return field.ErrorList{field.Required(at, "says not how the memory is to be encrypted; add sev: {} or remove it")}
+		return field.ErrorList{
+			field.Required(at, "says not how the memory is to be encrypted; add sev: {} or remove it"),
+		}
 	}
 	var errs field.ErrorList
 	forbid := func(is bool, at *field.Path, detail string) {
@@ -29,7 +31,8 @@ func validateEncryption(domain *v1.DomainSpec, path *field.Path) field.ErrorList
 	boot := efi(domain)
 	forbid(boot == nil, at.Child("sev"), "SEV requires OVMF (UEFI); set firmware.bootloader.efi: {secureBoot: false}")
 	forbid(boot != nil && (boot.SecureBoot == nil || *boot.SecureBoot), at.Child("sev"),
-		"SEV does not work along with SecureBoot, which is on unless set; set firmware.bootloader.efi.secureBoot to false")
+		"SEV does not work along with SecureBoot, which is on unless set; set firmware.bootloader.efi.secureBoot to "+
+			"false")
 	devices := path.Child("devices")
 	for i := range domain.Devices.Interfaces {
 		nic := &domain.Devices.Interfaces[i]
@@ -47,7 +50,8 @@ func validateEncryption(domain *v1.DomainSpec, path *field.Path) field.ErrorList
 	}
 	cpu := domain.CPU
 	forbid(cpu != nil && cpu.MaxSockets > max(cpu.Sockets, 1), path.Child("cpu", "maxSockets"),
-		"cannot be more than sockets with launchSecurity.sev.policy.encryptedState: the state of all vCPUs is encrypted when the guest starts")
+		"cannot be more than sockets with launchSecurity.sev.policy.encryptedState: the state of all vCPUs is "+
+			"encrypted when the guest starts")
 	f := domain.Features
 	forbid(f != nil && f.SMM != nil && (f.SMM.Enabled == nil || *f.SMM.Enabled), path.Child("features", "smm"),
 		"cannot be combined with launchSecurity.sev.policy.encryptedState; remove it")

@@ -29,17 +29,23 @@ func validateFilesystems(spec *v1.VirtualMachineInstanceSpec, root *field.Path) 
 			errs = append(errs, field.Required(here.Child("name"), "is not set"))
 		case other != "":
 			errs = append(errs, field.Duplicate(here.Child("name"), f.Name))
-			errs[len(errs)-1].Detail = fmt.Sprintf("the volume is another %s already; a volume can be one disk, or one file system", other)
+			errs[len(errs)-1].Detail = fmt.Sprintf("the volume is another %s already; a volume can be one disk, or "+
+				"one file system", other)
 		case volume == nil:
 			errs = append(errs, field.NotFound(here.Child("name"), f.Name))
-			errs[len(errs)-1].Detail = fmt.Sprintf("no volume is named %q; add it to volumes or remove the file system", f.Name)
+			errs[len(errs)-1].Detail = fmt.Sprintf("no volume is named %q; add it to volumes or remove the file "+
+				"system", f.Name)
 		case len(f.Name) > filesystems.MaxTag:
-			errs = append(errs, field.Invalid(here.Child("name"), f.Name, fmt.Sprintf("has %d characters; a file system's can have %d", len(f.Name), filesystems.MaxTag)))
+			errs = append(errs, field.Invalid(here.Child("name"), f.Name,
+				fmt.Sprintf("has %d characters; a file system's can have %d", len(f.Name), filesystems.MaxTag)))
 		case !filesystems.Storage(volume) && !filesystems.Configuration(volume):
 			errs = append(errs, field.Forbidden(here, fmt.Sprintf(
-				"the volume %q cannot be a file system; use a persistentVolumeClaim, dataVolume, configMap, secret, serviceAccount or downwardAPI", f.Name)))
+				"the volume %q cannot be a file system; use a persistentVolumeClaim, dataVolume, configMap, secret, "+
+					"serviceAccount or downwardAPI", f.Name)))
 		case hotplug.Is(volume):
-			errs = append(errs, field.Forbidden(here, fmt.Sprintf("the volume %q is hotpluggable, and file systems cannot be plugged in; remove hotpluggable", f.Name)))
+			errs = append(errs,
+				field.Forbidden(here, fmt.Sprintf("the volume %q is hotpluggable, and file systems cannot be plugged "+
+					"in; remove hotpluggable", f.Name)))
 		}
 		used[f.Name] = "file system"
 	}

@@ -14,7 +14,10 @@ import (
 var (
 	lunBuses          = []string{string(v1.DiskBusSCSI)}
 	soundModels       = []string{"ich9", "ac97"}
-	ioThreadsPolicies = []string{string(v1.IOThreadsPolicyShared), string(v1.IOThreadsPolicyAuto), string(v1.IOThreadsPolicySupplementalPool)}
+	ioThreadsPolicies = []string{
+		string(v1.IOThreadsPolicyShared), string(v1.IOThreadsPolicyAuto),
+		string(v1.IOThreadsPolicySupplementalPool),
+	}
 )
 
 const (
@@ -39,7 +42,8 @@ func validateSound(sound *v1.SoundDevice, at *field.Path) field.ErrorList {
 	case sound.Name == "":
 		return field.ErrorList{field.Required(at.Child("name"), "is not set")}
 	case !cpuNamePattern.MatchString(sound.Name):
-		return field.ErrorList{field.Invalid(at.Child("name"), sound.Name, fmt.Sprintf("%q is not a device name; use letters, digits, - and _", sound.Name))}
+		return field.ErrorList{field.Invalid(at.Child("name"), sound.Name,
+			fmt.Sprintf("%q is not a device name; use letters, digits, - and _", sound.Name))}
 	}
 	return nil
 }
@@ -53,11 +57,17 @@ func validateIOThreads(d *v1.DomainSpec, path *field.Path) field.ErrorList {
 	}
 	switch {
 	case pool && (count == nil || *count == 0):
-		return field.ErrorList{field.Required(at, "is not set; ioThreadsPolicy supplementalPool needs the number of threads, 1 or more")}
+		return field.ErrorList{
+			field.Required(at, "is not set; ioThreadsPolicy supplementalPool needs the number of threads, 1 or more"),
+		}
 	case count != nil && *count > maxIOThreads:
-		return field.ErrorList{field.Invalid(at, *count, fmt.Sprintf("%d are too many threads; the most is %d", *count, maxIOThreads))}
+		return field.ErrorList{
+			field.Invalid(at, *count, fmt.Sprintf("%d are too many threads; the most is %d", *count, maxIOThreads)),
+		}
 	case count != nil && !pool:
-		return field.ErrorList{field.Forbidden(at, "has no meaning but with ioThreadsPolicy: supplementalPool; set that or remove it")}
+		return field.ErrorList{
+			field.Forbidden(at, "has no meaning but with ioThreadsPolicy: supplementalPool; set that or remove it"),
+		}
 	}
 	return nil
 }
@@ -80,15 +90,19 @@ func validateTransport(disk *v1.Disk, volume *v1.Volume, at *field.Path) field.E
 	var errs field.ErrorList
 	bus := busOf(disk)
 	if own := disk.DedicatedIOThread; own != nil && *own && bus != v1.DiskBusVirtio {
-		errs = append(errs, field.Forbidden(at.Child("dedicatedIOThread"), fmt.Sprintf("is for virtio disks, and this one is on %s; change its bus or remove it", bus)))
+		errs = append(errs, field.Forbidden(at.Child("dedicatedIOThread"),
+			fmt.Sprintf("is for virtio disks, and this one is on %s; change its bus or remove it", bus)))
 	}
 	if disk.Disk != nil && disk.Disk.PciAddress != "" && bus != v1.DiskBusVirtio {
-		errs = append(errs, field.Forbidden(at.Child("disk", "pciAddress"), fmt.Sprintf("is for virtio disks, and this one is on %s; change its bus or remove it", bus)))
+		errs = append(errs, field.Forbidden(at.Child("disk", "pciAddress"),
+			fmt.Sprintf("is for virtio disks, and this one is on %s; change its bus or remove it", bus)))
 	}
 	if disk.LUN != nil && volume != nil && volume.PersistentVolumeClaim == nil && volume.DataVolume == nil {
-		errs = append(errs, field.Forbidden(at.Child("lun"), "hands SCSI commands to the device of a claim with volumeMode Block, and the volume is none; use disk: {bus: scsi}"))
+		errs = append(errs, field.Forbidden(at.Child("lun"), "hands SCSI commands to the device of a claim with "+
+			"volumeMode Block, and the volume is none; use disk: {bus: scsi}"))
 	}
-	if size := disk.BlockSize; size != nil && size.Custom != nil && size.MatchVolume != nil && (size.MatchVolume.Enabled == nil || *size.MatchVolume.Enabled) {
+	if size := disk.BlockSize; size != nil && size.Custom != nil && size.MatchVolume != nil &&
+		(size.MatchVolume.Enabled == nil || *size.MatchVolume.Enabled) {
 		errs = append(errs, field.Forbidden(at.Child("blockSize"), "has both custom and matchVolume; keep one"))
 	}
 	return errs
@@ -111,7 +125,8 @@ func validateAddresses(spec *v1.VirtualMachineInstanceSpec, root *field.Path) fi
 			errs = append(errs, field.Invalid(at, text, "is the host bridge's; use another, such as 0000:03:00.0"))
 		}
 		if other, ok := taken[a]; ok {
-			errs = append(errs, field.Invalid(at, text, fmt.Sprintf("%s is the address of %q, too; give each device its own", a, other)))
+			errs = append(errs, field.Invalid(at, text,
+				fmt.Sprintf("%s is the address of %q, too; give each device its own", a, other)))
 		}
 		taken[a] = name
 	}
@@ -128,9 +143,11 @@ func validateAddresses(spec *v1.VirtualMachineInstanceSpec, root *field.Path) fi
 		switch n := nic.ACPIIndex; {
 		case n == 0:
 		case n < 0 || n > maxACPIIndex:
-			errs = append(errs, field.Invalid(at.Child("acpiIndex"), n, fmt.Sprintf("%d is not from 1 to %d", n, maxACPIIndex)))
+			errs = append(errs,
+				field.Invalid(at.Child("acpiIndex"), n, fmt.Sprintf("%d is not from 1 to %d", n, maxACPIIndex)))
 		case indexes[n] != "":
-			errs = append(errs, field.Invalid(at.Child("acpiIndex"), n, fmt.Sprintf("%d is the index of interface %q, too; give each its own", n, indexes[n])))
+			errs = append(errs, field.Invalid(at.Child("acpiIndex"), n,
+				fmt.Sprintf("%d is the index of interface %q, too; give each its own", n, indexes[n])))
 		default:
 			indexes[n] = nic.Name
 		}
@@ -149,9 +166,11 @@ func validateTags(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.E
 		switch {
 		case tag == "":
 		case len(tag) > maxTag || !printable.MatchString(tag):
-			errs = append(errs, field.Invalid(at, tag, fmt.Sprintf("must be at most %d printable ASCII characters", maxTag)))
+			errs = append(errs,
+				field.Invalid(at, tag, fmt.Sprintf("must be at most %d printable ASCII characters", maxTag)))
 		case !drive:
-			errs = append(errs, field.Forbidden(at, "reaches the guest in the meta data of a cloudInitConfigDrive volume, and there is none; add one or remove the tag"))
+			errs = append(errs, field.Forbidden(at, "reaches the guest in the meta data of a cloudInitConfigDrive "+
+				"volume, and there is none; add one or remove the tag"))
 		}
 	}
 	devices := root.Child("domain", "devices")
@@ -169,7 +188,11 @@ func validateState(nic *v1.Interface, network *v1.Network, at *field.Path) field
 	if nic.State != v1.InterfaceStateAbsent || network == nil || network.Multus != nil && !network.Multus.Default {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at, nic.State, fmt.Sprintf("%q is for networks besides the pod's; use down, or remove the interface and its network", nic.State))}
+	return field.ErrorList{
+		field.Invalid(at, nic.State,
+			fmt.Sprintf("%q is for networks besides the pod's; use down, or remove the interface and its network",
+				nic.State)),
+	}
 }
 
 func validateDHCP(o *v1.DHCPOptions, at *field.Path) field.ErrorList {
@@ -179,17 +202,20 @@ func validateDHCP(o *v1.DHCPOptions, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	text := func(value string, at *field.Path) {
 		if len(value) > maxDHCPOption || !printable.MatchString(value) {
-			errs = append(errs, field.Invalid(at, value, fmt.Sprintf("must be at most %d printable ASCII characters", maxDHCPOption)))
+			errs = append(errs,
+				field.Invalid(at, value, fmt.Sprintf("must be at most %d printable ASCII characters", maxDHCPOption)))
 		}
 	}
 	text(o.BootFileName, at.Child("bootFileName"))
 	text(o.TFTPServerName, at.Child("tftpServerName"))
 	if n := len(o.NTPServers); n > maxNTPServers {
-		errs = append(errs, field.Invalid(at.Child("ntpServers"), n, fmt.Sprintf("has %d entries; the most is %d", n, maxNTPServers)))
+		errs = append(errs,
+			field.Invalid(at.Child("ntpServers"), n, fmt.Sprintf("has %d entries; the most is %d", n, maxNTPServers)))
 	}
 	for i, server := range o.NTPServers {
 		if a, err := netip.ParseAddr(server); err != nil || !a.Is4() {
-			errs = append(errs, field.Invalid(at.Child("ntpServers").Index(i), server, fmt.Sprintf("%q is not an IPv4 address", server)))
+			errs = append(errs, field.Invalid(at.Child("ntpServers").
+				Index(i), server, fmt.Sprintf("%q is not an IPv4 address", server)))
 		}
 	}
 	seen := map[int]bool{}
@@ -197,7 +223,8 @@ func validateDHCP(o *v1.DHCPOptions, at *field.Path) field.ErrorList {
 		here := at.Child("privateOptions").Index(i)
 		switch n := option.Option; {
 		case n < firstPrivateOption || n > lastPrivateOption:
-			errs = append(errs, field.Invalid(here.Child("option"), n, fmt.Sprintf("%d is not from %d to %d", n, firstPrivateOption, lastPrivateOption)))
+			errs = append(errs, field.Invalid(here.Child("option"), n,
+				fmt.Sprintf("%d is not from %d to %d", n, firstPrivateOption, lastPrivateOption)))
 		case seen[n]:
 			errs = append(errs, field.Invalid(here.Child("option"), n, fmt.Sprintf("%d is there twice; remove one", n)))
 		}
@@ -235,7 +262,8 @@ func validateTables(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field
 			err.Detail = fmt.Sprintf("no volume is named %q; add it to volumes, as a secret", name)
 			errs = append(errs, err)
 		case spec.Volumes[i].Secret == nil:
-			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("volume %q is no Secret; use one with the table in it", name)))
+			errs = append(errs,
+				field.Invalid(at, name, fmt.Sprintf("volume %q is no Secret; use one with the table in it", name)))
 		}
 	}
 	check(f.ACPI.SlicNameRef, "slicNameRef")

@@ -41,13 +41,15 @@ func validateInterfaces(spec *v1.VirtualMachineInstanceSpec, root *field.Path) f
 		errs = append(errs, validateDHCP(nic.DHCPOptions, here.Child("dhcpOptions"))...)
 		if nic.Bridge != nil && network != nil && network.Pod != nil && network.Pod.VMNetworkCIDR != "" {
 			errs = append(errs, field.Forbidden(root.Child("networks"), fmt.Sprintf(
-				"vmNetworkCIDR of %q has no meaning with bridge, where the guest has the pod's address; remove it", nic.Name)))
+				"vmNetworkCIDR of %q has no meaning with bridge, where the guest has the pod's address; "+
+					"remove it", nic.Name)))
 		}
 	}
 	for i := range spec.Networks {
 		if name := spec.Networks[i].Name; name != "" && !seen[name] {
 			err := field.NotFound(root.Child("networks").Index(i).Child("name"), name)
-			err.Detail = fmt.Sprintf("no interface is named %q; add it to domain.devices.interfaces or remove the network", name)
+			err.Detail = fmt.Sprintf("no interface is named %q; add it to domain.devices.interfaces or remove the "+
+				"network", name)
 			errs = append(errs, err)
 		}
 	}
@@ -81,7 +83,8 @@ func validateNetworks(networks []v1.Network, byName map[string]*v1.Network, at *
 				kind = here.Child("multus", "default")
 			}
 			if first != "" {
-				errs = append(errs, field.Forbidden(kind, fmt.Sprintf("network %q is the pod network already, or in its place; a guest has one", first)))
+				errs = append(errs, field.Forbidden(kind,
+					fmt.Sprintf("network %q is the pod network already, or in its place; a guest has one", first)))
 			}
 			first = network.Name
 		}
@@ -98,7 +101,9 @@ func validateGuestNetwork(cidr string, at *field.Path) field.ErrorList {
 	}
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil || !prefix.Addr().Is4() || prefix.Bits() > 30 || prefix.Bits() < 8 {
-		return field.ErrorList{field.Invalid(at, cidr, fmt.Sprintf("%q is not an IPv4 network from /8 to /30, such as 10.0.2.0/24", cidr))}
+		return field.ErrorList{
+			field.Invalid(at, cidr, fmt.Sprintf("%q is not an IPv4 network from /8 to /30, such as 10.0.2.0/24", cidr)),
+		}
 	}
 	return nil
 }
@@ -106,14 +111,18 @@ func validateGuestNetwork(cidr string, at *field.Path) field.ErrorList {
 // validateDefinition checks [NAMESPACE/]NAME of a NetworkAttachmentDefinition.
 func validateDefinition(text string, at *field.Path) field.ErrorList {
 	if text == "" {
-		return field.ErrorList{field.Required(at, "is not set; it names a NetworkAttachmentDefinition, as NAME or NAMESPACE/NAME")}
+		return field.ErrorList{
+			field.Required(at, "is not set; it names a NetworkAttachmentDefinition, as NAME or NAMESPACE/NAME"),
+		}
 	}
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok {
 		namespace, name = "default", text
 	}
-	if problems := append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Subdomain(name)...); len(problems) > 0 {
-		return field.ErrorList{field.Invalid(at, text, fmt.Sprintf("%q is not NAME or NAMESPACE/NAME of a NetworkAttachmentDefinition: %s", text, problems[0]))}
+	if problems := append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Subdomain(name)...); len(problems) >
+		0 {
+		return field.ErrorList{field.Invalid(at, text,
+			fmt.Sprintf("%q is not NAME or NAMESPACE/NAME of a NetworkAttachmentDefinition: %s", text, problems[0]))}
 	}
 	return nil
 }
@@ -123,7 +132,9 @@ func validateBinding(nic *v1.Interface, network *v1.Network, at *field.Path) fie
 	case nic.Binding != nil && nic.InterfaceBindingMethod != (v1.InterfaceBindingMethod{}):
 		return field.ErrorList{field.Forbidden(at.Child("binding"), "is beside masquerade, bridge or sriov; keep one")}
 	case nic.Binding != nil && nic.Binding.Name == "":
-		return field.ErrorList{field.Required(at.Child("binding", "name"), "is not set; it names a network binding plugin")}
+		return field.ErrorList{
+			field.Required(at.Child("binding", "name"), "is not set; it names a network binding plugin"),
+		}
 	case nic.SRIOV != nil && (nic.Masquerade != nil || nic.Bridge != nil):
 		return field.ErrorList{field.Forbidden(at.Child("sriov"), "is beside masquerade or bridge; keep one")}
 	case nic.SRIOV != nil:
@@ -131,7 +142,8 @@ func validateBinding(nic *v1.Interface, network *v1.Network, at *field.Path) fie
 	case nic.Masquerade != nil && nic.Bridge != nil:
 		return field.ErrorList{field.Forbidden(at, "has both masquerade and bridge; keep one")}
 	case nic.Masquerade != nil && network != nil && network.Multus != nil:
-		return field.ErrorList{field.Forbidden(at.Child("masquerade"), fmt.Sprintf("is for the pod network, and %q is a network of Multus'; use bridge: {}", nic.Name))}
+		return field.ErrorList{field.Forbidden(at.Child("masquerade"),
+			fmt.Sprintf("is for the pod network, and %q is a network of Multus'; use bridge: {}", nic.Name))}
 	}
 	return nil
 }
@@ -142,10 +154,12 @@ func validateMAC(nic *v1.Interface, macs map[string]string, at *field.Path) fiel
 	}
 	mac, err := net.ParseMAC(nic.MacAddress)
 	if err != nil || len(mac) != 6 {
-		return field.ErrorList{field.Invalid(at, nic.MacAddress, fmt.Sprintf("%q is not an Ethernet address such as 02:12:34:56:78:9a", nic.MacAddress))}
+		return field.ErrorList{field.Invalid(at, nic.MacAddress,
+			fmt.Sprintf("%q is not an Ethernet address such as 02:12:34:56:78:9a", nic.MacAddress))}
 	}
 	if mac[0]&1 != 0 || mac.String() == "00:00:00:00:00:00" {
-		return field.ErrorList{field.Invalid(at, nic.MacAddress, fmt.Sprintf("%q is not the address of one interface; the second digit must be even", nic.MacAddress))}
+		return field.ErrorList{field.Invalid(at, nic.MacAddress,
+			fmt.Sprintf("%q is not the address of one interface; the second digit must be even", nic.MacAddress))}
 	}
 	if other, ok := macs[mac.String()]; ok {
 		err := field.Duplicate(at, nic.MacAddress)
@@ -158,17 +172,22 @@ func validateMAC(nic *v1.Interface, macs map[string]string, at *field.Path) fiel
 
 func validatePorts(nic *v1.Interface, at *field.Path) field.ErrorList {
 	if len(nic.Ports) > 0 && nic.Binding != nil {
-		return field.ErrorList{field.Forbidden(at, "have no meaning with a network binding plugin, which lets everything in; remove them")}
+		return field.ErrorList{
+			field.Forbidden(at, "have no meaning with a network binding plugin, which lets everything in; remove them"),
+		}
 	}
 	if len(nic.Ports) > 0 && nic.Bridge != nil {
-		return field.ErrorList{field.Forbidden(at, "have no meaning with bridge, where the guest has the pod's address; remove them")}
+		return field.ErrorList{
+			field.Forbidden(at, "have no meaning with bridge, where the guest has the pod's address; remove them"),
+		}
 	}
 	var errs field.ErrorList
 	numbers, portNames := map[string]bool{}, map[string]bool{}
 	for i, port := range nic.Ports {
 		here := at.Index(i)
 		if port.Port < 1 || port.Port > 65535 {
-			errs = append(errs, field.Invalid(here.Child("port"), port.Port, fmt.Sprintf("%d is not a port; use 1 to 65535", port.Port)))
+			errs = append(errs, field.Invalid(here.Child("port"), port.Port,
+				fmt.Sprintf("%d is not a port; use 1 to 65535", port.Port)))
 		}
 		key := fmt.Sprintf("%s %d", port.Protocol, port.Port)
 		if numbers[key] {
@@ -179,7 +198,8 @@ func validatePorts(nic *v1.Interface, at *field.Path) field.ErrorList {
 			continue
 		}
 		if problems := validation.IsValidPortName(port.Name); len(problems) > 0 {
-			errs = append(errs, field.Invalid(here.Child("name"), port.Name, fmt.Sprintf("%q is not a port name: %s", port.Name, problems[0])))
+			errs = append(errs, field.Invalid(here.Child("name"), port.Name,
+				fmt.Sprintf("%q is not a port name: %s", port.Name, problems[0])))
 		}
 		if portNames[port.Name] {
 			errs = append(errs, duplicate(here.Child("name"), port.Name, "port"))

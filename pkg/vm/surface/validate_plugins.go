@@ -28,7 +28,9 @@ func (a Allowed) validatePlugins(interfaces []v1.Interface, at *field.Path) fiel
 			known = "which has " + strings.Join(slices.Sorted(maps.Keys(a.Bindings)), ", ")
 		}
 		err := field.NotFound(here, binding.Name)
-		err.Detail = fmt.Sprintf("%q is not a network binding plugin of this installation, %s; an administrator can add it to spec.configuration.network.binding of the KubeVirt resource, or use masquerade: {} or bridge: {}", binding.Name, known)
+		err.Detail = fmt.Sprintf("%q is not a network binding plugin of this installation, %s; an administrator can "+
+			"add it to spec.configuration.network.binding of the KubeVirt resource, or use masquerade: {} or "+
+			"bridge: {}", binding.Name, known)
 		errs = append(errs, err)
 	}
 	return errs
@@ -49,13 +51,16 @@ func validateBindingPlugins(configuration *v1.NetworkConfiguration, at *field.Pa
 			errs = append(errs, field.Required(here.Child("domainAttachmentType"), "is not set; use tap or managedTap"))
 		}
 		if m := plugin.Migration; m != nil && m.Method != "" {
-			errs = append(errs, field.Forbidden(here.Child("migration", "method"), unsupportedDetail()+" (the guest keeps its address when it migrates; leave it out, migration: {} says that it can)"))
+			errs = append(errs, field.Forbidden(here.Child("migration", "method"), unsupportedDetail()+
+				" (the guest keeps its address when it migrates; leave it out, migration: {} says that it can)"))
 		}
 		if plugin.NetworkAttachmentDefinition != "" {
-			errs = append(errs, validateDefinition(plugin.NetworkAttachmentDefinition, here.Child("networkAttachmentDefinition"))...)
+			errs = append(errs,
+				validateDefinition(plugin.NetworkAttachmentDefinition, here.Child("networkAttachmentDefinition"))...)
 		}
 		if overhead := plugin.ComputeResourceOverhead; overhead != nil && overhead.Requests.Memory().Sign() < 0 {
-			errs = append(errs, field.Invalid(here.Child("computeResourceOverhead", "requests", "memory"), overhead.Requests.Memory().String(), "must not be negative"))
+			errs = append(errs, field.Invalid(here.Child("computeResourceOverhead", "requests", "memory"),
+				overhead.Requests.Memory().String(), "must not be negative"))
 		}
 	}
 	return errs

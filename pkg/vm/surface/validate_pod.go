@@ -40,7 +40,8 @@ func validateScheduling(spec *v1.VirtualMachineInstanceSpec, root *field.Path) f
 	for i, toleration := range spec.Tolerations {
 		errs = append(errs, validateToleration(toleration, root.Child("tolerations").Index(i))...)
 	}
-	errs = append(errs, validateTopologySpread(spec.TopologySpreadConstraints, root.Child("topologySpreadConstraints"))...)
+	errs = append(errs,
+		validateTopologySpread(spec.TopologySpreadConstraints, root.Child("topologySpreadConstraints"))...)
 	errs = append(errs, validateAffinity(spec.Affinity, root.Child("affinity"))...)
 	return append(errs, validateDNS(spec, root)...)
 }
@@ -79,7 +80,8 @@ func validateDNS(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.Er
 		errs = append(errs, field.Required(at, "are not set; dnsPolicy None needs at least one"))
 	}
 	if n := len(config.Nameservers); n > maxNameservers {
-		errs = append(errs, field.Invalid(at, n, fmt.Sprintf("are more than %d, which is all that resolvers read", maxNameservers)))
+		errs = append(errs,
+			field.Invalid(at, n, fmt.Sprintf("are more than %d, which is all that resolvers read", maxNameservers)))
 	}
 	for i, server := range config.Nameservers {
 		if _, err := netip.ParseAddr(server); err != nil {
@@ -88,14 +90,18 @@ func validateDNS(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field.Er
 	}
 	at = root.Child("searches")
 	if n := len(config.Searches); n > maxSearches {
-		errs = append(errs, field.Invalid(at, n, fmt.Sprintf("are more than %d, which is all that resolvers read", maxSearches)))
+		errs = append(errs,
+			field.Invalid(at, n, fmt.Sprintf("are more than %d, which is all that resolvers read", maxSearches)))
 	}
 	if n := len(strings.Join(config.Searches, " ")); n > maxSearchText {
-		errs = append(errs, field.Invalid(at, n, fmt.Sprintf("have %d characters together; the most is %d", n, maxSearchText)))
+		errs = append(errs,
+			field.Invalid(at, n, fmt.Sprintf("have %d characters together; the most is %d", n, maxSearchText)))
 	}
 	for i, search := range config.Searches {
-		if name := strings.TrimSuffix(search, "."); search != "." && len(validation.IsDNS1123SubdomainWithUnderscore(name)) > 0 {
-			errs = append(errs, field.Invalid(at.Index(i), search, fmt.Sprintf("%q is not a domain to search in, such as svc.cluster.local", search)))
+		if name := strings.TrimSuffix(search, "."); search != "." &&
+			len(validation.IsDNS1123SubdomainWithUnderscore(name)) > 0 {
+			errs = append(errs, field.Invalid(at.Index(i), search,
+				fmt.Sprintf("%q is not a domain to search in, such as svc.cluster.local", search)))
 		}
 	}
 	for i, option := range config.Options {

@@ -13,10 +13,12 @@ import (
 func validatePods(configuration *v1.KubeVirtConfiguration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if n := configuration.VirtualMachineInstancesPerNode; n != nil && *n < 1 {
-		errs = append(errs, field.Invalid(path.Child("virtualMachineInstancesPerNode"), *n, "must be 1 or more; kubectl cordon keeps guests from a node"))
+		errs = append(errs, field.Invalid(path.Child("virtualMachineInstancesPerNode"), *n,
+			"must be 1 or more; kubectl cordon keeps guests from a node"))
 	}
 	if selector := configuration.AutoCPULimitNamespaceLabelSelector; selector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("autoCPULimitNamespaceLabelSelector"))...)
+		errs = append(errs, metav1validation.ValidateLabelSelector(selector,
+			metav1validation.LabelSelectorValidationOptions{}, path.Child("autoCPULimitNamespaceLabelSelector"))...)
 	}
 	seen := map[v1.SupportContainerType]bool{}
 	for i := range configuration.SupportContainerResources {
@@ -31,13 +33,16 @@ func validatePods(configuration *v1.KubeVirtConfiguration, path *field.Path) fie
 				errs = append(errs, field.Invalid(here, request.String(), "must not be negative"))
 			}
 			if limit, ok := given.Resources.Limits[name]; ok && request.Cmp(limit) > 0 {
-				errs = append(errs, field.Invalid(here, request.String(), fmt.Sprintf("must not be more than the limit, %s", limit.String())))
+				errs = append(errs, field.Invalid(here, request.String(),
+					fmt.Sprintf("must not be more than the limit, %s", limit.String())))
 			}
 		}
 		for _, list := range []corev1.ResourceList{given.Resources.Requests, given.Resources.Limits} {
 			for name := range list {
-				if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage {
-					errs = append(errs, field.Invalid(at.Child("resources"), name, fmt.Sprintf("%q is not given to such a container; use cpu, memory or ephemeral-storage", name)))
+				if name != corev1.ResourceCPU && name != corev1.ResourceMemory &&
+					name != corev1.ResourceEphemeralStorage {
+					errs = append(errs, field.Invalid(at.Child("resources"), name,
+						fmt.Sprintf("%q is not given to such a container; use cpu, memory or ephemeral-storage", name)))
 				}
 			}
 		}

@@ -19,8 +19,8 @@ const (
 	probeFailures  = 3
 )
 
-// Limits of a probe: seconds and times, which overflow nothing that is made of them; words and bytes of a command in the
-// guest, which are the agent's.
+// Limits of a probe: seconds and times, which overflow nothing that is made of them; words and bytes of a command in
+// the guest, which are the agent's.
 const (
 	maxProbeNumber  = 1 << 30
 	maxProbeWords   = 1024
@@ -58,7 +58,8 @@ func validateProbes(spec *v1.VirtualMachineInstanceSpec, root *field.Path) field
 		errs = append(errs, field.Invalid(liveness.Child("successThreshold"), n, "must be 1 for a liveness probe"))
 	}
 	if spec.StartStrategy != nil && *spec.StartStrategy == v1.StartStrategyPaused {
-		errs = append(errs, field.Forbidden(liveness, "would end the guest that startStrategy Paused keeps waiting; leave one of them out"))
+		errs = append(errs, field.Forbidden(liveness,
+			"would end the guest that startStrategy Paused keeps waiting; leave one of them out"))
 	}
 	return errs
 }
@@ -75,7 +76,8 @@ func validateProbe(p *v1.Probe, spec *v1.VirtualMachineInstanceSpec, at *field.P
 		errs = append(errs, validateProbePort(p.HTTPGet.Port, spec, here)...)
 		for i, header := range p.HTTPGet.HTTPHeaders {
 			if problems := validation.IsHTTPHeaderName(header.Name); len(problems) > 0 {
-				errs = append(errs, field.Invalid(here.Child("httpHeaders").Index(i).Child("name"), header.Name, strings.Join(problems, ", ")))
+				errs = append(errs, field.Invalid(here.Child("httpHeaders").Index(i).
+					Child("name"), header.Name, strings.Join(problems, ", ")))
 			}
 		}
 	}
@@ -94,7 +96,8 @@ func validateProbe(p *v1.Probe, spec *v1.VirtualMachineInstanceSpec, at *field.P
 	case kinds == 0:
 		errs = append(errs, field.Required(at, "asks nothing; use httpGet, tcpSocket, exec or guestAgentPing"))
 	case kinds > 1:
-		errs = append(errs, field.Forbidden(at, "is more than one of httpGet, tcpSocket, exec and guestAgentPing; keep one"))
+		errs = append(errs,
+			field.Forbidden(at, "is more than one of httpGet, tcpSocket, exec and guestAgentPing; keep one"))
 	}
 	for _, number := range []struct {
 		name  string
@@ -107,7 +110,8 @@ func validateProbe(p *v1.Probe, spec *v1.VirtualMachineInstanceSpec, at *field.P
 		{"failureThreshold", p.FailureThreshold},
 	} {
 		if number.value < 0 || number.value > maxProbeNumber {
-			errs = append(errs, field.Invalid(at.Child(number.name), number.value, fmt.Sprintf("must be between 0 and %d", maxProbeNumber)))
+			errs = append(errs, field.Invalid(at.Child(number.name), number.value,
+				fmt.Sprintf("must be between 0 and %d", maxProbeNumber)))
 		}
 	}
 	return errs
@@ -133,7 +137,8 @@ func validateProbeCommand(command []string, at *field.Path) field.ErrorList {
 func validateProbePort(port intstr.IntOrString, spec *v1.VirtualMachineInstanceSpec, at *field.Path) field.ErrorList {
 	nic := podInterface(spec)
 	if nic == nil {
-		return field.ErrorList{field.Forbidden(at, "needs an interface on the pod network, by which the guest is asked; add one, or use exec or guestAgentPing")}
+		return field.ErrorList{field.Forbidden(at, "needs an interface on the pod network, by which the guest is "+
+			"asked; add one, or use exec or guestAgentPing")}
 	}
 	where := at.Child("port")
 	if port.Type == intstr.String {
@@ -143,7 +148,8 @@ func validateProbePort(port intstr.IntOrString, spec *v1.VirtualMachineInstanceS
 			}
 		}
 		return field.ErrorList{field.Invalid(where, port.StrVal, fmt.Sprintf(
-			"%q is not the name of a TCP port of interface %s; give the number, or list it in the interface's ports", port.StrVal, nic.Name))}
+			"%q is not the name of a TCP port of interface %s; give the number, or list it in the interface's ports",
+			port.StrVal, nic.Name))}
 	}
 	if problems := validation.IsValidPortNum(port.IntValue()); len(problems) > 0 {
 		return field.ErrorList{field.Invalid(where, port.IntValue(), "must be between 1 and 65535")}
@@ -157,7 +163,8 @@ func validateProbePort(port intstr.IntOrString, spec *v1.VirtualMachineInstanceS
 		}
 	}
 	return field.ErrorList{field.Invalid(where, port.IntValue(), fmt.Sprintf(
-		"does not reach the guest: interface %s lists ports and %d is not among them; add it there", nic.Name, port.IntValue()))}
+		"does not reach the guest: interface %s lists ports and %d is not among them; add it there", nic.Name,
+		port.IntValue()))}
 }
 
 func isTCP(p v1.Port) bool { return p.Protocol == "" || p.Protocol == string(corev1.ProtocolTCP) }

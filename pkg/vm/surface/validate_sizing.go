@@ -20,7 +20,8 @@ func validateSizing(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, validateMaxGuest(domain, path.Child("memory"))...)
 	if m := domain.Memory; m != nil && m.ReservedOverhead != nil {
 		if added := m.ReservedOverhead.AddedOverhead; added != nil && added.Sign() < 0 {
-			errs = append(errs, field.Invalid(path.Child("memory", "reservedOverhead", "addedOverhead"), added.String(), fmt.Sprintf("%s must not be negative", added.String())))
+			errs = append(errs, field.Invalid(path.Child("memory", "reservedOverhead", "addedOverhead"), added.String(),
+				fmt.Sprintf("%s must not be negative", added.String())))
 		}
 	}
 	return errs
@@ -36,9 +37,11 @@ func validateMaxSockets(domain *v1.DomainSpec, path *field.Path) field.ErrorList
 			"%d is more than maxSockets, %d; raise maxSockets or lower it", cpu.Sockets, cpu.MaxSockets))}
 	}
 	per := int64(sizing.PerSocket(domain))
-	if most := min(int64(cpu.MaxSockets), math.MaxInt32) * min(per, math.MaxInt32); most > sizing.MaxVCPUs && cpu.MaxSockets > cpu.Sockets {
+	if most := min(int64(cpu.MaxSockets), math.MaxInt32) * min(per, math.MaxInt32); most > sizing.MaxVCPUs &&
+		cpu.MaxSockets > cpu.Sockets {
 		return field.ErrorList{field.Invalid(path.Child("maxSockets"), cpu.MaxSockets, fmt.Sprintf(
-			"%d sockets × %d cores × %d threads would be too many vCPUs; the most is %d", cpu.MaxSockets, cpu.Cores, cpu.Threads, sizing.MaxVCPUs))}
+			"%d sockets × %d cores × %d threads would be too many vCPUs; the most is %d", cpu.MaxSockets, cpu.Cores,
+			cpu.Threads, sizing.MaxVCPUs))}
 	}
 	return nil
 }
@@ -73,15 +76,18 @@ func validateDedicated(domain *v1.DomainSpec, path *field.Path) field.ErrorList 
 		errs = append(errs, field.Forbidden(at.Child("numa", "guestMappingPassthrough"), "needs memory.hugepages"))
 	}
 	if cpu.Realtime != nil && !mapped {
-		errs = append(errs, field.Forbidden(at.Child("realtime"), "needs numa.guestMappingPassthrough: {}, and with it memory.hugepages"))
+		errs = append(errs, field.Forbidden(at.Child("realtime"),
+			"needs numa.guestMappingPassthrough: {}, and with it memory.hugepages"))
 	}
 	if cpu.Realtime != nil {
 		if _, err := sizing.Realtime(domain); err != nil {
-			errs = append(errs, field.Invalid(at.Child("realtime", "mask"), cpu.Realtime.Mask, err.Error()+"; use numbers, ranges and numbers to leave out, such as 0-3,^1, or leave it out for all"))
+			errs = append(errs, field.Invalid(at.Child("realtime", "mask"), cpu.Realtime.Mask, err.Error()+
+				"; use numbers, ranges and numbers to leave out, such as 0-3,^1, or leave it out for all"))
 		}
 	}
 	if mapped && cpu.MaxSockets > cpu.Sockets {
-		errs = append(errs, field.Forbidden(at.Child("maxSockets"), "cannot be more than sockets with numa.guestMappingPassthrough"))
+		errs = append(errs,
+			field.Forbidden(at.Child("maxSockets"), "cannot be more than sockets with numa.guestMappingPassthrough"))
 	}
 	return errs
 }
@@ -96,14 +102,16 @@ func validateWholeCPUs(domain *v1.DomainSpec, path *field.Path) field.ErrorList 
 	}{{"requests", domain.Resources.Requests}, {"limits", domain.Resources.Limits}} {
 		if q, ok := list.of[corev1.ResourceCPU]; ok && q.Cmp(*resource.NewQuantity(vcpus, resource.DecimalSI)) != 0 {
 			errs = append(errs, field.Invalid(path.Child(list.name, "cpu"), q.String(), fmt.Sprintf(
-				"%s is not the number of vCPUs, %d, which dedicatedCpuPlacement gives each a CPU; leave it out", q.String(), vcpus)))
+				"%s is not the number of vCPUs, %d, which dedicatedCpuPlacement gives each a CPU; leave it out",
+				q.String(), vcpus)))
 		}
 	}
 	request, requested := domain.Resources.Requests[corev1.ResourceMemory]
 	limit, limited := domain.Resources.Limits[corev1.ResourceMemory]
 	if requested && limited && request.Cmp(limit) != 0 {
 		errs = append(errs, field.Invalid(path.Child("requests", "memory"), request.String(), fmt.Sprintf(
-			"%s is not the limit of %s, which dedicatedCpuPlacement needs; leave one of them out", request.String(), limit.String())))
+			"%s is not the limit of %s, which dedicatedCpuPlacement needs; leave one of them out", request.String(),
+			limit.String())))
 	}
 	return errs
 }
@@ -140,11 +148,16 @@ func validateMaxGuest(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 	case guest.Cmp(*most) == 0:
 		return nil
 	case sizing.MemoryObstacle(domain) != "":
-		return field.ErrorList{field.Forbidden(at, sizing.MemoryObstacle(domain)+"; change that, or leave maxGuest out")}
+		return field.ErrorList{
+			field.Forbidden(at, sizing.MemoryObstacle(domain)+"; change that, or leave maxGuest out"),
+		}
 	case most.Value()%align != 0:
-		return field.ErrorList{field.Invalid(at, most.String(), fmt.Sprintf("%s is not a multiple of %dMi", most.String(), align>>20))}
+		return field.ErrorList{
+			field.Invalid(at, most.String(), fmt.Sprintf("%s is not a multiple of %dMi", most.String(), align>>20)),
+		}
 	case most.CmpInt64(sizing.MaxMemory) > 0:
-		return field.ErrorList{field.Invalid(at, most.String(), fmt.Sprintf("%s is more than any machine has; the most is 64Ti", most.String()))}
+		return field.ErrorList{field.Invalid(at, most.String(),
+			fmt.Sprintf("%s is more than any machine has; the most is 64Ti", most.String()))}
 	}
 	return nil
 }

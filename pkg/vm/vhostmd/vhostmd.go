@@ -1,6 +1,7 @@
 // Package vhostmd is the format in which a guest reads metrics of its host and itself, that of vhostmd and its tool
-// vm-dump-metrics: Report is what there is to tell, as XML; Image and Update are the disk of it (volume downwardMetrics);
-// Answer is the protocol of the virtio-serial port (devices.downwardMetrics). It is pure: what /proc says comes in as text.
+// vm-dump-metrics: Report is what there is to tell, as XML; Image and Update are the disk of it (volume
+// downwardMetrics); Answer is the protocol of the virtio-serial port (devices.downwardMetrics). It is pure: what /proc
+// says comes in as text.
 package vhostmd
 
 import (

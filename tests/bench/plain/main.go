@@ -1,11 +1,11 @@
 //go:build cgo && libvirt_dlopen
 
-// Command plain drives libvirt by itself, with nothing of virtkit's: the bench copies it into pods that have a libvirtd, to
-// have something to compare a migration with.
+// Command plain drives libvirt by itself, with nothing of virtkit's: the bench copies it into pods that have a
+// libvirtd, to have something to compare a migration with.
 //
 //	plain dump SOCKET                          prints the XML of the daemon's domain as another daemon would get it
 //	plain create SOCKET                        starts a domain from the XML on standard input
-//	plain migrate SOCKET PEER QEMU DISK...     moves the domain live, peer to peer, and prints how long it took, milliseconds
+//	plain migrate SOCKET PEER QEMU DISK...     moves the domain live, peer to peer, and prints how long it took, ms
 //	plain account SOCKET                       prints how long the domain that came stood still, milliseconds
 //
 // PEER and QEMU are URIs, of the other daemon and of its QEMU.

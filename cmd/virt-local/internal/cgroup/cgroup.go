@@ -148,7 +148,9 @@ func delegate(dir string) error {
 	}
 	err = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(strings.Join(add, " ")), 0)
 	if errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("delegate cgroup controllers: processes run in %s itself; in a container, move them to a group of their own first: mkdir %s/init && for p in $(cat %s/cgroup.procs); do echo $p > %s/init/cgroup.procs; done", dir, dir, dir, dir)
+		return fmt.Errorf("delegate cgroup controllers: processes run in %s itself; in a container, move them to a "+
+			"group of their own first: mkdir %s/init && for p in $(cat %s/cgroup.procs); do echo $p > "+
+			"%s/init/cgroup.procs; done", dir, dir, dir, dir)
 	}
 	if err != nil {
 		return fmt.Errorf("delegate cgroup controllers: %w", err)

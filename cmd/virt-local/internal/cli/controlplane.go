@@ -45,9 +45,12 @@ namespaces, no service accounts (pods are admitted without).`,
 	}
 	f := c.Flags()
 	f.StringVar(&o.dir, "dir", "", "directory for etcd, certificates and the audit log (required)")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file to write an admin's kubeconfig to once the API server is ready (default DIR/kubeconfig)")
-	f.IntVar(&o.readyFD, "ready-fd", 0, "file descriptor to write the API server's URL and a newline to once it is ready; then it is closed")
-	f.StringVar(&o.controllers, "controllers", "", "controllers of kube-controller-manager to run, as its own flag: a list, or * for the default ones")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"file to write an admin's kubeconfig to once the API server is ready (default DIR/kubeconfig)")
+	f.IntVar(&o.readyFD, "ready-fd", 0, "file descriptor to write the API server's URL and a newline to once it is "+
+		"ready; then it is closed")
+	f.StringVar(&o.controllers, "controllers", "",
+		"controllers of kube-controller-manager to run, as its own flag: a list, or * for the default ones")
 	f.BoolVar(&o.scheduler, "scheduler", false, "run kube-scheduler")
 	f.DurationVar(&o.grace, "node-monitor-grace-period", 0, "how long a silent node stays Ready (default Kubernetes')")
 	cobra.CheckErr(c.MarkFlagRequired("dir"))

@@ -28,7 +28,8 @@ and when there is nothing to remove.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDown(cmd.Context(), w, keepData) },
 	}
-	c.Flags().BoolVar(&keepData, "keep-data", false, "keep the state directory and the context: a later up finds objects, images and volumes again")
+	c.Flags().BoolVar(&keepData, "keep-data", false, "keep the state directory and the context: a later up finds "+
+		"objects, images and volumes again")
 	return c
 }
 
@@ -92,7 +93,8 @@ func removeRemains(dir string) error {
 	}
 	for _, e := range entries {
 		if !ours[e.Name()] {
-			return fmt.Errorf("%s has no instance but other files (%s): remove it yourself if it is not needed", dir, e.Name())
+			return fmt.Errorf("%s has no instance but other files (%s): remove it yourself if it is not needed",
+				dir, e.Name())
 		}
 	}
 	return removeState(dir)

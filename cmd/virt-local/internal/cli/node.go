@@ -32,10 +32,13 @@ that. Kubernetes has a silent node as NotReady after 50 s, or what up's --node-m
   sudo virt-local node start node2`,
 	}
 	c.AddCommand(
-		newNodeVerb(w, "stop", "End nodes as a power cut would", "End nodes as a power cut would: every process at once, guests included. Images and volumes stay.",
+		newNodeVerb(w, "stop", "End nodes as a power cut would",
+			"End nodes as a power cut would: every process at once, guests included. Images and volumes stay.",
 			"is off", func(ctx context.Context, n instance.Node) error { return cluster.StopNode(ctx, n) }),
-		newNodeVerb(w, "start", "Start nodes that were stopped", "Start nodes that were stopped, and wait until Kubernetes has them as Ready.", "is up", startNode),
-		newNodeVerb(w, "cut", "Cut nodes off from the network", "Cut nodes off from the network: from the API server, each other and the machine. What runs on them runs on.",
+		newNodeVerb(w, "start", "Start nodes that were stopped",
+			"Start nodes that were stopped, and wait until Kubernetes has them as Ready.", "is up", startNode),
+		newNodeVerb(w, "cut", "Cut nodes off from the network", "Cut nodes off from the network: from the API "+
+			"server, each other and the machine. What runs on them runs on.",
 			"is cut off", func(_ context.Context, n instance.Node) error { return cluster.CutNode(n) }),
 		newNodeVerb(w, "heal", "Reconnect nodes that were cut off", "Reconnect nodes that were cut off.",
 			"is connected", func(_ context.Context, n instance.Node) error { return cluster.HealNode(n) }),
@@ -43,7 +46,9 @@ that. Kubernetes has a silent node as NotReady after 50 s, or what up's --node-m
 	return c
 }
 
-func newNodeVerb(w *which, verb, short, long, done string, do func(context.Context, instance.Node) error) *cobra.Command {
+func newNodeVerb(
+	w *which, verb, short, long, done string, do func(context.Context, instance.Node) error,
+) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " NODE…", Short: short, Long: long, Args: cobra.MinimumNArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -55,7 +60,9 @@ func newNodeVerb(w *which, verb, short, long, done string, do func(context.Conte
 	}
 }
 
-func runNodeVerb(ctx context.Context, w *which, names []string, done string, do func(context.Context, instance.Node) error) error {
+func runNodeVerb(
+	ctx context.Context, w *which, names []string, done string, do func(context.Context, instance.Node) error,
+) error {
 	if err := requireRoot(); err != nil {
 		return err
 	}

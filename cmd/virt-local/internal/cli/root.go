@@ -67,10 +67,13 @@ namespaces of its own with containerd, kubelet and kube-proxy.`,
 		Version:      version.Get().GitVersion,
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.PersistentFlags().StringVar(&w.name, "name", instance.DefaultName, "name of the instance; several can run side by side")
-	root.PersistentFlags().StringVar(&w.stateDir, "state-dir", "", "directory for everything of the instance (default /var/lib/virt-local/<name>)")
+	root.PersistentFlags().
+		StringVar(&w.name, "name", instance.DefaultName, "name of the instance; several can run side by side")
+	root.PersistentFlags().StringVar(&w.stateDir, "state-dir", "", "directory for everything of the instance "+
+		"(default /var/lib/virt-local/<name>)")
 	root.AddCommand(
-		newUpCommand(w), newStatusCommand(w), newLogsCommand(w), newLoadImageCommand(w), newNodeCommand(w), newDownCommand(w),
+		newUpCommand(w), newStatusCommand(w), newLogsCommand(w), newLoadImageCommand(w), newNodeCommand(w),
+		newDownCommand(w),
 		newControlPlaneCommand(), newClusterControlPlaneCommand(w), newNodeInitCommand(w),
 	)
 	return root
@@ -103,7 +106,8 @@ func (w *which) load() (*instance.Instance, error) {
 	}
 	in, err := instance.Load(dir)
 	if errors.Is(err, instance.ErrNotFound) {
-		return nil, fmt.Errorf("instance %q is not there (%s); start it with: sudo virt-local up%s", w.name, dir, w.flags())
+		return nil,
+			fmt.Errorf("instance %q is not there (%s); start it with: sudo virt-local up%s", w.name, dir, w.flags())
 	}
 	if errors.Is(err, os.ErrPermission) {
 		return nil, errNotRoot

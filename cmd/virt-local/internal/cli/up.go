@@ -53,11 +53,14 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 	f := c.Flags()
 	f.IntVar(&o.nodes, "nodes", 2, "number of nodes; of a cluster that exists it can only grow")
 	f.BoolVar(&o.hints, "hints", true, "say what to do next")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to merge the context into (default $KUBECONFIG, else ~/.kube/config)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to merge the context into (default $KUBECONFIG, else "+
+		"~/.kube/config)")
 	f.StringArrayVar(&o.images, "image", nil, "image archive to load into all nodes, see load-image; may be repeated")
-	f.BoolVar(&o.multus, "multus", false, "several networks for pods: Multus as CNI plugin, and two Ethernets between the nodes (bridges lan1, lan2); for a new cluster")
+	f.BoolVar(&o.multus, "multus", false, "several networks for pods: Multus as CNI plugin, and two Ethernets "+
+		"between the nodes (bridges lan1, lan2); for a new cluster")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "give up after this time")
-	f.DurationVar(&o.grace, "node-monitor-grace-period", 0, "how long a silent node stays Ready (default Kubernetes', 50 s)")
+	f.DurationVar(&o.grace, "node-monitor-grace-period", 0,
+		"how long a silent node stays Ready (default Kubernetes', 50 s)")
 	return c
 }
 
@@ -99,7 +102,8 @@ func runUp(ctx context.Context, o upOptions) error {
 	err = cluster.Up(ctx, in, tools, archives, progress.report)
 	progress.close()
 	if err != nil {
-		return fmt.Errorf("%w\nWhat is up stays up: try again with virt-local up%s, look with virt-local logs%s, or remove all with virt-local down%s", err, o.flags(), o.flags(), o.flags())
+		return fmt.Errorf("%w\nWhat is up stays up: try again with virt-local up%s, look with virt-local logs%s, or "+
+			"remove all with virt-local down%s", err, o.flags(), o.flags(), o.flags())
 	}
 	admin, err := cluster.Admin(in)
 	if err != nil {
@@ -126,11 +130,14 @@ func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fres
 	case err != nil:
 		return nil, false, err
 	case in.Name != o.name:
-		return nil, false, fmt.Errorf("%s belongs to the instance %q: give --name %s, or another --state-dir", dir, in.Name, in.Name)
+		return nil, false,
+			fmt.Errorf("%s belongs to the instance %q: give --name %s, or another --state-dir", dir, in.Name, in.Name)
 	case o.multus && !in.Multus:
-		return nil, false, fmt.Errorf("instance %q was made without --multus, which its nodes would have to be made anew for: virt-local down%s first", in.Name, o.flags())
+		return nil, false, fmt.Errorf("instance %q was made without --multus, which its nodes would have to be made "+
+			"anew for: virt-local down%s first", in.Name, o.flags())
 	case o.nodesGiven && o.nodes < in.Nodes:
-		return nil, false, fmt.Errorf("instance %q has %d nodes, and a cluster cannot shrink: virt-local down%s first", in.Name, in.Nodes, o.flags())
+		return nil, false, fmt.Errorf("instance %q has %d nodes, and a cluster cannot shrink: virt-local down%s first",
+			in.Name, in.Nodes, o.flags())
 	case o.nodesGiven:
 		in.Nodes = o.nodes
 	}

@@ -55,9 +55,11 @@ func Up(ctx context.Context, in *instance.Instance, tools node.Tools, archives [
 	}
 	together := component.Together{Report: report, Components: []component.Component{&controlPlane{in: in}}}
 	for _, n := range in.NodeList() {
-		together.Components = append(together.Components, &node.Component{Node: n, Tools: tools, Hierarchies: hierarchies, NodeReady: nodeReady(in)})
+		together.Components = append(together.Components,
+			&node.Component{Node: n, Tools: tools, Hierarchies: hierarchies, NodeReady: nodeReady(in)})
 	}
-	together.Components = append(together.Components, &imageLoad{in: in, archives: append([]images.Archive{pause}, archives...)})
+	together.Components = append(together.Components,
+		&imageLoad{in: in, archives: append([]images.Archive{pause}, archives...)})
 	stack := component.Stack{Components: []component.Component{network{in}, together}, Report: report}
 	return stack.Up(ctx)
 }
@@ -140,7 +142,10 @@ func (c *controlPlane) Ready(ctx context.Context) error {
 		return err
 	}
 	// In the order in which they come to be.
-	paths := []string{"/readyz", "/api/v1/namespaces/default/serviceaccounts/default", "/apis/storage.k8s.io/v1/storageclasses/" + provision.Class}
+	paths := []string{
+		"/readyz", "/api/v1/namespaces/default/serviceaccounts/default",
+		"/apis/storage.k8s.io/v1/storageclasses/" + provision.Class,
+	}
 	if c.in.Multus {
 		paths = append(paths, multusPaths...)
 	}

@@ -42,17 +42,22 @@ func makeMultus(ctx context.Context, admin kubeconfig.Credentials) error {
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, networkDefinition(), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().
+		Create(ctx, networkDefinition(), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create CRD: %w", err)
 	}
 	meta := metav1.ObjectMeta{Name: pki.Multus}
 	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"update"}},
-		{APIGroups: []string{"k8s.cni.cncf.io"}, Resources: []string{"network-attachment-definitions"}, Verbs: []string{"get"}},
+		{
+			APIGroups: []string{"k8s.cni.cncf.io"}, Resources: []string{"network-attachment-definitions"},
+			Verbs: []string{"get"},
+		},
 		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}}
-	if _, err := client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create ClusterRole: %w", err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -60,7 +65,8 @@ func makeMultus(ctx context.Context, admin kubeconfig.Credentials) error {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: pki.MultusUser}},
 	}
-	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create ClusterRoleBinding: %w", err)
 	}
 	return nil
@@ -74,7 +80,8 @@ func networkDefinition() *apiextensionsv1.CustomResourceDefinition {
 			Group: "k8s.cni.cncf.io",
 			Names: apiextensionsv1.CustomResourceDefinitionNames{
 				Plural: "network-attachment-definitions", Singular: "network-attachment-definition",
-				Kind: "NetworkAttachmentDefinition", ListKind: "NetworkAttachmentDefinitionList", ShortNames: []string{"net-attach-def"},
+				Kind: "NetworkAttachmentDefinition", ListKind: "NetworkAttachmentDefinitionList",
+				ShortNames: []string{"net-attach-def"},
 			},
 			Scope: apiextensionsv1.NamespaceScoped,
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{

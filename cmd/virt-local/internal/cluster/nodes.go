@@ -27,8 +27,10 @@ func StartNode(ctx context.Context, n instance.Node, tools node.Tools, report Re
 		return err
 	}
 	stack := component.Stack{
-		Components: []component.Component{&node.Component{Node: n, Tools: tools, Hierarchies: hierarchies, NodeReady: nodeReady(n.Instance)}},
-		Report:     report,
+		Components: []component.Component{
+			&node.Component{Node: n, Tools: tools, Hierarchies: hierarchies, NodeReady: nodeReady(n.Instance)},
+		},
+		Report: report,
 	}
 	return stack.Up(ctx)
 }

@@ -21,8 +21,14 @@ import (
 // ServeControlPlane is the control plane's process of an instance. It runs until ctx is done.
 func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
 	extras := []controlplane.Extra{
-		{Name: "local-provisioner", Run: func(ctx context.Context, admin kubeconfig.Credentials) error { return serveVolumes(ctx, in, admin) }},
-		{Name: "cluster-dns", Run: func(ctx context.Context, admin kubeconfig.Credentials) error { return serveDNS(ctx, in, admin) }},
+		{
+			Name: "local-provisioner",
+			Run:  func(ctx context.Context, admin kubeconfig.Credentials) error { return serveVolumes(ctx, in, admin) },
+		},
+		{
+			Name: "cluster-dns",
+			Run:  func(ctx context.Context, admin kubeconfig.Credentials) error { return serveDNS(ctx, in, admin) },
+		},
 		{Name: "webhook-clients", Run: serveWebhookClients},
 	}
 	if in.Multus {

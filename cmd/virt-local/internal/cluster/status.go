@@ -61,7 +61,10 @@ var NodePrograms = []string{"containerd", "kubelet", "kube-proxy"}
 
 // ReadStatus looks at the instance's processes and asks the API server about its nodes.
 func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
-	s := Status{Name: in.Name, StateDir: in.StateDir, Server: in.Server(), Kubeconfig: in.Kubeconfig, AuditLog: in.Path("audit.log")}
+	s := Status{
+		Name: in.Name, StateDir: in.StateDir, Server: in.Server(), Kubeconfig: in.Kubeconfig,
+		AuditLog: in.Path("audit.log"),
+	}
 	id, err := process.ReadFile(ControlPlanePIDFile(in))
 	if err != nil {
 		return s, err
@@ -131,7 +134,8 @@ func describe(id process.ID, p ProcessStatus) ProcessStatus {
 	if err != nil {
 		return p // it ended this moment
 	}
-	p.Running, p.PID, p.MemoryBytes, p.AgeSeconds = true, id.PID, usage.RSS, usage.Age.Round(10*time.Millisecond).Seconds()
+	p.Running, p.PID, p.MemoryBytes, p.AgeSeconds = true, id.PID, usage.RSS,
+		usage.Age.Round(10*time.Millisecond).Seconds()
 	return p
 }
 

@@ -34,9 +34,10 @@ func serveWebhookClients(ctx context.Context, admin kubeconfig.Credentials) erro
 	if err != nil {
 		return err
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, clientsResync, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", componentsNamespace).String()
-	}))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, clientsResync,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", componentsNamespace).String()
+		}))
 	ensure := func(any) {
 		if err := ensureWebhookClients(ctx, client); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Tell virt-api who calls webhooks") // the next resync tries again
@@ -60,7 +61,8 @@ func ensureWebhookClients(ctx context.Context, client kubernetes.Interface) erro
 		ObjectMeta: metav1.ObjectMeta{Name: webhookClients},
 		Data:       map[string]string{"names": pki.WebhooksUser + "\n"},
 	}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}
 	return err

@@ -27,7 +27,10 @@ func writeAdmission() error {
 	}
 	keys := pki.Dir{Path: filepath.Join(dir, "pki")}
 	config := api.NewConfig()
-	config.AuthInfos[webhookServer] = &api.AuthInfo{ClientCertificate: keys.Crt(pki.Webhooks), ClientKey: keys.Key(pki.Webhooks)}
+	config.AuthInfos[webhookServer] = &api.AuthInfo{
+		ClientCertificate: keys.Crt(pki.Webhooks),
+		ClientKey:         keys.Key(pki.Webhooks),
+	}
 	text, err := clientcmd.Write(*config)
 	if err != nil {
 		return fmt.Errorf("write kubeconfig for webhooks: %w", err)

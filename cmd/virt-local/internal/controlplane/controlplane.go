@@ -133,7 +133,9 @@ func Run(ctx context.Context, cfg Config, ready func(admin kubeconfig.Credential
 	return errors.Join(err, stack.Down(downCtx))
 }
 
-func (c Config) components(listener net.Listener, admin kubeconfig.Credentials, failed func(error)) []component.Component {
+func (c Config) components(
+	listener net.Listener, admin kubeconfig.Credentials, failed func(error),
+) []component.Component {
 	cs := []component.Component{
 		&etcd{durable: c.Durable, failed: failed},
 		apiServer(c, listener, admin, failed),
@@ -145,7 +147,10 @@ func (c Config) components(listener net.Listener, admin kubeconfig.Credentials, 
 		cs = append(cs, scheduler(failed))
 	}
 	for _, e := range c.Extras {
-		cs = append(cs, &component.Task{Label: e.Name, Failed: failed, Run: func(ctx context.Context) error { return e.Run(ctx, admin) }})
+		cs = append(cs, &component.Task{
+			Label: e.Name, Failed: failed,
+			Run: func(ctx context.Context) error { return e.Run(ctx, admin) },
+		})
 	}
 	return cs
 }

@@ -39,7 +39,9 @@ func parse(sets *cliflag.NamedFlagSets, args []string) error {
 	return fs.Parse(args)
 }
 
-func apiServer(cfg Config, listener net.Listener, admin kubeconfig.Credentials, failed func(error)) component.Component {
+func apiServer(
+	cfg Config, listener net.Listener, admin kubeconfig.Credentials, failed func(error),
+) component.Component {
 	return &component.Task{
 		Label:  "kube-apiserver",
 		Failed: failed,
@@ -76,12 +78,14 @@ func apiServerArgs(cfg Config, address *net.TCPAddr) []string {
 		"--client-ca-file=" + keys.Crt(pki.CA),
 		"--tls-cert-file=" + keys.Crt(pki.APIServer), "--tls-private-key-file=" + keys.Key(pki.APIServer),
 		"--kubelet-certificate-authority=" + keys.Crt(pki.CA),
-		"--kubelet-client-certificate=" + keys.Crt(pki.KubeletClient), "--kubelet-client-key=" + keys.Key(pki.KubeletClient),
+		"--kubelet-client-certificate=" + keys.Crt(pki.KubeletClient), "--kubelet-client-key=" +
+			keys.Key(pki.KubeletClient),
 		"--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=pki/" + pki.ServiceAccount + ".pub",
 		"--service-account-signing-key-file=" + keys.Key(pki.ServiceAccount),
-		"--requestheader-client-ca-file=" + keys.Crt(pki.FrontProxyCA), "--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-client-ca-file=" + keys.Crt(pki.FrontProxyCA),
+		"--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + keys.Crt(pki.FrontProxy), "--proxy-client-key-file=" + keys.Key(pki.FrontProxy),
@@ -124,7 +128,8 @@ func controllerManager(cfg Config, admin kubeconfig.Credentials, failed func(err
 	}
 	if cfg.NodeMonitorGrace > 0 {
 		period := max(cfg.NodeMonitorGrace/8, time.Second)
-		args = append(args, "--node-monitor-grace-period="+cfg.NodeMonitorGrace.String(), "--node-monitor-period="+period.String())
+		args = append(args, "--node-monitor-grace-period="+cfg.NodeMonitorGrace.String(), "--node-monitor-period="+
+			period.String())
 	}
 	return &component.Task{
 		Label:  "kube-controller-manager",
@@ -135,7 +140,8 @@ func controllerManager(cfg Config, admin kubeconfig.Credentials, failed func(err
 			if err != nil {
 				return err
 			}
-			known, disabled, aliases := controllersapp.KnownControllers(), controllersapp.ControllersDisabledByDefault(), controllersapp.ControllerAliases()
+			known, disabled, aliases := controllersapp.KnownControllers(),
+				controllersapp.ControllersDisabledByDefault(), controllersapp.ControllerAliases()
 			sets := options.Flags(known, disabled, aliases)
 			options.ParsedFlags = &sets
 			if err := parse(&sets, args); err != nil {
@@ -151,7 +157,10 @@ func controllerManager(cfg Config, admin kubeconfig.Credentials, failed func(err
 }
 
 func scheduler(failed func(error)) component.Component {
-	args := []string{"--kubeconfig=pki/" + pki.Scheduler + ".kubeconfig", "--leader-elect=false", "--secure-port=0", "--profiling=false"}
+	args := []string{
+		"--kubeconfig=pki/" + pki.Scheduler + ".kubeconfig", "--leader-elect=false", "--secure-port=0",
+		"--profiling=false",
+	}
 	return &component.Task{
 		Label:  "kube-scheduler",
 		Failed: failed,
@@ -210,6 +219,9 @@ func Client(c kubeconfig.Credentials) (*http.Client, error) {
 		return nil, fmt.Errorf("read credentials: %w", err)
 	}
 	return &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		TLSClientConfig: &tls.Config{
+			RootCAs: pool, Certificates: []tls.Certificate{pair},
+			MinVersion: tls.VersionTLS12,
+		},
 	}}, nil
 }

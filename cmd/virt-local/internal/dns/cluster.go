@@ -47,18 +47,27 @@ func endpointsObject(host netip.Addr) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "kube-dns-virt-local", Namespace: metav1.NamespaceSystem,
-			Labels: map[string]string{discoveryv1.LabelServiceName: "kube-dns", discoveryv1.LabelManagedBy: "virt-local"},
+			Labels: map[string]string{
+				discoveryv1.LabelServiceName: "kube-dns",
+				discoveryv1.LabelManagedBy:   "virt-local",
+			},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{host.String()}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: &dns, Protocol: &udp, Port: &port}, {Name: &dnsTCP, Protocol: &tcp, Port: &port}},
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{host.String()}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}},
+		},
+		Ports: []discoveryv1.EndpointPort{
+			{Name: &dns, Protocol: &udp, Port: &port},
+			{Name: &dnsTCP, Protocol: &tcp, Port: &port},
+		},
 	}
 }
 
 // announce makes the Service kube-dns and its endpoints, unless they are there. It looks first: creating a
 // Service whose address is taken, by itself, fails with another error than that it exists.
 func announce(ctx context.Context, client kubernetes.Interface, host, clusterIP netip.Addr) error {
-	services, slices := client.CoreV1().Services(metav1.NamespaceSystem), client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
+	services, slices := client.CoreV1().Services(metav1.NamespaceSystem), client.DiscoveryV1().
+		EndpointSlices(metav1.NamespaceSystem)
 	svc, slice := serviceObject(clusterIP), endpointsObject(host)
 	_, err := services.Get(ctx, svc.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -115,7 +124,8 @@ const indexIP = "clusterIP"
 func watch(factory informers.SharedInformerFactory) (*watchedCluster, error) {
 	services := factory.Core().V1().Services()
 	err := services.Informer().AddIndexers(cache.Indexers{indexIP: func(obj any) ([]string, error) {
-		if svc, ok := obj.(*corev1.Service); ok && svc.Spec.ClusterIP != "" && svc.Spec.ClusterIP != corev1.ClusterIPNone {
+		if svc, ok := obj.(*corev1.Service); ok && svc.Spec.ClusterIP != "" &&
+			svc.Spec.ClusterIP != corev1.ClusterIPNone {
 			return []string{svc.Spec.ClusterIP}, nil
 		}
 		return nil, nil
@@ -151,7 +161,8 @@ func (w *watchedCluster) ByIP(ip string) *corev1.Service {
 }
 
 func (w *watchedCluster) Endpoints(namespace, service string) []*discoveryv1.EndpointSlice {
-	found, err := w.endpoints.EndpointSlices(namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service}))
+	found, err := w.endpoints.EndpointSlices(namespace).
+		List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service}))
 	if err != nil {
 		return nil
 	}

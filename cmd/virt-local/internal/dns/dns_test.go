@@ -19,7 +19,8 @@ import (
 )
 
 // fakeCluster has: web (cluster IP 10.192.0.20, ports http/80 and dns/53 UDP), db (headless: db-0 at 10.128.1.5 ready,
-// 10.128.2.6 ready without a host name, 10.128.2.7 not ready), ext (alias of example.org), many (headless, 60 endpoints).
+// 10.128.2.6 ready without a host name, 10.128.2.7 not ready), ext (alias of example.org), many (headless, 60
+// endpoints).
 type fakeCluster struct{}
 
 func (fakeCluster) Namespace(name string) bool { return name == "default" }

@@ -97,7 +97,10 @@ func lookupService(c Cluster, name string, labels []string) Answer {
 		if len(labels) > 2 {
 			return Answer{Ours: true}
 		}
-		return Answer{Ours: true, Exists: true, CNAME: []Record{{Name: name, Target: strings.TrimSuffix(svc.Spec.ExternalName, ".") + "."}}}
+		return Answer{
+			Ours: true, Exists: true,
+			CNAME: []Record{{Name: name, Target: strings.TrimSuffix(svc.Spec.ExternalName, ".") + "."}},
+		}
 	case len(labels) == 2:
 		return serviceAddresses(c, svc, name)
 	case len(labels) == 3:

@@ -143,7 +143,9 @@ func (s Server) answer(ctx context.Context, network string, query []byte) []byte
 	return reply(header, &q, rcode, answers, extra, limit)
 }
 
-func (s Server) forward(ctx context.Context, network string, query []byte, header dnsmessage.Header, q dnsmessage.Question) []byte {
+func (s Server) forward(
+	ctx context.Context, network string, query []byte, header dnsmessage.Header, q dnsmessage.Question,
+) []byte {
 	answer, err := s.Upstream(ctx, network, query)
 	if err != nil {
 		return reply(header, &q, dnsmessage.RCodeServerFailure, nil, nil, 512)
@@ -201,7 +203,9 @@ func resource(r Record, t dnsmessage.Type) (dnsmessage.Resource, error) {
 	if err != nil {
 		return dnsmessage.Resource{}, err
 	}
-	res := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: name, Type: t, Class: dnsmessage.ClassINET, TTL: ttl}}
+	res := dnsmessage.Resource{
+		Header: dnsmessage.ResourceHeader{Name: name, Type: t, Class: dnsmessage.ClassINET, TTL: ttl},
+	}
 	var target dnsmessage.Name
 	if r.Target != "" {
 		if target, err = dnsmessage.NewName(r.Target); err != nil {
@@ -227,7 +231,10 @@ func resource(r Record, t dnsmessage.Type) (dnsmessage.Resource, error) {
 
 // reply packs a reply. One over the limit of bytes loses its answers and says that it is truncated, so that
 // the client asks again over TCP.
-func reply(query dnsmessage.Header, q *dnsmessage.Question, rcode dnsmessage.RCode, answers, extra []dnsmessage.Resource, limit int) []byte {
+func reply(
+	query dnsmessage.Header, q *dnsmessage.Question, rcode dnsmessage.RCode,
+	answers, extra []dnsmessage.Resource, limit int,
+) []byte {
 	m := dnsmessage.Message{
 		Header: dnsmessage.Header{
 			ID: query.ID, Response: true, Authoritative: rcode != dnsmessage.RCodeServerFailure, OpCode: query.OpCode,
@@ -254,7 +261,10 @@ func reply(query dnsmessage.Header, q *dnsmessage.Question, rcode dnsmessage.RCo
 
 func authority() dnsmessage.Resource {
 	return dnsmessage.Resource{
-		Header: dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName(Domain), Type: dnsmessage.TypeSOA, Class: dnsmessage.ClassINET, TTL: ttl},
+		Header: dnsmessage.ResourceHeader{
+			Name: dnsmessage.MustNewName(Domain), Type: dnsmessage.TypeSOA,
+			Class: dnsmessage.ClassINET, TTL: ttl,
+		},
 		Body: &dnsmessage.SOAResource{
 			NS: dnsmessage.MustNewName("ns.dns." + Domain), MBox: dnsmessage.MustNewName("hostmaster." + Domain),
 			Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, MinTTL: ttl,

@@ -124,7 +124,8 @@ func Down(in *instance.Instance) error {
 }
 
 func deleteLink(link netlink.Link) error {
-	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) && !errors.As(err, new(netlink.LinkNotFoundError)) {
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) &&
+		!errors.As(err, new(netlink.LinkNotFoundError)) {
 		return fmt.Errorf("delete link %s: %w", link.Attrs().Name, err)
 	}
 	return nil
@@ -216,10 +217,12 @@ func inside(n instance.Node, pid int) error {
 			return fmt.Errorf("set %s up in %s: %w", name, n.NodeName(), err)
 		}
 	}
-	routes := []*netlink.Route{{Dst: ipNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), Gw: net.IP(n.Slot.HostIP().AsSlice())}}
+	routes := []*netlink.Route{{Dst: ipNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), Gw: net.IP(n.Slot.HostIP().
+		AsSlice())}}
 	for k := 1; k <= instance.MaxNodes; k++ {
 		if k != n.Number {
-			routes = append(routes, &netlink.Route{Dst: ipNet(n.Slot.NodePodNet(k)), Gw: net.IP(n.Slot.NodeIP(k).AsSlice())})
+			routes = append(routes, &netlink.Route{Dst: ipNet(n.Slot.NodePodNet(k)), Gw: net.IP(n.Slot.NodeIP(k).
+				AsSlice())})
 		}
 	}
 	for _, r := range routes {

@@ -23,7 +23,8 @@ import (
 //	node1       lan1      node2     lan1
 //	           ┌──┴──┐             ┌──┴──┐
 //
-// They have no addresses and lead nowhere else. (One LAN with VLANs would do, but not every kernel's bridges know them.)
+// They have no addresses and lead nowhere else. (One LAN with VLANs would do, but not every kernel's bridges know
+// them.)
 
 // LANBridge is LAN j's bridge in a node.
 func LANBridge(j int) string { return fmt.Sprintf("lan%d", j) }
@@ -69,7 +70,8 @@ func upLANs(in *instance.Instance) error {
 // Mute keeps this side of a LAN's bridge out of the LAN: it has no address, and answers for none that is somewhere
 // else on the machine.
 func Mute(bridge string) error {
-	for key, value := range map[string]string{"ipv6/conf/" + bridge + "/disable_ipv6": "1", "ipv4/conf/" + bridge + "/arp_ignore": "8"} {
+	for key, value := range map[string]string{"ipv6/conf/" + bridge + "/disable_ipv6": "1", "ipv4/conf/" + bridge +
+		"/arp_ignore": "8"} {
 		err := os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("set net/%s: %w", key, err)

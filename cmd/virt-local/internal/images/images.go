@@ -124,12 +124,14 @@ func (n *Node) Load(ctx context.Context, a Archive) (names []string, imported bo
 	if a.Pinned {
 		labels[labelPinned] = "pinned"
 	}
-	imgs, err := n.containerd.Import(ctx, r, containerd.WithImageLabels(labels), containerd.WithImageRefTranslator(ociName))
+	imgs, err := n.containerd.Import(ctx, r, containerd.WithImageLabels(labels),
+		containerd.WithImageRefTranslator(ociName))
 	if err != nil {
 		return nil, false, fmt.Errorf("import %s: %w", a.Name, err)
 	}
 	if len(imgs) == 0 {
-		return nil, false, fmt.Errorf("import %s: it names no image (docker-archive: RepoTags; OCI: annotation org.opencontainers.image.ref.name with a full name)", a.Name)
+		return nil, false, fmt.Errorf("import %s: it names no image (docker-archive: RepoTags; OCI: annotation "+
+			"org.opencontainers.image.ref.name with a full name)", a.Name)
 	}
 	for _, img := range imgs {
 		image := containerd.NewImage(n.containerd, img)
@@ -148,7 +150,8 @@ func (n *Node) Load(ctx context.Context, a Archive) (names []string, imported bo
 	// Only now are they complete, so only now do they say so.
 	for _, img := range imgs {
 		img.Labels = map[string]string{labelArchive: a.Digest, labelCount: strconv.Itoa(len(imgs))}
-		if _, err := n.containerd.ImageService().Update(ctx, img, "labels."+labelArchive, "labels."+labelCount); err != nil {
+		if _, err := n.containerd.ImageService().
+			Update(ctx, img, "labels."+labelArchive, "labels."+labelCount); err != nil {
 			return nil, false, fmt.Errorf("label %s: %w", img.Name, err)
 		}
 	}

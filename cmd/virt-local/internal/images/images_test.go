@@ -47,8 +47,8 @@ func TestPauseRuns(t *testing.T) {
 	}
 }
 
-// awaitHandlers waits until the process has set what it does on its signals: SIGCHLD ignored, SIGINT and SIGTERM caught. It may
-// ignore others besides, which whoever runs the tests ignores: SIGHUP under nohup.
+// awaitHandlers waits until the process has set what it does on its signals: SIGCHLD ignored, SIGINT and SIGTERM
+// caught. It may ignore others besides, which whoever runs the tests ignores: SIGHUP under nohup.
 func awaitHandlers(t *testing.T, pid int) {
 	t.Helper()
 	const ignored, caught = 1 << (syscall.SIGCHLD - 1), 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGTERM-1)

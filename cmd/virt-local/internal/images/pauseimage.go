@@ -42,11 +42,15 @@ func pauseArchive(name string) ([]byte, error) {
 	}
 	sum := sha256.Sum256(config)
 	configName := hex.EncodeToString(sum[:]) + ".json"
-	manifest, err := json.Marshal([]object{{"Config": configName, "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}})
+	manifest,
+		err := json.Marshal([]object{
+		{"Config": configName, "RepoTags": []string{name}, "Layers": []string{"layer.tar"}},
+	})
 	if err != nil {
 		return nil, err
 	}
-	return tarOf(tarFile{"manifest.json", 0o644, manifest}, tarFile{configName, 0o644, config}, tarFile{"layer.tar", 0o644, layer})
+	return tarOf(tarFile{"manifest.json", 0o644, manifest}, tarFile{configName, 0o644, config},
+		tarFile{"layer.tar", 0o644, layer})
 }
 
 type tarFile struct {
@@ -59,7 +63,10 @@ func tarOf(files ...tarFile) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), Format: tar.FormatUSTAR}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Name: f.name, Mode: f.mode, Size: int64(len(f.content)),
+			Format: tar.FormatUSTAR,
+		}); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(f.content); err != nil {

@@ -50,7 +50,8 @@ var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$`)
 // firewall tables and kubeconfig contexts.
 func ValidateName(name string) error {
 	if !validName.MatchString(name) {
-		return fmt.Errorf("invalid --name %q: use lower-case letters, digits and dashes, at most 40, beginning and ending with a letter or digit", name)
+		return fmt.Errorf("invalid --name %q: use lower-case letters, digits and dashes, at most 40, beginning and "+
+			"ending with a letter or digit", name)
 	}
 	return nil
 }

@@ -124,7 +124,8 @@ func (r *Register) Claim(in *Instance, fresh bool, routed []netip.Prefix) error 
 			return err
 		}
 	} else if taken[in.Slot] {
-		return fmt.Errorf("the networks of instance %q (slot %d) are now used by the instance in %s: bring one of them down (virt-local down --state-dir DIR)", in.Name, in.Slot, owners[in.Slot])
+		return fmt.Errorf("the networks of instance %q (slot %d) are now used by the instance in %s: bring one of "+
+			"them down (virt-local down --state-dir DIR)", in.Name, in.Slot, owners[in.Slot])
 	}
 	if err := in.Save(); err != nil {
 		return err

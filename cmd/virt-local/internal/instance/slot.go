@@ -86,7 +86,8 @@ func ChooseSlot(taken map[Slot]bool, routed []netip.Prefix) (Slot, error) {
 			return s, nil
 		}
 	}
-	return 0, fmt.Errorf("no free networks: each of the %d slots (10.99.S.0/24, 10.128+S.0.0/16, 10.192+S.0.0/16) is taken by an instance or routed on this machine; see `ip route`", MaxSlots)
+	return 0, fmt.Errorf("no free networks: each of the %d slots (10.99.S.0/24, 10.128+S.0.0/16, 10.192+S.0.0/16) is "+
+		"taken by an instance or routed on this machine; see `ip route`", MaxSlots)
 }
 
 func overlaps(ours, routed []netip.Prefix) bool {

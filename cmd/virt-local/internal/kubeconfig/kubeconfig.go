@@ -25,7 +25,8 @@ type Credentials struct {
 // Load reads the credentials of the certificate `name` in a PKI directory.
 func Load(server, pkiDir, name string) (Credentials, error) {
 	c := Credentials{Server: server}
-	for file, into := range map[string]*[]byte{"ca.crt": &c.CA, name + ".crt": &c.Certificate, name + ".key": &c.CertificateKey} {
+	for file, into := range map[string]*[]byte{"ca.crt": &c.CA, name + ".crt": &c.Certificate, name +
+		".key": &c.CertificateKey} {
 		b, err := os.ReadFile(filepath.Join(pkiDir, file))
 		if err != nil {
 			return c, fmt.Errorf("read credentials: %w", err)
@@ -141,7 +142,8 @@ func write(path string, content []byte, existed bool) error {
 
 // Context describes how to use the entries in path: "" when they are where kubectl looks anyway.
 func Context(path string) string {
-	if path == clientcmd.RecommendedHomeFile && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" || strings.HasPrefix(os.Getenv(clientcmd.RecommendedConfigPathEnvVar), path) {
+	if path == clientcmd.RecommendedHomeFile && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" ||
+		strings.HasPrefix(os.Getenv(clientcmd.RecommendedConfigPathEnvVar), path) {
 		return ""
 	}
 	return "export KUBECONFIG=" + path

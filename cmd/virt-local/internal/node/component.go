@@ -123,7 +123,8 @@ func (c *Component) Ready(ctx context.Context) error {
 func (c *Component) proxyHealthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/healthz", c.IP(), proxyHealthPort), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("http://%s:%d/healthz", c.IP(), proxyHealthPort), nil)
 	if err != nil {
 		return component.Permanent(err)
 	}

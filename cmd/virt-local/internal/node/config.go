@@ -139,7 +139,10 @@ func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfigurat
 		KubeAPIBurst:        200,
 		// The machine's disk is not the node's: only a nearly full one evicts pods, and images, which cannot be
 		// pulled again when they came from files, are never collected.
-		EvictionHard:                map[string]string{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%"},
+		EvictionHard: map[string]string{
+			"memory.available": "100Mi", "nodefs.available": "1%",
+			"imagefs.available": "1%", "nodefs.inodesFree": "1%",
+		},
 		ImageGCHighThresholdPercent: ptr(int32(100)),
 		NodeStatusUpdateFrequency:   metav1.Duration{Duration: 10 * time.Second},
 	}
@@ -153,8 +156,12 @@ func kubeletConfig(n instance.Node, pki string) *kubeletconfig.KubeletConfigurat
 func proxyConfig(n instance.Node, pki string) *proxyconfig.KubeProxyConfiguration {
 	zero := int32(0)
 	return &proxyconfig.KubeProxyConfiguration{
-		TypeMeta:           metav1.TypeMeta{APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration"},
-		ClientConnection:   componentbaseconfig.ClientConnectionConfiguration{Kubeconfig: pki + "/kube-proxy.kubeconfig", QPS: 50, Burst: 100},
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: "kubeproxy.config.k8s.io/v1alpha1",
+			Kind:       "KubeProxyConfiguration",
+		},
+		ClientConnection: componentbaseconfig.ClientConnectionConfiguration{Kubeconfig: pki +
+			"/kube-proxy.kubeconfig", QPS: 50, Burst: 100},
 		Mode:               "nftables",
 		ClusterCIDR:        n.Slot.PodNet().String(),
 		HostnameOverride:   n.NodeName(),

@@ -50,7 +50,8 @@ func Run(ctx context.Context, n instance.Node, connected io.Reader) error {
 			}
 		}
 	}
-	if err := os.Setenv("PATH", n.Path("bin")+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
+	if err := os.Setenv("PATH", n.Path("bin")+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err !=
+		nil {
 		return fmt.Errorf("set PATH: %w", err)
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
@@ -71,8 +72,10 @@ func runPrograms(ctx context.Context, n instance.Node, s *supervisor) error {
 	}
 	name := n.NodeName()
 	s.run(
-		ctx, "kubelet", "kubelet", "--config", n.Dir("etc", "kubelet.yaml"), "--kubeconfig", n.Path("pki", name+".kubeconfig"),
-		"--hostname-override", name, "--node-ip", n.IP(), "--root-dir", "/var/lib/kubelet", "--cert-dir", "/var/lib/kubelet/pki",
+		ctx, "kubelet", "kubelet", "--config", n.Dir("etc", "kubelet.yaml"), "--kubeconfig",
+		n.Path("pki", name+".kubeconfig"),
+		"--hostname-override", name, "--node-ip", n.IP(), "--root-dir", "/var/lib/kubelet", "--cert-dir",
+		"/var/lib/kubelet/pki",
 	)
 	s.run(ctx, "kube-proxy", "kube-proxy", "--config", n.Dir("etc", "kube-proxy.yaml"))
 	<-ctx.Done()

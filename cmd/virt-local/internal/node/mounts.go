@@ -65,7 +65,8 @@ func mountAll(n instance.Node) error {
 	if err := os.MkdirAll(n.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make %s in the node: %w", n.StateDir, err)
 	}
-	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", state), n.StateDir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", state), n.StateDir, "", unix.MS_BIND|unix.MS_REC, ""); err !=
+		nil {
 		return fmt.Errorf("mount %s in the node: %w", n.StateDir, err)
 	}
 	if err := coverTunables(); err != nil {
@@ -82,7 +83,10 @@ func mountAll(n instance.Node) error {
 
 // layOutVar makes what programs expect in a /var.
 func layOutVar() error {
-	for _, dir := range []string{"/var/lib/kubelet/volume-plugins", "/var/lib/containerd", "/var/log/pods", "/var/log/containers", "/var/cache", "/run/lock"} {
+	for _, dir := range []string{
+		"/var/lib/kubelet/volume-plugins", "/var/lib/containerd", "/var/log/pods",
+		"/var/log/containers", "/var/cache", "/run/lock",
+	} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("lay out /var: %w", err)
 		}

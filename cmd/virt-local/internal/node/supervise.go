@@ -87,7 +87,8 @@ func (s *supervisor) run(ctx context.Context, name string, args ...string) {
 			if time.Since(begin) > s.steady {
 				wait = s.wait
 			}
-			fmt.Fprintf(os.Stderr, "%s %s %s; starting it again in %v\n", time.Now().UTC().Format(time.RFC3339), name, what, wait)
+			fmt.Fprintf(os.Stderr, "%s %s %s; starting it again in %v\n", time.Now().UTC().
+				Format(time.RFC3339), name, what, wait)
 			select {
 			case <-ctx.Done():
 			case <-time.After(wait):

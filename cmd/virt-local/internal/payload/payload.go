@@ -28,7 +28,8 @@ const (
 )
 
 // ErrIncomplete says that virt-local was compiled without its payload.
-var ErrIncomplete = errors.New("this virt-local was built without its container shim: build it with cmd/virt-local/build (make build)")
+var ErrIncomplete = errors.New("this virt-local was built without its container shim: build it with " +
+	"cmd/virt-local/build (make build)")
 
 // Complete tells whether the payload is there.
 func Complete() error {

@@ -70,17 +70,27 @@ type Certificate struct {
 func ControlPlane(serverIPs ...string) []Certificate {
 	return []Certificate{
 		{
-			Name: APIServer, Authority: CA, CommonName: "kube-apiserver", Server: true, IPs: append([]string{"127.0.0.1"}, serverIPs...),
-			DNSNames: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+			Name: APIServer, Authority: CA, CommonName: "kube-apiserver", Server: true,
+			IPs: append([]string{"127.0.0.1"}, serverIPs...),
+			DNSNames: []string{
+				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+				"kubernetes.default.svc.cluster.local",
+			},
 		},
-		{Name: KubeletClient, Authority: CA, CommonName: "kube-apiserver-kubelet-client", Organization: []string{"system:masters"}},
+		{
+			Name: KubeletClient, Authority: CA, CommonName: "kube-apiserver-kubelet-client",
+			Organization: []string{"system:masters"},
+		},
 		{Name: Webhooks, Authority: CA, CommonName: WebhooksUser},
 		{Name: Admin, Authority: CA, CommonName: "virt-local-admin", Organization: []string{"system:masters"}},
 		{Name: Controllers, Authority: CA, CommonName: "system:kube-controller-manager"},
 		{Name: Scheduler, Authority: CA, CommonName: "system:kube-scheduler"},
 		{Name: Proxy, Authority: CA, CommonName: "system:kube-proxy"},
 		{Name: Multus, Authority: CA, CommonName: MultusUser},
-		{Name: Provisioner, Authority: CA, CommonName: "virt-local:provisioner", Organization: []string{"system:masters"}},
+		{
+			Name: Provisioner, Authority: CA, CommonName: "virt-local:provisioner",
+			Organization: []string{"system:masters"},
+		},
 		{Name: FrontProxy, Authority: FrontProxyCA, CommonName: "front-proxy-client"},
 	}
 }
@@ -89,7 +99,10 @@ func ControlPlane(serverIPs ...string) []Certificate {
 func Node(name, ip string) []Certificate {
 	return []Certificate{
 		{Name: name, Authority: CA, CommonName: "system:node:" + name, Organization: []string{"system:nodes"}},
-		{Name: name + "-server", Authority: CA, CommonName: "system:node:" + name, Server: true, DNSNames: []string{name}, IPs: []string{ip, "127.0.0.1"}},
+		{
+			Name: name + "-server", Authority: CA, CommonName: "system:node:" + name, Server: true,
+			DNSNames: []string{name}, IPs: []string{ip, "127.0.0.1"},
+		},
 	}
 }
 
@@ -189,7 +202,8 @@ func (d Dir) stillGood(old, t, ca *x509.Certificate) bool {
 	if old.CheckSignatureFrom(ca) != nil || old.NotAfter.Before(d.Now().Add(renewBefore)) {
 		return false
 	}
-	if old.Subject.CommonName != t.Subject.CommonName || fmt.Sprint(old.Subject.Organization) != fmt.Sprint(t.Subject.Organization) ||
+	if old.Subject.CommonName != t.Subject.CommonName ||
+		fmt.Sprint(old.Subject.Organization) != fmt.Sprint(t.Subject.Organization) ||
 		len(old.ExtKeyUsage) != len(t.ExtKeyUsage) || fmt.Sprint(old.DNSNames) != fmt.Sprint(t.DNSNames) {
 		return false
 	}
@@ -214,7 +228,8 @@ func (d Dir) write(name string, t, parent *x509.Certificate, key *ecdsa.PrivateK
 	if err != nil {
 		return err
 	}
-	if err := instance.WriteFile(d.Key(name), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
+	if err := instance.WriteFile(d.Key(name), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
+		0o600); err != nil {
 		return err
 	}
 	return instance.WriteFile(d.Crt(name), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
@@ -267,7 +282,8 @@ func (d Dir) ensureServiceAccountKey() error {
 	if err != nil {
 		return err
 	}
-	if err := instance.WriteFile(d.Key(ServiceAccount), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
+	if err := instance.WriteFile(d.Key(ServiceAccount),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
 		return err
 	}
 	return instance.WriteFile(pub, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pubDER}), 0o644)

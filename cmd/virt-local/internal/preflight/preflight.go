@@ -110,7 +110,8 @@ func Check(m Machine) (node.Tools, error) {
 	}
 	var errs []error
 	if len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("this machine lacks %s; install with\n\n  sudo apt-get install -y %s", strings.Join(problems, ", "), strings.Join(packages, " ")))
+		errs = append(errs, fmt.Errorf("this machine lacks %s; install with\n\n  sudo apt-get install -y %s",
+			strings.Join(problems, ", "), strings.Join(packages, " ")))
 	}
 	return tools, errors.Join(append(errs, kernel(m), cgroups(m))...)
 }
@@ -138,7 +139,8 @@ func cgroups(m Machine) error {
 	}
 	for _, need := range []string{"cpu", "cpuacct", "cpuset", "memory", "pids"} {
 		if !slices.ContainsFunc(hs, func(h cgroup.Hierarchy) bool { return slices.Contains(h.Controllers, need) }) {
-			return fmt.Errorf("the cgroup controller %s is not mounted: boot with cgroup version 2 (systemd.unified_cgroup_hierarchy=1)", need)
+			return fmt.Errorf("the cgroup controller %s is not mounted: boot with cgroup version 2 "+
+				"(systemd.unified_cgroup_hierarchy=1)", need)
 		}
 	}
 	return nil

@@ -22,8 +22,8 @@ type Record struct {
 }
 
 // volume deletes a volume whose claim was deleted, with its data. The data is set aside, erased, and then the volume
-// deleted: whenever this is interrupted, the volume is there still and says again what is to be done. Should it then say
-// otherwise, since etcd was restored, the data goes back to its place.
+// deleted: whenever this is interrupted, the volume is there still and says again what is to be done. Should it then
+// say otherwise, since etcd was restored, the data goes back to its place.
 func (p *provisioner) volume(ctx context.Context, k key) error {
 	cached, err := p.vols.Get(k.name)
 	if apierrors.IsNotFound(err) {
@@ -69,7 +69,8 @@ func (p *provisioner) volume(ctx context.Context, k key) error {
 	if err := p.store.Erase(v.Name); err != nil {
 		return err
 	}
-	err = p.client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(v.UID))})
+	err = p.client.CoreV1().PersistentVolumes().
+		Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(v.UID))})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete volume: %w", err)
 	}
@@ -101,7 +102,8 @@ func (p *provisioner) claimDeleted(ctx context.Context, ref *corev1.ObjectRefere
 func (p *provisioner) reportUnowned(ctx context.Context) error {
 	names, err := Unowned(ctx, p.client, p.store)
 	for _, name := range names {
-		klog.FromContext(ctx).Info("Data without a PersistentVolume is kept; virt-local status lists it", "volume", name)
+		klog.FromContext(ctx).
+			Info("Data without a PersistentVolume is kept; virt-local status lists it", "volume", name)
 	}
 	return err
 }

@@ -33,8 +33,8 @@ func run(t *testing.T, dir string, objects ...runtime.Object) kubernetes.Interfa
 	return client
 }
 
-// settled waits until the provisioner has begun to work: it has given a claim its volume, which it does after all that it
-// does at its start.
+// settled waits until the provisioner has begun to work: it has given a claim its volume, which it does after all that
+// it does at its start.
 func settled(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	claim := newClaim("settled", Name, corev1.PersistentVolumeFilesystem)

@@ -5,8 +5,9 @@
 //	in:  PersistentVolumeClaims that the PV controller has marked for us, PersistentVolumes that were released
 //	out: PersistentVolumes, their data
 //
-// Data is erased for one reason: the API server has a volume of ours, with reclaimPolicy Delete, whose claim was deleted.
-// That an object is missing proves nothing, since etcd may have been restored or started anew; such data is kept and listed.
+// Data is erased for one reason: the API server has a volume of ours, with reclaimPolicy Delete, whose claim was
+// deleted. That an object is missing proves nothing, since etcd may have been restored or started anew; such data is
+// kept and listed.
 package provision
 
 import (
@@ -45,8 +46,11 @@ const (
 func StorageClass() *storagev1.StorageClass {
 	reclaim, binding := corev1.PersistentVolumeReclaimDelete, storagev1.VolumeBindingImmediate
 	return &storagev1.StorageClass{
-		TypeMeta:          metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
-		ObjectMeta:        metav1.ObjectMeta{Name: Class, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        Class,
+			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+		},
 		Provisioner:       Name,
 		ReclaimPolicy:     &reclaim,
 		VolumeBindingMode: &binding,
@@ -89,7 +93,9 @@ func Run(ctx context.Context, client kubernetes.Interface, store Store) error {
 		client: client, store: store,
 		claims: factory.Core().V1().PersistentVolumeClaims().Lister(),
 		vols:   factory.Core().V1().PersistentVolumes().Lister(),
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](200*time.Millisecond, time.Minute)),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[key](200*time.Millisecond, time.Minute),
+		),
 	}
 	enqueue := func(obj any) {
 		if o, ok := obj.(metav1.Object); ok {
@@ -155,7 +161,8 @@ func (p *provisioner) claim(ctx context.Context, k key) error {
 	if err != nil {
 		return err
 	}
-	if claim.Annotations[annotationProvisioner] != Name || claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
+	if claim.Annotations[annotationProvisioner] != Name || claim.Spec.VolumeName != "" ||
+		claim.DeletionTimestamp != nil {
 		return nil
 	}
 	name := "pvc-" + string(claim.UID)
@@ -176,7 +183,8 @@ func (p *provisioner) claim(ctx context.Context, k key) error {
 		path, err = p.store.Directory(name)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("make data: %w", err), p.event(ctx, claim, corev1.EventTypeWarning, "ProvisioningFailed", err.Error()))
+		return errors.Join(fmt.Errorf("make data: %w", err),
+			p.event(ctx, claim, corev1.EventTypeWarning, "ProvisioningFailed", err.Error()))
 	}
 	class, err := p.client.StorageV1().StorageClasses().Get(ctx, className(claim), metav1.GetOptions{})
 	if err != nil {
@@ -213,24 +221,34 @@ func unsupported(claim *corev1.PersistentVolumeClaim) string {
 // Volume is the volume for a claim, whose data is at path.
 func Volume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, path string) *corev1.PersistentVolume {
 	mode := corev1.PersistentVolumeFilesystem
-	source := corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: ptr(corev1.HostPathDirectory)}}
+	source := corev1.PersistentVolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: path, Type: ptr(corev1.HostPathDirectory)},
+	}
 	var affinity *corev1.VolumeNodeAffinity
 	if isBlock(claim) {
 		mode = corev1.PersistentVolumeBlock
 		source = corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}
 		// The API wants an affinity for this kind; every node has the label.
-		affinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpExists}},
-		}}}}
+		everywhere := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpExists},
+		}}
+		affinity = &corev1.VolumeNodeAffinity{
+			Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{everywhere}},
+		}
 	}
 	reclaim := corev1.PersistentVolumeReclaimDelete
 	if class.ReclaimPolicy != nil {
 		reclaim = *class.ReclaimPolicy
 	}
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + string(claim.UID), Annotations: map[string]string{annotationProvisionedBy: Name}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "pvc-" + string(claim.UID),
+			Annotations: map[string]string{annotationProvisionedBy: Name},
+		},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage],
+			},
 			AccessModes:                   claim.Spec.AccessModes,
 			VolumeMode:                    &mode,
 			PersistentVolumeSource:        source,
@@ -238,18 +256,27 @@ func Volume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, 
 			PersistentVolumeReclaimPolicy: reclaim,
 			StorageClassName:              className(claim),
 			ClaimRef: &corev1.ObjectReference{
-				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name,
+				UID: claim.UID,
 			},
 		},
 	}
 }
 
-func (p *provisioner) event(ctx context.Context, claim *corev1.PersistentVolumeClaim, kind, reason, message string) error {
+func (p *provisioner) event(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, kind, reason, message string,
+) error {
 	now := metav1.Now()
 	_, err := p.client.CoreV1().Events(claim.Namespace).Create(ctx, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", claim.Name, now.UnixNano()), Namespace: claim.Namespace},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
-		Type:           kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      fmt.Sprintf("%s.%x", claim.Name, now.UnixNano()),
+			Namespace: claim.Namespace,
+		},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "PersistentVolumeClaim",
+			Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+		},
+		Type: kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: Name},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -16,7 +16,9 @@ import (
 )
 
 // Unowned lists the volumes that have data but no PersistentVolume, and no claim that waits for one.
-func Unowned(ctx context.Context, client kubernetes.Interface, store interface{ Volumes() ([]string, error) }) ([]string, error) {
+func Unowned(
+	ctx context.Context, client kubernetes.Interface, store interface{ Volumes() ([]string, error) },
+) ([]string, error) {
 	names, err := store.Volumes()
 	if err != nil || len(names) == 0 {
 		return nil, err

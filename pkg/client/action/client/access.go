@@ -12,7 +12,9 @@ import (
 
 // Rules is what the user may do in a namespace, as far as the authorizers can list it.
 func (c *Client) Rules(ctx context.Context, namespace string) (*authorizationv1.SubjectRulesReviewStatus, error) {
-	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+	review := &authorizationv1.SelfSubjectRulesReview{
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
+	}
 	review.APIVersion, review.Kind = authorizationv1.SchemeGroupVersion.String(), "SelfSubjectRulesReview"
 	body, err := json.Marshal(review)
 	if err != nil {

@@ -13,19 +13,25 @@ import (
 
 // GuestAgentInfo is what an instance's guest agent knows. Errors: 404 no such instance, 409 it does not run or its
 // agent does not answer.
-func (c *Client) GuestAgentInfo(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstanceGuestAgentInfo, error) {
+func (c *Client) GuestAgentInfo(
+	ctx context.Context, namespace, name string,
+) (*v1.VirtualMachineInstanceGuestAgentInfo, error) {
 	info := &v1.VirtualMachineInstanceGuestAgentInfo{}
 	return info, c.subresource(ctx, namespace, name, "guestosinfo", info)
 }
 
 // GuestUsers lists who is logged in to an instance's guest. Errors are those of GuestAgentInfo.
-func (c *Client) GuestUsers(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstanceGuestOSUserList, error) {
+func (c *Client) GuestUsers(
+	ctx context.Context, namespace, name string,
+) (*v1.VirtualMachineInstanceGuestOSUserList, error) {
 	list := &v1.VirtualMachineInstanceGuestOSUserList{}
 	return list, c.subresource(ctx, namespace, name, "userlist", list)
 }
 
 // GuestFileSystems lists the file systems of an instance's guest. Errors are those of GuestAgentInfo.
-func (c *Client) GuestFileSystems(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstanceFileSystemList, error) {
+func (c *Client) GuestFileSystems(
+	ctx context.Context, namespace, name string,
+) (*v1.VirtualMachineInstanceFileSystemList, error) {
 	list := &v1.VirtualMachineInstanceFileSystemList{}
 	return list, c.subresource(ctx, namespace, name, "filesystemlist", list)
 }
@@ -45,6 +51,7 @@ func (c *Client) subresource(ctx context.Context, namespace, name, subresource s
 // opening only. Errors are those of GuestAgentInfo.
 func (c *Client) Exec(ctx context.Context, namespace, name string) (*stream.Conn, error) {
 	group := v1.SubresourceStorageGroupVersion
-	path := "/apis/" + group.Group + "/" + group.Version + "/namespaces/" + namespace + "/" + VMIs + "/" + name + "/" + exec.Subresource
+	path := "/apis/" + group.Group + "/" + group.Version + "/namespaces/" + namespace + "/" + VMIs + "/" + name + "/" +
+		exec.Subresource
 	return stream.Dial(ctx, c.config, path, nil, stream.Options{})
 }

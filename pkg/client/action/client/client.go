@@ -96,7 +96,9 @@ func (c *Client) get(ctx context.Context, resource, namespace, name string, into
 }
 
 // VMList lists the VirtualMachines of a namespace, or of all with "".
-func (c *Client) VMList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineList, error) {
+func (c *Client) VMList(
+	ctx context.Context, namespace string, opts metav1.ListOptions,
+) (*v1.VirtualMachineList, error) {
 	list := &v1.VirtualMachineList{}
 	err := c.vms.Get().Namespace(namespace).Resource(VMs).VersionedParams(&opts, params()).Do(ctx).Into(list)
 	setKind(list)
@@ -107,7 +109,9 @@ func (c *Client) VMList(ctx context.Context, namespace string, opts metav1.ListO
 }
 
 // VMIList lists the VirtualMachineInstances of a namespace, or of all with "".
-func (c *Client) VMIList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceList, error) {
+func (c *Client) VMIList(
+	ctx context.Context, namespace string, opts metav1.ListOptions,
+) (*v1.VirtualMachineInstanceList, error) {
 	list := &v1.VirtualMachineInstanceList{}
 	err := c.vms.Get().Namespace(namespace).Resource(VMIs).VersionedParams(&opts, params()).Do(ctx).Into(list)
 	setKind(list)
@@ -118,19 +122,24 @@ func (c *Client) VMIList(ctx context.Context, namespace string, opts metav1.List
 }
 
 // Watch follows the changes of VMs or VMIs from opts.ResourceVersion on.
-func (c *Client) Watch(ctx context.Context, resource, namespace string, opts metav1.ListOptions) (watch.Interface, error) {
+func (c *Client) Watch(
+	ctx context.Context, resource, namespace string, opts metav1.ListOptions,
+) (watch.Interface, error) {
 	opts.Watch = true
 	return c.vms.Get().Namespace(namespace).Resource(resource).VersionedParams(&opts, params()).Watch(ctx)
 }
 
 // CreateVM creates vm and returns it as the server stored it. With dryRun the server does all but store it.
-func (c *Client) CreateVM(ctx context.Context, namespace string, vm *v1.VirtualMachine, dryRun bool) (*v1.VirtualMachine, error) {
+func (c *Client) CreateVM(
+	ctx context.Context, namespace string, vm *v1.VirtualMachine, dryRun bool,
+) (*v1.VirtualMachine, error) {
 	opts := metav1.CreateOptions{FieldManager: "virtctl"}
 	if dryRun {
 		opts.DryRun = []string{metav1.DryRunAll}
 	}
 	created := &v1.VirtualMachine{}
-	err := c.vms.Post().Namespace(namespace).Resource(VMs).VersionedParams(&opts, params()).Body(vm).Do(ctx).Into(created)
+	err := c.vms.Post().Namespace(namespace).Resource(VMs).VersionedParams(&opts, params()).Body(vm).Do(ctx).
+		Into(created)
 	setKind(created)
 	return created, err
 }
@@ -145,14 +154,17 @@ func (c *Client) Put(ctx context.Context, resource, namespace, name, subresource
 	if body == nil {
 		data = []byte("{}")
 	}
-	return c.subs.Put().Namespace(namespace).Resource(resource).Name(name).SubResource(strings.Split(subresource, "/")...).
+	return c.subs.Put().Namespace(namespace).Resource(resource).Name(name).
+		SubResource(strings.Split(subresource, "/")...).
 		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(data).Do(ctx).Error()
 }
 
 // ServerVersion is the version of the virt-api that answers.
 func (c *Client) ServerVersion(ctx context.Context) (version.Info, error) {
 	var info version.Info
-	data, err := c.subs.Get().AbsPath("/apis", v1.SubresourceStorageGroupVersion.Group, v1.SubresourceStorageGroupVersion.Version, "version").DoRaw(ctx)
+	data, err := c.subs.Get().
+		AbsPath("/apis", v1.SubresourceStorageGroupVersion.Group, v1.SubresourceStorageGroupVersion.Version, "version").
+		DoRaw(ctx)
 	if err != nil {
 		return info, err
 	}

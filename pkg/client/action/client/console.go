@@ -14,6 +14,7 @@ import (
 // the stream opens are API errors: 404 no such instance, 409 it does not run.
 func (c *Client) Console(ctx context.Context, namespace, name string, query url.Values) (*stream.Conn, error) {
 	group := v1.SubresourceStorageGroupVersion
-	path := "/apis/" + group.Group + "/" + group.Version + "/namespaces/" + namespace + "/" + VMIs + "/" + name + "/console"
+	path := "/apis/" + group.Group + "/" + group.Version + "/namespaces/" + namespace + "/" + VMIs + "/" + name +
+		"/console"
 	return stream.Dial(ctx, c.config, path, query, stream.Options{})
 }

@@ -44,7 +44,9 @@ func readVM(data []byte, err error) (*v1.VirtualMachine, error) {
 }
 
 // ObjectGraph returns the objects that a VM or VMI (VMs, VMIs) depends on.
-func (c *Client) ObjectGraph(ctx context.Context, resource, namespace, name string, options v1.ObjectGraphOptions) (*v1.ObjectGraphNode, error) {
+func (c *Client) ObjectGraph(
+	ctx context.Context, resource, namespace, name string, options v1.ObjectGraphOptions,
+) (*v1.ObjectGraphNode, error) {
 	body, err := json.Marshal(options)
 	if err != nil {
 		return nil, fmt.Errorf("encode the options: %w", err)

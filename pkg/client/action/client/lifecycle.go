@@ -11,7 +11,9 @@ import (
 const Migrations = "virtualmachineinstancemigrations"
 
 // MigrationList lists the VirtualMachineInstanceMigrations of a namespace, or of all with "".
-func (c *Client) MigrationList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceMigrationList, error) {
+func (c *Client) MigrationList(
+	ctx context.Context, namespace string, opts metav1.ListOptions,
+) (*v1.VirtualMachineInstanceMigrationList, error) {
 	list := &v1.VirtualMachineInstanceMigrationList{}
 	err := c.vms.Get().Namespace(namespace).Resource(Migrations).VersionedParams(&opts, params()).Do(ctx).Into(list)
 	setKind(list)

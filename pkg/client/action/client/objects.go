@@ -31,7 +31,9 @@ func (c *Client) Names(ctx context.Context, group, namespace, resource string) (
 
 // CreateObject creates any object of a resource and returns it as the server stored it. With dryRun the server does
 // all but store it.
-func (c *Client) CreateObject(ctx context.Context, group, namespace, resource string, object *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
+func (c *Client) CreateObject(
+	ctx context.Context, group, namespace, resource string, object *unstructured.Unstructured, dryRun bool,
+) (*unstructured.Unstructured, error) {
 	body, err := object.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", object.GetKind(), err)
@@ -67,9 +69,11 @@ func raw(result rest.Result) ([]byte, error) {
 	return result.Raw()
 }
 
-// MergeObject applies a JSON merge patch to an object of any resource of a group, or to a subresource of it unless that is
-// empty, and returns what the server answers.
-func (c *Client) MergeObject(ctx context.Context, group, namespace, resource, name, subresource string, patch []byte, dryRun bool) (*unstructured.Unstructured, error) {
+// MergeObject applies a JSON merge patch to an object of any resource of a group, or to a subresource of it unless that
+// is empty, and returns what the server answers.
+func (c *Client) MergeObject(
+	ctx context.Context, group, namespace, resource, name, subresource string, patch []byte, dryRun bool,
+) (*unstructured.Unstructured, error) {
 	path := append(objectPath(group, namespace, resource), name)
 	if subresource != "" {
 		path = append(path, subresource)
@@ -89,9 +93,11 @@ func (c *Client) MergeObject(ctx context.Context, group, namespace, resource, na
 	return changed, nil
 }
 
-// DeleteObject deletes an object of any resource of a group. It returns when the request is accepted: what has finalizers is
-// still there.
-func (c *Client) DeleteObject(ctx context.Context, group, namespace, resource, name string, opts metav1.DeleteOptions) error {
+// DeleteObject deletes an object of any resource of a group. It returns when the request is accepted: what has
+// finalizers is still there.
+func (c *Client) DeleteObject(
+	ctx context.Context, group, namespace, resource, name string, opts metav1.DeleteOptions,
+) error {
 	body, err := json.Marshal(opts)
 	if err != nil {
 		return fmt.Errorf("encode the options: %w", err)

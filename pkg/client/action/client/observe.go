@@ -34,7 +34,9 @@ func (c *Client) Stats(ctx context.Context, namespace string) (stats.List, error
 
 // GuestLog opens a log of a guest's: source is serial or qemu; query has tail, since and follow as virt-api takes
 // them. last, if there is any, is the end of what was read before, up to 256 bytes: the log begins after it.
-func (c *Client) GuestLog(ctx context.Context, namespace, name, source string, query url.Values, last []byte) (io.ReadCloser, error) {
+func (c *Client) GuestLog(
+	ctx context.Context, namespace, name, source string, query url.Values, last []byte,
+) (io.ReadCloser, error) {
 	request := c.subs.Get().Namespace(namespace).Resource(VMIs).Name(name).SubResource("log").Param("source", source)
 	for key := range query {
 		request = request.Param(key, query.Get(key))
@@ -45,8 +47,11 @@ func (c *Client) GuestLog(ctx context.Context, namespace, name, source string, q
 	return request.Stream(ctx)
 }
 
-// PodLog opens the log of a container; query has tailLines, sinceSeconds, follow, timestamps and previous, as the kubelet takes them.
-func (c *Client) PodLog(ctx context.Context, namespace, pod, container string, query url.Values) (io.ReadCloser, error) {
+// PodLog opens the log of a container; query has tailLines, sinceSeconds, follow, timestamps and previous, as the
+// kubelet takes them.
+func (c *Client) PodLog(
+	ctx context.Context, namespace, pod, container string, query url.Values,
+) (io.ReadCloser, error) {
 	request := c.vms.Get().AbsPath("/api/v1/namespaces", namespace, "pods", pod, "log").Param("container", container)
 	for key := range query {
 		request = request.Param(key, query.Get(key))

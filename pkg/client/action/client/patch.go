@@ -25,12 +25,16 @@ func (c *Client) KubeVirtList(ctx context.Context) (*v1.KubeVirtList, error) {
 
 // Patch changes one object of kubevirt.io/v1 and reads what it has become into the object that is given. With dryRun
 // the server does all but store it.
-func (c *Client) Patch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, dryRun bool, into runtime.Object) error {
+func (c *Client) Patch(
+	ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, dryRun bool,
+	into runtime.Object,
+) error {
 	opts := metav1.PatchOptions{FieldManager: "virtctl"}
 	if dryRun {
 		opts.DryRun = []string{metav1.DryRunAll}
 	}
-	err := c.vms.Patch(kind).Namespace(namespace).Resource(resource).Name(name).VersionedParams(&opts, params()).Body(patch).Do(ctx).Into(into)
+	err := c.vms.Patch(kind).Namespace(namespace).Resource(resource).Name(name).VersionedParams(&opts, params()).
+		Body(patch).Do(ctx).Into(into)
 	setKind(into)
 	return err
 }

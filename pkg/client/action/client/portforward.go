@@ -12,7 +12,9 @@ import (
 // PortForward opens a stream to a port of a guest. resource is VMs or VMIs, protocol tcp or udp; the stream of udp
 // is for stream.Packets. ctx bounds the opening only. Errors before the stream opens are API errors: 404 no such
 // object, 409 the guest does not run, or refuses (stream.ReasonPortRefused).
-func (c *Client) PortForward(ctx context.Context, resource, namespace, name string, port uint16, protocol string) (*stream.Conn, error) {
+func (c *Client) PortForward(
+	ctx context.Context, resource, namespace, name string, port uint16, protocol string,
+) (*stream.Conn, error) {
 	group := v1.SubresourceStorageGroupVersion
 	path := "/apis/" + group.Group + "/" + group.Version + "/namespaces/" + namespace + "/" + resource + "/" + name +
 		"/portforward/" + strconv.Itoa(int(port)) + "/" + protocol

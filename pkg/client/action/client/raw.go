@@ -17,9 +17,12 @@ func (c *Client) Raw(ctx context.Context, resource, namespace, name string) (map
 }
 
 // TryPatch returns what one object would be with a patch, as decoded JSON; the server does all but store it.
-func (c *Client) TryPatch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, opts metav1.PatchOptions) (map[string]any, error) {
+func (c *Client) TryPatch(
+	ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, opts metav1.PatchOptions,
+) (map[string]any, error) {
 	opts.DryRun = []string{metav1.DryRunAll}
-	result := c.vms.Patch(kind).Namespace(namespace).Resource(resource).Name(name).VersionedParams(&opts, params()).Body(patch).Do(ctx)
+	result := c.vms.Patch(kind).Namespace(namespace).Resource(resource).Name(name).VersionedParams(&opts, params()).
+		Body(patch).Do(ctx)
 	return decoded(result)
 }
 

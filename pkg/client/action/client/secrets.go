@@ -28,7 +28,9 @@ func (c *Client) CreateSecret(ctx context.Context, secret *corev1.Secret, dryRun
 }
 
 // PatchSecret merges patch, which is encoded as JSON, into a Secret.
-func (c *Client) PatchSecret(ctx context.Context, namespace, name string, patch any, dryRun bool) (*corev1.Secret, error) {
+func (c *Client) PatchSecret(
+	ctx context.Context, namespace, name string, patch any, dryRun bool,
+) (*corev1.Secret, error) {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
@@ -42,13 +44,16 @@ func (c *Client) DeleteSecret(ctx context.Context, namespace, name string) error
 }
 
 // MergeVM merges patch, which is encoded as JSON, into a VirtualMachine and returns it as the server stored it.
-func (c *Client) MergeVM(ctx context.Context, namespace, name string, patch any, dryRun bool) (*v1.VirtualMachine, error) {
+func (c *Client) MergeVM(
+	ctx context.Context, namespace, name string, patch any, dryRun bool,
+) (*v1.VirtualMachine, error) {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
 	vm := &v1.VirtualMachine{}
-	request := c.vms.Patch(types.MergePatchType).Namespace(namespace).Resource(VMs).Name(name).Body(body).Param("fieldManager", "virtctl")
+	request := c.vms.Patch(types.MergePatchType).Namespace(namespace).Resource(VMs).Name(name).Body(body).
+		Param("fieldManager", "virtctl")
 	if dryRun {
 		request = request.Param("dryRun", metav1.DryRunAll)
 	}

@@ -22,7 +22,10 @@ import (
 // follow none.
 var watched = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, corev1.AddToScheme, instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		v1.AddToScheme, corev1.AddToScheme,
+		instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme,
+	} {
 		if err := add(s); err != nil {
 			panic(err) // two types of one name: a programming error
 		}
@@ -32,19 +35,33 @@ var watched = sync.OnceValue(func() *runtime.Scheme {
 
 // lists makes an empty list of a resource.
 var lists = map[schema.GroupVersionResource]func() runtime.Object{
-	v1.GroupVersion.WithResource(VMs):              func() runtime.Object { return &v1.VirtualMachineList{} },
-	v1.GroupVersion.WithResource(VMIs):             func() runtime.Object { return &v1.VirtualMachineInstanceList{} },
-	v1.GroupVersion.WithResource(Migrations):       func() runtime.Object { return &v1.VirtualMachineInstanceMigrationList{} },
+	v1.GroupVersion.WithResource(VMs):  func() runtime.Object { return &v1.VirtualMachineList{} },
+	v1.GroupVersion.WithResource(VMIs): func() runtime.Object { return &v1.VirtualMachineInstanceList{} },
+	v1.GroupVersion.WithResource(Migrations): func() runtime.Object {
+		return &v1.VirtualMachineInstanceMigrationList{}
+	},
 	corev1.SchemeGroupVersion.WithResource(Nodes):  func() runtime.Object { return &corev1.NodeList{} },
 	corev1.SchemeGroupVersion.WithResource(Events): func() runtime.Object { return &corev1.EventList{} },
 
-	poolv1beta1.SchemeGroupVersion.WithResource(store.Pools): func() runtime.Object { return &poolv1beta1.VirtualMachinePoolList{} },
-	v1.GroupVersion.WithResource(store.ReplicaSets):          func() runtime.Object { return &v1.VirtualMachineInstanceReplicaSetList{} },
+	poolv1beta1.SchemeGroupVersion.WithResource(store.Pools): func() runtime.Object {
+		return &poolv1beta1.VirtualMachinePoolList{}
+	},
+	v1.GroupVersion.WithResource(store.ReplicaSets): func() runtime.Object {
+		return &v1.VirtualMachineInstanceReplicaSetList{}
+	},
 
-	instancetypev1beta1.SchemeGroupVersion.WithResource(store.Instancetypes):        func() runtime.Object { return &instancetypev1beta1.VirtualMachineInstancetypeList{} },
-	instancetypev1beta1.SchemeGroupVersion.WithResource(store.ClusterInstancetypes): func() runtime.Object { return &instancetypev1beta1.VirtualMachineClusterInstancetypeList{} },
-	instancetypev1beta1.SchemeGroupVersion.WithResource(store.Preferences):          func() runtime.Object { return &instancetypev1beta1.VirtualMachinePreferenceList{} },
-	instancetypev1beta1.SchemeGroupVersion.WithResource(store.ClusterPreferences):   func() runtime.Object { return &instancetypev1beta1.VirtualMachineClusterPreferenceList{} },
+	instancetypev1beta1.SchemeGroupVersion.WithResource(store.Instancetypes): func() runtime.Object {
+		return &instancetypev1beta1.VirtualMachineInstancetypeList{}
+	},
+	instancetypev1beta1.SchemeGroupVersion.WithResource(store.ClusterInstancetypes): func() runtime.Object {
+		return &instancetypev1beta1.VirtualMachineClusterInstancetypeList{}
+	},
+	instancetypev1beta1.SchemeGroupVersion.WithResource(store.Preferences): func() runtime.Object {
+		return &instancetypev1beta1.VirtualMachinePreferenceList{}
+	},
+	instancetypev1beta1.SchemeGroupVersion.WithResource(store.ClusterPreferences): func() runtime.Object {
+		return &instancetypev1beta1.VirtualMachineClusterPreferenceList{}
+	},
 }
 
 // Resources that can be followed, besides VMs, VMIs and Migrations.

@@ -22,7 +22,10 @@ const pause = 500 * time.Millisecond
 // Connect opens a console with dial, waiting for the guest to run for as long as ctx lasts. A VM that is stopped is
 // an ErrStopped, unless again says that a session is to be taken up once more: then it is waited for, as is a
 // component of virtkit that does not answer. waiting is called when there is something to wait for.
-func Connect(ctx context.Context, api wait.API, dial func(context.Context) (io.ReadWriteCloser, error), namespace, name string, again bool, waiting func()) (io.ReadWriteCloser, error) {
+func Connect(
+	ctx context.Context, api wait.API, dial func(context.Context) (io.ReadWriteCloser, error), namespace, name string,
+	again bool, waiting func(),
+) (io.ReadWriteCloser, error) {
 	for {
 		conn, err := dial(ctx)
 		switch {

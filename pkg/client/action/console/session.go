@@ -112,7 +112,8 @@ func (e writeError) Unwrap() error { return e.error }
 func final(err error) bool {
 	var closed *stream.CloseError
 	var write writeError
-	return errors.Is(err, errLeft) || errors.As(err, &write) || errors.As(err, &closed) && closed.Code == stream.CodePolicy
+	return errors.Is(err, errLeft) || errors.As(err, &write) ||
+		errors.As(err, &closed) && closed.Code == stream.CodePolicy
 }
 
 func (s *Session) notify(e Event, err error) {

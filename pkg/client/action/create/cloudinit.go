@@ -66,16 +66,19 @@ func addCloudInit(spec *v1.VirtualMachineInstanceSpec, c CloudInit) error {
 		return nil
 	case c.Source == "" && !c.Told():
 		return nil
-	case c.Source != "" && !strings.EqualFold(c.Source, CloudInitNoCloud) && !strings.EqualFold(c.Source, CloudInitConfigDrive):
+	case c.Source != "" && !strings.EqualFold(c.Source, CloudInitNoCloud) &&
+		!strings.EqualFold(c.Source, CloudInitConfigDrive):
 		return invalid("cloud-init", "%q is not one of %s", c.Source, strings.Join(CloudInitSources(), ", "))
 	}
 	if c.User != "" && !account.MatchString(c.User) {
-		return invalid("user", "%q is no name of an account: it takes letters, digits, ., _ and -, and begins with a letter or _", c.User)
+		return invalid("user", "%q is no name of an account: it takes letters, digits, ., _ and -, and begins with a "+
+			"letter or _", c.User)
 	}
 	source := &v1.CloudInitNoCloudSource{}
 	switch {
 	case c.UserData != "" && (c.User != "" || c.written()):
-		return invalid("cloud-init-user-data", "cannot be given together with user, password-file, ssh-key or ga-manage-ssh; put them into the user data")
+		return invalid("cloud-init-user-data",
+			"cannot be given together with user, password-file, ssh-key or ga-manage-ssh; put them into the user data")
 	case c.UserData != "":
 		if err := decodable("cloud-init-user-data", c.UserData); err != nil {
 			return err
@@ -118,7 +121,8 @@ func decodable(field, data string) error {
 		return invalid(field, "not valid base64: %s", err)
 	}
 	if len(decoded) > inlineLimit {
-		return invalid(field, "%d bytes; more than %d must be in a Secret, named by secretRef in the manifest", len(decoded), inlineLimit)
+		return invalid(field, "%d bytes; more than %d must be in a Secret, named by secretRef in the manifest",
+			len(decoded), inlineLimit)
 	}
 	return nil
 }
@@ -145,7 +149,8 @@ func userData(c CloudInit) (string, error) {
 	}
 	text := "#cloud-config\n" + string(data)
 	if len(text) > inlineLimit {
-		return "", invalid("cloud-init", "the user data has %d bytes; more than %d must be in a Secret, named by secretRef in the manifest", len(text), inlineLimit)
+		return "", invalid("cloud-init", "the user data has %d bytes; more than %d must be in a Secret, named by "+
+			"secretRef in the manifest", len(text), inlineLimit)
 	}
 	return text, nil
 }

@@ -33,7 +33,9 @@ func addAccessCredentials(spec *v1.VirtualMachineInstanceSpec, o *Options) error
 		method := strings.ToLower(c.Method)
 		switch strings.ToLower(c.Type) {
 		case "", "ssh":
-			credential := &v1.SSHPublicKeyAccessCredential{Source: v1.SSHPublicKeyAccessCredentialSource{Secret: secret}}
+			credential := &v1.SSHPublicKeyAccessCredential{
+				Source: v1.SSHPublicKeyAccessCredentialSource{Secret: secret},
+			}
 			if err := propagate(field, credential, c, method, &o.CloudInit); err != nil {
 				return err
 			}
@@ -43,9 +45,12 @@ func addAccessCredentials(spec *v1.VirtualMachineInstanceSpec, o *Options) error
 			case method != "" && method != "ga":
 				return invalid(field, "method %q is not one of ga", c.Method)
 			case c.User != "":
-				return invalid(field, "user goes with type ssh and method ga only; the Secret's keys are the accounts of passwords")
+				return invalid(field, "user goes with type ssh and method ga only; the Secret's keys are the "+
+					"accounts of passwords")
 			}
-			credential := &v1.UserPasswordAccessCredential{Source: v1.UserPasswordAccessCredentialSource{Secret: secret}}
+			credential := &v1.UserPasswordAccessCredential{
+				Source: v1.UserPasswordAccessCredentialSource{Secret: secret},
+			}
 			credential.PropagationMethod.QemuGuestAgent = &v1.QemuGuestAgentUserPasswordAccessCredentialPropagation{}
 			spec.AccessCredentials = append(spec.AccessCredentials, v1.AccessCredential{UserPassword: credential})
 		default:
@@ -56,7 +61,9 @@ func addAccessCredentials(spec *v1.VirtualMachineInstanceSpec, o *Options) error
 }
 
 // propagate chooses the way of keys into the guest.
-func propagate(field string, credential *v1.SSHPublicKeyAccessCredential, c AccessCredential, method string, cloudInit *CloudInit) error {
+func propagate(
+	field string, credential *v1.SSHPublicKeyAccessCredential, c AccessCredential, method string, cloudInit *CloudInit,
+) error {
 	way := &credential.PropagationMethod
 	var source string
 	switch method {
@@ -88,7 +95,8 @@ func propagate(field string, credential *v1.SSHPublicKeyAccessCredential, c Acce
 		cloudInit.Source = source
 	}
 	if !strings.EqualFold(cloudInit.Source, source) {
-		return invalid(field, "method %s and --cloud-init %s do not go together; make them the same", c.Method, cloudInit.Source)
+		return invalid(field, "method %s and --cloud-init %s do not go together; make them the same", c.Method,
+			cloudInit.Source)
 	}
 	return nil
 }

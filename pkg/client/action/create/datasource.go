@@ -103,14 +103,18 @@ func (d DataSource) fill(field string, spec *cdiv1.DataVolumeSpec) error {
 		}
 		return d.require(field, values, "url")
 	case "imageio":
-		source.Imageio = &cdiv1.DataVolumeSourceImageIO{URL: d.URL, DiskID: d.DiskID, SecretRef: d.SecretRef, CertConfigMap: d.CertConfigMap}
+		source.Imageio = &cdiv1.DataVolumeSourceImageIO{
+			URL: d.URL, DiskID: d.DiskID, SecretRef: d.SecretRef,
+			CertConfigMap: d.CertConfigMap,
+		}
 		return d.require(field, values, "url", "diskid")
 	case "s3":
 		source.S3 = &cdiv1.DataVolumeSourceS3{URL: d.URL, SecretRef: d.SecretRef, CertConfigMap: d.CertConfigMap}
 		return d.require(field, values, "url")
 	case "vddk":
 		source.VDDK = &cdiv1.DataVolumeSourceVDDK{
-			URL: d.URL, UUID: d.UUID, BackingFile: d.BackingFile, Thumbprint: d.ThumbPrint, SecretRef: d.SecretRef, InitImageURL: d.InitImageURL,
+			URL: d.URL, UUID: d.UUID, BackingFile: d.BackingFile, Thumbprint: d.ThumbPrint, SecretRef: d.SecretRef,
+			InitImageURL: d.InitImageURL,
 		}
 		return d.require(field, values, "url", "uuid", "thumbprint", "secretref", "backingfile")
 	case "registry":
@@ -157,8 +161,9 @@ func (d DataSource) registry(field string, source *cdiv1.DataVolumeSource) error
 		return invalid(field, "pullmethod %q is not one of pod, node", d.PullMethod)
 	}
 	source.Registry = &cdiv1.DataVolumeSourceRegistry{
-		URL: optional(d.URL), ImageStream: optional(d.ImageStream), SecretRef: optional(d.SecretRef), CertConfigMap: optional(d.CertConfigMap),
-		PullMethod: (*cdiv1.RegistryPullMethod)(optional(d.PullMethod)),
+		URL: optional(d.URL), ImageStream: optional(d.ImageStream), SecretRef: optional(d.SecretRef),
+		CertConfigMap: optional(d.CertConfigMap),
+		PullMethod:    (*cdiv1.RegistryPullMethod)(optional(d.PullMethod)),
 	}
 	return nil
 }

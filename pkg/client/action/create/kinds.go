@@ -109,8 +109,10 @@ type PreferenceOptions struct {
 // Topologies are the CPU topologies that a preference may ask for, the deprecated names last.
 func Topologies() []string {
 	return []string{
-		string(v1beta1.Sockets), string(v1beta1.Cores), string(v1beta1.Threads), string(v1beta1.Spread), string(v1beta1.Any),
-		string(v1beta1.DeprecatedPreferSockets), string(v1beta1.DeprecatedPreferCores), string(v1beta1.DeprecatedPreferThreads),
+		string(v1beta1.Sockets), string(v1beta1.Cores), string(v1beta1.Threads), string(v1beta1.Spread),
+		string(v1beta1.Any),
+		string(v1beta1.DeprecatedPreferSockets), string(v1beta1.DeprecatedPreferCores),
+		string(v1beta1.DeprecatedPreferThreads),
 		string(v1beta1.DeprecatedPreferSpread), string(v1beta1.DeprecatedPreferAny),
 	}
 }

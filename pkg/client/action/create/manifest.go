@@ -18,7 +18,8 @@ func Manifest(vm *v1.VirtualMachine) (*unstructured.Unstructured, error) {
 	unstructured.RemoveNestedField(content, "status")
 	for _, path := range [][]string{{"metadata"}, {"spec", "template", "metadata"}} {
 		timestamp := append(slices.Clone(path), "creationTimestamp")
-		if value, found, err := unstructured.NestedFieldNoCopy(content, timestamp...); err == nil && found && value == nil {
+		if value, found, err := unstructured.NestedFieldNoCopy(content, timestamp...); err == nil && found &&
+			value == nil {
 			unstructured.RemoveNestedField(content, timestamp...)
 		}
 		if meta, found, err := unstructured.NestedMap(content, path...); err == nil && found && len(meta) == 0 {

@@ -98,8 +98,8 @@ func (p *Parameters) Done() error {
 	return nil
 }
 
-// ParseVolume reads a volume as the command line has it: of a container disk `src:IMAGE,…`, of a claim `src:NAME,…`, of an empty
-// disk `size:SIZE,…`.
+// ParseVolume reads a volume as the command line has it: of a container disk `src:IMAGE,…`, of a claim `src:NAME,…`, of
+// an empty disk `size:SIZE,…`.
 func ParseVolume(kind Kind, text string) (Volume, error) {
 	p, err := ParseParameters(text)
 	if err != nil {
@@ -116,8 +116,8 @@ func ParseVolume(kind Kind, text string) (Volume, error) {
 	return v, p.Done()
 }
 
-// ParseImport reads a volume that is imported, `type:TYPE,…`; with a kind, that is its type. Where it has no name, name makes one;
-// nil leaves that to VM.
+// ParseImport reads a volume that is imported, `type:TYPE,…`; with a kind, that is its type. Where it has no name, name
+// makes one; nil leaves that to VM.
 func ParseImport(kind, text string, name func() string) (Volume, error) {
 	p, err := ParseParameters(text)
 	if err != nil {

@@ -36,7 +36,8 @@ func reference(field, text string, kinds ...string) (kind, name string, err erro
 // refer names the instance type and the preference. The memory is then the instance type's.
 func refer(vm *v1.VirtualMachine, o Options) error {
 	if o.Instancetype != "" {
-		kind, name, err := reference("instancetype", o.Instancetype, api.SingularResourceName, api.ClusterSingularResourceName)
+		kind, name,
+			err := reference("instancetype", o.Instancetype, api.SingularResourceName, api.ClusterSingularResourceName)
 		if err != nil {
 			return err
 		}
@@ -44,7 +45,8 @@ func refer(vm *v1.VirtualMachine, o Options) error {
 		vm.Spec.Template.Spec.Domain.Memory = nil
 	}
 	if o.Preference != "" {
-		kind, name, err := reference("preference", o.Preference, api.SingularPreferenceResourceName, api.ClusterSingularPreferenceResourceName)
+		kind, name, err := reference("preference", o.Preference, api.SingularPreferenceResourceName,
+			api.ClusterSingularPreferenceResourceName)
 		if err != nil {
 			return err
 		}
@@ -65,7 +67,10 @@ func infer(vm *v1.VirtualMachine, o Options) error {
 	if i := o.InferInstancetype; !i.Off && o.Instancetype == "" && !o.MemoryGiven && o.CPU == 0 {
 		switch volume, err := inferable(vm, o, i); {
 		case err == nil:
-			vm.Spec.Instancetype = &v1.InstancetypeMatcher{InferFromVolume: volume, InferFromVolumeFailurePolicy: policy(i)}
+			vm.Spec.Instancetype = &v1.InstancetypeMatcher{
+				InferFromVolume:              volume,
+				InferFromVolumeFailurePolicy: policy(i),
+			}
 			if i.Explicit {
 				vm.Spec.Template.Spec.Domain.Memory = nil
 			} // else it stands in where nothing is inferred
@@ -117,7 +122,8 @@ func inferable(vm *v1.VirtualMachine, o Options, i Inference) (string, error) {
 			source, ref := template.Spec.Source, template.Spec.SourceRef
 			if template.Name == volume.DataVolume.Name && ref == nil &&
 				(source == nil || source.PVC == nil && source.Registry == nil && source.Snapshot == nil) {
-				return "", fmt.Errorf("volume %q is filled from what has no labels; only a pvc, registry, snapshot or ds has", name)
+				return "", fmt.Errorf("volume %q is filled from what has no labels; only a pvc, registry, snapshot "+
+					"or ds has", name)
 			}
 		}
 		return name, nil

@@ -47,7 +47,8 @@ func chooseBuses(spec *v1.VirtualMachineInstanceSpec) {
 	for i := range spec.Volumes {
 		volume := &spec.Volumes[i]
 		disk := v1.Disk{Name: volume.Name}
-		if at := slices.IndexFunc(spec.Domain.Devices.Disks, func(d v1.Disk) bool { return d.Name == volume.Name }); at >= 0 {
+		if at := slices.IndexFunc(spec.Domain.Devices.Disks,
+			func(d v1.Disk) bool { return d.Name == volume.Name }); at >= 0 {
 			disk = spec.Domain.Devices.Disks[at]
 		}
 		switch {
@@ -131,7 +132,8 @@ func volumeSource(vm *v1.VirtualMachine, field string, v Volume) (v1.VolumeSourc
 		source.ContainerDisk = &v1.ContainerDiskSource{Image: v.Source}
 	case Claim:
 		if namespace, name, both := strings.Cut(v.Source, "/"); both {
-			return source, invalid(field, "a claim must be in the VM's own namespace; leave %q out, or clone %s with --volume-import type:pvc", namespace+"/", name)
+			return source, invalid(field, "a claim must be in the VM's own namespace; leave %q out, or clone %s with "+
+				"--volume-import type:pvc", namespace+"/", name)
 		}
 		if errs := validation.IsDNS1123Subdomain(v.Source); len(errs) > 0 {
 			return source, invalid(field, "claim name %q: %s", v.Source, errs[0])

@@ -1,6 +1,6 @@
-// Package credentials changes the keys and passwords that a VM's users have through spec.accessCredentials: it finds the
-// Secret that holds them, or makes one, and changes it. The guest follows within a minute or two, when the kubelet has
-// brought the Secret to the VM's pod and the guest agent has been told. It knows no terminal.
+// Package credentials changes the keys and passwords that a VM's users have through spec.accessCredentials: it finds
+// the Secret that holds them, or makes one, and changes it. The guest follows within a minute or two, when the kubelet
+// has brought the Secret to the VM's pod and the guest agent has been told. It knows no terminal.
 package credentials
 
 import (
@@ -142,7 +142,8 @@ func RemoveKeys(ctx context.Context, c *client.Client, o Options, keys []string)
 	}
 	out := o.change()
 	for _, name := range secrets {
-		one, err := o.edit(ctx, c, vm, name, func(data map[string][]byte) map[string][]byte { return without(data, keys) })
+		one, err := o.edit(ctx, c, vm, name,
+			func(data map[string][]byte) map[string][]byte { return without(data, keys) })
 		if apierrors.IsNotFound(err) {
 			continue // and so are its keys
 		}
@@ -172,7 +173,8 @@ func SetPassword(ctx context.Context, c *client.Client, o Options, password stri
 		return o.assign(ctx, c, vm, "-password-", data, passwordCredential)
 	}
 	if len(secrets) == 0 {
-		return nil, fmt.Errorf("no secrets assigned to UserPassword AccessCredentials of VM %s; --create-secret makes one", o.VM)
+		return nil, fmt.Errorf("no secrets assigned to UserPassword AccessCredentials of VM %s; --create-secret "+
+			"makes one", o.VM)
 	}
 	name, err := o.pick(secrets)
 	if err != nil {
@@ -196,13 +198,17 @@ func (o *Options) pick(secrets []string) (string, error) {
 	case o.Secret != "":
 		return o.Secret, nil
 	case len(secrets) > 1:
-		return "", fmt.Errorf("multiple secrets specified, use option --secret to specify which secret to modify: %s", strings.Join(secrets, ", "))
+		return "", fmt.Errorf("multiple secrets specified, use option --secret to specify which secret to modify: %s",
+			strings.Join(secrets, ", "))
 	}
 	return secrets[0], nil
 }
 
 // edit merges what change gives, nothing when it is empty, into a Secret, as long as that has not changed meanwhile.
-func (o *Options) edit(ctx context.Context, c *client.Client, vm *v1.VirtualMachine, name string, change func(map[string][]byte) map[string][]byte) (*Change, error) {
+func (o *Options) edit(
+	ctx context.Context, c *client.Client, vm *v1.VirtualMachine, name string,
+	change func(map[string][]byte) map[string][]byte,
+) (*Change, error) {
 	var err error
 	for range attempts {
 		var secret *corev1.Secret
@@ -214,7 +220,8 @@ func (o *Options) edit(ctx context.Context, c *client.Client, vm *v1.VirtualMach
 			return o.change(SecretChange{name, Unchanged}), nil
 		}
 		if !o.Force && !ownedBy(secret, vm) {
-			return nil, fmt.Errorf("secret %s does not have an owner reference pointing to VM %s, so others may use it too; --force changes it nevertheless", name, vm.Name)
+			return nil, fmt.Errorf("secret %s does not have an owner reference pointing to VM %s, so others may use "+
+				"it too; --force changes it nevertheless", name, vm.Name)
 		}
 		patch := map[string]any{"metadata": map[string]any{"resourceVersion": secret.ResourceVersion}, "data": data}
 		if _, err = c.PatchSecret(ctx, o.Namespace, name, patch, o.DryRun); err == nil {
@@ -228,14 +235,18 @@ func (o *Options) edit(ctx context.Context, c *client.Client, vm *v1.VirtualMach
 }
 
 // assign makes a Secret of the VM's and names it in the VM.
-func (o *Options) assign(ctx context.Context, c *client.Client, vm *v1.VirtualMachine, suffix string, data map[string][]byte, credential func(secret string) v1.AccessCredential) (*Change, error) {
+func (o *Options) assign(
+	ctx context.Context, c *client.Client, vm *v1.VirtualMachine, suffix string, data map[string][]byte,
+	credential func(secret string) v1.AccessCredential,
+) (*Change, error) {
 	_, err := c.VMI(ctx, o.Namespace, o.VM)
 	runs := err == nil
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, err
 	case runs && !o.Force:
-		return nil, fmt.Errorf("virtual machine %s is running. Use --force flag to update a running VM, it will take effect after restart", vm.Name)
+		return nil, fmt.Errorf("virtual machine %s is running. Use --force flag to update a running VM, it will take "+
+			"effect after restart", vm.Name)
 	}
 	secret, err := c.CreateSecret(ctx, &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -252,7 +263,9 @@ func (o *Options) assign(ctx context.Context, c *client.Client, vm *v1.VirtualMa
 		credentials := append(slices.Clone(vm.Spec.Template.Spec.AccessCredentials), credential(secret.Name))
 		patch := map[string]any{
 			"metadata": map[string]any{"resourceVersion": vm.ResourceVersion},
-			"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"accessCredentials": credentials}}},
+			"spec": map[string]any{
+				"template": map[string]any{"spec": map[string]any{"accessCredentials": credentials}},
+			},
 		}
 		if _, err = c.MergeVM(ctx, o.Namespace, o.VM, patch, o.DryRun); !apierrors.IsConflict(err) {
 			break
@@ -287,7 +300,8 @@ func keySecrets(spec *v1.VirtualMachineInstanceSpec, user string) []string {
 		if key == nil || key.Source.Secret == nil || key.PropagationMethod.QemuGuestAgent == nil {
 			continue
 		}
-		if name := key.Source.Secret.SecretName; slices.Contains(key.PropagationMethod.QemuGuestAgent.Users, user) && !slices.Contains(out, name) {
+		if name := key.Source.Secret.SecretName; slices.Contains(key.PropagationMethod.QemuGuestAgent.Users, user) &&
+			!slices.Contains(out, name) {
 			out = append(out, name)
 		}
 	}
@@ -299,7 +313,8 @@ func passwordSecrets(spec *v1.VirtualMachineInstanceSpec) []string {
 	var out []string
 	for i := range spec.AccessCredentials {
 		p := spec.AccessCredentials[i].UserPassword
-		if p != nil && p.Source.Secret != nil && p.PropagationMethod.QemuGuestAgent != nil && !slices.Contains(out, p.Source.Secret.SecretName) {
+		if p != nil && p.Source.Secret != nil && p.PropagationMethod.QemuGuestAgent != nil &&
+			!slices.Contains(out, p.Source.Secret.SecretName) {
 			out = append(out, p.Source.Secret.SecretName)
 		}
 	}

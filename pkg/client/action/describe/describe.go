@@ -69,7 +69,10 @@ func underWay(list []v1.VirtualMachineInstanceMigration) *Migration {
 	if m == nil {
 		return nil
 	}
-	out := &Migration{Name: m.Name, Phase: cmp.Or(m.Status.Phase, v1.MigrationPending), Progress: migrate.Progress(m), Stage: migrate.Stage(m)}
+	out := &Migration{
+		Name: m.Name, Phase: cmp.Or(m.Status.Phase, v1.MigrationPending), Progress: migrate.Progress(m),
+		Stage: migrate.Stage(m),
+	}
 	if s := m.Status.MigrationState; s != nil {
 		out.From, out.To = s.SourceNode, s.TargetNode
 	}

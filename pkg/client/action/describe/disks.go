@@ -14,7 +14,8 @@ type Disk struct {
 	Source string
 	// Device is kind and bus: "disk virtio"; empty where none is said.
 	Device string
-	// Target is the guest's name of it, vda; Phase how far plugging it has come. Both are empty where that is not known.
+	// Target is the guest's name of it, vda; Phase how far plugging it has come. Both are empty where that is not
+	// known.
 	Target, Phase string
 	// Size is empty where it is not known: 10Gi.
 	Size string
@@ -75,7 +76,8 @@ func device(d *v1.Disk) string {
 }
 
 func hotpluggable(v *v1.Volume) bool {
-	return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.Hotpluggable || v.DataVolume != nil && v.DataVolume.Hotpluggable
+	return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.Hotpluggable ||
+		v.DataVolume != nil && v.DataVolume.Hotpluggable
 }
 
 func size(v *v1.Volume, s *v1.VolumeStatus) string {

@@ -71,7 +71,8 @@ func (r *Report) Differs() bool {
 // API is what the package needs of a client.
 type API interface {
 	Raw(ctx context.Context, resource, namespace, name string) (map[string]any, error)
-	TryPatch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, opts metav1.PatchOptions) (map[string]any, error)
+	TryPatch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte,
+		opts metav1.PatchOptions) (map[string]any, error)
 	TryCreate(ctx context.Context, resource, namespace string, object []byte) (map[string]any, error)
 	VMI(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
 }
@@ -152,13 +153,16 @@ func one(ctx context.Context, api API, object map[string]any, head *Object, o Op
 	head.Running = err == nil && !vmi.IsFinal()
 	for _, c := range rollout.Compare(visible(live), visible(then)) {
 		effect, note := rollout.EffectIn(c, live, then, head.Running)
-		head.Changes = append(head.Changes, Change{Path: c.Path, Effect: effect, Note: note, Before: c.Before, After: c.After})
+		head.Changes = append(head.Changes,
+			Change{Path: c.Path, Effect: effect, Note: note, Before: c.Before, After: c.After})
 	}
 	return nil
 }
 
 // try has the server say what the object would be.
-func try(ctx context.Context, api API, resource string, live, object map[string]any, head *Object, o Options) (map[string]any, error) {
+func try(
+	ctx context.Context, api API, resource string, live, object map[string]any, head *Object, o Options,
+) (map[string]any, error) {
 	if o.ServerSide {
 		data, err := json.Marshal(object)
 		if err != nil {
@@ -175,7 +179,8 @@ func try(ctx context.Context, api API, resource string, live, object map[string]
 	if err != nil {
 		return nil, err
 	}
-	return api.TryPatch(ctx, resource, head.Namespace, head.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: o.FieldManager})
+	return api.TryPatch(ctx, resource, head.Namespace, head.Name, types.MergePatchType, data,
+		metav1.PatchOptions{FieldManager: o.FieldManager})
 }
 
 // lastAppliedKey is the annotation in which `kubectl apply` keeps what it applied last.
@@ -195,8 +200,8 @@ func lastApplied(live map[string]any) (map[string]any, error) {
 	return original, nil
 }
 
-// threeWay is the merge patch (RFC 7386) that kubectl apply makes for kinds such as ours: it sets what the manifest says
-// where it is otherwise, and removes what the manifest said when it was applied last and says no longer.
+// threeWay is the merge patch (RFC 7386) that kubectl apply makes for kinds such as ours: it sets what the manifest
+// says where it is otherwise, and removes what the manifest said when it was applied last and says no longer.
 func threeWay(original, modified, live map[string]any) map[string]any {
 	patch := map[string]any{}
 	for key := range original {

@@ -19,7 +19,8 @@ import (
 // EditAPI is what edits need of a client.
 type EditAPI interface {
 	API
-	Patch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, dryRun bool, into runtime.Object) error
+	Patch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, dryRun bool,
+		into runtime.Object) error
 }
 
 // Edit is an object as its editor saw it first and left it.
@@ -37,7 +38,8 @@ func (e Edit) head() (Object, error) {
 	}
 	switch {
 	case before.Kind != after.Kind || before.Namespace != after.Namespace || before.Name != after.Name:
-		return before, fmt.Errorf("kind, metadata.namespace and metadata.name cannot be changed: this is %s %s/%s", before.Kind, before.Namespace, before.Name)
+		return before, fmt.Errorf("kind, metadata.namespace and metadata.name cannot be changed: this is %s %s/%s",
+			before.Kind, before.Namespace, before.Name)
 	case resources[before.Kind] == "":
 		return before, fmt.Errorf("kind %s cannot be edited here", before.Kind)
 	case e.Before["apiVersion"] != e.After["apiVersion"]:
@@ -75,7 +77,8 @@ func Verdict(ctx context.Context, api API, e Edit) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	then, err := api.TryPatch(ctx, resources[head.Kind], head.Namespace, head.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "virtctl"})
+	then, err := api.TryPatch(ctx, resources[head.Kind], head.Namespace, head.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: "virtctl"})
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +89,8 @@ func Verdict(ctx context.Context, api API, e Edit) (*Object, error) {
 	head.Exists, head.Running = true, err == nil && !vmi.IsFinal()
 	for _, c := range rollout.Compare(visible(live), visible(then)) {
 		effect, note := rollout.EffectIn(c, live, then, head.Running)
-		head.Changes = append(head.Changes, Change{Path: c.Path, Effect: effect, Note: note, Before: c.Before, After: c.After})
+		head.Changes = append(head.Changes,
+			Change{Path: c.Path, Effect: effect, Note: note, Before: c.Before, After: c.After})
 	}
 	return &head, nil
 }
@@ -98,7 +102,8 @@ func unchanged(ctx context.Context, api API, e Edit, head Object) (map[string]an
 		return nil, err
 	}
 	if !reflect.DeepEqual(visible(live), visible(e.Before)) {
-		return nil, fmt.Errorf("%s %s/%s was changed by others since it was opened; edit it again", head.Kind, head.Namespace, head.Name)
+		return nil, fmt.Errorf("%s %s/%s was changed by others since it was opened; edit it again", head.Kind,
+			head.Namespace, head.Name)
 	}
 	return live, nil
 }

@@ -18,10 +18,12 @@ func (e *examination) client() {
 	case p.Path["kubectl"] == "":
 		e.add(Client, "kubectl", OK, "kubectl is not in PATH; nothing here needs it")
 	case p.Path["kubectl-virt"] == "":
-		e.add(Client, "kubectl", Warning, "kubectl does not find this program as its plugin: there is no kubectl-virt in PATH",
+		e.add(Client, "kubectl", Warning,
+			"kubectl does not find this program as its plugin: there is no kubectl-virt in PATH",
 			"ln -s \"$(command -v virtctl)\" /usr/local/bin/kubectl-virt", "kubectl krew install virt")
 	case p.Path["kubectl_complete-virt"] == "":
-		e.add(Client, "kubectl", Warning, "`kubectl virt` works, but is not completed: there is no kubectl_complete-virt in PATH", "install plugins/kubectl_complete-virt")
+		e.add(Client, "kubectl", Warning, "`kubectl virt` works, but is not completed: there is no "+
+			"kubectl_complete-virt in PATH", "install plugins/kubectl_complete-virt")
 	default:
 		e.add(Client, "kubectl", OK, "`kubectl virt` works, with completion")
 	}
@@ -29,9 +31,11 @@ func (e *examination) client() {
 		left := p.CertNotAfter.Sub(e.Now)
 		switch {
 		case left < 0:
-			e.add(Client, "credentials", Failed, fmt.Sprintf("the kubeconfig's certificate expired %s ago", spell(-left)), "get a new kubeconfig for context "+p.Context)
+			e.add(Client, "credentials", Failed, fmt.Sprintf("the kubeconfig's certificate expired %s ago",
+				spell(-left)), "get a new kubeconfig for context "+p.Context)
 		case left < 7*24*time.Hour:
-			e.add(Client, "credentials", Warning, fmt.Sprintf("the kubeconfig's certificate expires in %s", spell(left)), "get a new kubeconfig for context "+p.Context)
+			e.add(Client, "credentials", Warning, fmt.Sprintf("the kubeconfig's certificate expires in %s",
+				spell(left)), "get a new kubeconfig for context "+p.Context)
 		default:
 			e.add(Client, "credentials", OK, fmt.Sprintf("the kubeconfig's certificate is good for %s", spell(left)))
 		}
@@ -49,9 +53,11 @@ func (e *examination) client() {
 	if e.RoundTrip > time.Second {
 		status, mend = Warning, []string{"consoles and ssh will be slow over this network"}
 	}
-	e.add(Client, "connection", status, fmt.Sprintf("%s answers in %s", where, e.RoundTrip.Round(time.Millisecond)), mend...)
+	e.add(Client, "connection", status,
+		fmt.Sprintf("%s answers in %s", where, e.RoundTrip.Round(time.Millisecond)), mend...)
 	if e.Behind.Abs() > skew {
-		e.add(Client, "clock", Warning, fmt.Sprintf("this machine's clock is %s the cluster's", ahead(e.Behind)), "set the clock by NTP on both")
+		e.add(Client, "clock", Warning, fmt.Sprintf("this machine's clock is %s the cluster's", ahead(e.Behind)),
+			"set the clock by NTP on both")
 	} else {
 		e.add(Client, "clock", OK, "this machine's clock agrees with the cluster's")
 	}

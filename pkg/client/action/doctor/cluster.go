@@ -17,7 +17,8 @@ func (e *examination) cluster() {
 	minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
 	switch {
 	case err == nil && v.Major == "1" && minor < oldest:
-		e.add(Cluster, "version", Failed, fmt.Sprintf("Kubernetes %s is too old: container disks are image volumes, which need 1.%d", v.GitVersion, oldest), "upgrade the cluster")
+		e.add(Cluster, "version", Failed, fmt.Sprintf("Kubernetes %s is too old: container disks are image volumes, "+
+			"which need 1.%d", v.GitVersion, oldest), "upgrade the cluster")
 	default:
 		e.add(Cluster, "version", OK, "Kubernetes "+v.GitVersion)
 	}
@@ -31,7 +32,8 @@ func (e *examination) storage() {
 		return
 	}
 	if len(classes) == 0 {
-		e.add(Cluster, "storage", Warning, "there is no StorageClass: VMs can have container disks, but no persistent ones", "install a storage provisioner")
+		e.add(Cluster, "storage", Warning, "there is no StorageClass: VMs can have container disks, but no "+
+			"persistent ones", "install a storage provisioner")
 		return
 	}
 	var all []string
@@ -43,7 +45,8 @@ func (e *examination) storage() {
 		}
 	}
 	if standard == "" {
-		e.add(Cluster, "storage", Warning, "no StorageClass is the default: each claim must name one of "+strings.Join(all, ", "),
+		e.add(Cluster, "storage", Warning, "no StorageClass is the default: each claim must name one of "+
+			strings.Join(all, ", "),
 			"kubectl annotate storageclass "+all[0]+" "+isDefault+"=true")
 		return
 	}

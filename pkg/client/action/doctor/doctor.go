@@ -1,5 +1,5 @@
-// Package doctor examines a client, its cluster and virtkit on it, and says of each thing that is not well what mends it.
-// Gather reads the Facts, Examine judges them and is pure.
+// Package doctor examines a client, its cluster and virtkit on it, and says of each thing that is not well what mends
+// it. Gather reads the Facts, Examine judges them and is pure.
 //
 //	client.go   this program and its kubeconfig      stack.go   virtkit's components and certificates
 //	cluster.go  Kubernetes and its storage           nodes.go   each node and its machine
@@ -83,7 +83,8 @@ type Facts struct {
 	Now time.Time
 
 	Program Program
-	// Server is the API server's version. Behind is how far its clock is behind ours, and RoundTrip how long it took to answer.
+	// Server is the API server's version. Behind is how far its clock is behind ours, and RoundTrip how long it took to
+	// answer.
 	Server    Read[apiversion.Info]
 	Behind    time.Duration
 	RoundTrip time.Duration
@@ -106,8 +107,8 @@ type Facts struct {
 // Program is what is known of this program's surroundings.
 type Program struct {
 	Version version.Info
-	// Name is how it was called. Path has the programs found in PATH, by name: kubectl, kubectl-virt, kubectl_complete-virt, ssh,
-	// remote-viewer.
+	// Name is how it was called. Path has the programs found in PATH, by name: kubectl, kubectl-virt,
+	// kubectl_complete-virt, ssh, remote-viewer.
 	Name string
 	Path map[string]string
 	// Context and Server are those of the kubeconfig in use.

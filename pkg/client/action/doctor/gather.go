@@ -35,7 +35,10 @@ const limit = 10 * time.Second
 var programs = []string{"kubectl", "kubectl-virt", "kubectl_complete-virt"}
 
 // Gather reads the facts, side by side. connect makes the client; its error is a fact, too.
-func Gather(ctx context.Context, connect func() (*client.Client, error), program Program, namespace string, now func() time.Time) Facts {
+func Gather(
+	ctx context.Context, connect func() (*client.Client, error), program Program, namespace string,
+	now func() time.Time,
+) Facts {
 	f := Facts{Now: now(), Program: program, Namespace: namespace}
 	f.Program.Path = map[string]string{}
 	for _, name := range programs {
@@ -78,7 +81,8 @@ func Gather(ctx context.Context, connect func() (*client.Client, error), program
 	})
 	ask(func(ctx context.Context) {
 		var list corev1.PodList
-		f.Pods.Err = c.Read(ctx, "/api/v1/namespaces/"+names.Namespace+"/pods", url.Values{"labelSelector": {names.LabelComponent}}, &list)
+		f.Pods.Err = c.Read(ctx, "/api/v1/namespaces/"+names.Namespace+"/pods",
+			url.Values{"labelSelector": {names.LabelComponent}}, &list)
 		f.Pods.Value = list.Items
 	})
 	ask(func(ctx context.Context) { f.Authorities.Value, f.Authorities.Err = authorities(ctx, c) })
@@ -139,7 +143,8 @@ func (f *Facts) server(ctx context.Context, c *client.Client, now func() time.Ti
 	case err != nil:
 		f.Server.Err = err
 	case response.StatusCode != http.StatusOK:
-		f.Server.Err = apierrors.NewGenericServerResponse(response.StatusCode, "get", schema.GroupResource{}, "", "", 0, false)
+		f.Server.Err = apierrors.NewGenericServerResponse(response.StatusCode, "get", schema.GroupResource{}, "",
+			"", 0, false)
 	default:
 		f.Server.Value, f.Server.Err = parseVersion(data)
 	}
@@ -189,6 +194,9 @@ func authorities(ctx context.Context, c *client.Client) ([]Certificate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read virtkit's certificate authority: %w", err)
 		}
-		out = append(out, Certificate{Subject: certificate.Subject.CommonName, NotBefore: certificate.NotBefore, NotAfter: certificate.NotAfter})
+		out = append(out, Certificate{
+			Subject: certificate.Subject.CommonName, NotBefore: certificate.NotBefore,
+			NotAfter: certificate.NotAfter,
+		})
 	}
 }

@@ -42,9 +42,11 @@ func (e *examination) nodes() {
 	}
 	switch usable {
 	case 0:
-		e.add(Node, "capacity", Failed, "no node takes VMs", "kubectl -n "+names.Namespace+" get pods -l kubevirt.io="+names.VirtHandler+" -o wide")
+		e.add(Node, "capacity", Failed, "no node takes VMs",
+			"kubectl -n "+names.Namespace+" get pods -l kubevirt.io="+names.VirtHandler+" -o wide")
 	case 1:
-		e.add(Node, "capacity", Warning, "only one node takes VMs: nothing can migrate, and a drain stops its guests", "add a node")
+		e.add(Node, "capacity", Warning, "only one node takes VMs: nothing can migrate, and a drain stops its guests",
+			"add a node")
 	default:
 		e.add(Node, "capacity", OK, fmt.Sprintf("%d nodes take VMs", usable))
 	}
@@ -64,27 +66,34 @@ func (e *examination) kubelet(node *corev1.Node) {
 			}
 			mend := []string{describe}
 			if c.Status == corev1.ConditionUnknown && !outOfService(node) {
-				mend = append(mend, "when the machine is off for certain, so that its VMs start elsewhere: kubectl taint node "+node.Name+" "+corev1.TaintNodeOutOfService+"=nodeshutdown:NoExecute")
+				mend = append(mend,
+					"when the machine is off for certain, so that its VMs start elsewhere: kubectl taint node "+
+						node.Name+" "+corev1.TaintNodeOutOfService+"=nodeshutdown:NoExecute")
 			}
 			e.add(Node, "ready", Failed, message, mend...)
 			return
-		case c.Type != corev1.NodeReady && c.Status == corev1.ConditionTrue && strings.HasSuffix(string(c.Type), "Pressure"):
+		case c.Type != corev1.NodeReady && c.Status == corev1.ConditionTrue &&
+			strings.HasSuffix(string(c.Type), "Pressure"):
 			e.add(Node, "pressure", Warning, fmt.Sprintf("%s: the kubelet may evict VMs", c.Type), describe)
 		case c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionTrue:
-			e.add(Node, "network", Failed, "the node's pod network is not set up: "+c.Message, "the cluster's network plugin (CNI)")
+			e.add(Node, "network", Failed, "the node's pod network is not set up: "+c.Message,
+				"the cluster's network plugin (CNI)")
 		}
 	}
 	if m := containerd.FindStringSubmatch(info.ContainerRuntimeVersion); m != nil {
 		major, _ := strconv.Atoi(m[1]) // digits, as matched
 		minor, _ := strconv.Atoi(m[2])
 		if major < 2 || major == 2 && minor < 1 {
-			e.add(Node, "runtime", Failed, info.ContainerRuntimeVersion+" cannot mount images as volumes, which container disks are", "upgrade containerd to 2.1 or later")
+			e.add(Node, "runtime", Failed, info.ContainerRuntimeVersion+
+				" cannot mount images as volumes, which container disks are", "upgrade containerd to 2.1 or later")
 			return
 		}
 	}
-	e.add(Node, "ready", OK, fmt.Sprintf("kubelet %s, %s, kernel %s, %s", info.KubeletVersion, info.ContainerRuntimeVersion, info.KernelVersion, info.Architecture))
+	e.add(Node, "ready", OK, fmt.Sprintf("kubelet %s, %s, kernel %s, %s", info.KubeletVersion,
+		info.ContainerRuntimeVersion, info.KernelVersion, info.Architecture))
 	if outOfService(node) {
-		e.add(Node, "out-of-service", Warning, "the node answers, but is marked as out of service: it takes no VMs", "kubectl taint node "+node.Name+" "+corev1.TaintNodeOutOfService+"-")
+		e.add(Node, "out-of-service", Warning, "the node answers, but is marked as out of service: it takes no VMs",
+			"kubectl taint node "+node.Name+" "+corev1.TaintNodeOutOfService+"-")
 	}
 	if node.Spec.Unschedulable {
 		e.add(Node, "cordoned", Warning, "the node is cordoned: no VM starts on it", "kubectl uncordon "+node.Name)
@@ -93,7 +102,8 @@ func (e *examination) kubelet(node *corev1.Node) {
 
 // outOfService reports whether somebody has said that nothing runs on the node any more.
 func outOfService(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	return slices.ContainsFunc(node.Spec.Taints,
+		func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 func (e *examination) handler(node *corev1.Node) {
@@ -103,13 +113,15 @@ func (e *examination) handler(node *corev1.Node) {
 	}
 	pods := e.component(names.VirtHandler)
 	at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == node.Name })
-	logs := "kubectl -n " + names.Namespace + " logs -l kubevirt.io=" + names.VirtHandler + " --field-selector spec.nodeName=" + node.Name
+	logs := "kubectl -n " + names.Namespace + " logs -l kubevirt.io=" + names.VirtHandler +
+		" --field-selector spec.nodeName=" + node.Name
 	switch {
 	case at < 0 && len(node.Spec.Taints) > 0:
 		e.add(Node, names.VirtHandler, OK, "no virt-handler: the node has taints, and takes no VMs")
 		return
 	case at < 0:
-		e.add(Node, names.VirtHandler, Failed, "no virt-handler runs on the node", "kubectl -n "+names.Namespace+" describe daemonset "+names.VirtHandler)
+		e.add(Node, names.VirtHandler, Failed, "no virt-handler runs on the node",
+			"kubectl -n "+names.Namespace+" describe daemonset "+names.VirtHandler)
 		return
 	case !ready(pods[at]):
 		e.add(Node, names.VirtHandler, Failed, "virt-handler is not ready: "+state(pods[at]), logs)
@@ -120,7 +132,8 @@ func (e *examination) handler(node *corev1.Node) {
 	case err != nil:
 		e.add(Node, names.VirtHandler, Warning, "virt-handler has not left a heartbeat", logs)
 	case e.Now.Add(-e.Behind).Sub(beat) > late:
-		e.add(Node, names.VirtHandler, Failed, fmt.Sprintf("virt-handler left its last heartbeat %s ago", spell(e.Now.Add(-e.Behind).Sub(beat))), logs)
+		e.add(Node, names.VirtHandler, Failed,
+			fmt.Sprintf("virt-handler left its last heartbeat %s ago", spell(e.Now.Add(-e.Behind).Sub(beat))), logs)
 	default:
 		e.add(Node, names.VirtHandler, OK, "virt-handler is ready")
 	}
@@ -148,12 +161,16 @@ func (e *examination) virtualization(node *corev1.Node) {
 		if machine.Virtualized {
 			mend = []string{"the machine is itself virtual: let its hypervisor pass virtualization on (nested)"}
 		}
-		e.add(Node, "kvm", Warning, "no hardware virtualization, so that guests are emulated and slow: "+machine.NoKVM, mend...)
+		e.add(Node, "kvm", Warning, "no hardware virtualization, so that guests are emulated and slow: "+
+			machine.NoKVM, mend...)
 	case emulation:
 		e.add(Node, "kvm", Warning, "the node has KVM, but useEmulation is set and guests do not use it",
-			"kubectl -n "+names.Namespace+" patch kubevirt "+names.KubeVirt+` --type=merge -p '{"spec":{"configuration":{"developerConfiguration":{"useEmulation":false}}}}'`)
+			"kubectl -n "+names.Namespace+" patch kubevirt "+names.KubeVirt+
+				` --type=merge -p '{"spec":{"configuration":{"developerConfiguration":{"useEmulation":false}}}}'`)
 	case offered.IsZero():
-		e.add(Node, "kvm", Warning, "the node has KVM, but the kubelet does not offer "+names.ResourceKVM, "kubectl -n "+names.Namespace+" delete pod -l kubevirt.io="+names.VirtHandler+" --field-selector spec.nodeName="+node.Name)
+		e.add(Node, "kvm", Warning, "the node has KVM, but the kubelet does not offer "+names.ResourceKVM,
+			"kubectl -n "+names.Namespace+" delete pod -l kubevirt.io="+names.VirtHandler+
+				" --field-selector spec.nodeName="+node.Name)
 	case machine.Nested:
 		e.add(Node, "kvm", OK, fmt.Sprintf("KVM (%s), nested too", machine.Module))
 	default:
@@ -185,11 +202,13 @@ func (e *examination) clock(node *corev1.Node) {
 		return // virt-handler has been looked at
 	}
 	for _, field := range node.ManagedFields {
-		if field.Time == nil || field.FieldsV1 == nil || !strings.Contains(field.FieldsV1.GetRawString(), v1.VirtHandlerHeartbeat) {
+		if field.Time == nil || field.FieldsV1 == nil ||
+			!strings.Contains(field.FieldsV1.GetRawString(), v1.VirtHandlerHeartbeat) {
 			continue
 		}
 		if off := beat.Sub(field.Time.Time); off.Abs() > skew {
-			e.add(Node, "clock", Warning, fmt.Sprintf("the node's clock is %s the API server's", ahead(off)), "set the node's clock by NTP")
+			e.add(Node, "clock", Warning, fmt.Sprintf("the node's clock is %s the API server's", ahead(off)),
+				"set the node's clock by NTP")
 		} else {
 			e.add(Node, "clock", OK, "the node's clock agrees with the API server's")
 		}

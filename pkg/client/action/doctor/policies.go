@@ -141,10 +141,12 @@ func (e *examination) policies() {
 	slices.Sort(changed)
 	switch {
 	case len(missing) > 0:
-		e.add(Stack, "policies", Failed, "admission policies are missing, without which tenants and nodes may do more than they should: "+
-			strings.Join(missing, ", "), install)
+		e.add(Stack, "policies", Failed,
+			"admission policies are missing, without which tenants and nodes may do more than they should: "+
+				strings.Join(missing, ", "), install)
 	case len(changed) > 0:
-		e.add(Stack, "policies", Warning, "admission policies are not those of this version: "+strings.Join(changed, ", "),
+		e.add(Stack, "policies", Warning, "admission policies are not those of this version: "+
+			strings.Join(changed, ", "),
 			install)
 	default:
 		e.add(Stack, "policies", OK, fmt.Sprintf("%d admission policies are in force", len(want.Policies)))

@@ -106,11 +106,14 @@ func (e *examination) workloads() {
 		case len(pods) == 0:
 			e.add(Stack, component, Failed, component+" does not run", install)
 		case up == 0:
-			e.add(Stack, component, Failed, fmt.Sprintf("%s: none of %d pods is ready; %s", component, len(pods), trouble), logs)
+			e.add(Stack, component, Failed,
+				fmt.Sprintf("%s: none of %d pods is ready; %s", component, len(pods), trouble), logs)
 		case up < len(pods):
-			e.add(Stack, component, Warning, fmt.Sprintf("%s: %d of %d pods are ready; %s", component, up, len(pods), trouble), logs)
+			e.add(Stack, component, Warning,
+				fmt.Sprintf("%s: %d of %d pods are ready; %s", component, up, len(pods), trouble), logs)
 		case restarts > 3:
-			e.add(Stack, component, Warning, fmt.Sprintf("%s: ready, but restarted %d times", component, restarts), logs+" --previous")
+			e.add(Stack, component, Warning, fmt.Sprintf("%s: ready, but restarted %d times", component, restarts),
+				logs+" --previous")
 		default:
 			e.add(Stack, component, OK, fmt.Sprintf("%s: %d of %d pods are ready", component, up, len(pods)))
 		}
@@ -148,9 +151,11 @@ func (e *examination) api() {
 	switch err := e.VirtAPI.Err; {
 	case err != nil:
 		e.add(Stack, "subresources", Failed, "the aggregated API of virt-api does not answer: "+err.Error(),
-			"kubectl get apiservice v1.subresources.kubevirt.io", "kubectl -n "+names.Namespace+" logs deployment/"+names.VirtAPI)
+			"kubectl get apiservice v1.subresources.kubevirt.io", "kubectl -n "+names.Namespace+" logs deployment/"+
+				names.VirtAPI)
 	case e.VirtAPI.Value.GitVersion != e.Program.Version.GitVersion:
-		e.add(Stack, "subresources", Warning, fmt.Sprintf("virt-api is %s, this program is %s", e.VirtAPI.Value.GitVersion, e.Program.Version.GitVersion), install+" (or install the matching virtctl)")
+		e.add(Stack, "subresources", Warning, fmt.Sprintf("virt-api is %s, this program is %s",
+			e.VirtAPI.Value.GitVersion, e.Program.Version.GitVersion), install+" (or install the matching virtctl)")
 	default:
 		e.add(Stack, "subresources", OK, "virt-api answers: "+e.VirtAPI.Value.GitVersion)
 	}
@@ -161,7 +166,8 @@ func (e *examination) api() {
 		e.add(Stack, "admission", Skipped, "cannot tell: you may not create VMs in namespace "+e.Namespace)
 	default:
 		e.add(Stack, "admission", Failed, "a plain VM is not admitted: "+err.Error(),
-			"kubectl get validatingwebhookconfigurations "+names.ValidatingWebhook+" -o yaml", "kubectl -n "+names.Namespace+" logs deployment/"+names.VirtAPI)
+			"kubectl get validatingwebhookconfigurations "+names.ValidatingWebhook+" -o yaml",
+			"kubectl -n "+names.Namespace+" logs deployment/"+names.VirtAPI)
 	}
 }
 
@@ -182,9 +188,13 @@ func (e *examination) certificates() {
 	case len(authorities) == 0:
 		e.add(Stack, "certificates", Failed, "virtkit has no certificate authority yet: virt-controller makes it", logs)
 	case left < 0:
-		e.add(Stack, "certificates", Failed, fmt.Sprintf("virtkit's certificate authority expired %s ago: virt-controller has not renewed it", spell(-left)), logs)
+		e.add(Stack, "certificates", Failed,
+			fmt.Sprintf("virtkit's certificate authority expired %s ago: virt-controller has not renewed it",
+				spell(-left)), logs)
 	case left < 24*time.Hour:
-		e.add(Stack, "certificates", Warning, fmt.Sprintf("virtkit's certificate authority expires in %s: virt-controller should have renewed it", spell(left)), logs)
+		e.add(Stack, "certificates", Warning,
+			fmt.Sprintf("virtkit's certificate authority expires in %s: virt-controller should have renewed it",
+				spell(left)), logs)
 	default:
 		e.add(Stack, "certificates", OK, fmt.Sprintf("virtkit's certificate authority is good for %s", spell(left)))
 	}

@@ -61,7 +61,10 @@ func Gather(ctx context.Context, api API, node string) (Facts, error) {
 			f.Strategy = *strategy
 		}
 	}
-	query := url.Values{"limit": {strconv.Itoa(page)}, "fieldSelector": {"status.phase!=Succeeded,status.phase!=Failed"}}
+	query := url.Values{
+		"limit":         {strconv.Itoa(page)},
+		"fieldSelector": {"status.phase!=Succeeded,status.phase!=Failed"},
+	}
 	for {
 		var pods corev1.PodList
 		if err := api.Read(ctx, "/api/v1/pods", query, &pods); err != nil {

@@ -108,7 +108,9 @@ func less(a, b resource.Quantity) bool { return a.Cmp(b) < 0 }
 
 // refuses says why a guest's pod could not go to a node; empty when nothing is known to speak against it. Affinity to
 // other pods and the spread over zones are the scheduler's to judge.
-func (r *room) refuses(vmi *v1.VirtualMachineInstance, pod *corev1.Pod, asked map[corev1.ResourceName]resource.Quantity) string {
+func (r *room) refuses(
+	vmi *v1.VirtualMachineInstance, pod *corev1.Pod, asked map[corev1.ResourceName]resource.Quantity,
+) string {
 	// The pod's selector has what the cluster adds to every VM's.
 	if misfits := migrate.Misfits(vmi, r.node, pod.Spec.NodeSelector); len(misfits) > 0 {
 		return misfits[0]

@@ -1,6 +1,6 @@
 // Package evacuate empties a node of its guests, as a drain of the node does: it evicts their pods, and what becomes of
-// each guest its eviction strategy says. Gather reads the Facts, NewPlan says what would happen and is pure, Run does it
-// and follows.
+// each guest its eviction strategy says. Gather reads the Facts, NewPlan says what would happen and is pure, Run does
+// it and follows.
 //
 //	plan.go   who goes, stays or ends   place.go  where a pod could go
 //	run.go    cordon, evict, follow     gather.go what is there
@@ -130,7 +130,10 @@ type Facts struct {
 
 // NewPlan says what the evacuation of the node would lead to.
 func NewPlan(f Facts) *Report {
-	r := &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Node: f.Node, Planned: true, Guests: []Guest{}}
+	r := &Report{
+		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Node: f.Node, Planned: true,
+		Guests: []Guest{},
+	}
 	for i := range f.Nodes {
 		if f.Nodes[i].Name == f.Node {
 			r.Cordoned = f.Nodes[i].Spec.Unschedulable
@@ -168,7 +171,8 @@ func plan(f Facts, vmi *v1.VirtualMachineInstance, rooms []*room) Guest {
 		g.Outcome, g.Reason = Stays, "its pod was not found"
 		return g
 	case strategy == v1.EvictionStrategyExternal && !verdict.Allow:
-		g.Outcome, g.Reason = Marked, "its eviction strategy is External: somebody else is to act on status.evacuationNodeName"
+		g.Outcome, g.Reason = Marked,
+			"its eviction strategy is External: somebody else is to act on status.evacuationNodeName"
 		return g
 	case verdict.Allow:
 		g.Outcome, g.Reason = end(f.VMs[vmi.Namespace+"/"+vmi.Name], vmi)

@@ -37,8 +37,8 @@ type Options struct {
 	Tell func(*Report)
 }
 
-// Run carries a plan out and returns the report of it, which is never nil. The error says how many guests are left on the
-// node that should not be; it is an action.ErrTimeout when the context's time was up.
+// Run carries a plan out and returns the report of it, which is never nil. The error says how many guests are left on
+// the node that should not be; it is an action.ErrTimeout when the context's time was up.
 func Run(ctx context.Context, api API, planned *Report, o Options) (*Report, error) {
 	r := planned.DeepCopyObject().(*Report)
 	r.Planned = false
@@ -51,7 +51,10 @@ func Run(ctx context.Context, api API, planned *Report, o Options) (*Report, err
 		}
 		r.Cordoned = true
 	}
-	e := &evacuation{api: api, o: o, report: r, last: make([]time.Time, len(r.Guests)), denied: make([]error, len(r.Guests))}
+	e := &evacuation{
+		api: api, o: o, report: r, last: make([]time.Time, len(r.Guests)),
+		denied: make([]error, len(r.Guests)),
+	}
 	if err := e.evict(ctx); err != nil {
 		return r, err
 	}

@@ -35,7 +35,8 @@ type Selection struct {
 	moves map[string]string
 }
 
-// learn reads which migrations are the VM's. A user who may not read them gets events of those that are called after the VM.
+// learn reads which migrations are the VM's. A user who may not read them gets events of those that are called after
+// the VM.
 func (s *Selection) learn(ctx context.Context, c *client.Client) error {
 	if s.Name == "" {
 		return nil
@@ -55,7 +56,10 @@ func (s *Selection) learn(ctx context.Context, c *client.Client) error {
 }
 
 // kinds whose events are told, by involvedObject.kind.
-var kinds = []string{"VirtualMachine", "VirtualMachineInstance", migration, "VirtualMachineInstanceReplicaSet", "VirtualMachinePool", "KubeVirt"}
+var kinds = []string{
+	"VirtualMachine", "VirtualMachineInstance", migration, "VirtualMachineInstanceReplicaSet",
+	"VirtualMachinePool", "KubeVirt",
+}
 
 const migration = "VirtualMachineInstanceMigration"
 
@@ -73,8 +77,9 @@ func (s Selection) Match(e *corev1.Event) bool {
 	return Of(e.InvolvedObject.Kind, e.InvolvedObject.Name, s.Name, s.moves)
 }
 
-// Of reports whether an object is a VM's: the VM, its instance, a pod of it, a migration. moves has the VM of each migration that
-// is known, by their names; others are told by how they are called. With "" for the VM the object may be any one's.
+// Of reports whether an object is a VM's: the VM, its instance, a pod of it, a migration. moves has the VM of each
+// migration that is known, by their names; others are told by how they are called. With "" for the VM the object may be
+// any one's.
 func Of(kind, object, vm string, moves map[string]string) bool {
 	switch {
 	case kind == "Pod" && vm == "":
@@ -153,8 +158,8 @@ func List(ctx context.Context, c *client.Client, s Selection) (*corev1.EventList
 // retry is the pause before a watch is opened again.
 const retry = time.Second
 
-// Watch gives each selected event after version as it comes, until ctx ends or show fails. A watch that ends is opened again
-// where it was; where the server has forgotten that, what is there now is not told again.
+// Watch gives each selected event after version as it comes, until ctx ends or show fails. A watch that ends is opened
+// again where it was; where the server has forgotten that, what is there now is not told again.
 func Watch(ctx context.Context, c *client.Client, s Selection, version string, show func(*corev1.Event) error) error {
 	for {
 		next, err := watch(ctx, c, s, version, show)
@@ -181,7 +186,9 @@ func Watch(ctx context.Context, c *client.Client, s Selection, version string, s
 	}
 }
 
-func watch(ctx context.Context, c *client.Client, s Selection, version string, show func(*corev1.Event) error) (string, error) {
+func watch(
+	ctx context.Context, c *client.Client, s Selection, version string, show func(*corev1.Event) error,
+) (string, error) {
 	body, err := c.Stream(ctx, path(s.Namespace), url.Values{
 		"watch": {"true"}, "resourceVersion": {version}, "allowWatchBookmarks": {"true"},
 	})

@@ -277,7 +277,8 @@ func (r *run) expect(ctx context.Context, s *statement, step *Step) error {
 		case <-deadline.C:
 			words := last(r.pending)
 			r.tell(step, len(r.pending))
-			return fmt.Errorf("%w waiting %s for %s; the guest's last words: %q", action.ErrTimeout, wait, s.what(), words)
+			return fmt.Errorf("%w waiting %s for %s; the guest's last words: %q", action.ErrTimeout, wait,
+				s.what(), words)
 		case chunk, open := <-r.chunks:
 			if !open {
 				r.tell(step, len(r.pending))
@@ -332,7 +333,8 @@ func (r *run) match(ctx context.Context, s *statement, step *Step) (bool, error)
 		}
 		first := (*statement)(nil)
 		for i := range r.handlers {
-			if other := r.handlers[i].pattern.FindSubmatchIndex(r.pending); other != nil && (at == nil || other[0] < at[0]) {
+			if other := r.handlers[i].pattern.FindSubmatchIndex(r.pending); other != nil &&
+				(at == nil || other[0] < at[0]) {
 				at, first = other, &r.handlers[i]
 			}
 		}

@@ -11,7 +11,7 @@
 //	expect eof [10s]         wait for the end of the stream, that is of the guest
 //	on /regexp/ do STATEMENT whenever that is seen during a wait: send, send-secret, print, set or exit
 //	set name "text"          give a variable a value
-//	print "text"             write a line to the transcript, and to standard output when that is all the user asked for
+//	print "text"             write a line to the transcript, and to standard output when the user wants only that
 //	exit N                   end the script with code N, 0 to 255
 package expect
 
@@ -87,7 +87,8 @@ func Parse(file string, r io.Reader) (*Script, error) {
 			handlers++
 		}
 		if handlers > maxHandlers || len(script.statements) == maxStatements {
-			return nil, &ParseError{file, n, fmt.Errorf("more than %d statements, or %d of on", maxStatements, maxHandlers)}
+			return nil,
+				&ParseError{file, n, fmt.Errorf("more than %d statements, or %d of on", maxStatements, maxHandlers)}
 		}
 		script.statements = append(script.statements, *s)
 	}
@@ -144,7 +145,8 @@ func parseStatement(text string, line int) (*statement, error) {
 		}
 		rest = ""
 	default:
-		return nil, fmt.Errorf("unknown statement %q; there are send, send-secret, expect, on, set, print, timeout and exit", verb)
+		return nil, fmt.Errorf("unknown statement %q; there are send, send-secret, expect, on, set, print, timeout "+
+			"and exit", verb)
 	}
 	if err != nil {
 		return nil, err

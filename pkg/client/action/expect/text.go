@@ -81,7 +81,8 @@ func (t template) expand(variables map[string]string) (string, error) {
 		}
 		value, known := variables[part]
 		if !known {
-			return "", fmt.Errorf("variable $%s has no value; give it one with --var %s=… or by a group of an expect", part, part)
+			return "", fmt.Errorf("variable $%s has no value; give it one with --var %s=… or by a group of an "+
+				"expect", part, part)
 		}
 		out.WriteString(value)
 	}

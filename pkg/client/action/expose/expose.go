@@ -58,11 +58,16 @@ func one(field, text string, of ...string) (string, error) {
 }
 
 // ErrNoPorts says that neither the options nor the object name a port.
-var ErrNoPorts = errors.New("there is no port: give one with --port, or list some in the interface on the pod's network")
+var ErrNoPorts = errors.New(
+	"there is no port: give one with --port, or list some in the interface on the pod's network",
+)
 
 // Types, Families and Policies are the values of the options.
 func Types() []string {
-	return []string{string(corev1.ServiceTypeClusterIP), string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeLoadBalancer)}
+	return []string{
+		string(corev1.ServiceTypeClusterIP), string(corev1.ServiceTypeNodePort),
+		string(corev1.ServiceTypeLoadBalancer),
+	}
 }
 
 // Families are the values of Options.IPFamily.
@@ -70,7 +75,10 @@ func Families() []string { return []string{"IPv4", "IPv6", "IPv4,IPv6", "IPv6,IP
 
 // Policies are the values of Options.IPFamilyPolicy.
 func Policies() []string {
-	return []string{string(corev1.IPFamilyPolicySingleStack), string(corev1.IPFamilyPolicyPreferDualStack), string(corev1.IPFamilyPolicyRequireDualStack)}
+	return []string{
+		string(corev1.IPFamilyPolicySingleStack), string(corev1.IPFamilyPolicyPreferDualStack),
+		string(corev1.IPFamilyPolicyRequireDualStack),
+	}
 }
 
 // Selector finds the pod of an instance by its name.
@@ -162,7 +170,10 @@ func ports(o Options, spec *v1.VirtualMachineInstanceSpec) ([]corev1.ServicePort
 			return nil, invalid(port.field, "%d is not a port from 1 to 65535", port.n)
 		}
 	}
-	port := corev1.ServicePort{Name: o.PortName, Protocol: corev1.Protocol(protocol), Port: o.Port, NodePort: o.NodePort}
+	port := corev1.ServicePort{
+		Name: o.PortName, Protocol: corev1.Protocol(protocol), Port: o.Port,
+		NodePort: o.NodePort,
+	}
 	if o.TargetPort != "" {
 		port.TargetPort = intstr.Parse(o.TargetPort)
 		problems := validation.IsValidPortNum(port.TargetPort.IntValue())
@@ -189,7 +200,8 @@ func listedPorts(spec *v1.VirtualMachineInstanceSpec) []corev1.ServicePort {
 			}
 			for i, port := range nic.Ports {
 				out = append(out, corev1.ServicePort{
-					Name: fmt.Sprintf("port-%d", i+1), Protocol: corev1.Protocol(or(port.Protocol, "TCP")), Port: port.Port,
+					Name: fmt.Sprintf("port-%d", i+1), Protocol: corev1.Protocol(or(port.Protocol, "TCP")),
+					Port: port.Port,
 				})
 			}
 		}

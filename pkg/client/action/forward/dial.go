@@ -37,7 +37,9 @@ func (t Target) String() string { return t.Namespace + "/" + t.Name }
 
 // Opener opens a stream to a port of a guest; *client.Client is one.
 type Opener interface {
-	PortForward(ctx context.Context, resource, namespace, name string, port uint16, protocol string) (*stream.Conn, error)
+	PortForward(
+		ctx context.Context, resource, namespace, name string, port uint16, protocol string,
+	) (*stream.Conn, error)
 }
 
 // Dial connects to a port of a guest. ctx bounds the opening only. The connection has half-close; with

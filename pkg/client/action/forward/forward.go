@@ -35,7 +35,8 @@ func To(c Opener, t Target) Dialer {
 type Forwarder struct {
 	Dial Dialer
 	// Patience is how long a new connection waits for a guest that restarts, moves, or has not set up its
-	// network, and for a cluster that does not answer; 30 s unless set. A port that the guest refuses is not waited for.
+	// network, and for a cluster that does not answer; 30 s unless set. A port that the guest refuses is not waited
+	// for.
 	Patience time.Duration
 	// Idle is how long nothing may come or go for a UDP client before it is forgotten, 90 s unless set.
 	Idle time.Duration

@@ -18,7 +18,8 @@ type Port struct {
 	Remote uint16
 }
 
-// ParsePort reads [PROTOCOL/]LOCAL[:REMOTE], as in 8080:80, udp/53 and :22, where an absent LOCAL, or 0, is any that is free.
+// ParsePort reads [PROTOCOL/]LOCAL[:REMOTE], as in 8080:80, udp/53 and :22, where an absent LOCAL, or 0, is any that is
+// free.
 func ParsePort(text string) (Port, error) {
 	p := Port{Protocol: TCP}
 	rest := text

@@ -30,8 +30,8 @@ const (
 )
 
 // Registry finds the sessions in the background. Each listens on a unix socket of its own, in a directory that only the
-// user may enter, and is asked there for its state and to end. So no process is ever found, or killed, by its number, which
-// may be another's by then; and a socket that nobody listens on is the whole trace of a session that was killed.
+// user may enter, and is asked there for its state and to end. So no process is ever found, or killed, by its number,
+// which may be another's by then; and a socket that nobody listens on is the whole trace of a session that was killed.
 //
 //	DIR/ID.sock   where it listens
 //	DIR/ID.log    what it has to say
@@ -64,7 +64,8 @@ func (r Registry) Create(id string) (*os.File, error) {
 		return nil, fmt.Errorf("keep what runs in the background: %w", err)
 	}
 	if len(r.socket(id)) > maxSocketPath {
-		return nil, fmt.Errorf("%s is too long for the path of a socket; set XDG_RUNTIME_DIR to a shorter directory", r.socket(id))
+		return nil, fmt.Errorf("%s is too long for the path of a socket; set XDG_RUNTIME_DIR to a shorter directory",
+			r.socket(id))
 	}
 	log, err := os.OpenFile(r.Log(id), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -86,7 +87,9 @@ func (r Registry) Remove(id string) error {
 
 // Serve answers for a session until ctx ends. stop is called when somebody asks for its end; their connection
 // stays until done is closed, or the process has ended. The socket is there when Serve has called ready.
-func (r Registry) Serve(ctx context.Context, id string, state func() *Session, ready func(), stop func(), done <-chan struct{}) error {
+func (r Registry) Serve(
+	ctx context.Context, id string, state func() *Session, ready func(), stop func(), done <-chan struct{},
+) error {
 	l, err := net.Listen("unix", r.socket(id))
 	if err != nil {
 		return fmt.Errorf("listen for port-forward list and stop: %w", err)
@@ -167,7 +170,8 @@ func (r Registry) List(ctx context.Context) ([]*Session, error) {
 	return sessions, errors.Join(errs...)
 }
 
-// Stop ends a session and returns what it was, once its ports are closed. One that does not run is an action.ErrNotFound.
+// Stop ends a session and returns what it was, once its ports are closed. One that does not run is an
+// action.ErrNotFound.
 func (r Registry) Stop(ctx context.Context, id string) (*Session, error) {
 	if id == "" || id != filepath.Base(id) {
 		return nil, fmt.Errorf("port-forward %q: %w", id, action.ErrNotFound)

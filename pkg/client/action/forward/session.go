@@ -9,8 +9,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/report"
 )
 
-// Session is what `port-forward -o json` prints, and `port-forward list` of each that runs in the background. Its kind is
-// PortForward.
+// Session is what `port-forward -o json` prints, and `port-forward list` of each that runs in the background. Its kind
+// is PortForward.
 type Session struct {
 	metav1.TypeMeta `json:",inline"`
 	// Metadata has the session's ID as its name, the namespace of the machine, and the start as its creation time.
@@ -51,7 +51,8 @@ func NewSession(id, namespace, target string, locals []*Local, socks []string) *
 		Target:     target, Socks: socks,
 	}
 	for _, l := range locals {
-		s.Ports = append(s.Ports, SessionPort{Protocol: l.Protocol, Address: l.Address, LocalPort: l.Local, TargetPort: l.Remote})
+		s.Ports = append(s.Ports,
+			SessionPort{Protocol: l.Protocol, Address: l.Address, LocalPort: l.Local, TargetPort: l.Remote})
 	}
 	return s
 }
@@ -76,7 +77,10 @@ type SessionList struct {
 
 // NewSessionList is a list of sessions.
 func NewSessionList(sessions []*Session) *SessionList {
-	list := &SessionList{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "PortForwardList"}, Items: []Session{}}
+	list := &SessionList{
+		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "PortForwardList"},
+		Items:    []Session{},
+	}
 	for _, s := range sessions {
 		list.Items = append(list.Items, *s)
 	}

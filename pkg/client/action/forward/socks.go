@@ -60,7 +60,8 @@ func (s *Socks) Serve(ctx context.Context, l net.Listener) error {
 var errSocks = errors.New("the client does not speak SOCKS5 without authentication")
 
 // ErrSocksAddress is a client that asks for an address where a name is needed.
-var ErrSocksAddress = errors.New("the client asks for an IP address instead of a VM's name: let the proxy resolve names, as with socks5h:// in curl")
+var ErrSocksAddress = errors.New("the client asks for an IP address instead of a VM's name: let the proxy resolve " +
+	"names, as with socks5h:// in curl")
 
 func (s *Socks) handle(ctx context.Context, conn net.Conn) {
 	socket := stream.AsSocket(conn)
@@ -176,7 +177,8 @@ func readRequest(conn io.ReadWriter) (host string, port uint16, reply byte, err 
 	}
 	switch {
 	case command != socksConnect:
-		return "", 0, socksBadCommand, fmt.Errorf("the client asks for SOCKS5 command %d; only CONNECT is served", command)
+		return "", 0, socksBadCommand,
+			fmt.Errorf("the client asks for SOCKS5 command %d; only CONNECT is served", command)
 	case kind != socksDomain:
 		return "", 0, socksAddressUnsupported, ErrSocksAddress
 	}

@@ -15,7 +15,9 @@ import (
 // what the guest still sends arrives; at the guest's end ended is called, and what in still gives arrives, unless
 // ended returns false because nobody waits for it. It returns nil when both have ended normally, and io.ErrClosedPipe
 // when nobody reads out. A Read of in may outlive it.
-func Stdio(ctx context.Context, conn *stream.Conn, protocol string, in io.Reader, out io.Writer, ended func() bool) error {
+func Stdio(
+	ctx context.Context, conn *stream.Conn, protocol string, in io.Reader, out io.Writer, ended func() bool,
+) error {
 	var remote halfCloser = conn
 	if protocol == UDP {
 		remote = stream.Packets{Conn: conn}

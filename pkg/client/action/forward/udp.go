@@ -20,8 +20,8 @@ const (
 	waiting = 64
 )
 
-// ServeUDP forwards the datagrams that arrive at pc to a port of the guest, and the answers to where they came from, until
-// ctx ends. Each client, told by its address, has a stream of its own, so that the guest can tell them apart too.
+// ServeUDP forwards the datagrams that arrive at pc to a port of the guest, and the answers to where they came from,
+// until ctx ends. Each client, told by its address, has a stream of its own, so that the guest can tell them apart too.
 func (f *Forwarder) ServeUDP(ctx context.Context, pc net.PacketConn, port uint16) error {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &udp{f: f, pc: pc, port: port, clients: map[string]*sender{}}

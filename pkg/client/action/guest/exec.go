@@ -38,7 +38,8 @@ func Run(ctx context.Context, open func(context.Context) (*stream.Conn, error), 
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // that it is closed is all that matters
-	if err := exec.WriteJSON(conn, exec.ChannelRequest, exec.Request{Command: p.Command, Stdin: p.Stdin != nil}); err != nil {
+	if err := exec.WriteJSON(conn, exec.ChannelRequest, exec.Request{Command: p.Command, Stdin: p.Stdin != nil}); err !=
+		nil {
 		return exec.Result{}, because(ctx, err)
 	}
 	var sent chan error
@@ -139,7 +140,8 @@ func because(ctx context.Context, err error) error {
 	case stream.CodeGoingAway:
 		return fmt.Errorf("%w before the command ended: %w", action.ErrLost, err)
 	case stream.CodeAbnormal:
-		return fmt.Errorf("%w before the command ended (%w); virt-handler ends the command, unless it has failed itself: look into the guest before you run it again", action.ErrLost, err)
+		return fmt.Errorf("%w before the command ended (%w); virt-handler ends the command, unless it has failed "+
+			"itself: look into the guest before you run it again", action.ErrLost, err)
 	}
 	return err
 }

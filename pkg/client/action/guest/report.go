@@ -43,7 +43,9 @@ func (r *ExecResult) DeepCopyObject() runtime.Object {
 }
 
 // NewExecResult is the report of one program.
-func NewExecResult(namespace, name string, command []string, result exec.Result, stdout, stderr []byte, took time.Duration) *ExecResult {
+func NewExecResult(
+	namespace, name string, command []string, result exec.Result, stdout, stderr []byte, took time.Duration,
+) *ExecResult {
 	r := &ExecResult{
 		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "ExecResult"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

@@ -106,7 +106,8 @@ func (i *Installer) checkOurs(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look for an earlier installation: %w", err)
 	case crd.GetLabels()[partOfLabel] != partOf:
-		return fmt.Errorf("%w: it has another KubeVirt, whose CustomResourceDefinition %s is not virtkit's; remove that first", ErrUnsuitable, vms)
+		return fmt.Errorf("%w: it has another KubeVirt, whose CustomResourceDefinition %s is not virtkit's; remove "+
+			"that first", ErrUnsuitable, vms)
 	}
 	return nil
 }
@@ -133,7 +134,8 @@ func checkVersion(version string) error {
 		return fmt.Errorf("%w: its version %q cannot be understood: %v", ErrUnsuitable, version, err)
 	}
 	if v.WithPreRelease("").LessThan(minimumVersion) {
-		return fmt.Errorf("%w: it runs Kubernetes %s; virtkit needs 1.35 or newer, since container disks are image volumes", ErrUnsuitable, version)
+		return fmt.Errorf("%w: it runs Kubernetes %s; virtkit needs 1.35 or newer, since container disks are image "+
+			"volumes", ErrUnsuitable, version)
 	}
 	return nil
 }

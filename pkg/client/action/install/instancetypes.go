@@ -9,8 +9,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/instancetype/common"
 )
 
-// Instancetypes returns the common instance types and preferences. virt-api admits them, so they can be applied once it is
-// ready.
+// Instancetypes returns the common instance types and preferences. virt-api admits them, so they can be applied once it
+// is ready.
 func Instancetypes() ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	add := func(object any, name string) error {

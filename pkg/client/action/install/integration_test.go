@@ -265,7 +265,8 @@ func TestInstallAndUninstall(t *testing.T) {
 				patch(t, i, o, `{"status":{"updatedReplicas":0,"readyReplicas":0,"availableReplicas":0}}`, "status")
 			}
 		}
-		// Seconds, but for a definition whose deletion the API server's finalizer has missed: it looks again every five minutes.
+		// Seconds, but for a definition whose deletion the API server's finalizer has missed: it looks again every five
+		// minutes.
 		limited, cancel := context.WithTimeout(ctx, 7*time.Minute)
 		defer cancel()
 		if _, err := i.Uninstall(limited, all, UninstallOptions{DeleteVMs: true, Wait: true}); err != nil {

@@ -37,8 +37,8 @@ var DefaultAccount = Account{"monitoring", "prometheus-k8s"}
 // openShift is where that account is on OpenShift.
 const openShift = "openshift-monitoring"
 
-// MonitoringObjects are what the Prometheus operator and Grafana need: manifests/monitoring, with who may read the metrics. Where the
-// API server does not know monitoring.coreos.com they cannot be applied.
+// MonitoringObjects are what the Prometheus operator and Grafana need: manifests/monitoring, with who may read the
+// metrics. Where the API server does not know monitoring.coreos.com they cannot be applied.
 func MonitoringObjects(account Account) ([]*unstructured.Unstructured, error) {
 	objects, err := load("monitoring")
 	if err != nil {
@@ -101,8 +101,9 @@ func (i *Installer) Monitored(ctx context.Context) (bool, error) {
 	return needed == 2, nil
 }
 
-// PrometheusAccount finds who is to read the metrics: whom the KubeVirt resource names (spec.monitorNamespace, spec.monitorAccount), the
-// account of the one Prometheus resource, or kube-prometheus'. found is false when it is only the default, and is not there.
+// PrometheusAccount finds who is to read the metrics: whom the KubeVirt resource names (spec.monitorNamespace,
+// spec.monitorAccount), the account of the one Prometheus resource, or kube-prometheus'. found is false when it is only
+// the default, and is not there.
 func (i *Installer) PrometheusAccount(ctx context.Context) (account Account, found bool, err error) {
 	kv, err := i.kubeVirt(ctx)
 	if err != nil {
@@ -171,9 +172,11 @@ const (
 // ErrNoMonitoring is an installation that was to have monitoring on a cluster without the Prometheus operator.
 var ErrNoMonitoring = errors.New("the cluster has no API " + monitoringGroup + "/v1")
 
-// AddMonitoring gives what to install besides, for a cluster that may have the Prometheus operator, and a note for the user, which may
-// be empty.
-func (i *Installer) AddMonitoring(ctx context.Context, m Monitoring) (objects []*unstructured.Unstructured, note string, err error) {
+// AddMonitoring gives what to install besides, for a cluster that may have the Prometheus operator, and a note for the
+// user, which may be empty.
+func (i *Installer) AddMonitoring(
+	ctx context.Context, m Monitoring,
+) (objects []*unstructured.Unstructured, note string, err error) {
 	if m == MonitoringNever {
 		return nil, "", nil
 	}
@@ -183,7 +186,8 @@ func (i *Installer) AddMonitoring(ctx context.Context, m Monitoring) (objects []
 	}
 	if !there {
 		if m == MonitoringAlways {
-			return nil, "", fmt.Errorf("%w: install the Prometheus operator first, or leave monitoring out", ErrNoMonitoring)
+			return nil, "",
+				fmt.Errorf("%w: install the Prometheus operator first, or leave monitoring out", ErrNoMonitoring)
 		}
 		return nil, "", nil
 	}
@@ -192,7 +196,8 @@ func (i *Installer) AddMonitoring(ctx context.Context, m Monitoring) (objects []
 		return nil, "", err
 	}
 	if !found {
-		note = fmt.Sprintf("which ServiceAccount Prometheus has is not known: the right to read metrics went to %s/%s; set spec.monitorNamespace and spec.monitorAccount of the KubeVirt resource, and install again",
+		note = fmt.Sprintf("which ServiceAccount Prometheus has is not known: the right to read metrics went to "+
+			"%s/%s; set spec.monitorNamespace and spec.monitorAccount of the KubeVirt resource, and install again",
 			account.Namespace, account.Name)
 	}
 	objects, err = MonitoringObjects(account)

@@ -13,7 +13,8 @@ func nodePatch(node *unstructured.Unstructured) []byte {
 	remove := func(have map[string]string) map[string]any {
 		gone := map[string]any{}
 		for key := range have {
-			if domain, _, _ := strings.Cut(key, "/"); domain == "kubevirt.io" || strings.HasSuffix(domain, ".kubevirt.io") {
+			if domain, _, _ := strings.Cut(key, "/"); domain == "kubevirt.io" ||
+				strings.HasSuffix(domain, ".kubevirt.io") {
 				gone[key] = nil
 			}
 		}

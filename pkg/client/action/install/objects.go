@@ -27,8 +27,8 @@ type Settings struct {
 	KubeletDir string
 	// PodAnnotations are added to every pod of the components; a change of them rolls the pods over.
 	PodAnnotations map[string]string
-	// PullSecrets are added to every component's pods. Infra is of virt-api and virt-controller, Workloads of virt-handler; nil says
-	// nothing. The KubeVirt resource has them (Installer.Follow).
+	// PullSecrets are added to every component's pods. Infra is of virt-api and virt-controller, Workloads of
+	// virt-handler; nil says nothing. The KubeVirt resource has them (Installer.Follow).
 	PullSecrets      []corev1.LocalObjectReference
 	Infra, Workloads *v1.ComponentConfig
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Follow fills in what the KubeVirt resource says of the components and the settings do not: how their images are pulled, where their pods go, and
-// how many there are. A cluster without the resource says nothing.
+// Follow fills in what the KubeVirt resource says of the components and the settings do not: how their images are
+// pulled, where their pods go, and how many there are. A cluster without the resource says nothing.
 func (i *Installer) Follow(ctx context.Context, s Settings) (Settings, error) {
 	kv, err := i.kubeVirt(ctx)
 	if err != nil {
@@ -38,8 +38,8 @@ type placed struct {
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 }
 
-// place adds to a component's pods what is said of their nodes and pull secrets: nodes must have the labels of both, and
-// tolerations and terms of affinity come after the manifests'.
+// place adds to a component's pods what is said of their nodes and pull secrets: nodes must have the labels of both,
+// and tolerations and terms of affinity come after the manifests'.
 func (s Settings) place(kind string, pod map[string]any) error {
 	component := s.Workloads
 	if kind == "Deployment" {
@@ -71,8 +71,8 @@ func (s Settings) place(kind string, pod map[string]any) error {
 	return nil
 }
 
-// both is the affinity of the manifests with what is given: a term more for each, and of node selector terms, of which one has to
-// match, the given ones alone.
+// both is the affinity of the manifests with what is given: a term more for each, and of node selector terms, of which
+// one has to match, the given ones alone.
 func both(ours, given *corev1.Affinity) *corev1.Affinity {
 	if ours == nil || given == nil {
 		if given == nil {
@@ -89,22 +89,26 @@ func both(ours, given *corev1.Affinity) *corev1.Affinity {
 			out.PodAffinity = &corev1.PodAffinity{}
 		}
 		to := out.PodAffinity
-		to.RequiredDuringSchedulingIgnoredDuringExecution = append(to.RequiredDuringSchedulingIgnoredDuringExecution, add.RequiredDuringSchedulingIgnoredDuringExecution...)
-		to.PreferredDuringSchedulingIgnoredDuringExecution = append(to.PreferredDuringSchedulingIgnoredDuringExecution, add.PreferredDuringSchedulingIgnoredDuringExecution...)
+		to.RequiredDuringSchedulingIgnoredDuringExecution = append(to.RequiredDuringSchedulingIgnoredDuringExecution,
+			add.RequiredDuringSchedulingIgnoredDuringExecution...)
+		to.PreferredDuringSchedulingIgnoredDuringExecution = append(to.PreferredDuringSchedulingIgnoredDuringExecution,
+			add.PreferredDuringSchedulingIgnoredDuringExecution...)
 	}
 	if add := given.PodAntiAffinity; add != nil {
 		if out.PodAntiAffinity == nil {
 			out.PodAntiAffinity = &corev1.PodAntiAffinity{}
 		}
 		to := out.PodAntiAffinity
-		to.RequiredDuringSchedulingIgnoredDuringExecution = append(to.RequiredDuringSchedulingIgnoredDuringExecution, add.RequiredDuringSchedulingIgnoredDuringExecution...)
-		to.PreferredDuringSchedulingIgnoredDuringExecution = append(to.PreferredDuringSchedulingIgnoredDuringExecution, add.PreferredDuringSchedulingIgnoredDuringExecution...)
+		to.RequiredDuringSchedulingIgnoredDuringExecution = append(to.RequiredDuringSchedulingIgnoredDuringExecution,
+			add.RequiredDuringSchedulingIgnoredDuringExecution...)
+		to.PreferredDuringSchedulingIgnoredDuringExecution = append(to.PreferredDuringSchedulingIgnoredDuringExecution,
+			add.PreferredDuringSchedulingIgnoredDuringExecution...)
 	}
 	return out
 }
 
-// replicas sets how many pods virt-api and virt-controller have. The one pod of a component may be evicted, or its node could
-// never be drained.
+// replicas sets how many pods virt-api and virt-controller have. The one pod of a component may be evicted, or its node
+// could never be drained.
 func (s Settings) replicas(o *unstructured.Unstructured) error {
 	if s.Infra == nil || s.Infra.Replicas == nil {
 		return nil

@@ -136,7 +136,8 @@ func reasonOr(c state, otherwise string) string {
 // diagnose says what keeps our pods from running. It is for an error message, so its own failures don't
 // matter.
 func (i *Installer) diagnose(ctx context.Context) []string {
-	list, err := i.Client.Resource(pods).Namespace(names.Namespace).List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent})
+	list, err := i.Client.Resource(pods).Namespace(names.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent})
 	if err != nil {
 		return nil
 	}

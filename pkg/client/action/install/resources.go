@@ -13,35 +13,64 @@ import (
 // resources says under which resource the API serves the kinds that we install. We know them, so the
 // cluster need not be asked.
 var resources = map[schema.GroupKind]schema.GroupVersionResource{
-	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:                 definitions,
-	{Group: "", Kind: "Namespace"}:                                                    namespaces,
-	{Group: "", Kind: "ServiceAccount"}:                                               serviceAccounts,
-	{Group: "", Kind: "Service"}:                                                      {Version: "v1", Resource: "services"},
-	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}:                               {Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"},
-	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}:                         rbac("clusterroles"),
-	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}:                  rbac("clusterrolebindings"),
-	{Group: "rbac.authorization.k8s.io", Kind: "Role"}:                                rbac("roles"),
-	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}:                         rbac("rolebindings"),
-	{Group: "apps", Kind: "Deployment"}:                                               deployments,
-	{Group: "apps", Kind: "DaemonSet"}:                                                daemonsets,
-	{Group: "policy", Kind: "PodDisruptionBudget"}:                                    {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
-	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:                               {Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
-	{Group: "apiregistration.k8s.io", Kind: "APIService"}:                             apiservices,
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:     admission("mutatingwebhookconfigurations"),
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}:   admission("validatingwebhookconfigurations"),
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}:        admission("validatingadmissionpolicies"),
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: admission("validatingadmissionpolicybindings"),
-	{Group: "", Kind: "ConfigMap"}:                                                    {Version: "v1", Resource: "configmaps"},
-	{Group: monitoringGroup, Kind: "ServiceMonitor"}:                                  monitors,
-	{Group: monitoringGroup, Kind: "PrometheusRule"}:                                  prometheusRules,
-	{Group: v1.GroupVersion.Group, Kind: "KubeVirt"}:                                  kubevirts,
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: definitions,
+	{Group: "", Kind: "Namespace"}:                                    namespaces,
+	{Group: "", Kind: "ServiceAccount"}:                               serviceAccounts,
+	{Group: "", Kind: "Service"}: {
+		Version:  "v1",
+		Resource: "services",
+	},
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: {
+		Group:   "scheduling.k8s.io",
+		Version: "v1", Resource: "priorityclasses",
+	},
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}:        rbac("clusterroles"),
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}: rbac("clusterrolebindings"),
+	{Group: "rbac.authorization.k8s.io", Kind: "Role"}:               rbac("roles"),
+	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}:        rbac("rolebindings"),
+	{Group: "apps", Kind: "Deployment"}:                              deployments,
+	{Group: "apps", Kind: "DaemonSet"}:                               daemonsets,
+	{Group: "policy", Kind: "PodDisruptionBudget"}: {
+		Group: "policy", Version: "v1",
+		Resource: "poddisruptionbudgets",
+	},
+	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: {
+		Group:   "networking.k8s.io",
+		Version: "v1", Resource: "networkpolicies",
+	},
+	{Group: "apiregistration.k8s.io", Kind: "APIService"}: apiservices,
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}: admission(
+		"mutatingwebhookconfigurations",
+	),
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: admission(
+		"validatingwebhookconfigurations",
+	),
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}: admission(
+		"validatingadmissionpolicies",
+	),
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: admission(
+		"validatingadmissionpolicybindings",
+	),
+	{Group: "", Kind: "ConfigMap"}:                   {Version: "v1", Resource: "configmaps"},
+	{Group: monitoringGroup, Kind: "ServiceMonitor"}: monitors,
+	{Group: monitoringGroup, Kind: "PrometheusRule"}: prometheusRules,
+	{Group: v1.GroupVersion.Group, Kind: "KubeVirt"}: kubevirts,
 
-	{Group: v1beta1.SchemeGroupVersion.Group, Kind: "VirtualMachineClusterInstancetype"}: v1beta1.SchemeGroupVersion.WithResource("virtualmachineclusterinstancetypes"),
-	{Group: v1beta1.SchemeGroupVersion.Group, Kind: "VirtualMachineClusterPreference"}:   v1beta1.SchemeGroupVersion.WithResource("virtualmachineclusterpreferences"),
+	{
+		Group: v1beta1.SchemeGroupVersion.Group,
+		Kind:  "VirtualMachineClusterInstancetype",
+	}: v1beta1.SchemeGroupVersion.WithResource("virtualmachineclusterinstancetypes"),
+	{
+		Group: v1beta1.SchemeGroupVersion.Group,
+		Kind:  "VirtualMachineClusterPreference",
+	}: v1beta1.SchemeGroupVersion.WithResource("virtualmachineclusterpreferences"),
 }
 
 var (
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definitions = schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions",
+	}
 	namespaces  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	nodes       = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}

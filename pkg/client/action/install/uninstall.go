@@ -105,7 +105,9 @@ func (i *Installer) Guests(ctx context.Context) ([]string, error) {
 // Uninstall removes the objects and everything that was made from them, in reverse order, and returns
 // those that were there, as they were. It refuses with a *GuestsError while virtual machines exist. It
 // may be repeated after a failure.
-func (i *Installer) Uninstall(ctx context.Context, objects []*unstructured.Unstructured, opts UninstallOptions) ([]*unstructured.Unstructured, error) {
+func (i *Installer) Uninstall(
+	ctx context.Context, objects []*unstructured.Unstructured, opts UninstallOptions,
+) ([]*unstructured.Unstructured, error) {
 	if err := i.checkOurs(ctx); err != nil {
 		return nil, err
 	}
@@ -149,7 +151,8 @@ func (i *Installer) Uninstall(ctx context.Context, objects []*unstructured.Unstr
 func (i *Installer) waitEnded(ctx context.Context) error {
 	left := 0
 	err := i.poll(ctx, func(ctx context.Context) (bool, error) {
-		list, err := i.Client.Resource(pods).Namespace(names.Namespace).List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent})
+		list, err := i.Client.Resource(pods).Namespace(names.Namespace).
+			List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent})
 		if err != nil {
 			return false, err
 		}
@@ -166,7 +169,9 @@ func (i *Installer) waitEnded(ctx context.Context) error {
 }
 
 // deleteAll deletes the objects that are there and returns those.
-func (i *Installer) deleteAll(ctx context.Context, objects []*unstructured.Unstructured, dryRun DryRun) ([]*unstructured.Unstructured, error) {
+func (i *Installer) deleteAll(
+	ctx context.Context, objects []*unstructured.Unstructured, dryRun DryRun,
+) ([]*unstructured.Unstructured, error) {
 	var deleted []*unstructured.Unstructured
 	for _, o := range objects {
 		was, err := i.delete(ctx, o, dryRun)
@@ -214,7 +219,9 @@ func admissions(ordered []*unstructured.Unstructured) int {
 }
 
 // delete deletes an object, if it is there and ours, and returns it as it was, or nil.
-func (i *Installer) delete(ctx context.Context, o *unstructured.Unstructured, dryRun DryRun) (*unstructured.Unstructured, error) {
+func (i *Installer) delete(
+	ctx context.Context, o *unstructured.Unstructured, dryRun DryRun,
+) (*unstructured.Unstructured, error) {
 	client, err := at(i.Client, o)
 	if err != nil {
 		return nil, err
@@ -294,7 +301,8 @@ func (i *Installer) cleanNodes(ctx context.Context) error {
 			continue
 		}
 		name := list.Items[k].GetName()
-		_, err := i.Client.Resource(nodes).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+		_, err := i.Client.Resource(nodes).
+			Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("remove the labels of node %s: %w", name, err)
 		}
@@ -316,7 +324,8 @@ func (i *Installer) deleteGuests(ctx context.Context, ordered []*unstructured.Un
 		}
 		for k := range list.Items {
 			o := &list.Items[k]
-			err := i.Client.Resource(resource).Namespace(o.GetNamespace()).Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+			err := i.Client.Resource(resource).Namespace(o.GetNamespace()).
+				Delete(ctx, o.GetName(), metav1.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("delete %s %s/%s: %w", lower(o.GetKind()), o.GetNamespace(), o.GetName(), err)
 			}
@@ -354,7 +363,8 @@ func (i *Installer) deleteGuests(ctx context.Context, ordered []*unstructured.Un
 
 // controllerGone reports whether no virt-controller runs, nor is meant to start soon.
 func (i *Installer) controllerGone(ctx context.Context) (bool, error) {
-	d, err := i.Client.Resource(deployments).Namespace(names.Namespace).Get(ctx, names.VirtController, metav1.GetOptions{})
+	d, err := i.Client.Resource(deployments).Namespace(names.Namespace).
+		Get(ctx, names.VirtController, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
@@ -366,7 +376,8 @@ func (i *Installer) controllerGone(ctx context.Context) (bool, error) {
 
 // release deletes the launcher pods, and takes the finalizers off the deleted guests when no pod is left.
 func (i *Installer) release(ctx context.Context) error {
-	launchers, err := i.Client.Resource(pods).List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + names.VirtLauncher})
+	launchers, err := i.Client.Resource(pods).
+		List(ctx, metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + names.VirtLauncher})
 	if err != nil {
 		return err
 	}
@@ -396,8 +407,9 @@ func (i *Installer) release(ctx context.Context) error {
 			if len(o.GetFinalizers()) == 0 || o.GetDeletionTimestamp() == nil {
 				continue
 			}
-			_, err := i.Client.Resource(resource).Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType,
-				[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: FieldManager})
+			_, err := i.Client.Resource(resource).Namespace(o.GetNamespace()).
+				Patch(ctx, o.GetName(), types.MergePatchType,
+					[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: FieldManager})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("release %s %s/%s: %w", lower(o.GetKind()), o.GetNamespace(), o.GetName(), err)
 			}

@@ -30,8 +30,8 @@ type Skipped struct {
 	Why string
 }
 
-// Choose finds the machines of a namespace, or of all with "", that a label selector matches (all with "") and that verb
-// makes sense for. An instance that has no VirtualMachine counts as a machine for verbs that an instance can be
+// Choose finds the machines of a namespace, or of all with "", that a label selector matches (all with "") and that
+// verb makes sense for. An instance that has no VirtualMachine counts as a machine for verbs that an instance can be
 // asked for. The labels are the VirtualMachine's, and the instance's only where it stands alone.
 func Choose(ctx context.Context, lister Lister, verb Verb, namespace, selector string) (Choice, error) {
 	vms, err := lister.VMList(ctx, namespace, metav1.ListOptions{LabelSelector: selector})

@@ -21,7 +21,9 @@ import (
 type API interface {
 	Put(ctx context.Context, resource, namespace, name, subresource string, body any) error
 	Delete(ctx context.Context, resource, namespace, name string, opts metav1.DeleteOptions) error
-	MigrationList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceMigrationList, error)
+	MigrationList(
+		ctx context.Context, namespace string, opts metav1.ListOptions,
+	) (*v1.VirtualMachineInstanceMigrationList, error)
 }
 
 // Do asks for a verb. It returns when the request is accepted, not when it is done.
@@ -42,7 +44,8 @@ func do(ctx context.Context, api API, verb Verb, t Target, o Options) error {
 	case MigrateCancel:
 		return cancelMigration(ctx, api, t, o)
 	case Delete:
-		return api.Delete(ctx, resource, t.Namespace, t.Name, metav1.DeleteOptions{DryRun: o.dryRun(), GracePeriodSeconds: o.GracePeriodSeconds})
+		return api.Delete(ctx, resource, t.Namespace, t.Name,
+			metav1.DeleteOptions{DryRun: o.dryRun(), GracePeriodSeconds: o.GracePeriodSeconds})
 	case Start, Stop, Restart, Pause, Unpause, Reset, SoftReboot, Migrate, EvacuateCancel:
 		if t.Instance && !verb.TakesInstance() {
 			return fmt.Errorf("only a VM can be asked to %s", verb)

@@ -50,8 +50,8 @@ func Until(verb Verb, instance types.UID, paused bool) (wait.Condition, bool) {
 	return wait.Condition{}, false
 }
 
-// pausedIs holds when the guest is paused or not, and its VM does not show the contrary any more, as virt-controller writes that
-// a moment later: who lists VMs next sees what was waited for.
+// pausedIs holds when the guest is paused or not, and its VM does not show the contrary any more, as virt-controller
+// writes that a moment later: who lists VMs next sees what was waited for.
 func pausedIs(want bool) wait.Condition {
 	name := "to be paused"
 	if !want {
@@ -64,8 +64,8 @@ func pausedIs(want bool) wait.Condition {
 	}}
 }
 
-// showsPaused reports whether the printable status of a VM says that it is paused, or that it is not. One that says something
-// else, Migrating for instance, does neither; nor does an instance without a VM.
+// showsPaused reports whether the printable status of a VM says that it is paused, or that it is not. One that says
+// something else, Migrating for instance, does neither; nor does an instance without a VM.
 func showsPaused(vm *v1.VirtualMachine, paused bool) bool {
 	if vm == nil {
 		return false
@@ -81,7 +81,9 @@ func showsPaused(vm *v1.VirtualMachine, paused bool) bool {
 
 // Watcher follows migrations.
 type Watcher interface {
-	MigrationList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceMigrationList, error)
+	MigrationList(
+		ctx context.Context, namespace string, opts metav1.ListOptions,
+	) (*v1.VirtualMachineInstanceMigrationList, error)
 	Watch(ctx context.Context, resource, namespace string, opts metav1.ListOptions) (watch.Interface, error)
 }
 
@@ -90,7 +92,9 @@ const retryAfter = time.Second
 
 // Follow follows a migration until it is final and returns it as it is then. report, which may be nil, is called with
 // each state. The error of one that fails says why, that of a ctx which runs out is an action.ErrTimeout.
-func Follow(ctx context.Context, api Watcher, namespace, name string, report func(*v1.VirtualMachineInstanceMigration)) (*v1.VirtualMachineInstanceMigration, error) {
+func Follow(
+	ctx context.Context, api Watcher, namespace, name string, report func(*v1.VirtualMachineInstanceMigration),
+) (*v1.VirtualMachineInstanceMigration, error) {
 	f := &follower{api: api, namespace: namespace, name: name, report: report}
 	for {
 		err := f.round(ctx)
@@ -100,7 +104,8 @@ func Follow(ctx context.Context, api Watcher, namespace, name string, report fun
 		case errors.Is(ctx.Err(), context.Canceled):
 			return f.last, ctx.Err()
 		case ctx.Err() != nil:
-			return f.last, fmt.Errorf("%w waiting for migration %s/%s: %s", action.ErrTimeout, namespace, name, f.describe())
+			return f.last,
+				fmt.Errorf("%w waiting for migration %s/%s: %s", action.ErrTimeout, namespace, name, f.describe())
 		case err != nil:
 			return f.last, err
 		}

@@ -46,7 +46,8 @@ type Objects struct {
 // labels, so all of them are read.
 func (s Selection) options(resource string) metav1.ListOptions {
 	if len(s.Names) == 1 {
-		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.Names[0]).String()}
+		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.Names[0]).
+			String()}
 	}
 	selected := s.Kind == All || (s.Kind == VMs) == (resource == client.VMs)
 	if !selected {
@@ -127,7 +128,8 @@ func Follow(ctx context.Context, api API, s Selection, changed func([]Row) error
 
 // refused reports whether the server answered, and no.
 func refused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsBadRequest(err)
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) ||
+		apierrors.IsBadRequest(err)
 }
 
 type follower struct {

@@ -16,7 +16,9 @@ func (r Row) moves() bool { return r.Status == string(v1.VirtualMachineStatusMig
 
 // MigrationLister lists migrations.
 type MigrationLister interface {
-	MigrationList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceMigrationList, error)
+	MigrationList(
+		ctx context.Context, namespace string, opts metav1.ListOptions,
+	) (*v1.VirtualMachineInstanceMigrationList, error)
 }
 
 // Progress adds to rows how far the guests that move are. It asks only when there are such; a user who may not read

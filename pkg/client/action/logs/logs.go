@@ -48,11 +48,13 @@ type Options struct {
 	Since time.Time
 	// Follow goes on with what is added, also by a guest that is started again.
 	Follow bool
-	// Timestamps and Previous are for the launcher alone: the kubelet adds the time of each line; the log of the container before.
+	// Timestamps and Previous are for the launcher alone: the kubelet adds the time of each line; the log of the
+	// container before.
 	Timestamps, Previous bool
 }
 
-// Copy writes the log to w. Without Follow the guest must run, but for the launcher's log, which is there while its pod is.
+// Copy writes the log to w. Without Follow the guest must run, but for the launcher's log, which is there while its pod
+// is.
 func Copy(ctx context.Context, c *client.Client, namespace, name string, o Options, w io.Writer) error {
 	r := &reading{client: c, namespace: namespace, name: name, options: o, w: w}
 	if o.Source == Launcher {
@@ -90,7 +92,8 @@ func (r *reading) once(ctx context.Context) error {
 		first := r.uid == ""
 		r.uid, r.last = uid, nil
 		if !first {
-			r.options.Tail, r.options.Since = -1, time.Time{} // a guest that was started while we looked is wanted whole
+			// a guest that was started while we looked is wanted whole
+			r.options.Tail, r.options.Since = -1, time.Time{}
 		}
 	}
 	query := url.Values{}
@@ -143,13 +146,15 @@ func (r *reading) noInstance(ctx context.Context, err error) error {
 	if _, vmErr := r.client.VM(ctx, r.namespace, r.name); vmErr != nil {
 		return fmt.Errorf("look at VM %s/%s: %w", r.namespace, r.name, vmErr)
 	}
-	return fmt.Errorf("VM %s/%s does not run, and its logs are gone with its pod; start it, or follow it with -f", r.namespace, r.name)
+	return fmt.Errorf("VM %s/%s does not run, and its logs are gone with its pod; start it, or follow it with -f",
+		r.namespace, r.name)
 }
 
 // mayCome reports whether a log that cannot be read now may be later.
 func (r *reading) mayCome(err error) bool {
 	var write *writeError
-	if errors.As(err, &write) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) {
+	if errors.As(err, &write) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
+		apierrors.IsBadRequest(err) {
 		return false
 	}
 	return !apierrors.IsNotFound(err)
@@ -179,15 +184,18 @@ func (r *reading) launcher(ctx context.Context) error {
 		return r.noInstance(ctx, err)
 	}
 	err = r.client.Read(ctx, "/api/v1/namespaces/"+r.namespace+"/pods", url.Values{
-		"labelSelector": {v1.CreatedByLabel + "=" + string(vmi.UID) + "," + names.LabelComponent + "=" + names.VirtLauncher},
+		"labelSelector": {v1.CreatedByLabel + "=" + string(vmi.UID) + "," + names.LabelComponent + "=" +
+			names.VirtLauncher},
 	}, &pods)
 	if err != nil {
 		return fmt.Errorf("list the launcher's pods: %w", err)
 	}
 	if len(pods.Items) == 0 {
-		return fmt.Errorf("instance %s/%s has no launcher pod yet; see why with `virtctl why %[2]s`", r.namespace, r.name)
+		return fmt.Errorf("instance %s/%s has no launcher pod yet; see why with `virtctl why %[2]s`",
+			r.namespace, r.name)
 	}
-	pod := slices.MaxFunc(pods.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	pod := slices.MaxFunc(pods.Items,
+		func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	query := url.Values{}
 	if r.options.Tail >= 0 {
 		query.Set("tailLines", strconv.FormatInt(r.options.Tail, 10))
@@ -195,7 +203,10 @@ func (r *reading) launcher(ctx context.Context) error {
 	if !r.options.Since.IsZero() {
 		query.Set("sinceTime", r.options.Since.UTC().Format(time.RFC3339))
 	}
-	for key, set := range map[string]bool{"follow": r.options.Follow, "timestamps": r.options.Timestamps, "previous": r.options.Previous} {
+	for key, set := range map[string]bool{
+		"follow": r.options.Follow, "timestamps": r.options.Timestamps,
+		"previous": r.options.Previous,
+	} {
 		if set {
 			query.Set(key, "true")
 		}

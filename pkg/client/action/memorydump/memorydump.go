@@ -1,5 +1,5 @@
-// Package memorydump has the memory of a running virtual machine written to a claim, through the subresources memorydump
-// and removememorydump.
+// Package memorydump has the memory of a running virtual machine written to a claim, through the subresources
+// memorydump and removememorydump.
 package memorydump
 
 import (
@@ -18,7 +18,8 @@ import (
 type API interface {
 	Put(ctx context.Context, resource, namespace, name, subresource string, body any) error
 	VMI(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
-	CreateObject(ctx context.Context, group, namespace, resource string, object *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error)
+	CreateObject(ctx context.Context, group, namespace, resource string, object *unstructured.Unstructured,
+		dryRun bool) (*unstructured.Unstructured, error)
 }
 
 // Claim is one that is made for the dump.
@@ -27,7 +28,8 @@ type Claim struct {
 	StorageClass, AccessMode string
 }
 
-// room is what a dump takes besides the guest's memory, bytes: its own headers, and the file system's share of the claim.
+// room is what a dump takes besides the guest's memory, bytes: its own headers, and the file system's share of the
+// claim.
 const (
 	room          = 100 << 20
 	fileSystem    = 18 // a claim's capacity is so many parts, of which the file system takes one
@@ -80,16 +82,17 @@ func makeClaim(ctx context.Context, api API, namespace, name, claim string, opti
 	if options.StorageClass != "" {
 		spec["storageClassName"] = options.StorageClass
 	}
-	_, err = api.CreateObject(ctx, "/api/v1", namespace, claimResource, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-		"metadata": map[string]any{"name": claim, "namespace": namespace},
-		"spec":     spec,
-	}}, false)
+	_, err = api.CreateObject(ctx, "/api/v1", namespace, claimResource,
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			"metadata": map[string]any{"name": claim, "namespace": namespace},
+			"spec":     spec,
+		}}, false)
 	return err
 }
 
-// Done holds when the dump that was asked for is there; it fails when there will be none. For one that was removed it holds
-// when the claim was let go.
+// Done holds when the dump that was asked for is there; it fails when there will be none. For one that was removed it
+// holds when the claim was let go.
 func Done(removed bool) wait.Condition {
 	return wait.Condition{Name: "to have its memory dumped", Met: func(s wait.State) (bool, error) {
 		if s.VM == nil {

@@ -20,16 +20,20 @@ import (
 type API interface {
 	VMI(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
 	VMIList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceList, error)
-	MigrationList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineInstanceMigrationList, error)
+	MigrationList(
+		ctx context.Context, namespace string, opts metav1.ListOptions,
+	) (*v1.VirtualMachineInstanceMigrationList, error)
 	Read(ctx context.Context, path string, query url.Values, into any) error
 }
 
-// Gather reads the facts of a plan. What the user may not read is named in them; that the guest does not run is an error.
+// Gather reads the facts of a plan. What the user may not read is named in them; that the guest does not run is an
+// error.
 func Gather(ctx context.Context, api API, namespace, name string) (Facts, error) {
 	f := Facts{}
 	vmi, err := api.VMI(ctx, namespace, name)
 	if apierrors.IsNotFound(err) {
-		return f, fmt.Errorf("%s/%s does not run, so there is nothing to move: virtctl start %s: %w", namespace, name, name, err)
+		return f, fmt.Errorf("%s/%s does not run, so there is nothing to move: virtctl start %s: %w", namespace,
+			name, name, err)
 	}
 	if err != nil {
 		return f, fmt.Errorf("look at VMI %s/%s: %w", namespace, name, err)
@@ -53,7 +57,8 @@ func Gather(ctx context.Context, api API, namespace, name string) (Facts, error)
 			return err
 		},
 		"virtual machine instances of all namespaces": func(ctx context.Context) error {
-			list, err := api.VMIList(ctx, "", metav1.ListOptions{LabelSelector: v1.NodeNameLabel + "=" + vmi.Status.NodeName})
+			list, err := api.VMIList(ctx, "",
+				metav1.ListOptions{LabelSelector: v1.NodeNameLabel + "=" + vmi.Status.NodeName})
 			if err == nil {
 				f.Instances = list.Items
 			}
@@ -73,7 +78,8 @@ func Gather(ctx context.Context, api API, namespace, name string) (Facts, error)
 		},
 		"the configuration": func(ctx context.Context) error {
 			var kv v1.KubeVirt
-			err := api.Read(ctx, "/apis/kubevirt.io/v1/namespaces/"+names.Namespace+"/kubevirts/"+names.KubeVirt, nil, &kv)
+			err := api.Read(ctx, "/apis/kubevirt.io/v1/namespaces/"+names.Namespace+"/kubevirts/"+
+				names.KubeVirt, nil, &kv)
 			if err == nil {
 				f.KubeVirt = &kv
 			}

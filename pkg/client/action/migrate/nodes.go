@@ -70,7 +70,8 @@ func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 
 // allowed reports whether a required node affinity has a term that a node meets.
 func allowed(affinity *corev1.Affinity, node *corev1.Node) bool {
-	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if affinity == nil || affinity.NodeAffinity == nil ||
+		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return true
 	}
 	terms := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
@@ -109,7 +110,8 @@ func meets(r corev1.NodeSelectorRequirement, value string, ok bool) bool {
 		if !ok || err != nil || failed != nil {
 			return false
 		}
-		return r.Operator == corev1.NodeSelectorOpGt && is > bound || r.Operator == corev1.NodeSelectorOpLt && is < bound
+		return r.Operator == corev1.NodeSelectorOpGt && is > bound ||
+			r.Operator == corev1.NodeSelectorOpLt && is < bound
 	}
 	return false
 }

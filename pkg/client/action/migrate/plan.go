@@ -103,7 +103,8 @@ func NewPlan(f Facts) *Plan {
 	p := &Plan{
 		TypeMeta:  metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "MigrationPlan"},
 		Namespace: vmi.Namespace, Name: vmi.Name, From: vmi.Status.NodeName,
-		Obstacles: []string{}, Nodes: []Node{}, Disks: disks(vmi), Waits: []string{}, Unread: append([]string{}, f.Unread...),
+		Obstacles: []string{}, Nodes: []Node{}, Disks: disks(vmi), Waits: []string{},
+		Unread: append([]string{}, f.Unread...),
 	}
 	p.MemoryBytes = memory(vmi)
 	for _, d := range p.Disks {
@@ -186,10 +187,13 @@ func (p *Plan) wait(f Facts) {
 		}
 	}
 	if most := *p.Configuration.ParallelMigrationsPerCluster; all >= most {
-		p.Waits = append(p.Waits, fmt.Sprintf("%d migrations run in the cluster, of %d at a time (parallelMigrationsPerCluster)", all, most))
+		p.Waits = append(p.Waits,
+			fmt.Sprintf("%d migrations run in the cluster, of %d at a time (parallelMigrationsPerCluster)", all, most))
 	}
 	if most := *p.Configuration.ParallelOutboundMigrationsPerNode; away >= most {
-		p.Waits = append(p.Waits, fmt.Sprintf("%d migrations run away from node %s, of %d at a time (parallelOutboundMigrationsPerNode)", away, p.From, most))
+		p.Waits = append(p.Waits,
+			fmt.Sprintf("%d migrations run away from node %s, of %d at a time (parallelOutboundMigrationsPerNode)",
+				away, p.From, most))
 	}
 }
 

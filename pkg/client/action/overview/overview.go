@@ -1,5 +1,5 @@
-// Package overview says what a cluster's machines, nodes and migrations are, once as a report or change by change as lines:
-// the dashboard for programs, and for people who have the screen read to them.
+// Package overview says what a cluster's machines, nodes and migrations are, once as a report or change by change as
+// lines: the dashboard for programs, and for people who have the screen read to them.
 package overview
 
 import (
@@ -100,12 +100,15 @@ type Migration struct {
 // DeepCopyObject copies the report.
 func (r *Report) DeepCopyObject() runtime.Object {
 	out := *r
-	out.Machines, out.Nodes, out.Migrations = slices.Clone(r.Machines), slices.Clone(r.Nodes), slices.Clone(r.Migrations)
+	out.Machines, out.Nodes, out.Migrations = slices.Clone(r.Machines), slices.Clone(r.Nodes),
+		slices.Clone(r.Migrations)
 	return &out
 }
 
 // Make makes a report of rows.
-func Make(context, namespace string, machines []*store.Machine, nodes []*store.Node, migrations []*store.Migration) *Report {
+func Make(
+	context, namespace string, machines []*store.Machine, nodes []*store.Node, migrations []*store.Migration,
+) *Report {
 	r := &Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Context: context, Namespace: namespace,
 		Machines: []Machine{}, Nodes: []Node{}, Migrations: []Migration{},
@@ -116,16 +119,21 @@ func Make(context, namespace string, machines []*store.Machine, nodes []*store.N
 			on[m.Node]++
 		}
 		r.Machines = append(r.Machines, Machine{
-			Namespace: m.Namespace, Name: m.Name, Instance: m.Instance, Status: m.Status, Ready: m.Ready, RunStrategy: m.RunStrategy, Node: m.Node, IPs: m.IPs,
-			CPUs: m.CPUs, MemoryBytes: m.Memory.Value(), GuestOS: m.GuestOS, Paused: m.Paused, AgentConnected: m.Agent, LiveMigratable: m.Migratable,
-			Migrating: m.Migrating, Evacuating: m.Evacuating, Trouble: m.Trouble, Created: m.Created,
+			Namespace: m.Namespace, Name: m.Name, Instance: m.Instance, Status: m.Status, Ready: m.Ready,
+			RunStrategy: m.RunStrategy, Node: m.Node, IPs: m.IPs,
+			CPUs: m.CPUs, MemoryBytes: m.Memory.Value(), GuestOS: m.GuestOS, Paused: m.Paused, AgentConnected: m.Agent,
+			LiveMigratable: m.Migratable,
+			Migrating:      m.Migrating, Evacuating: m.Evacuating, Trouble: m.Trouble, Created: m.Created,
 		})
 	}
 	slices.SortFunc(r.Machines, func(a, b Machine) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	for _, n := range nodes {
-		node := Node{Name: n.Name, Ready: n.Ready, Schedulable: n.Schedulable, Cordoned: n.Cordoned, Machines: on[n.Name]}
+		node := Node{
+			Name: n.Name, Ready: n.Ready, Schedulable: n.Schedulable, Cordoned: n.Cordoned,
+			Machines: on[n.Name],
+		}
 		if !n.Heartbeat.IsZero() {
 			node.Heartbeat = &n.Heartbeat
 		}
@@ -137,7 +145,8 @@ func Make(context, namespace string, machines []*store.Machine, nodes []*store.N
 	})
 	for _, m := range newest {
 		r.Migrations = append(r.Migrations, Migration{
-			Namespace: m.Namespace, Name: m.Name, VMI: m.Machine, Phase: string(m.Phase), SourceNode: m.From, TargetNode: m.To, FailureReason: m.Failure,
+			Namespace: m.Namespace, Name: m.Name, VMI: m.Machine, Phase: string(m.Phase), SourceNode: m.From,
+			TargetNode: m.To, FailureReason: m.Failure,
 		})
 	}
 	return r
@@ -156,7 +165,8 @@ func Rows(r *Report) [][]string {
 			name = "vmi/" + name
 		}
 		rows = append(rows, []string{
-			m.Namespace, name, cmp.Or(m.Status, "<none>"), fmt.Sprint(m.Ready), cmp.Or(m.Node, "<none>"), cmp.Or(ip, "<none>"),
+			m.Namespace, name, cmp.Or(m.Status, "<none>"), fmt.Sprint(m.Ready), cmp.Or(m.Node, "<none>"),
+			cmp.Or(ip, "<none>"),
 		})
 	}
 	rows = append(rows, nil, []string{"NODE", "STATE", "VMS"})
@@ -167,23 +177,26 @@ func Rows(r *Report) [][]string {
 		rows = append(rows, nil, []string{"MIGRATION", "VM", "PHASE", "FROM", "TO"})
 		for _, m := range r.Migrations {
 			rows = append(rows, []string{
-				m.Namespace + "/" + m.Name, m.VMI, m.Phase, cmp.Or(m.SourceNode, "<none>"), cmp.Or(m.TargetNode, "<none>"),
+				m.Namespace + "/" + m.Name, m.VMI, m.Phase, cmp.Or(m.SourceNode, "<none>"),
+				cmp.Or(m.TargetNode, "<none>"),
 			})
 		}
 	}
 	return rows
 }
 
-// Changes are lines that tell what a report says that the one before did not: one for each machine, node and migration that
-// is new, gone, or not as it was. With nil before everything is new.
+// Changes are lines that tell what a report says that the one before did not: one for each machine, node and migration
+// that is new, gone, or not as it was. With nil before everything is new.
 func Changes(before, now *Report) []string {
 	if before == nil {
 		before = &Report{}
 	}
 	var lines []string
-	lines = append(lines, changes("VM", before.Machines, now.Machines, func(m Machine) string { return m.Namespace + "/" + m.Name }, Machine.line)...)
+	lines = append(lines, changes("VM", before.Machines, now.Machines,
+		func(m Machine) string { return m.Namespace + "/" + m.Name }, Machine.line)...)
 	lines = append(lines, changes("node", before.Nodes, now.Nodes, func(n Node) string { return n.Name }, Node.line)...)
-	lines = append(lines, changes("migration", before.Migrations, now.Migrations, func(m Migration) string { return m.Namespace + "/" + m.Name }, Migration.line)...)
+	lines = append(lines, changes("migration", before.Migrations, now.Migrations,
+		func(m Migration) string { return m.Namespace + "/" + m.Name }, Migration.line)...)
 	return lines
 }
 

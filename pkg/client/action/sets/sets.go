@@ -47,7 +47,8 @@ func KindOf(word string) (Kind, bool) {
 // API is what of the client is needed.
 type API interface {
 	Read(ctx context.Context, path string, query url.Values, into any) error
-	MergeObject(ctx context.Context, group, namespace, resource, name, subresource string, patch []byte, dryRun bool) (*unstructured.Unstructured, error)
+	MergeObject(ctx context.Context, group, namespace, resource, name, subresource string, patch []byte,
+		dryRun bool) (*unstructured.Unstructured, error)
 }
 
 // path is that of a kind's objects in a namespace, of all with "", or of one of them.
@@ -73,7 +74,9 @@ func Get(ctx context.Context, c API, kind Kind, namespace, name string) (*unstru
 }
 
 // List lists sets of a namespace, or of all with "", by their names.
-func List(ctx context.Context, c API, kind Kind, namespace, labelSelector, fieldSelector string) (*unstructured.UnstructuredList, error) {
+func List(
+	ctx context.Context, c API, kind Kind, namespace, labelSelector, fieldSelector string,
+) (*unstructured.UnstructuredList, error) {
 	query := url.Values{}
 	if labelSelector != "" {
 		query.Set("labelSelector", labelSelector)
@@ -106,7 +109,8 @@ type Row struct {
 
 // RowOf reads a set.
 func RowOf(set *unstructured.Unstructured) Row {
-	row := Row{Namespace: set.GetNamespace(), Name: set.GetName(), Created: set.GetCreationTimestamp().Time, Desired: Desired(set)}
+	row := Row{Namespace: set.GetNamespace(), Name: set.GetName(), Created: set.GetCreationTimestamp().
+		Time, Desired: Desired(set)}
 	row.Current = number(set, "status", "replicas")
 	row.Ready = number(set, "status", "readyReplicas")
 	conditions, _, _ := unstructured.NestedSlice(set.Object, "status", "conditions") // what is no list is none
@@ -170,7 +174,8 @@ func Find(ctx context.Context, c API, namespace, name string) (Kind, error) {
 	case 1:
 		return found[0], nil
 	}
-	return Kind{}, fmt.Errorf("%s/%s is a pool and a replica set; say vmpool/%s or vmirs/%s", namespace, name, name, name)
+	return Kind{},
+		fmt.Errorf("%s/%s is a pool and a replica set; say vmpool/%s or vmirs/%s", namespace, name, name, name)
 }
 
 // ConflictError is a set that asked for another size than the caller believed.
@@ -190,7 +195,8 @@ func Scale(ctx context.Context, c API, r Request) (before int64, err error) {
 	patch := map[string]any{"spec": map[string]any{"replicas": r.Replicas}}
 	if r.Current != nil {
 		if before != int64(*r.Current) {
-			return before, fmt.Errorf("%s %s/%s: %w", r.Kind.Short, r.Namespace, r.Name, &ConflictError{int64(*r.Current), before})
+			return before,
+				fmt.Errorf("%s %s/%s: %w", r.Kind.Short, r.Namespace, r.Name, &ConflictError{int64(*r.Current), before})
 		}
 		patch["metadata"] = map[string]any{"resourceVersion": set.GetResourceVersion()}
 	}
@@ -198,7 +204,8 @@ func Scale(ctx context.Context, c API, r Request) (before int64, err error) {
 	if err != nil {
 		return before, fmt.Errorf("encode the scale: %w", err)
 	}
-	if _, err := c.MergeObject(ctx, r.Kind.Group, r.Namespace, r.Kind.Resource, r.Name, "scale", data, r.DryRun); err != nil {
+	if _, err := c.MergeObject(ctx, r.Kind.Group, r.Namespace, r.Kind.Resource, r.Name, "scale", data, r.DryRun); err !=
+		nil {
 		return before, fmt.Errorf("scale %s %s/%s: %w", r.Kind.Short, r.Namespace, r.Name, err)
 	}
 	return before, nil
@@ -207,9 +214,11 @@ func Scale(ctx context.Context, c API, r Request) (before int64, err error) {
 // poll is how often Wait looks.
 const poll = time.Second
 
-// Wait waits until a set has as many members as were asked for and all of them are ready. The set is given as it was seen
-// last; at ctx's deadline the error is an action.ErrTimeout.
-func Wait(ctx context.Context, c API, kind Kind, namespace, name string, replicas int64) (*unstructured.Unstructured, error) {
+// Wait waits until a set has as many members as were asked for and all of them are ready. The set is given as it was
+// seen last; at ctx's deadline the error is an action.ErrTimeout.
+func Wait(
+	ctx context.Context, c API, kind Kind, namespace, name string, replicas int64,
+) (*unstructured.Unstructured, error) {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	for {
@@ -230,7 +239,8 @@ func Wait(ctx context.Context, c API, kind Kind, namespace, name string, replica
 				return set, ctx.Err()
 			}
 			row := RowOf(set)
-			text := fmt.Sprintf("%s %s/%s has %d of %d replicas, %d of them ready", kind.Short, namespace, name, row.Current, row.Desired, row.Ready)
+			text := fmt.Sprintf("%s %s/%s has %d of %d replicas, %d of them ready", kind.Short, namespace, name,
+				row.Current, row.Desired, row.Ready)
 			if row.Note != "" {
 				text += " (" + row.Note + ")"
 			}

@@ -184,7 +184,8 @@ func (a *Auth) key(file string) (ssh.Signer, error) {
 		}
 	}
 	if a.Prompt == nil {
-		return nil, errors.New("it is encrypted, and there is no terminal to ask for its passphrase; load it with `ssh-add`")
+		return nil,
+			errors.New("it is encrypted, and there is no terminal to ask for its passphrase; load it with `ssh-add`")
 	}
 	return &lockedKey{file: file, data: data, public: public, prompt: a.Prompt}, nil
 }

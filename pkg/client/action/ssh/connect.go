@@ -78,7 +78,8 @@ func connect(ctx context.Context, conn net.Conn, l Login) (*ssh.Client, error) {
 	case keyErr != nil:
 		return nil, keyErr
 	case mute.Load():
-		return nil, fmt.Errorf("%w: %s says nothing on port %d; does an ssh server run there?", action.ErrTimeout, l.Host, l.Port)
+		return nil, fmt.Errorf("%w: %s says nothing on port %d; does an ssh server run there?", action.ErrTimeout,
+			l.Host, l.Port)
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		return nil, fmt.Errorf("%s@%s: %w (%s)", l.User, l.Host, ErrDenied, tried(err))
 	}

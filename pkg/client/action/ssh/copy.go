@@ -62,7 +62,8 @@ func (c *Copier) Open(client *ssh.Client) (err error) {
 	}
 	if serr != nil {
 		session.Close()
-		return fmt.Errorf("the guest offers no sftp, which copies need (package openssh-sftp-server in many of them): %w", err)
+		return fmt.Errorf("the guest offers no sftp, which copies need (package openssh-sftp-server in many of "+
+			"them): %w", err)
 	}
 	return nil
 }
@@ -159,7 +160,8 @@ func (c *Copier) putDir(ctx context.Context, from, to string, info fs.FileInfo, 
 		failed = append(failed, c.put(ctx, filepath.Join(from, entry.Name()), path.Join(to, entry.Name()), depth+1))
 	}
 	if c.Preserve {
-		failed = append(failed, c.sftp.Chmod(to, info.Mode().Perm()), c.sftp.Chtimes(to, accessTime(info), info.ModTime()))
+		failed = append(failed, c.sftp.Chmod(to, info.Mode().
+			Perm()), c.sftp.Chtimes(to, accessTime(info), info.ModTime()))
 	}
 	return errors.Join(failed...)
 }

@@ -19,7 +19,10 @@ const pause = 500 * time.Millisecond
 
 // Dial reaches a guest's port. A guest that does not run yet, or does not listen yet, is tried again for as long as
 // patience; 0 is once. waiting is called when there is something to wait for.
-func Dial(ctx context.Context, o forward.Opener, t forward.Target, port uint16, patience time.Duration, waiting func(why error)) (net.Conn, error) {
+func Dial(
+	ctx context.Context, o forward.Opener, t forward.Target, port uint16, patience time.Duration,
+	waiting func(why error),
+) (net.Conn, error) {
 	bounded := ctx
 	if patience > 0 {
 		var cancel context.CancelFunc

@@ -23,8 +23,8 @@ type Forward struct {
 	To string
 }
 
-// ParseForward reads [BIND:]PORT:HOST:HOSTPORT, and with socks [BIND:]PORT. An IPv6 address is in brackets. Without BIND
-// only programs on the listening machine itself can connect; * is all addresses.
+// ParseForward reads [BIND:]PORT:HOST:HOSTPORT, and with socks [BIND:]PORT. An IPv6 address is in brackets. Without
+// BIND only programs on the listening machine itself can connect; * is all addresses.
 func ParseForward(text string, remote, socks bool) (Forward, error) {
 	parts, err := split(text)
 	if err != nil {

@@ -103,10 +103,13 @@ func (h *HostKeys) check(address string, key ssh.PublicKey, err error) error {
 		return nil
 	case len(unlike.Want) > 0:
 		old := unlike.Want[0]
-		return &HostKeyError{fmt.Sprintf("the host key of %s has changed: it is %s %s, and %s:%d has another. Either the machine was made anew, or somebody is in between. If it was, forget the old key with `ssh-keygen -R '%s' -f '%s'`",
+		return &HostKeyError{fmt.Sprintf("the host key of %s has changed: it is %s %s, and %s:%d has another. Either "+
+			"the machine was made anew, or somebody is in between. If it was, forget the old key with `ssh-keygen -R "+
+			"'%s' -f '%s'`",
 			host, key.Type(), ssh.FingerprintSHA256(key), old.Filename, old.Line, host, h.File)}
 	case h.Checking == Strict:
-		return &HostKeyError{fmt.Sprintf("the host key of %s is not known: %s %s is not in %s", host, key.Type(), ssh.FingerprintSHA256(key), h.File)}
+		return &HostKeyError{fmt.Sprintf("the host key of %s is not known: %s %s is not in %s", host, key.Type(),
+			ssh.FingerprintSHA256(key), h.File)}
 	case h.Checking != AcceptNew && h.Checking != Unchecked:
 		if err := h.ask(host, key); err != nil {
 			return err
@@ -118,9 +121,11 @@ func (h *HostKeys) check(address string, key ssh.PublicKey, err error) error {
 func (h *HostKeys) ask(host string, key ssh.PublicKey) error {
 	print := ssh.FingerprintSHA256(key)
 	if h.Prompt == nil {
-		return &HostKeyError{fmt.Sprintf("the host key of %s is not known, and there is no terminal to ask: it is %s %s; trust it with --strict-host-key-checking=accept-new", host, key.Type(), print)}
+		return &HostKeyError{fmt.Sprintf("the host key of %s is not known, and there is no terminal to ask: it is %s "+
+			"%s; trust it with --strict-host-key-checking=accept-new", host, key.Type(), print)}
 	}
-	question := fmt.Sprintf("The authenticity of host '%s' can't be established.\n%s key fingerprint is %s.\nAre you sure you want to continue connecting (yes/no/[fingerprint])? ", host, key.Type(), print)
+	question := fmt.Sprintf("The authenticity of host '%s' can't be established.\n%s key fingerprint is %s.\nAre you "+
+		"sure you want to continue connecting (yes/no/[fingerprint])? ", host, key.Type(), print)
 	for {
 		answer, err := h.Prompt.Line(question)
 		if err != nil {

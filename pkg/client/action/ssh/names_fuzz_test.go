@@ -15,8 +15,8 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// hostileServer is a guest's sftp server that lists whatever names it likes. A name that ends in a slash is a directory, which has the
-// same names in it, twice.
+// hostileServer is a guest's sftp server that lists whatever names it likes. A name that ends in a slash is a
+// directory, which has the same names in it, twice.
 type hostileServer struct{ names []string }
 
 type hostileInfo struct {
@@ -70,8 +70,8 @@ func (hostileServer) Fileread(*sftp.Request) (io.ReaderAt, error) {
 	return bytes.NewReader([]byte("x")), nil
 }
 
-// FuzzDownload copies a directory, a directory without a name and what a pattern matches from a guest that gives its files any names.
-// Nothing outside of the target may come to be or change.
+// FuzzDownload copies a directory, a directory without a name and what a pattern matches from a guest that gives its
+// files any names. Nothing outside of the target may come to be or change.
 func FuzzDownload(f *testing.F) {
 	for _, names := range []string{
 		"file\ndir", "../escaped", "..\n.\n/etc/passwd\ndir", "../../escaped\n..", "a/../../escaped", `..\escaped`, "\x00\n\xff\n", "dir/../../escaped", "-rf\n~\n$HOME", "/\n//", "...",

@@ -35,8 +35,8 @@ type Session struct {
 	Started func()
 }
 
-// StatusError is a command's end with a code other than 0. A command that a signal ended has 128 and the signal's number, as
-// in shells.
+// StatusError is a command's end with a code other than 0. A command that a signal ended has 128 and the signal's
+// number, as in shells.
 type StatusError struct {
 	Code int
 	// Signal is its name, such as KILL, or "".
@@ -90,7 +90,8 @@ func (s *Session) Run(ctx context.Context, client *ssh.Client) error {
 	return s.wait(ctx, client, session, in)
 }
 
-// held is a writer that waits until until is closed. A user who sees a prompt types, and the terminal must be ready for it.
+// held is a writer that waits until until is closed. A user who sees a prompt types, and the terminal must be ready for
+// it.
 type held struct {
 	to    io.Writer
 	until <-chan struct{}

@@ -38,7 +38,8 @@ type Row struct {
 	// CPU is the use of processors in thousandths of one: 1500 is one and a half. VCPUs is how many the guest has.
 	CPU   int64  `json:"cpuMilli"`
 	VCPUs uint64 `json:"vcpus"`
-	// Memory is what the guest has, MemoryUsed what it says it uses (0: it does not say), MemoryResident what QEMU holds; bytes.
+	// Memory is what the guest has, MemoryUsed what it says it uses (0: it does not say), MemoryResident what QEMU
+	// holds; bytes.
 	Memory         uint64 `json:"memoryBytes"`
 	MemoryUsed     uint64 `json:"memoryUsedBytes,omitempty"`
 	MemoryResident uint64 `json:"memoryResidentBytes"`
@@ -57,10 +58,13 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// Rates makes rows of a reading and the one before. A guest that is not in both, or that began anew between them, has no
-// rates yet and is left out.
+// Rates makes rows of a reading and the one before. A guest that is not in both, or that began anew between them, has
+// no rates yet and is left out.
 func Rates(before, now stats.List) *Report {
-	r := &Report{TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Items: []Row{}, Unreachable: now.Unreachable}
+	r := &Report{
+		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind}, Items: []Row{},
+		Unreachable: now.Unreachable,
+	}
 	was := map[string]*stats.Guest{}
 	for i := range before.Items {
 		g := &before.Items[i]
@@ -130,9 +134,11 @@ func (r *Report) Sort(by string) error {
 	return nil
 }
 
-// Watch reads every interval and gives each pair of readings to show, until ctx ends or show fails. The first pair comes
-// after the first interval.
-func Watch(ctx context.Context, c *client.Client, namespace string, interval time.Duration, show func(*Report) error) error {
+// Watch reads every interval and gives each pair of readings to show, until ctx ends or show fails. The first pair
+// comes after the first interval.
+func Watch(
+	ctx context.Context, c *client.Client, namespace string, interval time.Duration, show func(*Report) error,
+) error {
 	before, err := c.Stats(ctx, namespace)
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package usbredir brings a USB device of this machine into a guest: usbredirect, which talks to the device, connects to a
-// local port, and what it says goes to a port of the guest. It knows no terminal.
+// Package usbredir brings a USB device of this machine into a guest: usbredirect, which talks to the device, connects
+// to a local port, and what it says goes to a port of the guest. It knows no terminal.
 package usbredir
 
 import (
@@ -26,7 +26,8 @@ var devicePattern = regexp.MustCompile(`^([[:xdigit:]]{4}:[[:xdigit:]]{4}|[0-9]{
 // CheckDevice says what is wrong with the name of a device.
 func CheckDevice(device string) error {
 	if !devicePattern.MatchString(device) {
-		return fmt.Errorf("%q is not a USB device: use VENDOR:PRODUCT such as 0951:1666, or BUS-DEVICE such as 1-3, as lsusb shows them", device)
+		return fmt.Errorf("%q is not a USB device: use VENDOR:PRODUCT such as 0951:1666, or BUS-DEVICE such as 1-3, "+
+			"as lsusb shows them", device)
 	}
 	return nil
 }
@@ -36,8 +37,8 @@ func Args(device string, port int) []string {
 	return []string{"--device", device, "--to", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 }
 
-// Serve takes one program from l, which it closes, and joins it to the guest until either ends. How the guest's side ended is
-// the error: a *stream.CloseError when it was virtkit or the guest that ended it.
+// Serve takes one program from l, which it closes, and joins it to the guest until either ends. How the guest's side
+// ended is the error: a *stream.CloseError when it was virtkit or the guest that ended it.
 func Serve(ctx context.Context, l net.Listener, guest *stream.Conn) error {
 	defer guest.Close()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })

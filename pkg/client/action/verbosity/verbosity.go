@@ -1,5 +1,5 @@
-// Package verbosity reads and changes how much virtkit's components log: the logVerbosity of the KubeVirt resource, and the
-// label of a VM by which its launcher has a level of its own. Of reads what holds, Plan makes a change out of what
+// Package verbosity reads and changes how much virtkit's components log: the logVerbosity of the KubeVirt resource, and
+// the label of a VM by which its launcher has a level of its own. Of reads what holds, Plan makes a change out of what
 // a user wants; both are pure. Find and Apply talk to the cluster.
 package verbosity
 
@@ -35,7 +35,8 @@ const Operator = "virt-operator"
 
 // components are the names, as flags and in the output, with the fields of the KubeVirt resource.
 var components = map[string]string{
-	"virt-api": "virtAPI", "virt-controller": "virtController", "virt-handler": "virtHandler", "virt-launcher": "virtLauncher", Operator: "virtOperator",
+	"virt-api": "virtAPI", "virt-controller": "virtController", "virt-handler": "virtHandler",
+	"virt-launcher": "virtLauncher", Operator: "virtOperator",
 }
 
 // Components are the names of the components, sorted.
@@ -63,7 +64,8 @@ type Level struct {
 	Name string `json:"name"`
 	// Level is 2 for what matters, up to 9 for debugging.
 	Level uint `json:"level"`
-	// AfterRestart is, for a VM that runs, the level that its launcher has from its next start on, where that is another.
+	// AfterRestart is, for a VM that runs, the level that its launcher has from its next start on, where that is
+	// another.
 	AfterRestart *uint `json:"afterRestart,omitempty"`
 }
 
@@ -154,7 +156,8 @@ func (c Change) Patch() ([]byte, error) {
 // API is what the package needs of a client.
 type API interface {
 	KubeVirtList(ctx context.Context) (*v1.KubeVirtList, error)
-	Patch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, dryRun bool, into runtime.Object) error
+	Patch(ctx context.Context, resource, namespace, name string, kind types.PatchType, patch []byte, dryRun bool,
+		into runtime.Object) error
 }
 
 // Find returns the one KubeVirt resource.
@@ -169,7 +172,8 @@ func Find(ctx context.Context, api API) (*v1.KubeVirt, error) {
 	case 1:
 		return &list.Items[0], nil
 	}
-	return nil, errors.New("invalid installation: more than one KubeVirt resource found; delete all but kubevirt/kubevirt")
+	return nil,
+		errors.New("invalid installation: more than one KubeVirt resource found; delete all but kubevirt/kubevirt")
 }
 
 // Apply changes the levels of the components and returns the KubeVirt resource as it is then.
@@ -179,14 +183,17 @@ func Apply(ctx context.Context, api API, kv *v1.KubeVirt, change Change, dryRun 
 		return nil, err
 	}
 	out := &v1.KubeVirt{}
-	if err := api.Patch(ctx, client.KubeVirts, kv.Namespace, kv.Name, types.MergePatchType, patch, dryRun, out); err != nil {
+	if err := api.Patch(ctx, client.KubeVirts, kv.Namespace, kv.Name, types.MergePatchType, patch, dryRun, out); err !=
+		nil {
 		return nil, fmt.Errorf("change the KubeVirt resource %s/%s: %w", kv.Namespace, kv.Name, err)
 	}
 	return out, nil
 }
 
 // ApplyVM sets the label of a VM's template, or with nil removes it, and returns the VM as it is then.
-func ApplyVM(ctx context.Context, api API, namespace, name string, level *uint, dryRun bool) (*v1.VirtualMachine, error) {
+func ApplyVM(
+	ctx context.Context, api API, namespace, name string, level *uint, dryRun bool,
+) (*v1.VirtualMachine, error) {
 	var value any
 	if level != nil {
 		value = strconv.FormatUint(uint64(*level), 10)

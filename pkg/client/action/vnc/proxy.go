@@ -1,5 +1,5 @@
-// Package vnc brings a guest's screen to whoever shows it: a VNC viewer through a local port (Proxy), a browser (Web), or a
-// file (Save). It knows no terminal. A guest has one VNC session at a time; opening another takes it over.
+// Package vnc brings a guest's screen to whoever shows it: a VNC viewer through a local port (Proxy), a browser (Web),
+// or a file (Save). It knows no terminal. A guest has one VNC session at a time; opening another takes it over.
 package vnc
 
 import (

@@ -24,10 +24,10 @@ import (
 //go:embed page
 var page embed.FS
 
-// Web serves a page that shows a guest's screen to one browser. The browser proves who it is with a token in the URL that
-// is good once; from then on with a cookie. Browsers send a cookie of 127.0.0.1 to all of its ports, and so to other users'
-// servers; this one is for a path that only the page knows. Only this machine can connect, and only the page itself may
-// use the screen: a page of another site, or one that has its name pointed here, is refused.
+// Web serves a page that shows a guest's screen to one browser. The browser proves who it is with a token in the URL
+// that is good once; from then on with a cookie. Browsers send a cookie of 127.0.0.1 to all of its ports, and so to
+// other users' servers; this one is for a path that only the page knows. Only this machine can connect, and only the
+// page itself may use the screen: a page of another site, or one that has its name pointed here, is refused.
 type Web struct {
 	// Dial opens the guest's VNC server; Machine is what the page calls it.
 	Dial    Dial
@@ -124,7 +124,8 @@ func (w *Web) guarded(next http.Handler) http.Handler {
 		case !w.sameOrigin(r):
 			http.Error(rw, "another site's page may not use this one", http.StatusForbidden)
 		case !w.known(rw, r):
-			http.Error(rw, "This address works once, in one browser. Run virtctl vnc --web again for another.", http.StatusForbidden)
+			http.Error(rw, "This address works once, in one browser. Run virtctl vnc --web again for another.",
+				http.StatusForbidden)
 		default:
 			next.ServeHTTP(rw, r)
 		}
@@ -149,12 +150,13 @@ func (w *Web) sameOrigin(r *http.Request) bool {
 // policy allows the page its own scripts, pictures and websocket, and nothing from elsewhere.
 func (w *Web) policy() string {
 	sockets := "ws://" + strings.Join(w.hosts(), " ws://")
-	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self' " + sockets +
+	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self' " +
+		sockets +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// base is the path of all but the first page, and the cookie's. It is a secret made of another, since a server that guesses it is
-// sent the cookie.
+// base is the path of all but the first page, and the cookie's. It is a secret made of another, since a server that
+// guesses it is sent the cookie.
 func (w *Web) base() string {
 	sum := sha256.Sum256([]byte("path " + w.Session))
 	return "/" + hex.EncodeToString(sum[:16]) + "/"
@@ -183,7 +185,10 @@ func (w *Web) known(rw http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	w.used = true
-	http.SetCookie(rw, &http.Cookie{Name: w.cookie(), Value: w.Session, Path: w.base(), HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(rw, &http.Cookie{
+		Name: w.cookie(), Value: w.Session, Path: w.base(), HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+	})
 	return true
 }
 

@@ -150,8 +150,8 @@ func TestWeb(t *testing.T) {
 	}
 }
 
-// TestWebCookieStaysWithItsPort opens the page in a browser that then goes to another port of the same address, as another
-// user's server may be: it is sent no cookie, not for the page's names either.
+// TestWebCookieStaysWithItsPort opens the page in a browser that then goes to another port of the same address, as
+// another user's server may be: it is sent no cookie, not for the page's names either.
 func TestWebCookieStaysWithItsPort(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string

@@ -103,7 +103,9 @@ func Add(ctx context.Context, api API, namespace, name string, o Options) error 
 	}
 	request := Request(o)
 	if imported {
-		request.VolumeSource = &v1.HotplugVolumeSource{DataVolume: &v1.DataVolumeSource{Name: o.Volume, Hotpluggable: true}}
+		request.VolumeSource = &v1.HotplugVolumeSource{
+			DataVolume: &v1.DataVolumeSource{Name: o.Volume, Hotpluggable: true},
+		}
 	}
 	if err := api.Put(ctx, o.resource(), namespace, name, "addvolume", request); err != nil {
 		return fmt.Errorf("add volume %s to %s/%s: %w", o.Volume, namespace, name, err)
@@ -111,8 +113,8 @@ func Add(ctx context.Context, api API, namespace, name string, o Options) error 
 	return nil
 }
 
-// isDataVolume reports whether the claim of a name is a DataVolume's, or will be. It fails when there is neither. Whoever may
-// add volumes need not be allowed to look at claims; they get the claim of the name.
+// isDataVolume reports whether the claim of a name is a DataVolume's, or will be. It fails when there is neither.
+// Whoever may add volumes need not be allowed to look at claims; they get the claim of the name.
 func isDataVolume(ctx context.Context, api API, namespace, name string) (bool, error) {
 	found, missing := api.ReadMetadata(ctx, path.Join("/api/v1/namespaces", namespace, "persistentvolumeclaims", name))
 	switch {
@@ -124,7 +126,8 @@ func isDataVolume(ctx context.Context, api API, namespace, name string) (bool, e
 	case !apierrors.IsNotFound(missing):
 		return false, missing
 	}
-	_, err := api.ReadMetadata(ctx, path.Join("/apis/cdi.kubevirt.io/v1beta1/namespaces", namespace, "datavolumes", name))
+	_, err := api.ReadMetadata(ctx,
+		path.Join("/apis/cdi.kubevirt.io/v1beta1/namespaces", namespace, "datavolumes", name))
 	if err != nil {
 		return false, missing
 	}

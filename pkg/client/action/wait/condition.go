@@ -64,9 +64,15 @@ func Parse(text string, onVMI bool) (Condition, error) {
 		c.Name = "for its guest agent"
 		return c, nil
 	case "ip":
-		return Condition{Name: "to have an IP address", Met: func(s State) (bool, error) { return s.VMI != nil && len(addresses(s.VMI)) > 0, nil }}, nil
+		return Condition{
+			Name: "to have an IP address",
+			Met:  func(s State) (bool, error) { return s.VMI != nil && len(addresses(s.VMI)) > 0, nil },
+		}, nil
 	case "delete", "deleted":
-		return Condition{Name: "to be deleted", Gone: true, Met: func(s State) (bool, error) { return s.VM == nil && s.VMI == nil, nil }}, nil
+		return Condition{
+			Name: "to be deleted", Gone: true,
+			Met: func(s State) (bool, error) { return s.VM == nil && s.VMI == nil, nil },
+		}, nil
 	}
 	return Condition{}, fmt.Errorf("%q is not one of %s", text, strings.Join(Names(), ", "))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 )
 
-// LoginPrompt matches the line with which getty asks for a name, also when the kernel, a service or somebody's name follows
-// on it. "Last login: …" is none.
+// LoginPrompt matches the line with which getty asks for a name, also when the kernel, a service or somebody's name
+// follows on it. "Last login: …" is none.
 var LoginPrompt = regexp.MustCompile(`(?m)^[^\n]*\blogin: *(?:$|\[ *\d+\.\d+\])|^[a-z0-9][A-Za-z0-9.-]* login: `)
 
 // ConsoleTail is how much of what the guest wrote before, in bytes, is to be looked at.
@@ -24,11 +24,16 @@ const overlap = 1024
 
 // escapes are what terminals interpret and a pattern should not have to: CSI and OSC sequences, and carriage
 // returns.
-var escapes = regexp.MustCompile(`\x1b\[[0-9;?=>]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>78cDEHM]|\r`)
+var escapes = regexp.MustCompile(
+	`\x1b\[[0-9;?=>]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>78cDEHM]|\r`,
+)
 
 // ending matches what guests and firmware write when a guest goes down or comes up, so that a prompt before it is of
-// an earlier life: the kernel's last and first lines, systemd's and BusyBox' words, and those of SeaBIOS, UEFI and boot loaders.
-var ending = regexp.MustCompile(`(?m)reboot: |The system is going down|Requesting system |Sent SIGTERM to all|systemd-shutdown|Reached target .*(?i:reboot|power-?off|shutdown)|Linux version \d|Decompressing Linux|SeaBIOS|BdsDxe: |iPXE |GRUB`)
+// an earlier life: the kernel's last and first lines, systemd's and BusyBox' words, and those of SeaBIOS, UEFI and boot
+// loaders.
+var ending = regexp.MustCompile(
+	`(?m)reboot: |The system is going down|Requesting system |Sent SIGTERM to all|systemd-shutdown|Reached target .*(?i:reboot|power-?off|shutdown)|Linux version \d|Decompressing Linux|SeaBIOS|BdsDxe: |iPXE |GRUB`,
+)
 
 // shows reports whether the guest shows the prompt: it is there, and nothing after it says that the guest began anew.
 func shows(text []byte, prompt *regexp.Regexp) bool {
@@ -39,10 +44,14 @@ func shows(text []byte, prompt *regexp.Regexp) bool {
 	return prompt.Match(text)
 }
 
-// Login waits until the guest's console shows prompt; one from before a restart of the guest does not count. dial opens the console beside whoever uses it, beginning
-// with the last ConsoleTail bytes since the guest was reset; it is called again when the console ends, since a guest may
-// restart. It returns what the console showed last, up to ConsoleTail bytes.
-func Login(ctx context.Context, api API, dial func(context.Context) (io.ReadCloser, error), namespace, name string, prompt *regexp.Regexp) (State, string, error) {
+// Login waits until the guest's console shows prompt; one from before a restart of the guest does not count. dial opens
+// the console beside whoever uses it, beginning with the last ConsoleTail bytes since the guest was reset; it is called
+// again when the console ends, since a guest may restart. It returns what the console showed last, up to ConsoleTail
+// bytes.
+func Login(
+	ctx context.Context, api API, dial func(context.Context) (io.ReadCloser, error), namespace, name string,
+	prompt *regexp.Regexp,
+) (State, string, error) {
 	var shown string
 	for {
 		state, err := Until(ctx, api, namespace, name, Running())

@@ -128,7 +128,8 @@ func (w *watcher) round(ctx context.Context) (bool, error) {
 }
 
 func (w *watcher) watch(ctx context.Context, resource, version string) (watch.Interface, error) {
-	i, err := w.api.Watch(ctx, resource, w.namespace, metav1.ListOptions{FieldSelector: w.selector(), ResourceVersion: version})
+	i, err := w.api.Watch(ctx, resource, w.namespace,
+		metav1.ListOptions{FieldSelector: w.selector(), ResourceVersion: version})
 	if err != nil {
 		w.lost = err
 	}
@@ -191,13 +192,15 @@ func (w *watcher) expired(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if !w.seen {
-		return fmt.Errorf("%w waiting for VM %s/%s %s: the cluster gave no answer", action.ErrTimeout, w.namespace, w.name, w.condition.Name)
+		return fmt.Errorf("%w waiting for VM %s/%s %s: the cluster gave no answer", action.ErrTimeout, w.namespace,
+			w.name, w.condition.Name)
 	}
 	return w.notMet()
 }
 
 func (w *watcher) notMet() error {
-	return fmt.Errorf("%w waiting for VM %s/%s %s: %s", action.ErrTimeout, w.namespace, w.name, w.condition.Name, Describe(w.state))
+	return fmt.Errorf("%w waiting for VM %s/%s %s: %s", action.ErrTimeout, w.namespace, w.name, w.condition.Name,
+		Describe(w.state))
 }
 
 // Passing reports whether err may go away by itself: anything but the server's own refusal.
@@ -206,7 +209,8 @@ func Passing(err error) bool {
 	if !errors.As(err, &status) {
 		return true
 	}
-	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }
 
 // Describe says a state in one clause, with the reason that a condition gives.
@@ -241,7 +245,10 @@ func why(s State) string {
 	if s.VMI == nil {
 		return ""
 	}
-	for _, kind := range []v1.VirtualMachineInstanceConditionType{v1.VirtualMachineInstanceSynchronized, "PodScheduled", v1.VirtualMachineInstanceReady} {
+	for _, kind := range []v1.VirtualMachineInstanceConditionType{
+		v1.VirtualMachineInstanceSynchronized, "PodScheduled",
+		v1.VirtualMachineInstanceReady,
+	} {
 		for _, c := range s.VMI.Status.Conditions {
 			if c.Type == kind && c.Status == corev1.ConditionFalse && c.Message != "" {
 				return c.Message

@@ -12,16 +12,23 @@ import (
 // labelled says what a label that virtkit looks for on nodes is about, by its beginning, and what asks for it.
 var labelled = []struct{ prefix, mend string }{
 	{v1.CPUModelLabel, "spec.template.spec.domain.cpu.model of the VM; host-model fits every node"},
-	{v1.CPUFeatureLabel, "spec.template.spec.domain.cpu.features of the VM: leave the feature out, or let its policy be optional"},
-	{v1.SupportedHostModelMigrationCPU, "the guest has the CPU of its node, which no other node can show; a named model in spec.template.spec.domain.cpu.model can move further"},
+	{v1.CPUFeatureLabel, "spec.template.spec.domain.cpu.features of the VM: leave the feature out, or let its policy " +
+		"be optional"},
+	{v1.SupportedHostModelMigrationCPU, "the guest has the CPU of its node, which no other node can show; a named " +
+		"model in spec.template.spec.domain.cpu.model can move further"},
 	{v1.HypervLabel, "spec.template.spec.domain.features.hyperv of the VM"},
-	{"scheduling.node.kubevirt.io/tsc-frequency-", "spec.template.spec.domain.cpu.features invtsc and features.hyperv.reenlightenment of the VM, or minimumClusterTSCFrequency of the KubeVirt resource"},
-	{v1.RealtimeLabel, "a node with kernel.sched_rt_runtime_us = -1, or leave out spec.template.spec.domain.cpu.realtime"},
-	{v1.SEVLabel, "a node whose kernel has kvm_amd with sev=1 (and sev_es=1), or leave out spec.template.spec.domain.launchSecurity"},
-	{v1.CPUManager, "a node whose kubelet has cpuManagerPolicy: static, or leave out spec.template.spec.domain.cpu.dedicatedCpuPlacement"},
+	{"scheduling.node.kubevirt.io/tsc-frequency-", "spec.template.spec.domain.cpu.features invtsc and " +
+		"features.hyperv.reenlightenment of the VM, or minimumClusterTSCFrequency of the KubeVirt resource"},
+	{v1.RealtimeLabel, "a node with kernel.sched_rt_runtime_us = -1, or leave out " +
+		"spec.template.spec.domain.cpu.realtime"},
+	{v1.SEVLabel, "a node whose kernel has kvm_amd with sev=1 (and sev_es=1), or leave out " +
+		"spec.template.spec.domain.launchSecurity"},
+	{v1.CPUManager, "a node whose kubelet has cpuManagerPolicy: static, or leave out " +
+		"spec.template.spec.domain.cpu.dedicatedCpuPlacement"},
 }
 
-// missingLabels are those of a pod's nodeSelector that no node has which VMs can be on, sorted. What cannot be known counts as there.
+// missingLabels are those of a pod's nodeSelector that no node has which VMs can be on, sorted. What cannot be known
+// counts as there.
 func (e *explanation) missingLabels(pod *corev1.Pod) []string {
 	if !e.readable("nodes") {
 		return nil
@@ -38,7 +45,8 @@ func (e *explanation) missingLabels(pod *corev1.Pod) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
 		value := pod.Spec.NodeSelector[key]
-		if !slices.ContainsFunc(nodes, func(n *corev1.Node) bool { got, ok := n.Labels[key]; return ok && got == value }) {
+		if !slices.ContainsFunc(nodes,
+			func(n *corev1.Node) bool { got, ok := n.Labels[key]; return ok && got == value }) {
 			out = append(out, "the label "+key+"="+value)
 		}
 	}
@@ -49,7 +57,8 @@ func (e *explanation) missingLabels(pod *corev1.Pod) []string {
 func labelMends(missing []string) []string {
 	var out []string
 	for _, l := range labelled {
-		asked := slices.ContainsFunc(missing, func(text string) bool { return strings.HasPrefix(text, "the label "+l.prefix) })
+		asked := slices.ContainsFunc(missing,
+			func(text string) bool { return strings.HasPrefix(text, "the label "+l.prefix) })
 		if asked {
 			out = append(out, l.mend)
 		}

@@ -19,7 +19,8 @@ func (e *explanation) migration() *Migration {
 	}
 	m := &Migration{Obstacles: []Cause{}}
 	add := func(layer Layer, object, reason, message string, mend ...string) {
-		m.Obstacles = append(m.Obstacles, Cause{Layer: layer, Object: object, Reason: reason, Message: message, State: Broken, Mend: mend})
+		m.Obstacles = append(m.Obstacles,
+			Cause{Layer: layer, Object: object, Reason: reason, Message: message, State: Broken, Mend: mend})
 	}
 	if vmi.Status.Phase != v1.Running {
 		add(LayerVMI, e.vmiObject(), "NotRunning", "the guest does not run", "virtctl why "+e.Name+e.flag())
@@ -27,7 +28,8 @@ func (e *explanation) migration() *Migration {
 	if vmi.DeletionTimestamp != nil {
 		add(LayerVMI, e.vmiObject(), "Stopping", "the guest is being stopped")
 	}
-	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse); c != nil {
+	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse); c !=
+		nil {
 		for _, part := range obstacles(c.Message) {
 			add(LayerVMI, e.vmiObject(), obstacleReason(part, c.Reason), part, obstacleMend(part)...)
 		}
@@ -48,9 +50,11 @@ func (e *explanation) migration() *Migration {
 		switch {
 		case elsewhere > 0:
 		case cordoned > 0:
-			add(LayerNode, "nodes", "Cordoned", fmt.Sprintf("all other nodes that could take it are cordoned (%d)", cordoned), "kubectl uncordon NODE")
+			add(LayerNode, "nodes", "Cordoned",
+				fmt.Sprintf("all other nodes that could take it are cordoned (%d)", cordoned), "kubectl uncordon NODE")
 		default:
-			add(LayerNode, "nodes", "NoOtherNode", "there is no other node that takes VMs", "add a node; virtctl doctor says what keeps the present ones from it")
+			add(LayerNode, "nodes", "NoOtherNode", "there is no other node that takes VMs",
+				"add a node; virtctl doctor says what keeps the present ones from it")
 		}
 	}
 	m.Possible = len(m.Obstacles) == 0
@@ -63,7 +67,8 @@ func (e *explanation) migrationUnderWay(add func(layer Layer, object, reason, me
 		if migration.IsFinal() || migration.DeletionTimestamp != nil {
 			continue
 		}
-		add(LayerVMI, "vmim/"+migration.Name, "Migrating", fmt.Sprintf("a migration is under way: %s, phase %s", migration.Name, migrate.Stage(migration)),
+		add(LayerVMI, "vmim/"+migration.Name, "Migrating",
+			fmt.Sprintf("a migration is under way: %s, phase %s", migration.Name, migrate.Stage(migration)),
 			"virtctl wait "+e.Name+e.flag()+" --for=condition=Ready", "virtctl migrate-cancel "+e.Name+e.flag())
 	}
 }
@@ -72,7 +77,8 @@ func (e *explanation) migrationUnderWay(add func(layer Layer, object, reason, me
 func obstacles(message string) []string {
 	var out []string
 	for part := range strings.SplitSeq(message, "; ") {
-		begins := strings.HasPrefix(part, "volume ") || strings.HasPrefix(part, "interface ") || strings.HasPrefix(part, "the persistent state ") || strings.HasPrefix(part, "spec.")
+		begins := strings.HasPrefix(part, "volume ") || strings.HasPrefix(part, "interface ") ||
+			strings.HasPrefix(part, "the persistent state ") || strings.HasPrefix(part, "spec.")
 		if begins || len(out) == 0 {
 			out = append(out, part)
 			continue
@@ -99,11 +105,13 @@ func obstacleReason(message, first string) string {
 func obstacleMend(message string) []string {
 	switch {
 	case strings.HasPrefix(message, "the persistent state "):
-		return []string{"set spec.configuration.vmStateStorageClass of the KubeVirt resource to storage that has ReadWriteMany; claims that are there stay as they are"}
+		return []string{"set spec.configuration.vmStateStorageClass of the KubeVirt resource to storage that has " +
+			"ReadWriteMany; claims that are there stay as they are"}
 	case strings.Contains(message, "ReadWriteMany"):
 		return []string{"give the claim accessModes: [ReadWriteMany], on storage that has it"}
 	case strings.HasPrefix(message, "interface "):
-		return []string{"use masquerade instead of bridge, or set annotation " + v1.AllowPodBridgeNetworkLiveMigrationAnnotation + " if the network can move addresses"}
+		return []string{"use masquerade instead of bridge, or set annotation " +
+			v1.AllowPodBridgeNetworkLiveMigrationAnnotation + " if the network can move addresses"}
 	case strings.HasPrefix(message, "spec.domain.cpu.model "):
 		return []string{"set spec.template.spec.domain.cpu.model to host-model or a named model"}
 	case strings.Contains(message, "nodeSelector"):

@@ -23,21 +23,57 @@ var verdicts = []struct {
 	reason, means string
 	mend          []string
 }{
-	{regexp.MustCompile(`Insufficient memory`), "NoMemory", "too little memory left", []string{"make spec.template.spec.domain.memory.guest smaller, stop another VM, or add a node"}},
-	{regexp.MustCompile(`Insufficient cpu`), "NoCPU", "too little CPU left", []string{"ask for less CPU: domain.cpu, resources.requests.cpu, or raise spec.configuration.developerConfiguration.cpuAllocationRatio of the KubeVirt resource"}},
-	{regexp.MustCompile(`Insufficient devices\.kubevirt\.io/kvm`), "NoKVM", "no hardware virtualization (KVM)", []string{"use a node with KVM, or set useEmulation: virtctl doctor"}},
-	{regexp.MustCompile(`Insufficient hugepages`), "NoHugepages", "too few huge pages", []string{"reserve huge pages on a node, or drop domain.memory.hugepages"}},
-	{regexp.MustCompile(`Insufficient ([a-z0-9.-]+/[a-zA-Z0-9_.-]+)`), "NoDevice", "a device is missing", []string{"kubectl describe nodes | grep -A8 Allocatable"}},
+	{
+		regexp.MustCompile(`Insufficient memory`), "NoMemory", "too little memory left",
+		[]string{"make spec.template.spec.domain.memory.guest smaller, stop another VM, or add a node"},
+	},
+	{
+		regexp.MustCompile(`Insufficient cpu`), "NoCPU", "too little CPU left",
+		[]string{"ask for less CPU: domain.cpu, resources.requests.cpu, or raise " +
+			"spec.configuration.developerConfiguration.cpuAllocationRatio of the KubeVirt resource"},
+	},
+	{
+		regexp.MustCompile(`Insufficient devices\.kubevirt\.io/kvm`), "NoKVM", "no hardware virtualization (KVM)",
+		[]string{"use a node with KVM, or set useEmulation: virtctl doctor"},
+	},
+	{
+		regexp.MustCompile(`Insufficient hugepages`), "NoHugepages", "too few huge pages",
+		[]string{"reserve huge pages on a node, or drop domain.memory.hugepages"},
+	},
+	{
+		regexp.MustCompile(`Insufficient ([a-z0-9.-]+/[a-zA-Z0-9_.-]+)`), "NoDevice", "a device is missing",
+		[]string{"kubectl describe nodes | grep -A8 Allocatable"},
+	},
 	{regexp.MustCompile(`Too many pods`), "TooManyPods", "full of pods", []string{"add a node"}},
-	{regexp.MustCompile(`didn't match Pod's node affinity/selector|didn't match PersistentVolume's node affinity`), "NodeAffinity", "not where the VM or its volume may be", []string{"spec.template.spec.nodeSelector and affinity of the VM", "kubectl get nodes -L kubevirt.io/schedulable"}},
-	{regexp.MustCompile(`had volume node affinity conflict`), "VolumeAffinity", "the VM's volume cannot be reached", []string{"let the VM run where its volume is, or use storage that all nodes reach"}},
-	{regexp.MustCompile(`had untolerated taint|had taint`), "Taint", "a taint that the VM does not tolerate", []string{"kubectl describe nodes | grep Taints", "spec.template.spec.tolerations of the VM"}},
+	{
+		regexp.MustCompile(`didn't match Pod's node affinity/selector|didn't match PersistentVolume's node affinity`),
+		"NodeAffinity", "not where the VM or its volume may be",
+		[]string{
+			"spec.template.spec.nodeSelector and affinity of the VM",
+			"kubectl get nodes -L kubevirt.io/schedulable",
+		},
+	},
+	{
+		regexp.MustCompile(`had volume node affinity conflict`), "VolumeAffinity", "the VM's volume cannot be reached",
+		[]string{"let the VM run where its volume is, or use storage that all nodes reach"},
+	},
+	{
+		regexp.MustCompile(`had untolerated taint|had taint`), "Taint", "a taint that the VM does not tolerate",
+		[]string{"kubectl describe nodes | grep Taints", "spec.template.spec.tolerations of the VM"},
+	},
 	{regexp.MustCompile(`were unschedulable`), "Cordoned", "cordoned", []string{"kubectl uncordon NODE"}},
-	{regexp.MustCompile(`anti-affinity|affinity rules|topology spread`), "PodAffinity", "a rule about its neighbours", []string{"spec.template.spec.affinity and topologySpreadConstraints of the VM"}},
+	{
+		regexp.MustCompile(`anti-affinity|affinity rules|topology spread`), "PodAffinity",
+		"a rule about its neighbours",
+		[]string{"spec.template.spec.affinity and topologySpreadConstraints of the VM"},
+	},
 	{regexp.MustCompile(`unbound immediate PersistentVolumeClaims`), "UnboundClaim", "a claim has no volume", nil},
 	{regexp.MustCompile(`persistentvolumeclaim "[^"]*" not found`), "ClaimMissing", "a claim does not exist", nil},
 	{regexp.MustCompile(`max volume count`), "VolumeLimit", "no more volumes can be attached", nil},
-	{regexp.MustCompile(`no available persistent volumes|didn't find available persistent volumes`), "NoVolume", "no volume for the claim", nil},
+	{
+		regexp.MustCompile(`no available persistent volumes|didn't find available persistent volumes`), "NoVolume",
+		"no volume for the claim", nil,
+	},
 }
 
 // unscheduled explains why a pod has no node.
@@ -46,12 +82,15 @@ func (e *explanation) unscheduled(pod *corev1.Pod) {
 	object := e.podObject()
 	switch {
 	case c != nil && c.Reason == "SchedulingGated":
-		e.add(rankSchedule, LayerPod, object, Broken, "SchedulingGated", "another program holds the pod back with a scheduling gate", "kubectl get "+object+e.flag()+" -o jsonpath={.spec.schedulingGates}")
+		e.add(rankSchedule, LayerPod, object, Broken, "SchedulingGated", "another program holds the pod back with a "+
+			"scheduling gate", "kubectl get "+object+e.flag()+" -o jsonpath={.spec.schedulingGates}")
 		return
 	case c == nil || c.Status != corev1.ConditionFalse:
 		if waited := e.Now.Sub(pod.CreationTimestamp.Time); waited > 30*time.Second {
 			name := pod.Spec.SchedulerName
-			e.add(rankSchedule, LayerPod, object, Broken, "SchedulerSilent", fmt.Sprintf("scheduler %q has not looked at the pod for %s", name, age(e.Now, pod.CreationTimestamp.Time)),
+			e.add(rankSchedule, LayerPod, object, Broken, "SchedulerSilent",
+				fmt.Sprintf("scheduler %q has not looked at the pod for %s", name,
+					age(e.Now, pod.CreationTimestamp.Time)),
 				"see that it runs, or leave out spec.template.spec.schedulerName")
 			return
 		}
@@ -146,7 +185,9 @@ func (e *explanation) nodes() {
 	node := e.node(name)
 	if node == nil {
 		e.link(LayerNode, object, Broken, "it does not exist any more", time.Time{})
-		e.add(rankNode, LayerNode, object, Broken, "NodeGone", "node "+name+" does not exist any more; the VM starts elsewhere once its pod is gone", "kubectl delete "+e.podObject()+e.flag()+" --force --grace-period 0")
+		e.add(rankNode, LayerNode, object, Broken, "NodeGone", "node "+name+
+			" does not exist any more; the VM starts elsewhere once its pod is gone",
+			"kubectl delete "+e.podObject()+e.flag()+" --force --grace-period 0")
 		return
 	}
 	found := len(e.causes)
@@ -177,25 +218,34 @@ func (e *explanation) nodeHealth(node *corev1.Node) {
 	for _, c := range node.Status.Conditions {
 		switch {
 		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown && outOfService(node):
-			e.add(rankNode, LayerNode, object, Waiting, "NodeFenced", "node "+node.Name+" is out of service: the VM starts elsewhere once its pod is removed", "virtctl events "+e.Name+e.flag(),
+			e.add(rankNode, LayerNode, object, Waiting, "NodeFenced", "node "+node.Name+
+				" is out of service: the VM starts elsewhere once its pod is removed",
+				"virtctl events "+e.Name+e.flag(),
 				"when the machine is back: kubectl taint node "+node.Name+" "+corev1.TaintNodeOutOfService+"-")
 		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown:
-			e.add(rankNode, LayerNode, object, Broken, "NodeLost", "node "+node.Name+" has not answered for "+age(e.Now, c.LastTransitionTime.Time), describe,
-				"when the machine is off for certain: kubectl taint node "+node.Name+" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
+			e.add(rankNode, LayerNode, object, Broken, "NodeLost", "node "+node.Name+" has not answered for "+
+				age(e.Now, c.LastTransitionTime.Time), describe,
+				"when the machine is off for certain: kubectl taint node "+node.Name+
+					" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
 		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse:
-			e.add(rankNode, LayerNode, object, Broken, "NodeNotReady", "node "+node.Name+" is not ready: "+c.Message, describe)
-		case (c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodeDiskPressure || c.Type == corev1.NodePIDPressure) && c.Status == corev1.ConditionTrue:
-			e.add(rankRemark, LayerNode, object, OK, string(c.Type), fmt.Sprintf("node %s is under pressure (%s): it may evict the VM", node.Name, c.Type), describe)
+			e.add(rankNode, LayerNode, object, Broken, "NodeNotReady", "node "+node.Name+" is not ready: "+
+				c.Message, describe)
+		case (c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodeDiskPressure ||
+			c.Type == corev1.NodePIDPressure) && c.Status == corev1.ConditionTrue:
+			e.add(rankRemark, LayerNode, object, OK, string(c.Type),
+				fmt.Sprintf("node %s is under pressure (%s): it may evict the VM", node.Name, c.Type), describe)
 		}
 	}
 	if node.Spec.Unschedulable {
-		e.add(rankRemark, LayerNode, object, OK, "Cordoned", "node "+node.Name+" is cordoned: the guest stays, but would not start there again", "kubectl uncordon "+node.Name)
+		e.add(rankRemark, LayerNode, object, OK, "Cordoned", "node "+node.Name+
+			" is cordoned: the guest stays, but would not start there again", "kubectl uncordon "+node.Name)
 	}
 }
 
 // outOfService reports whether somebody has said that nothing runs on the node any more.
 func outOfService(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	return slices.ContainsFunc(node.Spec.Taints,
+		func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 // handler looks at the node's virt-handler.
@@ -204,19 +254,25 @@ func (e *explanation) handler(node *corev1.Node) {
 		return
 	}
 	object := "daemonset/" + names.VirtHandler
-	logs := "kubectl -n " + names.Namespace + " logs -l kubevirt.io=" + names.VirtHandler + " --field-selector spec.nodeName=" + node.Name
+	logs := "kubectl -n " + names.Namespace + " logs -l kubevirt.io=" + names.VirtHandler +
+		" --field-selector spec.nodeName=" + node.Name
 	for _, pod := range e.component(names.VirtHandler) {
 		if pod.Spec.NodeName != node.Name {
 			continue
 		}
 		if !ready(pod) {
-			e.add(rankNode, LayerNode, object, Broken, "HandlerNotReady", "virt-handler of node "+node.Name+" is not ready: "+trouble(pod)+"; without it no guest of the node is started or reached", logs)
+			e.add(rankNode, LayerNode, object, Broken, "HandlerNotReady",
+				"virt-handler of node "+node.Name+" is not ready: "+trouble(pod)+
+					"; without it no guest of the node is started or reached", logs)
 		} else if beat, ok := heartbeat(node); ok && e.Now.Sub(beat) > heartbeatLimit {
-			e.add(rankNode, LayerNode, object, Broken, "HandlerSilent", fmt.Sprintf("virt-handler of node %s left its last heartbeat %s ago", node.Name, age(e.Now, beat)), logs)
+			e.add(rankNode, LayerNode, object, Broken, "HandlerSilent",
+				fmt.Sprintf("virt-handler of node %s left its last heartbeat %s ago", node.Name, age(e.Now, beat)),
+				logs)
 		}
 		return
 	}
-	e.add(rankNode, LayerNode, object, Broken, "HandlerMissing", "no virt-handler runs on node "+node.Name+": no guest of the node is started or reached",
+	e.add(rankNode, LayerNode, object, Broken, "HandlerMissing", "no virt-handler runs on node "+node.Name+
+		": no guest of the node is started or reached",
 		"kubectl -n "+names.Namespace+" describe daemonset "+names.VirtHandler, "virtctl doctor")
 }
 
@@ -235,7 +291,8 @@ func (e *explanation) noneSchedulable() {
 			return
 		}
 	}
-	e.add(rankStack, LayerNode, "nodes", Broken, "NoNodes", "no node takes VMs: on none is virt-handler ready (label "+v1.NodeSchedulable+"=true)",
+	e.add(rankStack, LayerNode, "nodes", Broken, "NoNodes",
+		"no node takes VMs: on none is virt-handler ready (label "+v1.NodeSchedulable+"=true)",
 		"kubectl -n "+names.Namespace+" get pods -l kubevirt.io="+names.VirtHandler+" -o wide", "virtctl doctor")
 }
 

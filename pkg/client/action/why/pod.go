@@ -17,7 +17,8 @@ func (e *explanation) launcher() *corev1.Pod {
 	for i := range e.Pods {
 		pod := &e.Pods[i]
 		over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if pod.Labels[names.LabelComponent] == names.VirtLauncher && !over && e.VMI != nil && pod.Spec.NodeName != "" && pod.Spec.NodeName == e.VMI.Status.NodeName {
+		if pod.Labels[names.LabelComponent] == names.VirtLauncher && !over && e.VMI != nil && pod.Spec.NodeName != "" &&
+			pod.Spec.NodeName == e.VMI.Status.NodeName {
 			return pod
 		}
 	}
@@ -66,13 +67,15 @@ func (e *explanation) pod() {
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
 		e.podOver(pod)
 	case pod.DeletionTimestamp != nil && e.VMI.DeletionTimestamp == nil:
-		e.add(rankSymptom, LayerPod, e.podObject(), Broken, "PodTerminating", "the pod is being deleted, and the guest is shut down with it", "virtctl events "+e.Name+e.flag())
+		e.add(rankSymptom, LayerPod, e.podObject(), Broken, "PodTerminating",
+			"the pod is being deleted, and the guest is shut down with it", "virtctl events "+e.Name+e.flag())
 	case pod.Spec.NodeName == "":
 		e.unscheduled(pod)
 	case pod.Status.Phase == corev1.PodPending:
 		e.starting(pod)
 	case pod.Status.Phase == corev1.PodUnknown:
-		e.add(rankSymptom, LayerPod, e.podObject(), Broken, "PodUnknown", "the kubelet of node "+pod.Spec.NodeName+" does not answer", "kubectl describe node "+pod.Spec.NodeName)
+		e.add(rankSymptom, LayerPod, e.podObject(), Broken, "PodUnknown", "the kubelet of node "+pod.Spec.NodeName+
+			" does not answer", "kubectl describe node "+pod.Spec.NodeName)
 	}
 	state, message := OK, strings.ToLower(string(pod.Status.Phase))
 	if pod.Status.Phase == corev1.PodPending {
@@ -99,21 +102,27 @@ func (e *explanation) podOver(pod *corev1.Pod) {
 				reason = t.Reason
 			}
 			if message == "" {
-				message = strings.TrimSpace(fmt.Sprintf("container %s ended with code %d. %s", c.Name, t.ExitCode, t.Message))
+				message = strings.TrimSpace(fmt.Sprintf("container %s ended with code %d. %s", c.Name,
+					t.ExitCode, t.Message))
 			}
 		}
 	}
 	switch reason {
 	case "OOMKilled":
-		e.add(rankGuest, LayerPod, e.podObject(), Broken, reason, "QEMU used more memory than its pod may", "raise resources.limits.memory, or leave it out: virtkit adds what QEMU needs")
+		e.add(rankGuest, LayerPod, e.podObject(), Broken, reason, "QEMU used more memory than its pod may",
+			"raise resources.limits.memory, or leave it out: virtkit adds what QEMU needs")
 	case "Evicted":
-		e.add(rankGuest, LayerPod, e.podObject(), Broken, reason, "the kubelet evicted the pod: "+message, "kubectl describe node "+pod.Spec.NodeName)
+		e.add(rankGuest, LayerPod, e.podObject(), Broken, reason, "the kubelet evicted the pod: "+message,
+			"kubectl describe node "+pod.Spec.NodeName)
 	case "NodeShutdown", "Terminated", "NodeLost":
-		e.add(rankGuest, LayerPod, e.podObject(), Broken, reason, "its node was shut down: "+message, "kubectl get nodes")
+		e.add(rankGuest, LayerPod, e.podObject(), Broken, reason, "its node was shut down: "+message,
+			"kubectl get nodes")
 	case "Completed":
-		e.add(rankProgress, LayerPod, e.podObject(), Waiting, "PodCompleted", "the guest has ended, and its instance is about to say so")
+		e.add(rankProgress, LayerPod, e.podObject(), Waiting, "PodCompleted",
+			"the guest has ended, and its instance is about to say so")
 	default:
-		e.add(rankGuest, LayerPod, e.podObject(), Broken, "PodFailed", strings.TrimSpace("the pod failed: "+reason+" "+message), "virtctl logs "+e.Name+e.flag()+" --source launcher")
+		e.add(rankGuest, LayerPod, e.podObject(), Broken, "PodFailed", strings.TrimSpace("the pod failed: "+reason+" "+
+			message), "virtctl logs "+e.Name+e.flag()+" --source launcher")
 	}
 }
 
@@ -131,25 +140,33 @@ func (e *explanation) starting(pod *corev1.Pod) {
 			continue
 		}
 		switch w.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
+		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
+			"RegistryUnavailable", "SignatureValidationFailed":
 			e.image(pod, w)
 			return
 		case "CreateContainerConfigError":
-			e.add(rankMissing, LayerPod, e.podObject(), Broken, "ContainerConfig", "the container cannot be set up: "+w.Message, "create what it names, or change the VM's volumes")
+			e.add(rankMissing, LayerPod, e.podObject(), Broken, "ContainerConfig", "the container cannot be set up: "+
+				w.Message, "create what it names, or change the VM's volumes")
 			return
 		case "CreateContainerError", "RunContainerError":
 			if strings.Contains(w.Message, "image volume") || strings.Contains(w.Message, "failed to mount image") {
-				e.add(rankImage, LayerPod, e.podObject(), Broken, "ImageVolumes", "the node cannot mount an image as a volume: "+w.Message, "Kubernetes 1.35 or later with containerd 2.1 or later; see virtctl doctor")
+				e.add(rankImage, LayerPod, e.podObject(), Broken, "ImageVolumes",
+					"the node cannot mount an image as a volume: "+w.Message,
+					"Kubernetes 1.35 or later with containerd 2.1 or later; see virtctl doctor")
 				return
 			}
-			e.add(rankSandbox, LayerPod, e.podObject(), Broken, w.Reason, "the container cannot be started: "+w.Message, "kubectl describe "+e.podObject()+e.flag())
+			e.add(rankSandbox, LayerPod, e.podObject(), Broken, w.Reason, "the container cannot be started: "+w.Message,
+				"kubectl describe "+e.podObject()+e.flag())
 			return
 		}
 	}
-	if event := e.lastEvent("Pod", pod.Name, corev1.EventTypeWarning); event != nil && strings.Contains(event.Message, "network-attachment-definition") {
+	if event := e.lastEvent("Pod", pod.Name, corev1.EventTypeWarning); event != nil &&
+		strings.Contains(event.Message, "network-attachment-definition") {
 		// Multus' own word, or what the kubelet passes on of it.
-		e.add(rankMissing, LayerPod, e.podObject(), Broken, "NetworkMissing", "a network of the VM is not there: "+firstLine(event.Message),
-			"create the NetworkAttachmentDefinition that the message names, or change spec.template.spec.networks of the VM: multus.networkName is NAME or NAMESPACE/NAME",
+		e.add(rankMissing, LayerPod, e.podObject(), Broken, "NetworkMissing", "a network of the VM is not there: "+
+			firstLine(event.Message),
+			"create the NetworkAttachmentDefinition that the message names, or change spec.template.spec.networks of "+
+				"the VM: multus.networkName is NAME or NAMESPACE/NAME",
 			"kubectl get network-attachment-definitions -A").Evidence = quote(event)
 		return
 	}
@@ -158,9 +175,18 @@ func (e *explanation) starting(pod *corev1.Pod) {
 		rank                   rank
 		mend                   []string
 	}{
-		{"FailedCreatePodSandBox", "Sandbox", "the node cannot make the pod's network or sandbox", rankSandbox, []string{"the cluster's network plugin (CNI) on node " + pod.Spec.NodeName}},
-		{"FailedAttachVolume", "AttachVolume", "a volume cannot be attached to the node", rankVolume, []string{"end what uses the volume on another node, or use an access mode ReadWriteMany"}},
-		{"FailedMount", "MountVolume", "a volume cannot be mounted", rankVolume, []string{"create the Secret, ConfigMap or claim that the message names"}},
+		{
+			"FailedCreatePodSandBox", "Sandbox", "the node cannot make the pod's network or sandbox", rankSandbox,
+			[]string{"the cluster's network plugin (CNI) on node " + pod.Spec.NodeName},
+		},
+		{
+			"FailedAttachVolume", "AttachVolume", "a volume cannot be attached to the node", rankVolume,
+			[]string{"end what uses the volume on another node, or use an access mode ReadWriteMany"},
+		},
+		{
+			"FailedMount", "MountVolume", "a volume cannot be mounted", rankVolume,
+			[]string{"create the Secret, ConfigMap or claim that the message names"},
+		},
 		{"FailedMapVolume", "MapVolume", "a block volume cannot be mapped", rankVolume, nil},
 		{"OutOfmemory", "OutOfMemory", "the node had no memory left when the pod came", rankSchedule, nil},
 	} {
@@ -174,7 +200,9 @@ func (e *explanation) starting(pod *corev1.Pod) {
 	}
 	waited := e.Now.Sub(pod.CreationTimestamp.Time)
 	if waited > time.Minute && !e.has(rankNode) {
-		e.add(rankSymptom, LayerPod, e.podObject(), Broken, "KubeletSlow", fmt.Sprintf("the kubelet of node %s has not started the pod for %s", pod.Spec.NodeName, age(e.Now, pod.CreationTimestamp.Time)),
+		e.add(rankSymptom, LayerPod, e.podObject(), Broken, "KubeletSlow",
+			fmt.Sprintf("the kubelet of node %s has not started the pod for %s", pod.Spec.NodeName,
+				age(e.Now, pod.CreationTimestamp.Time)),
 			"kubectl describe "+e.podObject()+e.flag(), "kubectl describe node "+pod.Spec.NodeName)
 		return
 	}
@@ -187,7 +215,8 @@ func (e *explanation) image(pod *corev1.Pod, w *corev1.ContainerStateWaiting) {
 	// The back-off says nothing; the failure before it is in an event.
 	if w.Reason == "ImagePullBackOff" {
 		for i := len(e.Events) - 1; i >= 0; i-- {
-			if event := &e.Events[i]; event.InvolvedObject.Name == pod.Name && event.Reason == "Failed" && strings.Contains(event.Message, "pull") && !strings.Contains(event.Message, "Error: ") {
+			if event := &e.Events[i]; event.InvolvedObject.Name == pod.Name && event.Reason == "Failed" &&
+				strings.Contains(event.Message, "pull") && !strings.Contains(event.Message, "Error: ") {
 				message = event.Message
 				break
 			}
@@ -205,7 +234,8 @@ func (e *explanation) image(pod *corev1.Pod, w *corev1.ContainerStateWaiting) {
 	for _, v := range pod.Spec.Volumes {
 		if v.Image != nil && (v.Image.Reference == image || strings.Contains(w.Message, v.Image.Reference)) {
 			image = v.Image.Reference
-			whose, field = fmt.Sprintf("the container disk of volume %q", v.Name), fmt.Sprintf("containerDisk.image of volume %q in the VM", v.Name)
+			whose, field = fmt.Sprintf("the container disk of volume %q", v.Name),
+				fmt.Sprintf("containerDisk.image of volume %q in the VM", v.Name)
 		}
 	}
 	reason, why, mend := "ImagePull", firstLine(message), []string{field}
@@ -218,17 +248,20 @@ func (e *explanation) image(pod *corev1.Pod, w *corev1.ContainerStateWaiting) {
 		reason, why = "ImageName", "its name is not valid"
 	case strings.Contains(low, "not found") || strings.Contains(low, "manifest unknown"):
 		reason, why = "ImageNotFound", "the registry does not have it"
-	case strings.Contains(low, "unauthorized") || strings.Contains(low, "denied") || strings.Contains(low, "forbidden") || strings.Contains(low, "no basic auth"):
+	case strings.Contains(low, "unauthorized") || strings.Contains(low, "denied") ||
+		strings.Contains(low, "forbidden") || strings.Contains(low, "no basic auth"):
 		reason, why = "ImageDenied", "the registry denies it: the name is wrong or needs credentials"
 		mend = append(mend, "containerDisk.imagePullSecret of the volume")
-	case strings.Contains(low, "no such host") || strings.Contains(low, "dial tcp") || strings.Contains(low, "i/o timeout") || strings.Contains(low, "connection refused"):
+	case strings.Contains(low, "no such host") || strings.Contains(low, "dial tcp") ||
+		strings.Contains(low, "i/o timeout") || strings.Contains(low, "connection refused"):
 		reason, why = "RegistryUnreachable", "node "+pod.Spec.NodeName+" cannot reach the registry"
 	case strings.Contains(low, "x509") || strings.Contains(low, "tls"):
 		reason, why = "RegistryTLS", "node "+pod.Spec.NodeName+" does not trust the registry's certificate"
 	case strings.Contains(low, "no space left"):
 		reason, why = "NodeDiskFull", "node "+pod.Spec.NodeName+" has no room for it"
 	}
-	e.add(rankImage, LayerPod, e.podObject(), Broken, reason, fmt.Sprintf("%s, %s, cannot be pulled: %s", whose, image, why), mend...).Evidence = w.Reason + ": " + message
+	e.add(rankImage, LayerPod, e.podObject(), Broken, reason,
+		fmt.Sprintf("%s, %s, cannot be pulled: %s", whose, image, why), mend...).Evidence = w.Reason + ": " + message
 }
 
 func firstLine(text string) string {

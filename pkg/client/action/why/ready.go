@@ -42,7 +42,8 @@ func PodReady(pod *corev1.Pod) (ready bool, why string) {
 }
 
 func gated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == v1.VirtualMachineUnpaused })
+	return slices.ContainsFunc(pod.Spec.ReadinessGates,
+		func(g corev1.PodReadinessGate) bool { return g.ConditionType == v1.VirtualMachineUnpaused })
 }
 
 // readiness says when the pod of a guest that runs is not Ready, and so gets no traffic from Services.
@@ -53,8 +54,10 @@ func (e *explanation) readiness(pod *corev1.Pod) {
 	if conditions.True(e.VMI.Status.Conditions, v1.VirtualMachineInstancePaused) {
 		return // which is said
 	}
-	if ready, why := PodReady(pod); !ready && why != "" && e.Now.Sub(phaseSince(e.VMI)) > gatePatience && e.moving() == nil {
-		e.add(rankSymptom, LayerPod, e.podObject(), Waiting, "PodNotReady", "the guest runs, but Services send it nothing, because its pod is not Ready: "+why,
+	if ready, why := PodReady(pod); !ready && why != "" && e.Now.Sub(phaseSince(e.VMI)) > gatePatience &&
+		e.moving() == nil {
+		e.add(rankSymptom, LayerPod, e.podObject(), Waiting, "PodNotReady",
+			"the guest runs, but Services send it nothing, because its pod is not Ready: "+why,
 			"virtctl doctor", "kubectl -n kubevirt logs deployment/virt-controller")
 	}
 }
@@ -67,7 +70,8 @@ func (e *explanation) moving() *v1.VirtualMachineInstanceMigration {
 // onItsWay says of a guest that moves how far it is.
 func (e *explanation) onItsWay() {
 	if m := e.moving(); m != nil {
-		e.add(rankRemark, LayerVMI, "vmim/"+m.Name, OK, "Migrating", fmt.Sprintf("migration %s is %s", m.Name, migrate.Stage(m)),
+		e.add(rankRemark, LayerVMI, "vmim/"+m.Name, OK, "Migrating",
+			fmt.Sprintf("migration %s is %s", m.Name, migrate.Stage(m)),
 			"virtctl migrate-cancel "+e.Name+e.flag())
 	}
 }

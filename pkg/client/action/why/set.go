@@ -20,8 +20,8 @@ type SetFacts struct {
 	// Kind is "vmpool" or "vmirs".
 	Kind string
 	Set  sets.Row
-	// Ready are the names of its machines that are ready, Short the facts about some that are not, and More how many of those there
-	// are besides.
+	// Ready are the names of its machines that are ready, Short the facts about some that are not, and More how many of
+	// those there are besides.
 	Ready []string
 	Short []Facts
 	More  int
@@ -29,8 +29,8 @@ type SetFacts struct {
 	Unreadable []string
 }
 
-// ExplainSet says why a pool or replica set has not as many ready machines as it is to have. Its chain has the set, and then its
-// machines beside each other.
+// ExplainSet says why a pool or replica set has not as many ready machines as it is to have. Its chain has the set, and
+// then its machines beside each other.
 func ExplainSet(f SetFacts) *Report {
 	row, object := f.Set, f.Kind+"/"+f.Set.Name
 	e := &explanation{Facts: Facts{Namespace: row.Namespace, Name: row.Name}}
@@ -39,14 +39,19 @@ func ExplainSet(f SetFacts) *Report {
 	describe := "kubectl describe " + object + e.flag()
 	switch note := row.Failure; {
 	case note != "":
-		e.add(rankRefused, LayerSet, object, Broken, "ReplicaFailure", "machines cannot be made, changed or removed: "+note, describe)
+		e.add(rankRefused, LayerSet, object, Broken, "ReplicaFailure", "machines cannot be made, changed or removed: "+
+			note, describe)
 	case row.Paused && row.Current != row.Desired:
-		e.add(rankIntent, LayerSet, object, Broken, "Paused", fmt.Sprintf("it is paused, with %d of %d machines", row.Current, row.Desired),
+		e.add(rankIntent, LayerSet, object, Broken, "Paused",
+			fmt.Sprintf("it is paused, with %d of %d machines", row.Current, row.Desired),
 			fmt.Sprintf(`kubectl patch %s%s --type merge -p '{"spec":{"paused":false}}'`, object, e.flag()))
 	case row.Current < row.Desired:
-		e.add(rankProgress, LayerSet, object, Waiting, "TooFew", fmt.Sprintf("%d of %d machines exist, and the others are about to be made", row.Current, row.Desired), "virtctl logs --source virt-controller")
+		e.add(rankProgress, LayerSet, object, Waiting, "TooFew",
+			fmt.Sprintf("%d of %d machines exist, and the others are about to be made", row.Current, row.Desired),
+			"virtctl logs --source virt-controller")
 	case row.Current > row.Desired:
-		e.add(rankProgress, LayerSet, object, Waiting, "TooMany", fmt.Sprintf("%d machines exist, more than the %d that there are to be", row.Current, row.Desired), describe)
+		e.add(rankProgress, LayerSet, object, Waiting, "TooMany",
+			fmt.Sprintf("%d machines exist, more than the %d that there are to be", row.Current, row.Desired), describe)
 	}
 	var members []Link
 	prefix, layer := "vm/", LayerVM
@@ -59,7 +64,8 @@ func ExplainSet(f SetFacts) *Report {
 	said := map[string]bool{}
 	for i := range f.Short {
 		member := Explain(f.Short[i])
-		members = append(members, Link{Layer: layer, Object: prefix + member.Metadata.Name, State: member.Verdict, Message: member.Summary})
+		members = append(members,
+			Link{Layer: layer, Object: prefix + member.Metadata.Name, State: member.Verdict, Message: member.Summary})
 		e.Unreadable = append(e.Unreadable, member.Unreadable...)
 		c := firstOf(member)
 		if said[c.Reason+c.Evidence] {
@@ -70,7 +76,8 @@ func ExplainSet(f SetFacts) *Report {
 		e.causes = append(e.causes, c)
 	}
 	slices.SortFunc(members, func(a, b Link) int { return cmp.Compare(a.Object, b.Object) })
-	slices.SortStableFunc(e.causes, func(a, b Cause) int { return cmp.Or(cmp.Compare(urgency(a), urgency(b)), cmp.Compare(a.rank, b.rank)) })
+	slices.SortStableFunc(e.causes,
+		func(a, b Cause) int { return cmp.Or(cmp.Compare(urgency(a), urgency(b)), cmp.Compare(a.rank, b.rank)) })
 	slices.Sort(e.Unreadable)
 	r := &Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind},
@@ -90,7 +97,8 @@ func ExplainSet(f SetFacts) *Report {
 	if f.More > 0 {
 		r.Summary += fmt.Sprintf("; %d more that are not ready were not looked at", f.More)
 	}
-	r.Chain = append([]Link{{Layer: LayerSet, Object: object, State: r.Verdict, Message: strings.TrimSpace(count)}}, members...)
+	r.Chain = append([]Link{{Layer: LayerSet, Object: object, State: r.Verdict, Message: strings.TrimSpace(count)}},
+		members...)
 	return r
 }
 
@@ -102,7 +110,8 @@ func firstOf(r *Report) Cause {
 		}
 	}
 	return Cause{
-		Layer: LayerVM, Object: "vm/" + r.Metadata.Name, Reason: "NotReady", Message: r.Summary, State: Waiting, rank: rankProgress,
+		Layer: LayerVM, Object: "vm/" + r.Metadata.Name, Reason: "NotReady", Message: r.Summary, State: Waiting,
+		rank: rankProgress,
 		Mend: []string{"virtctl why " + r.Metadata.Name + " -n " + r.Metadata.Namespace},
 	}
 }

@@ -16,15 +16,18 @@ import (
 func (e *explanation) stack() {
 	const object = "kubevirt/" + names.KubeVirt
 	if e.NotInstalled {
-		e.add(rankAbsent, LayerStack, object, Broken, "NotInstalled", "virtkit is not installed in this cluster", "virtctl install --wait")
+		e.add(rankAbsent, LayerStack, object, Broken, "NotInstalled", "virtkit is not installed in this cluster",
+			"virtctl install --wait")
 		return
 	}
 	if kv := e.KubeVirt; kv != nil {
 		switch {
 		case kv.DeletionTimestamp != nil:
-			e.add(rankStack, LayerStack, object, Broken, "Uninstalling", "virtkit is being removed from this cluster", "virtctl install --wait")
+			e.add(rankStack, LayerStack, object, Broken, "Uninstalling", "virtkit is being removed from this cluster",
+				"virtctl install --wait")
 		case kv.Status.Phase != "" && kv.Status.Phase != v1.KubeVirtPhaseDeployed:
-			e.add(rankSymptom, LayerStack, object, Waiting, "NotDeployed", fmt.Sprintf("virtkit is not ready yet: phase %s", kv.Status.Phase), "virtctl doctor")
+			e.add(rankSymptom, LayerStack, object, Waiting, "NotDeployed",
+				fmt.Sprintf("virtkit is not ready yet: phase %s", kv.Status.Phase), "virtctl doctor")
 		}
 	}
 	if !e.readable("pods of virtkit") {
@@ -41,7 +44,8 @@ func (e *explanation) stack() {
 		object := "deployment/" + component.name
 		if len(pods) == 0 {
 			e.add(rankStack, LayerStack, object, Broken, "ComponentMissing",
-				fmt.Sprintf("%s does not run at all: without it %s", component.name, component.without), "virtctl install --wait",
+				fmt.Sprintf("%s does not run at all: without it %s", component.name, component.without),
+				"virtctl install --wait",
 				"kubectl -n "+names.Namespace+" describe deployment "+component.name)
 			continue
 		}
@@ -58,7 +62,8 @@ func (e *explanation) component(name string) []*corev1.Pod {
 	var out []*corev1.Pod
 	for i := range e.Stack {
 		pod := &e.Stack[i]
-		if pod.Labels[names.LabelComponent] == name && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if pod.Labels[names.LabelComponent] == name && pod.Status.Phase != corev1.PodSucceeded &&
+			pod.Status.Phase != corev1.PodFailed {
 			out = append(out, pod)
 		}
 	}

@@ -34,7 +34,8 @@ func (e *explanation) vm() {
 		e.terminating(vm)
 		state = Waiting
 	case err != nil:
-		e.add(rankRefused, LayerVM, e.vmObject(), Broken, "InvalidRunStrategy", "spec.runStrategy and spec.running contradict each other: "+err.Error(),
+		e.add(rankRefused, LayerVM, e.vmObject(), Broken, "InvalidRunStrategy",
+			"spec.runStrategy and spec.running contradict each other: "+err.Error(),
 			"set spec.runStrategy alone, to Always, RerunOnFailure, Manual, Once or Halted")
 		state = Broken
 	default:
@@ -126,19 +127,23 @@ func (e *explanation) failure(vm *v1.VirtualMachine) bool {
 	}
 	text := c.Message
 	refuse := func(reason, message string, mend ...string) bool {
-		e.add(rankRefused, LayerVM, e.vmObject(), Broken, reason, message, mend...).Evidence = "condition Failure: " + text
+		e.add(rankRefused, LayerVM, e.vmObject(), Broken, reason, message, mend...).
+			Evidence = "condition Failure: " + text
 		return true
 	}
 	switch {
 	case c.Reason == "VMINotOwned":
 		return refuse(c.Reason, "a VMI of this name exists that does not belong to the VM",
 			"kubectl delete vmi "+e.Name+e.flag(), "or give the VM another name")
-	case strings.Contains(c.Reason, "Instancetype") || strings.Contains(c.Reason, "Preference") || strings.Contains(strings.ToLower(text), "instancetype") || strings.Contains(text, "preference"):
+	case strings.Contains(c.Reason, "Instancetype") || strings.Contains(c.Reason, "Preference") ||
+		strings.Contains(strings.ToLower(text), "instancetype") || strings.Contains(text, "preference"):
 		return refuse("InstancetypeNotApplied", "the instancetype or preference cannot be applied: "+text,
-			"kubectl get virtualmachineclusterinstancetypes,virtualmachineclusterpreferences; kubectl get virtualmachineinstancetypes,virtualmachinepreferences"+e.flag(),
+			"kubectl get virtualmachineclusterinstancetypes,virtualmachineclusterpreferences; kubectl get "+
+				"virtualmachineinstancetypes,virtualmachinepreferences"+e.flag(),
 			"spec.instancetype and spec.preference of the VM")
 	case strings.Contains(text, "denied the request"):
-		return refuse("AdmissionDenied", "the instance is refused: "+after(text, "denied the request:"), "kubectl edit vm "+e.Name+e.flag()+", the field that the message names")
+		return refuse("AdmissionDenied", "the instance is refused: "+after(text, "denied the request:"),
+			"kubectl edit vm "+e.Name+e.flag()+", the field that the message names")
 	case e.VMI == nil || c.Reason == "FailedCreate" && e.VMI.IsFinal():
 		return refuse(cmp.Or(c.Reason, "Failure"), text, "kubectl describe vm "+e.Name+e.flag())
 	}
@@ -147,7 +152,8 @@ func (e *explanation) failure(vm *v1.VirtualMachine) bool {
 
 func (e *explanation) backoff(vm *v1.VirtualMachine) bool {
 	f := vm.Status.StartFailure
-	if f == nil || f.RetryAfterTimestamp == nil || !f.RetryAfterTimestamp.After(e.Now) || e.VMI != nil && !e.VMI.IsFinal() {
+	if f == nil || f.RetryAfterTimestamp == nil || !f.RetryAfterTimestamp.After(e.Now) ||
+		e.VMI != nil && !e.VMI.IsFinal() {
 		return false
 	}
 	last := "see its last words"
@@ -171,7 +177,8 @@ func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachin
 	}
 	start := "virtctl start " + e.Name + e.flag()
 	if requested(vm, v1.StartRequest) {
-		e.add(rankProgress, LayerVM, e.vmObject(), Waiting, "StartRequested", "a start was asked for and has not been carried out yet")
+		e.add(rankProgress, LayerVM, e.vmObject(), Waiting, "StartRequested",
+			"a start was asked for and has not been carried out yet")
 		return false
 	}
 	switch strategy {
@@ -181,7 +188,8 @@ func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachin
 		return off("Manual", "the VM has run strategy Manual and was stopped, or never started", start)
 	case v1.RunStrategyOnce:
 		if e.VMI != nil || vm.Status.RunStrategy == v1.RunStrategyOnce {
-			return off("OnceDone", "the VM has run strategy Once and has run", "set spec.runStrategy to Manual or Always to run it again")
+			return off("OnceDone", "the VM has run strategy Once and has run",
+				"set spec.runStrategy to Manual or Always to run it again")
 		}
 	case v1.RunStrategyRerunOnFailure:
 		if e.VMI != nil && e.VMI.Status.Phase == v1.Succeeded {
@@ -192,7 +200,8 @@ func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachin
 }
 
 func requested(vm *v1.VirtualMachine, action v1.StateChangeRequestAction) bool {
-	return slices.ContainsFunc(vm.Status.StateChangeRequests, func(r v1.VirtualMachineStateChangeRequest) bool { return r.Action == action })
+	return slices.ContainsFunc(vm.Status.StateChangeRequests,
+		func(r v1.VirtualMachineStateChangeRequest) bool { return r.Action == action })
 }
 
 func (e *explanation) restartRequired(vm *v1.VirtualMachine) {
@@ -200,7 +209,8 @@ func (e *explanation) restartRequired(vm *v1.VirtualMachine) {
 	if c == nil {
 		return
 	}
-	e.add(rankRemark, LayerVM, e.vmObject(), OK, "RestartRequired", "the spec was changed in a way that needs a restart: "+c.Message,
+	e.add(rankRemark, LayerVM, e.vmObject(), OK, "RestartRequired",
+		"the spec was changed in a way that needs a restart: "+c.Message,
 		"virtctl restart "+e.Name+e.flag(), "virtctl expand --vm "+e.Name+e.flag()+" (what the next start will use)")
 }
 

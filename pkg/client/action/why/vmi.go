@@ -28,8 +28,10 @@ func (e *explanation) instance() {
 			state = Off
 		}
 		e.link(LayerVMI, e.vmiObject(), state, "there is none", time.Time{})
-		if state == Waiting && e.VM.DeletionTimestamp == nil && e.Now.Sub(e.VM.CreationTimestamp.Time) > 10*time.Second {
-			e.add(rankSymptom, LayerVMI, e.vmiObject(), Waiting, "NotCreated", "virt-controller has not made the instance yet",
+		if state == Waiting && e.VM.DeletionTimestamp == nil &&
+			e.Now.Sub(e.VM.CreationTimestamp.Time) > 10*time.Second {
+			e.add(rankSymptom, LayerVMI, e.vmiObject(), Waiting, "NotCreated",
+				"virt-controller has not made the instance yet",
 				"kubectl -n kubevirt logs deployment/virt-controller")
 		}
 		return
@@ -60,12 +62,15 @@ func (e *explanation) instance() {
 		e.failed(vmi)
 	case v1.Succeeded:
 		if e.VM == nil {
-			e.add(rankIntent, LayerVMI, e.vmiObject(), Off, "GuestShutDown", "the guest has shut down; an instance without a VM is not started again",
+			e.add(rankIntent, LayerVMI, e.vmiObject(), Off, "GuestShutDown",
+				"the guest has shut down; an instance without a VM is not started again",
 				"kubectl delete vmi "+e.Name+e.flag()+", then create it again")
 		}
 	case v1.Unknown:
-		e.add(rankSymptom, LayerVMI, e.vmiObject(), Broken, "NodeLost", "what became of the guest is not known: node "+vmi.Status.NodeName+" does not answer",
-			"kubectl get node "+vmi.Status.NodeName, "when the machine is off for certain: kubectl taint node "+vmi.Status.NodeName+" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
+		e.add(rankSymptom, LayerVMI, e.vmiObject(), Broken, "NodeLost",
+			"what became of the guest is not known: node "+vmi.Status.NodeName+" does not answer",
+			"kubectl get node "+vmi.Status.NodeName, "when the machine is off for certain: kubectl taint node "+
+				vmi.Status.NodeName+" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
 	case v1.VmPhaseUnset, v1.Pending, v1.Scheduling:
 		e.notCreated(vmi)
 	}
@@ -79,27 +84,36 @@ func (e *explanation) notCreated(vmi *v1.VirtualMachineInstance) {
 	}
 	text := strings.TrimPrefix(c.Message, "create pod: ")
 	refuse := func(reason, message string, mend ...string) {
-		e.add(rankRefused, LayerPod, e.podObject(), Broken, reason, message, mend...).Evidence = "condition Synchronized: " + c.Message
+		e.add(rankRefused, LayerPod, e.podObject(), Broken, reason, message, mend...).
+			Evidence = "condition Synchronized: " + c.Message
 	}
 	switch {
 	case strings.Contains(text, "exceeded quota"):
 		refuse("QuotaExceeded", "the namespace's quota leaves no room for the VM: "+after(text, "exceeded quota:"),
 			"kubectl describe quota"+e.flag(), "make the VM smaller, stop another, or raise the quota")
 	case strings.Contains(text, "violates PodSecurity"):
-		refuse("PodSecurity", "the namespace's Pod Security level refuses the launcher: "+after(text, "violates PodSecurity"),
-			"kubectl label ns "+e.Namespace+" pod-security.kubernetes.io/enforce=restricted --overwrite (launchers pass it)")
-	case strings.Contains(text, "maximum") && strings.Contains(text, "per"), strings.Contains(text, "minimum") && strings.Contains(text, "per"):
-		refuse("LimitRange", "a LimitRange of the namespace forbids this size: "+text, "kubectl describe limitrange"+e.flag(), "spec.template.spec.domain.memory and cpu of the VM")
+		refuse("PodSecurity", "the namespace's Pod Security level refuses the launcher: "+
+			after(text, "violates PodSecurity"),
+			"kubectl label ns "+e.Namespace+
+				" pod-security.kubernetes.io/enforce=restricted --overwrite (launchers pass it)")
+	case strings.Contains(text, "maximum") && strings.Contains(text, "per"), strings.Contains(text, "minimum") &&
+		strings.Contains(text, "per"):
+		refuse("LimitRange", "a LimitRange of the namespace forbids this size: "+text, "kubectl describe limitrange"+
+			e.flag(), "spec.template.spec.domain.memory and cpu of the VM")
 	case strings.Contains(text, "is being terminated"):
 		refuse("NamespaceTerminating", "namespace "+e.Namespace+" is being deleted", "use another namespace")
 	case strings.Contains(text, "no PriorityClass"):
-		refuse("PriorityClassMissing", text, "kubectl get priorityclass", "spec.template.spec.priorityClassName of the VM")
+		refuse("PriorityClassMissing", text, "kubectl get priorityclass",
+			"spec.template.spec.priorityClassName of the VM")
 	case strings.Contains(text, "exists already and is not"):
 		refuse("PodNameTaken", text, "kubectl delete pod "+e.podName()+e.flag())
 	case strings.Contains(text, "denied the request"):
-		refuse("AdmissionDenied", "an admission webhook of this cluster refuses the launcher's pod: "+after(text, "denied the request:"), "ask who runs that webhook to exempt pods with the label kubevirt.io=virt-launcher")
+		refuse("AdmissionDenied", "an admission webhook of this cluster refuses the launcher's pod: "+
+			after(text, "denied the request:"),
+			"ask who runs that webhook to exempt pods with the label kubevirt.io=virt-launcher")
 	case strings.Contains(text, "failed calling webhook"):
-		refuse("WebhookDown", "an admission webhook of this cluster does not answer: "+text, "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations")
+		refuse("WebhookDown", "an admission webhook of this cluster does not answer: "+text,
+			"kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations")
 	default:
 		refuse("PodNotCreated", "the launcher's pod cannot be created: "+text, "kubectl describe vmi "+e.Name+e.flag())
 	}
@@ -114,16 +128,19 @@ func (e *explanation) stopping(vmi *v1.VirtualMachineInstance) {
 	gone := e.Now.Sub(vmi.DeletionTimestamp.Time)
 	if gone <= grace+15*time.Second {
 		e.add(rankProgress, LayerVMI, e.vmiObject(), Waiting, "Stopping",
-			fmt.Sprintf("the guest was asked to shut down %s ago and has %s for it", age(e.Now, vmi.DeletionTimestamp.Time), grace),
+			fmt.Sprintf("the guest was asked to shut down %s ago and has %s for it",
+				age(e.Now, vmi.DeletionTimestamp.Time), grace),
 			"virtctl stop "+e.Name+e.flag()+" --force --grace-period 0 (does not wait for the guest)")
 		return
 	}
 	mend := []string{"virtctl stop " + e.Name + e.flag() + " --force --grace-period 0"}
 	if vmi.Status.NodeName != "" {
-		mend = append(mend, "kubectl -n kubevirt logs -l kubevirt.io=virt-handler --field-selector spec.nodeName="+vmi.Status.NodeName)
+		mend = append(mend, "kubectl -n kubevirt logs -l kubevirt.io=virt-handler --field-selector spec.nodeName="+
+			vmi.Status.NodeName)
 	}
 	e.add(rankSymptom, LayerVMI, e.vmiObject(), Broken, "StuckStopping",
-		fmt.Sprintf("the guest should have been gone %s ago: its grace period of %s is over", (gone-grace).Round(time.Second), grace), mend...)
+		fmt.Sprintf("the guest should have been gone %s ago: its grace period of %s is over",
+			(gone-grace).Round(time.Second), grace), mend...)
 }
 
 // failed explains how an instance ended.
@@ -142,13 +159,15 @@ func (e *explanation) failed(vmi *v1.VirtualMachineInstance) {
 	case "GuestPanicked":
 		add("GuestPanicked", message, logs)
 	case "OOMKilled":
-		add("OOMKilled", "QEMU used more memory than its pod may: "+message, "raise spec.template.spec.domain.memory.guest, or resources.limits.memory if you set it")
+		add("OOMKilled", "QEMU used more memory than its pod may: "+message,
+			"raise spec.template.spec.domain.memory.guest, or resources.limits.memory if you set it")
 	case "CannotStart":
 		e.qemu(message)
 	case "LauncherGone", "LauncherFailed":
 		add(vmi.Status.Reason, message, logs+" --source launcher")
 	case "Evicted":
-		add("Evicted", "the kubelet evicted the pod: "+message, "kubectl describe node "+vmi.Status.NodeName, "free disk or memory on the node")
+		add("Evicted", "the kubelet evicted the pod: "+message, "kubectl describe node "+vmi.Status.NodeName,
+			"free disk or memory on the node")
 	case "PodTerminated", string(v1.PodNotExistsReason), string(v1.PodTerminatingReason):
 		add("PodDeleted", message, "virtctl events "+e.Name+e.flag())
 	default:
@@ -172,7 +191,8 @@ func (e *explanation) guest() {
 	if vmi.Status.Phase != v1.Running {
 		state, message = Waiting, "the guest has not been started yet"
 	}
-	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse); c != nil {
+	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse); c !=
+		nil {
 		state = Broken
 		e.qemu(c.Message)
 	}
@@ -188,7 +208,8 @@ func (e *explanation) guest() {
 			e.add(rankSymptom, LayerQEMU, "domain/"+e.Name, Broken, "LauncherSilent",
 				fmt.Sprintf("the launcher has run for %s without starting the guest", waited.Round(time.Second)),
 				"virtctl logs "+e.Name+e.flag()+" --source launcher",
-				"kubectl -n kubevirt logs -l kubevirt.io=virt-handler --field-selector spec.nodeName="+vmi.Status.NodeName)
+				"kubectl -n kubevirt logs -l kubevirt.io=virt-handler --field-selector spec.nodeName="+
+					vmi.Status.NodeName)
 		}
 	}
 	e.link(LayerQEMU, "domain/"+e.Name, state, message, time.Time{})
@@ -196,43 +217,56 @@ func (e *explanation) guest() {
 
 func (e *explanation) paused(c *v1.VirtualMachineInstanceCondition) {
 	if c.Reason == "PausedIOError" {
-		e.add(rankVolume, LayerQEMU, "domain/"+e.Name, Broken, "IOError", "the guest was paused by an I/O error on one of its disks, mostly because the storage is full",
+		e.add(rankVolume, LayerQEMU, "domain/"+e.Name, Broken, "IOError",
+			"the guest was paused by an I/O error on one of its disks, mostly because the storage is full",
 			"free or grow the storage behind its volumes, then: virtctl unpause "+e.Name+e.flag())
 		return
 	}
-	e.add(rankIntent, LayerQEMU, "domain/"+e.Name, Waiting, cmp.Or(c.Reason, "Paused"), "the guest is paused: "+c.Message, "virtctl unpause "+e.Name+e.flag())
+	e.add(rankIntent, LayerQEMU, "domain/"+e.Name, Waiting, cmp.Or(c.Reason, "Paused"), "the guest is paused: "+
+		c.Message, "virtctl unpause "+e.Name+e.flag())
 }
 
 // remarks are about a guest that runs.
 func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 	object := "domain/" + e.Name
-	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceReady, corev1.ConditionFalse); c != nil && c.Reason != v1.GuestNotRunningReason {
-		e.add(rankGuest, LayerVMI, e.vmiObject(), Broken, "NotReady", "the guest runs but is not ready: "+c.Message, "its readinessProbe, or the service in the guest that it asks")
+	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceReady, corev1.ConditionFalse); c != nil &&
+		c.Reason != v1.GuestNotRunningReason {
+		e.add(rankGuest, LayerVMI, e.vmiObject(), Broken, "NotReady", "the guest runs but is not ready: "+c.Message,
+			"its readinessProbe, or the service in the guest that it asks")
 	}
 	e.onItsWay()
 	if vmi.Status.EvacuationNodeName != "" {
-		e.add(rankProgress, LayerVMI, e.vmiObject(), Waiting, "EvictionRequested", "the guest is to leave node "+vmi.Status.EvacuationNodeName+", which is being drained",
+		e.add(rankProgress, LayerVMI, e.vmiObject(), Waiting, "EvictionRequested",
+			"the guest is to leave node "+vmi.Status.EvacuationNodeName+", which is being drained",
 			"virtctl why "+e.Name+e.flag()+" --migrate", "virtctl evacuate-cancel vmi "+e.Name+e.flag())
 	}
 	if conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected, corev1.ConditionTrue) == nil {
 		if phaseSinceOf(vmi, v1.Running).Before(e.Now.Add(-2*time.Minute)) && !phaseSinceOf(vmi, v1.Running).IsZero() {
-			e.add(rankRemark, LayerQEMU, object, OK, "NoAgent", "no guest agent answers: exec, guestosinfo and live credentials do not work",
+			e.add(rankRemark, LayerQEMU, object, OK, "NoAgent",
+				"no guest agent answers: exec, guestosinfo and live credentials do not work",
 				"install and start qemu-guest-agent in the guest")
 		}
 	}
 	if c := conditions.With(vmi.Status.Conditions, "SoftwareEmulation", corev1.ConditionTrue); c != nil {
-		e.add(rankRemark, LayerQEMU, object, OK, "SoftwareEmulation", c.Message, "run it on nodes with KVM: virtctl doctor shows which have it")
+		e.add(rankRemark, LayerQEMU, object, OK, "SoftwareEmulation", c.Message,
+			"run it on nodes with KVM: virtctl doctor shows which have it")
 	}
 }
 
 var (
-	lockedDisk = regexp.MustCompile(`is in use by another (virtual machine|process)|Failed to get "(write|consistent read|shared .*)" lock`)
-	noKVM      = regexp.MustCompile(`(?i)(could not access kvm|kvm is not available|domain type 'kvm'|/dev/kvm)`)
-	noMachine  = regexp.MustCompile(`(?i)(unsupported machine type|does not support machine type|unknown machine)`)
-	noFile     = regexp.MustCompile(`(?i)(no such file or directory|container disk .*: .*(no disk|no file|not exist|several|more than one))`)
-	noMemory   = regexp.MustCompile(`(?i)(cannot allocate memory|cannot set up guest memory)`)
-	noSpace    = regexp.MustCompile(`(?i)no space left on device`)
-	badImage   = regexp.MustCompile(`(?i)(image is not in qcow2 format|not a disk image|unknown image format|invalid header|backing file)`)
+	lockedDisk = regexp.MustCompile(
+		`is in use by another (virtual machine|process)|Failed to get "(write|consistent read|shared .*)" lock`,
+	)
+	noKVM     = regexp.MustCompile(`(?i)(could not access kvm|kvm is not available|domain type 'kvm'|/dev/kvm)`)
+	noMachine = regexp.MustCompile(`(?i)(unsupported machine type|does not support machine type|unknown machine)`)
+	noFile    = regexp.MustCompile(
+		`(?i)(no such file or directory|container disk .*: .*(no disk|no file|not exist|several|more than one))`,
+	)
+	noMemory = regexp.MustCompile(`(?i)(cannot allocate memory|cannot set up guest memory)`)
+	noSpace  = regexp.MustCompile(`(?i)no space left on device`)
+	badImage = regexp.MustCompile(
+		`(?i)(image is not in qcow2 format|not a disk image|unknown image format|invalid header|backing file)`,
+	)
 	noModel    = regexp.MustCompile(`(?i)(cpu model|cpu feature|guest cpu|cpu is incompatible)`)
 	noFirmware = regexp.MustCompile(`(?i)(unable to find.*firmware|OVMF|secure ?boot|nvram)`)
 )
@@ -246,29 +280,42 @@ func (e *explanation) qemu(text string) {
 	logs := "virtctl logs " + e.Name + e.flag() + " --source launcher"
 	switch {
 	case lockedDisk.MatchString(text):
-		add("DiskLocked", "a disk is in use by another virtual machine: "+text, "stop the other one, or set shareable: true on the disk in both")
+		add("DiskLocked", "a disk is in use by another virtual machine: "+text,
+			"stop the other one, or set shareable: true on the disk in both")
 	case noSpace.MatchString(text):
-		add("DiskFull", "there is no room for the guest's disks: "+text, "free space on the volume, or on the node: kubectl describe node "+e.nodeName())
+		add("DiskFull", "there is no room for the guest's disks: "+text,
+			"free space on the volume, or on the node: kubectl describe node "+e.nodeName())
 	case noKVM.MatchString(text):
-		add("NoKVM", "the node has no hardware virtualization for the guest: "+text, "virtctl doctor", "kubectl -n kubevirt patch kubevirt kubevirt --type=merge -p '{\"spec\":{\"configuration\":{\"developerConfiguration\":{\"useEmulation\":true}}}}' (slow)")
+		add("NoKVM", "the node has no hardware virtualization for the guest: "+text, "virtctl doctor",
+			"kubectl -n kubevirt patch kubevirt kubevirt --type=merge -p "+
+				"'{\"spec\":{\"configuration\":{\"developerConfiguration\":{\"useEmulation\":true}}}}' (slow)")
 	case noMachine.MatchString(text):
-		add("MachineType", "QEMU does not know the machine type: "+text, "spec.template.spec.domain.machine.type of the VM; leave it out for the default")
+		add("MachineType", "QEMU does not know the machine type: "+text,
+			"spec.template.spec.domain.machine.type of the VM; leave it out for the default")
 	case noMemory.MatchString(text):
-		add("NoMemory", "the node could not give the guest its memory: "+text, "make spec.template.spec.domain.memory.guest smaller, or use another node")
+		add("NoMemory", "the node could not give the guest its memory: "+text,
+			"make spec.template.spec.domain.memory.guest smaller, or use another node")
 	case noModel.MatchString(text):
-		add("CPUModel", "the node's CPU cannot be what the VM asks for: "+text, "spec.template.spec.domain.cpu.model and features; host-model fits every node")
+		add("CPUModel", "the node's CPU cannot be what the VM asks for: "+text,
+			"spec.template.spec.domain.cpu.model and features; host-model fits every node")
 	case strings.Contains(text, "secret ") || strings.Contains(text, "cloudInit"):
-		add("CloudInit", "the cloud-init data cannot be used: "+text, "the volume's cloudInitNoCloud or cloudInitConfigDrive of the VM, and the Secret it names: keys userdata, networkdata")
+		add("CloudInit", "the cloud-init data cannot be used: "+text, "the volume's cloudInitNoCloud or "+
+			"cloudInitConfigDrive of the VM, and the Secret it names: keys userdata, networkdata")
 	case noFile.MatchString(text):
-		add("DiskMissing", "a disk's image is not where it should be: "+text, "the volume's containerDisk.path or image: a container disk has one image below /disk", logs)
+		add("DiskMissing", "a disk's image is not where it should be: "+text,
+			"the volume's containerDisk.path or image: a container disk has one image below /disk", logs)
 	case badImage.MatchString(text):
 		add("BadImage", "a disk's image cannot be read: "+text, "check the image with qemu-img check", logs)
 	case noFirmware.MatchString(text):
-		add("Firmware", "the firmware cannot be set up: "+text, "spec.template.spec.domain.firmware.bootloader of the VM")
+		add("Firmware", "the firmware cannot be set up: "+text,
+			"spec.template.spec.domain.firmware.bootloader of the VM")
 	case strings.Contains(text, "needs Multus"):
-		add("Multus", "a network of the VM cannot be connected: "+text, "install Multus on every node, then virtctl restart "+e.Name+e.flag(), "virtctl describe "+e.Name+e.flag()+" shows the VM's networks; docs/networking.md")
+		add("Multus", "a network of the VM cannot be connected: "+text,
+			"install Multus on every node, then virtctl restart "+e.Name+e.flag(), "virtctl describe "+e.Name+e.flag()+
+				" shows the VM's networks; docs/networking.md")
 	case strings.Contains(text, "pod's network") || strings.Contains(text, "interface "):
-		add("Network", "the guest's network cannot be set up: "+text, "spec.template.spec.networks and domain.devices.interfaces of the VM", "kubectl -n kubevirt logs -l kubevirt.io=virt-handler")
+		add("Network", "the guest's network cannot be set up: "+text, "spec.template.spec.networks and "+
+			"domain.devices.interfaces of the VM", "kubectl -n kubevirt logs -l kubevirt.io=virt-handler")
 	default:
 		add("CannotStart", "the guest cannot be started: "+text, logs, "kubectl describe vmi "+e.Name+e.flag())
 	}

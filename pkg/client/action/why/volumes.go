@@ -86,11 +86,13 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 	found := e.Claims[name]
 	if found == nil {
 		if dataVolume {
-			e.add(rankMissing, LayerVolumes, "dv/"+name, Broken, "DataVolumeMissing", fmt.Sprintf("volume %q: DataVolume %q has no claim yet", volume, name),
+			e.add(rankMissing, LayerVolumes, "dv/"+name, Broken, "DataVolumeMissing",
+				fmt.Sprintf("volume %q: DataVolume %q has no claim yet", volume, name),
 				"kubectl get datavolume "+name+e.flag(), "install CDI if the cluster does not know DataVolumes")
 			return
 		}
-		message := fmt.Sprintf("volume %q: PersistentVolumeClaim %q does not exist in namespace %q", volume, name, e.Namespace)
+		message := fmt.Sprintf("volume %q: PersistentVolumeClaim %q does not exist in namespace %q", volume, name,
+			e.Namespace)
 		mend := []string{"create it", "or name another in the volume's persistentVolumeClaim.claimName"}
 		if near := nearest(name, e.claimNames()); near != "" {
 			message += fmt.Sprintf("; did you mean %q?", near)
@@ -100,9 +102,12 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 	}
 	switch {
 	case found.DeletionTimestamp != nil && (e.VMI == nil || e.VMI.Status.Phase != v1.Running):
-		e.add(rankVolume, LayerVolumes, object, Broken, "ClaimTerminating", fmt.Sprintf("volume %q: claim %s is being deleted", volume, name), describe)
+		e.add(rankVolume, LayerVolumes, object, Broken, "ClaimTerminating",
+			fmt.Sprintf("volume %q: claim %s is being deleted", volume, name), describe)
 	case found.Status.Phase == corev1.ClaimLost:
-		e.add(rankVolume, LayerVolumes, object, Broken, "ClaimLost", fmt.Sprintf("volume %q: the volume of claim %s is gone, and its data with it", volume, name), "restore it from a backup and name the new claim in the VM")
+		e.add(rankVolume, LayerVolumes, object, Broken, "ClaimLost",
+			fmt.Sprintf("volume %q: the volume of claim %s is gone, and its data with it", volume, name),
+			"restore it from a backup and name the new claim in the VM")
 	case found.Status.Phase == corev1.ClaimPending:
 		e.pendingClaim(volume, found)
 	}
@@ -120,15 +125,18 @@ func (e *explanation) filling(volume, name string) bool {
 	case state == claims.Populated || state == claims.Claimable:
 		return false // what is wrong yet is wrong with the claim
 	case trouble != "":
-		e.add(rankVolume, LayerVolumes, "dv/"+name, Broken, "DataVolumeFailed", prefix+"cannot be filled: "+trouble, describe, "kubectl delete datavolume "+name+e.flag()+" has one of the VM made anew")
+		e.add(rankVolume, LayerVolumes, "dv/"+name, Broken, "DataVolumeFailed", prefix+"cannot be filled: "+trouble,
+			describe, "kubectl delete datavolume "+name+e.flag()+" has one of the VM made anew")
 	case state == claims.Unclaimed:
-		e.add(rankVolume, LayerVolumes, "dv/"+name, Waiting, "DataVolumeUnclaimed", prefix+"is filled once a pod is to use it", describe)
+		e.add(rankVolume, LayerVolumes, "dv/"+name, Waiting, "DataVolumeUnclaimed", prefix+
+			"is filled once a pod is to use it", describe)
 	default:
 		progress := ""
 		if percent := string(dv.Status.Progress); percent != "" && percent != "N/A" {
 			progress = " (" + percent + ")"
 		}
-		e.add(rankVolume, LayerVolumes, "dv/"+name, Waiting, "DataVolumeFilling", fmt.Sprintf("%sis being filled: %s%s", prefix, claims.Phase(dv), progress), "kubectl get datavolume "+name+e.flag()+" --watch")
+		e.add(rankVolume, LayerVolumes, "dv/"+name, Waiting, "DataVolumeFilling", fmt.Sprintf("%sis being filled: %s%s",
+			prefix, claims.Phase(dv), progress), "kubectl get datavolume "+name+e.flag()+" --watch")
 	}
 	return true
 }
@@ -159,18 +167,24 @@ func (e *explanation) pendingClaim(volume string, claim *corev1.PersistentVolume
 	class, known := e.class(named, claim.Spec.StorageClassName == nil)
 	switch {
 	case named == "" && claim.Spec.StorageClassName != nil:
-		add(Broken, "NoVolume", "asks for a volume made by hand (storageClassName is empty), and none fits", "make a PersistentVolume that fits")
+		add(Broken, "NoVolume", "asks for a volume made by hand (storageClassName is empty), and none fits",
+			"make a PersistentVolume that fits")
 	case !known && e.StorageClasses != nil && claim.Spec.StorageClassName == nil:
 		add(Broken, "NoDefaultStorageClass", "names no StorageClass, and the cluster has no default one",
 			"kubectl annotate storageclass NAME "+isDefault+"=true", "or set storageClassName in the claim")
 	case !known && e.StorageClasses != nil:
-		add(Broken, "StorageClassMissing", fmt.Sprintf("asks for StorageClass %q, which does not exist", named), "kubectl get storageclass")
+		add(Broken, "StorageClassMissing", fmt.Sprintf("asks for StorageClass %q, which does not exist", named),
+			"kubectl get storageclass")
 	case event != nil && event.Reason == "ProvisioningFailed":
-		add(Broken, "ProvisioningFailed", "cannot be provisioned: "+event.Message, "ask whoever runs the storage").Evidence = quote(event)
-	case class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && e.podUnscheduled():
-		e.add(rankProgress, LayerVolumes, object, Waiting, "WaitForFirstConsumer", prefix+"gets its volume once the pod has a node (StorageClass "+class.Name+" waits for that)", describe)
+		add(Broken, "ProvisioningFailed", "cannot be provisioned: "+event.Message, "ask whoever runs the storage").
+			Evidence = quote(event)
+	case class != nil && class.VolumeBindingMode != nil &&
+		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && e.podUnscheduled():
+		e.add(rankProgress, LayerVolumes, object, Waiting, "WaitForFirstConsumer",
+			prefix+"gets its volume once the pod has a node (StorageClass "+class.Name+" waits for that)", describe)
 	case class != nil && e.Now.Sub(claim.CreationTimestamp.Time) > time.Minute:
-		add(Broken, "ProvisionerSilent", fmt.Sprintf("has waited %s for provisioner %s of StorageClass %s", age(e.Now, claim.CreationTimestamp.Time), class.Provisioner, class.Name),
+		add(Broken, "ProvisionerSilent", fmt.Sprintf("has waited %s for provisioner %s of StorageClass %s",
+			age(e.Now, claim.CreationTimestamp.Time), class.Provisioner, class.Name),
 			"see that the provisioner runs")
 	default:
 		add(Waiting, "Provisioning", "is being provisioned")
@@ -207,10 +221,12 @@ func (e *explanation) references() {
 		object := strings.ToLower(kind) + "/" + name
 		switch kind {
 		case "Secret", "ConfigMap", "ServiceAccount":
-			e.add(rankMissing, LayerVolumes, object, Broken, kind+"Missing", fmt.Sprintf("%s %q, which the VM names, does not exist in namespace %q", kind, name, e.Namespace),
+			e.add(rankMissing, LayerVolumes, object, Broken, kind+"Missing",
+				fmt.Sprintf("%s %q, which the VM names, does not exist in namespace %q", kind, name, e.Namespace),
 				"kubectl create "+strings.ToLower(kind)+" --help", "or name another in the VM's volumes")
 		default:
-			e.add(rankMissing, LayerVM, object, Broken, kind+"Missing", fmt.Sprintf("%s %q, which the VM names, does not exist", kind, name),
+			e.add(rankMissing, LayerVM, object, Broken, kind+"Missing",
+				fmt.Sprintf("%s %q, which the VM names, does not exist", kind, name),
 				"kubectl get "+strings.ToLower(kind)+"s", "spec.instancetype and spec.preference of the VM")
 		}
 	}

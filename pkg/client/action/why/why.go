@@ -43,7 +43,8 @@ type Facts struct {
 	DataVolumes map[string]*cdiv1.DataVolume
 	// StorageClasses are all of the cluster, nil when they could not be read.
 	StorageClasses []storagev1.StorageClass
-	// References are the Secrets, ConfigMaps, Instancetypes and Preferences that are named, as Kind/name, and whether they exist.
+	// References are the Secrets, ConfigMaps, Instancetypes and Preferences that are named, as Kind/name, and whether
+	// they exist.
 	References map[string]bool
 	Nodes      []corev1.Node
 	// Stack are virtkit's own pods.
@@ -94,8 +95,8 @@ type Report struct {
 	metav1.TypeMeta `json:",inline"`
 	// Metadata names the virtual machine.
 	Metadata Metadata `json:"metadata"`
-	// Verdict is "ok" when nothing is in the way, "waiting" when time alone may help, "broken" when someone must act, and "off" when
-	// the VM is not meant to run.
+	// Verdict is "ok" when nothing is in the way, "waiting" when time alone may help, "broken" when someone must act,
+	// and "off" when the VM is not meant to run.
 	Verdict State `json:"verdict"`
 	// Summary is one sentence.
 	Summary string `json:"summary"`
@@ -262,7 +263,9 @@ func (e *explanation) link(layer Layer, object string, state State, message stri
 	e.chain = append(e.chain, l)
 }
 
-func (e *explanation) add(r rank, layer Layer, object string, state State, reason, message string, mend ...string) *Cause {
+func (e *explanation) add(
+	r rank, layer Layer, object string, state State, reason, message string, mend ...string,
+) *Cause {
 	e.causes = append(e.causes, Cause{
 		Layer: layer, Object: object, Reason: reason, Message: message, State: state, Mend: mend, rank: r,
 	})

@@ -70,7 +70,8 @@ A flag of a component without a value shows its level, and with one (--virt-api=
 		flags.Lookup(name).NoOptDefVal = show
 		cli.CompleteFlag(cmd, name, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 	}
-	flags.StringSliceVar(&o.Reset, "reset", nil, "Reset all components to their default, or `VM`s to what virt-launcher has")
+	flags.StringSliceVar(&o.Reset, "reset", nil,
+		"Reset all components to their default, or `VM`s to what virt-launcher has")
 	flags.Lookup("reset").NoOptDefVal = all
 	flags.StringSliceVar(&o.VMs, "vm", nil, "Show or set (--level) how much the launcher of a `VM` logs")
 	flags.StringSliceVar(&o.Levels, "level", nil, "The `LEVEL`s of the VMs, one for each --vm")
@@ -112,7 +113,8 @@ func (o *Options) wish() (*wish, error) {
 		return nil, err
 	}
 	if len(o.Levels) > 0 && len(o.Levels) != len(o.VMs) {
-		return nil, cli.UsageErrorf("there are %d --vm and %d --level; give a level for each VM", len(o.VMs), len(o.Levels))
+		return nil,
+			cli.UsageErrorf("there are %d --vm and %d --level; give a level for each VM", len(o.VMs), len(o.Levels))
 	}
 	for _, name := range o.Reset {
 		if name == all {
@@ -206,7 +208,9 @@ func Run(ctx context.Context, o *Options) error {
 	return o.print(report)
 }
 
-func (o *Options) addVM(ctx context.Context, c *client.Client, report *verbosity.Report, kv *v1.KubeVirt, vm *v1.VirtualMachine) error {
+func (o *Options) addVM(
+	ctx context.Context, c *client.Client, report *verbosity.Report, kv *v1.KubeVirt, vm *v1.VirtualMachine,
+) error {
 	vmi, err := c.VMI(ctx, vm.Namespace, vm.Name)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -226,7 +230,8 @@ func (o *Options) print(report *verbosity.Report) error {
 	for _, l := range report.VirtualMachines {
 		lines = append(lines, fmt.Sprintf("%s = %d", l.Name, l.Level))
 		if l.AfterRestart != nil {
-			lines = append(lines, fmt.Sprintf("%s: updated verbosity %d will be applied after the VM is restarted", l.Name, *l.AfterRestart))
+			lines = append(lines, fmt.Sprintf("%s: updated verbosity %d will be applied after the VM is restarted",
+				l.Name, *l.AfterRestart))
 		}
 	}
 	return o.say(lines...)
@@ -254,7 +259,8 @@ func (o *Options) set(ctx context.Context, c *client.Client, kv *v1.KubeVirt, ns
 			}
 		}
 		if w.change.Reset {
-			said = append(said, fmt.Sprintf("successfully reset the verbosity of all KubeVirt components to default (%d)", verbosity.Default))
+			said = append(said, fmt.Sprintf("successfully reset the verbosity of all KubeVirt components to default "+
+				"(%d)", verbosity.Default))
 		}
 		if len(w.change.Set) > 0 {
 			said = append(said, "successfully set the verbosity of the KubeVirt component(s)")
@@ -278,9 +284,11 @@ func (o *Options) set(ctx context.Context, c *client.Client, kv *v1.KubeVirt, ns
 			}
 		}
 		if level == nil {
-			said = append(said, name+": successfully removed the logVerbosity label - need to (re)start vm to apply the reset")
+			said = append(said, name+
+				": successfully removed the logVerbosity label - need to (re)start vm to apply the reset")
 		} else {
-			said = append(said, name+": successfully set the logVerbosity label - need to (re)start vm to apply the new verbosity")
+			said = append(said, name+
+				": successfully set the logVerbosity label - need to (re)start vm to apply the new verbosity")
 		}
 	}
 	if o.Output.Given() {

@@ -26,7 +26,8 @@ func VMs(f *cli.Factory, most int) cobra.CompletionFunc {
 		}
 		var out []string
 		for i := range list.Items {
-			out = append(out, cobra.CompletionWithDesc(list.Items[i].Name, string(list.Items[i].Status.PrintableStatus)))
+			out = append(out,
+				cobra.CompletionWithDesc(list.Items[i].Name, string(list.Items[i].Status.PrintableStatus)))
 		}
 		return out, nil
 	})

@@ -11,7 +11,9 @@ import (
 )
 
 // flagNames completes a flag's value, whatever arguments there are.
-func flagNames(f *cli.Factory, list func(ctx context.Context, c *client.Client, namespace string, args []string) ([]string, error)) cobra.CompletionFunc {
+func flagNames(
+	f *cli.Factory, list func(ctx context.Context, c *client.Client, namespace string, args []string) ([]string, error),
+) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		return names(f, -1, func(ctx context.Context, c *client.Client, namespace string) ([]string, error) {
 			return list(ctx, c, namespace, args)

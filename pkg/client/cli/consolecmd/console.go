@@ -87,13 +87,16 @@ times, each text but the first waits until the guest has been silent for --idle.
 	}
 	flags := cmd.Flags()
 	flags.Var(&o.Timeout, "timeout", "How long to wait for the guest to run; a bare number is minutes, 0 is no limit")
-	flags.BoolVar(&o.Reconnect, "reconnect", false, "Connect again when the VM restarts or the connection is lost, each time within --timeout")
+	flags.BoolVar(&o.Reconnect, "reconnect", false,
+		"Connect again when the VM restarts or the connection is lost, each time within --timeout")
 	flags.BoolVar(&o.Join, "join", false, "Attach beside other clients instead of taking over from them")
 	flags.Var((*cli.Count)(&o.Tail), "tail", "Begin with the last `BYTES` that the guest has written")
 	flags.StringVar(&o.Log, "log", "", "Append what the guest writes to this `FILE` too")
 	flags.StringVar(&o.Record, "record", "", "Write a recording, an asciicast of version 2, to this `FILE`")
-	flags.StringArrayVar(&o.Send, "send", nil, `Type this `+"`TEXT`"+` instead of reading standard input; with C's escapes, \r is Enter. May be given several times`)
-	flags.Var(&o.Idle, "idle", "When input is no terminal and has ended: leave when the guest has been silent this long; 0 is never")
+	flags.StringArrayVar(&o.Send, "send", nil, `Type this `+"`TEXT`"+
+		` instead of reading standard input; with C's escapes, \r is Enter. May be given several times`)
+	flags.Var(&o.Idle, "idle", "When input is no terminal and has ended: leave when the guest has been silent this "+
+		"long; 0 is never")
 	return cmd
 }
 
@@ -137,7 +140,9 @@ func Run(ctx context.Context, o *Options) (err error) {
 }
 
 // dialer opens the console and knows whether it has been open before.
-func (o *Options) dialer(c *client.Client, t cli.Target, term *screen) func(context.Context) (io.ReadWriteCloser, error) {
+func (o *Options) dialer(
+	c *client.Client, t cli.Target, term *screen,
+) func(context.Context) (io.ReadWriteCloser, error) {
 	query := url.Values{}
 	if o.Join {
 		query.Set("join", "true")

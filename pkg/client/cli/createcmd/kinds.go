@@ -33,7 +33,8 @@ type KindOptions struct {
 func (o *KindOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.Scope.Name, "name", "", "`NAME` of the "+o.what+"; a random one when not given")
-	flags.BoolVar(&o.Scope.Namespaced, "namespaced", false, "For one namespace instead of the cluster; also when --namespace is given")
+	flags.BoolVar(&o.Scope.Namespaced, "namespaced", false,
+		"For one namespace instead of the cluster; also when --namespace is given")
 	flags.BoolVar(&o.Apply, "apply", false, "Create it in the cluster instead of printing its manifest")
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
@@ -98,7 +99,8 @@ A VM takes its CPUs and memory from it with "create vm --instancetype NAME".`,
 	flags.Var((*cli.Count)(&it.CPU), "cpu", "`NUMBER` of vCPUs")
 	flags.StringVar(&it.Memory, "memory", "", "Memory of the guest, a `QUANTITY` such as 512Mi or 4Gi")
 	flags.StringArrayVar(&gpus, "gpu", nil, "GPU as `name:NAME,devicename:RESOURCE` (can be repeated)")
-	flags.StringArrayVar(&hostDevices, "hostdevice", nil, "Host device as `name:NAME,devicename:RESOURCE` (can be repeated)")
+	flags.StringArrayVar(&hostDevices, "hostdevice", nil,
+		"Host device as `name:NAME,devicename:RESOURCE` (can be repeated)")
 	flags.StringVar(&it.IOThreadsPolicy, "iothreadspolicy", "", "`POLICY` for I/O threads: auto, shared")
 	o.addFlags(cmd)
 	cli.CompleteFlag(cmd, "iothreadspolicy", "auto", "shared")
@@ -126,9 +128,11 @@ A VM takes from it what it does not say itself, with "create vm --preference NAM
 			virtctl create preference --name old --machine-type pc-q35-9.2 --namespaced --apply`),
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&preference.CPUTopology, "cpu-topology", "", "How vCPUs are laid out, a `TOPOLOGY`: sockets, cores, threads, spread, any")
+	flags.StringVar(&preference.CPUTopology, "cpu-topology", "",
+		"How vCPUs are laid out, a `TOPOLOGY`: sockets, cores, threads, spread, any")
 	flags.StringVar(&preference.MachineType, "machine-type", "", "Machine `TYPE`, such as q35")
-	flags.StringVar(&preference.VolumeStorageClass, "volume-storage-class", "", "Storage `CLASS` of volumes that are made for the VM")
+	flags.StringVar(&preference.VolumeStorageClass, "volume-storage-class", "",
+		"Storage `CLASS` of volumes that are made for the VM")
 	o.addFlags(cmd)
 	cli.CompleteFlag(cmd, "cpu-topology", create.Topologies()...)
 	return cmd
@@ -198,6 +202,7 @@ func RunKind(ctx context.Context, o *KindOptions) error {
 	if o.Output.Given() {
 		return o.Output.Print(created, o.Factory.IO.Out)
 	}
-	_, err = fmt.Fprintf(o.Factory.IO.Out, "%s.instancetype.kubevirt.io/%s created%s\n", resource[:len(resource)-1], created.GetName(), o.DryRun.Suffix())
+	_, err = fmt.Fprintf(o.Factory.IO.Out, "%s.instancetype.kubevirt.io/%s created%s\n", resource[:len(resource)-1],
+		created.GetName(), o.DryRun.Suffix())
 	return err
 }

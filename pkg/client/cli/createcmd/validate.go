@@ -8,7 +8,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
-// validate finds what the server would reject before it is asked; see create.Check. What is not supported yet is given back.
+// validate finds what the server would reject before it is asked; see create.Check. What is not supported yet is given
+// back.
 func validate(vm *v1.VirtualMachine) (unsupported []string, err error) {
 	wrong, later := create.Check(vm)
 	for _, err := range later {

@@ -98,24 +98,38 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&o.VM.Name, "name", "", "`NAME` of the VM; a random one when not given")
-	flags.StringVar(&o.VM.Memory, "memory", create.DefaultMemory, "Memory of the guest, a `QUANTITY` such as 512Mi or 4Gi")
+	flags.StringVar(&o.VM.Memory, "memory", create.DefaultMemory,
+		"Memory of the guest, a `QUANTITY` such as 512Mi or 4Gi")
 	flags.Var((*cli.Count)(&o.VM.CPU), "cpu", "`NUMBER` of CPU cores (default 1)")
-	flags.StringVar(&o.VM.RunStrategy, "run-strategy", string(create.DefaultRunStrategy), "When the VM runs, a `STRATEGY`: "+strings.Join(create.RunStrategies(), ", "))
-	flags.Var(&o.GracePeriod, "termination-grace-period", "Time the guest is given to shut down, in seconds or as a duration")
-	flags.StringVar(&o.VM.Instancetype, "instancetype", "", "Instance type with CPUs and memory, a `NAME` or virtualmachineinstancetype/NAME for one of the namespace")
-	flags.BoolVar(&o.Infer, "infer-instancetype", true, "Take the instance type from the labels of the volume that is booted from; an error if it has none, when given")
-	flags.StringVar(&o.VM.InferInstancetype.From, "infer-instancetype-from", "", "Take the instance type from the labels of this `VOLUME`")
-	flags.StringVar(&o.VM.Preference, "preference", "", "Preference for devices and firmware, a `NAME` or virtualmachinepreference/NAME for one of the namespace")
-	flags.BoolVar(&o.InferPreference, "infer-preference", true, "Take the preference from the labels of the volume that is booted from; an error if it has none, when given")
-	flags.StringVar(&o.VM.InferPreference.From, "infer-preference-from", "", "Take the preference from the labels of this `VOLUME`")
+	flags.StringVar(&o.VM.RunStrategy, "run-strategy", string(create.DefaultRunStrategy),
+		"When the VM runs, a `STRATEGY`: "+strings.Join(create.RunStrategies(), ", "))
+	flags.Var(&o.GracePeriod, "termination-grace-period",
+		"Time the guest is given to shut down, in seconds or as a duration")
+	flags.StringVar(&o.VM.Instancetype, "instancetype", "",
+		"Instance type with CPUs and memory, a `NAME` or virtualmachineinstancetype/NAME for one of the namespace")
+	flags.BoolVar(&o.Infer, "infer-instancetype", true,
+		"Take the instance type from the labels of the volume that is booted from; an error if it has none, when given")
+	flags.StringVar(&o.VM.InferInstancetype.From, "infer-instancetype-from", "",
+		"Take the instance type from the labels of this `VOLUME`")
+	flags.StringVar(&o.VM.Preference, "preference", "",
+		"Preference for devices and firmware, a `NAME` or virtualmachinepreference/NAME for one of the namespace")
+	flags.BoolVar(&o.InferPreference, "infer-preference", true,
+		"Take the preference from the labels of the volume that is booted from; an error if it has none, when given")
+	flags.StringVar(&o.VM.InferPreference.From, "infer-preference-from", "",
+		"Take the preference from the labels of this `VOLUME`")
 	o.Volumes.addFlags(flags)
 	flags.StringVar(&o.VM.CloudInit.User, "user", "", "`ACCOUNT` in the guest that the password and SSH keys are for")
 	flags.StringVar(&o.PasswordFile, "password-file", "", "`FILE` with that account's password; - is stdin")
-	flags.StringArrayVar(&o.SSHKeys, "ssh-key", nil, "SSH public `KEY` of that account, or a file with keys (can be repeated)")
-	flags.BoolVar(&o.GAManageSSH, "ga-manage-ssh", false, "Let the guest agent write SSH keys where SELinux would not let it")
-	flags.StringArrayVar(&o.AccessCreds, "access-cred", nil, "Secret with SSH keys or passwords to put into the guest, as `src:SECRET[,type:ssh|password][,method:ga|nocloud|configdrive][,user:ACCOUNT]` (can be repeated)")
-	flags.StringVar(&o.VM.CloudInit.Source, "cloud-init", create.CloudInitNoCloud, "cloud-init data `SOURCE`: "+strings.Join(create.CloudInitSources(), ", "))
-	flags.StringVar(&o.VM.CloudInit.UserData, "cloud-init-user-data", "", "cloud-init user data in `BASE64`, instead of --user, --password-file and --ssh-key")
+	flags.StringArrayVar(&o.SSHKeys, "ssh-key", nil,
+		"SSH public `KEY` of that account, or a file with keys (can be repeated)")
+	flags.BoolVar(&o.GAManageSSH, "ga-manage-ssh", false,
+		"Let the guest agent write SSH keys where SELinux would not let it")
+	flags.StringArrayVar(&o.AccessCreds, "access-cred", nil, "Secret with SSH keys or passwords to put into the "+
+		"guest, as `src:SECRET[,type:ssh|password][,method:ga|nocloud|configdrive][,user:ACCOUNT]` (can be repeated)")
+	flags.StringVar(&o.VM.CloudInit.Source, "cloud-init", create.CloudInitNoCloud, "cloud-init data `SOURCE`: "+
+		strings.Join(create.CloudInitSources(), ", "))
+	flags.StringVar(&o.VM.CloudInit.UserData, "cloud-init-user-data", "",
+		"cloud-init user data in `BASE64`, instead of --user, --password-file and --ssh-key")
 	flags.StringVar(&o.VM.CloudInit.NetworkData, "cloud-init-network-data", "", "cloud-init network data in `BASE64`")
 	o.Volumes.addDeprecated(flags)
 	flags.BoolVar(&o.Apply, "apply", false, "Create the VM in the cluster instead of printing its manifest")
@@ -146,7 +160,8 @@ func (o *VMOptions) Complete(cmd *cobra.Command) error {
 		o.VM.Namespace = f.Value.String()
 	}
 	if f := cmd.Flags().Lookup("password"); f != nil && f.Changed {
-		return cli.UsageErrorf("--password is for the API server, as kubectl's; the guest's is read from a file: --password-file FILE, or - for stdin")
+		return cli.UsageErrorf("--password is for the API server, as kubectl's; the guest's is read from a file: " +
+			"--password-file FILE, or - for stdin")
 	}
 	if cmd.Flags().Changed("cpu") && o.VM.CPU == 0 {
 		return cli.UsageErrorf("--cpu: must be at least 1")
@@ -218,7 +233,8 @@ func RunVM(ctx context.Context, o *VMOptions) error {
 		return err
 	}
 	if c := o.VM.CloudInit; strings.EqualFold(c.Source, create.CloudInitNone) && (c.Told() || c.GAManageSSH != nil) {
-		fmt.Fprintln(o.Factory.IO.ErrOut, "warning: --cloud-init none: the guest is not told what the other options say")
+		fmt.Fprintln(o.Factory.IO.ErrOut,
+			"warning: --cloud-init none: the guest is not told what the other options say")
 	}
 	for _, warning := range unsupported {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
@@ -284,7 +300,8 @@ func readKeys(values []string) ([]string, error) {
 		if !strings.ContainsAny(strings.TrimSpace(value), " \n") {
 			data, err := os.ReadFile(value)
 			if err != nil {
-				return nil, cli.UsageErrorf("--ssh-key: %q is neither a public key nor a file that can be read: %s", value, err)
+				return nil,
+					cli.UsageErrorf("--ssh-key: %q is neither a public key nor a file that can be read: %s", value, err)
 			}
 			text = string(data)
 		}
@@ -294,10 +311,12 @@ func readKeys(values []string) ([]string, error) {
 				continue
 			}
 			if strings.Contains(line, "PRIVATE KEY") {
-				return nil, cli.UsageErrorf("--ssh-key: %s holds a private key; give the public one, which ends in .pub", value)
+				return nil,
+					cli.UsageErrorf("--ssh-key: %s holds a private key; give the public one, which ends in .pub", value)
 			}
 			if !create.IsPublicKey(line) {
-				return nil, cli.UsageErrorf("--ssh-key: %q is no public key, which is TYPE BASE64 [COMMENT] such as \"ssh-ed25519 AAAA… me@here\"", line)
+				return nil, cli.UsageErrorf("--ssh-key: %q is no public key, which is TYPE BASE64 [COMMENT] such as "+
+					"\"ssh-ed25519 AAAA… me@here\"", line)
 			}
 			keys = append(keys, line)
 		}

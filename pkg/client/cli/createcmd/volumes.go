@@ -23,24 +23,35 @@ type volumeFlags struct {
 
 func (v *volumeFlags) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&v.simpleDisks, "container-disk", nil, "`IMAGE` of a container disk (can be repeated)")
-	flags.StringArrayVar(&v.simpleClaims, "pvc", nil, "`NAME` of a PersistentVolumeClaim to use as a disk (can be repeated)")
-	flags.StringArrayVar(&v.empties, "volume-empty", nil, "Empty disk as `size:SIZE[,name:NAME][,bootorder:N]`; it lives as long as the VM runs (can be repeated)")
-	flags.StringArrayVar(&v.containerDisks, "volume-containerdisk", nil, "Container disk as `src:IMAGE[,name:NAME][,bootorder:N]` (can be repeated)")
-	flags.StringArrayVar(&v.claims, "volume-pvc", nil, "PersistentVolumeClaim as `src:NAME[,name:NAME][,bootorder:N][,readonly:true]` (can be repeated)")
+	flags.StringArrayVar(&v.simpleClaims, "pvc", nil,
+		"`NAME` of a PersistentVolumeClaim to use as a disk (can be repeated)")
+	flags.StringArrayVar(&v.empties, "volume-empty", nil,
+		"Empty disk as `size:SIZE[,name:NAME][,bootorder:N]`; it lives as long as the VM runs (can be repeated)")
+	flags.StringArrayVar(&v.containerDisks, "volume-containerdisk", nil,
+		"Container disk as `src:IMAGE[,name:NAME][,bootorder:N]` (can be repeated)")
+	flags.StringArrayVar(&v.claims, "volume-pvc", nil,
+		"PersistentVolumeClaim as `src:NAME[,name:NAME][,bootorder:N][,readonly:true]` (can be repeated)")
 	flags.StringArrayVar(&v.imports, "volume-import", nil, importUsage())
-	flags.StringVar(&v.sysprep, "volume-sysprep", "", "ConfigMap or Secret with Windows' answer file, as `src:NAME[,type:configMap|secret]`")
+	flags.StringVar(&v.sysprep, "volume-sysprep", "",
+		"ConfigMap or Secret with Windows' answer file, as `src:NAME[,type:configMap|secret]`")
 }
 
 // addDeprecated registers the flags that scripts may still have.
 func (v *volumeFlags) addDeprecated(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&v.dataSources, "volume-datasource", nil, "DataSource to clone, as `src:[NAMESPACE/]NAME[,name:NAME][,size:SIZE][,bootorder:N]` (can be repeated)\nDEPRECATED: use --volume-import type:ds,…")
-	flags.StringArrayVar(&v.clones, "volume-clone-pvc", nil, "Claim to clone, as `src:NAMESPACE/NAME[,name:NAME][,size:SIZE][,bootorder:N]` (can be repeated)\nDEPRECATED: use --volume-import type:pvc,…")
-	flags.StringArrayVar(&v.blanks, "volume-blank", nil, "Blank volume, as `size:SIZE[,name:NAME][,bootorder:N]` (can be repeated)\nDEPRECATED: use --volume-import type:blank,…")
+	flags.StringArrayVar(&v.dataSources, "volume-datasource", nil,
+		"DataSource to clone, as `src:[NAMESPACE/]NAME[,name:NAME][,size:SIZE][,bootorder:N]` (can be "+
+			"repeated)\nDEPRECATED: use --volume-import type:ds,…")
+	flags.StringArrayVar(&v.clones, "volume-clone-pvc", nil,
+		"Claim to clone, as `src:NAMESPACE/NAME[,name:NAME][,size:SIZE][,bootorder:N]` (can be "+
+			"repeated)\nDEPRECATED: use --volume-import type:pvc,…")
+	flags.StringArrayVar(&v.blanks, "volume-blank", nil, "Blank volume, as `size:SIZE[,name:NAME][,bootorder:N]` "+
+		"(can be repeated)\nDEPRECATED: use --volume-import type:blank,…")
 }
 
 func importUsage() string {
 	var out strings.Builder
-	out.WriteString("Volume that CDI fills, as `type:TYPE,size:SIZE[,name:NAME][,bootorder:N]` and by type (can be repeated)")
+	out.WriteString("Volume that CDI fills, as `type:TYPE,size:SIZE[,name:NAME][,bootorder:N]` and by type (can be " +
+		"repeated)")
 	for _, kind := range create.ImportTypes() {
 		fmt.Fprintf(&out, "\n  %s: %s", kind, strings.Join(create.ImportParameters(kind), ", "))
 	}

@@ -67,8 +67,10 @@ that runs gets that after its next restart, which --force agrees to.`, `
 		virtctl credentials add-ssh-key --user root --value "ssh-ed25519 AAAA..." demo
 		virtctl credentials add-ssh-key --create-secret --user root --file key.pub --force demo`)
 	o.keyFlags(cmd)
-	cmd.Flags().BoolVar(&o.Create, "create-secret", false, "Make a new Secret for the key; a VM that runs needs --force, and a restart")
-	cmd.Flags().BoolVar(&o.Update, "update-secret", false, "Add the key to a Secret that the VM names already, and never make one")
+	cmd.Flags().BoolVar(&o.Create, "create-secret", false, "Make a new Secret for the key; a VM that runs needs "+
+		"--force, and a restart")
+	cmd.Flags().BoolVar(&o.Update, "update-secret", false, "Add the key to a Secret that the VM names already, and "+
+		"never make one")
 	return cmd
 }
 
@@ -92,8 +94,10 @@ input instead.`, `
 		virtctl credentials set-password --user root --password-file - demo < password
 		virtctl credentials set-password --user root --password secret --create-secret demo`)
 	cmd.Flags().StringVarP(&o.Password, "password", "p", "", "The new `PASSWORD`")
-	cmd.Flags().StringVar(&o.PasswordFile, "password-file", "", "Read the new password from this `FILE`, or from standard input when it is -")
-	cmd.Flags().BoolVar(&o.Create, "create-secret", false, "Make a new Secret for the password; a VM that runs needs --force, and a restart")
+	cmd.Flags().StringVar(&o.PasswordFile, "password-file", "", "Read the new password from this `FILE`, or from "+
+		"standard input when it is -")
+	cmd.Flags().BoolVar(&o.Create, "create-secret", false, "Make a new Secret for the password; a VM that runs needs "+
+		"--force, and a restart")
 	return cmd
 }
 
@@ -122,7 +126,8 @@ func (o *Options) command(runF runFunc, short, long, examples string) *cobra.Com
 		},
 	}
 	cmd.Flags().StringVarP(&o.User, "user", "u", "", "Name of the guest's `USER`")
-	cmd.Flags().StringVar(&o.Secret, "secret", "", "Name of the `SECRET` to change, where the VM names several for the user")
+	cmd.Flags().
+		StringVar(&o.Secret, "secret", "", "Name of the `SECRET` to change, where the VM names several for the user")
 	cmd.Flags().BoolVar(&o.Force, "force", false, force)
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)

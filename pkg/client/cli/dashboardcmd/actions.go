@@ -70,7 +70,8 @@ func (a *actions) Doctor(ctx context.Context) *doctor.Report {
 		namespace = ""
 	}
 	return doctor.Examine(doctor.Gather(ctx, func() (*client.Client, error) { return a.client, nil }, doctor.Program{
-		Version: version.Get(), Name: f.Program, Context: connection.Context, Server: connection.Server, CertNotAfter: connection.CertNotAfter,
+		Version: version.Get(), Name: f.Program, Context: connection.Context, Server: connection.Server,
+		CertNotAfter: connection.CertNotAfter,
 	}, namespace, f.Now))
 }
 
@@ -115,7 +116,8 @@ const consoleTail = 32 << 10
 
 func (a *actions) Console(ctx context.Context, key store.Key, ends page.ConsoleEnds) error {
 	dial := func(ctx context.Context) (io.ReadWriteCloser, error) {
-		conn, err := a.client.Console(ctx, key.Namespace, key.Name, url.Values{"join": {"true"}, "tail": {strconv.Itoa(consoleTail)}})
+		conn, err := a.client.Console(ctx, key.Namespace, key.Name,
+			url.Values{"join": {"true"}, "tail": {strconv.Itoa(consoleTail)}})
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +180,8 @@ func (a *actions) Choices(ctx context.Context, namespace string) page.Choices {
 	read(&out.Namespaces, func() ([]string, error) { return a.client.Namespaces(ctx) })
 	read(&out.Instancetypes, scoped(store.ClusterInstancetypes, store.Instancetypes))
 	read(&out.Preferences, scoped(store.ClusterPreferences, store.Preferences))
-	read(&out.Claims, func() ([]string, error) { return a.client.Names(ctx, "/api/v1", namespace, "persistentvolumeclaims") })
+	read(&out.Claims,
+		func() ([]string, error) { return a.client.Names(ctx, "/api/v1", namespace, "persistentvolumeclaims") })
 	all.Wait()
 	return out
 }
@@ -241,7 +244,8 @@ func (a *actions) Screenshot(ctx context.Context, key store.Key) ([]byte, error)
 }
 
 func (a *actions) Tail(ctx context.Context, key store.Key, lines int64, w io.Writer) error {
-	return logs.Copy(ctx, a.client, key.Namespace, key.Name, logs.Options{Source: logs.Serial, Tail: lines, Follow: true}, w)
+	return logs.Copy(ctx, a.client, key.Namespace, key.Name,
+		logs.Options{Source: logs.Serial, Tail: lines, Follow: true}, w)
 }
 
 // rulesLimit is how long reading what is allowed may take; until then everything seems so.

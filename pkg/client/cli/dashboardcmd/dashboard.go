@@ -141,7 +141,8 @@ func Run(ctx context.Context, o *Options) error {
 	if shell() {
 		model.Suspend = tea.Suspend
 	}
-	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.RawOut()), tea.WithFPS(fps))
+	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.RawOut()),
+		tea.WithFPS(fps))
 	s.program.Store(program)
 	var beside sync.WaitGroup
 	beside.Go(s.guarded(func() { s.pump(ctx, program) }))
@@ -151,7 +152,8 @@ func Run(ctx context.Context, o *Options) error {
 	cancel()
 	beside.Wait()
 	s.remember(model.History)
-	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && !errors.Is(err, tea.ErrProgramPanic) {
+	if errors.Is(err, tea.ErrInterrupted) ||
+		errors.Is(err, tea.ErrProgramKilled) && !errors.Is(err, tea.ErrProgramPanic) {
 		return nil
 	}
 	return err
@@ -167,10 +169,12 @@ func editor(env func(string) string) []string {
 	return []string{"vi"}
 }
 
-// fps is how often at most the screen is drawn in a second: a key does not wait longer than half a frame of most screens.
+// fps is how often at most the screen is drawn in a second: a key does not wait longer than half a frame of most
+// screens.
 const fps = 120
 
-// frame is the shortest time between two drawings of what the cluster changes: half of what a change may take to the screen.
+// frame is the shortest time between two drawings of what the cluster changes: half of what a change may take to the
+// screen.
 const frame = 50 * time.Millisecond
 
 // pump tells the program of changes, many at once.

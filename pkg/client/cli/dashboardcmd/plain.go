@@ -18,7 +18,10 @@ import (
 
 // states are those of what a report is made of.
 func states(w *page.World) map[string]store.State {
-	return map[string]store.State{"machines": w.Machines.State(), "nodes": w.Nodes.State(), "migrations": w.Migrations.State()}
+	return map[string]store.State{
+		"machines": w.Machines.State(), "nodes": w.Nodes.State(),
+		"migrations": w.Migrations.State(),
+	}
 }
 
 // settled waits until everything has been read, or cannot be; what cannot is the error, unless it is refused: then the
@@ -86,7 +89,8 @@ func (s *session) plain(ctx context.Context, w *page.World) error {
 	for {
 		now := report(w)
 		for _, line := range overview.Changes(before, now) {
-			if _, err := fmt.Fprintf(out.Out, "%s %s\n", s.options.Factory.Now().Format(time.TimeOnly), widget.Harmless(line)); err != nil {
+			if _, err := fmt.Fprintf(out.Out, "%s %s\n", s.options.Factory.Now().
+				Format(time.TimeOnly), widget.Harmless(line)); err != nil {
 				return err
 			}
 		}

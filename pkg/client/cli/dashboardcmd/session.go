@@ -76,7 +76,9 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 	for resource, gv := range map[string]struct {
 		group     string
 		namespace string
-	}{client.VMs: {"kubevirt", scope.Namespace}, client.VMIs: {"kubevirt", scope.Namespace}, client.Migrations: {"kubevirt", scope.Namespace}, client.Events: {"", scope.Namespace}, client.Nodes: {"", ""}} {
+	}{client.VMs: {"kubevirt", scope.Namespace}, client.VMIs: {"kubevirt", scope.Namespace}, client.Migrations: {
+		"kubevirt", scope.Namespace,
+	}, client.Events: {"", scope.Namespace}, client.Nodes: {"", ""}} {
 		group := corev1.SchemeGroupVersion
 		if gv.group != "" {
 			group = v1.GroupVersion
@@ -94,10 +96,15 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 	s.stop = cancel
 	s.options.Factory = f
 	w := &page.World{
-		Scope: scope, Program: f.Program, Flags: s.options.flags(scope), ReadOnly: s.options.ReadOnly, Theme: look, Now: f.Now,
+		Scope: scope, Program: f.Program, Flags: s.options.flags(scope), ReadOnly: s.options.ReadOnly,
+		Theme: look, Now: f.Now,
 		Machines: store.NewMachines(s.changed), Nodes: store.NewTable[store.Node](s.changed),
-		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed), Usage: page.NewUsage(),
-		Actions: &actions{factory: f, client: c, ctx: ctx, changed: s.changed, panicked: s.release, rules: map[string]*authorizationv1.SubjectRulesReviewStatus{}},
+		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed),
+		Usage: page.NewUsage(),
+		Actions: &actions{
+			factory: f, client: c, ctx: ctx, changed: s.changed, panicked: s.release,
+			rules: map[string]*authorizationv1.SubjectRulesReviewStatus{},
+		},
 	}
 	for range sizings {
 		w.Sizings = append(w.Sizings, store.NewTable[store.Sizing](s.changed))
@@ -105,10 +112,12 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 	w.Sets = []*store.Table[store.Set]{store.NewTable[store.Set](s.changed), store.NewTable[store.Set](s.changed)}
 	w.FollowSets = sync.OnceFunc(func() {
 		s.follow(func() {
-			store.Feed(ctx, w.Sets[0], store.Pools, source(c, poolv1beta1.SchemeGroupVersion, store.Pools, scope.Namespace), store.OfPool)
+			store.Feed(ctx, w.Sets[0], store.Pools,
+				source(c, poolv1beta1.SchemeGroupVersion, store.Pools, scope.Namespace), store.OfPool)
 		})
 		s.follow(func() {
-			store.Feed(ctx, w.Sets[1], store.ReplicaSets, source(c, v1.GroupVersion, store.ReplicaSets, scope.Namespace), store.OfReplicaSet)
+			store.Feed(ctx, w.Sets[1], store.ReplicaSets,
+				source(c, v1.GroupVersion, store.ReplicaSets, scope.Namespace), store.OfReplicaSet)
 		})
 	})
 	w.FollowSizings = sync.OnceFunc(func() { s.followSizings(ctx, c, w) })
@@ -138,7 +147,9 @@ func source(c *client.Client, gv schema.GroupVersion, resource, namespace string
 	out, err := c.Source(gv, resource, namespace)
 	if err != nil { // the same client has made the other sources
 		fail := func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, err }
-		return store.Source{List: fail, Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, err }}
+		return store.Source{List: fail, Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return nil, err
+		}}
 	}
 	return out
 }

@@ -28,7 +28,8 @@ func (a *actions) WhySet(ctx context.Context, s *store.Set) (*why.Report, error)
 }
 
 func (a *actions) Scale(ctx context.Context, s *store.Set, replicas int32) error {
-	_, err := sets.Scale(ctx, a.client, sets.Request{Kind: kindOf(s), Namespace: s.Namespace, Name: s.Name, Replicas: replicas, Current: &s.Desired})
+	_, err := sets.Scale(ctx, a.client,
+		sets.Request{Kind: kindOf(s), Namespace: s.Namespace, Name: s.Name, Replicas: replicas, Current: &s.Desired})
 	return err
 }
 

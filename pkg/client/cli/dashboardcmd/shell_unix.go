@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shell reports whether a shell with job control has started us: one of the same session, in another process group. Nothing else
-// would have a stopped program go on.
+// shell reports whether a shell with job control has started us: one of the same session, in another process group.
+// Nothing else would have a stopped program go on.
 func shell() bool {
 	session, err := unix.Getsid(0)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// untilSignal calls end when the process is asked to end, or its terminal is closed. The program then puts the terminal right.
+// untilSignal calls end when the process is asked to end, or its terminal is closed. The program then puts the terminal
+// right.
 func untilSignal(ctx context.Context, end func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP)

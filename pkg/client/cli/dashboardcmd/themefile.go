@@ -44,9 +44,11 @@ func themeFile(env func(string) string) (map[string]string, error) {
 		text := fmt.Sprint(value)
 		switch {
 		case !slices.Contains(theme.Roles(), role):
-			return nil, fmt.Errorf("theme %s: there is no role %q; it is one of %s", path, role, strings.Join(theme.Roles(), ", "))
+			return nil, fmt.Errorf("theme %s: there is no role %q; it is one of %s", path, role,
+				strings.Join(theme.Roles(), ", "))
 		case !colour.MatchString(text):
-			return nil, fmt.Errorf("theme %s: %s: %q is no colour; give a number from 0 to 255 or #rrggbb in quotes", path, role, text)
+			return nil, fmt.Errorf("theme %s: %s: %q is no colour; give a number from 0 to 255 or #rrggbb in quotes",
+				path, role, text)
 		}
 		out[role] = text
 	}

@@ -106,7 +106,8 @@ func (p *page) head(r *describe.Report) {
 		p.pairs("Labels", vm.Labels)
 		p.pairs("Annotations", vm.Annotations)
 		p.controlledBy(vm)
-		p.line(0, "Created", fmt.Sprintf("%s (%s ago)", vm.CreationTimestamp.UTC().Format(time.RFC3339), p.age(vm.CreationTimestamp.Time)))
+		p.line(0, "Created", fmt.Sprintf("%s (%s ago)", vm.CreationTimestamp.UTC().
+			Format(time.RFC3339), p.age(vm.CreationTimestamp.Time)))
 		strategy, err := vm.RunStrategy()
 		if err != nil {
 			strategy = "<invalid>"
@@ -184,7 +185,8 @@ func (p *page) instance(vmi *v1.VirtualMachineInstance) {
 		p.line(1, "Kernel", os.KernelRelease)
 	}
 	if s := vmi.Status.MigrationState; s != nil {
-		p.line(1, "Last Migration", fmt.Sprintf("%s to %s, completed %v, failed %v", s.SourceNode, s.TargetNode, s.Completed, s.Failed))
+		p.line(1, "Last Migration",
+			fmt.Sprintf("%s to %s, completed %v, failed %v", s.SourceNode, s.TargetNode, s.Completed, s.Failed))
 	}
 }
 
@@ -194,7 +196,8 @@ func (p *page) volumes(r *describe.Report) {
 	}
 	var rows [][]string
 	for _, d := range describe.Disks(r.VM, r.VMI) {
-		rows = append(rows, []string{d.Name, d.Source, cmp.Or(d.Device, "-"), cmp.Or(strings.TrimSpace(d.Target+" "+d.Phase), "-")})
+		rows = append(rows,
+			[]string{d.Name, d.Source, cmp.Or(d.Device, "-"), cmp.Or(strings.TrimSpace(d.Target+" "+d.Phase), "-")})
 	}
 	p.section("Volumes", []string{"Name", "Source", "Device", "Target"}, rows)
 }
@@ -205,7 +208,10 @@ func (p *page) interfaces(r *describe.Report) {
 	}
 	var rows [][]string
 	for _, i := range r.VMI.Status.Interfaces {
-		rows = append(rows, []string{cmp.Or(i.Name, "-"), cmp.Or(i.InterfaceName, "-"), cmp.Or(i.MAC, "-"), cmp.Or(strings.Join(i.IPs, ","), "-"), cmp.Or(i.InfoSource, "-")})
+		rows = append(rows, []string{
+			cmp.Or(i.Name, "-"), cmp.Or(i.InterfaceName, "-"), cmp.Or(i.MAC, "-"),
+			cmp.Or(strings.Join(i.IPs, ","), "-"), cmp.Or(i.InfoSource, "-"),
+		})
 	}
 	p.section("Interfaces", []string{"Name", "In Guest", "MAC", "IPs", "Known From"}, rows)
 }
@@ -236,7 +242,8 @@ func (p *page) events(list []corev1.Event) {
 		if n := events.Count(e); n > 1 {
 			seen = fmt.Sprintf("%s (x%d)", seen, n)
 		}
-		rows = append(rows, []string{e.Type, e.Reason, seen, strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name, e.Message})
+		rows = append(rows, []string{e.Type, e.Reason, seen, strings.ToLower(e.InvolvedObject.Kind) + "/" +
+			e.InvolvedObject.Name, e.Message})
 	}
 	p.section("Events", []string{"Type", "Reason", "Age", "Object", "Message"}, rows)
 }

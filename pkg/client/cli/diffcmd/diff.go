@@ -62,10 +62,13 @@ left out; kubectl diff has them. Exit codes are kubectl diff's: 0 no difference,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVarP(&o.Files, "filename", "f", nil, "Manifest `FILE`s, or directories of .yaml, .yml and .json files; - is stdin")
+	flags.StringSliceVarP(&o.Files, "filename", "f", nil,
+		"Manifest `FILE`s, or directories of .yaml, .yml and .json files; - is stdin")
 	flags.BoolVar(&o.ServerSide, "server-side", false, "As kubectl apply --server-side would")
-	flags.BoolVar(&o.ForceConflicts, "force-conflicts", false, "With --server-side: also fields that another manager has set")
-	flags.StringVar(&o.FieldManager, "field-manager", "kubectl", "`NAME` under which --server-side would set the fields")
+	flags.BoolVar(&o.ForceConflicts, "force-conflicts", false,
+		"With --server-side: also fields that another manager has set")
+	flags.StringVar(&o.FieldManager, "field-manager", "kubectl",
+		"`NAME` under which --server-side would set the fields")
 	o.Output.AddFlags(cmd)
 	return cmd
 }

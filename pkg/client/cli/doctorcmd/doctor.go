@@ -64,7 +64,8 @@ func Run(ctx context.Context, o *Options) error {
 	var facts doctor.Facts
 	err = f.IO.While("examining", func() error {
 		facts = doctor.Gather(ctx, f.Client, doctor.Program{
-			Version: version.Get(), Name: f.Program, Context: connection.Context, Server: connection.Server, CertNotAfter: connection.CertNotAfter,
+			Version: version.Get(), Name: f.Program, Context: connection.Context, Server: connection.Server,
+			CertNotAfter: connection.CertNotAfter,
 		}, namespace, f.Now)
 		return ctx.Err()
 	})
@@ -83,7 +84,10 @@ func Run(ctx context.Context, o *Options) error {
 	return err
 }
 
-var marks = map[doctor.Status]string{doctor.OK: "ok", doctor.Warning: "warn", doctor.Failed: "FAIL", doctor.Skipped: "skip"}
+var marks = map[doctor.Status]string{
+	doctor.OK: "ok", doctor.Warning: "warn", doctor.Failed: "FAIL",
+	doctor.Skipped: "skip",
+}
 
 func (o *Options) print(w io.Writer, r *doctor.Report) error {
 	var b strings.Builder

@@ -31,7 +31,10 @@ type Options struct {
 
 // NewCmdEvacuate makes the command; runF replaces Run in tests.
 func NewCmdEvacuate(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second}}
+	o := &Options{
+		Factory: f, Output: cli.NewOutput(),
+		Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
+	}
 	cmd := &cobra.Command{
 		Use:   "evacuate NODE",
 		Short: "Empty a node of its virtual machines",
@@ -65,7 +68,8 @@ evacuate-cancel takes back what has not begun; kubectl uncordon lets the node ha
 		},
 	}
 	cmd.Flags().BoolVar(&o.Plan, "plan", false, "Show what would become of each guest, and do nothing")
-	cmd.Flags().BoolVar(&o.NoCordon, "no-cordon", false, "Do not cordon the node: VMs may be placed on it again at once")
+	cmd.Flags().
+		BoolVar(&o.NoCordon, "no-cordon", false, "Do not cordon the node: VMs may be placed on it again at once")
 	cmd.Flags().BoolVarP(&o.Yes, "yes", "y", false, "Do not ask before guests are shut down")
 	cmd.Flags().BoolVar(&o.Wait, "wait", false, "Wait until all guests that are to leave have left")
 	cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
@@ -142,7 +146,8 @@ func (o *Options) confirm(ctx context.Context, r *evacuate.Report) error {
 	if err := table(o.Factory.IO.ErrOut, r); err != nil {
 		return err
 	}
-	yes, err := cli.Confirm(ctx, o.Factory.IO, fmt.Sprintf("Evacuate node %s? %d of its %d guests will be shut down.", r.Node, down, len(r.Guests)))
+	yes, err := cli.Confirm(ctx, o.Factory.IO,
+		fmt.Sprintf("Evacuate node %s? %d of its %d guests will be shut down.", r.Node, down, len(r.Guests)))
 	if err == nil && !yes {
 		err = fmt.Errorf("node %s was not evacuated", r.Node)
 	}
@@ -157,7 +162,10 @@ func (o *Options) carryOut(ctx context.Context, c *client.Client, plan *evacuate
 		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
 		defer cancel()
 	}
-	options := evacuate.Options{NoCordon: o.NoCordon, DryRun: o.DryRun == cli.DryRunServer, Wait: o.Wait, Now: o.Factory.Now}
+	options := evacuate.Options{
+		NoCordon: o.NoCordon, DryRun: o.DryRun == cli.DryRunServer, Wait: o.Wait,
+		Now: o.Factory.Now,
+	}
 	if streams.ErrIsTTY {
 		told := map[string]string{}
 		options.Tell = func(r *evacuate.Report) {

@@ -112,7 +112,8 @@ func Run(ctx context.Context, o *Options) error {
 		return o.Factory.NotRunning(ctx, c, target, err)
 	}
 	if o.Output.Given() {
-		report := guest.NewExecResult(target.Namespace, target.Name, o.Command, result, stdout.Bytes(), stderr.Bytes(), o.Factory.Now().Sub(began))
+		report := guest.NewExecResult(target.Namespace, target.Name, o.Command, result, stdout.Bytes(), stderr.Bytes(),
+			o.Factory.Now().Sub(began))
 		if err := o.Output.Print(report, o.Factory.IO.Out); err != nil {
 			return err
 		}

@@ -92,12 +92,15 @@ before the script does.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var(&o.Timeout, "timeout", "How long a wait may take that the script says nothing about; a bare number is seconds")
-	flags.Var(&o.Connect, "connect-timeout", "How long to wait for the guest to run; a bare number is minutes, 0 is no limit")
+	flags.Var(&o.Timeout, "timeout",
+		"How long a wait may take that the script says nothing about; a bare number is seconds")
+	flags.Var(&o.Connect, "connect-timeout",
+		"How long to wait for the guest to run; a bare number is minutes, 0 is no limit")
 	flags.BoolVar(&o.Join, "join", false, "Attach beside other clients instead of taking over from them")
 	flags.Var((*cli.Count)(&o.Tail), "tail", "Begin with the last `BYTES` that the guest has written")
 	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "Write only what the script prints")
-	flags.StringArrayVar(&o.Vars, "var", nil, "A variable, `NAME=VALUE`; NAME alone takes the value from the environment, where a secret belongs")
+	flags.StringArrayVar(&o.Vars, "var", nil,
+		"A variable, `NAME=VALUE`; NAME alone takes the value from the environment, where a secret belongs")
 	o.Output.AddFlags(cmd)
 	return cmd
 }
@@ -109,7 +112,8 @@ func (o *Options) complete() error {
 	for _, v := range o.Vars {
 		name, value, given := strings.Cut(v, "=")
 		if !variable.MatchString(name) {
-			return cli.UsageErrorf("--var: %q is not a variable's name: letters, digits and _, and a letter first", name)
+			return cli.UsageErrorf("--var: %q is not a variable's name: letters, digits and _, and a letter "+
+				"first", name)
 		}
 		if !given {
 			if value = o.Factory.Getenv(name); value == "" {

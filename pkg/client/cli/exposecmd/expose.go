@@ -67,16 +67,19 @@ func NewCmdExpose(f *cli.Factory, runF func(context.Context, *Options) error) *c
 	s := &o.Service
 	flags.StringVar(&s.Name, "name", "", "`NAME` of the Service")
 	flags.Int32Var(&s.Port, "port", 0, "`PORT` that the Service serves")
-	flags.StringVar(&s.TargetPort, "target-port", "", "`PORT` of the guest, a number or a name; that of --port when not given")
+	flags.StringVar(&s.TargetPort, "target-port", "",
+		"`PORT` of the guest, a number or a name; that of --port when not given")
 	flags.StringVar(&s.PortName, "port-name", "", "`NAME` of the port")
 	flags.StringVar(&s.Protocol, "protocol", "TCP", "`PROTOCOL` of the port: TCP, UDP")
 	flags.StringVar(&s.Type, "type", "ClusterIP", "`TYPE` of the Service: "+strings.Join(expose.Types(), ", "))
-	flags.Int32Var(&s.NodePort, "node-port", 0, "`PORT` on each node, with --type NodePort or LoadBalancer; one is chosen when not given")
+	flags.Int32Var(&s.NodePort, "node-port", 0, "`PORT` on each node, with --type NodePort or LoadBalancer; one is "+
+		"chosen when not given")
 	flags.StringVar(&s.ClusterIP, "cluster-ip", "", "`ADDRESS` of the Service; None makes it headless")
 	flags.StringVar(&s.ExternalIP, "external-ip", "", "Another `ADDRESS`, not managed by the cluster, to accept")
 	flags.StringVar(&s.LoadBalancerIP, "load-balancer-ip", "", "`ADDRESS` for the load balancer")
 	flags.StringVar(&s.IPFamily, "ip-family", "", "`FAMILY` of the addresses: "+strings.Join(expose.Families(), "; "))
-	flags.StringVar(&s.IPFamilyPolicy, "ip-family-policy", "", "`POLICY` for families: "+strings.Join(expose.Policies(), ", "))
+	flags.StringVar(&s.IPFamilyPolicy, "ip-family-policy", "", "`POLICY` for families: "+
+		strings.Join(expose.Policies(), ", "))
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	cli.CompleteFlag(cmd, "protocol", "TCP", "UDP")
@@ -167,19 +170,23 @@ func Run(ctx context.Context, o *Options) error {
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	object := &unstructured.Unstructured{Object: content}
 	if o.DryRun != cli.DryRunClient {
-		if object, err = c.CreateObject(ctx, "/api/v1", ns, "services", object, o.DryRun == cli.DryRunServer); err != nil {
+		if object, err = c.CreateObject(ctx, "/api/v1", ns, "services", object, o.DryRun == cli.DryRunServer); err !=
+			nil {
 			return fmt.Errorf("create Service %s/%s: %w", ns, o.Service.Name, err)
 		}
 	}
 	if o.Output.Given() {
 		return o.Output.Print(object, o.Factory.IO.Out)
 	}
-	_, err = fmt.Fprintf(o.Factory.IO.Out, "Service %s successfully created for %s %s%s\n", o.Service.Name, o.Word, o.Name, o.DryRun.Suffix())
+	_, err = fmt.Fprintf(o.Factory.IO.Out, "Service %s successfully created for %s %s%s\n", o.Service.Name, o.Word,
+		o.Name, o.DryRun.Suffix())
 	return err
 }
 
 // lookUp reads the object: how its pods are selected, and the spec of its instances.
-func lookUp(ctx context.Context, c *client.Client, kind, ns, name string) (map[string]string, *v1.VirtualMachineInstanceSpec, error) {
+func lookUp(
+	ctx context.Context, c *client.Client, kind, ns, name string,
+) (map[string]string, *v1.VirtualMachineInstanceSpec, error) {
 	none := &v1.VirtualMachineInstanceSpec{}
 	switch kind {
 	case "vmi":

@@ -30,9 +30,12 @@ type runFunc func(context.Context, *Options) error
 
 // NewCmdGuestOSInfo makes `virtctl guestosinfo`; runF replaces Run in tests.
 func NewCmdGuestOSInfo(f *cli.Factory, runF runFunc) *cobra.Command {
-	o := &Options{Factory: f, ask: func(ctx context.Context, c *client.Client, namespace, name string) (runtime.Object, error) {
-		return c.GuestAgentInfo(ctx, namespace, name)
-	}}
+	o := &Options{
+		Factory: f,
+		ask: func(ctx context.Context, c *client.Client, namespace, name string) (runtime.Object, error) {
+			return c.GuestAgentInfo(ctx, namespace, name)
+		},
+	}
 	return o.command(runF, "guestosinfo", "Show what a virtual machine's guest agent knows of its system", `
 		virtctl guestosinfo demo
 		virtctl guestosinfo demo -o jsonpath={.os.prettyName}`)
@@ -40,9 +43,12 @@ func NewCmdGuestOSInfo(f *cli.Factory, runF runFunc) *cobra.Command {
 
 // NewCmdUserList makes `virtctl userlist`; runF replaces Run in tests.
 func NewCmdUserList(f *cli.Factory, runF runFunc) *cobra.Command {
-	o := &Options{Factory: f, ask: func(ctx context.Context, c *client.Client, namespace, name string) (runtime.Object, error) {
-		return c.GuestUsers(ctx, namespace, name)
-	}}
+	o := &Options{
+		Factory: f,
+		ask: func(ctx context.Context, c *client.Client, namespace, name string) (runtime.Object, error) {
+			return c.GuestUsers(ctx, namespace, name)
+		},
+	}
 	return o.command(runF, "userlist", "Show who is logged in to a virtual machine", `
 		virtctl userlist demo
 		virtctl userlist demo -o jsonpath='{.items[*].userName}'`)
@@ -50,9 +56,12 @@ func NewCmdUserList(f *cli.Factory, runF runFunc) *cobra.Command {
 
 // NewCmdFSList makes `virtctl fslist`; runF replaces Run in tests.
 func NewCmdFSList(f *cli.Factory, runF runFunc) *cobra.Command {
-	o := &Options{Factory: f, ask: func(ctx context.Context, c *client.Client, namespace, name string) (runtime.Object, error) {
-		return c.GuestFileSystems(ctx, namespace, name)
-	}}
+	o := &Options{
+		Factory: f,
+		ask: func(ctx context.Context, c *client.Client, namespace, name string) (runtime.Object, error) {
+			return c.GuestFileSystems(ctx, namespace, name)
+		},
+	}
 	return o.command(runF, "fslist", "Show the file systems of a virtual machine", `
 		virtctl fslist demo
 		virtctl fslist demo -o yaml`)
@@ -98,7 +107,10 @@ func Run(ctx context.Context, o *Options) error {
 	case o.Output.Format == "name":
 		// What was found has no name of its own.
 		return o.Output.Print(&metav1.PartialObjectMetadata{
-			TypeMeta:   metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: v1.VirtualMachineInstanceGroupVersionKind.Kind},
+			TypeMeta: metav1.TypeMeta{
+				APIVersion: v1.GroupVersion.String(),
+				Kind:       v1.VirtualMachineInstanceGroupVersionKind.Kind,
+			},
 			ObjectMeta: metav1.ObjectMeta{Name: target.Name},
 		}, o.Factory.IO.Out)
 	case o.Output.Given():

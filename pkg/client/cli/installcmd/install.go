@@ -67,15 +67,21 @@ Grafana, and the right of Prometheus to read the metrics.`,
 	}
 	flags := cmd.Flags()
 	o.DryRun.AddFlag(cmd)
-	flags.BoolVar(&o.Instancetypes, "instancetypes", false, "Also install common instance types (u1.medium, …) and preferences (fedora, …)")
+	flags.BoolVar(&o.Instancetypes, "instancetypes", false,
+		"Also install common instance types (u1.medium, …) and preferences (fedora, …)")
 	flags.BoolVar(&o.Wait, "wait", true, "Wait until everything is ready")
 	flags.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "The most time to take")
-	flags.StringVar(&o.Settings.Registry, "image-registry", "", "Registry and path of the images, a `PREFIX` (default ghcr.io/virtkit)")
+	flags.StringVar(&o.Settings.Registry, "image-registry", "",
+		"Registry and path of the images, a `PREFIX` (default ghcr.io/virtkit)")
 	flags.StringVar(&o.Settings.Tag, "image-tag", o.Settings.Tag, "`TAG` of the images")
-	flags.StringVar(&o.Settings.PullPolicy, "image-pull-policy", "", "`POLICY`: IfNotPresent, Always or Never (default IfNotPresent)")
-	flags.StringVar(&o.Settings.KubeletDir, "kubelet-dir", "", "The kubelet's root `DIRECTORY` on the nodes (default /var/lib/kubelet)")
-	flags.StringToStringVar(&o.Settings.PodAnnotations, "pod-annotation", nil, "Annotation `KEY=VALUE` for the components' pods (can be repeated)")
-	flags.StringVar(&o.Monitoring, "monitoring", string(action.MonitoringAuto), "`WHEN` to tell the Prometheus operator: auto (where it is), always or never")
+	flags.StringVar(&o.Settings.PullPolicy, "image-pull-policy", "",
+		"`POLICY`: IfNotPresent, Always or Never (default IfNotPresent)")
+	flags.StringVar(&o.Settings.KubeletDir, "kubelet-dir", "",
+		"The kubelet's root `DIRECTORY` on the nodes (default /var/lib/kubelet)")
+	flags.StringToStringVar(&o.Settings.PodAnnotations, "pod-annotation", nil,
+		"Annotation `KEY=VALUE` for the components' pods (can be repeated)")
+	flags.StringVar(&o.Monitoring, "monitoring", string(action.MonitoringAuto),
+		"`WHEN` to tell the Prometheus operator: auto (where it is), always or never")
 	o.Output.AddFlags(cmd)
 	cli.CompleteFlag(cmd, "image-pull-policy", pullPolicies...)
 	cli.CompleteFlag(cmd, "monitoring", monitoring...)
@@ -84,7 +90,10 @@ Grafana, and the right of Prometheus to read the metrics.`,
 
 var pullPolicies = []string{"IfNotPresent", "Always", "Never"}
 
-var monitoring = []string{string(action.MonitoringAuto), string(action.MonitoringAlways), string(action.MonitoringNever)}
+var monitoring = []string{
+	string(action.MonitoringAuto), string(action.MonitoringAlways),
+	string(action.MonitoringNever),
+}
 
 func (o *Options) validate() error {
 	if !slices.Contains(monitoring, o.Monitoring) {
@@ -93,7 +102,8 @@ func (o *Options) validate() error {
 	switch o.Settings.PullPolicy {
 	case "", "IfNotPresent", "Always", "Never":
 	default:
-		return cli.UsageErrorf("--image-pull-policy is %s, not %q", strings.Join(pullPolicies, ", "), o.Settings.PullPolicy)
+		return cli.UsageErrorf("--image-pull-policy is %s, not %q", strings.Join(pullPolicies, ", "),
+			o.Settings.PullPolicy)
 	}
 	if o.Instancetypes && !o.Wait && o.DryRun == cli.DryRunNone {
 		return cli.UsageErrorf("--instancetypes needs --wait, since virt-api has to be ready to admit them")
@@ -171,7 +181,9 @@ func Run(ctx context.Context, o *Options) error {
 	return nil
 }
 
-func (o *Options) install(ctx context.Context, installer *action.Installer, objects, instancetypes []*unstructured.Unstructured) (results []action.Result, note string, err error) {
+func (o *Options) install(
+	ctx context.Context, installer *action.Installer, objects, instancetypes []*unstructured.Unstructured,
+) (results []action.Result, note string, err error) {
 	if err := installer.Check(ctx); err != nil {
 		return nil, "", err
 	}
@@ -216,7 +228,8 @@ func (o *Options) summary(results []action.Result) string {
 	case !o.Wait:
 		done = "is applied"
 	}
-	return fmt.Sprintf("virtkit %s %s in namespace %s: %s", o.Settings.Tag, done, names.Namespace, strings.Join(parts, ", "))
+	return fmt.Sprintf("virtkit %s %s in namespace %s: %s", o.Settings.Tag, done, names.Namespace,
+		strings.Join(parts, ", "))
 }
 
 // printObjects writes the objects one after the other where the format allows, else as one list.

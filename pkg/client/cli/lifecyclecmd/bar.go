@@ -15,7 +15,8 @@ const barWidth = 20
 // bar is a line that shows how far a migration is, without wrapping in width columns.
 func bar(name string, p *account.Progress, width int) string {
 	full := barWidth * p.Percent() / 100
-	line := []rune(fmt.Sprintf("%s [%s%s] %s", printable.Line(name), strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), migrate.Summary(p)))
+	line := []rune(fmt.Sprintf("%s [%s%s] %s", printable.Line(name), strings.Repeat("=", full),
+		strings.Repeat(" ", barWidth-full), migrate.Summary(p)))
 	if width <= 1 {
 		width = 80
 	}

@@ -27,7 +27,8 @@ func (o *Options) targets(ctx context.Context) ([]lifecycle.Target, error) {
 		return o.named(ns)
 	}
 	if o.Verb.Disrupts() && !o.Selection.Yes && o.DryRun == cli.DryRunNone && !o.Factory.IO.CanAsk() {
-		return nil, cli.UsageErrorf("%s disrupts the guests that %s chooses; add --yes to say that you mean it, or see with --dry-run which they are", o.Verb, o.rule())
+		return nil, cli.UsageErrorf("%s disrupts the guests that %s chooses; add --yes to say that you mean it, or "+
+			"see with --dry-run which they are", o.Verb, o.rule())
 	}
 	if o.Selection.AllNamespaces {
 		ns = ""
@@ -49,7 +50,8 @@ func (o *Options) targets(ctx context.Context) ([]lifecycle.Target, error) {
 
 // byNode reports whether arguments name nodes, and not machines.
 func (o *Options) byNode(args []string) bool {
-	return o.Verb == lifecycle.EvacuateCancel && len(args) > 0 && slices.Contains([]string{"node", "nodes"}, strings.ToLower(args[0]))
+	return o.Verb == lifecycle.EvacuateCancel && len(args) > 0 &&
+		slices.Contains([]string{"node", "nodes"}, strings.ToLower(args[0]))
 }
 
 func (o *Options) rule() string {
@@ -71,7 +73,8 @@ func (o *Options) named(ns string) ([]lifecycle.Target, error) {
 			if o.Verb == lifecycle.Stop {
 				hint = fmt.Sprintf("; `%s delete vmi/%s` ends one that has no VM", o.Factory.Program, t.Name)
 			}
-			return nil, cli.UsageErrorf("%q: only a VM can be asked to %s, not an instance%s", "vmi/"+t.Name, o.Verb, hint)
+			return nil,
+				cli.UsageErrorf("%q: only a VM can be asked to %s, not an instance%s", "vmi/"+t.Name, o.Verb, hint)
 		}
 		out = append(out, lifecycle.Target(t))
 	}
@@ -146,7 +149,8 @@ func (o *Options) confirm(ctx context.Context, targets []lifecycle.Target) error
 	if c := o.Factory.Connection().Context; c != "" {
 		where = fmt.Sprintf(" of context %q", c)
 	}
-	question := fmt.Sprintf("%s\n%s %s%s?", o.nameAll(targets), strings.ToUpper(string(o.Verb[:1]))+string(o.Verb[1:]), machines, where)
+	question := fmt.Sprintf("%s\n%s %s%s?", o.nameAll(targets), strings.ToUpper(string(o.Verb[:1]))+string(o.Verb[1:]),
+		machines, where)
 	yes, err := cli.Confirm(ctx, o.Factory.IO, question)
 	if err != nil {
 		return err

@@ -34,21 +34,25 @@ func remember(ctx context.Context, c *client.Client, verb lifecycle.Verb, t life
 	}
 }
 
-// record writes the requests that were accepted into the journal. undoes is the entry that they take back, if any. It is a
-// convenience: where it cannot be written the user is told, and what was asked stands.
+// record writes the requests that were accepted into the journal. undoes is the entry that they take back, if any. It
+// is a convenience: where it cannot be written the user is told, and what was asked stands.
 func (o *Options) record(requests []*request, undoes string) {
 	if o.DryRun != cli.DryRunNone {
 		return
 	}
 	connection := o.Factory.Connection()
 	entry := journal.Entry{
-		Time: o.Factory.Now().UTC(), Server: connection.Server, Context: connection.Context, Verb: o.Verb, Undoes: undoes,
+		Time: o.Factory.Now().UTC(), Server: connection.Server, Context: connection.Context, Verb: o.Verb,
+		Undoes: undoes,
 	}
 	for _, r := range requests {
 		if !r.accepted {
 			continue
 		}
-		m := journal.Machine{Namespace: r.target.Namespace, Name: r.target.Name, Instance: r.target.Instance, InstanceUID: r.before.instance()}
+		m := journal.Machine{
+			Namespace: r.target.Namespace, Name: r.target.Name, Instance: r.target.Instance,
+			InstanceUID: r.before.instance(),
+		}
 		if vm := r.before.vm; vm != nil {
 			m.UID = vm.UID
 			if strategy, err := vm.RunStrategy(); err == nil {

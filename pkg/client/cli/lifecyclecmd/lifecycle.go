@@ -1,5 +1,5 @@
-// Package lifecyclecmd is virtctl's verbs that begin, interrupt and end the run of virtual machines: start, stop, restart,
-// pause, unpause, reset, soft-reboot, migrate, migrate-cancel, evacuate-cancel and delete. Each takes several
+// Package lifecyclecmd is virtctl's verbs that begin, interrupt and end the run of virtual machines: start, stop,
+// restart, pause, unpause, reset, soft-reboot, migrate, migrate-cancel, evacuate-cancel and delete. Each takes several
 // machines, by name or by selector, asks for them in parallel and reports them in order.
 package lifecyclecmd
 
@@ -46,7 +46,8 @@ func NewCmdStart(f *cli.Factory, runF runFunc) *cobra.Command {
 		virtctl start demo db --wait --timeout 2m
 		virtctl start -l app=web
 		virtctl start demo --paused`)
-	cmd.Flags().BoolVar(&o.Paused, "paused", false, "Leave the guest paused before its first instruction, for unpause to let it run")
+	cmd.Flags().BoolVar(&o.Paused, "paused", false, "Leave the guest paused before its first instruction, for "+
+		"unpause to let it run")
 	return cmd
 }
 
@@ -114,7 +115,8 @@ func NewCmdMigrate(f *cli.Factory, runF runFunc) *cobra.Command {
 		virtctl migrate demo --to node2
 		virtctl migrate demo --plan
 		virtctl migrate demo --addedNodeSelector kubernetes.io/hostname=node2`)
-	cmd.Flags().StringToStringVar(&o.NodeSelector, "addedNodeSelector", nil, "Labels (`KEY=VALUE,…`) that the new node must have, besides what the VM's spec asks for; for this migration only")
+	cmd.Flags().StringToStringVar(&o.NodeSelector, "addedNodeSelector", nil, "Labels (`KEY=VALUE,…`) that the new "+
+		"node must have, besides what the VM's spec asks for; for this migration only")
 	completioncmd.Flag(cmd, "addedNodeSelector", completioncmd.NodeLabels(f))
 	cmd.Flags().StringVar(&o.To, "to", "", "Move to this `NODE`")
 	completioncmd.Flag(cmd, "to", completioncmd.Nodes(f))
@@ -138,7 +140,9 @@ func NewCmdEvacuateCancel(f *cli.Factory, runF runFunc) *cobra.Command {
 		virtctl evacuate-cancel vmi demo
 		virtctl evacuate-cancel node node1`)
 	machines, nodes := cmd.ValidArgsFunction, completioncmd.Nodes(f)
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	cmd.ValidArgsFunction = func(
+		cmd *cobra.Command, args []string, toComplete string,
+	) ([]string, cobra.ShellCompDirective) {
 		if o.byNode(args) {
 			return nodes(cmd, args, toComplete)
 		}
@@ -154,11 +158,14 @@ func NewCmdDelete(f *cli.Factory, runF runFunc) *cobra.Command {
 		virtctl delete demo
 		virtctl delete vmi/lone
 		virtctl delete -l app=web --yes --wait`)
-	cmd.Flags().Var(&o.GracePeriod, "grace-period", "Time the guest is given to shut down, in seconds or as a duration; -1 is what its spec says")
+	cmd.Flags().Var(&o.GracePeriod, "grace-period", "Time the guest is given to shut down, in seconds or as a "+
+		"duration; -1 is what its spec says")
 	return cmd
 }
 
-func newVerb(f *cli.Factory, verb lifecycle.Verb, runF runFunc, short, long, examples string) (*Options, *cobra.Command) {
+func newVerb(
+	f *cli.Factory, verb lifecycle.Verb, runF runFunc, short, long, examples string,
+) (*Options, *cobra.Command) {
 	o := &Options{
 		Factory:     f,
 		Output:      cli.NewOutput(),
@@ -184,7 +191,8 @@ func newVerb(f *cli.Factory, verb lifecycle.Verb, runF runFunc, short, long, exa
 			return Run(cmd.Context(), o)
 		},
 	}
-	if verb.OnInstance() || verb == lifecycle.EvacuateCancel || verb == lifecycle.Migrate || verb == lifecycle.MigrateCancel {
+	if verb.OnInstance() || verb == lifecycle.EvacuateCancel || verb == lifecycle.Migrate ||
+		verb == lifecycle.MigrateCancel {
 		cmd.ValidArgsFunction = completioncmd.Machines(f, completioncmd.VMIs)
 	}
 	o.Selection.AddFlags(cmd)
@@ -198,8 +206,10 @@ func newVerb(f *cli.Factory, verb lifecycle.Verb, runF runFunc, short, long, exa
 }
 
 func (o *Options) addGraceFlags(cmd *cobra.Command) {
-	cmd.Flags().Var(&o.GracePeriod, "grace-period", "Time the guest is given to shut down, in seconds or as a duration; -1 is what its spec says")
-	cmd.Flags().BoolVar(&o.Force, "force", false, "Do not wait for the guest to shut down; means --grace-period 0 when that is not given")
+	cmd.Flags().Var(&o.GracePeriod, "grace-period", "Time the guest is given to shut down, in seconds or as a "+
+		"duration; -1 is what its spec says")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "Do not wait for the guest to shut down; means --grace-period 0 "+
+		"when that is not given")
 }
 
 func (o *Options) validate() error {
@@ -214,7 +224,8 @@ func (o *Options) validate() error {
 	}
 	if o.To != "" {
 		if at, given := o.NodeSelector[corev1.LabelHostname]; given && at != o.To {
-			return cli.UsageErrorf("--to %s and --addedNodeSelector %s=%s ask for two nodes", o.To, corev1.LabelHostname, at)
+			return cli.UsageErrorf("--to %s and --addedNodeSelector %s=%s ask for two nodes", o.To,
+				corev1.LabelHostname, at)
 		}
 		if o.NodeSelector == nil {
 			o.NodeSelector = map[string]string{}

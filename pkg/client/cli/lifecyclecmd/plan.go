@@ -39,7 +39,8 @@ func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
 			return err
 		}
 		if !plan.Possible {
-			errs = append(errs, fmt.Errorf("VM %s/%s cannot migrate: %s", t.Namespace, t.Name, strings.Join(plan.Obstacles, "; ")))
+			errs = append(errs,
+				fmt.Errorf("VM %s/%s cannot migrate: %s", t.Namespace, t.Name, strings.Join(plan.Obstacles, "; ")))
 		}
 	}
 	return errors.Join(errs...)
@@ -86,7 +87,8 @@ func writePlan(out io.Writer, p *migrate.Plan) error {
 		bandwidth = migrate.Bytes(uint64(n)) + "/s"
 	}
 	line("Bandwidth", "%s", bandwidth)
-	line("Time", "%d s for each GiB, then %s; %d s without progress", *c.CompletionTimeoutPerGiB, means(*c.AllowWorkloadDisruption, *c.AllowPostCopy), *c.ProgressTimeout)
+	line("Time", "%d s for each GiB, then %s; %d s without progress", *c.CompletionTimeoutPerGiB,
+		means(*c.AllowWorkloadDisruption, *c.AllowPostCopy), *c.ProgressTimeout)
 	if *c.AllowAutoConverge {
 		line("Auto-converge", "allowed")
 	}
@@ -102,7 +104,10 @@ func writePlan(out io.Writer, p *migrate.Plan) error {
 	return w.Flush()
 }
 
-var becomes = map[string]string{migrate.Copied: "what the guest wrote is copied", migrate.Shared: "shared, nothing is copied", migrate.Remade: "made anew"}
+var becomes = map[string]string{
+	migrate.Copied: "what the guest wrote is copied",
+	migrate.Shared: "shared, nothing is copied", migrate.Remade: "made anew",
+}
 
 // means is what is done to a migration whose time is over.
 func means(disruption, postCopy bool) string {

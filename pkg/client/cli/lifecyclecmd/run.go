@@ -49,8 +49,8 @@ func (b before) instance() types.UID {
 	return b.vmi.UID
 }
 
-// Run asks for the verb, a bounded number of machines at once, reports each in the order given, and with --wait waits for
-// all of them at once. It goes on after a failure and returns all errors.
+// Run asks for the verb, a bounded number of machines at once, reports each in the order given, and with --wait waits
+// for all of them at once. It goes on after a failure and returns all errors.
 func Run(ctx context.Context, o *Options) error {
 	if o.Plan {
 		c, err := o.Factory.Client()
@@ -86,9 +86,11 @@ func newRequest(t lifecycle.Target) *request {
 	return &request{target: t, done: make(chan struct{})}
 }
 
-// carryOut sends the requests and sees them through; errs are failures from before. undoes is the entry of the journal that
-// they take back, if any.
-func (o *Options) carryOut(ctx context.Context, c *client.Client, requests []*request, errs []error, undoes string) error {
+// carryOut sends the requests and sees them through; errs are failures from before. undoes is the entry of the journal
+// that they take back, if any.
+func (o *Options) carryOut(
+	ctx context.Context, c *client.Client, requests []*request, errs []error, undoes string,
+) error {
 	errs = append(errs, o.ask(ctx, c, requests)...)
 	o.record(requests, undoes)
 	if o.Wait && ctx.Err() == nil {
@@ -176,7 +178,8 @@ func (o *Options) one(ctx context.Context, c *client.Client, r *request) error {
 			return err
 		}
 		if m == nil {
-			return fmt.Errorf("%s %s: the server has made no migration; is virt-controller of this version?", o.Verb, r.target)
+			return fmt.Errorf("%s %s: the server has made no migration; is virt-controller of this version?",
+				o.Verb, r.target)
 		}
 		r.migration, r.object = m.Name, m
 	}
@@ -194,7 +197,8 @@ func (o *Options) look(ctx context.Context, c *client.Client, r *request) error 
 		remember(ctx, c, o.Verb, t, &r.before)
 	}
 	needsVM := o.Verb == lifecycle.Delete && !t.Instance && o.Output.Given()
-	needsVMI := o.Wait && (o.Verb == lifecycle.Restart || o.Verb == lifecycle.Delete) || o.Verb == lifecycle.Delete && t.Instance && o.Output.Given()
+	needsVMI := o.Wait && (o.Verb == lifecycle.Restart || o.Verb == lifecycle.Delete) ||
+		o.Verb == lifecycle.Delete && t.Instance && o.Output.Given()
 	if needsVM {
 		vm, err := c.VM(ctx, t.Namespace, t.Name)
 		if err == nil {

@@ -27,7 +27,10 @@ type UndoOptions struct {
 
 // NewCmdUndo makes `virtctl undo`; runF replaces RunUndo in tests.
 func NewCmdUndo(f *cli.Factory, runF func(context.Context, *UndoOptions) error) *cobra.Command {
-	o := &UndoOptions{Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second}}
+	o := &UndoOptions{
+		Factory: f, Output: cli.NewOutput(),
+		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
+	}
 	cmd := &cobra.Command{
 		Use:   "undo",
 		Short: "Take back the last lifecycle verb",
@@ -94,7 +97,10 @@ func RunUndo(ctx context.Context, o *UndoOptions) error {
 		return err
 	}
 	requests, errs := o.plan(ctx, c, entry)
-	asking := &Options{Factory: o.Factory, Output: o.Output, Verb: verb, GracePeriod: unset, DryRun: o.DryRun, Wait: o.Wait, Timeout: o.Timeout}
+	asking := &Options{
+		Factory: o.Factory, Output: o.Output, Verb: verb, GracePeriod: unset, DryRun: o.DryRun,
+		Wait: o.Wait, Timeout: o.Timeout,
+	}
 	return asking.carryOut(ctx, c, requests, errs, entry.ID)
 }
 

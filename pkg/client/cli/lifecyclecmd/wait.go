@@ -55,12 +55,13 @@ func (o *Options) wait(ctx context.Context, c *client.Client, requests []*reques
 
 func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, progress *progress) error {
 	if o.Verb == lifecycle.Migrate {
-		m, err := lifecycle.Follow(ctx, c, r.target.Namespace, r.migration, func(m *v1.VirtualMachineInstanceMigration) {
-			progress.say(o.name(r.target), lifecycle.Progress(m))
-			if p := migrate.Progress(m); p != nil && !m.IsFinal() {
-				progress.show(o.name(r.target), p)
-			}
-		})
+		m, err := lifecycle.Follow(ctx, c, r.target.Namespace, r.migration,
+			func(m *v1.VirtualMachineInstanceMigration) {
+				progress.say(o.name(r.target), lifecycle.Progress(m))
+				if p := migrate.Progress(m); p != nil && !m.IsFinal() {
+					progress.show(o.name(r.target), p)
+				}
+			})
 		if m != nil {
 			r.object = m
 		}

@@ -105,7 +105,8 @@ func completeArgs(f *cli.Factory) cobra.CompletionFunc {
 		found, directive := names(f, -1)(cmd, args, toComplete)
 		if len(args) == 0 {
 			// The kinds are there without a cluster.
-			found, directive = append([]string{"vm", "vmi", "all", "vmpool", "vmirs"}, found...), cobra.ShellCompDirectiveNoFileComp
+			found, directive = append([]string{"vm", "vmi", "all", "vmpool", "vmirs"}, found...),
+				cobra.ShellCompDirectiveNoFileComp
 		}
 		return found, directive
 	}

@@ -38,7 +38,8 @@ func (o *Options) completeSets(names []string) error {
 
 // listSets prints sets, a row or an object each.
 func (o *Options) listSets(ctx context.Context, c sets.API) error {
-	found, err := sets.List(ctx, c, *o.Sets, o.Selection.Namespace, o.Selection.LabelSelector, o.Selection.FieldSelector)
+	found, err := sets.List(ctx, c, *o.Sets, o.Selection.Namespace, o.Selection.LabelSelector,
+		o.Selection.FieldSelector)
 	if err != nil {
 		return err
 	}
@@ -49,7 +50,8 @@ func (o *Options) listSets(ctx context.Context, c sets.API) error {
 		for _, name := range o.Selection.Names {
 			i := slices.IndexFunc(all, func(set unstructured.Unstructured) bool { return set.GetName() == name })
 			if i < 0 {
-				missing = append(missing, fmt.Errorf("%s %s/%s: %w", o.Sets.Short, o.Selection.Namespace, name, action.ErrNotFound))
+				missing = append(missing,
+					fmt.Errorf("%s %s/%s: %w", o.Sets.Short, o.Selection.Namespace, name, action.ErrNotFound))
 				continue
 			}
 			found.Items = append(found.Items, all[i])
@@ -95,7 +97,8 @@ func (o *Options) setTable(found []unstructured.Unstructured) error {
 	}
 	for i := range found {
 		row := sets.RowOf(&found[i])
-		line(row.Namespace, row.Name, strconv.FormatInt(row.Desired, 10), strconv.FormatInt(row.Current, 10), strconv.FormatInt(row.Ready, 10),
+		line(row.Namespace, row.Name, strconv.FormatInt(row.Desired, 10), strconv.FormatInt(row.Current, 10),
+			strconv.FormatInt(row.Ready, 10),
 			duration.HumanDuration(o.Factory.Now().Sub(row.Created)), row.Note)
 	}
 	return w.Flush()

@@ -62,8 +62,10 @@ The claim needs the guest's memory and 100Mi more; --create-claim makes one.`, `
 	flags := cmd.Flags()
 	flags.StringVar(&o.Claim, "claim-name", "", "Name of the PersistentVolumeClaim; that of the last dump unless given")
 	flags.BoolVar(&o.Create, "create-claim", false, "Make the claim, large enough")
-	flags.StringVar(&o.Make.StorageClass, "storage-class", "", "Storage class of a claim that is made; the cluster's default unless given")
-	flags.StringVar(&o.Make.AccessMode, "access-mode", "", "Access mode of a claim that is made; ReadWriteOnce unless given")
+	flags.StringVar(&o.Make.StorageClass, "storage-class", "",
+		"Storage class of a claim that is made; the cluster's default unless given")
+	flags.StringVar(&o.Make.AccessMode, "access-mode", "",
+		"Access mode of a claim that is made; ReadWriteOnce unless given")
 	cli.CompleteFlag(cmd, "access-mode", accessModes...)
 	completioncmd.Flag(cmd, "claim-name", completioncmd.Claims(f))
 	return cmd
@@ -120,7 +122,8 @@ func (o *Options) validate() error {
 	case o.Create && o.Claim == "":
 		return cli.UsageErrorf("--create-claim needs the claim's name; give it with --claim-name")
 	case !o.Create && o.Make != (memorydump.Claim{}):
-		return cli.UsageErrorf("--storage-class and --access-mode are those of a claim that is made; give --create-claim, too")
+		return cli.UsageErrorf("--storage-class and --access-mode are those of a claim that is made; give " +
+			"--create-claim, too")
 	case o.Make.AccessMode != "" && !slices.Contains(accessModes, o.Make.AccessMode):
 		return cli.UsageErrorf("--access-mode: %q is not one of %s", o.Make.AccessMode, strings.Join(accessModes, ", "))
 	}

@@ -53,7 +53,8 @@ config.`,
 			return Run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Instance, "vmi", false, "Start from the VirtualMachineInstance instead of the VirtualMachine")
+	cmd.Flags().
+		BoolVar(&o.Instance, "vmi", false, "Start from the VirtualMachineInstance instead of the VirtualMachine")
 	cmd.Flags().BoolVar(&o.ExcludeOptional, "exclude-optional", false, "Leave out what the machine can do without")
 	cmd.Flags().StringToStringVar(&o.Selector, "selector", nil, "Labels (`KEY=VALUE,…`) of the nodes to show")
 	o.Output.AddFlags(cmd)

@@ -110,7 +110,9 @@ func failure(err error, said []byte) error {
 		}
 	}
 	if len(lines) == 0 { // it has not ended as it should have
-		lines = []string{fmt.Sprintf("the process in the background ended with %s: %s", exit, said[:min(len(said), maxSaid)])}
+		lines = []string{
+			fmt.Sprintf("the process in the background ended with %s: %s", exit, said[:min(len(said), maxSaid)]),
+		}
 	}
 	return &cli.ExitError{Code: exit.ExitCode(), Err: errors.New(strings.Join(lines, "\n"))}
 }

@@ -1,5 +1,5 @@
-// Package portforwardcmd is `virtctl port-forward`: ports of guests at this machine, for as long as they are wanted, with
-// list and stop for those that run in the background.
+// Package portforwardcmd is `virtctl port-forward`: ports of guests at this machine, for as long as they are wanted,
+// with list and stop for those that run in the background.
 package portforwardcmd
 
 import (
@@ -78,12 +78,16 @@ With --stdio standard input and output are the connection, as ssh's ProxyCommand
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&o.Addresses, "address", []string{defaultAddress}, "Local `ADDRESS` to listen on, an IP address or localhost (can be repeated)")
-	flags.BoolVar(&o.Stdio, "stdio", false, "Use standard input and output as the one connection, and open no local port")
-	flags.StringVar(&o.Socks, "socks", "", "Open a SOCKS5 port at `ADDRESS`:PORT, or at a port of --address, that reaches machines by name")
+	flags.StringSliceVar(&o.Addresses, "address", []string{defaultAddress},
+		"Local `ADDRESS` to listen on, an IP address or localhost (can be repeated)")
+	flags.BoolVar(&o.Stdio, "stdio", false,
+		"Use standard input and output as the one connection, and open no local port")
+	flags.StringVar(&o.Socks, "socks", "", "Open a SOCKS5 port at `ADDRESS`:PORT, or at a port of --address, that "+
+		"reaches machines by name")
 	flags.Lookup("socks").NoOptDefVal = defaultSocksPort
 	flags.BoolVar(&o.Background, "background", false, "Return once the ports are open, and go on forwarding")
-	flags.Var(&o.Wait, "wait", "How long a new connection waits for a guest that restarts or moves; a bare number is seconds")
+	flags.Var(&o.Wait, "wait",
+		"How long a new connection waits for a guest that restarts or moves; a bare number is seconds")
 	o.Output.AddFlags(cmd)
 	cli.CompleteFlag(cmd, "address", "127.0.0.1", "localhost", "0.0.0.0", "::1")
 	cli.CompleteFlag(cmd, "socks", defaultSocks)

@@ -98,7 +98,8 @@ func newCmdStop(f *cli.Factory) *cobra.Command {
 			case len(args) > 0 && all:
 				return cli.UsageErrorf("give IDs or --all, not both")
 			case len(args) == 0 && !all:
-				return cli.UsageErrorf("%s needs an ID, which `%s port-forward list` shows, or --all", cmd.CommandPath(), f.Program)
+				return cli.UsageErrorf("%s needs an ID, which `%s port-forward list` shows, or --all",
+					cmd.CommandPath(), f.Program)
 			}
 			if err := output.Validate(); err != nil {
 				return err

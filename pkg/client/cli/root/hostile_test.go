@@ -25,7 +25,8 @@ import (
 	"github.com/virtkit/virtkit/tests/hostile"
 )
 
-// commandLines are what each command of the tree is run with. One that writes nothing about a cluster has none, and says why.
+// commandLines are what each command of the tree is run with. One that writes nothing about a cluster has none, and
+// says why.
 var commandLines = map[string][]string{
 	"list":             {"list", "list -o wide -A", "list vmpools", "list vmirs", "list -o name", "list -o custom-columns=A:.metadata.annotations,B:.status.conditions"},
 	"describe":         {"describe demo", "describe vmi/demo"},
@@ -88,8 +89,8 @@ var commandLines = map[string][]string{
 // silent are commands that write nothing of a cluster's.
 var silent = []string{"create", "credentials", "memory-dump", "adm", "completion", "options", "help"}
 
-// TestHostileTextReachesNoTerminal runs every command against a server whose objects have hostile text in each string that is
-// not held to a form, and against one that refuses everything in hostile words.
+// TestHostileTextReachesNoTerminal runs every command against a server whose objects have hostile text in each string
+// that is not held to a form, and against one that refuses everything in hostile words.
 func TestHostileTextReachesNoTerminal(t *testing.T) {
 	var cover func(cmd *cobra.Command)
 	cover = func(cmd *cobra.Command) {
@@ -259,7 +260,8 @@ func answerTo(objects map[string][]map[string]any, r *http.Request) any {
 	return nil
 }
 
-// formed are the fields whose form admission, or the type, holds. Values that are times, quantities or truth values stay as well.
+// formed are the fields whose form admission, or the type, holds. Values that are times, quantities or truth values
+// stay as well.
 var formed = []string{"name", "namespace", "uid", "resourceVersion", "kind", "apiVersion", "phase", "status", "runStrategy", "type", "nodeName", "controller", "claimName", "kubevirt.io", "app"}
 
 var valued = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT.*|\d+[KMG]?i?|True|False)$`)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// heavy are packages whose initialisers and tables would double the time and memory of every start: typed clients of all
-// API groups, OpenAPI, kustomize. `virtctl version --client` is held to 11 ms and 37 MB.
+// heavy are packages whose initialisers and tables would double the time and memory of every start: typed clients of
+// all API groups, OpenAPI, kustomize. `virtctl version --client` is held to 11 ms and 37 MB.
 var heavy = []string{
 	"k8s.io/client-go/kubernetes", "k8s.io/client-go/discovery", "k8s.io/kubectl", "k8s.io/apiserver",
 	"k8s.io/cli-runtime/pkg/genericclioptions", "k8s.io/cli-runtime/pkg/resource",

@@ -239,11 +239,15 @@ func addVerbosity(flags *pflag.FlagSet, f *cli.Factory) {
 	// klog's remaining settings are not for users: everything goes to stderr, as it does by default.
 }
 
-// logTo has the libraries' log, which shows what servers answer, go where all other text goes. klog has one for the process.
+// logTo has the libraries' log, which shows what servers answer, go where all other text goes. klog has one for the
+// process.
 func logTo(w io.Writer) {
 	own := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(own)
-	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
+	for name, value := range map[string]string{
+		"logtostderr": "false", "alsologtostderr": "false",
+		"stderrthreshold": "FATAL", "one_output": "true",
+	} {
 		if err := own.Set(name, value); err != nil {
 			panic(err) // no such flag: a programming error
 		}

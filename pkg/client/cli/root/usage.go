@@ -29,8 +29,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return cli.UsageErrorf("%s", message)
 }
 
-// flagsLike are cmd's flags, with their dashes, whose names are near to name: at most two letters from it, or with it at
-// their beginning.
+// flagsLike are cmd's flags, with their dashes, whose names are near to name: at most two letters from it, or with it
+// at their beginning.
 func flagsLike(cmd *cobra.Command, name string) []string {
 	var like []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -67,7 +67,9 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-var exclusive = regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`)
+var exclusive = regexp.MustCompile(
+	`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`,
+)
 
 // checkFlags does what cobra does next by itself, but says of flags that are missing or contradict each other that the
 // command line is wrong.
@@ -85,7 +87,8 @@ func checkFlags(cmd *cobra.Command, _ []string) error {
 			flags[i] = "--" + flags[i]
 		}
 		last := len(flags) - 1
-		return cli.UsageErrorf("%s and %s exclude each other; give one of them", strings.Join(flags[:last], ", "), flags[last])
+		return cli.UsageErrorf("%s and %s exclude each other; give one of them", strings.Join(flags[:last], ", "),
+			flags[last])
 	}
 	return cli.UsageErrorf("%s", err)
 }

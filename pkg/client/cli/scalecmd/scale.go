@@ -32,7 +32,10 @@ type Options struct {
 
 // NewCmdScale makes the command; runF replaces Run in tests.
 func NewCmdScale(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
-	o := &Options{Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second}}
+	o := &Options{
+		Factory: f, Output: cli.NewOutput(),
+		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
+	}
 	cmd := &cobra.Command{
 		Use:   "scale [vmpool|vmirs]/NAME --replicas=N",
 		Short: "Change how many machines a pool or replica set has",
@@ -109,7 +112,8 @@ func Run(ctx context.Context, o *Options) error {
 	if o.DryRun == cli.DryRunClient {
 		return o.finish(ctx, c, ns)
 	}
-	request := sets.Request{Kind: *o.Kind, Namespace: ns, Name: o.Name, Replicas: o.Replicas, DryRun: o.DryRun == cli.DryRunServer}
+	request := sets.Request{Kind: *o.Kind, Namespace: ns, Name: o.Name, Replicas: o.Replicas, DryRun: o.DryRun ==
+		cli.DryRunServer}
 	if o.Current >= 0 {
 		request.Current = &o.Current
 	}
@@ -155,6 +159,7 @@ func (o *Options) finish(ctx context.Context, c sets.API, ns string) error {
 
 // report says what was done, as kubectl does.
 func (o *Options) report() error {
-	_, err := fmt.Fprintf(o.Factory.IO.Out, "%s/%s scaled to %d%s\n", o.Kind.Short, o.Name, o.Replicas, o.DryRun.Suffix())
+	_, err := fmt.Fprintf(o.Factory.IO.Out, "%s/%s scaled to %d%s\n", o.Kind.Short, o.Name, o.Replicas,
+		o.DryRun.Suffix())
 	return err
 }

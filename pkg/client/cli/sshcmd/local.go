@@ -62,8 +62,8 @@ func (l *login) localArgs(program string, m machine) []string {
 	return args
 }
 
-// words cuts an option such as "-o StrictHostKeyChecking=no" into the option and its value, as KubeVirt's users write it;
-// ssh itself takes both in one word only when no space is between them.
+// words cuts an option such as "-o StrictHostKeyChecking=no" into the option and its value, as KubeVirt's users write
+// it; ssh itself takes both in one word only when no space is between them.
 func words(opt string) []string {
 	if name, value, found := strings.Cut(opt, " "); found && len(name) == 2 && name[0] == '-' {
 		return []string{name, strings.TrimSpace(value)}
@@ -84,7 +84,8 @@ func destination(m machine) string {
 func (l *login) runLocal(ctx context.Context, name string, args []string) error {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return fmt.Errorf("there is no %s on this machine; leave out --local-ssh and --local-ssh-opts to use the one built in", name)
+		return fmt.Errorf("there is no %s on this machine; leave out --local-ssh and --local-ssh-opts to use the one "+
+			"built in", name)
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.Factory.IO.In, l.Factory.IO.RawOut(), l.Factory.IO.RawErr()

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// localOpts is the flag --local-ssh-opts, -t. KubeVirt's -t takes an option for ssh, ssh's own takes none and asks for a
-// terminal. Both are meant here: what follows and is no option is given back to the arguments.
+// localOpts is the flag --local-ssh-opts, -t. KubeVirt's -t takes an option for ssh, ssh's own takes none and asks for
+// a terminal. Both are meant here: what follows and is no option is given back to the arguments.
 type localOpts struct {
 	o      *Options
 	cmd    *cobra.Command

@@ -1,5 +1,5 @@
-// Package sshcmd is `virtctl ssh` and `virtctl scp`: shells, commands, forwarded ports and copies over ssh, through the API
-// server, so that the guest needs no address that can be reached.
+// Package sshcmd is `virtctl ssh` and `virtctl scp`: shells, commands, forwarded ports and copies over ssh, through the
+// API server, so that the guest needs no address that can be reached.
 package sshcmd
 
 import (
@@ -45,13 +45,17 @@ func (l *login) addFlags(cmd *cobra.Command) {
 	l.Port = 22
 	flags := cmd.Flags()
 	flags.StringVarP(&l.User, "username", "l", "", "The `USER` to log in as; else USER@ of the name, else your own")
-	flags.StringArrayVarP(&l.Identities, "identity-file", "i", nil, "A private key `FILE`; else the agent's keys and ~/.ssh/id_rsa, id_ecdsa and id_ed25519")
-	flags.StringVar(&l.KnownHosts, "known-hosts", "", "The `FILE` of known host keys, ~/.ssh/"+knownHosts+" unless given; empty checks none")
-	flags.StringVar(&l.Checking, "strict-host-key-checking", string(ssh.Ask), "What to do about an unknown host key: ask, yes: refuse it, accept-new: remember it, no: take any")
+	flags.StringArrayVarP(&l.Identities, "identity-file", "i", nil,
+		"A private key `FILE`; else the agent's keys and ~/.ssh/id_rsa, id_ecdsa and id_ed25519")
+	flags.StringVar(&l.KnownHosts, "known-hosts", "", "The `FILE` of known host keys, ~/.ssh/"+knownHosts+
+		" unless given; empty checks none")
+	flags.StringVar(&l.Checking, "strict-host-key-checking", string(ssh.Ask),
+		"What to do about an unknown host key: ask, yes: refuse it, accept-new: remember it, no: take any")
 	flags.VarP(&l.Port, "port", "p", "The guest's port")
 	flags.Var(&l.Timeout, "timeout", "Wait so long for the guest to run and its ssh server to listen; 0 tries once")
 	flags.BoolVar(&l.LocalSSH, "local-ssh", false, "Use this machine's own ssh; --local-ssh-opts implies it")
-	cli.CompleteFlag(cmd, "strict-host-key-checking", string(ssh.Ask), string(ssh.Strict), string(ssh.AcceptNew), string(ssh.Unchecked))
+	cli.CompleteFlag(cmd, "strict-host-key-checking", string(ssh.Ask), string(ssh.Strict), string(ssh.AcceptNew),
+		string(ssh.Unchecked))
 }
 
 // complete fills in what depends on the command line and the environment.
@@ -74,7 +78,8 @@ type machine struct {
 	forward.Target
 }
 
-// parse reads [USER@]NAME, with a kind and a namespace as cli.ParseTarget has them. --username comes last, as in KubeVirt.
+// parse reads [USER@]NAME, with a kind and a namespace as cli.ParseTarget has them. --username comes last, as in
+// KubeVirt.
 func (l *login) parse(text string) (machine, error) {
 	ns, err := l.Factory.Namespace()
 	if err != nil {
@@ -125,7 +130,10 @@ func (l *login) connect(ctx context.Context, m machine) (*gossh.Client, error) {
 	if !l.knownHostsGiven && home != "" {
 		keys.File = filepath.Join(home, ".ssh", knownHosts)
 	}
-	auth := ssh.Auth{Identities: l.Identities, AgentSocket: l.Factory.Getenv("SSH_AUTH_SOCK"), Who: m.user + "@" + m.Name}
+	auth := ssh.Auth{
+		Identities: l.Identities, AgentSocket: l.Factory.Getenv("SSH_AUTH_SOCK"),
+		Who: m.user + "@" + m.Name,
+	}
 	for _, name := range ssh.DefaultIdentities {
 		if home != "" && len(l.Identities) == 0 {
 			auth.Defaults = append(auth.Defaults, filepath.Join(home, ".ssh", name))
@@ -147,9 +155,15 @@ func (l *login) connect(ctx context.Context, m machine) (*gossh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := ssh.Connect(ctx, conn, ssh.Login{User: m.user, Host: host, Port: uint16(l.Port), Auth: auth, Keys: keys})
+	client,
+		err := ssh.Connect(ctx, conn, ssh.Login{User: m.user, Host: host, Port: uint16(l.Port), Auth: auth, Keys: keys})
 	if errors.Is(err, ssh.ErrDenied) {
-		return nil, &cli.ExitError{Code: cli.ExitNotAllowed, Err: fmt.Errorf("%w; name a key with -i, load one with ssh-add, or log in from a terminal to give a password", err)}
+		return nil,
+			&cli.ExitError{
+				Code: cli.ExitNotAllowed,
+				Err: fmt.Errorf("%w; name a key with -i, load one with ssh-add, or log in from a terminal to give a "+
+					"password", err),
+			}
 	}
 	return client, err
 }

@@ -74,7 +74,8 @@ own scp does the work.`,
 	flags.BoolVarP(&o.Recursive, "recursive", "r", false, "Copy directories and all that is in them")
 	flags.BoolVar(&o.Preserve, "preserve", false, "Keep times and modes")
 	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "Show no progress")
-	flags.StringArrayVarP(&o.LocalOpts, "local-ssh-opts", "t", nil, "An `OPTION` for this machine's scp, such as \"-o Compression=yes\" (can be repeated)")
+	flags.StringArrayVarP(&o.LocalOpts, "local-ssh-opts", "t", nil,
+		"An `OPTION` for this machine's scp, such as \"-o Compression=yes\" (can be repeated)")
 	return cmd
 }
 
@@ -86,7 +87,10 @@ type place struct {
 }
 
 // kinds may stand before a machine's name.
-var kinds = []string{"vm", "vms", "virtualmachine", "virtualmachines", "vmi", "vmis", "virtualmachineinstance", "virtualmachineinstances"}
+var kinds = []string{
+	"vm", "vms", "virtualmachine", "virtualmachines", "vmi", "vmis", "virtualmachineinstance",
+	"virtualmachineinstances",
+}
 
 // parsePlace tells [USER@]NAME:PATH from a local path. A local path with a colon is written with ./ before it.
 func parsePlace(text string) place {

@@ -72,12 +72,16 @@ for the command.`,
 	o.addFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.Command, "command", "c", "", "The `COMMAND` to run, as after --")
-	flags.VarP(&localOpts{o: o, cmd: cmd}, "local-ssh-opts", "t", "An `OPTION` for this machine's ssh, such as \"-o ForwardAgent=yes\" (can be repeated)")
+	flags.VarP(&localOpts{o: o, cmd: cmd}, "local-ssh-opts", "t",
+		"An `OPTION` for this machine's ssh, such as \"-o ForwardAgent=yes\" (can be repeated)")
 	flags.BoolVar(&o.Terminal, "tty", false, "Give the command a terminal, also when standard input is none")
 	flags.BoolVarP(&o.NoCommand, "no-command", "N", false, "Run no command: forward ports only")
-	flags.StringArrayVarP(&o.here, "local-forward", "L", nil, "Listen here and connect from the guest: `[BIND:]PORT:HOST:HOSTPORT`")
-	flags.StringArrayVarP(&o.there, "remote-forward", "R", nil, "Listen in the guest and connect from here: `[BIND:]PORT:HOST:HOSTPORT`")
-	flags.StringArrayVarP(&o.dynamic, "dynamic-forward", "D", nil, "Listen here for SOCKS5 and connect from the guest: `[BIND:]PORT`")
+	flags.StringArrayVarP(&o.here, "local-forward", "L", nil,
+		"Listen here and connect from the guest: `[BIND:]PORT:HOST:HOSTPORT`")
+	flags.StringArrayVarP(&o.there, "remote-forward", "R", nil,
+		"Listen in the guest and connect from here: `[BIND:]PORT:HOST:HOSTPORT`")
+	flags.StringArrayVarP(&o.dynamic, "dynamic-forward", "D", nil,
+		"Listen here for SOCKS5 and connect from the guest: `[BIND:]PORT`")
 	return cmd
 }
 

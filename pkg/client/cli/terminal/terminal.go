@@ -86,7 +86,8 @@ func (t *Terminal) Restore() {
 		return
 	}
 	if err := term.Restore(t.fd, t.saved); err != nil {
-		fmt.Fprintf(t.streams.RawErr(), "error: put the terminal back: %s; run `reset`\r\n", printable.Line(err.Error()))
+		fmt.Fprintf(t.streams.RawErr(), "error: put the terminal back: %s; run `reset`\r\n",
+			printable.Line(err.Error()))
 	}
 	t.saved = nil
 }

@@ -176,7 +176,10 @@ func (o *Options) print(r *top.Report) error {
 		}
 	}
 	table := cli.NewTable(streams.Out)
-	titles := []string{"NAME", "NODE", "CPU", "OF", "MEMORY", "USED", "OF", "RECEIVED/s", "SENT/s", "READ/s", "WRITTEN/s"}
+	titles := []string{
+		"NAME", "NODE", "CPU", "OF", "MEMORY", "USED", "OF", "RECEIVED/s", "SENT/s", "READ/s",
+		"WRITTEN/s",
+	}
 	if o.AllNamespaces {
 		titles = append([]string{"NAMESPACE"}, titles...)
 	}
@@ -187,7 +190,8 @@ func (o *Options) print(r *top.Report) error {
 		cells := []string{
 			row.Name, row.Node, fmt.Sprintf("%dm", row.CPU), fmt.Sprintf("%d", row.VCPUs),
 			size(row.MemoryResident), used(row.MemoryUsed), size(row.Memory),
-			size(uint64(row.NetworkReceived)), size(uint64(row.NetworkSent)), size(uint64(row.DiskRead)), size(uint64(row.DiskWritten)),
+			size(uint64(row.NetworkReceived)), size(uint64(row.NetworkSent)), size(uint64(row.DiskRead)),
+			size(uint64(row.DiskWritten)),
 		}
 		if o.AllNamespaces {
 			cells = append([]string{row.Namespace}, cells...)

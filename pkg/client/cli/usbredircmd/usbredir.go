@@ -56,7 +56,9 @@ With --no-launch virtctl prints the local port for a usbredirect that you start 
 			}
 			return cli.Args(2, 2, "a USB device and the name of one VM")(cmd, args)
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(
+			cmd *cobra.Command, args []string, toComplete string,
+		) ([]string, cobra.ShellCompDirective) {
 			if !o.NoLaunch && len(args) == 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
@@ -76,7 +78,8 @@ With --no-launch virtctl prints the local port for a usbredirect that you start 
 			return Run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.NoLaunch, "no-launch", false, "Do not start usbredirect: print the port for one, as ADDRESS:PORT")
+	cmd.Flags().
+		BoolVar(&o.NoLaunch, "no-launch", false, "Do not start usbredirect: print the port for one, as ADDRESS:PORT")
 	o.Output.AddFlags(cmd)
 	return cmd
 }
@@ -99,7 +102,8 @@ func Run(ctx context.Context, o *Options) error {
 	if !o.NoLaunch {
 		var err error
 		if path, err = exec.LookPath(usbredir.Program); err != nil {
-			return fmt.Errorf("%s is not installed, which takes the device from this machine; install it (Debian: package usbredirect), or use --no-launch", usbredir.Program)
+			return fmt.Errorf("%s is not installed, which takes the device from this machine; install it (Debian: "+
+				"package usbredirect), or use --no-launch", usbredir.Program)
 		}
 	}
 	c, target, err := o.Factory.Machine(o.Name)
@@ -129,7 +133,9 @@ func Run(ctx context.Context, o *Options) error {
 }
 
 // launch starts usbredirect and serves it until it ends.
-func (o *Options) launch(ctx context.Context, path string, target cli.Target, l net.Listener, guest *stream.Conn) error {
+func (o *Options) launch(
+	ctx context.Context, path string, target cli.Target, l net.Listener, guest *stream.Conn,
+) error {
 	port := l.Addr().(*net.TCPAddr).Port
 	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(connectTime)); err != nil {
 		return errors.Join(err, l.Close(), guest.Close())
@@ -163,7 +169,8 @@ func (o *Options) launch(ctx context.Context, path string, target cli.Target, l 
 
 func (o *Options) print(target cli.Target, address *net.TCPAddr) error {
 	if o.Output.Given() {
-		return o.Output.Print(usbredir.NewReport(target.Namespace, target.Name, address.IP.String(), address.Port), o.Factory.IO.Out)
+		return o.Output.Print(usbredir.NewReport(target.Namespace, target.Name, address.IP.String(), address.Port),
+			o.Factory.IO.Out)
 	}
 	_, err := fmt.Fprintln(o.Factory.IO.Out, address)
 	return err
@@ -174,7 +181,8 @@ func (o *Options) explain(target cli.Target, err error) error {
 	case err == nil, errors.Is(err, context.Canceled):
 		return err
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("USB of %s/%s: %w; `%s start %s` starts it", target.Namespace, target.Name, err, o.Factory.Program, target.Name)
+		return fmt.Errorf("USB of %s/%s: %w; `%s start %s` starts it", target.Namespace, target.Name, err,
+			o.Factory.Program, target.Name)
 	}
 	return fmt.Errorf("USB of %s/%s: %w", target.Namespace, target.Name, err)
 }

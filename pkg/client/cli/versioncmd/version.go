@@ -46,7 +46,8 @@ func NewCmdVersion(f *cli.Factory, runF func(context.Context, *Options) error) *
 	cmd.Flags().BoolVarP(&o.Client, "client", "c", false, "Show this program's version only; no cluster is asked")
 	cmd.Flags().StringVarP(&o.Output, "output", "o", "", "Output format: json, yaml")
 	// The error can only be an unknown flag name.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

@@ -31,8 +31,10 @@ var named = map[input.Key]uint32{
 	input.Escape: rfb.KeyEscape, input.Enter: rfb.KeyReturn, input.Tab: rfb.KeyTab, input.Backspace: rfb.KeyBackspace,
 	input.Insert: rfb.KeyInsert, input.Delete: rfb.KeyDelete, input.Left: rfb.KeyLeft, input.Right: rfb.KeyRight,
 	input.Up: rfb.KeyUp, input.Down: rfb.KeyDown, input.PageUp: rfb.KeyPageUp, input.PageDown: rfb.KeyPageDown,
-	input.Home: rfb.KeyHome, input.End: rfb.KeyEnd, input.CapsLock: rfb.KeyCapsLock, input.ScrollLock: rfb.KeyScrollLock,
-	input.NumLock: rfb.KeyNumLock, input.PrintScreen: rfb.KeyPrint, input.Pause: rfb.KeyPause, input.Menu: rfb.KeyMenu,
+	input.Home: rfb.KeyHome, input.End: rfb.KeyEnd, input.CapsLock: rfb.KeyCapsLock,
+	input.ScrollLock: rfb.KeyScrollLock,
+	input.NumLock:    rfb.KeyNumLock, input.PrintScreen: rfb.KeyPrint, input.Pause: rfb.KeyPause,
+	input.Menu: rfb.KeyMenu,
 }
 
 var modifiers = []struct {

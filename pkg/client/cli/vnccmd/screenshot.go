@@ -28,7 +28,10 @@ type ScreenshotOptions struct {
 
 // NewCmdScreenshot makes the command; runF replaces RunScreenshot in tests.
 func NewCmdScreenshot(f *cli.Factory, runF func(context.Context, *ScreenshotOptions) error) *cobra.Command {
-	o := &ScreenshotOptions{Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Duration: 30 * time.Second, Unit: time.Second}}
+	o := &ScreenshotOptions{
+		Factory: f, Output: cli.NewOutput(),
+		Timeout: cli.Timeout{Duration: 30 * time.Second, Unit: time.Second},
+	}
 	cmd := &cobra.Command{
 		Use:   "screenshot NAME",
 		Short: "Take a picture of the screen of a virtual machine",
@@ -53,7 +56,8 @@ A guest that has put its screen to sleep can be woken with --move-cursor.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.File, "file", "f", "", "`FILE` for the picture; - is stdout")
-	flags.BoolVarP(&o.MoveCursor, "move-cursor", "m", false, "Move the pointer first, to wake a screen that has gone dark")
+	flags.BoolVarP(&o.MoveCursor, "move-cursor", "m", false,
+		"Move the pointer first, to wake a screen that has gone dark")
 	flags.Var(&o.Timeout, "timeout", "How long the picture may take; a bare number is seconds, 0 is no limit")
 	o.Output.AddFlags(cmd)
 	if err := cmd.MarkFlagFilename("file", "png"); err != nil {

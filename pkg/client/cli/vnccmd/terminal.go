@@ -34,8 +34,8 @@ const (
 	sizeTime  = 250 * time.Millisecond
 )
 
-// What the terminal is told at the beginning: another screen, no cursor, no wrapping, reports of the mouse, marks around
-// a paste; and at the end, the other way round. kitty's keyboard protocol is pushed and popped beside it.
+// What the terminal is told at the beginning: another screen, no cursor, no wrapping, reports of the mouse, marks
+// around a paste; and at the end, the other way round. kitty's keyboard protocol is pushed and popped beside it.
 const (
 	enter = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?1003h\x1b[?1006h\x1b[?2004h\x1b[2J"
 	leave = "\x1b[0m\x1b[?2004l\x1b[?1006l\x1b[?1003l\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -113,7 +113,10 @@ func (s *session) terminal(ctx context.Context) error {
 	if _, err := io.WriteString(out, enter); err != nil {
 		return errors.Join(err, s.first.Close())
 	}
-	v := &view{session: s, display: d, guest: guest, typist: &typist{to: guest}, input: make(chan []byte), updates: make(chan update)}
+	v := &view{
+		session: s, display: d, guest: guest, typist: &typist{to: guest}, input: make(chan []byte),
+		updates: make(chan update),
+	}
 	err = v.run(ctx, keys)
 	d.restore()
 	switch {

@@ -28,7 +28,8 @@ func (s *session) viewer(ctx context.Context) error {
 	if s.Path == "" {
 		var err error
 		if v, err = system.Find(s.Type); err != nil {
-			return errors.Join(fmt.Errorf("%w; install one (Debian: virt-viewer), or use --web, --terminal or --proxy-only", err), s.first.Close())
+			return errors.Join(fmt.Errorf("%w; install one (Debian: virt-viewer), or use --web, --terminal or "+
+				"--proxy-only", err), s.first.Close())
 		}
 	}
 	l, err := s.listen(ctx, "127.0.0.1")
@@ -47,7 +48,8 @@ func (s *session) viewer(ctx context.Context) error {
 		if cause := errors.Unwrap(err); cause != nil {
 			err = cause // the path is said already
 		}
-		return errors.Join(fmt.Errorf("start the viewer %s: %w; --vnc-path names another", v.Path, err), l.Close(), s.first.Close())
+		return errors.Join(fmt.Errorf("start the viewer %s: %w; --vnc-path names another", v.Path, err), l.Close(),
+			s.first.Close())
 	}
 	s.say("Showing %s with %s.\n", s.target.Name, v.Path)
 	var ended sync.WaitGroup

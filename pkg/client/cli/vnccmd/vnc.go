@@ -1,5 +1,5 @@
-// Package vnccmd is `virtctl vnc`: a guest's screen in a VNC viewer, a browser or the terminal, behind a local port, or as a
-// picture.
+// Package vnccmd is `virtctl vnc`: a guest's screen in a VNC viewer, a browser or the terminal, behind a local port, or
+// as a picture.
 package vnccmd
 
 import (
@@ -81,14 +81,18 @@ A screen has one session: this one takes over from another client's, unless --pr
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.ProxyOnly, "proxy-only", false, "Start no viewer: print the port for one, as {\"port\":N}")
-	flags.StringVar(&o.Address, "address", "127.0.0.1", "`ADDRESS` to listen on, with --proxy-only; the screen is open to whoever reaches it")
+	flags.StringVar(&o.Address, "address", "127.0.0.1",
+		"`ADDRESS` to listen on, with --proxy-only; the screen is open to whoever reaches it")
 	flags.IntVar(&o.Port, "port", 0, "`PORT` to listen on; 0 is a free one")
-	flags.BoolVar(&o.Keep, "keep", false, "With --proxy-only: wait for the next viewer when one has gone, until interrupted")
+	flags.BoolVar(&o.Keep, "keep", false, "With --proxy-only: wait for the next viewer when one has gone, until "+
+		"interrupted")
 	flags.StringVar(&o.Type, "vnc-type", "", "`KIND` of viewer: tiger, chicken, real, remote-viewer")
 	flags.StringVar(&o.Path, "vnc-path", "", "`FILE` that is the viewer; needs --vnc-type")
-	flags.BoolVar(&o.Web, "web", false, "Show the screen on a page for your browser, which is opened if there is one; the page's address goes to stdout")
+	flags.BoolVar(&o.Web, "web", false, "Show the screen on a page for your browser, which is opened if there is "+
+		"one; the page's address goes to stdout")
 	flags.BoolVar(&o.NoBrowser, "no-browser", false, "With --web: only print the address")
-	flags.BoolVar(&o.Terminal, "terminal", false, "Draw the screen in this terminal, with its keyboard and mouse; Ctrl-] leaves")
+	flags.BoolVar(&o.Terminal, "terminal", false,
+		"Draw the screen in this terminal, with its keyboard and mouse; Ctrl-] leaves")
 	flags.StringVar(&o.Draw, "draw", "auto", "With --terminal: `HOW` to draw: auto, kitty, sixel, blocks")
 	flags.BoolVar(&o.Preserve, "preserve-session", false, "Fail rather than take over from another client")
 	flags.Var(&o.Timeout, "timeout", "How long to wait for a guest that does not run yet; a bare number is seconds")
@@ -192,7 +196,8 @@ func (s *session) explain(err error) error {
 		hint = fmt.Sprintf("; --timeout 5m waits for it, `%s start %s` starts it", s.Factory.Program, s.target.Name)
 	case apierrors.IsServiceUnavailable(err) && s.Preserve && strings.Contains(err.Error(), "in use"):
 		// Not the 503 of a server in trouble.
-		return fmt.Errorf("screen of %s/%s: %s; without --preserve-session it is taken over", s.target.Namespace, s.target.Name, err)
+		return fmt.Errorf("screen of %s/%s: %s; without --preserve-session it is taken over", s.target.Namespace,
+			s.target.Name, err)
 	case errors.As(err, &closed):
 		return fmt.Errorf("screen of %s/%s: %w", s.target.Namespace, s.target.Name, err)
 	}
@@ -236,7 +241,8 @@ func (s *session) proxy(ctx context.Context) error {
 // print writes the port as KubeVirt's virtctl does, or the report that -o asks for.
 func (s *session) print(port int, url string) error {
 	if s.Output.Given() {
-		return s.Output.Print(vnc.NewSessionReport(s.target.Namespace, s.target.Name, s.Address, port, url), s.Factory.IO.Out)
+		return s.Output.Print(vnc.NewSessionReport(s.target.Namespace, s.target.Name, s.Address, port, url),
+			s.Factory.IO.Out)
 	}
 	return json.NewEncoder(s.Factory.IO.Out).Encode(struct {
 		Port int `json:"port"`

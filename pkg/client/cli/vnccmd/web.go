@@ -33,7 +33,8 @@ func (s *session) web(ctx context.Context) (err error) {
 	port := l.Addr().(*net.TCPAddr).Port
 	url := w.URL(port)
 	if s.Output.Given() {
-		err = s.Output.Print(vnc.NewSessionReport(s.target.Namespace, s.target.Name, "127.0.0.1", port, url), s.Factory.IO.Out)
+		err = s.Output.Print(vnc.NewSessionReport(s.target.Namespace, s.target.Name, "127.0.0.1", port, url),
+			s.Factory.IO.Out)
 	} else {
 		_, err = fmt.Fprintln(s.Factory.IO.Out, url)
 	}
@@ -78,7 +79,8 @@ func openBrowser(ctx context.Context, url string) (remove func(), err error) {
 	}
 	remove = func() { _ = os.Remove(file.Name()) } // a leftover has a token that is no good
 	// The address is made of digits and letters: nothing to escape.
-	_, err = fmt.Fprintf(file, "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content='0;url=%s'><a href='%[1]s'>virtctl vnc</a>\n", url)
+	_, err = fmt.Fprintf(file, "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content='0;url=%s'><a "+
+		"href='%[1]s'>virtctl vnc</a>\n", url)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return remove, err
 	}
@@ -110,7 +112,8 @@ func (o *Options) validateWeb() error {
 	case !o.Web && o.NoBrowser:
 		return cli.UsageErrorf("--no-browser needs --web")
 	case o.Web && o.Address != "127.0.0.1" && o.Address != "localhost":
-		return cli.UsageErrorf("--web serves this machine only, not --address %s; use ssh -L to reach it from another", o.Address)
+		return cli.UsageErrorf("--web serves this machine only, not --address %s; use ssh -L to reach it from "+
+			"another", o.Address)
 	}
 	return nil
 }

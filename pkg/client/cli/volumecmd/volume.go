@@ -95,7 +95,8 @@ func (o *Options) command(runF runFunc, use, short, examples string) *cobra.Comm
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Request.Volume, "volume-name", "", "Name of the PersistentVolumeClaim, and of the volume in the spec")
+	flags.StringVar(&o.Request.Volume, "volume-name", "",
+		"Name of the PersistentVolumeClaim, and of the volume in the spec")
 	flags.BoolVar(&o.Request.Persist, "persist", false, "Change the VM, too, so that it lasts beyond a restart")
 	flags.BoolVar(&o.Wait, "wait", false, "Wait until it is done")
 	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")

@@ -80,9 +80,11 @@ beginning.`,
 			return Run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVarP(&o.Selector, "selector", "l", "", "Label `SELECTOR`, such as app=web, of the VMs to wait for")
+	cmd.Flags().
+		StringVarP(&o.Selector, "selector", "l", "", "Label `SELECTOR`, such as app=web, of the VMs to wait for")
 	cmd.Flags().StringVar(&o.For, "for", "", "What to wait for, a `CONDITION`; see above")
-	cmd.Flags().StringVar(&o.Prompt, "prompt", "", "Regular expression (`REGEXP`) that --for=login looks for at the end of a line, instead of a login prompt")
+	cmd.Flags().StringVar(&o.Prompt, "prompt", "", "Regular expression (`REGEXP`) that --for=login looks for at the "+
+		"end of a line, instead of a login prompt")
 	cmd.Flags().Var(&o.Timeout, "timeout", "How long to wait; 0 looks once, a negative value is no limit")
 	o.Output.AddFlags(cmd)
 	cli.CompleteFlag(cmd, "for", wait.Names()...)
@@ -188,7 +190,8 @@ func (o *Options) all(ctx context.Context, c *client.Client, targets []cli.Targe
 func (o *Options) one(ctx context.Context, c *client.Client, t cli.Target, prompt *regexp.Regexp) (wait.State, error) {
 	if o.For == wait.LoginName {
 		dial := func(ctx context.Context) (io.ReadCloser, error) {
-			return c.Console(ctx, t.Namespace, t.Name, url.Values{"join": {"true"}, "tail": {strconv.Itoa(wait.ConsoleTail)}, "sinceReset": {"true"}})
+			return c.Console(ctx, t.Namespace, t.Name,
+				url.Values{"join": {"true"}, "tail": {strconv.Itoa(wait.ConsoleTail)}, "sinceReset": {"true"}})
 		}
 		state, _, err := wait.Login(ctx, c, dial, t.Namespace, t.Name, prompt)
 		return state, err

@@ -183,7 +183,10 @@ func exit(r *why.Report, migrate bool) error {
 	return &cli.ExitError{Code: code}
 }
 
-var marks = map[why.State]string{why.OK: "ok", why.Waiting: "wait", why.Broken: "FAIL", why.Off: "off", why.Unknown: "?"}
+var marks = map[why.State]string{
+	why.OK: "ok", why.Waiting: "wait", why.Broken: "FAIL", why.Off: "off",
+	why.Unknown: "?",
+}
 
 func printReport(w io.Writer, r *why.Report, program string) error {
 	var b strings.Builder
@@ -191,7 +194,8 @@ func printReport(w io.Writer, r *why.Report, program string) error {
 	if len(r.Chain) > 0 {
 		b.WriteString("\n")
 		for i, l := range r.Chain {
-			fmt.Fprintf(&b, "  %-4s  %s%s: %s\n", marks[l.State], strings.Repeat("  ", depth(r, i)), printable.Line(l.Object), printable.Line(l.Message))
+			fmt.Fprintf(&b, "  %-4s  %s%s: %s\n", marks[l.State], strings.Repeat("  ", depth(r, i)),
+				printable.Line(l.Object), printable.Line(l.Message))
 		}
 	}
 	for i, c := range r.Causes {
@@ -199,7 +203,8 @@ func printReport(w io.Writer, r *why.Report, program string) error {
 		printCause(&b, c, program)
 	}
 	if m := r.Migration; m != nil && !m.Possible && r.Verdict == why.OK {
-		fmt.Fprintf(&b, "\nIt cannot move to another node: %s why %s -n %s --migrate\n", program, r.Metadata.Name, r.Metadata.Namespace)
+		fmt.Fprintf(&b, "\nIt cannot move to another node: %s why %s -n %s --migrate\n", program, r.Metadata.Name,
+			r.Metadata.Namespace)
 	}
 	printUnreadable(&b, r)
 	_, err := io.WriteString(w, b.String())

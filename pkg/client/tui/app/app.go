@@ -32,7 +32,8 @@ type App struct {
 	Suspend tea.Cmd
 	// Editor is the command line of the user's editor, to which a file is added.
 	Editor []string
-	// Switch changes the scope to another namespace or context; the world that it returns replaces this one. nil keeps it.
+	// Switch changes the scope to another namespace or context; the world that it returns replaces this one. nil keeps
+	// it.
 	Switch func(page.Scope) (*page.World, error)
 	// Namespaces and Contexts are what can be switched to, for completion.
 	Namespaces, Contexts func(context.Context) []string
@@ -399,29 +400,64 @@ func (a *App) wheel(m tea.MouseWheelMsg) tea.Cmd {
 // appKeys are the keys of every page.
 func appKeys() keymap.Map[*App] {
 	return keymap.Map[*App]{
-		{Keys: []string{"/"}, Name: "filter", Help: "show only rows that match: letters, a regular expression, -l labels, ! for the opposite", Allowed: func(a *App) string {
+		{Keys: []string{"/"}, Name: "filter", Help: "show only rows that match: letters, a regular expression, -l " +
+			"labels, ! for the opposite", Allowed: func(a *App) string {
 			if _, ok := a.top().(page.Filterable); !ok {
 				return "there is nothing to filter here"
 			}
 			return ""
 		}, Do: func(a *App) tea.Cmd { return a.askFilter() }},
-		{Keys: []string{":"}, Name: "command", Help: "every page and action by its name", Do: func(a *App) tea.Cmd { return a.askCommand() }},
+		{
+			Keys: []string{":"}, Name: "command", Help: "every page and action by its name",
+			Do: func(a *App) tea.Cmd { return a.askCommand() },
+		},
 		{Keys: []string{"?"}, Name: "help", Help: "all keys", Do: (*App).showHelp},
-		{Keys: []string{"esc"}, Name: "back", Help: "back, or take the filter away", Do: func(a *App) tea.Cmd { a.back(); return nil }},
-		{Keys: []string{"1"}, Name: "VMs", Help: "the page of VMs", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewMachines(a.World)) }},
-		{Keys: []string{"2"}, Name: "nodes", Help: "the page of nodes", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewNodes(a.World)) }},
-		{Keys: []string{"3"}, Name: "migrations", Help: "the page of migrations", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewMigrations(a.World)) }},
-		{Keys: []string{"4"}, Name: "events", Help: "the page of events", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewEvents(a.World)) }},
-		{Keys: []string{"5"}, Name: "health", Help: "the page of the stack's health", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewHealth(a.World)) }},
-		{Keys: []string{"6"}, Name: "instance types", Help: "the page of instance types and preferences", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewSizings(a.World)) }},
-		{Keys: []string{"7"}, Name: "pools", Help: "the page of pools and replica sets", Quiet: true, Do: func(a *App) tea.Cmd { return a.home(page.NewSets(a.World, "")) }},
-		{Keys: []string{"L"}, Name: "log", Help: "what was done, as command lines", Do: func(a *App) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) }},
-		{Keys: []string{"ctrl+z"}, Name: "suspend", Help: "back to the shell; fg comes here again", Quiet: true, Allowed: func(a *App) string {
-			if a.Suspend == nil {
-				return "there is no shell to go back to"
-			}
-			return ""
-		}, Do: func(a *App) tea.Cmd { return a.Suspend }},
+		{
+			Keys: []string{"esc"}, Name: "back", Help: "back, or take the filter away",
+			Do: func(a *App) tea.Cmd { a.back(); return nil },
+		},
+		{
+			Keys: []string{"1"}, Name: "VMs", Help: "the page of VMs", Quiet: true,
+			Do: func(a *App) tea.Cmd { return a.home(page.NewMachines(a.World)) },
+		},
+		{
+			Keys: []string{"2"}, Name: "nodes", Help: "the page of nodes", Quiet: true,
+			Do: func(a *App) tea.Cmd { return a.home(page.NewNodes(a.World)) },
+		},
+		{
+			Keys: []string{"3"}, Name: "migrations", Help: "the page of migrations", Quiet: true,
+			Do: func(a *App) tea.Cmd { return a.home(page.NewMigrations(a.World)) },
+		},
+		{
+			Keys: []string{"4"}, Name: "events", Help: "the page of events", Quiet: true,
+			Do: func(a *App) tea.Cmd { return a.home(page.NewEvents(a.World)) },
+		},
+		{
+			Keys: []string{"5"}, Name: "health", Help: "the page of the stack's health", Quiet: true,
+			Do: func(a *App) tea.Cmd { return a.home(page.NewHealth(a.World)) },
+		},
+		{
+			Keys: []string{"6"}, Name: "instance types", Help: "the page of instance types and preferences",
+			Quiet: true,
+			Do:    func(a *App) tea.Cmd { return a.home(page.NewSizings(a.World)) },
+		},
+		{
+			Keys: []string{"7"}, Name: "pools", Help: "the page of pools and replica sets", Quiet: true,
+			Do: func(a *App) tea.Cmd { return a.home(page.NewSets(a.World, "")) },
+		},
+		{
+			Keys: []string{"L"}, Name: "log", Help: "what was done, as command lines",
+			Do: func(a *App) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },
+		},
+		{
+			Keys: []string{"ctrl+z"}, Name: "suspend", Help: "back to the shell; fg comes here again", Quiet: true,
+			Allowed: func(a *App) string {
+				if a.Suspend == nil {
+					return "there is no shell to go back to"
+				}
+				return ""
+			}, Do: func(a *App) tea.Cmd { return a.Suspend },
+		},
 		{Keys: []string{"q"}, Name: "quit", Help: "leave the dashboard", Do: func(*App) tea.Cmd { return tea.Quit }},
 	}
 }

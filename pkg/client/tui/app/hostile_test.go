@@ -90,8 +90,8 @@ func (f hostileFake) Console(ctx context.Context, key store.Key, ends page.Conso
 	return f.fake.Console(ctx, key, ends)
 }
 
-// TestHostileFrames draws every page of objects that have hostile text in every string, and while nothing can be read for reasons
-// that have. Nothing but virtctl's own colours may be in the frames.
+// TestHostileFrames draws every page of objects that have hostile text in every string, and while nothing can be read
+// for reasons that have. Nothing but virtctl's own colours may be in the frames.
 func TestHostileFrames(t *testing.T) {
 	t.Parallel()
 	for _, failing := range []bool{false, true} {

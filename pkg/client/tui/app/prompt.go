@@ -143,32 +143,45 @@ func (a *App) commands() []command {
 		open("migrations", "moves between nodes", func(w *page.World) page.Page { return page.NewMigrations(w) }),
 		open("events", "what happened", func(w *page.World) page.Page { return page.NewEvents(w) }),
 		open("health", "what doctor finds", func(w *page.World) page.Page { return page.NewHealth(w) }),
-		open("instancetypes", "instance types and preferences", func(w *page.World) page.Page { return page.NewSizings(w) }),
+		open("instancetypes", "instance types and preferences",
+			func(w *page.World) page.Page { return page.NewSizings(w) }),
 		open("pools", "pools", func(w *page.World) page.Page { return page.NewSets(w, store.Pools) }),
-		open("replicasets", "replica sets of instances", func(w *page.World) page.Page { return page.NewSets(w, store.ReplicaSets) }),
-		{name: "log", help: "what was done, as command lines", do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) }},
+		open("replicasets", "replica sets of instances",
+			func(w *page.World) page.Page { return page.NewSets(w, store.ReplicaSets) }),
+		{
+			name: "log", help: "what was done, as command lines",
+			do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },
+		},
 		{name: "help", help: "all keys", do: func(a *App, _ string) tea.Cmd { return a.showHelp() }},
 		{name: "quit", help: "leave the dashboard", do: func(*App, string) tea.Cmd { return tea.Quit }},
 	}
 	if a.Switch != nil {
 		all = append(all,
-			command{name: "namespace", help: "show one namespace, or all", values: a.Namespaces, do: func(a *App, value string) tea.Cmd {
-				if value == "all" {
-					value = ""
-				}
-				return a.change(page.Scope{Context: a.World.Context, Namespace: value})
-			}},
-			command{name: "context", help: "another cluster of the kubeconfig", values: a.Contexts, do: func(a *App, value string) tea.Cmd {
-				return a.change(page.Scope{Context: value, Namespace: a.World.Namespace})
-			}},
+			command{
+				name: "namespace", help: "show one namespace, or all", values: a.Namespaces,
+				do: func(a *App, value string) tea.Cmd {
+					if value == "all" {
+						value = ""
+					}
+					return a.change(page.Scope{Context: a.World.Context, Namespace: value})
+				},
+			},
+			command{
+				name: "context", help: "another cluster of the kubeconfig", values: a.Contexts,
+				do: func(a *App, value string) tea.Cmd {
+					return a.change(page.Scope{Context: value, Namespace: a.World.Namespace})
+				},
+			},
 		)
 	}
 	for _, h := range a.top().Hints() {
-		if h.Name == "" || strings.Contains(h.Name, " ") || slices.ContainsFunc(all, func(c command) bool { return c.name == h.Name }) {
+		if h.Name == "" || strings.Contains(h.Name, " ") ||
+			slices.ContainsFunc(all, func(c command) bool { return c.name == h.Name }) {
 			continue
 		}
 		key := h.Name
-		all = append(all, command{name: h.Name, help: h.Help, do: func(a *App, _ string) tea.Cmd { return a.named(key) }})
+		all = append(all,
+			command{name: h.Name, help: h.Help, do: func(a *App, _ string) tea.Cmd { return a.named(key) }})
 	}
 	return all
 }

@@ -108,7 +108,8 @@ func svg(frame string) string {
 			if bold {
 				weight = ` font-weight="bold"`
 			}
-			// Spaces are drawn by leaving them out, and the width of the rest is said: not every font has cells as wide as ours.
+			// Spaces are drawn by leaving them out, and the width of the rest is said: not every font has cells as wide
+			// as ours.
 			for _, at := range words.FindAllStringIndex(run, -1) {
 				word := run[at[0]:at[1]]
 				fmt.Fprintf(&b, `<text x="%.1f" y="%d" textLength="%.1f" fill="%s"%s>%s</text>`+"\n",

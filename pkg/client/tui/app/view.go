@@ -43,7 +43,8 @@ func (a *App) screen() string {
 	status := a.status(t)
 	body := a.height - headerHeight - len(status) - footerHeight
 	content := a.top().View(a.width, body)
-	return a.header() + "\n" + widget.Fill(content, a.width, body) + "\n" + strings.Join(status, "\n") + "\n" + a.footer(t)
+	return a.header() + "\n" + widget.Fill(content, a.width, body) + "\n" + strings.Join(status, "\n") + "\n" +
+		a.footer(t)
 }
 
 // header says where we are and whether to believe it.
@@ -82,7 +83,8 @@ func (a *App) badge() string {
 	return "STALE for " + a.World.Now().Sub(state.Since).Round(time.Second).String()
 }
 
-// status is what is asked, typed, or to be said: one line, or as many as it takes to say it whole, up to half of the screen.
+// status is what is asked, typed, or to be said: one line, or as many as it takes to say it whole, up to half of the
+// screen.
 func (a *App) status(t *theme.Theme) []string {
 	switch {
 	case a.ask != nil:
@@ -136,7 +138,10 @@ func (a *App) said(t *theme.Theme, role theme.Role, text, key string) []string {
 			lines[i] = t.Paint(role, widget.Pad(t, lines[i], a.width))
 		}
 		if room := a.width - len(key) - 1; ansi.StringWidth(lines[last]) > room { // one line, and no room for the key
-			return []string{t.Paint(role, widget.Pad(t, lines[last], a.width)), widget.Pad(t, strings.Repeat(" ", room)+t.Paint(theme.Key, key), a.width)}
+			return []string{
+				t.Paint(role, widget.Pad(t, lines[last], a.width)),
+				widget.Pad(t, strings.Repeat(" ", room)+t.Paint(theme.Key, key), a.width),
+			}
 		}
 		lines[last] = t.Paint(role, widget.Pad(t, lines[last], a.width-len(key)-1)) + t.Paint(theme.Key, key) + " "
 		return lines
@@ -158,8 +163,8 @@ func (a *App) running(t *theme.Theme) string {
 	return strings.Repeat(" ", a.width)
 }
 
-// footer shows the keys that fit: those of every page at the right, and before them the page's. Those that do nothing now are
-// dim.
+// footer shows the keys that fit: those of every page at the right, and before them the page's. Those that do nothing
+// now are dim.
 func (a *App) footer(t *theme.Theme) string {
 	everywhere := a.keys.Hints(a)
 	if a.grabbed() {
@@ -204,13 +209,16 @@ func (a *App) showHelp() tea.Cmd {
 			if h.Why != "" {
 				text, role = text+" (now: "+h.Why+")", theme.Dim
 			}
-			lines = append(lines, widget.Line{Text: "  " + widget.Pad(a.theme(), h.Key, 14) + text, Role: role, Hang: 16})
+			lines = append(lines,
+				widget.Line{Text: "  " + widget.Pad(a.theme(), h.Key, 14) + text, Role: role, Hang: 16})
 		}
 	}
 	section(a.top().Title(), a.top().Hints())
 	lines = append(lines, widget.Line{})
 	section("Every page", a.keys.Hints(a))
-	return page.Send(page.Open{Page: page.NewText(a.World, "keys", func(context.Context) ([]widget.Line, error) { return lines, nil })})
+	return page.Send(page.Open{
+		Page: page.NewText(a.World, "keys", func(context.Context) ([]widget.Line, error) { return lines, nil }),
+	})
 }
 
 // logPage shows what was done, the newest last.
@@ -225,10 +233,14 @@ func (a *App) logPage() page.Page {
 			case !e.ended:
 				outcome, role = "going on", theme.Busy
 			}
-			lines = append(lines, widget.Line{Text: "  " + e.at.Format(time.TimeOnly) + "  " + e.line, Role: theme.Accent}, widget.Line{Text: "            " + outcome, Role: role, Hang: 12})
+			lines = append(lines, widget.Line{
+				Text: "  " + e.at.Format(time.TimeOnly) + "  " + e.line,
+				Role: theme.Accent,
+			}, widget.Line{Text: "            " + outcome, Role: role, Hang: 12})
 		}
 		if len(lines) == 0 {
-			lines = append(lines, widget.Line{Text: "  Nothing was done yet. Each action is written here as the command that does the same.", Role: theme.Dim})
+			lines = append(lines, widget.Line{Text: "  Nothing was done yet. Each action is written here as the " +
+				"command that does the same.", Role: theme.Dim})
 		}
 		return lines, nil
 	})

@@ -183,7 +183,8 @@ func (t *Terminal) soft() {
 	x, y := t.x, t.y
 	t.cursor = cursor{x: x, y: y}
 	t.top, t.bottom = 0, t.height
-	t.noWrap, t.insert, t.newline, t.hidden, t.applicationCursor, t.bracketedPaste = false, false, false, false, false, false
+	t.noWrap, t.insert, t.newline, t.hidden, t.applicationCursor, t.bracketedPaste = false, false, false, false,
+		false, false
 }
 
 // private sets and resets the modes of xterms.

@@ -1,12 +1,13 @@
 // Package emulator is a terminal without a window: it takes what a guest writes to its serial console, and says how a
 // screen of that looks. The guest is not trusted. Whatever it writes, the screen keeps its size, each cell holds a few
-// characters that a real terminal does not obey, a sequence costs no more than erasing the screen, and answers are few and short.
+// characters that a real terminal does not obey, a sequence costs no more than erasing the screen, and answers are few
+// and short.
 //
 //	guest ──► Write ──► parser ──► cells ──► Line, as text with colours of our own making
 //	                       └─ Replies ──► guest: where the cursor is, what kind of terminal this is
 //
-// It knows what an xterm does as far as programs on serial lines use it: colours, scroll regions, the alternate screen, line
-// drawing. A Terminal is for one goroutine.
+// It knows what an xterm does as far as programs on serial lines use it: colours, scroll regions, the alternate screen,
+// line drawing. A Terminal is for one goroutine.
 //
 // hinshun/vt10x (of 2022-03-01) was tried with what a hostile guest may write: CSI 2147483647 I, 13 bytes, keeps it
 // busy for more than two minutes; it answers every question, with 600 kB to 100,000 of them; REP does nothing; and
@@ -74,7 +75,8 @@ type screen [][]Cell
 
 // Cell is one place of the screen.
 type Cell struct {
-	// Text is a character with what combines with it; "" is a space, or the right half of the one before where Right is set.
+	// Text is a character with what combines with it; "" is a space, or the right half of the one before where Right is
+	// set.
 	Text  string
 	Wide  bool
 	Right bool
@@ -109,7 +111,8 @@ func (t *Terminal) clear() {
 	}
 	t.alternate, t.cursor, t.saved = false, cursor{}, [2]cursor{}
 	t.top, t.bottom, t.last = 0, t.height, 0
-	t.noWrap, t.insert, t.newline, t.hidden, t.applicationCursor, t.bracketedPaste = false, false, false, false, false, false
+	t.noWrap, t.insert, t.newline, t.hidden, t.applicationCursor, t.bracketedPaste = false, false, false, false,
+		false, false
 	t.tabs = stops(t.width)
 }
 
@@ -156,7 +159,8 @@ func (t *Terminal) reply(text string) {
 // Cursor is where the next character goes, and whether that is to be seen.
 func (t *Terminal) Cursor() (x, y int, seen bool) { return t.x, t.y, !t.hidden }
 
-// Resize changes the size. Lines that no longer fit above the cursor go to the history; what is cut off at the right is lost.
+// Resize changes the size. Lines that no longer fit above the cursor go to the history; what is cut off at the right is
+// lost.
 func (t *Terminal) Resize(width, height int) {
 	width, height = bounded(width), bounded(height)
 	if width == t.width && height == t.height {
@@ -275,7 +279,8 @@ func (t *Terminal) part(row []Cell, x int) {
 
 // combine adds to the character before the cursor.
 func (t *Terminal) combine(r rune) {
-	if r == 0x200d || unicode.Is(unicode.Variation_Selector, r) { // what they make of two characters, not every terminal does
+	// what they make of two characters, not every terminal does
+	if r == 0x200d || unicode.Is(unicode.Variation_Selector, r) {
 		return
 	}
 	x := t.x - 1

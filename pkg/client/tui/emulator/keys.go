@@ -15,9 +15,13 @@ var (
 	}
 	tildes = map[rune]int{
 		tea.KeyInsert: 2, tea.KeyDelete: 3, tea.KeyPgUp: 5, tea.KeyPgDown: 6,
-		tea.KeyF5: 15, tea.KeyF6: 17, tea.KeyF7: 18, tea.KeyF8: 19, tea.KeyF9: 20, tea.KeyF10: 21, tea.KeyF11: 23, tea.KeyF12: 24,
+		tea.KeyF5: 15, tea.KeyF6: 17, tea.KeyF7: 18, tea.KeyF8: 19, tea.KeyF9: 20, tea.KeyF10: 21, tea.KeyF11: 23,
+		tea.KeyF12: 24,
 	}
-	plain = map[rune]string{tea.KeyEnter: "\r", tea.KeyTab: "\t", tea.KeyBackspace: "\x7f", tea.KeyEscape: "\x1b", tea.KeySpace: " "}
+	plain = map[rune]string{
+		tea.KeyEnter: "\r", tea.KeyTab: "\t", tea.KeyBackspace: "\x7f", tea.KeyEscape: "\x1b",
+		tea.KeySpace: " ",
+	}
 )
 
 // Key is what a terminal sends for a key; nothing for one that has no meaning to a guest.
@@ -79,7 +83,8 @@ func controlled(code rune) string {
 	return plain[code]
 }
 
-// Paste is text as a terminal sends it that was pasted: lines end as with Enter, and nothing in it can end the mark around it.
+// Paste is text as a terminal sends it that was pasted: lines end as with Enter, and nothing in it can end the mark
+// around it.
 func (t *Terminal) Paste(text string) string {
 	text = strings.NewReplacer("\r\n", "\r", "\n", "\r").Replace(text)
 	if !t.bracketedPaste {

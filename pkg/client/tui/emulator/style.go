@@ -92,7 +92,8 @@ func (s *Style) set(params ansi.Params) {
 	}
 }
 
-// colour reads 38;5;n, 38;2;r;g;b, and the same with colons, where r may come after a colour space. used is 0 where it is none.
+// colour reads 38;5;n, 38;2;r;g;b, and the same with colons, where r may come after a colour space. used is 0 where it
+// is none.
 func colour(params ansi.Params) (c Colour, used int) {
 	at := func(i int) (int, bool) {
 		if i >= len(params) {
@@ -163,8 +164,8 @@ func (t *Terminal) Lines() int {
 	return len(t.history) + t.height
 }
 
-// Line draws a line, 0 being the oldest, exactly width cells of it from a column on. plain leaves colours out. The cursor is shown
-// in reverse, where it is in that line and shown at all.
+// Line draws a line, 0 being the oldest, exactly width cells of it from a column on. plain leaves colours out. The
+// cursor is shown in reverse, where it is in that line and shown at all.
 func (t *Terminal) Line(n, from, width int, plain, cursor bool) string {
 	past := t.Lines() - t.height
 	var row []Cell
@@ -184,7 +185,8 @@ func (t *Terminal) Line(n, from, width int, plain, cursor bool) string {
 	return text
 }
 
-// draw makes text of cells; sure is whether every terminal takes that for as wide as we do. Only ascii leaves nothing else.
+// draw makes text of cells; sure is whether every terminal takes that for as wide as we do. Only ascii leaves nothing
+// else.
 func draw(row []Cell, from, width, cursor int, plain, ascii bool) (text string, sure bool) {
 	var b, bare strings.Builder
 	style := Style{}

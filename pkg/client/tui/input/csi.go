@@ -22,7 +22,8 @@ var numbers = map[int]Key{
 var codes = map[int]Key{
 	9: Tab, 13: Enter, 27: Escape, 127: Backspace,
 	57358: CapsLock, 57359: ScrollLock, 57360: NumLock, 57361: PrintScreen, 57362: Pause, 57363: Menu,
-	57414: Enter, 57417: Left, 57418: Right, 57419: Up, 57420: Down, 57421: PageUp, 57422: PageDown, 57423: Home, 57424: End,
+	57414: Enter, 57417: Left, 57418: Right, 57419: Up, 57420: Down, 57421: PageUp, 57422: PageDown,
+	57423: Home, 57424: End,
 	57425: Insert, 57426: Delete,
 }
 

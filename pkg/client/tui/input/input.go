@@ -1,12 +1,12 @@
 // Package input reads what a terminal sends when keys are pressed, the mouse is moved or text is pasted: the legacy
 // sequences, kitty's keyboard protocol (disambiguated), SGR mouse reports and bracketed paste.
 //
-// A Decoder takes bytes as they come and gives events. A sequence that is cut in the middle waits for its rest; who reads
-// calls Flush when nothing has come for a moment, so that a lone Escape is one.
+// A Decoder takes bytes as they come and gives events. A sequence that is cut in the middle waits for its rest; who
+// reads calls Flush when nothing has come for a moment, so that a lone Escape is one.
 //
-// github.com/charmbracelet/ultraviolet (of 2026-10-08) was tried on this package's tests: its TerminalReader differs in 8
-// of 42 runs. Its decoder does not say that a sequence is incomplete, and its reader guesses that from the length. So a
-// paste that comes in pieces loses text, and a sequence within it becomes a key; a terminal's late answer that is cut
+// github.com/charmbracelet/ultraviolet (of 2026-10-08) was tried on this package's tests: its TerminalReader differs in
+// 8 of 42 runs. Its decoder does not say that a sequence is incomplete, and its reader guesses that from the length. So
+// a paste that comes in pieces loses text, and a sequence within it becomes a key; a terminal's late answer that is cut
 // leaves a backslash, which the guest would get; Escape and then a cursor key become Alt and characters, which are
 // typed. A paste has no bound (one of 2.6 MB took 5 s). The Linux console's F1 to F5 are not known. And the part that
 // waits for the rest is not to be had without its goroutine, its timer and a reader.

@@ -64,7 +64,8 @@ func (m Map[M]) Hints(model M) []Hint {
 	return hints
 }
 
-var spelled = strings.NewReplacer("ctrl+", "^", "space", "␣", "enter", "⏎", "shift+tab", "⇧tab", "pgdown", "PgDn", "pgup", "PgUp")
+var spelled = strings.NewReplacer("ctrl+", "^", "space", "␣", "enter", "⏎", "shift+tab", "⇧tab", "pgdown", "PgDn",
+	"pgup", "PgUp")
 
 // Spell is how keys are shown.
 func Spell(keys ...string) string {

@@ -49,8 +49,13 @@ func newCopying(w *World, of string, fields []field, more func(context.Context) 
 	}
 	p.table = widget.Table[*field]{
 		Columns: []widget.Column[*field]{
-			{Title: "FIELD", Max: 30, Cell: func(f *field, _ time.Time) widget.Cell { return widget.Cell{Text: f.name} }, Compare: func(a, b *field) int { return cmp.Compare(a.at, b.at) }},
-			{Title: "VALUE", Flex: true, Cell: func(f *field, _ time.Time) widget.Cell { return widget.Cell{Text: f.value} }},
+			{Title: "FIELD", Max: 30, Cell: func(f *field, _ time.Time) widget.Cell {
+				return widget.Cell{Text: f.name}
+			}, Compare: func(a, b *field) int { return cmp.Compare(a.at, b.at) }},
+			{
+				Title: "VALUE", Flex: true,
+				Cell: func(f *field, _ time.Time) widget.Cell { return widget.Cell{Text: f.value} },
+			},
 		},
 		Key: func(f *field) store.Key { return store.Key{Name: fmt.Sprintf("%04d", f.at)} }, Now: w.Now, Theme: w.Theme,
 	}
@@ -62,8 +67,9 @@ func newCopying(w *World, of string, fields []field, more func(context.Context) 
 		return Send(Copy{Text: f.value, What: f.name, Of: p})
 	}
 	p.bind(keymap.Binding[*rows[*field]]{
-		Keys: []string{"enter", copyKey}, Name: "copy", Help: "put the value on the clipboard of your terminal", Allowed: (*rows[*field]).none,
-		Do: func(*rows[*field]) tea.Cmd { return p.double() },
+		Keys: []string{"enter", copyKey}, Name: "copy", Help: "put the value on the clipboard of your terminal",
+		Allowed: (*rows[*field]).none,
+		Do:      func(*rows[*field]) tea.Cmd { return p.double() },
 	})
 	p.Refresh()
 	return p
@@ -114,9 +120,16 @@ func newMachineCopying(w *World, m *store.Machine) Page {
 	for _, ip := range m.IPs {
 		fields = append(fields, field{name: "address", value: ip})
 	}
-	fields = append(fields, field{name: "status", value: m.Status}, field{name: "trouble", value: m.Trouble}, field{name: "guest OS", value: m.GuestOS},
+	fields = append(fields, field{name: "status", value: m.Status}, field{name: "trouble", value: m.Trouble},
+		field{name: "guest OS", value: m.GuestOS},
 		field{name: "labels", value: labels(m.Labels)}, field{name: "instance UID", value: string(m.UID)},
-		field{name: "row", value: strings.Join([]string{m.Namespace, m.Name, m.Status, m.Node, strings.Join(m.IPs, ","), m.GuestOS, conditions(m)}, "\t")})
+		field{
+			name: "row",
+			value: strings.Join([]string{
+				m.Namespace, m.Name, m.Status, m.Node, strings.Join(m.IPs, ","), m.GuestOS,
+				conditions(m),
+			}, "\t"),
+		})
 	return newCopying(w, m.Key().String(), fields, func(ctx context.Context) ([]field, error) {
 		details, err := w.Actions.Machine(ctx, m.Key(), m.Instance)
 		more := detailFields(details)

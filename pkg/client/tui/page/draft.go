@@ -42,36 +42,57 @@ const (
 // Draft is what was typed into the form, by field.
 type Draft [fields]string
 
-// draftField describes a field: how it is called, by the form, the command line and errors, and an example. Those with a long flag
-// take that one's form too, `key:value,…`. Several values are separated by blanks.
+// draftField describes a field: how it is called, by the form, the command line and errors, and an example. Those with
+// a long flag take that one's form too, `key:value,…`. Several values are separated by blanks.
 type draftField struct {
 	title, flag, example string
 	long                 string
 }
 
 var draftFields = [fields]draftField{
-	fieldName:              {title: "Name", flag: "name"},
-	fieldNamespace:         {title: "Namespace", flag: "namespace"},
-	fieldInstancetype:      {title: "Instance type", flag: "instancetype", example: "CPUs and memory from one"},
-	fieldPreference:        {title: "Preference", flag: "preference", example: "devices and firmware from one"},
-	fieldCPUs:              {title: "CPUs", flag: "cpu", example: "1"},
-	fieldMemory:            {title: "Memory", flag: "memory", example: create.DefaultMemory},
-	fieldImage:             {title: "Container disk", flag: "container-disk", long: "volume-containerdisk", example: "quay.io/containerdisks/fedora:latest"},
-	fieldClaim:             {title: "Claim", flag: "pvc", long: "volume-pvc", example: "a PersistentVolumeClaim to boot from"},
-	fieldImport:            {title: "Import", flag: "volume-import", example: "type:http,url:https://HOST/IMAGE,size:10Gi"},
-	fieldData:              {title: "Empty disk", flag: "volume-empty", long: "volume-empty", example: "10Gi"},
-	fieldStrategy:          {title: "Run strategy", flag: "run-strategy", example: string(create.DefaultRunStrategy)},
-	fieldUser:              {title: "User", flag: "user", example: "the image's own"},
-	fieldPassword:          {title: "Password", flag: "password-file"},
-	fieldKey:               {title: "SSH key", flag: "ssh-key", example: "ssh-ed25519 AAAA... me@here"},
-	fieldCredential:        {title: "Credentials", flag: "access-cred", example: "src:SECRET,method:nocloud"},
-	fieldSysprep:           {title: "Sysprep", flag: "volume-sysprep", example: "src:CONFIGMAP"},
-	fieldCloudInit:         {title: "cloud-init", flag: "cloud-init", example: create.CloudInitNoCloud},
-	fieldUserData:          {title: "User data", flag: "cloud-init-user-data", example: "in base64, for cloud-init"},
-	fieldNetworkData:       {title: "Network data", flag: "cloud-init-network-data", example: "in base64, for cloud-init"},
-	fieldInferInstancetype: {title: "Type from", flag: "infer-instancetype-from", example: "a volume whose labels name it"},
-	fieldInferPreference:   {title: "Pref. from", flag: "infer-preference-from", example: "a volume whose labels name it"},
-	fieldGrace:             {title: "Grace period", flag: "termination-grace-period", example: fmt.Sprint(create.DefaultTerminationGracePeriodSeconds) + " seconds to shut down"},
+	fieldName:         {title: "Name", flag: "name"},
+	fieldNamespace:    {title: "Namespace", flag: "namespace"},
+	fieldInstancetype: {title: "Instance type", flag: "instancetype", example: "CPUs and memory from one"},
+	fieldPreference:   {title: "Preference", flag: "preference", example: "devices and firmware from one"},
+	fieldCPUs:         {title: "CPUs", flag: "cpu", example: "1"},
+	fieldMemory:       {title: "Memory", flag: "memory", example: create.DefaultMemory},
+	fieldImage: {
+		title: "Container disk", flag: "container-disk", long: "volume-containerdisk",
+		example: "quay.io/containerdisks/fedora:latest",
+	},
+	fieldClaim: {
+		title: "Claim", flag: "pvc", long: "volume-pvc",
+		example: "a PersistentVolumeClaim to boot from",
+	},
+	fieldImport: {
+		title: "Import", flag: "volume-import",
+		example: "type:http,url:https://HOST/IMAGE,size:10Gi",
+	},
+	fieldData:       {title: "Empty disk", flag: "volume-empty", long: "volume-empty", example: "10Gi"},
+	fieldStrategy:   {title: "Run strategy", flag: "run-strategy", example: string(create.DefaultRunStrategy)},
+	fieldUser:       {title: "User", flag: "user", example: "the image's own"},
+	fieldPassword:   {title: "Password", flag: "password-file"},
+	fieldKey:        {title: "SSH key", flag: "ssh-key", example: "ssh-ed25519 AAAA... me@here"},
+	fieldCredential: {title: "Credentials", flag: "access-cred", example: "src:SECRET,method:nocloud"},
+	fieldSysprep:    {title: "Sysprep", flag: "volume-sysprep", example: "src:CONFIGMAP"},
+	fieldCloudInit:  {title: "cloud-init", flag: "cloud-init", example: create.CloudInitNoCloud},
+	fieldUserData:   {title: "User data", flag: "cloud-init-user-data", example: "in base64, for cloud-init"},
+	fieldNetworkData: {
+		title: "Network data", flag: "cloud-init-network-data",
+		example: "in base64, for cloud-init",
+	},
+	fieldInferInstancetype: {
+		title: "Type from", flag: "infer-instancetype-from",
+		example: "a volume whose labels name it",
+	},
+	fieldInferPreference: {
+		title: "Pref. from", flag: "infer-preference-from",
+		example: "a volume whose labels name it",
+	},
+	fieldGrace: {
+		title: "Grace period", flag: "termination-grace-period",
+		example: fmt.Sprint(create.DefaultTerminationGracePeriodSeconds) + " seconds to shut down",
+	},
 }
 
 // mistake is what is wrong with a draft; field is -1 where it is of no one field.
@@ -86,9 +107,11 @@ const masked = "********"
 // options are the draft's as `virtctl create vm` has them.
 func (d *Draft) options() (create.Options, *mistake) {
 	o := create.Options{
-		Name: d[fieldName], Namespace: d[fieldNamespace], RunStrategy: d[fieldStrategy], Memory: d[fieldMemory], MemoryGiven: d[fieldMemory] != "",
-		TerminationGracePeriodSeconds: create.DefaultTerminationGracePeriodSeconds, Instancetype: d[fieldInstancetype], Preference: d[fieldPreference],
-		CloudInit: create.CloudInit{User: d[fieldUser], Password: d[fieldPassword]},
+		Name: d[fieldName], Namespace: d[fieldNamespace], RunStrategy: d[fieldStrategy], Memory: d[fieldMemory],
+		MemoryGiven:                   d[fieldMemory] != "",
+		TerminationGracePeriodSeconds: create.DefaultTerminationGracePeriodSeconds, Instancetype: d[fieldInstancetype],
+		Preference: d[fieldPreference],
+		CloudInit:  create.CloudInit{User: d[fieldUser], Password: d[fieldPassword]},
 	}
 	if o.Memory == "" {
 		o.Memory = create.DefaultMemory
@@ -123,7 +146,12 @@ func (d *Draft) volumes(o *create.Options) *mistake {
 	for _, of := range []struct {
 		field int
 		kind  create.Kind
-	}{{fieldImage, create.ContainerDisk}, {fieldClaim, create.Claim}, {fieldImport, create.Import}, {fieldData, create.Empty}} {
+	}{
+		{fieldImage, create.ContainerDisk},
+		{fieldClaim, create.Claim},
+		{fieldImport, create.Import},
+		{fieldData, create.Empty},
+	} {
 		for n, text := range strings.Fields(d[of.field]) {
 			v, err := create.Volume{Kind: of.kind, Source: text, Plain: true}, error(nil)
 			switch {
@@ -170,11 +198,15 @@ func (d *Draft) extras(o *create.Options) *mistake {
 			return &mistake{fieldGrace, fmt.Sprintf("%q is no number of seconds", text)}
 		}
 	}
-	o.CloudInit.Source, o.CloudInit.UserData, o.CloudInit.NetworkData = d[fieldCloudInit], d[fieldUserData], d[fieldNetworkData]
+	o.CloudInit.Source, o.CloudInit.UserData, o.CloudInit.NetworkData = d[fieldCloudInit], d[fieldUserData],
+		d[fieldNetworkData]
 	for _, infer := range []struct {
 		field, excludes int
 		into            *create.Inference
-	}{{fieldInferInstancetype, fieldInstancetype, &o.InferInstancetype}, {fieldInferPreference, fieldPreference, &o.InferPreference}} {
+	}{
+		{fieldInferInstancetype, fieldInstancetype, &o.InferInstancetype},
+		{fieldInferPreference, fieldPreference, &o.InferPreference},
+	} {
 		if d[infer.field] != "" && d[infer.excludes] != "" {
 			return &mistake{infer.field, "leave this empty, or " + strings.ToLower(draftFields[infer.excludes].title)}
 		}

@@ -15,8 +15,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-// Edit is the page of an object that is changed in the user's editor: it opens that at once, and then shows what the change
-// would do and when, before it is applied. What the server rejects goes back into the editor, with the reason above it.
+// Edit is the page of an object that is changed in the user's editor: it opens that at once, and then shows what the
+// change would do and when, before it is applied. What the server rejects goes back into the editor, with the reason
+// above it.
 type Edit struct {
 	world    *World
 	resource string
@@ -73,21 +74,27 @@ type (
 func NewEdit(w *World, m *store.Machine) *Edit {
 	p := &Edit{world: w, resource: resourceOf(m), key: m.Key()}
 	p.keys = append(keymap.Map[*Edit]{
-		{Keys: []string{"a", "enter"}, Name: "apply", Help: "have the server store the change", Allowed: func(p *Edit) string {
-			switch {
-			case p.state != editShown || p.verdict == nil:
-				return "there is nothing to apply yet"
-			case len(p.verdict.Changes) == 0:
-				return "nothing would change"
-			}
-			return ""
-		}, Do: (*Edit).apply},
-		{Keys: []string{"e"}, Name: "edit again", Help: "back into the editor, with what was changed", Allowed: func(p *Edit) string {
-			if p.state != editShown {
-				return "it is being read"
-			}
-			return ""
-		}, Do: func(p *Edit) tea.Cmd { return p.edit(p.after) }},
+		{
+			Keys: []string{"a", "enter"}, Name: "apply", Help: "have the server store the change",
+			Allowed: func(p *Edit) string {
+				switch {
+				case p.state != editShown || p.verdict == nil:
+					return "there is nothing to apply yet"
+				case len(p.verdict.Changes) == 0:
+					return "nothing would change"
+				}
+				return ""
+			}, Do: (*Edit).apply,
+		},
+		{
+			Keys: []string{"e"}, Name: "edit again", Help: "back into the editor, with what was changed",
+			Allowed: func(p *Edit) string {
+				if p.state != editShown {
+					return "it is being read"
+				}
+				return ""
+			}, Do: func(p *Edit) tea.Cmd { return p.edit(p.after) },
+		},
 	}, scrolling[*Edit](func(p *Edit) *scroll { return &scroll{&p.offset, p.lines, p.height} })...)
 	return p
 }
@@ -105,14 +112,16 @@ func (p *Edit) Start() tea.Cmd {
 func (p *Edit) edit(text string) tea.Cmd {
 	p.state = editEditing
 	var head strings.Builder
-	head.WriteString("# Change " + p.key.String() + ", save and leave: what the change does is shown before anything is done.\n")
+	head.WriteString("# Change " + p.key.String() +
+		", save and leave: what the change does is shown before anything is done.\n")
 	if p.err != nil {
 		for line := range strings.SplitSeq(p.err.Error(), "\n") {
 			head.WriteString("# Error: " + widget.Harmless(line) + "\n")
 		}
 		head.WriteString("# Leave it as it is to change nothing.\n")
 	}
-	return Send(EditText{Text: head.String() + text, Done: func(text string, err error) tea.Msg { return edited{p, uncommented(text), err} }})
+	return Send(EditText{Text: head.String() +
+		text, Done: func(text string, err error) tea.Msg { return edited{p, uncommented(text), err} }})
 }
 
 // uncommented is a text without the comments that it begins with.
@@ -216,7 +225,10 @@ func (p *Edit) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p,
 func (p *Edit) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
 // effects are how each time of effect is shown.
-var effects = map[string]theme.Role{"live": theme.Good, "hotplug": theme.Good, "migration": theme.Warn, "restart": theme.Warn, "start": theme.Busy}
+var effects = map[string]theme.Role{
+	"live": theme.Good, "hotplug": theme.Good, "migration": theme.Warn,
+	"restart": theme.Warn, "start": theme.Busy,
+}
 
 // View draws the change, field by field.
 func (p *Edit) View(width, height int) string {
@@ -250,9 +262,12 @@ func (p *Edit) changes(width int) []string {
 	if p.verdict.Running {
 		state = "runs"
 	}
-	lines := []string{t.Paint(theme.Title, fmt.Sprintf("  What would change of %s, which %s, and when that takes effect", p.key, state)), ""}
+	lines := []string{t.Paint(theme.Title,
+		fmt.Sprintf("  What would change of %s, which %s, and when that takes effect", p.key, state)), ""}
 	for _, c := range p.verdict.Changes {
-		lines = append(lines, "  "+t.Paint(effects[string(c.Effect)], widget.Pad(t, widget.Harmless(string(c.Effect)), 10))+widget.Pad(t, widget.Harmless(c.Path), max(10, width-14)))
+		lines = append(lines,
+			"  "+t.Paint(effects[string(c.Effect)], widget.Pad(t, widget.Harmless(string(c.Effect)), 10))+
+				widget.Pad(t, widget.Harmless(c.Path), max(10, width-14)))
 		for _, l := range wrap(value(c.Before)+" "+t.Arrow+" "+value(c.After), width-16) {
 			lines = append(lines, "              "+l)
 		}

@@ -26,7 +26,8 @@ func NewEvacuation(w *World, node string) *Text {
 		return evacuationLines(r), nil
 	})
 	p.keys = append(keymap.Map[*Text]{{
-		Keys: []string{"E"}, Name: "evacuate", Help: "keep new guests away, and have these leave", Allowed: func(p *Text) string {
+		Keys: []string{"E"}, Name: "evacuate", Help: "keep new guests away, and have these leave",
+		Allowed: func(p *Text) string {
 			if w.ReadOnly {
 				return readOnly
 			}
@@ -60,10 +61,14 @@ func evacuationQuestion(r *evacuate.Report) string {
 
 func evacuationLines(r *evacuate.Report) []widget.Line {
 	if len(r.Guests) == 0 {
-		return []widget.Line{{Text: "  No virtual machine runs on node " + r.Node + ". It can be cordoned all the same.", Role: theme.Dim}}
+		return []widget.Line{{Text: "  No virtual machine runs on node " + r.Node +
+			". It can be cordoned all the same.", Role: theme.Dim}}
 	}
 	lines := []widget.Line{{Text: "  What becomes of each guest, as far as can be told now", Role: theme.Title}}
-	roles := map[evacuate.Outcome]theme.Role{evacuate.Stays: theme.Bad, evacuate.Restarts: theme.Warn, evacuate.Ends: theme.Warn}
+	roles := map[evacuate.Outcome]theme.Role{
+		evacuate.Stays: theme.Bad, evacuate.Restarts: theme.Warn,
+		evacuate.Ends: theme.Warn,
+	}
 	for i := range r.Guests {
 		g := &r.Guests[i]
 		key := store.Key{Namespace: g.Namespace, Name: g.Name}

@@ -20,7 +20,10 @@ type Events struct{ rows[*store.Event] }
 // NewEvents makes the page.
 func NewEvents(w *World) *Events {
 	p := &Events{}
-	p.rows = rows[*store.Event]{world: w, title: "Events", what: "events", read: w.Events.Rows, state: func() store.State { return w.Events.State() }}
+	p.rows = rows[*store.Event]{
+		world: w, title: "Events", what: "events", read: w.Events.Rows,
+		state: func() store.State { return w.Events.State() },
+	}
 	type column = widget.Column[*store.Event]
 	text := func(of func(*store.Event) string) func(*store.Event, time.Time) widget.Cell {
 		return func(e *store.Event, _ time.Time) widget.Cell { return widget.Cell{Text: of(e)} }
@@ -36,7 +39,8 @@ func NewEvents(w *World) *Events {
 			}},
 			{Title: "OBJECT", Max: 40, Priority: 1, Cell: text(object)},
 			{
-				Title: "COUNT", Right: true, Priority: 2, Volatile: true, Cell: text(func(e *store.Event) string { return fmt.Sprint(e.Count) }),
+				Title: "COUNT", Right: true, Priority: 2, Volatile: true,
+				Cell:    text(func(e *store.Event) string { return fmt.Sprint(e.Count) }),
 				Compare: func(a, b *store.Event) int { return cmp.Compare(b.Count, a.Count) },
 			},
 			{Title: "MESSAGE", Flex: true, Cell: text(func(e *store.Event) string { return e.Message })},
@@ -44,7 +48,8 @@ func NewEvents(w *World) *Events {
 		Key: (*store.Event).Key, Now: w.Now, Theme: w.Theme,
 	}
 	p.bind(keymap.Binding[*rows[*store.Event]]{
-		Keys: []string{"enter"}, Name: "machine", Help: "the machine that it happened to", Allowed: func(*rows[*store.Event]) string {
+		Keys: []string{"enter"}, Name: "machine", Help: "the machine that it happened to",
+		Allowed: func(*rows[*store.Event]) string {
 			if _, ok := p.machine(); !ok {
 				return "it is not of a virtual machine"
 			}

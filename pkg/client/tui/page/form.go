@@ -15,8 +15,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-// Form makes a virtual machine of what is typed, with the manifest beside it. Nothing typed is lost when it is left, but for
-// the password.
+// Form makes a virtual machine of what is typed, with the manifest beside it. Nothing typed is lost when it is left,
+// but for the password.
 type Form struct {
 	world    *World
 	inputs   [fields]textinput.Model
@@ -26,7 +26,8 @@ type Form struct {
 	manifest []string
 	choices  Choices
 	chosenOf string // the namespace of the choices
-	// offset is the manifest's; alone is whether the manifest is shown instead of the fields, where there is no room for both.
+	// offset is the manifest's; alone is whether the manifest is shown instead of the fields, where there is no room
+	// for both.
 	offset, height int
 	alone          bool
 	first          int // the first field that is shown
@@ -88,26 +89,44 @@ func NewForm(w *World) *Form {
 		return func(p *Form) tea.Cmd { return p.moveTo(p.at + by) }
 	}
 	p.keys = keymap.Map[*Form]{
-		{Keys: []string{"ctrl+s"}, Name: "create", Help: "create the machine", Allowed: (*Form).refusal, Do: (*Form).create},
-		{Keys: []string{"tab"}, Name: "complete", Help: "take what is suggested, or go to the next field", Do: func(p *Form) tea.Cmd {
-			if p.suggests() {
-				input := &p.inputs[p.at]
-				input.SetValue(input.CurrentSuggestion())
-				input.CursorEnd()
-				p.changed()
-				return p.read()
-			}
-			return p.moveTo(p.at + 1)
-		}},
+		{
+			Keys: []string{"ctrl+s"}, Name: "create", Help: "create the machine", Allowed: (*Form).refusal,
+			Do: (*Form).create,
+		},
+		{
+			Keys: []string{"tab"}, Name: "complete", Help: "take what is suggested, or go to the next field",
+			Do: func(p *Form) tea.Cmd {
+				if p.suggests() {
+					input := &p.inputs[p.at]
+					input.SetValue(input.CurrentSuggestion())
+					input.CursorEnd()
+					p.changed()
+					return p.read()
+				}
+				return p.moveTo(p.at + 1)
+			},
+		},
 		{Keys: []string{"enter", "down"}, Name: "next", Help: "the next field", Do: move(1)},
 		{Keys: []string{"up", "shift+tab"}, Help: "the field before", Quiet: true, Do: move(-1)},
-		{Keys: []string{"ctrl+n"}, Help: "the next suggestion", Quiet: true, Do: func(p *Form) tea.Cmd { return p.give(tea.KeyPressMsg{Code: 'n', Mod: tea.ModCtrl}) }},
-		{Keys: []string{"ctrl+o"}, Name: "manifest", Help: "the manifest instead of the fields, and back", Do: func(p *Form) tea.Cmd { p.alone = !p.alone; return nil }},
+		{
+			Keys: []string{"ctrl+n"}, Help: "the next suggestion", Quiet: true,
+			Do: func(p *Form) tea.Cmd { return p.give(tea.KeyPressMsg{Code: 'n', Mod: tea.ModCtrl}) },
+		},
+		{
+			Keys: []string{"ctrl+o"}, Name: "manifest", Help: "the manifest instead of the fields, and back",
+			Do: func(p *Form) tea.Cmd { p.alone = !p.alone; return nil },
+		},
 		{Keys: []string{"ctrl+y"}, Name: "copy", Help: "copy the manifest", Do: func(p *Form) tea.Cmd {
 			return Send(Copy{Text: strings.Join(p.manifest, "\n") + "\n", What: "the manifest"})
 		}},
-		{Keys: []string{"pgdown"}, Help: "the manifest one page down", Quiet: true, Do: func(p *Form) tea.Cmd { p.offset += p.height; return nil }},
-		{Keys: []string{"pgup"}, Help: "the manifest one page up", Quiet: true, Do: func(p *Form) tea.Cmd { p.offset -= p.height; return nil }},
+		{
+			Keys: []string{"pgdown"}, Help: "the manifest one page down", Quiet: true,
+			Do: func(p *Form) tea.Cmd { p.offset += p.height; return nil },
+		},
+		{
+			Keys: []string{"pgup"}, Help: "the manifest one page up", Quiet: true,
+			Do: func(p *Form) tea.Cmd { p.offset -= p.height; return nil },
+		},
 	}
 	p.changed()
 	return p
@@ -153,7 +172,9 @@ func (p *Form) read() tea.Cmd {
 	}
 	p.chosenOf = namespace
 	actions := p.world.Actions
-	return limited(func(ctx context.Context) tea.Msg { return choicesRead{p, namespace, actions.Choices(ctx, namespace)} })
+	return limited(func(ctx context.Context) tea.Msg {
+		return choicesRead{p, namespace, actions.Choices(ctx, namespace)}
+	})
 }
 
 // changed builds the machine anew.
@@ -241,7 +262,11 @@ func (p *Form) Update(msg tea.Msg) tea.Cmd {
 	case choicesRead:
 		if m.page == p && m.namespace == p.chosenOf {
 			p.choices = m.choices
-			for field, list := range map[int][]string{fieldNamespace: m.choices.Namespaces, fieldInstancetype: m.choices.Instancetypes, fieldPreference: m.choices.Preferences, fieldClaim: m.choices.Claims} {
+			for field, list := range map[int][]string{
+				fieldNamespace:    m.choices.Namespaces,
+				fieldInstancetype: m.choices.Instancetypes, fieldPreference: m.choices.Preferences,
+				fieldClaim: m.choices.Claims,
+			} {
 				p.inputs[field].SetSuggestions(list)
 			}
 		}
@@ -353,7 +378,9 @@ func (p *Form) viewVerdict(width int) []string {
 	}
 	if p.suggests() {
 		matches := p.inputs[p.at].MatchedSuggestions()
-		lines = append(lines, "  "+t.Paint(theme.Dim, widget.Pad(t, "tab: "+widget.Harmless(strings.Join(matches[:min(len(matches), 5)], "  ")), width-4)))
+		lines = append(lines, "  "+
+			t.Paint(theme.Dim,
+				widget.Pad(t, "tab: "+widget.Harmless(strings.Join(matches[:min(len(matches), 5)], "  ")), width-4)))
 	}
 	return lines
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 )
 
-// Machine is the page of one virtual machine. Its row and its events come from the store; its objects are read when the row
-// has changed, what the guest's agent says when there is one or when asked, and a picture of the screen every few seconds
-// while that is looked at.
+// Machine is the page of one virtual machine. Its row and its events come from the store; its objects are read when the
+// row has changed, what the guest's agent says when there is one or when asked, and a picture of the screen every few
+// seconds while that is looked at.
 type Machine struct {
 	world  *World
 	key    store.Key
@@ -110,7 +110,8 @@ func NewMachine(w *World, key store.Key) *Machine {
 			return p.Wants()
 		},
 	})
-	p.keys = append(p.keys, scrolling[*Machine](func(p *Machine) *scroll { return &scroll{&p.offset, p.lines, p.height} })...)
+	p.keys = append(p.keys,
+		scrolling[*Machine](func(p *Machine) *scroll { return &scroll{&p.offset, p.lines, p.height} })...)
 	p.Refresh()
 	return p
 }

@@ -34,7 +34,10 @@ func NewGuests(w *World, node string) *Machines {
 
 func newMachines(w *World, title string, read func() []*store.Machine) *Machines {
 	p := &Machines{}
-	p.rows = rows[*store.Machine]{world: w, title: title, what: "virtual machines", read: read, state: func() store.State { return w.Machines.State() }}
+	p.rows = rows[*store.Machine]{
+		world: w, title: title, what: "virtual machines", read: read,
+		state: func() store.State { return w.Machines.State() },
+	}
 	p.table = widget.Table[*store.Machine]{
 		Columns: machineColumns(w),
 		Key:     (*store.Machine).Key,
@@ -55,7 +58,8 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 	text := func(s string) widget.Cell { return widget.Cell{Text: s} }
 	word := func(title string, limit, priority int, of func(*store.Machine) string) column {
 		return column{
-			Title: title, Max: limit, Priority: priority, Cell: func(m *store.Machine, _ time.Time) widget.Cell { return text(of(m)) },
+			Title: title, Max: limit, Priority: priority,
+			Cell:    func(m *store.Machine, _ time.Time) widget.Cell { return text(of(m)) },
 			Compare: func(a, b *store.Machine) int { return strings.Compare(of(a), of(b)) },
 		}
 	}
@@ -77,25 +81,31 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 				return text(fmt.Sprintf("%*s %4d", sparkWidth, "", m.CPUs))
 			}
 			full := float64(max(1, m.CPUs)) * 1000
-			return text(widget.Sparkline(w.Theme, s.CPU, full, sparkWidth) + fmt.Sprintf(" %3.0f%%", float64(s.Now.CPU)/full*100))
+			return text(widget.Sparkline(w.Theme, s.CPU, full, sparkWidth) +
+				fmt.Sprintf(" %3.0f%%", float64(s.Now.CPU)/full*100))
 		}, Compare: func(a, b *store.Machine) int { return cmp.Compare(cpu(w, b), cpu(w, a)) }},
 		{Title: "MEMORY", Priority: 3, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			s := w.Usage.Of(m.Key())
 			if s == nil || !m.Alive() {
 				return text(fmt.Sprintf("%*s %6s", sparkWidth, "", m.Memory.String()))
 			}
-			return text(widget.Sparkline(w.Theme, s.Memory, float64(s.Now.Memory), sparkWidth) + " " + fmt.Sprintf("%6s", widget.Bytes(s.Memory[len(s.Memory)-1])))
+			return text(widget.Sparkline(w.Theme, s.Memory, float64(s.Now.Memory), sparkWidth) + " " +
+				fmt.Sprintf("%6s", widget.Bytes(s.Memory[len(s.Memory)-1])))
 		}, Compare: func(a, b *store.Machine) int { return b.Memory.Cmp(a.Memory) }},
-		{Title: "AGE", Priority: 1, Right: true, Volatile: true, Cell: func(m *store.Machine, now time.Time) widget.Cell {
-			return widget.Cell{Text: age(m.Created, now), Role: theme.Dim}
-		}, Compare: func(a, b *store.Machine) int { return b.Created.Compare(a.Created) }},
+		{
+			Title: "AGE", Priority: 1, Right: true, Volatile: true,
+			Cell: func(m *store.Machine, now time.Time) widget.Cell {
+				return widget.Cell{Text: age(m.Created, now), Role: theme.Dim}
+			}, Compare: func(a, b *store.Machine) int { return b.Created.Compare(a.Created) },
+		},
 		word("GUEST OS", 30, 6, func(m *store.Machine) string { return m.GuestOS }),
 		{Title: "CONDITIONS", Priority: 5, Flex: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			return widget.Cell{Text: conditions(m), Role: theme.Dim}
 		}},
 	}
 	if w.Namespace == "" {
-		columns = append([]column{word("NAMESPACE", 24, 1, func(m *store.Machine) string { return m.Namespace })}, columns...)
+		columns = append([]column{word("NAMESPACE", 24, 1, func(m *store.Machine) string { return m.Namespace })},
+			columns...)
 	}
 	return columns
 }
@@ -119,7 +129,8 @@ func statusRole(m *store.Machine) theme.Role {
 		return theme.Dim
 	case "Paused":
 		return theme.Warn
-	case "Failed", "CrashLoopBackOff", "ErrorUnschedulable", "ErrImagePull", "ImagePullBackOff", "ErrorPvcNotFound", "DataVolumeError", "Unknown":
+	case "Failed", "CrashLoopBackOff", "ErrorUnschedulable", "ErrImagePull", "ImagePullBackOff", "ErrorPvcNotFound",
+		"DataVolumeError", "Unknown":
 		return theme.Bad
 	}
 	return theme.Busy
@@ -146,7 +157,10 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 	type bound = *rows[*store.Machine]
 	w := p.world
 	keys := keymap.Map[bound]{
-		{Keys: []string{"enter"}, Name: "details", Help: "everything about the machine", Allowed: bound.none, Do: p.open(func(m *store.Machine) Page { return NewMachine(w, m.Key()) })},
+		{
+			Keys: []string{"enter"}, Name: "details", Help: "everything about the machine", Allowed: bound.none,
+			Do: p.open(func(m *store.Machine) Page { return NewMachine(w, m.Key()) }),
+		},
 		{Keys: []string{"n"}, Name: "new", Help: "create a machine", Allowed: func(bound) string {
 			if w.ReadOnly {
 				return readOnly

@@ -21,13 +21,17 @@ type Migrations struct{ rows[*store.Migration] }
 
 // steps are the phases in their order, each a part of the way.
 var steps = []v1.VirtualMachineInstanceMigrationPhase{
-	v1.MigrationPending, v1.MigrationScheduling, v1.MigrationScheduled, v1.MigrationPreparingTarget, v1.MigrationTargetReady, v1.MigrationRunning, v1.MigrationSucceeded,
+	v1.MigrationPending, v1.MigrationScheduling, v1.MigrationScheduled, v1.MigrationPreparingTarget,
+	v1.MigrationTargetReady, v1.MigrationRunning, v1.MigrationSucceeded,
 }
 
 // NewMigrations makes the page.
 func NewMigrations(w *World) *Migrations {
 	p := &Migrations{}
-	p.rows = rows[*store.Migration]{world: w, title: "Migrations", what: "migrations", read: w.Migrations.Rows, state: func() store.State { return w.Migrations.State() }}
+	p.rows = rows[*store.Migration]{
+		world: w, title: "Migrations", what: "migrations", read: w.Migrations.Rows,
+		state: func() store.State { return w.Migrations.State() },
+	}
 	type column = widget.Column[*store.Migration]
 	text := func(of func(*store.Migration) string) func(*store.Migration, time.Time) widget.Cell {
 		return func(m *store.Migration, _ time.Time) widget.Cell { return widget.Cell{Text: of(m)} }
@@ -37,21 +41,30 @@ func NewMigrations(w *World) *Migrations {
 			{Title: "AGE", Right: true, Volatile: true, Cell: func(m *store.Migration, now time.Time) widget.Cell {
 				return widget.Cell{Text: age(m.Created, now), Role: theme.Dim}
 			}, Compare: func(a, b *store.Migration) int { return b.Created.Compare(a.Created) }},
-			{Title: "NAMESPACE", Max: 20, Priority: 3, Cell: text(func(m *store.Migration) string { return m.Namespace })},
+			{
+				Title: "NAMESPACE", Max: 20, Priority: 3,
+				Cell: text(func(m *store.Migration) string { return m.Namespace }),
+			},
 			{Title: "VM", Max: 40, Cell: text(func(m *store.Migration) string { return m.Machine })},
 			{Title: "PHASE", Cell: func(m *store.Migration, _ time.Time) widget.Cell {
 				return widget.Cell{Text: string(m.Phase), Role: migrationRole(m)}
 			}},
 			{Title: "PROGRESS", Volatile: true, Priority: 1, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
-				return widget.Cell{Text: fmt.Sprintf("%s %3.0f%%", widget.Bar(w.Theme, share(m), 12), share(m)*100), Role: migrationRole(m)}
+				return widget.Cell{
+					Text: fmt.Sprintf("%s %3.0f%%", widget.Bar(w.Theme, share(m), 12), share(m)*100),
+					Role: migrationRole(m),
+				}
 			}, Compare: func(a, b *store.Migration) int { return cmp.Compare(share(a), share(b)) }},
 			{Title: "RATE", Right: true, Volatile: true, Priority: 4, Cell: text(rate)},
 			{Title: "LEFT", Right: true, Volatile: true, Priority: 3, Cell: text(remaining)},
 			{Title: "FROM", Max: 24, Priority: 2, Cell: text(func(m *store.Migration) string { return m.From })},
 			{Title: "TO", Max: 24, Priority: 2, Cell: text(func(m *store.Migration) string { return m.To })},
-			{Title: "TOOK", Right: true, Volatile: true, Priority: 4, Cell: func(m *store.Migration, now time.Time) widget.Cell {
-				return widget.Cell{Text: took(m, now)}
-			}},
+			{
+				Title: "TOOK", Right: true, Volatile: true, Priority: 4,
+				Cell: func(m *store.Migration, now time.Time) widget.Cell {
+					return widget.Cell{Text: took(m, now)}
+				},
+			},
 			{Title: "DETAILS", Priority: 5, Flex: true, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
 				if m.Failure == "" && m.Progress != nil {
 					return widget.Cell{Text: migrate.Summary(m.Progress), Role: theme.Dim}
@@ -63,10 +76,16 @@ func NewMigrations(w *World) *Migrations {
 	}
 	type bound = *rows[*store.Migration]
 	p.bind(keymap.Map[bound]{
-		{Keys: []string{"enter"}, Name: "machine", Help: "the machine that moves", Allowed: bound.none, Do: p.open(func(m *store.Migration) Page {
-			return NewMachine(w, store.Key{Namespace: m.Namespace, Name: m.Machine})
-		})},
-		{Keys: []string{"M"}, Name: "cancel", Help: "take the migration back; the guest stays", Allowed: func(bound) string { return p.cancellable() }, Do: func(bound) tea.Cmd { return p.cancel() }},
+		{
+			Keys: []string{"enter"}, Name: "machine", Help: "the machine that moves", Allowed: bound.none,
+			Do: p.open(func(m *store.Migration) Page {
+				return NewMachine(w, store.Key{Namespace: m.Namespace, Name: m.Machine})
+			}),
+		},
+		{
+			Keys: []string{"M"}, Name: "cancel", Help: "take the migration back; the guest stays",
+			Allowed: func(bound) string { return p.cancellable() }, Do: func(bound) tea.Cmd { return p.cancel() },
+		},
 	}...)
 	p.Refresh()
 	return p

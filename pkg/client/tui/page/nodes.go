@@ -30,48 +30,84 @@ const late = 3 * time.Minute
 // NewNodes makes the page.
 func NewNodes(w *World) *Nodes {
 	p := &Nodes{}
-	p.rows = rows[*store.Node]{world: w, title: "Nodes", what: "nodes", read: p.read, state: func() store.State { return w.Nodes.State() }}
+	p.rows = rows[*store.Node]{
+		world: w, title: "Nodes", what: "nodes", read: p.read,
+		state: func() store.State { return w.Nodes.State() },
+	}
 	type column = widget.Column[*store.Node]
 	p.table = widget.Table[*store.Node]{
 		Columns: []column{
-			{Title: "NAME", Max: 40, Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.Name} }},
-			{Title: "STATUS", Max: 40, Cell: func(n *store.Node, now time.Time) widget.Cell { return nodeStatus(n, p.leaving[n.Name], now) }},
+			{
+				Title: "NAME", Max: 40,
+				Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.Name} },
+			},
+			{
+				Title: "STATUS", Max: 40,
+				Cell: func(n *store.Node, now time.Time) widget.Cell { return nodeStatus(n, p.leaving[n.Name], now) },
+			},
 			{Title: "VMS", Right: true, Volatile: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
 				return widget.Cell{Text: fmt.Sprint(p.guests[n.Name])}
 			}, Compare: func(a, b *store.Node) int { return cmp.Compare(p.guests[b.Name], p.guests[a.Name]) }},
 			{
-				Title: "CPU", Right: true, Priority: 2, Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.CPU.String()} },
+				Title: "CPU", Right: true, Priority: 2,
+				Cell:    func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.CPU.String()} },
 				Compare: func(a, b *store.Node) int { return b.CPU.Cmp(a.CPU) },
 			},
 			{Title: "MEMORY", Right: true, Priority: 2, Cell: func(n *store.Node, _ time.Time) widget.Cell {
 				return widget.Cell{Text: widget.Bytes(float64(n.Memory.Value()))}
 			}, Compare: func(a, b *store.Node) int { return b.Memory.Cmp(a.Memory) }},
-			{Title: "KVM", Right: true, Priority: 5, Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: fmt.Sprint(n.Devices)} }},
-			{Title: "HEARTBEAT", Right: true, Priority: 3, Volatile: true, Cell: func(n *store.Node, now time.Time) widget.Cell {
-				return widget.Cell{Text: age(n.Heartbeat, now), Role: heartbeatRole(n, now)}
-			}, Compare: func(a, b *store.Node) int { return a.Heartbeat.Compare(b.Heartbeat) }},
-			{Title: "AGE", Right: true, Priority: 4, Volatile: true, Cell: func(n *store.Node, now time.Time) widget.Cell {
-				return widget.Cell{Text: age(n.Created, now), Role: theme.Dim}
-			}, Compare: func(a, b *store.Node) int { return b.Created.Compare(a.Created) }},
-			{Title: "ROLES", Max: 24, Priority: 6, Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: strings.Join(n.Roles, ",")} }},
-			{Title: "KUBELET", Max: 20, Priority: 7, Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.Kubelet} }},
-			{Title: "TAINTS", Priority: 8, Flex: true, Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: strings.Join(n.Taints, ",")} }},
+			{
+				Title: "KVM", Right: true, Priority: 5,
+				Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: fmt.Sprint(n.Devices)} },
+			},
+			{
+				Title: "HEARTBEAT", Right: true, Priority: 3, Volatile: true,
+				Cell: func(n *store.Node, now time.Time) widget.Cell {
+					return widget.Cell{Text: age(n.Heartbeat, now), Role: heartbeatRole(n, now)}
+				}, Compare: func(a, b *store.Node) int { return a.Heartbeat.Compare(b.Heartbeat) },
+			},
+			{
+				Title: "AGE", Right: true, Priority: 4, Volatile: true,
+				Cell: func(n *store.Node, now time.Time) widget.Cell {
+					return widget.Cell{Text: age(n.Created, now), Role: theme.Dim}
+				}, Compare: func(a, b *store.Node) int { return b.Created.Compare(a.Created) },
+			},
+			{Title: "ROLES", Max: 24, Priority: 6, Cell: func(n *store.Node, _ time.Time) widget.Cell {
+				return widget.Cell{Text: strings.Join(n.Roles, ",")}
+			}},
+			{
+				Title: "KUBELET", Max: 20, Priority: 7,
+				Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.Kubelet} },
+			},
+			{Title: "TAINTS", Priority: 8, Flex: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
+				return widget.Cell{Text: strings.Join(n.Taints, ",")}
+			}},
 		},
-		Key: func(n *store.Node) store.Key { return store.Key{Name: n.Name} }, Labels: func(n *store.Node) map[string]string { return n.Labels },
-		Now: w.Now, Theme: w.Theme,
+		Key:    func(n *store.Node) store.Key { return store.Key{Name: n.Name} },
+		Labels: func(n *store.Node) map[string]string { return n.Labels },
+		Now:    w.Now, Theme: w.Theme,
 	}
 	type bound = *rows[*store.Node]
 	p.bind(keymap.Map[bound]{
-		{Keys: []string{"enter"}, Name: "its VMs", Help: "the machines that run there", Allowed: bound.none, Do: p.open(func(n *store.Node) Page { return NewGuests(w, n.Name) })},
-		{Keys: []string{"C"}, Name: "cordon", Help: "keep new guests away, or let them come again", Allowed: func(bound) string {
-			if w.ReadOnly {
-				return readOnly
-			}
-			return p.none()
-		}, Do: func(bound) tea.Cmd { return p.cordon() }},
-		{Keys: []string{"E"}, Name: "evacuate", Help: "what emptying the node would do to each guest, and do it", Allowed: bound.none, Do: func(bound) tea.Cmd {
-			return Send(Open{NewEvacuation(w, p.current().Name)})
-		}},
+		{
+			Keys: []string{"enter"}, Name: "its VMs", Help: "the machines that run there", Allowed: bound.none,
+			Do: p.open(func(n *store.Node) Page { return NewGuests(w, n.Name) }),
+		},
+		{
+			Keys: []string{"C"}, Name: "cordon", Help: "keep new guests away, or let them come again",
+			Allowed: func(bound) string {
+				if w.ReadOnly {
+					return readOnly
+				}
+				return p.none()
+			}, Do: func(bound) tea.Cmd { return p.cordon() },
+		},
+		{
+			Keys: []string{"E"}, Name: "evacuate", Help: "what emptying the node would do to each guest, and do it",
+			Allowed: bound.none, Do: func(bound) tea.Cmd {
+				return Send(Open{NewEvacuation(w, p.current().Name)})
+			},
+		},
 	}...)
 	p.Refresh()
 	return p
@@ -119,7 +155,10 @@ func (p *Nodes) cordon() tea.Cmd {
 		verb = "uncordon"
 	}
 	actions := p.world.Actions
-	return Send(Task{Line: "kubectl " + verb + " " + n.Name, Do: func(ctx context.Context) error { return actions.Cordon(ctx, n.Name, on) }})
+	return Send(Task{
+		Line: "kubectl " + verb + " " + n.Name,
+		Do:   func(ctx context.Context) error { return actions.Cordon(ctx, n.Name, on) },
+	})
 }
 
 // read counts the guests of each node besides.

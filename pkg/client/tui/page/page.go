@@ -1,5 +1,5 @@
-// Package page has the dashboard's pages: small models over rows of pkg/client/store and what pkg/client/action can do. A page draws
-// itself, says which keys do what, and asks for everything else by messages to the app.
+// Package page has the dashboard's pages: small models over rows of pkg/client/store and what pkg/client/action can do.
+// A page draws itself, says which keys do what, and asks for everything else by messages to the app.
 package page
 
 import (
@@ -97,8 +97,8 @@ type World struct {
 	Nodes      *store.Table[store.Node]
 	Migrations *store.Table[store.Migration]
 	Events     *store.Table[store.Event]
-	// Sizings are instance types and preferences, of namespaces and of the cluster. They are followed once FollowSizings was
-	// called: few look at them.
+	// Sizings are instance types and preferences, of namespaces and of the cluster. They are followed once
+	// FollowSizings was called: few look at them.
 	Sizings       []*store.Table[store.Sizing]
 	FollowSizings func()
 	// Sets are pools and replica sets. They are followed once FollowSets was called.
@@ -117,7 +117,8 @@ type Actions interface {
 	Why(ctx context.Context, namespace, name string) (*why.Report, error)
 	// WhySet is Why of a pool or replica set.
 	WhySet(ctx context.Context, set *store.Set) (*why.Report, error)
-	// Scale changes how many machines a set has, unless it asks for another number by now than its row says; DeleteSet deletes it.
+	// Scale changes how many machines a set has, unless it asks for another number by now than its row says; DeleteSet
+	// deletes it.
 	Scale(ctx context.Context, set *store.Set, replicas int32) error
 	DeleteSet(ctx context.Context, set *store.Set) error
 	Doctor(ctx context.Context) *doctor.Report
@@ -134,8 +135,8 @@ type Actions interface {
 	Screenshot(ctx context.Context, key store.Key) ([]byte, error)
 	// Tail writes the last lines of the guest's serial console, and what is added to it, until ctx ends.
 	Tail(ctx context.Context, key store.Key, lines int64, w io.Writer) error
-	// Console joins a guest's serial console to its ends until ctx is done, opening it again when it is lost. It returns what ended it
-	// for good: a stopped machine, another user who took over.
+	// Console joins a guest's serial console to its ends until ctx is done, opening it again when it is lost. It
+	// returns what ended it for good: a stopped machine, another user who took over.
 	Console(ctx context.Context, key store.Key, ends ConsoleEnds) error
 	// EvacuationPlan says what evacuating a node would do, and Evacuate begins to do that.
 	EvacuationPlan(ctx context.Context, node string) (*evacuate.Report, error)
@@ -146,9 +147,11 @@ type Actions interface {
 	// Verdict says what a change of an object's YAML would do, and Apply does it.
 	Verdict(ctx context.Context, before, after string) (*diff.Object, error)
 	Apply(ctx context.Context, before, after string) error
-	// ForbiddenTo says why the user may not do a verb of the API, "create", to a resource of kubevirt.io or pool.kubevirt.io in a namespace.
+	// ForbiddenTo says why the user may not do a verb of the API, "create", to a resource of kubevirt.io or
+	// pool.kubevirt.io in a namespace.
 	ForbiddenTo(namespace, verb, resource string) string
-	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not known.
+	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not
+	// known.
 	Forbidden(namespace string, verb lifecycle.Verb) string
 }
 

@@ -32,9 +32,12 @@ type rows[R any] struct {
 // bind gives the page its keys, besides those that move.
 func (p *rows[R]) bind(keys ...keymap.Binding[*rows[R]]) {
 	if !slices.ContainsFunc(keys, func(b keymap.Binding[*rows[R]]) bool { return slices.Contains(b.Keys, copyKey) }) {
-		keys = append(keys, keymap.Binding[*rows[R]]{Keys: []string{copyKey}, Name: "copy", Help: "copy a field of the row", Allowed: (*rows[R]).none, Quiet: true, Do: func(p *rows[R]) tea.Cmd {
-			return Send(Open{newCopying(p.world, "a "+strings.TrimSuffix(p.what, "s"), p.fields(p.current()), nil)})
-		}})
+		keys = append(keys, keymap.Binding[*rows[R]]{
+			Keys: []string{copyKey}, Name: "copy",
+			Help: "copy a field of the row", Allowed: (*rows[R]).none, Quiet: true, Do: func(p *rows[R]) tea.Cmd {
+				return Send(Open{newCopying(p.world, "a "+strings.TrimSuffix(p.what, "s"), p.fields(p.current()), nil)})
+			},
+		})
 	}
 	p.keys = append(keys, moves[R]()...)
 }
@@ -138,7 +141,10 @@ func empty(t *theme.Theme, state store.State, what string, all int, f filter.Fil
 // moves are the keys that move in a table of any rows.
 func moves[R any]() keymap.Map[*rows[R]] {
 	bind := func(help string, do func(*widget.Table[R]), keys ...string) keymap.Binding[*rows[R]] {
-		return keymap.Binding[*rows[R]]{Keys: keys, Help: help, Quiet: true, Do: func(p *rows[R]) tea.Cmd { do(&p.table); return nil }}
+		return keymap.Binding[*rows[R]]{
+			Keys: keys, Help: help, Quiet: true,
+			Do: func(p *rows[R]) tea.Cmd { do(&p.table); return nil },
+		}
 	}
 	type table = *widget.Table[R]
 	return keymap.Map[*rows[R]]{

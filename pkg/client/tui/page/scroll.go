@@ -17,7 +17,10 @@ func (s *scroll) by(lines int) { *s.offset = max(0, min(*s.offset+lines, s.lines
 // scrolling are the keys that scroll.
 func scrolling[M any](of func(M) *scroll) keymap.Map[M] {
 	bind := func(help string, by func(*scroll) int, keys ...string) keymap.Binding[M] {
-		return keymap.Binding[M]{Keys: keys, Help: help, Quiet: true, Do: func(m M) tea.Cmd { s := of(m); s.by(by(s)); return nil }}
+		return keymap.Binding[M]{
+			Keys: keys, Help: help, Quiet: true,
+			Do: func(m M) tea.Cmd { s := of(m); s.by(by(s)); return nil },
+		}
 	}
 	return keymap.Map[M]{
 		bind("one line down", func(*scroll) int { return 1 }, "down", "j"),

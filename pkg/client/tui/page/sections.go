@@ -45,7 +45,10 @@ const (
 func (p *Machine) draw(width, height int) []string {
 	if width < twoColumns {
 		s := p.sections(width)
-		all := [][]string{s.head(), s.usage(1), s.conditions(), s.disks(), s.interfaces(), s.guest(), s.console(consoleTail)}
+		all := [][]string{
+			s.head(), s.usage(1), s.conditions(), s.disks(), s.interfaces(), s.guest(),
+			s.console(consoleTail),
+		}
 		lines := together(all)
 		picture := s.screen()
 		if len(lines) > 0 && len(picture) > 0 {
@@ -131,7 +134,8 @@ func (s canvas) line(name, value string, role theme.Role) []string {
 	if value == "" {
 		return nil
 	}
-	return []string{"  " + s.t.Paint(theme.Dim, widget.Pad(s.t, widget.Harmless(name), nameWidth)) + s.t.Paint(role, s.cut(value, s.width-nameWidth-3))}
+	return []string{"  " + s.t.Paint(theme.Dim, widget.Pad(s.t, widget.Harmless(name), nameWidth)) +
+		s.t.Paint(role, s.cut(value, s.width-nameWidth-3))}
 }
 
 func (s canvas) cut(text string, width int) string {
@@ -211,14 +215,20 @@ func (s sections) usage(height int) []string {
 		full       float64
 	}{
 		{"CPU", fmt.Sprintf("%.0f%%", float64(now.CPU)/cpus*100), series.CPU, cpus},
-		{"Memory", widget.Bytes(series.Memory[len(series.Memory)-1]) + " of " + widget.Bytes(float64(now.Memory)), series.Memory, float64(now.Memory)},
-		{"Network", "in " + widget.Bytes(float64(now.NetworkReceived)) + "/s, out " + widget.Bytes(float64(now.NetworkSent)) + "/s", series.Net, slices.Max(series.Net)},
-		{"Disk", "read " + widget.Bytes(float64(now.DiskRead)) + "/s, written " + widget.Bytes(float64(now.DiskWritten)) + "/s", series.Disk, slices.Max(series.Disk)},
+		{
+			"Memory", widget.Bytes(series.Memory[len(series.Memory)-1]) + " of " + widget.Bytes(float64(now.Memory)),
+			series.Memory, float64(now.Memory),
+		},
+		{"Network", "in " + widget.Bytes(float64(now.NetworkReceived)) + "/s, out " +
+			widget.Bytes(float64(now.NetworkSent)) + "/s", series.Net, slices.Max(series.Net)},
+		{"Disk", "read " + widget.Bytes(float64(now.DiskRead)) + "/s, written " +
+			widget.Bytes(float64(now.DiskWritten)) + "/s", series.Disk, slices.Max(series.Disk)},
 	} {
 		name := "  " + s.t.Paint(theme.Dim, widget.Pad(s.t, g.name, nameWidth))
 		if height == 1 {
 			room := max(10, min(history, s.width-nameWidth-len(g.text)-6))
-			lines = append(lines, name+s.t.Paint(theme.Accent, widget.Sparkline(s.t, g.values, g.full, room))+"  "+g.text)
+			lines = append(lines,
+				name+s.t.Paint(theme.Accent, widget.Sparkline(s.t, g.values, g.full, room))+"  "+g.text)
 			continue
 		}
 		lines = append(lines, name+g.text)
@@ -263,8 +273,12 @@ func (s sections) conditions() []string {
 }
 
 // condition is one, with its message beside it or below.
-func (s canvas) condition(role theme.Role, kind string, status corev1.ConditionStatus, since time.Time, reason, message string) []string {
-	line := "  " + s.t.Paint(role, widget.Pad(s.t, widget.Harmless(kind), 22)) + " " + widget.Pad(s.t, widget.Harmless(string(status)), 7) + s.t.Paint(theme.Dim, fmt.Sprintf("%6s", age(since, s.now)))
+func (s canvas) condition(
+	role theme.Role, kind string, status corev1.ConditionStatus, since time.Time, reason, message string,
+) []string {
+	line := "  " + s.t.Paint(role, widget.Pad(s.t, widget.Harmless(kind), 22)) + " " +
+		widget.Pad(s.t, widget.Harmless(string(status)), 7) +
+		s.t.Paint(theme.Dim, fmt.Sprintf("%6s", age(since, s.now)))
 	text := widget.Harmless(strings.Trim(reason+": "+message, ": "))
 	if room := s.width - conditionWidth; ansi.StringWidth(text) <= room {
 		return []string{line + "  " + text}
@@ -285,9 +299,11 @@ func wrap(text string, width int) []string {
 // bad reports whether a condition is not as one would have it.
 func bad(kind string, status corev1.ConditionStatus) bool {
 	switch kind {
-	case string(v1.VirtualMachineInstanceReady), string(v1.VirtualMachineInstanceIsMigratable), string(v1.VirtualMachineInstanceSynchronized), string(v1.VirtualMachineInstanceIsStorageLiveMigratable):
+	case string(v1.VirtualMachineInstanceReady), string(v1.VirtualMachineInstanceIsMigratable),
+		string(v1.VirtualMachineInstanceSynchronized), string(v1.VirtualMachineInstanceIsStorageLiveMigratable):
 		return status != corev1.ConditionTrue
-	case string(v1.VirtualMachineFailure), string(v1.VirtualMachineRestartRequired), string(v1.VirtualMachineInstancePaused):
+	case string(v1.VirtualMachineFailure), string(v1.VirtualMachineRestartRequired),
+		string(v1.VirtualMachineInstancePaused):
 		return status == corev1.ConditionTrue
 	}
 	return false
@@ -342,7 +358,10 @@ func (s sections) interfaces() []string {
 	}
 	var rows [][]string
 	for _, i := range s.details.VMI.Status.Interfaces {
-		rows = append(rows, []string{cmp.Or(i.Name, "-"), cmp.Or(i.InterfaceName, "-"), cmp.Or(i.MAC, "-"), cmp.Or(strings.Join(i.IPs, ", "), i.IP, "-")})
+		rows = append(rows, []string{
+			cmp.Or(i.Name, "-"), cmp.Or(i.InterfaceName, "-"), cmp.Or(i.MAC, "-"),
+			cmp.Or(strings.Join(i.IPs, ", "), i.IP, "-"),
+		})
 	}
 	return s.table("Interfaces", []string{"NAME", "IN GUEST", "MAC", "ADDRESSES"}, rows)
 }
@@ -384,7 +403,8 @@ func (s sections) guest() []string {
 		if share > 0.9 {
 			role = theme.Warn
 		}
-		text := fmt.Sprintf("%s %3.0f%% of %-6s %s", widget.Bar(s.t, share, 10), share*100, widget.Bytes(float64(f.TotalBytes)), f.FileSystemType)
+		text := fmt.Sprintf("%s %3.0f%% of %-6s %s", widget.Bar(s.t, share, 10), share*100,
+			widget.Bytes(float64(f.TotalBytes)), f.FileSystemType)
 		lines = append(lines, s.line(f.MountPoint, text, role)...)
 	}
 	return lines
@@ -461,7 +481,8 @@ func decode(data []byte) (image.Image, error) {
 		return nil, fmt.Errorf("the picture of the screen: %w", err)
 	}
 	if config.Width > maxSide || config.Height > maxSide {
-		return nil, fmt.Errorf("the picture of the screen has %d × %d pixels; more than %d each way are not drawn", config.Width, config.Height, maxSide)
+		return nil, fmt.Errorf("the picture of the screen has %d × %d pixels; more than %d each way are not drawn",
+			config.Width, config.Height, maxSide)
 	}
 	return png.Decode(bytes.NewReader(data))
 }

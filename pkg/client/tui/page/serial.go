@@ -19,7 +19,8 @@ type ConsoleEnds struct {
 	StopInput func()
 	// Out gets what the guest writes.
 	Out io.Writer
-	// Connected is called when the stream is open, also again, and Lost when it has ended and is opened again; nil is its normal end.
+	// Connected is called when the stream is open, also again, and Lost when it has ended and is opened again; nil is
+	// its normal end.
 	Connected func()
 	Lost      func(error)
 }
@@ -34,8 +35,8 @@ type serial struct {
 	mu   sync.Mutex
 	term *emulator.Terminal
 	link link
-	// answers is whether what the guest asks its terminal is answered: not while it is told again what it asked long ago, so only
-	// once a key was pressed.
+	// answers is whether what the guest asks its terminal is answered: not while it is told again what it asked long
+	// ago, so only once a key was pressed.
 	answers bool
 	keys    *keyboard
 }
@@ -75,7 +76,8 @@ func (s *serial) start(actions Actions, key store.Key) tea.Cmd {
 	s.keys, s.link = keys, link{}
 	s.mu.Unlock()
 	return func() tea.Msg {
-		err := actions.Console(s.ctx, key, ConsoleEnds{In: keys, StopInput: keys.close, Out: s, Connected: s.connected, Lost: s.lost})
+		err := actions.Console(s.ctx, key,
+			ConsoleEnds{In: keys, StopInput: keys.close, Out: s, Connected: s.connected, Lost: s.lost})
 		if s.ctx.Err() != nil {
 			return nil
 		}
@@ -170,14 +172,15 @@ func (s *serial) state() link {
 	return s.link
 }
 
-// The least that a guest is given, cells: it cannot know how much is shown, and serial lines have terminals of this size.
+// The least that a guest is given, cells: it cannot know how much is shown, and serial lines have terminals of this
+// size.
 const (
 	leastColumns = 80
 	leastRows    = 24
 )
 
-// view draws the part of the screen around the cursor, or back lines before that, exactly width and height cells. It returns how far
-// back there is something.
+// view draws the part of the screen around the cursor, or back lines before that, exactly width and height cells. It
+// returns how far back there is something.
 func (s *serial) view(width, height, back int, plain bool) (lines []string, furthest int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

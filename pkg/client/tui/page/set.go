@@ -164,7 +164,10 @@ func (p *Set) machines(c canvas) []string {
 	}
 	name = min(name, max(8, c.width-44))
 	for _, m := range shown {
-		lines = append(lines, "  "+widget.Pad(c.t, widget.Harmless(m.Name), name)+"  "+c.t.Paint(statusRole(m), widget.Pad(c.t, widget.Harmless(m.Status), 18))+"  "+c.cut(m.Node, c.width-name-26))
+		lines = append(lines,
+			"  "+widget.Pad(c.t, widget.Harmless(m.Name), name)+"  "+
+				c.t.Paint(statusRole(m), widget.Pad(c.t, widget.Harmless(m.Status), 18))+"  "+
+				c.cut(m.Node, c.width-name-26))
 	}
 	if more := len(p.members) - len(shown); more > 0 {
 		lines = append(lines, c.dim(fmt.Sprintf("%d more; enter shows all", more)))

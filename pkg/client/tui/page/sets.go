@@ -38,16 +38,24 @@ func NewSets(w *World, resource string) *Sets {
 	case store.ReplicaSets:
 		title, what = "Replica sets", "replica sets"
 	}
-	p.rows = rows[*store.Set]{world: w, title: title, what: what, state: func() store.State { return setsState(w) }, read: func() []*store.Set {
-		all := slices.DeleteFunc(setRows(w), func(s *store.Set) bool { return resource != "" && s.Resource != resource })
-		p.lacking = lacking(w, all)
-		return all
-	}}
+	p.rows = rows[*store.Set]{
+		world: w, title: title, what: what, state: func() store.State { return setsState(w) },
+		read: func() []*store.Set {
+			all := slices.DeleteFunc(setRows(w),
+				func(s *store.Set) bool { return resource != "" && s.Resource != resource })
+			p.lacking = lacking(w, all)
+			return all
+		},
+	}
 	p.table = widget.Table[*store.Set]{
-		Columns: p.columns(), Key: (*store.Set).Key, Labels: func(s *store.Set) map[string]string { return s.Labels }, Now: w.Now, Theme: w.Theme,
+		Columns: p.columns(), Key: (*store.Set).Key, Labels: func(s *store.Set) map[string]string { return s.Labels },
+		Now: w.Now, Theme: w.Theme,
 	}
 	type bound = *rows[*store.Set]
-	keys := keymap.Map[bound]{{Keys: []string{"enter"}, Name: "details", Help: "everything about the set", Allowed: bound.none, Do: p.open(func(s *store.Set) Page { return NewSet(w, s.Key()) })}}
+	keys := keymap.Map[bound]{{
+		Keys: []string{"enter"}, Name: "details", Help: "everything about the set",
+		Allowed: bound.none, Do: p.open(func(s *store.Set) Page { return NewSet(w, s.Key()) }),
+	}}
 	for _, b := range setBindings() {
 		keys = append(keys, keymap.Binding[bound]{
 			Keys: b.Keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
@@ -91,8 +99,15 @@ func (p *Sets) columns() []widget.Column[*store.Set] {
 	}
 	plain := func(*store.Set) theme.Role { return theme.Text }
 	columns := []column{
-		{Title: "NAME", Max: 48, Cell: func(s *store.Set, _ time.Time) widget.Cell { return widget.Cell{Text: s.Name} }, Compare: func(a, b *store.Set) int { return strings.Compare(a.Name, b.Name) }},
-		{Title: "KIND", Priority: 1, Cell: func(s *store.Set, _ time.Time) widget.Cell { return widget.Cell{Text: s.Short()} }},
+		{
+			Title: "NAME", Max: 48,
+			Cell:    func(s *store.Set, _ time.Time) widget.Cell { return widget.Cell{Text: s.Name} },
+			Compare: func(a, b *store.Set) int { return strings.Compare(a.Name, b.Name) },
+		},
+		{
+			Title: "KIND", Priority: 1,
+			Cell: func(s *store.Set, _ time.Time) widget.Cell { return widget.Cell{Text: s.Short()} },
+		},
 		number("DESIRED", func(s *store.Set) int32 { return s.Desired }, plain),
 		number("CURRENT", func(s *store.Set) int32 { return s.Current }, plain),
 		number("READY", func(s *store.Set) int32 { return s.Ready }, setRole),
@@ -104,9 +119,11 @@ func (p *Sets) columns() []widget.Column[*store.Set] {
 		}},
 	}
 	if p.world.Namespace == "" {
-		columns = append([]column{{Title: "NAMESPACE", Max: 24, Priority: 2, Cell: func(s *store.Set, _ time.Time) widget.Cell { return widget.Cell{Text: s.Namespace} }, Compare: func(a, b *store.Set) int {
-			return strings.Compare(a.Namespace, b.Namespace)
-		}}}, columns...)
+		columns = append([]column{{
+			Title: "NAMESPACE", Max: 24, Priority: 2,
+			Cell:    func(s *store.Set, _ time.Time) widget.Cell { return widget.Cell{Text: s.Namespace} },
+			Compare: func(a, b *store.Set) int { return strings.Compare(a.Namespace, b.Namespace) },
+		}}, columns...)
 	}
 	return columns
 }
@@ -210,13 +227,28 @@ func setBindings() keymap.Map[group] {
 		}
 	}
 	return keymap.Map[group]{
-		{Keys: []string{"m"}, Name: "machines", Help: "the machines of the set", Allowed: some, Do: func(g group) tea.Cmd { return Send(Open{NewMembers(g.world, g.set)}) }},
-		{Keys: []string{"s"}, Name: "scale", Help: "change how many machines there are to be", Allowed: change("patch", "/scale"), Do: group.askScale},
-		{Keys: []string{"w"}, Name: "why", Help: "why there are fewer ready machines than there are to be", Allowed: some, Do: func(g group) tea.Cmd { return Send(Open{newSetWhy(g.world, g.set)}) }},
-		{Keys: []string{"y"}, Name: "YAML", Help: "the object as the server has it", Allowed: some, Do: func(g group) tea.Cmd {
-			return Send(Open{newYAML(g.world, g.set.Resource, g.key())})
-		}},
-		{Keys: []string{"ctrl+d"}, Name: "delete", Help: "delete the set and its machines", Allowed: change("delete", ""), Do: group.askDelete},
+		{
+			Keys: []string{"m"}, Name: "machines", Help: "the machines of the set", Allowed: some,
+			Do: func(g group) tea.Cmd { return Send(Open{NewMembers(g.world, g.set)}) },
+		},
+		{
+			Keys: []string{"s"}, Name: "scale", Help: "change how many machines there are to be",
+			Allowed: change("patch", "/scale"), Do: group.askScale,
+		},
+		{
+			Keys: []string{"w"}, Name: "why", Help: "why there are fewer ready machines than there are to be",
+			Allowed: some, Do: func(g group) tea.Cmd { return Send(Open{newSetWhy(g.world, g.set)}) },
+		},
+		{
+			Keys: []string{"y"}, Name: "YAML", Help: "the object as the server has it", Allowed: some,
+			Do: func(g group) tea.Cmd {
+				return Send(Open{newYAML(g.world, g.set.Resource, g.key())})
+			},
+		},
+		{
+			Keys: []string{"ctrl+d"}, Name: "delete", Help: "delete the set and its machines",
+			Allowed: change("delete", ""), Do: group.askDelete,
+		},
 	}
 }
 
@@ -266,8 +298,9 @@ func replicas(text string) (int32, error) {
 func (g group) scale(n int32) tea.Cmd {
 	s, actions := g.set, g.world.Actions
 	task := Task{
-		Line: fmt.Sprintf("%s scale %s/%s --replicas %d --current-replicas %d --namespace %s", g.world.Program, s.Short(), s.Name, n, s.Desired, s.Namespace),
-		Do:   func(ctx context.Context) error { return actions.Scale(ctx, s, n) },
+		Line: fmt.Sprintf("%s scale %s/%s --replicas %d --current-replicas %d --namespace %s", g.world.Program,
+			s.Short(), s.Name, n, s.Desired, s.Namespace),
+		Do: func(ctx context.Context) error { return actions.Scale(ctx, s, n) },
 	}
 	if n >= s.Desired {
 		return Send(task)

@@ -21,24 +21,33 @@ func NewSizings(w *World) *Sizings {
 	if w.FollowSizings != nil {
 		w.FollowSizings()
 	}
-	p.rows = rows[*store.Sizing]{world: w, title: "Instance types", what: "instance types and preferences", state: func() store.State {
-		var all []store.State
-		for _, t := range w.Sizings {
-			all = append(all, t.State())
-		}
-		return store.Worst(all...)
-	}, read: func() []*store.Sizing {
-		var all []*store.Sizing
-		for _, t := range w.Sizings {
-			all = append(all, t.Rows()...)
-		}
-		return all
-	}}
+	p.rows = rows[*store.Sizing]{
+		world: w, title: "Instance types", what: "instance types and preferences",
+		state: func() store.State {
+			var all []store.State
+			for _, t := range w.Sizings {
+				all = append(all, t.State())
+			}
+			return store.Worst(all...)
+		}, read: func() []*store.Sizing {
+			var all []*store.Sizing
+			for _, t := range w.Sizings {
+				all = append(all, t.Rows()...)
+			}
+			return all
+		},
+	}
 	type column = widget.Column[*store.Sizing]
 	p.table = widget.Table[*store.Sizing]{
 		Columns: []column{
-			{Title: "NAME", Max: 48, Cell: func(s *store.Sizing, _ time.Time) widget.Cell { return widget.Cell{Text: s.Name} }},
-			{Title: "KIND", Cell: func(s *store.Sizing, _ time.Time) widget.Cell { return widget.Cell{Text: sizingKind(s)} }},
+			{
+				Title: "NAME", Max: 48,
+				Cell: func(s *store.Sizing, _ time.Time) widget.Cell { return widget.Cell{Text: s.Name} },
+			},
+			{
+				Title: "KIND",
+				Cell:  func(s *store.Sizing, _ time.Time) widget.Cell { return widget.Cell{Text: sizingKind(s)} },
+			},
 			{Title: "NAMESPACE", Max: 24, Priority: 1, Cell: func(s *store.Sizing, _ time.Time) widget.Cell {
 				return widget.Cell{Text: cmp.Or(s.Namespace, "(cluster)")}
 			}},
@@ -54,18 +63,23 @@ func NewSizings(w *World) *Sizings {
 				}
 				return widget.Cell{Text: s.Memory.String()}
 			}, Compare: func(a, b *store.Sizing) int { return a.Memory.Cmp(b.Memory) }},
-			{Title: "AGE", Right: true, Priority: 2, Volatile: true, Cell: func(s *store.Sizing, now time.Time) widget.Cell {
-				return widget.Cell{Text: age(s.Created, now), Role: theme.Dim}
-			}, Compare: func(a, b *store.Sizing) int { return b.Created.Compare(a.Created) }},
+			{
+				Title: "AGE", Right: true, Priority: 2, Volatile: true,
+				Cell: func(s *store.Sizing, now time.Time) widget.Cell {
+					return widget.Cell{Text: age(s.Created, now), Role: theme.Dim}
+				}, Compare: func(a, b *store.Sizing) int { return b.Created.Compare(a.Created) },
+			},
 			{Title: "DETAILS", Priority: 3, Flex: true, Cell: func(s *store.Sizing, _ time.Time) widget.Cell {
 				return widget.Cell{Text: strings.Join(s.Details, ", "), Role: theme.Dim}
 			}},
 		},
-		Key: (*store.Sizing).Key, Labels: func(s *store.Sizing) map[string]string { return s.Labels }, Now: w.Now, Theme: w.Theme,
+		Key: (*store.Sizing).Key, Labels: func(s *store.Sizing) map[string]string { return s.Labels }, Now: w.Now,
+		Theme: w.Theme,
 	}
 	p.bind(keymap.Binding[*rows[*store.Sizing]]{
-		Keys: []string{"enter", "y"}, Name: "YAML", Help: "the object as the server has it", Allowed: (*rows[*store.Sizing]).none,
-		Do: p.open(func(s *store.Sizing) Page { return newYAML(w, s.Resource, s.Key()) }),
+		Keys: []string{"enter", "y"}, Name: "YAML", Help: "the object as the server has it",
+		Allowed: (*rows[*store.Sizing]).none,
+		Do:      p.open(func(s *store.Sizing) Page { return newYAML(w, s.Resource, s.Key()) }),
 	})
 	p.Refresh()
 	return p

@@ -13,8 +13,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-// Split is a machine's serial console with its events beside it, or below where there is no room. Every key but the escape goes to
-// the guest. It attaches beside others who are at the console.
+// Split is a machine's serial console with its events beside it, or below where there is no room. Every key but the
+// escape goes to the guest. It attaches beside others who are at the console.
 type Split struct {
 	world  *World
 	key    store.Key
@@ -40,15 +40,27 @@ func NewSplit(w *World, key store.Key) *Split {
 		return func(p *Split) tea.Cmd { p.back = max(0, min(p.back+by(p), p.furthest)); return nil }
 	}
 	p.keys = keymap.Map[*Split]{
-		{Keys: []string{"ctrl+]"}, Name: "leave the console", Help: "back; every other key goes to the guest", Do: leave},
-		{Keys: []string{"shift+pgup"}, Name: "earlier", Help: "what the guest wrote before", Do: scroll(func(p *Split) int { return max(1, p.height-1) })},
-		{Keys: []string{"shift+pgdown"}, Name: "later", Help: "what the guest wrote after that", Do: scroll(func(p *Split) int { return -max(1, p.height-1) })},
-		{Keys: []string{"enter"}, Name: "connect again", Help: "open the console again after it was closed", Quiet: true, Allowed: func(p *Split) string {
-			if !p.serial.state().ended {
-				return "it is not closed"
-			}
-			return ""
-		}, Do: func(p *Split) tea.Cmd { return p.serial.start(w.Actions, key) }},
+		{
+			Keys: []string{"ctrl+]"}, Name: "leave the console",
+			Help: "back; every other key goes to the guest", Do: leave,
+		},
+		{
+			Keys: []string{"shift+pgup"}, Name: "earlier", Help: "what the guest wrote before",
+			Do: scroll(func(p *Split) int { return max(1, p.height-1) }),
+		},
+		{
+			Keys: []string{"shift+pgdown"}, Name: "later", Help: "what the guest wrote after that",
+			Do: scroll(func(p *Split) int { return -max(1, p.height-1) }),
+		},
+		{
+			Keys: []string{"enter"}, Name: "connect again", Help: "open the console again after it was closed",
+			Quiet: true, Allowed: func(p *Split) string {
+				if !p.serial.state().ended {
+					return "it is not closed"
+				}
+				return ""
+			}, Do: func(p *Split) tea.Cmd { return p.serial.start(w.Actions, key) },
+		},
 		{Keys: []string{"esc"}, Help: "back, while there is no connection", Quiet: true, Allowed: open, Do: leave},
 	}
 	p.Refresh()

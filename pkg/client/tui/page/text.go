@@ -50,7 +50,8 @@ func NewText(w *World, title string, read func(context.Context) ([]widget.Line, 
 			return Send(Copy{Text: p.String(), What: p.title})
 		}},
 	}
-	p.keys = append(p.keys, scrolling[*Text](func(p *Text) *scroll { return &scroll{&p.offset, len(p.wrapped), p.height} })...)
+	p.keys = append(p.keys,
+		scrolling[*Text](func(p *Text) *scroll { return &scroll{&p.offset, len(p.wrapped), p.height} })...)
 	return p
 }
 
@@ -91,8 +92,8 @@ func (p *Text) State() store.State {
 	return connection(p.world)
 }
 
-// connection is the state of a page whose own rows are not of the cluster: they can be believed, but nothing new comes and nothing
-// can be done while there is none.
+// connection is the state of a page whose own rows are not of the cluster: they can be believed, but nothing new comes
+// and nothing can be done while there is none.
 func connection(w *World) store.State {
 	state := w.Machines.State()
 	return store.State{Synced: true, Since: state.Since, Err: state.Err}

@@ -27,7 +27,11 @@ func whyLines(r *why.Report, program string) []widget.Line {
 	roles := map[why.State]theme.Role{"ok": theme.Good, "waiting": theme.Busy, "broken": theme.Bad, "off": theme.Dim}
 	lines := []widget.Line{{Text: "  " + r.Summary, Role: roles[r.Verdict]}, {}}
 	for _, l := range r.Chain {
-		lines = append(lines, widget.Line{Text: fmt.Sprintf("  %-8s %-40s %-8s %s", l.Layer, l.Object, l.State, l.Message), Role: roles[l.State], Hang: 61})
+		lines = append(lines,
+			widget.Line{
+				Text: fmt.Sprintf("  %-8s %-40s %-8s %s", l.Layer, l.Object, l.State, l.Message),
+				Role: roles[l.State], Hang: 61,
+			})
 	}
 	lines = append(lines, causes("What is in the way", r.Causes, roles)...)
 	if r.Migration != nil {
@@ -38,7 +42,8 @@ func whyLines(r *why.Report, program string) []widget.Line {
 		}
 	}
 	for _, u := range r.Unreadable {
-		lines = append(lines, widget.Line{Text: "  Not readable, and so perhaps hiding a cause: " + u, Role: theme.Warn})
+		lines = append(lines,
+			widget.Line{Text: "  Not readable, and so perhaps hiding a cause: " + u, Role: theme.Warn})
 	}
 	return lines
 }
@@ -49,7 +54,8 @@ func causes(title string, all []why.Cause, roles map[why.State]theme.Role) []wid
 	}
 	lines := []widget.Line{{}, {Text: "  " + title, Role: theme.Title}}
 	for i, c := range all {
-		lines = append(lines, widget.Line{Text: fmt.Sprintf("  %d. %s: %s", i+1, c.Object, c.Message), Role: roles[c.State], Hang: 5})
+		lines = append(lines,
+			widget.Line{Text: fmt.Sprintf("  %d. %s: %s", i+1, c.Object, c.Message), Role: roles[c.State], Hang: 5})
 		if c.Evidence != "" {
 			lines = append(lines, widget.Line{Text: "     " + c.Evidence, Role: theme.Dim})
 		}
@@ -112,7 +118,10 @@ func doctorLines(r *doctor.Report) []widget.Line {
 			area = c.Area
 			lines = append(lines, widget.Line{Text: "  " + capital(string(area)), Role: theme.Title})
 		}
-		lines = append(lines, widget.Line{Text: fmt.Sprintf("  %-8s %-22s %s", c.Status, c.Name, c.Message), Role: roles[string(c.Status)], Hang: 34})
+		lines = append(lines, widget.Line{
+			Text: fmt.Sprintf("  %-8s %-22s %s", c.Status, c.Name, c.Message),
+			Role: roles[string(c.Status)], Hang: 34,
+		})
 		for _, m := range c.Mend {
 			lines = append(lines, widget.Line{Text: "           " + m, Role: theme.Accent})
 		}

@@ -46,8 +46,8 @@ const (
 	axisFrom = 72
 )
 
-// timeline draws events, one a line: how long ago, where that is between the first and now, what it is of, and what it says. The
-// axis has a mark where an event happened last, and a line from where it happened first.
+// timeline draws events, one a line: how long ago, where that is between the first and now, what it is of, and what it
+// says. The axis has a mark where an event happened last, and a line from where it happened first.
 func timeline(t *theme.Theme, all []*store.Event, now time.Time, width int) []string {
 	if len(all) == 0 {
 		return []string{"  " + t.Paint(theme.Dim, widget.Pad(t, "none that the server still has", max(8, width-3)))}
@@ -71,7 +71,8 @@ func timeline(t *theme.Theme, all []*store.Event, now time.Time, width int) []st
 	var lines []string
 	if axis > 0 {
 		from, to := age(start, now)+" ago", "now"
-		lines = append(lines, "         "+t.Paint(theme.Dim, from+strings.Repeat(" ", max(1, axis-len(from)-len(to)))+to))
+		lines = append(lines, "         "+
+			t.Paint(theme.Dim, from+strings.Repeat(" ", max(1, axis-len(from)-len(to)))+to))
 	}
 	for _, e := range all {
 		line := "  " + t.Paint(theme.Dim, fmt.Sprintf("%5s", age(e.Last, now))) + "  "
@@ -82,8 +83,11 @@ func timeline(t *theme.Theme, all []*store.Event, now time.Time, width int) []st
 		if e.Count > 1 {
 			count = fmt.Sprintf(" (%d times)", e.Count)
 		}
-		line += t.Paint(theme.Dim, widget.Pad(t, short(e.Kind), what)) + "  " + t.Paint(eventRole(e), widget.Pad(t, widget.Harmless(e.Reason), reason)) + "  "
-		lines = append(lines, line+t.Paint(eventRole(e), ansi.Truncate(widget.Harmless(e.Message+count), max(8, width-ansi.StringWidth(line)-1), t.Ellipsis)))
+		line += t.Paint(theme.Dim, widget.Pad(t, short(e.Kind), what)) + "  " +
+			t.Paint(eventRole(e), widget.Pad(t, widget.Harmless(e.Reason), reason)) + "  "
+		lines = append(lines, line+
+			t.Paint(eventRole(e),
+				ansi.Truncate(widget.Harmless(e.Message+count), max(8, width-ansi.StringWidth(line)-1), t.Ellipsis)))
 	}
 	if older > 0 {
 		lines = append(lines, "  "+t.Paint(theme.Dim, fmt.Sprintf("and %d before", older)))

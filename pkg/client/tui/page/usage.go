@@ -57,7 +57,8 @@ func (u *Usage) Take(list stats.List) {
 	}
 }
 
-// used is the guest's memory in use: what it says, else what the node has given it so far. QEMU's own comes on top of that.
+// used is the guest's memory in use: what it says, else what the node has given it so far. QEMU's own comes on top of
+// that.
 func used(row top.Row) uint64 {
 	if row.MemoryUsed > 0 {
 		return row.MemoryUsed

@@ -65,44 +65,81 @@ func machineBindings() keymap.Map[subject] {
 		return keymap.Binding[subject]{Keys: keys, Name: string(v), Help: help, Allowed: allowed, Do: do, Quiet: quiet}
 	}
 	return keymap.Map[subject]{
-		{Keys: []string{"c"}, Name: "console", Help: "the serial console; Ctrl-] comes back", Allowed: typing, Do: run("console")},
-		{Keys: []string{"C"}, Name: "split", Help: "the serial console beside the machine's events; Ctrl-] comes back", Allowed: one(alive), Do: func(s subject) tea.Cmd {
-			return Send(Open{NewSplit(s.world, s.machines[0].Key())})
-		}},
-		{Keys: []string{"v"}, Name: "screen", Help: "the screen, drawn in the terminal", Allowed: typing, Do: run("vnc", "--terminal")},
-		{Keys: []string{"V"}, Name: "vnc web", Help: "the screen in a web browser", Allowed: typing, Do: run("vnc", "--web"), Quiet: true},
+		{
+			Keys: []string{"c"}, Name: "console", Help: "the serial console; Ctrl-] comes back", Allowed: typing,
+			Do: run("console"),
+		},
+		{
+			Keys: []string{"C"}, Name: "split",
+			Help:    "the serial console beside the machine's events; Ctrl-] comes back",
+			Allowed: one(alive), Do: func(s subject) tea.Cmd {
+				return Send(Open{NewSplit(s.world, s.machines[0].Key())})
+			},
+		},
+		{
+			Keys: []string{"v"}, Name: "screen", Help: "the screen, drawn in the terminal", Allowed: typing,
+			Do: run("vnc", "--terminal"),
+		},
+		{
+			Keys: []string{"V"}, Name: "vnc web", Help: "the screen in a web browser", Allowed: typing,
+			Do: run("vnc", "--web"), Quiet: true,
+		},
 		{Keys: []string{"s"}, Name: "ssh", Help: "a shell in the guest by SSH", Allowed: typing, Do: run("ssh")},
-		{Keys: []string{"l"}, Name: "logs", Help: "what the guest writes to its serial console", Allowed: one(alive), Do: run("logs", "--follow")},
-		{Keys: []string{"w"}, Name: "why", Help: "what holds the machine up, and what mends it", Allowed: one(nil), Do: func(s subject) tea.Cmd {
-			return Send(Open{NewWhy(s.world, s.machines[0].Key())})
-		}},
-		{Keys: []string{"y"}, Name: "YAML", Help: "the object as the server has it", Allowed: one(nil), Do: func(s subject) tea.Cmd {
-			return Send(Open{NewYAML(s.world, s.machines[0])})
-		}},
-		{Keys: []string{"e"}, Name: "edit", Help: "change the object in your editor; what that would do is shown first", Allowed: func(s subject) string {
-			if why := one(nil)(s); why != "" {
-				return why
-			}
-			if s.world.ReadOnly {
-				return readOnly
-			}
-			return s.world.Actions.ForbiddenTo(s.machines[0].Namespace, "patch", resourceOf(s.machines[0]))
-		}, Do: func(s subject) tea.Cmd { return Send(Open{NewEdit(s.world, s.machines[0])}) }},
+		{
+			Keys: []string{"l"}, Name: "logs", Help: "what the guest writes to its serial console", Allowed: one(alive),
+			Do: run("logs", "--follow"),
+		},
+		{
+			Keys: []string{"w"}, Name: "why", Help: "what holds the machine up, and what mends it", Allowed: one(nil),
+			Do: func(s subject) tea.Cmd {
+				return Send(Open{NewWhy(s.world, s.machines[0].Key())})
+			},
+		},
+		{
+			Keys: []string{"y"}, Name: "YAML", Help: "the object as the server has it", Allowed: one(nil),
+			Do: func(s subject) tea.Cmd {
+				return Send(Open{NewYAML(s.world, s.machines[0])})
+			},
+		},
+		{
+			Keys: []string{"e"}, Name: "edit",
+			Help: "change the object in your editor; what that would do is shown first",
+			Allowed: func(s subject) string {
+				if why := one(nil)(s); why != "" {
+					return why
+				}
+				if s.world.ReadOnly {
+					return readOnly
+				}
+				return s.world.Actions.ForbiddenTo(s.machines[0].Namespace, "patch", resourceOf(s.machines[0]))
+			}, Do: func(s subject) tea.Cmd { return Send(Open{NewEdit(s.world, s.machines[0])}) },
+		},
 		bind(lifecycle.Start, "start the guest", false, "S"),
 		bind(lifecycle.Stop, "shut the guest down", false, "X"),
 		bind(lifecycle.Restart, "shut the guest down and start it again", false, "R"),
-		{Keys: []string{"p"}, Name: "pause", Help: "stop the guest's processors, or let them go on", Allowed: func(s subject) string { return s.allowed(s.pausing()) }, Do: func(s subject) tea.Cmd { return s.ask(s.pausing()) }},
+		{
+			Keys: []string{"p"}, Name: "pause", Help: "stop the guest's processors, or let them go on",
+			Allowed: func(s subject) string { return s.allowed(s.pausing()) },
+			Do:      func(s subject) tea.Cmd { return s.ask(s.pausing()) },
+		},
 		bind(lifecycle.Migrate, "move the running guest to another node", false, "m"),
 		bind(lifecycle.MigrateCancel, "take a migration back", true, "M"),
 		bind(lifecycle.SoftReboot, "ask the guest to reboot", true, "B"),
 		bind(lifecycle.Reset, "press the reset button", true, "ctrl+r"),
 		bind(lifecycle.Delete, "delete the machine", false, "ctrl+d"),
-		{Keys: []string{copyKey}, Name: "copy", Help: "copy a field: name, node, address, MAC, UID, image, YAML", Allowed: one(nil), Quiet: true, Do: func(s subject) tea.Cmd {
-			return Send(Open{newMachineCopying(s.world, s.machines[0])})
-		}},
-		{Keys: []string{"ctrl+y"}, Name: "copy name", Help: "copy namespace and name", Allowed: one(nil), Quiet: true, Do: func(s subject) tea.Cmd {
-			return Send(Copy{Text: s.machines[0].Key().String(), What: "the name"})
-		}},
+		{
+			Keys: []string{copyKey}, Name: "copy", Help: "copy a field: name, node, address, MAC, UID, image, YAML",
+			Allowed: one(nil), Quiet: true, Do: func(s subject) tea.Cmd {
+				return Send(Open{newMachineCopying(s.world, s.machines[0])})
+			},
+		},
+		{
+			Keys: []string{"ctrl+y"}, Name: "copy name", Help: "copy namespace and name", Allowed: one(nil),
+			Quiet: true,
+			Do: func(s subject) tea.Cmd {
+				return Send(Copy{Text: s.machines[0].Key().String(), What: "the name"})
+			},
+		},
 	}
 }
 

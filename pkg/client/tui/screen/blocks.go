@@ -63,7 +63,8 @@ func (b *blocks) Paint(out *bytes.Buffer, picture *image.RGBA, layout Layout) {
 func (b *blocks) colour(out *bytes.Buffer, layer string, c rgb) {
 	out.WriteString("\x1b[" + layer)
 	if b.colours {
-		out.WriteString(";2;" + strconv.Itoa(int(c[0])) + ";" + strconv.Itoa(int(c[1])) + ";" + strconv.Itoa(int(c[2])) + "m")
+		out.WriteString(";2;" + strconv.Itoa(int(c[0])) + ";" + strconv.Itoa(int(c[1])) + ";" +
+			strconv.Itoa(int(c[2])) + "m")
 		return
 	}
 	out.WriteString(";5;" + strconv.Itoa(index256(c)) + "m")

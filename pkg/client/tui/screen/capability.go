@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Questions asks a terminal what it can: kitty's graphics and keyboard, the sizes of its cells and its window, and at last
-// its attributes, which every terminal answers, so that the end is known.
+// Questions asks a terminal what it can: kitty's graphics and keyboard, the sizes of its cells and its window, and at
+// last its attributes, which every terminal answers, so that the end is known.
 const Questions = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\" + "\x1b[?u" + "\x1b[16t" + "\x1b[14t" + "\x1b[c"
 
 // Answers is what a terminal has said.
@@ -68,8 +68,8 @@ func (a Answers) Best() Kind {
 	return Blocks
 }
 
-// Window is the terminal's size, in the columns and rows that the system knows and the pixels that the terminal does. Half
-// blocks make pixels of their own, twice as many down as rows.
+// Window is the terminal's size, in the columns and rows that the system knows and the pixels that the terminal does.
+// Half blocks make pixels of their own, twice as many down as rows.
 func (a Answers) Window(kind Kind, columns, rows int) Window {
 	w := Window{Columns: columns, Rows: rows, CellWidth: a.CellWidth, CellHeight: a.CellHeight}
 	switch {
@@ -92,5 +92,6 @@ func AllColours(getenv func(string) string) bool {
 		return true
 	}
 	t := getenv("TERM")
-	return strings.HasSuffix(t, "-direct") || strings.Contains(t, "kitty") || strings.Contains(t, "ghostty") || getenv("WT_SESSION") != ""
+	return strings.HasSuffix(t, "-direct") || strings.Contains(t, "kitty") || strings.Contains(t, "ghostty") ||
+		getenv("WT_SESSION") != ""
 }

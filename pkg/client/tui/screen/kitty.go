@@ -50,7 +50,8 @@ func (k *kitty) Paint(out *bytes.Buffer, picture *image.RGBA, layout Layout) {
 	_ = z.Close()
 	data := base64.StdEncoding.AppendEncode(nil, compressed.Bytes())
 	moveTo(out, layout.Cells.Min.X, layout.Cells.Min.Y)
-	control := fmt.Sprintf("a=T,f=24,o=z,s=%d,v=%d,i=%d,p=1,c=%d,r=%d,C=1,q=2,", size.X, size.Y, k.current, layout.Cells.Dx(), layout.Cells.Dy())
+	control := fmt.Sprintf("a=T,f=24,o=z,s=%d,v=%d,i=%d,p=1,c=%d,r=%d,C=1,q=2,", size.X, size.Y, k.current,
+		layout.Cells.Dx(), layout.Cells.Dy())
 	for len(data) > 0 {
 		chunk := data[:min(len(data), kittyChunk)]
 		data = data[len(chunk):]

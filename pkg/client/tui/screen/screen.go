@@ -6,11 +6,12 @@
 //	painter := screen.New(answers.Best())   a painter of that kind
 //	painter.Paint(w, picture, layout)       draws what has changed since the last call
 //
-// The encoders for kitty and sixel are our own. Those of github.com/charmbracelet/x/ansi v0.11.8 were tried on frames of
-// 1024 × 768: both read each pixel through the interface image.Image, with 1.6 million allocations a frame (ours: 150 for
-// kitty, 2,100 to 12,000 for sixel). Measured on one busy core, ours and theirs in one run: sixel 0.25 s and 2.0 s for a
-// desktop, 0.01 s and 9.0 s for a picture of many colours, for which it searches a palette; kitty 0.16 s and 2.3 s, 1.5 s
-// and 4.4 s. Theirs makes kitty's desktop frame smaller (273 kB, ours 433 kB), since it does not compress for speed.
+// The encoders for kitty and sixel are our own. Those of github.com/charmbracelet/x/ansi v0.11.8 were tried on frames
+// of 1024 × 768: both read each pixel through the interface image.Image, with 1.6 million allocations a frame (ours:
+// 150 for kitty, 2,100 to 12,000 for sixel). Measured on one busy core, ours and theirs in one run: sixel 0.25 s and
+// 2.0 s for a desktop, 0.01 s and 9.0 s for a picture of many colours, for which it searches a palette; kitty 0.16 s
+// and 2.3 s, 1.5 s and 4.4 s. Theirs makes kitty's desktop frame smaller (273 kB, ours 433 kB), since it does not
+// compress for speed.
 package screen
 
 import (
@@ -73,7 +74,8 @@ func (l Layout) At(column, row int, picture image.Point) (image.Point, bool) {
 		return image.Point{}, false
 	}
 	d := p.Sub(l.Cells.Min)
-	return image.Pt(min(picture.X-1, (2*d.X+1)*picture.X/(2*l.Cells.Dx())), min(picture.Y-1, (2*d.Y+1)*picture.Y/(2*l.Cells.Dy()))), true
+	return image.Pt(min(picture.X-1, (2*d.X+1)*picture.X/(2*l.Cells.Dx())),
+		min(picture.Y-1, (2*d.Y+1)*picture.Y/(2*l.Cells.Dy()))), true
 }
 
 // Painter draws pictures one after the other in the same place.

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Thumbnail draws a picture as text, lines of columns cells, for a place in a text that others draw: by half blocks in 24
-// bits of colour, or without colours by the characters of a ramp from dark to light.
+// Thumbnail draws a picture as text, lines of columns cells, for a place in a text that others draw: by half blocks in
+// 24 bits of colour, or without colours by the characters of a ramp from dark to light.
 func Thumbnail(picture image.Image, columns, rows int, ramp []string) []string {
 	if columns <= 0 || rows <= 0 || picture.Bounds().Empty() {
 		return nil
@@ -42,7 +42,8 @@ func Thumbnail(picture image.Image, columns, rows int, ramp []string) []string {
 }
 
 func ground(out *bytes.Buffer, layer string, c rgb) {
-	out.WriteString("\x1b[" + layer + ";2;" + strconv.Itoa(int(c[0])) + ";" + strconv.Itoa(int(c[1])) + ";" + strconv.Itoa(int(c[2])) + "m")
+	out.WriteString("\x1b[" + layer + ";2;" + strconv.Itoa(int(c[0])) + ";" + strconv.Itoa(int(c[1])) + ";" +
+		strconv.Itoa(int(c[2])) + "m")
 }
 
 // shades draws a character for each pixel.

@@ -80,9 +80,15 @@ type Options struct {
 
 // The terminal's own sixteen colours follow its scheme, so they are used wherever they can be read on both
 // backgrounds.
-var dark = map[Role]string{Dim: "8", Good: "2", Busy: "6", Warn: "3", Bad: "1", Accent: "14", Title: "15", Header: "8", Key: "14", Mark: "11", Border: "8"}
+var dark = map[Role]string{
+	Dim: "8", Good: "2", Busy: "6", Warn: "3", Bad: "1", Accent: "14", Title: "15", Header: "8",
+	Key: "14", Mark: "11", Border: "8",
+}
 
-var light = map[Role]string{Dim: "8", Good: "2", Busy: "4", Warn: "3", Bad: "1", Accent: "4", Title: "0", Header: "8", Key: "4", Mark: "5", Border: "7"}
+var light = map[Role]string{
+	Dim: "8", Good: "2", Busy: "4", Warn: "3", Bad: "1", Accent: "4", Title: "0", Header: "8",
+	Key: "4", Mark: "5", Border: "7",
+}
 
 // New makes a theme.
 func New(o Options) *Theme {

@@ -6,8 +6,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 )
 
-// Graph draws values as columns, the newest at the right, in so many lines of so many cells; full is the value of a full
-// column.
+// Graph draws values as columns, the newest at the right, in so many lines of so many cells; full is the value of a
+// full column.
 func Graph(t *theme.Theme, values []float64, full float64, width, height int) []string {
 	if len(values) > width {
 		values = values[len(values)-width:]

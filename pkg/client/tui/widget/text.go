@@ -11,8 +11,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 )
 
-// Harmless takes out of text what a terminal would obey, and makes one line of it: guests and objects may say anything. Rows
-// have no room for the escapes that virtctl's other commands show instead.
+// Harmless takes out of text what a terminal would obey, and makes one line of it: guests and objects may say anything.
+// Rows have no room for the escapes that virtctl's other commands show instead.
 func Harmless(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, printable.Hostile) {
 		return text
@@ -45,7 +45,8 @@ func Pad(t *theme.Theme, text string, width int) string {
 	return pad(text, max(0, width), false, t.Ellipsis)
 }
 
-// Wrap breaks text into lines so wide. Those after the first begin at column hang; with 0, two cells right of where the first does.
+// Wrap breaks text into lines so wide. Those after the first begin at column hang; with 0, two cells right of where the
+// first does.
 func Wrap(text string, width, hang int) []string {
 	if ansi.StringWidth(text) <= width {
 		return []string{text}

@@ -1,9 +1,9 @@
-// Package beneath works on files in directories that others may write: a pod's root, its volumes, a directory of the node that
-// a guest's image lies in. Somebody may put a link, a FIFO or a device where a file is expected, and change it between two
-// calls.
+// Package beneath works on files in directories that others may write: a pod's root, its volumes, a directory of the
+// node that a guest's image lies in. Somebody may put a link, a FIFO or a device where a file is expected, and change
+// it between two calls.
 //
-// So nothing is done by path. A name is resolved once, beneath a descriptor, through no link and into no other mount, to a
-// descriptor that opens nothing (O_PATH); its kind is looked at, and the rest is done by that descriptor.
+// So nothing is done by path. A name is resolved once, beneath a descriptor, through no link and into no other mount,
+// to a descriptor that opens nothing (O_PATH); its kind is looked at, and the rest is done by that descriptor.
 //
 //	Dir ── Find ──► Node ── Regular ──► *os.File
 //	 │               └───── Give, Chmod: of devices and sockets only
@@ -89,8 +89,8 @@ func (d *Dir) Mount(path string) (*Dir, error) {
 	return &Dir{f}, nil
 }
 
-// MountLinked is Mount of a path in which links are followed, as far as they lead beneath the directory: images have some on the
-// way to a volume (/var/run), and nobody can write them. What is in the volume is found through none.
+// MountLinked is Mount of a path in which links are followed, as far as they lead beneath the directory: images have
+// some on the way to a volume (/var/run), and nobody can write them. What is in the volume is found through none.
 func (d *Dir) MountLinked(path string) (*Dir, error) {
 	f, err := d.open(path, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
 	if err != nil {
@@ -129,8 +129,8 @@ func (d *Dir) Find(path string) (*Node, error) {
 // FindMounted is Find on whatever mount.
 func (d *Dir) FindMounted(path string) (*Node, error) { return d.find(path, resolve) }
 
-// FindLinked is FindMounted of a path in which links are followed, as far as they lead beneath the directory: a process's
-// root is the root of absolute ones. It is for what is only read.
+// FindLinked is FindMounted of a path in which links are followed, as far as they lead beneath the directory: a
+// process's root is the root of absolute ones. It is for what is only read.
 func (d *Dir) FindLinked(path string) (*Reading, error) {
 	f, err := d.open(path, unix.O_PATH, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
 	if err != nil {
@@ -170,8 +170,8 @@ func (d *Dir) MakeDir(name string, mode uint32) (*Dir, error) {
 	return d.Dir(name)
 }
 
-// MakeDevice makes a device node, unless it is there, and finds it. It fails with ErrNotDevice when something else has the
-// name.
+// MakeDevice makes a device node, unless it is there, and finds it. It fails with ErrNotDevice when something else has
+// the name.
 func (d *Dir) MakeDevice(name string, device Device, mode uint32) (*Node, error) {
 	if err := one("make device", name); err != nil {
 		return nil, err
@@ -225,8 +225,8 @@ func (d *Dir) Free() (int64, error) {
 	return int64(room.Bavail) * room.Bsize, nil
 }
 
-// Path is a path of a name in the directory, for bind(2), which follows no link in the last element and makes nothing that
-// is there already. It is of use as long as the directory is open.
+// Path is a path of a name in the directory, for bind(2), which follows no link in the last element and makes nothing
+// that is there already. It is of use as long as the directory is open.
 func (d *Dir) Path(name string) (string, error) {
 	if err := one("make socket", name); err != nil {
 		return "", err

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakeFile makes a sparse regular file of a size, of an owner and with permissions, all of which it has before it gets its
-// name. When somebody else was first, theirs stays as it is, and the error is fs.ErrExist.
+// MakeFile makes a sparse regular file of a size, of an owner and with permissions, all of which it has before it gets
+// its name. When somebody else was first, theirs stays as it is, and the error is fs.ErrExist.
 func (d *Dir) MakeFile(name string, size int64, user, group int, mode uint32) error {
 	if err := one("make", name); err != nil {
 		return err

@@ -53,8 +53,8 @@ func (n *Node) Device() Device {
 	return Device{}
 }
 
-// Socket is a path by which the socket can be connected to as long as the node is open. However long the path was by which it
-// was found, this one is within the kernel's limit.
+// Socket is a path by which the socket can be connected to as long as the node is open. However long the path was by
+// which it was found, this one is within the kernel's limit.
 func (n *Node) Socket() (string, error) {
 	if n.stat.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return "", &fs.PathError{Op: "open socket", Path: n.f.Name(), Err: errors.New("not a socket")}
@@ -64,8 +64,8 @@ func (n *Node) Socket() (string, error) {
 
 func (n *Node) path() string { return fmt.Sprintf("/proc/self/fd/%d", n.f.Fd()) }
 
-// Regular opens a regular file for reading, and gives its size in bytes. Nothing else is opened: to open a FIFO takes for
-// ever, and to open a device may be all that it takes to set it off.
+// Regular opens a regular file for reading, and gives its size in bytes. Nothing else is opened: to open a FIFO takes
+// for ever, and to open a device may be all that it takes to set it off.
 func (n *Node) Regular() (*os.File, int64, error) {
 	if n.stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, 0, &fs.PathError{Op: "open", Path: n.f.Name(), Err: ErrNotRegular}
@@ -84,8 +84,8 @@ func (n *Node) Regular() (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// special fails unless the file is a device or a socket. Who may write a directory can give any regular file of its mount a
-// name there (link), so those are nobody's to change who did not make them.
+// special fails unless the file is a device or a socket. Who may write a directory can give any regular file of its
+// mount a name there (link), so those are nobody's to change who did not make them.
 func (n *Node) special(op string) error {
 	switch n.stat.Mode & unix.S_IFMT {
 	case unix.S_IFBLK, unix.S_IFCHR, unix.S_IFSOCK:

@@ -1,5 +1,5 @@
-// Package podfstest makes what a test's own process needs to pass for a launcher: a socket that the launcher's user serves, and
-// the file by which the kubelet marks the launcher's container. It takes root.
+// Package podfstest makes what a test's own process needs to pass for a launcher: a socket that the launcher's user
+// serves, and the file by which the kubelet marks the launcher's container. It takes root.
 package podfstest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Listen makes a socket in a directory, however long its path is, that the kernel says a user listens on. It stays when it is
-// closed, as after kill -9.
+// Listen makes a socket in a directory, however long its path is, that the kernel says a user listens on. It stays when
+// it is closed, as after kill -9.
 func Listen(directory, name string, user int) (net.Listener, error) {
 	dir, err := os.Open(directory)
 	if err != nil {
@@ -50,7 +50,8 @@ func Listen(directory, name string, user int) (net.Listener, error) {
 	return net.FileListener(socket)
 }
 
-// MarkContainer has a process whose root is rootfs pass for one in a container of a pod: both must be on one file system.
+// MarkContainer has a process whose root is rootfs pass for one in a container of a pod: both must be on one file
+// system.
 func MarkContainer(podsDir, rootfs string, pod types.UID, container string) error {
 	dir := filepath.Join(podsDir, string(pod), "containers", container)
 	made, seen := filepath.Join(dir, "0a1b2c3d"), filepath.Join(rootfs, "dev/termination-log")

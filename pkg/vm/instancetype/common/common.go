@@ -72,11 +72,13 @@ var (
 var all = []series{
 	{name: "u1", class: "general.purpose", text: "General purpose: shared CPUs, memory of its own.", sizes: universal},
 	{
-		name: "o1", class: "overcommitted", text: "Overcommitted: half of the memory is requested, for many VMs that idle.", sizes: universal,
+		name: "o1", class: "overcommitted", text: "Overcommitted: half of the memory is requested, for many VMs that " +
+			"idle.", sizes: universal,
 		more: func(spec *v1beta1.VirtualMachineInstancetypeSpec) { spec.Memory.OvercommitPercent = 50 },
 	},
 	{
-		name: "cx1", class: "compute.exclusive", text: "Compute: CPUs of its own, laid out as the node's, and huge pages.", sizes: exclusive,
+		name: "cx1", class: "compute.exclusive", text: "Compute: CPUs of its own, laid out as the node's, and huge " +
+			"pages.", sizes: exclusive,
 		more: func(spec *v1beta1.VirtualMachineInstancetypeSpec) {
 			spec.CPU.DedicatedCPUPlacement, spec.CPU.IsolateEmulatorThread = ptr(true), ptr(true)
 			spec.CPU.NUMA = &v1.NUMA{GuestMappingPassthrough: &v1.NUMAGuestMappingPassthrough{}}
@@ -85,7 +87,8 @@ var all = []series{
 		},
 	},
 	{
-		name: "m1", class: "memory.intensive", text: "Memory: eight times as many GiB as vCPUs, in huge pages.", sizes: intensive,
+		name: "m1", class: "memory.intensive", text: "Memory: eight times as many GiB as vCPUs, in huge pages.",
+		sizes: intensive,
 		more: func(spec *v1beta1.VirtualMachineInstancetypeSpec) {
 			spec.Memory.Hugepages = &v1.Hugepages{PageSize: "2Mi"}
 		},
@@ -97,13 +100,17 @@ func Instancetypes() []*v1beta1.VirtualMachineClusterInstancetype {
 	var out []*v1beta1.VirtualMachineClusterInstancetype
 	for _, s := range all {
 		for _, size := range s.sizes {
-			t := &v1beta1.VirtualMachineClusterInstancetype{TypeMeta: kind("VirtualMachineClusterInstancetype"), ObjectMeta: metav1.ObjectMeta{
-				Name: s.name + "." + size.name,
-				Labels: map[string]string{
-					labelVendor: vendor, labelClass: s.class, labelCPU: strconv.Itoa(int(size.vcpus)), labelMemory: size.memory,
+			t := &v1beta1.VirtualMachineClusterInstancetype{
+				TypeMeta: kind("VirtualMachineClusterInstancetype"),
+				ObjectMeta: metav1.ObjectMeta{
+					Name: s.name + "." + size.name,
+					Labels: map[string]string{
+						labelVendor: vendor, labelClass: s.class, labelCPU: strconv.Itoa(int(size.vcpus)),
+						labelMemory: size.memory,
+					},
+					Annotations: map[string]string{annotation: s.text},
 				},
-				Annotations: map[string]string{annotation: s.text},
-			}}
+			}
 			t.Spec.CPU.Guest, t.Spec.Memory.Guest = size.vcpus, resource.MustParse(size.memory)
 			if s.more != nil {
 				s.more(&t.Spec)
@@ -170,11 +177,14 @@ func Preferences() []*v1beta1.VirtualMachineClusterPreference {
 }
 
 func preference(s system, name, title, os string) *v1beta1.VirtualMachineClusterPreference {
-	p := &v1beta1.VirtualMachineClusterPreference{TypeMeta: kind("VirtualMachineClusterPreference"), ObjectMeta: metav1.ObjectMeta{
-		Name:        name,
-		Labels:      map[string]string{labelVendor: vendor, labelOS: os},
-		Annotations: map[string]string{displayName: title},
-	}}
+	p := &v1beta1.VirtualMachineClusterPreference{
+		TypeMeta: kind("VirtualMachineClusterPreference"),
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Labels:      map[string]string{labelVendor: vendor, labelOS: os},
+			Annotations: map[string]string{displayName: title},
+		},
+	}
 	p.Spec.Devices = &v1beta1.DevicePreferences{}
 	p.Spec.Requirements = &v1beta1.PreferenceRequirements{
 		CPU:    &v1beta1.CPUPreferenceRequirement{Guest: s.vcpus},
@@ -208,7 +218,8 @@ func forWindows(spec *v1beta1.VirtualMachinePreferenceSpec, s system) {
 	spec.Features = &v1beta1.FeaturePreferences{
 		PreferredAcpi: on(), PreferredApic: &v1.FeatureAPIC{}, PreferredSmm: on(),
 		PreferredHyperv: &v1.FeatureHyperv{
-			Relaxed: on(), VAPIC: on(), VPIndex: on(), SyNIC: on(), Runtime: on(), Reset: on(), Frequencies: on(), IPI: on(),
+			Relaxed: on(), VAPIC: on(), VPIndex: on(), SyNIC: on(), Runtime: on(), Reset: on(),
+			Frequencies: on(), IPI: on(),
 			TLBFlush:   &v1.TLBFlush{},
 			SyNICTimer: &v1.SyNICTimer{Direct: on()}, Reenlightenment: on(),
 			Spinlocks: &v1.FeatureSpinlocks{Retries: ptr(uint32(8191))},
@@ -216,7 +227,9 @@ func forWindows(spec *v1beta1.VirtualMachinePreferenceSpec, s system) {
 	}
 	if s.secured {
 		spec.Devices.PreferredTPM = &v1.TPMDevice{Persistent: ptr(true)}
-		spec.Firmware = &v1beta1.FirmwarePreferences{PreferredEfi: &v1.EFI{SecureBoot: ptr(true), Persistent: ptr(true)}}
+		spec.Firmware = &v1beta1.FirmwarePreferences{
+			PreferredEfi: &v1.EFI{SecureBoot: ptr(true), Persistent: ptr(true)},
+		}
 	}
 }
 

@@ -42,7 +42,10 @@ func applyRules(ns *os.File, plan network.Plan) error {
 	conn.DelTable(t)
 	conn.AddTable(t)
 	nat := func(name string, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
-		return conn.AddChain(&nftables.Chain{Name: name, Table: t, Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: priority})
+		return conn.AddChain(&nftables.Chain{
+			Name: name, Table: t, Type: nftables.ChainTypeNAT, Hooknum: hook,
+			Priority: priority,
+		})
 	}
 	c := chains{
 		prerouting:  nat("prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
@@ -65,7 +68,8 @@ func applyRules(ns *os.File, plan network.Plan) error {
 		if nic.Binding == network.Bridge {
 			// The pod may forward for masquerade; it does not join the guest's networks.
 			conn.AddRule(&nftables.Rule{Table: t, Chain: c.forward, Exprs: slices.Concat(
-				iif(nic.BridgeLink), link(expr.MetaKeyOIFNAME, expr.CmpOpNeq, nic.BridgeLink), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}},
+				iif(nic.BridgeLink), link(expr.MetaKeyOIFNAME, expr.CmpOpNeq, nic.BridgeLink),
+				[]expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}},
 			)})
 			continue
 		}
@@ -104,9 +108,11 @@ func rules(c chains, nic network.Interface) []*nftables.Rule {
 		add(c.output, destination(loopback), protocol(proto), port(p.Port), toGuest)
 	}
 	add(c.postrouting, source(expr.CmpOpEq, nic.Guest), oif(nic.PodLink), []expr.Any{&expr.Masq{}})
-	add(c.postrouting, source(expr.CmpOpEq, loopback), oif(nic.BridgeLink), nat(expr.NATTypeSourceNAT, nic.Gateway.Addr()))
+	add(c.postrouting, source(expr.CmpOpEq, loopback), oif(nic.BridgeLink),
+		nat(expr.NATTypeSourceNAT, nic.Gateway.Addr()))
 	// A guest speaks for itself only; another source address would leave the pod untranslated.
-	add(c.forward, iif(nic.BridgeLink), source(expr.CmpOpNeq, nic.Guest), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
+	add(c.forward, iif(nic.BridgeLink), source(expr.CmpOpNeq, nic.Guest),
+		[]expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
 	// route_localnet would let the guest's frames to 127.0.0.1 in, to what listens for the pod alone.
 	add(c.raw, iif(nic.BridgeLink), toLoopback(), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
 	return out

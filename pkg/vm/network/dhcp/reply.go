@@ -100,7 +100,8 @@ func (c Config) options() []dhcpv4.Option {
 		out = append(out, dhcpv4.OptHostName(c.Hostname))
 	}
 	if c.MTU > 0 && c.MTU <= 0xffff {
-		out = append(out, dhcpv4.OptGeneric(dhcpv4.OptionInterfaceMTU, binary.BigEndian.AppendUint16(nil, uint16(c.MTU))))
+		out = append(out,
+			dhcpv4.OptGeneric(dhcpv4.OptionInterfaceMTU, binary.BigEndian.AppendUint16(nil, uint16(c.MTU))))
 	}
 	return append(out, c.more()...)
 }

@@ -72,7 +72,8 @@ func (s *Server) answer(req *dhcpv4.DHCPv4, from *net.UDPAddr) error {
 		return err
 	}
 	to := &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpv4.ClientPort}
-	if !req.ClientIPAddr.IsUnspecified() && from.IP.Equal(req.ClientIPAddr) && reply.MessageType() != dhcpv4.MessageTypeNak {
+	if !req.ClientIPAddr.IsUnspecified() && from.IP.Equal(req.ClientIPAddr) &&
+		reply.MessageType() != dhcpv4.MessageTypeNak {
 		to = from
 	}
 	if _, err := s.conn.WriteToUDP(reply.ToBytes(), to); err != nil {

@@ -23,7 +23,8 @@ type AddressError struct {
 }
 
 func (e *AddressError) Error() string {
-	return fmt.Sprintf("interface %q of the guest has the address %s, to which no connection is made: %s", e.Interface, e.Address, e.Reason)
+	return fmt.Sprintf("interface %q of the guest has the address %s, to which no connection is made: %s", e.Interface,
+		e.Address, e.Reason)
 }
 
 // Allowed refuses an interface's address that could be another's than the guest's: loopback, link-local (where clouds

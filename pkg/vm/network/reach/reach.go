@@ -36,12 +36,14 @@ type Known struct {
 	Pod, Node []netip.Addr
 }
 
-// Guest connects to a port of the guest behind a plan. pod and node are the network namespaces of the guest's pod and of
-// its node. Errors are syscall errors, that of ctx, or an *AddressError.
+// Guest connects to a port of the guest behind a plan. pod and node are the network namespaces of the guest's pod and
+// of its node. Errors are syscall errors, that of ctx, or an *AddressError.
 //
 // With the bridge binding the pod has no address left from which the guest could be reached; the guest has the pod's,
 // and is dialled from the node, as the kubelet dials any pod.
-func Guest(ctx context.Context, pod, node *os.File, plan network.Plan, known Known, protocol string, port uint16) (net.Conn, error) {
+func Guest(
+	ctx context.Context, pod, node *os.File, plan network.Plan, known Known, protocol string, port uint16,
+) (net.Conn, error) {
 	if protocol != TCP && protocol != UDP {
 		return nil, net.UnknownNetworkError(protocol)
 	}
@@ -101,7 +103,8 @@ func connect(ctx context.Context, file *os.File, address netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = file.SetWriteDeadline(time.Unix(1, 0)) }) // fails once the file is closed
+	// fails once the file is closed
+	stop := context.AfterFunc(ctx, func() { _ = file.SetWriteDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var outcome error
 	err = raw.Control(func(fd uintptr) {

@@ -1,5 +1,5 @@
-// Package clienttest is an API server for the tests of what reads from one: it answers each path with the object, or the
-// function, that a test has put there, as a real one would, and remembers what it was asked.
+// Package clienttest is an API server for the tests of what reads from one: it answers each path with the object, or
+// the function, that a test has put there, as a real one would, and remembers what it was asked.
 package clienttest
 
 import (
@@ -37,8 +37,8 @@ func New(t *testing.T) *API {
 	return a
 }
 
-// Put says what a path answers: an error of the API server's, an http.HandlerFunc, or an object as JSON. A list answers as
-// an empty one until it is put.
+// Put says what a path answers: an error of the API server's, an http.HandlerFunc, or an object as JSON. A list answers
+// as an empty one until it is put.
 func (a *API) Put(path string, answer any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -47,7 +47,8 @@ func Facts(ctx context.Context, c *client.Client, namespace, name string, now ti
 		"pods of virtkit": func(ctx context.Context) error {
 			var list corev1.PodList
 			err := c.Read(ctx, "/api/v1/namespaces/"+names.Namespace+"/pods", url.Values{"labelSelector": {
-				fmt.Sprintf("%s in (%s,%s,%s)", names.LabelComponent, names.VirtAPI, names.VirtController, names.VirtHandler),
+				fmt.Sprintf("%s in (%s,%s,%s)", names.LabelComponent, names.VirtAPI, names.VirtController,
+					names.VirtHandler),
 			}}, &list)
 			f.Stack = list.Items
 			return err
@@ -75,7 +76,8 @@ func Facts(ctx context.Context, c *client.Client, namespace, name string, now ti
 			return ignoreAbsent(err)
 		},
 		"virtualmachineinstancemigrations": func(ctx context.Context) error {
-			list, err := c.MigrationList(ctx, namespace, metav1.ListOptions{LabelSelector: v1.MigrationSelectorLabel + "=" + name})
+			list, err := c.MigrationList(ctx, namespace,
+				metav1.ListOptions{LabelSelector: v1.MigrationSelectorLabel + "=" + name})
 			if err == nil {
 				f.Migrations = list.Items
 			}
@@ -122,8 +124,10 @@ func (g *gathering) second(ctx context.Context) {
 	if f.VMI != nil {
 		reads["pods"] = func(ctx context.Context) error {
 			var list corev1.PodList
-			err := c.Read(ctx, in+"pods", url.Values{"labelSelector": {v1.CreatedByLabel + "=" + string(f.VMI.UID)}}, &list)
-			slices.SortStableFunc(list.Items, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+			err := c.Read(ctx, in+"pods",
+				url.Values{"labelSelector": {v1.CreatedByLabel + "=" + string(f.VMI.UID)}}, &list)
+			slices.SortStableFunc(list.Items,
+				func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 			f.Pods = list.Items
 			return err
 		}
@@ -159,7 +163,8 @@ func (g *gathering) volumes(reads map[string]func(context.Context) error, in str
 		if source := spec.Volumes[i].DataVolume; source != nil {
 			reads["datavolumes "+source.Name] = func(ctx context.Context) error {
 				dv := &cdiv1.DataVolume{}
-				err := c.Read(ctx, "/apis/"+cdiv1.SchemeGroupVersion.String()+"/namespaces/"+f.Namespace+"/datavolumes/"+source.Name, nil, dv)
+				err := c.Read(ctx, "/apis/"+cdiv1.SchemeGroupVersion.String()+"/namespaces/"+f.Namespace+
+					"/datavolumes/"+source.Name, nil, dv)
 				if err = found(err, &dv); err != nil {
 					return err
 				}
@@ -172,7 +177,9 @@ func (g *gathering) volumes(reads map[string]func(context.Context) error, in str
 		for _, reference := range references(&spec.Volumes[i]) {
 			kind, name, _ := strings.Cut(reference, "/")
 			resource := strings.ToLower(kind) + "s"
-			reads[resource+" "+name] = func(ctx context.Context) error { return g.exists(ctx, reference, in+resource+"/"+name) }
+			reads[resource+" "+name] = func(ctx context.Context) error {
+				return g.exists(ctx, reference, in+resource+"/"+name)
+			}
 		}
 	}
 }
@@ -279,9 +286,10 @@ func absent(err error) bool {
 		return false
 	}
 	details := status.Status().Details
-	return details == nil || details.Name == "" || slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool {
-		return cause.Type == metav1.CauseTypeUnexpectedServerResponse
-	})
+	return details == nil || details.Name == "" ||
+		slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool {
+			return cause.Type == metav1.CauseTypeUnexpectedServerResponse
+		})
 }
 
 func when(event *corev1.Event) time.Time {

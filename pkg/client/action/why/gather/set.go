@@ -22,7 +22,9 @@ import (
 const mostMembers = 5
 
 // Set reads everything about a pool or replica set and its machines that are not ready.
-func Set(ctx context.Context, c *client.Client, kind sets.Kind, namespace, name string, now time.Time) (why.SetFacts, error) {
+func Set(
+	ctx context.Context, c *client.Client, kind sets.Kind, namespace, name string, now time.Time,
+) (why.SetFacts, error) {
 	f := why.SetFacts{Kind: kind.Short}
 	set, err := sets.Get(ctx, c, kind, namespace, name)
 	if apierrors.IsNotFound(err) {

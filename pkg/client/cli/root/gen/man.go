@@ -31,7 +31,10 @@ func manPages(root *cobra.Command) (map[string][]byte, error) {
 		}
 		var page bytes.Buffer
 		title := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
-		header := &doc.GenManHeader{Title: strings.ToUpper(title), Section: "1", Date: &undated, Source: "virtkit", Manual: "virtkit"}
+		header := &doc.GenManHeader{
+			Title: strings.ToUpper(title), Section: "1", Date: &undated, Source: "virtkit",
+			Manual: "virtkit",
+		}
 		if err := doc.GenMan(cmd, header, &page); err != nil {
 			return fmt.Errorf("man page of %s: %w", cmd.CommandPath(), err)
 		}

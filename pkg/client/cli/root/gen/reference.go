@@ -30,7 +30,8 @@ func reference(root *cobra.Command) map[string][]byte {
 		}
 	}
 	visit(root)
-	fmt.Fprintf(&index, "\n## Options of all commands\n\n%s\nOutput formats and exit codes: [output.md](../output.md).\n\n%s", flagTable(root.PersistentFlags()), generated)
+	fmt.Fprintf(&index, "\n## Options of all commands\n\n%s\nOutput formats and exit codes: "+
+		"[output.md](../output.md).\n\n%s", flagTable(root.PersistentFlags()), generated)
 	files[folder+"README.md"] = index.Bytes()
 	return files
 }

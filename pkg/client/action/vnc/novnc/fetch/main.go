@@ -88,7 +88,8 @@ func convert(archive []byte) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
-	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
+	z.RegisterCompressor(zip.Deflate,
+		func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
 	for in := tar.NewReader(compressed); ; {
 		header, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -99,7 +100,8 @@ func convert(archive []byte) ([]byte, error) {
 			return nil, err
 		}
 		path := strings.TrimPrefix(header.Name, "package/")
-		wanted := strings.HasPrefix(path, "core/") || strings.HasPrefix(path, "vendor/") || strings.Contains(path, "LICENSE")
+		wanted := strings.HasPrefix(path, "core/") || strings.HasPrefix(path, "vendor/") ||
+			strings.Contains(path, "LICENSE")
 		if header.Typeflag != tar.TypeReg || !wanted {
 			continue
 		}
