@@ -37,13 +37,29 @@ func Check(vm *v1.VirtualMachine) (wrong, unsupported field.ErrorList) {
 // comment. A key that was cut off while it was copied mostly is no base64, and would lock its owner out.
 func IsPublicKey(line string) bool {
 	fields := strings.Fields(line)
-	for i, field := range fields[:max(len(fields)-1, 0)] {
-		for _, kind := range []string{"ssh-", "ecdsa-", "sk-"} {
-			if strings.HasPrefix(field, kind) {
-				_, err := base64.StdEncoding.DecodeString(fields[i+1])
-				return err == nil
-			}
+	for i := range fields {
+		if isKeyType(fields[i]) {
+			return i+1 < len(fields) && isBase64(fields[i+1])
 		}
 	}
 	return false
+}
+
+// BeginsWithKey reports whether a list of keys with commas between them begins with one that has no options before it.
+func BeginsWithKey(text string) bool {
+	fields := strings.Fields(text)
+	if len(fields) < 2 || !isKeyType(fields[0]) {
+		return false
+	}
+	key, _, _ := strings.Cut(fields[1], ",")
+	return isBase64(key)
+}
+
+func isKeyType(field string) bool {
+	return strings.HasPrefix(field, "ssh-") || strings.HasPrefix(field, "ecdsa-") || strings.HasPrefix(field, "sk-")
+}
+
+func isBase64(text string) bool {
+	_, err := base64.StdEncoding.DecodeString(text)
+	return err == nil
 }

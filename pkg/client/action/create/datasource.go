@@ -124,7 +124,7 @@ func (d DataSource) fill(field string, spec *cdiv1.DataVolumeSpec) error {
 			return err
 		}
 		namespace, name, both := cutLast(d.Source)
-		if !both || namespace == "" || name == "" {
+		if !both || namespace == "" || name == "" || strings.Contains(namespace, "/") {
 			return invalid(field, "src %q is not NAMESPACE/NAME, as type %s needs it", d.Source, d.Type)
 		}
 		if d.Type == "snapshot" {

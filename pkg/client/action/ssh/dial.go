@@ -74,5 +74,12 @@ func passing(err error) bool {
 		errors.Is(err, context.DeadlineExceeded)
 }
 
-// HostName is what the host key of a guest is known by, the same for a VM and for its instance: vm.NAME.NAMESPACE.
-func HostName(t forward.Target) string { return "vm." + t.Name + "." + t.Namespace }
+// HostName is what the host key of a guest is known by, as in KubeVirt: vm.NAME.NAMESPACE, or vmi.NAME.NAMESPACE for who
+// asked for the instance.
+func HostName(t forward.Target) string {
+	kind := "vm."
+	if t.Instance {
+		kind = "vmi."
+	}
+	return kind + t.Name + "." + t.Namespace
+}

@@ -73,9 +73,18 @@ func (p *Proxy) session(ctx context.Context, viewer net.Conn, guest *stream.Conn
 	return join(ctx, viewer, guest)
 }
 
-// join copies until both sides have ended. That a viewer goes away, however it does, is no error.
+// whole is a session of RFB, which ends as a whole, for who shows a screen sends until it goes.
+type whole struct{ conn *stream.Conn }
+
+func (w whole) Read(p []byte) (int, error)  { return w.conn.Read(p) }
+func (w whole) Write(p []byte) (int, error) { return w.conn.Write(p) }
+func (w whole) Close() error                { return w.conn.Close() }
+
+func (w whole) CloseWithReason(code int, reason string) error { return w.conn.CloseWithReason(code, reason) }
+
+// join copies until one side has ended. That a viewer goes away, however it does, is no error.
 func join(ctx context.Context, viewer io.ReadWriteCloser, guest *stream.Conn) error {
-	err := stream.Splice(ctx, viewer, guest)
+	err := stream.Splice(ctx, viewer, whole{guest})
 	var closed *stream.CloseError
 	if errors.As(err, &closed) {
 		return err

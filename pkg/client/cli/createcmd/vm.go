@@ -121,7 +121,7 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.VM.CloudInit.User, "user", "", "`ACCOUNT` in the guest that the password and SSH keys are for")
 	flags.StringVar(&o.PasswordFile, "password-file", "", "`FILE` with that account's password; - is stdin")
 	flags.StringArrayVar(&o.SSHKeys, "ssh-key", nil,
-		"SSH public `KEY` of that account, or a file with keys (can be repeated)")
+		"SSH public `KEY` of that account, several with commas between them, or a file with keys (can be repeated)")
 	flags.BoolVar(&o.GAManageSSH, "ga-manage-ssh", false,
 		"Let the guest agent write SSH keys where SELinux would not let it")
 	flags.StringArrayVar(&o.AccessCreds, "access-cred", nil, "Secret with SSH keys or passwords to put into the "+
@@ -171,7 +171,7 @@ func (o *VMOptions) Complete(cmd *cobra.Command) error {
 	if o.VM.Volumes, err = o.Volumes.parse(o.Factory.RandomName); err != nil {
 		return err
 	}
-	if o.VM.Sysprep, err = o.Volumes.sysprepSource(); err != nil {
+	if o.VM.Sysprep, err = o.Volumes.sysprepSource(cmd.Flags().Changed("volume-sysprep")); err != nil {
 		return err
 	}
 	if o.VM.AccessCredentials, err = accessCredentials(o.AccessCreds); err != nil {
@@ -291,12 +291,31 @@ func flagError(err error) error {
 	return cli.UsageErrorf("--%s", field)
 }
 
+// splitKeys puts keys that one flag has, with commas between them, on lines of their own. Other commas are a comment's.
+func splitKeys(value string) string {
+	var lines []string
+	for rest := value; ; {
+		at := 0
+		for {
+			next := strings.IndexByte(rest[at:], ',')
+			if next < 0 {
+				return strings.Join(append(lines, rest), "\n")
+			}
+			at += next + 1
+			if create.BeginsWithKey(rest[at:]) {
+				break
+			}
+		}
+		lines, rest = append(lines, rest[:at-1]), rest[at:]
+	}
+}
+
 // readKeys replaces the names of files among the keys by the keys in them; comments and empty lines are
 // left out.
 func readKeys(values []string) ([]string, error) {
 	var keys []string
 	for _, value := range values {
-		text := value
+		text := splitKeys(value)
 		if !strings.ContainsAny(strings.TrimSpace(value), " \n") {
 			data, err := os.ReadFile(value)
 			if err != nil {

@@ -110,9 +110,9 @@ func (v *volumeFlags) parse(random func(int) string) ([]create.Volume, error) {
 	return out, nil
 }
 
-// sysprepSource reads --volume-sysprep.
-func (v *volumeFlags) sysprepSource() (create.Sysprep, error) {
-	if v.sysprep == "" {
+// sysprepSource reads --volume-sysprep, if it was given.
+func (v *volumeFlags) sysprepSource(given bool) (create.Sysprep, error) {
+	if !given {
 		return create.Sysprep{}, nil
 	}
 	out, err := create.ParseSysprep(v.sysprep)

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/cli"
@@ -92,15 +94,40 @@ func (o *Options) evacuating(ctx context.Context, nodes []string) ([]lifecycle.T
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
 	var out []lifecycle.Target
+	idle := slices.Clone(nodes) // those that nothing is to leave: they may be misspelt
 	for i := range vmis.Items {
 		if vmi := &vmis.Items[i]; slices.Contains(nodes, vmi.Status.EvacuationNodeName) {
 			out = append(out, lifecycle.Target{Namespace: vmi.Namespace, Name: vmi.Name, Instance: true})
+			idle = slices.DeleteFunc(idle, func(node string) bool { return node == vmi.Status.EvacuationNodeName })
 		}
+	}
+	if err := exist(ctx, c, idle); err != nil {
+		return nil, err
 	}
 	if len(out) == 0 && o.Factory.IO.ErrIsTTY {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "no machine is to leave %s\n", strings.Join(nodes, ", "))
 	}
 	return out, nil
+}
+
+// exist is an error for the first of the nodes that the cluster does not have, as far as the user may see nodes.
+func exist(ctx context.Context, c *client.Client, nodes []string) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	all, err := c.Names(ctx, "/api/v1", "", "nodes")
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	for _, node := range nodes {
+		if !slices.Contains(all, node) {
+			return fmt.Errorf("node %q: %w", node, action.ErrNotFound)
+		}
+	}
+	return nil
 }
 
 // tellSkipped says on a terminal which machines match and are left alone.
