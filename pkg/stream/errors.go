@@ -3,9 +3,12 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/gorilla/websocket"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -80,6 +83,28 @@ func truncateReason(reason string) string {
 		cut--
 	}
 	return reason[:cut]
+}
+
+// causeNotRunning tells a guest that does not run from a request that is wrong.
+const causeNotRunning metav1.CauseType = "GuestNotRunning"
+
+// NewNotRunning is the answer to who asks for a stream of a guest that does not run, or not yet. Its code is 400, after
+// which KubeVirt's clients try again; after any other they give up.
+func NewNotRunning(text string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: text,
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: causeNotRunning, Message: text}}},
+	}}
+}
+
+// NotRunning reports whether an error is NewNotRunning's, also as it comes back from a server.
+func NotRunning(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Code != http.StatusBadRequest || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes,
+		func(c metav1.StatusCause) bool { return c.Type == causeNotRunning })
 }
 
 // Reasons of the Status with which virt-handler answers, with code 409, when a guest's port cannot be forwarded.

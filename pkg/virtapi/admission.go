@@ -209,7 +209,7 @@ func (a *admission) validateInstance(
 	errs = append(errs, a.defaults().Allowed.Validate(&vmi.Spec, field.NewPath("spec"))...)
 	response := verdict(request.Kind.Kind, vmi.Name, errs)
 	if !by.Component { // who made its VM has been warned
-		response.Warnings = surface.Warnings(vmi.Annotations, "metadata.annotations")
+		response.Warnings = surface.Warnings("", vmi.Annotations, &vmi.Spec)
 	}
 	return response, nil
 }

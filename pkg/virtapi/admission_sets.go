@@ -31,7 +31,7 @@ func (a *admission) validateReplicaSet(
 	}
 	errs = append(errs, d.Allowed.Validate(&template.Spec, field.NewPath("spec", "template", "spec"))...)
 	response := verdict(request.Kind.Kind, set.Name, errs)
-	response.Warnings = surface.Warnings(template.ObjectMeta.Annotations, "spec.template.metadata.annotations")
+	response.Warnings = surface.Warnings("spec.template.", template.ObjectMeta.Annotations, &template.Spec)
 	return response, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/stream"
 )
 
 // conflict is 409: the request makes sense, but not in the state that the VM is in.
@@ -39,6 +41,12 @@ func notRunning(vmi *v1.VirtualMachineInstance) error {
 		phase = v1.Pending
 	}
 	return conflictVMI(vmi, fmt.Sprintf(" is not running: phase %s", phase))
+}
+
+// notConnectable is what KubeVirt says to who asks for a stream of a guest that does not run.
+func notConnectable(vmi *v1.VirtualMachineInstance) error {
+	return stream.NewNotRunning(fmt.Sprintf("Unable to connect to VirtualMachineInstance because phase is %s instead of "+
+		"%s", vmi.Status.Phase, v1.Running))
 }
 
 // plain makes of an error that wraps an API error one that the API server machinery, which does not

@@ -100,10 +100,22 @@ func ready(pod *corev1.Pod) bool {
 
 // target is the URL at the virt-handler of the instance's node.
 func (n *nodes) target(vmi *v1.VirtualMachineInstance, verb string, query url.Values) (*url.URL, error) {
-	if vmi.Status.Phase != v1.Running || vmi.Status.NodeName == "" {
+	if !runs(vmi) {
 		return nil, notRunning(vmi)
 	}
 	return n.guest(vmi.Status.NodeName, types.NamespacedName{Namespace: vmi.Namespace, Name: vmi.Name}, verb, query)
+}
+
+// streamTarget is target for a stream: the errors of guests that do not run are others.
+func (n *nodes) streamTarget(vmi *v1.VirtualMachineInstance, verb string, query url.Values) (*url.URL, error) {
+	if !runs(vmi) {
+		return nil, notConnectable(vmi)
+	}
+	return n.target(vmi, verb, query)
+}
+
+func runs(vmi *v1.VirtualMachineInstance) bool {
+	return vmi.Status.Phase == v1.Running && vmi.Status.NodeName != ""
 }
 
 // guest is the URL for an instance at the virt-handler of a node.

@@ -67,7 +67,7 @@ func (q *requests) portForward(
 	if err != nil {
 		return err
 	}
-	target, err := q.nodes.target(vmi, verb, nil)
+	target, err := q.nodes.streamTarget(vmi, verb, nil)
 	if err != nil {
 		return err
 	}

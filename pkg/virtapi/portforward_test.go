@@ -92,7 +92,7 @@ func TestPortForwardRefused(t *testing.T) {
 		"handler says":    {pairOf(v1.RunStrategyAlways, instance(v1.Running)), "virtualmachines/vm/portforward/22", refused, "nothing listens"},
 		"no port":         {pairOf(v1.RunStrategyAlways, instance(v1.Running)), "virtualmachines/vm/portforward/x", apierrors.IsBadRequest, "1 to 65535"},
 		"no protocol":     {pairOf(v1.RunStrategyAlways, instance(v1.Running)), "virtualmachineinstances/vm/portforward/22/sctp", apierrors.IsBadRequest, "tcp or udp"},
-		"not running":     {pairOf(v1.RunStrategyAlways, instance(v1.Scheduled)), "virtualmachines/vm/portforward/22", apierrors.IsConflict, "is not running: phase Scheduled"},
+		"not running":     {pairOf(v1.RunStrategyAlways, instance(v1.Scheduled)), "virtualmachines/vm/portforward/22", stream.NotRunning, "because phase is Scheduled instead of Running"},
 		"stopped":         {pairOf(v1.RunStrategyHalted, nil), "virtualmachines/vm/portforward/22", apierrors.IsConflict, "VM is not running"},
 		"another's":       {anothers, "virtualmachines/vm/portforward/22", apierrors.IsConflict, "VM is not running"},
 		"no VM":           {map[string]any{}, "virtualmachines/vm/portforward/22", apierrors.IsNotFound, `virtualmachines.kubevirt.io "vm" not found`},

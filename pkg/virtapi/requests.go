@@ -203,7 +203,7 @@ func (q *requests) stream(
 		if err := check(vmi); err != nil {
 			return err
 		}
-		target, err := q.nodes.target(vmi, verb, r.Request.URL.Query())
+		target, err := q.nodes.streamTarget(vmi, verb, r.Request.URL.Query())
 		if err != nil {
 			return err
 		}
@@ -217,14 +217,14 @@ func (q *requests) stream(
 
 func hasSerialConsole(vmi *v1.VirtualMachineInstance) error {
 	if attach := vmi.Spec.Domain.Devices.AutoattachSerialConsole; attach != nil && !*attach {
-		return badRequest("No serial consoles are present: spec.domain.devices.autoattachSerialConsole is false")
+		return badRequest("No serial consoles are present. spec.domain.devices.autoattachSerialConsole is false")
 	}
 	return nil
 }
 
 func hasGraphics(vmi *v1.VirtualMachineInstance) error {
 	if attach := vmi.Spec.Domain.Devices.AutoattachGraphicsDevice; attach != nil && !*attach {
-		return badRequest("No graphics devices are present: spec.domain.devices.autoattachGraphicsDevice is false")
+		return badRequest("No graphics devices are present. spec.domain.devices.autoattachGraphicsDevice is false")
 	}
 	return nil
 }

@@ -292,7 +292,7 @@ func TestStreams(t *testing.T) {
 		check   func(error) bool
 		message string
 	}{
-		"not running":  {pairOf(v1.RunStrategyAlways, instance(v1.Succeeded)), "console", apierrors.IsConflict, "is not running: phase Succeeded"},
+		"not running":  {pairOf(v1.RunStrategyAlways, instance(v1.Succeeded)), "console", stream.NotRunning, "because phase is Succeeded instead of Running"},
 		"no instance":  {map[string]any{}, "console", apierrors.IsNotFound, `virtualmachineinstances.kubevirt.io "vm" not found`},
 		"no serial":    {pairOf(v1.RunStrategyAlways, without.DeepCopy()), "console", apierrors.IsBadRequest, "No serial consoles are present"},
 		"no graphics":  {pairOf(v1.RunStrategyAlways, without.DeepCopy()), "vnc", apierrors.IsBadRequest, "No graphics devices are present"},

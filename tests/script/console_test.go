@@ -2,7 +2,6 @@ package script
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -55,7 +54,7 @@ func (c *cluster) console(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if vmi.Status.Phase != v1.Running {
-		refuse(w, apierrors.NewConflict(group(resourceVMIs), name, errors.New("the instance is not running: phase "+string(vmi.Status.Phase))))
+		refuse(w, stream.NewNotRunning("Unable to connect to VirtualMachineInstance because phase is "+string(vmi.Status.Phase)+" instead of Running"))
 		return
 	}
 	conn, err := stream.Accept(w, r, stream.Options{})

@@ -43,7 +43,7 @@ func (c *cluster) running(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if vmi.Status.Phase != v1.Running {
-		refuse(w, apierrors.NewConflict(group(resourceVMIs), name, errors.New("the instance is not running: phase "+string(vmi.Status.Phase))))
+		refuse(w, stream.NewNotRunning("Unable to connect to VirtualMachineInstance because phase is "+string(vmi.Status.Phase)+" instead of Running"))
 		return false
 	}
 	return true

@@ -242,6 +242,9 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request) (*podfs.Run, types
 		return nil, "", err
 	}
 	_, pod, err := s.Launcher(name(r))
+	if err != nil {
+		err = stream.NewNotRunning(err.Error())
+	}
 	var run *podfs.Run
 	if err == nil {
 		run, err = podfs.OpenRun(s.PodsDir, pod)
@@ -264,7 +267,8 @@ func from(r *http.Request) string {
 // noSocket explains why a device's socket does not answer.
 func noSocket(err error, device, field string) error {
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("the guest has no %s: it does not run, or spec.domain.devices.%s is false", device, field)
+		return stream.NewNotRunning(fmt.Sprintf("the guest has no %s: it does not run, or spec.domain.devices.%s is false",
+			device, field))
 	}
 	return err
 }

@@ -381,9 +381,9 @@ func TestErrorsBeforeTheUpgrade(t *testing.T) {
 		code       int32
 		want       string
 	}{
-		{"demo/", "console", http.StatusConflict, "autoattachSerialConsole"},
-		{"demo/", "vnc", http.StatusConflict, "autoattachGraphicsDevice"},
-		{"other/", "console", http.StatusConflict, "does not run here"},
+		{"demo/", "console", http.StatusBadRequest, "autoattachSerialConsole"},
+		{"demo/", "vnc", http.StatusBadRequest, "autoattachGraphicsDevice"},
+		{"other/", "console", http.StatusBadRequest, "does not run here"},
 		{"demo/", "console?tail=x", http.StatusBadRequest, "tail"},
 	} {
 		_, err := s.dialName(test.name, test.path)

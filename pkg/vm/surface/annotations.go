@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // hookSidecars is the annotation with which KubeVirt runs containers that rewrite the domain before it starts.
@@ -46,12 +48,20 @@ var withoutEffect = map[string]string{
 	v1.MigrationTransportUnixAnnotation:    "guests move over the virt-handlers of the nodes",
 }
 
-// Warnings says what of an instance, or of a VM's template, has no effect although it does no harm, sentences in order.
-func Warnings(annotations map[string]string, path string) []string {
+// Warnings says what of an instance, or of a VM's template at path, is taken although it does nothing or not much good,
+// sentences in order. Defaults need not be set in the spec.
+func Warnings(path string, annotations map[string]string, spec *v1.VirtualMachineInstanceSpec) []string {
 	var out []string
+	if guest, known := sizing.Memory(&spec.Domain); known && guest.Sign() > 0 {
+		least, firmware := leastMemory(&spec.Domain)
+		if guest.CmpInt64(least) < 0 {
+			out = append(out, fmt.Sprintf("%sspec.domain.memory.guest: %s is too little for a guest with %s firmware to "+
+				"boot; that takes %dMi", path, guest.String(), firmware, least>>20))
+		}
+	}
 	for name, instead := range withoutEffect {
 		if _, ok := annotations[name]; ok {
-			out = append(out, fmt.Sprintf("%s[%s] has no effect in virtkit: %s", path, name, instead))
+			out = append(out, fmt.Sprintf("%smetadata.annotations[%s] has no effect in virtkit: %s", path, name, instead))
 		}
 	}
 	slices.Sort(out)
@@ -67,5 +77,6 @@ func MachineWarnings(vm *v1.VirtualMachine) []string {
 	if vm.Spec.Template == nil {
 		return out
 	}
-	return append(out, Warnings(vm.Spec.Template.ObjectMeta.Annotations, "spec.template.metadata.annotations")...)
+	template := vm.Spec.Template
+	return append(out, Warnings("spec.template.", template.ObjectMeta.Annotations, &template.Spec)...)
 }

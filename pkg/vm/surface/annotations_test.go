@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -38,11 +39,15 @@ func TestMachineWarnings(t *testing.T) {
 	vm.Spec.Template.ObjectMeta.Annotations = map[string]string{
 		v1.PlacePCIDevicesOnRootComplex: "true", v1.KeepLauncherAfterFailureAnnotation: "", "example.com/a": "b",
 	}
+	memory := resource.MustParse("64Mi")
+	vm.Spec.Template.Spec.Domain.Memory = &v1.Memory{Guest: &memory}
+	vm.Spec.Template.Spec.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{EFI: &v1.EFI{}}}
 	want := []string{
 		"spec.running is deprecated; use spec.runStrategy",
 		"spec.template.metadata.annotations[kubevirt.io/keep-launcher-alive-after-failure] has no effect in virtkit: a launcher pod whose guest failed stays until its instance goes; see virtctl logs",
 		"spec.template.metadata.annotations[kubevirt.io/placePCIDevicesOnRootComplex] has no effect in virtkit: devices are behind PCIe root ports, where they can be plugged and unplugged",
 	}
+	want = append(want, "spec.template.spec.domain.memory.guest: 64Mi is too little for a guest with UEFI firmware to boot; that takes 128Mi")
 	if diff := cmp.Diff(want, MachineWarnings(vm)); diff != "" {
 		t.Error(diff)
 	}

@@ -163,20 +163,11 @@ func validateMemory(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 		}
 	}
 	guest := domain.Memory.Guest
-	least, firmware := int64(minMemory), "BIOS"
-	if efi(domain) != nil {
-		least, firmware = minMemoryEFI, "UEFI"
-	}
 	if guest.Sign() <= 0 {
 		return field.ErrorList{field.Invalid(at, guest.String(),
 			fmt.Sprintf("%s is no memory; set more than zero, such as 1Gi", guest.String()))}
 	}
 	var errs field.ErrorList
-	if guest.Value() < least {
-		errs = append(errs, field.Invalid(at, guest.String(),
-			fmt.Sprintf("%s is too little for a guest with %s firmware; the least is %dMi", guest.String(), firmware,
-				least>>20)))
-	}
 	if guest.CmpInt64(sizing.MaxMemory) > 0 {
 		errs = append(errs, field.Invalid(at, guest.String(),
 			fmt.Sprintf("%s is more than any machine has; the most is 64Ti", guest.String())))
@@ -187,6 +178,14 @@ func validateMemory(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 				limit.String())))
 	}
 	return errs
+}
+
+// leastMemory is with how much memory, bytes, a guest comes up, and by which firmware. With less its QEMU still runs.
+func leastMemory(domain *v1.DomainSpec) (least int64, firmware string) {
+	if efi(domain) != nil {
+		return minMemoryEFI, "UEFI"
+	}
+	return minMemory, "BIOS"
 }
 
 func validateMachineType(machine string, path *field.Path) field.ErrorList {

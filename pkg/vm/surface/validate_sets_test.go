@@ -58,7 +58,7 @@ func TestValidateReplicaSet(t *testing.T) {
 		"bad label":               {"labels: {app: web}", `labels: {app: web, "a b": c}`, "spec.template.metadata.labels"},
 		"reserved label":          {"labels: {app: web}", "labels: {app: web, kubevirt.io/nodeName: n}", "spec.template.metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself"},
 		"bad name":                {"metadata: {", "metadata: {name: A_, ", `spec.template.metadata.name: "A_" cannot begin a name`},
-		"what is made is checked": {"guest: 1Gi", "guest: 1", "spec.template.spec.domain.memory.guest"},
+		"what is made is checked": {"guest: 1Gi", "guest: 0", "spec.template.spec.domain.memory.guest"},
 		"unsupported":             {"devices: {}", "devices: {}, launchSecurity: {tdx: {}}", "spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit"},
 		"unsupported, its own":    {"metadata: {", "metadata: {namespace: x, ", "spec.template.metadata.namespace: not supported by virtkit"},
 	} {

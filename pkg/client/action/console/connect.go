@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/stream"
 )
 
 // ErrStopped is a VM that does not run and that nobody has asked to.
@@ -35,7 +36,7 @@ func Connect(
 			return nil, ctx.Err()
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("%w connecting to the console of %s/%s: %w", action.ErrTimeout, namespace, name, err)
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err), stream.NotRunning(err):
 			waiting()
 			if _, err := wait.Until(ctx, api, namespace, name, runningOrStopped(again)); err != nil {
 				return nil, err

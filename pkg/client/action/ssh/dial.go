@@ -12,6 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/forward"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/stream"
 )
 
 // pause is the time between two tries.
@@ -70,7 +71,8 @@ func timedOut(err error) bool {
 
 // passing is whether time may mend err.
 func passing(err error) bool {
-	return forward.Refused(err) || forward.Unreachable(err) || apierrors.IsConflict(err) || wait.Passing(err) ||
+	return forward.Refused(err) || forward.Unreachable(err) || apierrors.IsConflict(err) || stream.NotRunning(err) ||
+		wait.Passing(err) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
 

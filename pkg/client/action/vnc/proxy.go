@@ -80,7 +80,9 @@ func (w whole) Read(p []byte) (int, error)  { return w.conn.Read(p) }
 func (w whole) Write(p []byte) (int, error) { return w.conn.Write(p) }
 func (w whole) Close() error                { return w.conn.Close() }
 
-func (w whole) CloseWithReason(code int, reason string) error { return w.conn.CloseWithReason(code, reason) }
+func (w whole) CloseWithReason(code int, reason string) error {
+	return w.conn.CloseWithReason(code, reason)
+}
 
 // join copies until one side has ended. That a viewer goes away, however it does, is no error.
 func join(ctx context.Context, viewer io.ReadWriteCloser, guest *stream.Conn) error {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/stream"
 )
 
 // LoginPrompt matches the line with which getty asks for a name, also when the kernel, a service or somebody's name
@@ -81,7 +82,7 @@ func Login(
 // retry reports whether a refused console may be granted later: the guest is between two lives, or a
 // component restarts.
 func retry(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || Passing(err)
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || stream.NotRunning(err) || Passing(err)
 }
 
 // read reads conn until the prompt shows, the stream ends or ctx does, and closes it.
