@@ -4,10 +4,12 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -21,8 +23,9 @@ import (
 // dirtier changes 40 MiB of memory over and over.
 const dirtier = `dd if=/dev/urandom of=/tmp/a bs=1M count=40 2>/dev/null; (while :; do dd if=/tmp/a of=/tmp/b bs=1M conv=notrunc 2>/dev/null; done) & true`
 
-// A guest that changes its memory faster than the policy lets it be copied is slowed down, and when its time is over it
-// goes by post-copy; what happens shows.
+// A guest that changes its memory faster than the policy lets it be copied is slowed down where the policy says so, and
+// goes by post-copy when its time is over where the policy says that; what happens shows. Each in a migration of its
+// own: how soon QEMU slows a guest down depends on the machine, and a guest that is slow enough needs no post-copy.
 func TestMigrationLimits(t *testing.T) {
 	t.Parallel()
 	c := theCluster
@@ -39,8 +42,8 @@ func TestMigrationLimits(t *testing.T) {
 				NamespaceSelector:              v1alpha1.LabelSelector{"kubernetes.io/metadata.name": ns},
 				VirtualMachineInstanceSelector: v1alpha1.LabelSelector{"limits": ns},
 			},
-			BandwidthPerMigration: resource.NewQuantity(bandwidth, resource.BinarySI), CompletionTimeoutPerGiB: ptr(int64(20)),
-			AllowAutoConverge: ptr(true), AllowPostCopy: ptr(true),
+			BandwidthPerMigration: resource.NewQuantity(bandwidth, resource.BinarySI), CompletionTimeoutPerGiB: ptr(int64(600)),
+			AllowAutoConverge: ptr(true),
 		},
 	}
 	if err := c.Client.Create(t.Context(), policy); err != nil {
@@ -59,6 +62,13 @@ func TestMigrationLimits(t *testing.T) {
 	con.login(t, "root", "tiny")
 	con.run(t, dirtier)
 
+	slowDown(t, g)
+	was := policy.DeepCopy()
+	policy.Spec.CompletionTimeoutPerGiB, policy.Spec.AllowAutoConverge, policy.Spec.AllowPostCopy = ptr(int64(20)), ptr(false), ptr(true)
+	if err := c.Client.Patch(t.Context(), policy, client.MergeFrom(was)); err != nil {
+		t.Fatal(err)
+	}
+
 	m := g.migrate(t, "limited")
 	var most progress.Progress
 	modes := map[string]bool{}
@@ -74,7 +84,6 @@ func TestMigrationLimits(t *testing.T) {
 			return "no progress yet"
 		}
 		modes[p.Mode] = true
-		most.ThrottlePercent = max(most.ThrottlePercent, p.ThrottlePercent)
 		if p.Mode == "PreCopy" {
 			most.BandwidthBytesPerSecond = max(most.BandwidthBytesPerSecond, p.BandwidthBytesPerSecond)
 		}
@@ -88,9 +97,6 @@ func TestMigrationLimits(t *testing.T) {
 	})
 	if !modes["PreCopy"] || !modes["PostCopy"] {
 		t.Errorf("modes %v, want both", modes)
-	}
-	if most.ThrottlePercent == 0 {
-		t.Error("the guest was not slowed down")
 	}
 	if most.BandwidthBytesPerSecond == 0 || most.BandwidthBytesPerSecond > bandwidth*3/2 {
 		t.Errorf("copied with %d bytes a second, of %d", most.BandwidthBytesPerSecond, bandwidth)
@@ -126,4 +132,42 @@ func TestMigrationLimits(t *testing.T) {
 	}
 
 	breakPostCopy(t, g, con, policy)
+}
+
+// slowDown begins a migration, waits until the guest is slowed down, and cancels it: the guest stays where it was.
+func slowDown(t *testing.T, g *guest) {
+	t.Helper()
+	home := g.vmi(t).Status.NodeName
+	m := g.migrate(t, "slowed")
+	eventually(t, 120*time.Second, "the guest is slowed down", func() string {
+		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			return err.Error()
+		}
+		p, err := progress.Parse(m.Annotations[names.AnnotationProgress])
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case m.Status.Phase == v1.MigrationSucceeded || m.Status.Phase == v1.MigrationFailed:
+			t.Fatalf("it is over before the guest was slowed down: %s, %+v", m.Status.Phase, p)
+		case p == nil || p.ThrottlePercent == 0:
+			return string(m.Status.Phase) + " " + m.Annotations[names.AnnotationProgress]
+		}
+		return ""
+	})
+	if err := g.Client.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 90*time.Second, "the cancelled migration is gone, and the guest where it was", func() string {
+		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("%s, %v", m.Status.Phase, err)
+		}
+		vmi := g.vmi(t)
+		if vmi.Status.NodeName != home {
+			t.Fatalf("the guest is on %s, not on %s", vmi.Status.NodeName, home)
+		}
+		if ms := vmi.Status.MigrationState; ms == nil || !ms.Completed {
+			return "the VMI does not say that the migration has ended"
+		}
+		return ""
+	})
 }
