@@ -82,7 +82,7 @@ func (s *session) dialGuest(ctx context.Context, known reach.Known, protocol str
 	if plan == nil {
 		// A session that found its guest shutting down has made none.
 		var err error
-		if plan, err = s.node.plans.load(s.target.Pod); err != nil {
+		if plan, err = s.node.plans.Load(s.target.Pod); err != nil {
 			return nil, err
 		}
 	}

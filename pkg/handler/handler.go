@@ -31,6 +31,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/handler/records"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
@@ -54,7 +55,7 @@ type Node struct {
 	// Rights says which devices launchers may use.
 	Rights *podfs.Rights
 
-	plans    planStore
+	plans    records.Store[network.Plan]
 	renewals renewals
 	steps    steps
 	// stepLimit and endLimit bound a step and the end of a session; tests have less time.
@@ -70,7 +71,7 @@ func NewNode(name, podsDir, procDir, stateDir string, log *slog.Logger) *Node {
 		Capabilities: &capabilities.Cache{Dir: filepath.Join(stateDir, "probed"), Boot: bootID(procDir, log)},
 		harvested:    filepath.Join(stateDir, "capabilities"),
 		Rights:       &podfs.Rights{Proc: procDir, Pods: podsDir, Dir: filepath.Join(stateDir, "devices")},
-		plans:        planStore{dir: filepath.Join(stateDir, "network")},
+		plans:        records.Store[network.Plan]{Dir: filepath.Join(stateDir, "network"), What: "network plan"},
 		stepLimit:    stepLimit, endLimit: endLimit,
 	}
 }
@@ -99,5 +100,5 @@ func (n *Node) forgetOldPods() error {
 		_, err := os.Lstat(filepath.Join(n.PodsDir, string(pod)))
 		return err == nil
 	}
-	return errors.Join(n.plans.keepOnly(exists), n.Rights.KeepOnly(exists))
+	return errors.Join(n.plans.KeepOnly(exists), n.Rights.KeepOnly(exists))
 }

@@ -117,7 +117,7 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 		return nil, err
 	}
 	defer ns.Close()
-	plan, err := s.node.plans.load(s.target.Pod)
+	plan, err := s.node.plans.Load(s.target.Pod)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *session) connect(vmi *v1.VirtualMachineInstance, process *podfs.Process
 			return nil, fmt.Errorf("plan the pod's network: %w", err)
 		}
 		plan = &made
-		if err := s.node.plans.save(s.target.Pod, plan); err != nil {
+		if err := s.node.plans.Save(s.target.Pod, plan); err != nil {
 			return nil, err
 		}
 	}

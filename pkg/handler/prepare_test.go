@@ -221,14 +221,14 @@ func TestVariants(t *testing.T) {
 
 func TestOldPlansAreForgotten(t *testing.T) {
 	w := newWorld(t)
-	w.must(w.node.plans.save("gone", &network.Plan{}))
-	w.must(w.node.plans.save(podUID, &network.Plan{}))
+	w.must(w.node.plans.Save("gone", &network.Plan{}))
+	w.must(w.node.plans.Save(podUID, &network.Plan{}))
 	w.must(os.MkdirAll(podfs.RunPath(w.node.PodsDir, podUID), 0o755))
 	w.must(w.node.forgetOldPods())
-	if p, err := w.node.plans.load("gone"); p != nil || err != nil {
+	if p, err := w.node.plans.Load("gone"); p != nil || err != nil {
 		t.Errorf("kept %v, %v", p, err)
 	}
-	if p, err := w.node.plans.load(podUID); p == nil || err != nil {
+	if p, err := w.node.plans.Load(podUID); p == nil || err != nil {
 		t.Errorf("lost %v, %v", p, err)
 	}
 }
@@ -251,7 +251,7 @@ func TestVMIGoneEndsSession(t *testing.T) {
 		return len(h.sessions) == 0
 	})
 	w.eventually("its plan is forgotten", func() bool {
-		p, err := w.node.plans.load(podUID)
+		p, err := w.node.plans.Load(podUID)
 		w.must(err)
 		return p == nil
 	})

@@ -85,7 +85,7 @@ func (r *Reconciler) end(vmi types.NamespacedName) {
 	r.ending[pod] = e
 	r.ends.Go(func() {
 		r.await(s)
-		if err := r.Node.plans.remove(pod); err != nil {
+		if err := r.Node.plans.Remove(pod); err != nil {
 			r.Node.Log.Warn("network plan not removed", "pod", pod, "err", err)
 		}
 		if err := r.Node.Rights.Forget(pod); err != nil {

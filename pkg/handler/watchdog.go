@@ -139,7 +139,7 @@ func (d *watchdog) look(ctx context.Context, suspicious bool) error {
 // removed it. What it could not look at is an error, and does not hide the rest.
 func (d *watchdog) launchers() ([]types.UID, error) {
 	there, err := podfs.Launchers(d.node.PodsDir)
-	prepared, planErr := d.node.plans.pods()
+	prepared, planErr := d.node.plans.Pods()
 	for _, pod := range prepared {
 		if _, err := os.Lstat(filepath.Join(d.node.PodsDir, string(pod))); err == nil && !slices.Contains(there, pod) {
 			there = append(there, pod)

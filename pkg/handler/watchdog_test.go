@@ -219,7 +219,7 @@ func TestWatchdogOddStat(t *testing.T) {
 // A launcher that has removed its socket is ended like any other.
 func TestWatchdogWithoutSocket(t *testing.T) {
 	d := newDog(t, "a")
-	if err := d.node.plans.save("a", &network.Plan{}); err != nil {
+	if err := d.node.plans.Save("a", &network.Plan{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(podfs.RunPath(d.node.PodsDir, "a"), names.SocketLauncher)); err != nil {

@@ -13,7 +13,7 @@ import (
 // reaching are the packages that reach into pods, where others may put links, FIFOs and devices, and change them
 // meanwhile. Files are opened, made, changed and removed there by package beneath, which alone may do it by these
 // functions.
-var reaching = []string{"pkg/handler", "pkg/handler/podfs", "pkg/handler/migrationproxy", "pkg/handler/streams", "pkg/handler/usage"}
+var reaching = []string{"pkg/handler", "pkg/handler/records", "pkg/handler/podfs", "pkg/handler/migrationproxy", "pkg/handler/streams", "pkg/handler/usage"}
 
 // byPath are functions that find a file by a path or change one, by the packages that have them.
 var byPath = map[string][]string{
@@ -71,15 +71,10 @@ var nodesOwn = map[string][]string{
 	"pkg/handler/handler.go: Node.forgetHarvested":   {"os.RemoveAll"},
 	"pkg/handler/history.go: loadHistory":            {"os.ReadFile"},
 	"pkg/handler/history.go: history.save":           {"os.MkdirAll", "os.Rename", "os.WriteFile"},
-	"pkg/handler/plans.go: planStore.pods":           {"os.ReadDir"},
-	"pkg/handler/plans.go: planStore.keepOnly":       {"os.ReadDir", "os.Remove"},
-	"pkg/handler/plans.go: planStore.load":           {"os.ReadFile"},
-	"pkg/handler/plans.go: planStore.remove":         {"os.Remove"},
-	"pkg/handler/plans.go: planStore.save":           {"os.MkdirAll", "os.Rename", "os.WriteFile"},
-	"pkg/handler/podfs/rights.go: Rights.KeepOnly":   {"os.ReadDir"},
-	"pkg/handler/podfs/rights.go: Rights.load":       {"os.ReadFile"},
-	"pkg/handler/podfs/rights.go: Rights.remove":     {"os.Remove"},
-	"pkg/handler/podfs/rights.go: Rights.save":       {"os.MkdirAll", "os.Rename", "os.WriteFile"},
+	"pkg/handler/records/records.go: Store.Load":     {"os.ReadFile"},
+	"pkg/handler/records/records.go: Store.Save":     {"os.MkdirAll", "os.Rename", "os.WriteFile"},
+	"pkg/handler/records/records.go: Store.each":     {"os.ReadDir"},
+	"pkg/handler/records/records.go: Store.remove":   {"os.Remove"},
 	// mounts, on descriptors that package beneath has found
 	"pkg/handler/podfs/graft.go: Graft":         {"unix.MoveMount"},
 	"pkg/handler/podfs/graft.go: Prune":         {"unix.Fchdir", "unix.Unmount"},
@@ -135,6 +130,9 @@ func nameOf(declaration ast.Decl) string {
 	of := f.Recv.List[0].Type
 	if star, ok := of.(*ast.StarExpr); ok {
 		of = star.X
+	}
+	if generic, ok := of.(*ast.IndexExpr); ok {
+		of = generic.X
 	}
 	if id, ok := of.(*ast.Ident); ok {
 		return id.Name + "." + f.Name.Name

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/handler/records"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -210,17 +211,9 @@ func (d Devices) add(node *Process, g grant, depth int) error {
 	return nil
 }
 
-// validUID fails for what could be no directory's or file's name, or be one of several.
-func validUID(pod types.UID) error {
-	if pod == "" || strings.ContainsAny(string(pod), `./*?[\`) {
-		return fmt.Errorf("%q is not the UID of a pod", pod)
-	}
-	return nil
-}
-
 // kubeletMaps are the kubelet's names for the block devices of a pod's claims.
 func kubeletMaps(podsDir string, pod types.UID) ([]string, error) {
-	if err := validUID(pod); err != nil {
+	if err := records.ValidUID(pod); err != nil {
 		return nil, err
 	}
 	maps, err := filepath.Glob(filepath.Join(podsDir, string(pod), "volumeDevices", "*", "*"))

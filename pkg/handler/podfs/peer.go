@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs/beneath"
+	"github.com/virtkit/virtkit/pkg/handler/records"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -105,7 +106,7 @@ const terminationLog = "/dev/termination-log"
 // of the pod and the container's name, and has it mounted in this container only. No process can bring it to where it
 // is looked for in another container: no link is followed, and a hard link does not leave its mount.
 func (p *Process) inContainer(podsDir, container string) (bool, error) {
-	if err := validUID(p.Pod); err != nil {
+	if err := records.ValidUID(p.Pod); err != nil {
 		return false, err
 	}
 	root, err := beneath.Root(p.proc)

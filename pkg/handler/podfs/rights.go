@@ -1,17 +1,17 @@
 package podfs
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtkit/virtkit/pkg/handler/records"
 )
 
 // Rights says which devices the launchers of a node may use: what every container may, what the kubelet has granted
@@ -133,61 +133,23 @@ func lettersOf(access uint16) string {
 	return letters
 }
 
-func (r *Rights) file(pod types.UID) (string, error) {
-	if err := validUID(pod); err != nil {
-		return "", err
-	}
-	return filepath.Join(r.Dir, string(pod)+".json"), nil
+func (r *Rights) store() records.Store[given] {
+	return records.Store[given]{Dir: r.Dir, What: "granted devices"}
 }
 
 func (r *Rights) load(pod types.UID) (given, error) {
-	name, err := r.file(pod)
-	if err != nil {
-		return nil, err
+	record, err := r.store().Load(pod)
+	if record == nil || *record == nil {
+		return given{}, err
 	}
-	record := given{}
-	text, err := os.ReadFile(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return record, nil
-	case err == nil:
-		err = json.Unmarshal(text, &record)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read which devices pod %s was given: %w", pod, err)
-	}
-	return record, nil
+	return *record, err
 }
 
 func (r *Rights) save(pod types.UID, record given) error {
-	name, err := r.file(pod)
-	if err != nil {
-		return err
-	}
 	if len(record) == 0 {
-		return r.remove(name)
+		return r.store().Remove(pod)
 	}
-	text, err := json.Marshal(record)
-	if err == nil {
-		err = os.MkdirAll(r.Dir, 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(name+".new", text, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(name+".new", name)
-	}
-	if err != nil {
-		return fmt.Errorf("keep which devices pod %s was given: %w", pod, err)
-	}
-	return nil
-}
-
-func (r *Rights) remove(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget which devices a pod was given: %w", err)
-	}
-	return nil
+	return r.store().Save(pod, &record)
 }
 
 // Forget removes what is kept for a pod, whose container is gone.
@@ -201,19 +163,5 @@ func (r *Rights) Forget(pod types.UID) error {
 func (r *Rights) KeepOnly(exists func(types.UID) bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	entries, err := os.ReadDir(r.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("list which devices pods were given: %w", err)
-	}
-	var errs []error
-	for _, entry := range entries {
-		pod, _, _ := strings.Cut(entry.Name(), ".")
-		if !exists(types.UID(pod)) {
-			errs = append(errs, r.remove(filepath.Join(r.Dir, entry.Name())))
-		}
-	}
-	return errors.Join(errs...)
+	return r.store().KeepOnly(exists)
 }

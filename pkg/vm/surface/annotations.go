@@ -55,13 +55,15 @@ func Warnings(path string, annotations map[string]string, spec *v1.VirtualMachin
 	if guest, known := sizing.Memory(&spec.Domain); known && guest.Sign() > 0 {
 		least, firmware := leastMemory(&spec.Domain)
 		if guest.CmpInt64(least) < 0 {
-			out = append(out, fmt.Sprintf("%sspec.domain.memory.guest: %s is too little for a guest with %s firmware to "+
-				"boot; that takes %dMi", path, guest.String(), firmware, least>>20))
+			out = append(out,
+				fmt.Sprintf("%sspec.domain.memory.guest: %s is too little for a guest with %s firmware to "+
+					"boot; that takes %dMi", path, guest.String(), firmware, least>>20))
 		}
 	}
 	for name, instead := range withoutEffect {
 		if _, ok := annotations[name]; ok {
-			out = append(out, fmt.Sprintf("%smetadata.annotations[%s] has no effect in virtkit: %s", path, name, instead))
+			out = append(out,
+				fmt.Sprintf("%smetadata.annotations[%s] has no effect in virtkit: %s", path, name, instead))
 		}
 	}
 	slices.Sort(out)

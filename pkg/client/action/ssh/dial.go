@@ -76,8 +76,8 @@ func passing(err error) bool {
 		errors.Is(err, context.DeadlineExceeded)
 }
 
-// HostName is what the host key of a guest is known by, as in KubeVirt: vm.NAME.NAMESPACE, or vmi.NAME.NAMESPACE for who
-// asked for the instance.
+// HostName is what the host key of a guest is known by, as in KubeVirt: vm.NAME.NAMESPACE, or vmi.NAME.NAMESPACE for
+// who asked for the instance.
 func HostName(t forward.Target) string {
 	kind := "vm."
 	if t.Instance {
