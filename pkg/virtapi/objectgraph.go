@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 )
 
@@ -128,11 +129,6 @@ func specNodes(namespace string, spec *v1.VirtualMachineInstanceSpec) []v1.Objec
 			out = append(out, graphNode(kind, namespace, name, children...))
 		}
 	}
-	secret := func(ref *corev1.LocalObjectReference) {
-		if ref != nil {
-			add("Secret", ref.Name)
-		}
-	}
 	for _, credential := range spec.AccessCredentials {
 		if keys := credential.SSHPublicKey; keys != nil && keys.Source.Secret != nil {
 			add("Secret", keys.Source.Secret.SecretName)
@@ -142,32 +138,12 @@ func specNodes(namespace string, spec *v1.VirtualMachineInstanceSpec) []v1.Objec
 		}
 	}
 	for i := range spec.Volumes {
-		switch v := &spec.Volumes[i]; {
-		case v.DataVolume != nil:
-			add("DataVolume", v.DataVolume.Name, graphNode("PersistentVolumeClaim", namespace, v.DataVolume.Name))
-		case v.PersistentVolumeClaim != nil:
-			add("PersistentVolumeClaim", v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil && v.Ephemeral.PersistentVolumeClaim != nil:
-			add("PersistentVolumeClaim", v.Ephemeral.PersistentVolumeClaim.ClaimName)
-		case v.ConfigMap != nil:
-			add("ConfigMap", v.ConfigMap.Name)
-		case v.Secret != nil:
-			add("Secret", v.Secret.SecretName)
-		case v.ServiceAccount != nil:
-			add("ServiceAccount", v.ServiceAccount.ServiceAccountName)
-		case v.ContainerDisk != nil:
-			add("Secret", v.ContainerDisk.ImagePullSecret)
-		case v.Sysprep != nil:
-			secret(v.Sysprep.Secret)
-			if v.Sysprep.ConfigMap != nil {
-				add("ConfigMap", v.Sysprep.ConfigMap.Name)
+		for _, ref := range claims.References(&spec.Volumes[i]) {
+			if ref.Kind == "DataVolume" {
+				add(ref.Kind, ref.Name, graphNode("PersistentVolumeClaim", namespace, ref.Name))
+				continue
 			}
-		case v.CloudInitNoCloud != nil:
-			secret(v.CloudInitNoCloud.UserDataSecretRef)
-			secret(v.CloudInitNoCloud.NetworkDataSecretRef)
-		case v.CloudInitConfigDrive != nil:
-			secret(v.CloudInitConfigDrive.UserDataSecretRef)
-			secret(v.CloudInitConfigDrive.NetworkDataSecretRef)
+			add(ref.Kind, ref.Name)
 		}
 	}
 	for _, network := range spec.Networks {

@@ -1,7 +1,7 @@
 // Package claims says which PersistentVolumeClaim a volume of a virtual machine is. A DataVolume is the claim of its
 // name, once CDI (the Containerized Data Importer) has filled it; an ephemeral volume is a claim that is only read;
 // everything that mounts, opens or judges a claim asks here, so that both kinds of volume are treated alike; and how
-// far CDI is with filling one (datavolume.go). It is pure.
+// far CDI is with filling one (datavolume.go). It also lists whatever else volumes name (references.go). It is pure.
 package claims
 
 import (

@@ -189,17 +189,26 @@ func Disconnect(n instance.Node) error {
 	return nil
 }
 
-// inside sets up the node's end of the cable. The routes to other nodes' pods are for all nodes that
-// can be, so that a node which joins later changes nothing on those that run.
-func inside(n instance.Node, pid int) error {
+// enter opens a node's network namespace.
+func enter(n instance.Node, pid int) (*netlink.Handle, error) {
 	ns, err := netns.GetFromPid(pid)
 	if err != nil {
-		return fmt.Errorf("open network namespace of %s: %w", n.NodeName(), err)
+		return nil, fmt.Errorf("open network namespace of %s: %w", n.NodeName(), err)
 	}
 	defer ns.Close()
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
-		return fmt.Errorf("open network namespace of %s: %w", n.NodeName(), err)
+		return nil, fmt.Errorf("open network namespace of %s: %w", n.NodeName(), err)
+	}
+	return h, nil
+}
+
+// inside sets up the node's end of the cable. The routes to other nodes' pods are for all nodes that
+// can be, so that a node which joins later changes nothing on those that run.
+func inside(n instance.Node, pid int) error {
+	h, err := enter(n, pid)
+	if err != nil {
+		return err
 	}
 	defer h.Close()
 	for _, name := range []string{"lo", "eth0"} {

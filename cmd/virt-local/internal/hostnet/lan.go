@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
@@ -82,14 +81,9 @@ func Mute(bridge string) error {
 
 // connectLANs lays a node's cables to the LANs. Older ones have been removed.
 func connectLANs(n instance.Node, pid int) error {
-	ns, err := netns.GetFromPid(pid)
+	h, err := enter(n, pid)
 	if err != nil {
-		return fmt.Errorf("open network namespace of %s: %w", n.NodeName(), err)
-	}
-	defer ns.Close()
-	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
-	if err != nil {
-		return fmt.Errorf("open network namespace of %s: %w", n.NodeName(), err)
+		return err
 	}
 	defer h.Close()
 	for j := 1; j <= instance.LANs; j++ {

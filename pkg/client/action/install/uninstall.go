@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
@@ -314,25 +315,14 @@ func (i *Installer) cleanNodes(ctx context.Context) error {
 // virt-controller runs that would see to it, it does that work itself; admission, which would refuse
 // without its server, goes before.
 func (i *Installer) deleteGuests(ctx context.Context, ordered []*unstructured.Unstructured) error {
-	for _, resource := range guests {
-		list, err := i.Client.Resource(resource).List(ctx, metav1.ListOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for k := range list.Items {
-			o := &list.Items[k]
-			err := i.Client.Resource(resource).Namespace(o.GetNamespace()).
-				Delete(ctx, o.GetName(), metav1.DeleteOptions{})
-			if err != nil && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("delete %s %s/%s: %w", lower(o.GetKind()), o.GetNamespace(), o.GetName(), err)
-			}
-		}
+	err := i.eachGuest(ctx, "delete", func(client dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+		return client.Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+	})
+	if err != nil {
+		return err
 	}
 	var left []string
-	err := i.poll(ctx, func(ctx context.Context) (bool, error) {
+	err = i.poll(ctx, func(ctx context.Context) (bool, error) {
 		orphaned, err := i.controllerGone(ctx)
 		if err != nil {
 			return false, err
@@ -394,6 +384,21 @@ func (i *Installer) release(ctx context.Context) error {
 	if len(launchers.Items) > 0 {
 		return nil
 	}
+	return i.eachGuest(ctx, "release", func(client dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+		if len(o.GetFinalizers()) == 0 || o.GetDeletionTimestamp() == nil {
+			return nil
+		}
+		_, err := client.Patch(ctx, o.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+			metav1.PatchOptions{FieldManager: FieldManager})
+		return err
+	})
+}
+
+// eachGuest does something to every virtual machine; verb says what, for errors. A machine that is gone by then, and a
+// kind that the cluster does not have, are none.
+func (i *Installer) eachGuest(
+	ctx context.Context, verb string, do func(dynamic.ResourceInterface, *unstructured.Unstructured) error,
+) error {
 	for _, resource := range guests {
 		list, err := i.Client.Resource(resource).List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
@@ -404,14 +409,9 @@ func (i *Installer) release(ctx context.Context) error {
 		}
 		for k := range list.Items {
 			o := &list.Items[k]
-			if len(o.GetFinalizers()) == 0 || o.GetDeletionTimestamp() == nil {
-				continue
-			}
-			_, err := i.Client.Resource(resource).Namespace(o.GetNamespace()).
-				Patch(ctx, o.GetName(), types.MergePatchType,
-					[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: FieldManager})
+			err := do(i.Client.Resource(resource).Namespace(o.GetNamespace()), o)
 			if err != nil && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("release %s %s/%s: %w", lower(o.GetKind()), o.GetNamespace(), o.GetName(), err)
+				return fmt.Errorf("%s %s %s/%s: %w", verb, lower(o.GetKind()), o.GetNamespace(), o.GetName(), err)
 			}
 		}
 	}

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os/signal"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -143,13 +141,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 func (o *Options) dialer(
 	c *client.Client, t cli.Target, term *screen,
 ) func(context.Context) (io.ReadWriteCloser, error) {
-	query := url.Values{}
-	if o.Join {
-		query.Set("join", "true")
-	}
-	if o.Tail > 0 {
-		query.Set("tail", strconv.FormatUint(uint64(o.Tail), 10))
-	}
+	remote := &console.Remote{API: c, Namespace: t.Namespace, Name: t.Name, Join: o.Join, Tail: o.Tail}
 	again := false
 	return func(ctx context.Context) (io.ReadWriteCloser, error) {
 		if o.Timeout.Duration > 0 {
@@ -157,16 +149,8 @@ func (o *Options) dialer(
 			ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
 			defer cancel()
 		}
-		dial := func(ctx context.Context) (io.ReadWriteCloser, error) {
-			conn, err := c.Console(ctx, t.Namespace, t.Name, query)
-			if err != nil {
-				return nil, err
-			}
-			return conn, nil
-		}
-		conn, err := console.Connect(ctx, c, dial, t.Namespace, t.Name, again, term.waiting())
-		again = true
-		query.Del("tail") // what came before has been shown
+		conn, err := remote.Connect(ctx, again, term.waiting())
+		again, remote.Tail = true, 0 // what came before has been shown
 		return conn, err
 	}
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -115,19 +113,12 @@ func (a *actions) object(ctx context.Context, resource, namespace, name string) 
 const consoleTail = 32 << 10
 
 func (a *actions) Console(ctx context.Context, key store.Key, ends page.ConsoleEnds) error {
-	dial := func(ctx context.Context) (io.ReadWriteCloser, error) {
-		conn, err := a.client.Console(ctx, key.Namespace, key.Name,
-			url.Values{"join": {"true"}, "tail": {strconv.Itoa(consoleTail)}})
-		if err != nil {
-			return nil, err
-		}
-		return conn, nil
-	}
+	remote := &console.Remote{API: a.client, Namespace: key.Namespace, Name: key.Name, Join: true, Tail: consoleTail}
 	again := false
 	session := &console.Session{
 		Dial: func(ctx context.Context) (io.ReadWriteCloser, error) {
 			defer func() { again = true }()
-			return console.Connect(ctx, a.client, dial, key.Namespace, key.Name, again, func() {})
+			return remote.Connect(ctx, again, func() {})
 		},
 		In: ends.In, StopInput: ends.StopInput, Out: ends.Out, Reconnect: true,
 		Notify: func(e console.Event, err error) {

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"os/signal"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -198,26 +196,13 @@ func (o *Options) connect(ctx context.Context, t cli.Target) (io.ReadWriteCloser
 	if err != nil {
 		return nil, err
 	}
-	query := url.Values{}
-	if o.Join {
-		query.Set("join", "true")
-	}
-	if o.Tail > 0 {
-		query.Set("tail", strconv.FormatUint(uint64(o.Tail), 10))
-	}
 	if o.Connect.Duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.Connect.Duration)
 		defer cancel()
 	}
-	dial := func(ctx context.Context) (io.ReadWriteCloser, error) {
-		conn, err := c.Console(ctx, t.Namespace, t.Name, query)
-		if err != nil {
-			return nil, err
-		}
-		return conn, nil
-	}
-	conn, err := console.Connect(ctx, c, dial, t.Namespace, t.Name, false, func() {})
+	remote := &console.Remote{API: c, Namespace: t.Namespace, Name: t.Name, Join: o.Join, Tail: o.Tail}
+	conn, err := remote.Connect(ctx, false, func() {})
 	if errors.Is(err, console.ErrStopped) {
 		return nil, fmt.Errorf("%w; start it with `%s start %s`", err, o.Factory.Program, t.Name)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // most bounds a list of events, pods or names.
@@ -174,11 +175,13 @@ func (g *gathering) volumes(reads map[string]func(context.Context) error, in str
 				return nil
 			}
 		}
-		for _, reference := range references(&spec.Volumes[i]) {
-			kind, name, _ := strings.Cut(reference, "/")
-			resource := strings.ToLower(kind) + "s"
-			reads[resource+" "+name] = func(ctx context.Context) error {
-				return g.exists(ctx, reference, in+resource+"/"+name)
+		for _, ref := range claims.References(&spec.Volumes[i]) {
+			if ref.Optional || ref.Kind != "Secret" && ref.Kind != "ConfigMap" {
+				continue
+			}
+			resource := strings.ToLower(ref.Kind) + "s"
+			reads[resource+" "+ref.Name] = func(ctx context.Context) error {
+				return g.exists(ctx, ref.Kind+"/"+ref.Name, in+resource+"/"+ref.Name)
 			}
 		}
 	}
@@ -302,35 +305,4 @@ func when(event *corev1.Event) time.Time {
 		return event.EventTime.Time
 	}
 	return event.CreationTimestamp.Time
-}
-
-// references are the Secrets and ConfigMaps that a volume cannot do without, as Kind/name.
-func references(v *v1.Volume) []string {
-	var out []string
-	secret := func(ref *corev1.LocalObjectReference) {
-		if ref != nil && ref.Name != "" {
-			out = append(out, "Secret/"+ref.Name)
-		}
-	}
-	configMap := func(ref *corev1.LocalObjectReference) {
-		if ref != nil && ref.Name != "" {
-			out = append(out, "ConfigMap/"+ref.Name)
-		}
-	}
-	switch {
-	case v.CloudInitNoCloud != nil:
-		secret(v.CloudInitNoCloud.UserDataSecretRef)
-		secret(v.CloudInitNoCloud.NetworkDataSecretRef)
-	case v.CloudInitConfigDrive != nil:
-		secret(v.CloudInitConfigDrive.UserDataSecretRef)
-		secret(v.CloudInitConfigDrive.NetworkDataSecretRef)
-	case v.Sysprep != nil:
-		secret(v.Sysprep.Secret)
-		configMap(v.Sysprep.ConfigMap)
-	case v.Secret != nil && (v.Secret.Optional == nil || !*v.Secret.Optional):
-		secret(&corev1.LocalObjectReference{Name: v.Secret.SecretName})
-	case v.ConfigMap != nil && (v.ConfigMap.Optional == nil || !*v.ConfigMap.Optional):
-		configMap(&v.ConfigMap.LocalObjectReference)
-	}
-	return out
 }
