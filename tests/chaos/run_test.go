@@ -52,6 +52,9 @@ type vm struct {
 	pods map[types.UID]bool
 	// plugged says that volume plug is in it; halted that it is to be off.
 	plugged, halted bool
+	// qemu is the process that it was seen with last, since seen.
+	qemu int
+	seen time.Time
 }
 
 // plug is the name of the claim that is plugged into a VM.

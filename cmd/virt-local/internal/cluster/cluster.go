@@ -153,7 +153,7 @@ func (c *controlPlane) Ready(ctx context.Context) error {
 		check := controlplane.HealthCheck(admin, path)
 		err := component.Poll(ctx, 50*time.Millisecond, func(ctx context.Context) error {
 			if alive, err := c.alive(); err != nil || !alive {
-				return component.Permanent(fmt.Errorf("it has ended; see %s", ControlPlaneLog(c.in)))
+				return component.Permanent(fmt.Errorf("%w; see %s", component.ErrEnded, ControlPlaneLog(c.in)))
 			}
 			return check(ctx)
 		})

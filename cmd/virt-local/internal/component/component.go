@@ -34,6 +34,9 @@ type Component interface {
 	Stop(ctx context.Context) error
 }
 
+// ErrEnded is Ready's error when the process that it waits for has ended.
+var ErrEnded = errors.New("its process has ended")
+
 // Stack is components in the order in which they need each other.
 type Stack struct {
 	Components []Component
@@ -55,16 +58,30 @@ func (s Stack) Up(ctx context.Context) error {
 func (s Stack) up(ctx context.Context, c Component) error {
 	begin := time.Now()
 	s.report(c, false, 0)
-	if err := c.Init(ctx); err != nil {
-		return fmt.Errorf("prepare %s: %w", c.Name(), err)
+	err := bring(ctx, c)
+	if errors.Is(err, ErrEnded) && c.Name() != "" { // a group has tried its own
+		// Start found the process running, and left it so, when it was ending: killed a moment before.
+		err = bring(ctx, c)
 	}
-	if err := c.Start(ctx); err != nil {
-		return fmt.Errorf("start %s: %w", c.Name(), err)
+	if err == nil {
+		s.report(c, true, time.Since(begin))
 	}
-	if err := c.Ready(ctx); err != nil {
-		return fmt.Errorf("wait for %s: %w", c.Name(), err)
+	return err
+}
+
+func bring(ctx context.Context, c Component) error {
+	for _, part := range []struct {
+		verb string
+		do   func(context.Context) error
+	}{{"prepare", c.Init}, {"start", c.Start}, {"wait for", c.Ready}} {
+		err := part.do(ctx)
+		if err != nil && c.Name() != "" {
+			err = fmt.Errorf("%s %s: %w", part.verb, c.Name(), err)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	s.report(c, true, time.Since(begin))
 	return nil
 }
 

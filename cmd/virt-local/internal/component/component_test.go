@@ -3,6 +3,7 @@ package component
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -82,6 +83,32 @@ func TestStackStopsAtTheFirstErrorUpAndGoesOnDown(t *testing.T) {
 	err := s.Down(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "stop a: stuck a") || !strings.Contains(err.Error(), "stop b: stuck b") {
 		t.Errorf("down: %v", err)
+	}
+}
+
+// dying is a process that Start finds running, and that has ended by the time of Ready, deaths times.
+type dying struct {
+	fake
+	deaths *int
+}
+
+func (d dying) Ready(context.Context) error {
+	if *d.deaths--; *d.deaths >= 0 {
+		return fmt.Errorf("%w; see its log", ErrEnded)
+	}
+	return nil
+}
+
+// A process that was killed a moment before Start looked at it is started again; one that ends by itself is not, for
+// ever.
+func TestUpStartsWhatWasEnding(t *testing.T) {
+	for deaths, want := range map[int]string{0: "", 1: "", 2: "wait for a: its process has ended; see its log"} {
+		r, left := new(recorder), deaths
+		s := Stack{Components: []Component{Together{Components: []Component{dying{fake{recorder: r, name: "a"}, &left}}}}}
+		err := s.Up(context.Background())
+		if got := fmt.Sprint(err); err == nil && want != "" || err != nil && got != want {
+			t.Errorf("%d: %v", deaths, err)
+		}
 	}
 }
 

@@ -110,7 +110,7 @@ func Args(n instance.Node) []string {
 func (c *Component) Ready(ctx context.Context) error {
 	return component.Poll(ctx, 100*time.Millisecond, func(ctx context.Context) error {
 		if alive, err := c.alive(); err != nil || !alive {
-			return component.Permanent(fmt.Errorf("its init has ended; see %s", c.LogDir()+"/init.log"))
+			return component.Permanent(fmt.Errorf("%w; see %s", component.ErrEnded, c.LogDir()+"/init.log"))
 		}
 		if err := c.NodeReady(ctx, c.NodeName(), c.started); err != nil {
 			return err

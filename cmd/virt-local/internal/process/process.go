@@ -87,22 +87,33 @@ func bootID() (string, error) {
 
 // Alive tells whether the process still runs. A zombie does not.
 func (id ID) Alive() bool {
+	state := id.state()
+	return state != 0 && state != 'Z' && state != 'X'
+}
+
+// state is the one in /proc/PID/stat, 0 of a process that is gone. It is the first thread's: that is a zombie while
+// others still have the process's files and ports.
+func (id ID) state() byte {
 	if id.PID <= 0 {
-		return false
+		return 0
 	}
 	boot, err := bootID()
 	if err != nil || boot != id.Boot {
-		return false
+		return 0
 	}
 	st, err := ReadStat(id.PID)
-	return err == nil && st.Start == id.Start && st.State != 'Z' && st.State != 'X'
+	if err != nil || st.Start != id.Start {
+		return 0
+	}
+	return st.State
 }
 
 // End asks the process to end with SIGTERM, kills it after grace, and returns when it is gone. Without
-// grace it kills at once. The process is held by a pidfd meanwhile, so nobody else can be hit.
+// grace it kills at once. It is gone when its last thread is, and all that it had is free. The process is held by a
+// pidfd meanwhile, so nobody else can be hit.
 func (id ID) End(ctx context.Context, grace time.Duration) error {
 	fd, err := unix.PidfdOpen(id.PID, 0)
-	if errors.Is(err, unix.ESRCH) || !id.Alive() {
+	if errors.Is(err, unix.ESRCH) || id.state() == 0 {
 		if err == nil {
 			unix.Close(fd)
 		}
