@@ -136,10 +136,7 @@ func ofVMI(vmi *v1.VirtualMachineInstance) *part {
 	if !p.owned {
 		p.Owner = ownerOf(vmi)
 	}
-	p.CPUs, p.Memory = Size(&vmi.Spec.Domain)
-	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
-		p.Memory = *m.GuestCurrent
-	}
+	p.CPUs, p.Memory = uint32(sizing.VCPUs(&vmi.Spec.Domain)), sizing.Current(vmi)
 	p.Migrating = migrations.UnderWay(vmi)
 	for _, c := range vmi.Status.Conditions {
 		is := c.Status == corev1.ConditionTrue

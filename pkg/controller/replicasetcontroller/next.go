@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
@@ -147,7 +146,7 @@ func rest(instance *v1.VirtualMachineInstance, now time.Time) time.Duration {
 	if !instance.IsFinal() {
 		return 0
 	}
-	ended := vmicontroller.PhaseSince(&instance.Status, instance.Status.Phase)
+	ended := conditions.PhaseSince(&instance.Status, instance.Status.Phase)
 	if ended.IsZero() || ended.Sub(instance.CreationTimestamp.Time) >= shortLife {
 		return 0
 	}

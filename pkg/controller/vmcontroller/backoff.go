@@ -9,6 +9,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
 const (
@@ -30,7 +31,7 @@ func (d *Decision) countFailure(view View, strategy v1.VirtualMachineRunStrategy
 	if view.VMI == nil || view.VMI.DeletionTimestamp != nil {
 		return
 	}
-	running := vmicontroller.PhaseSince(&view.VMI.Status, v1.Running)
+	running := conditions.PhaseSince(&view.VMI.Status, v1.Running)
 	switch view.VMI.Status.Phase {
 	case v1.Running:
 		if d.StartFailure == nil || running.IsZero() {
@@ -52,7 +53,7 @@ func (d *Decision) countFailure(view View, strategy v1.VirtualMachineRunStrategy
 			return
 		}
 		count := 1
-		failed := vmicontroller.PhaseSince(&view.VMI.Status, v1.Failed)
+		failed := conditions.PhaseSince(&view.VMI.Status, v1.Failed)
 		if d.StartFailure != nil && (running.IsZero() || failed.Sub(running) < healthy) {
 			count += d.StartFailure.ConsecutiveFailCount
 		}

@@ -1,7 +1,6 @@
 package vmicontroller
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,16 +16,6 @@ func setPhase(status *v1.VirtualMachineInstanceStatus, phase v1.VirtualMachineIn
 	status.Phase = phase
 	status.PhaseTransitionTimestamps = append(status.PhaseTransitionTimestamps,
 		v1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: phase, PhaseTransitionTimestamp: metav1.NewTime(at)})
-}
-
-// PhaseSince is when the VMI last entered a phase; zero when it never did.
-func PhaseSince(status *v1.VirtualMachineInstanceStatus, phase v1.VirtualMachineInstancePhase) time.Time {
-	for _, transition := range slices.Backward(status.PhaseTransitionTimestamps) {
-		if transition.Phase == phase {
-			return transition.PhaseTransitionTimestamp.Time
-		}
-	}
-	return time.Time{}
 }
 
 // notReady is the Ready condition of a VMI whose guest does not run.

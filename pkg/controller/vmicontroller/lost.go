@@ -11,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/fencing"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -30,8 +31,7 @@ func Fenced(node *corev1.Node) bool {
 			return false
 		}
 	}
-	return slices.ContainsFunc(node.Spec.Taints,
-		func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeOutOfService })
+	return fencing.OutOfService(node)
 }
 
 // tolerations are those of a VMI, and that its pod stays on a node which cannot be reached. Kubernetes would delete it

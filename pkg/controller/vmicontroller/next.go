@@ -162,7 +162,7 @@ func (s *Step) tidy(view View) {
 		s.DeleteAttachments = notDeleted(view.Attachments)
 		return
 	}
-	if left := finalGrace - view.Now.Sub(PhaseSince(&view.VMI.Status, view.VMI.Status.Phase)); left > 0 {
+	if left := finalGrace - view.Now.Sub(conditions.PhaseSince(&view.VMI.Status, view.VMI.Status.Phase)); left > 0 {
 		s.RequeueAfter = left
 		return
 	}

@@ -92,6 +92,15 @@ func Memory(domain *v1.DomainSpec) (resource.Quantity, bool) {
 	return resource.Quantity{}, false
 }
 
+// Current is the memory that a guest has now, or will start with.
+func Current(vmi *v1.VirtualMachineInstance) resource.Quantity {
+	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
+		return *m.GuestCurrent
+	}
+	memory, _ := Memory(&vmi.Spec.Domain) // zero when an instance type is to say it
+	return memory
+}
+
 // Alignment is what the guest's memory is a multiple of if it is to grow, bytes.
 func Alignment(domain *v1.DomainSpec) int64 {
 	if m := domain.Memory; m != nil && m.Hugepages != nil && m.Hugepages.PageSize == "1Gi" {

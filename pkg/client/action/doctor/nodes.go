@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/report/host"
+	"github.com/virtkit/virtkit/pkg/vm/fencing"
 )
 
 // late is how old a heartbeat may be; virt-handler leaves one a minute.
@@ -65,10 +66,10 @@ func (e *examination) kubelet(node *corev1.Node) {
 				message = "the node has no pod network (CNI): " + c.Message
 			}
 			mend := []string{describe}
-			if c.Status == corev1.ConditionUnknown && !outOfService(node) {
+			if c.Status == corev1.ConditionUnknown && !fencing.OutOfService(node) {
 				mend = append(mend,
-					"when the machine is off for certain, so that its VMs start elsewhere: kubectl taint node "+
-						node.Name+" "+corev1.TaintNodeOutOfService+"=nodeshutdown:NoExecute")
+					"when the machine is off for certain, so that its VMs start elsewhere: "+
+						fencing.TaintCommand(node.Name))
 			}
 			e.add(Node, "ready", Failed, message, mend...)
 			return
@@ -91,19 +92,13 @@ func (e *examination) kubelet(node *corev1.Node) {
 	}
 	e.add(Node, "ready", OK, fmt.Sprintf("kubelet %s, %s, kernel %s, %s", info.KubeletVersion,
 		info.ContainerRuntimeVersion, info.KernelVersion, info.Architecture))
-	if outOfService(node) {
+	if fencing.OutOfService(node) {
 		e.add(Node, "out-of-service", Warning, "the node answers, but is marked as out of service: it takes no VMs",
-			"kubectl taint node "+node.Name+" "+corev1.TaintNodeOutOfService+"-")
+			fencing.UntaintCommand(node.Name))
 	}
 	if node.Spec.Unschedulable {
 		e.add(Node, "cordoned", Warning, "the node is cordoned: no VM starts on it", "kubectl uncordon "+node.Name)
 	}
-}
-
-// outOfService reports whether somebody has said that nothing runs on the node any more.
-func outOfService(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints,
-		func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 func (e *examination) handler(node *corev1.Node) {

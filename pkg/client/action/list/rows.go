@@ -17,6 +17,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // Kind chooses what becomes a row.
@@ -175,10 +176,7 @@ func vmiRow(vmi *v1.VirtualMachineInstance) Row {
 		Created:   vmi.CreationTimestamp.Time,
 		GuestOS:   store.GuestOS(vmi.Status.GuestOSInfo),
 	}
-	r.CPUs, r.Memory = store.Size(&vmi.Spec.Domain)
-	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
-		r.Memory = *m.GuestCurrent
-	}
+	r.CPUs, r.Memory = uint32(sizing.VCPUs(&vmi.Spec.Domain)), sizing.Current(vmi)
 	r.Ready = conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceReady)
 	r.IPs = store.Addresses(vmi)
 	return r

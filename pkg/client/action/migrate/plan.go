@@ -12,6 +12,7 @@ import (
 	"kubevirt.io/api/migrations/v1alpha1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -106,7 +107,8 @@ func NewPlan(f Facts) *Plan {
 		Obstacles: []string{}, Nodes: []Node{}, Disks: disks(vmi), Waits: []string{},
 		Unread: append([]string{}, f.Unread...),
 	}
-	p.MemoryBytes = memory(vmi)
+	memory := sizing.Current(vmi)
+	p.MemoryBytes = memory.Value()
 	for _, d := range p.Disks {
 		p.DiskBytes += d.Bytes
 	}
@@ -195,16 +197,6 @@ func (p *Plan) wait(f Facts) {
 			fmt.Sprintf("%d migrations run away from node %s, of %d at a time (parallelOutboundMigrationsPerNode)",
 				away, p.From, most))
 	}
-}
-
-func memory(vmi *v1.VirtualMachineInstance) int64 {
-	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
-		return m.GuestCurrent.Value()
-	}
-	if m := vmi.Spec.Domain.Memory; m != nil && m.Guest != nil {
-		return m.Guest.Value()
-	}
-	return vmi.Spec.Domain.Resources.Requests.Memory().Value()
 }
 
 func disks(vmi *v1.VirtualMachineInstance) []Disk {

@@ -3,7 +3,6 @@ package why
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/fencing"
 )
 
 // heartbeatLimit is how old a heartbeat may be; virt-handler leaves one a minute.
@@ -217,16 +217,15 @@ func (e *explanation) nodeHealth(node *corev1.Node) {
 	describe := "kubectl describe node " + node.Name
 	for _, c := range node.Status.Conditions {
 		switch {
-		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown && outOfService(node):
+		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown && fencing.OutOfService(node):
 			e.add(rankNode, LayerNode, object, Waiting, "NodeFenced", "node "+node.Name+
 				" is out of service: the VM starts elsewhere once its pod is removed",
 				"virtctl events "+e.Name+e.flag(),
-				"when the machine is back: kubectl taint node "+node.Name+" "+corev1.TaintNodeOutOfService+"-")
+				"when the machine is back: "+fencing.UntaintCommand(node.Name))
 		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown:
 			e.add(rankNode, LayerNode, object, Broken, "NodeLost", "node "+node.Name+" has not answered for "+
 				age(e.Now, c.LastTransitionTime.Time), describe,
-				"when the machine is off for certain: kubectl taint node "+node.Name+
-					" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
+				"when the machine is off for certain: "+fencing.TaintCommand(node.Name))
 		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse:
 			e.add(rankNode, LayerNode, object, Broken, "NodeNotReady", "node "+node.Name+" is not ready: "+
 				c.Message, describe)
@@ -240,12 +239,6 @@ func (e *explanation) nodeHealth(node *corev1.Node) {
 		e.add(rankRemark, LayerNode, object, OK, "Cordoned", "node "+node.Name+
 			" is cordoned: the guest stays, but would not start there again", "kubectl uncordon "+node.Name)
 	}
-}
-
-// outOfService reports whether somebody has said that nothing runs on the node any more.
-func outOfService(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints,
-		func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 // handler looks at the node's virt-handler.

@@ -11,6 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/fencing"
 )
 
 // instance looks at the VMI as Kubernetes sees it; guest looks into it.
@@ -69,8 +70,8 @@ func (e *explanation) instance() {
 	case v1.Unknown:
 		e.add(rankSymptom, LayerVMI, e.vmiObject(), Broken, "NodeLost",
 			"what became of the guest is not known: node "+vmi.Status.NodeName+" does not answer",
-			"kubectl get node "+vmi.Status.NodeName, "when the machine is off for certain: kubectl taint node "+
-				vmi.Status.NodeName+" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
+			"kubectl get node "+vmi.Status.NodeName, "when the machine is off for certain: "+
+				fencing.TaintCommand(vmi.Status.NodeName))
 	case v1.VmPhaseUnset, v1.Pending, v1.Scheduling:
 		e.notCreated(vmi)
 	}
@@ -241,7 +242,8 @@ func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 			"virtctl why "+e.Name+e.flag()+" --migrate", "virtctl evacuate-cancel vmi "+e.Name+e.flag())
 	}
 	if conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected, corev1.ConditionTrue) == nil {
-		if phaseSinceOf(vmi, v1.Running).Before(e.Now.Add(-2*time.Minute)) && !phaseSinceOf(vmi, v1.Running).IsZero() {
+		since := conditions.PhaseSince(&vmi.Status, v1.Running)
+		if !since.IsZero() && since.Before(e.Now.Add(-2*time.Minute)) {
 			e.add(rankRemark, LayerQEMU, object, OK, "NoAgent",
 				"no guest agent answers: exec, guestosinfo and live credentials do not work",
 				"install and start qemu-guest-agent in the guest")
@@ -328,13 +330,6 @@ func (e *explanation) nodeName() string {
 	return ""
 }
 
-func phaseSince(vmi *v1.VirtualMachineInstance) time.Time { return phaseSinceOf(vmi, vmi.Status.Phase) }
-
-func phaseSinceOf(vmi *v1.VirtualMachineInstance, phase v1.VirtualMachineInstancePhase) time.Time {
-	for i := len(vmi.Status.PhaseTransitionTimestamps) - 1; i >= 0; i-- {
-		if t := vmi.Status.PhaseTransitionTimestamps[i]; t.Phase == phase {
-			return t.PhaseTransitionTimestamp.Time
-		}
-	}
-	return time.Time{}
+func phaseSince(vmi *v1.VirtualMachineInstance) time.Time {
+	return conditions.PhaseSince(&vmi.Status, vmi.Status.Phase)
 }
