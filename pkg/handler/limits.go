@@ -30,8 +30,8 @@ type limits struct {
 func limitsOf(vmi *v1.VirtualMachineInstance) limits {
 	c := surface.Migrations(vmi.Status.MigrationState.MigrationConfiguration)
 	l := limits{
-		perGiB:   time.Duration(*c.CompletionTimeoutPerGiB) * time.Second,
-		progress: time.Duration(*c.ProgressTimeout) * time.Second,
+		perGiB:   surface.MigrationTime(*c.CompletionTimeoutPerGiB),
+		progress: surface.MigrationTime(*c.ProgressTimeout),
 		// virtiofsd cannot wait for memory
 		autoConverge: *c.AllowAutoConverge, postCopy: *c.AllowPostCopy && !filesystems.Any(&vmi.Spec.Domain),
 		disruption: *c.AllowWorkloadDisruption, unsafe: *c.UnsafeMigrationOverride,

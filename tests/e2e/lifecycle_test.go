@@ -132,7 +132,7 @@ func TestCrashUnderRunStrategies(t *testing.T) {
 	}
 }
 
-// A guest that powers itself off under each strategy.
+// A guest that powers itself off under RerunOnFailure is not started again, and its instance goes.
 func TestPowerOffFromInside(t *testing.T) {
 	t.Parallel()
 	c := theCluster
@@ -142,6 +142,7 @@ func TestPowerOffFromInside(t *testing.T) {
 	con.login(t, "root", "tiny")
 	con.send(t, "poweroff\r")
 	g.waitStatus(t, 30*time.Second, v1.VirtualMachineStatusStopped)
+	g.waitGone(t, 30*time.Second)
 }
 
 // Deleting works in every phase and leaves nothing behind.

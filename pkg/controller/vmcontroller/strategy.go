@@ -157,6 +157,8 @@ func (d *Decision) act(view View, strategy v1.VirtualMachineRunStrategy, asked v
 		d.Action = Delete
 	case vmi.IsFinal() && d.Wanted:
 		d.Action = Delete // To make room for a new one.
+	case vmi.Status.Phase == v1.Succeeded && strategy == v1.RunStrategyRerunOnFailure:
+		d.Action = Delete // As KubeVirt does; under Once and Manual it stays.
 	}
 }
 

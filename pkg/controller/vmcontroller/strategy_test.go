@@ -153,7 +153,7 @@ func TestDecide(t *testing.T) {
 
 		{"RerunOnFailure: starts", testVM(rerun, never), nil, Decision{Action: Create, Wanted: true}},
 		{"RerunOnFailure: starts when switched to", testVM(rerun, func(vm *v1.VirtualMachine) { vm.Status.RunStrategy = halted }), nil, Decision{Action: Create, Wanted: true}},
-		{"RerunOnFailure: shut down", testVM(rerun), testVMI(v1.Succeeded), Decision{}},
+		{"RerunOnFailure: shut down", testVM(rerun), testVMI(v1.Succeeded), Decision{Action: Delete}},
 		{"RerunOnFailure: shut down and removed", testVM(rerun), nil, Decision{}},
 		{
 			"RerunOnFailure: crashed", testVM(rerun), testVMI(v1.Failed, since(v1.Failed, 0)),

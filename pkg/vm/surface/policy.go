@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -24,8 +25,8 @@ var policyFields = []Field{
 	{Path: "allowWorkloadDisruption", Effect: Life, Note: "As allowPostCopy of the policy unless set."},
 }
 
-// maxMigrationSeconds bounds timeouts of migrations, so that their sums and multiples fit.
-const maxMigrationSeconds = 365 * 24 * 60 * 60
+// longestMigration bounds timeouts of migrations, so that their sums and multiples fit.
+const longestMigration = 365 * 24 * time.Hour
 
 // ValidateMigrationPolicy checks a policy; old is nil at creation.
 func ValidateMigrationPolicy(policy, old *v1alpha1.MigrationPolicy) field.ErrorList {
@@ -93,8 +94,14 @@ func validateBandwidth(q *resource.Quantity, path *field.Path) field.ErrorList {
 }
 
 func validateSeconds(n *int64, path *field.Path) field.ErrorList {
-	if n != nil && (*n < 0 || *n > maxMigrationSeconds) {
-		return field.ErrorList{field.Invalid(path, *n, "must be from 0 (no limit) to 31536000 seconds")}
+	if n != nil && *n < 0 {
+		return field.ErrorList{field.Invalid(path, *n, "must not be negative; it is seconds, and 0 is no limit")}
 	}
 	return nil
+}
+
+// MigrationTime is a timeout of a migration that is given in seconds. KubeVirt takes any number; more than a year is a
+// year.
+func MigrationTime(seconds int64) time.Duration {
+	return time.Duration(min(seconds, int64(longestMigration/time.Second))) * time.Second
 }

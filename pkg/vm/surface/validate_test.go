@@ -2,8 +2,10 @@ package surface
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -324,7 +326,7 @@ func TestValidateKubeVirt(t *testing.T) {
 		"drain taint":       {`{configuration: {migrations: {nodeDrainTaintKey: a b}}}`, `spec.configuration.migrations.nodeDrainTaintKey: "a b" is not the key of a taint`},
 		"eviction":          {`{configuration: {evictionStrategy: Leave}}`, `spec.configuration.evictionStrategy: "Leave" is not supported`},
 		"bandwidth":         {`{configuration: {migrations: {bandwidthPerMigration: 1k}}}`, `spec.configuration.migrations.bandwidthPerMigration: must be 0 (no limit) or at least 1Mi`},
-		"timeout":           {`{configuration: {migrations: {completionTimeoutPerGiB: -1}}}`, `spec.configuration.migrations.completionTimeoutPerGiB: must be from 0`},
+		"timeout":           {`{configuration: {migrations: {completionTimeoutPerGiB: -1}}}`, `spec.configuration.migrations.completionTimeoutPerGiB: must not be negative`},
 		"none at a time":    {`{configuration: {migrations: {parallelMigrationsPerCluster: 0}}}`, `spec.configuration.migrations.parallelMigrationsPerCluster: must be at least 1`},
 		"own network":       {`{configuration: {migrations: {network: fast}}}`, `spec.configuration.migrations.network: not supported by virtkit`},
 		"pull policy":       {`{configuration: {imagePullPolicy: X}}`, `spec.configuration.imagePullPolicy: "X" is not supported`},
@@ -367,7 +369,8 @@ func TestValidateMigrationPolicy(t *testing.T) {
 		"no selectors": {`{}`, `spec.selectors: is not set; set namespaceSelector or`},
 		"no label":     {`{selectors: {namespaceSelector: {"a b": c}}}`, `spec.selectors.namespaceSelector: `},
 		"bandwidth":    {`{selectors: {}, bandwidthPerMigration: -1}`, `spec.bandwidthPerMigration: must not be negative`},
-		"timeout":      {`{selectors: {}, completionTimeoutPerGiB: 99999999999}`, `spec.completionTimeoutPerGiB: must be from 0`},
+		"any timeout":  {`{selectors: {}, completionTimeoutPerGiB: 9223372036854775807}`, ``},
+		"timeout":      {`{selectors: {}, completionTimeoutPerGiB: -1}`, `spec.completionTimeoutPerGiB: must not be negative`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := &v1alpha1.MigrationPolicy{Spec: *parse[v1alpha1.MigrationPolicySpec](t, tc.spec)}
@@ -414,4 +417,16 @@ func mustJSON(text string) string {
 		panic(err)
 	}
 	return string(out)
+}
+
+// A timeout of any size is one that its multiples fit into.
+func TestMigrationTime(t *testing.T) {
+	for seconds, want := range map[int64]time.Duration{
+		0: 0, 150: 150 * time.Second, 31536000: 365 * 24 * time.Hour, 31536001: 365 * 24 * time.Hour,
+		math.MaxInt64: 365 * 24 * time.Hour,
+	} {
+		if got := MigrationTime(seconds); got != want {
+			t.Errorf("%d s: %v, want %v", seconds, got, want)
+		}
+	}
 }
