@@ -185,12 +185,12 @@ func (a *admission) validateMachine(
 	if surface.Settled(vm, old) {
 		return allowed(), nil
 	}
-	errs, err := a.validateReferring(ctx, vm)
+	errs, warnings, err := a.validateReferring(ctx, vm)
 	if err != nil {
 		return nil, err
 	}
 	response := verdict(request.Kind.Kind, vm.Name, errs)
-	response.Warnings = surface.MachineWarnings(vm)
+	response.Warnings = append(warnings, surface.MachineWarnings(vm)...)
 	return response, nil
 }
 

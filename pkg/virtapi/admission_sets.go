@@ -51,27 +51,29 @@ func (a *admission) validatePool(
 		return verdict(request.Kind.Kind, set.Name, errs), nil
 	}
 	vm := pools.Machine(set, pools.TemplateOf(set), 0, "")
-	made, err := a.validateMade(ctx, vm)
+	made, warnings, err := a.validateMade(ctx, vm)
 	if err != nil {
 		return nil, err
 	}
 	response := verdict(request.Kind.Kind, set.Name, append(errs, surface.InPool(made)...))
 	response.Warnings = append(response.Warnings, surface.PoolWarnings(set)...)
-	for _, warning := range surface.MachineWarnings(vm) {
+	for _, warning := range append(warnings, surface.MachineWarnings(vm)...) {
 		response.Warnings = append(response.Warnings, "spec.virtualMachineTemplate."+warning)
 	}
 	return response, nil
 }
 
 // validateMade is what becomes of a VM that is not there yet: it is defaulted, and then checked.
-func (a *admission) validateMade(ctx context.Context, vm *v1.VirtualMachine) (field.ErrorList, error) {
+func (a *admission) validateMade(
+	ctx context.Context, vm *v1.VirtualMachine,
+) (errs field.ErrorList, warnings []string, err error) {
 	defaults, err := a.refer(ctx, vm, a.defaults())
 	var missing *instancetype.NotFoundError
 	if errors.As(err, &missing) {
-		return missing.List(), nil
+		return missing.List(), nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	surface.DefaultVirtualMachine(vm, nil, defaults)
 	return a.validateReferring(ctx, vm)

@@ -171,7 +171,8 @@ func TestValidate(t *testing.T) {
 		"pool":                       {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always, template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}`), "", ``},
 		"pool that makes no VMs":     {"/validate/virtualmachinepools", "jane", poolOf(`template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}`), "", `spec.virtualMachineTemplate.spec.runStrategy: is not set; use Always, RerunOnFailure, Manual, Halted or Once`},
 		"pool without a template":    {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always`), "", `spec.virtualMachineTemplate.spec.template: is not set`},
-		"pool of no instance type":   {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always, instancetype: {name: none}, template: {spec: {domain: {devices: {}}}}`), "", `spec.virtualMachineTemplate.spec.instancetype.name`},
+		"pool of no instance type":   {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always, instancetype: {name: none}, template: {spec: {domain: {devices: {}}}}`), "", ``},
+		"pool of no such kind":       {"/validate/virtualmachinepools", "jane", poolOf(`runStrategy: Always, instancetype: {name: none, kind: x}, template: {spec: {domain: {devices: {}}}}`), "", `spec.virtualMachineTemplate.spec.instancetype.kind`},
 		"pool labelled":              {"/validate/virtualmachinepools", "jane", poolOf(`template: {spec: {}}`), poolOf(`template: {spec: {}}`), ``},
 		"not readable":               {"/validate/virtualmachines", "jane", `{spec: {runStrategy: 7}}`, "", `the X cannot be read: json: cannot unmarshal number`},
 	} {

@@ -94,8 +94,11 @@ func (a *admission) refer(ctx context.Context, vm *v1.VirtualMachine, d surface.
 		m.Kind = "virtualmachineclusterpreference"
 	}
 	resolved, err := instancetype.Resolve(ctx, a.referents, vm)
-	if err != nil {
+	if err != nil && instancetype.Absent(err) == nil {
 		return d, err
+	}
+	if d.Undecided = resolved.Preference == nil; d.Undecided {
+		return d, nil
 	}
 	preference := resolved.Preference.Preference
 	instancetype.PreferStorageClass(preference, vm)
@@ -146,33 +149,39 @@ func (a *admission) expand(ctx context.Context, vm *v1.VirtualMachine) error {
 
 var templateSpec = field.NewPath("spec", "template", "spec")
 
-// validateReferring checks a VM together with what it refers to.
-func (a *admission) validateReferring(ctx context.Context, vm *v1.VirtualMachine) (field.ErrorList, error) {
+// validateReferring checks a VM together with what it refers to. What is absent is a warning, and the VM waits for it:
+// objects may be applied in any order.
+func (a *admission) validateReferring(
+	ctx context.Context, vm *v1.VirtualMachine,
+) (errs field.ErrorList, warnings []string, err error) {
 	if vm.Spec.Instancetype == nil && vm.Spec.Preference == nil || vm.Spec.Template == nil {
 		d := a.defaults()
 		errs := surface.ValidateVirtualMachine(vm, d)
 		if vm.Spec.Template != nil {
 			errs = append(errs, d.Allowed.Validate(&vm.Spec.Template.Spec, templateSpec)...)
 		}
-		return errs, nil
+		return errs, nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
 	resolved, err := instancetype.Resolve(ctx, a.referents, vm)
-	var missing *instancetype.NotFoundError
-	if errors.As(err, &missing) {
-		return missing.List(), nil
-	}
-	if err != nil {
-		return nil, err
+	if absent := instancetype.Absent(err); absent != nil {
+		warnings = append(warnings, absent.Error()+"; the VM does not start before")
+		if resolved.Instancetype == nil {
+			resolved = instancetype.Resolved{} // what a preference requires, the instance type may bring
+		}
+	} else if missing := (*instancetype.NotFoundError)(nil); errors.As(err, &missing) {
+		return missing.List(), nil, nil
+	} else if err != nil {
+		return nil, nil, err
 	}
 	template, errs := instancetype.Expand(vm, resolved)
 	if len(errs) > 0 {
-		return errs, nil // what it all makes is not known, so there is nothing more to check
+		return errs, nil, nil // what it all makes is not known, so there is nothing more to check
 	}
 	d := a.defaults()
-	return append(surface.ValidateExpanded(vm, &template.Spec, d), d.Allowed.Validate(&template.Spec, templateSpec)...),
-		nil
+	errs = surface.ValidateExpanded(vm, &template.Spec, d)
+	return append(errs, d.Allowed.Validate(&template.Spec, templateSpec)...), warnings, nil
 }
 
 // expanded is vm with what it refers to written out, as `virtctl expand` prints it.

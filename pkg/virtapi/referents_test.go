@@ -21,14 +21,15 @@ type stored struct{}
 
 func (stored) Read(_ context.Context, _, name string, into runtime.Object) error {
 	text := map[string]string{
-		"*v1beta1.VirtualMachineClusterInstancetype/u1":  `{metadata: {name: u1}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}}}`,
-		"*v1beta1.VirtualMachineClusterInstancetype/gpu": `{metadata: {name: gpu}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}, gpus: [{name: a, deviceName: v/b}]}}`,
-		"*v1beta1.VirtualMachineClusterInstancetype/sev": `{metadata: {name: sev}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}, launchSecurity: {tdx: {}}}}`,
-		"*v1beta1.VirtualMachineClusterPreference/linux": `{metadata: {name: linux}, spec: {machine: {preferredMachineType: pc-q35-9.2}, devices: {preferredDiskBus: virtio}}}`,
-		"*v1beta1.VirtualMachineClusterPreference/fast":  `{metadata: {name: fast}, spec: {volumes: {preferredStorageClassName: fast}}}`,
-		"*v1beta1.VirtualMachineClusterPreference/large": `{metadata: {name: large}, spec: {requirements: {cpu: {guest: 4}, memory: {guest: 4Gi}}}}`,
-		"*v1.PersistentVolumeClaim/labelled":             `{metadata: {labels: {instancetype.kubevirt.io/default-instancetype: u1, instancetype.kubevirt.io/default-preference: linux}}}`,
-		"*v1.PersistentVolumeClaim/plain":                `{metadata: {}}`,
+		"*v1beta1.VirtualMachineClusterInstancetype/u1":   `{metadata: {name: u1}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}}}`,
+		"*v1beta1.VirtualMachineClusterInstancetype/gpu":  `{metadata: {name: gpu}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}, gpus: [{name: a, deviceName: v/b}]}}`,
+		"*v1beta1.VirtualMachineClusterInstancetype/cpus": `{metadata: {name: cpus}, spec: {cpu: {guest: 2}, memory: {guest: 0}}}`,
+		"*v1beta1.VirtualMachineClusterInstancetype/sev":  `{metadata: {name: sev}, spec: {cpu: {guest: 2}, memory: {guest: 1Gi}, launchSecurity: {tdx: {}}}}`,
+		"*v1beta1.VirtualMachineClusterPreference/linux":  `{metadata: {name: linux}, spec: {machine: {preferredMachineType: pc-q35-9.2}, devices: {preferredDiskBus: virtio}}}`,
+		"*v1beta1.VirtualMachineClusterPreference/fast":   `{metadata: {name: fast}, spec: {volumes: {preferredStorageClassName: fast}}}`,
+		"*v1beta1.VirtualMachineClusterPreference/large":  `{metadata: {name: large}, spec: {requirements: {cpu: {guest: 4}, memory: {guest: 4Gi}}}}`,
+		"*v1.PersistentVolumeClaim/labelled":              `{metadata: {labels: {instancetype.kubevirt.io/default-instancetype: u1, instancetype.kubevirt.io/default-preference: linux}}}`,
+		"*v1.PersistentVolumeClaim/plain":                 `{metadata: {}}`,
 	}[fmt.Sprintf("%T/%s", into, name)]
 	if text == "" {
 		return apierrors.NewNotFound(schema.GroupResource{}, name)
@@ -73,36 +74,54 @@ func TestPreferredStorageClass(t *testing.T) {
 
 func TestReferringMachines(t *testing.T) {
 	for name, test := range map[string]struct{ refers, domain, claim, want string }{
-		"instance type":    {"instancetype: {name: u1}", "", "plain", ""},
-		"both":             {"{instancetype: {name: u1}, preference: {name: linux}", "", "plain", ""},
-		"unknown type":     {"instancetype: {name: u9}", "", "plain", `spec.instancetype.name: there is no VirtualMachineClusterInstancetype "u9"; create it, or name another`},
-		"unknown kind":     {"instancetype: {name: u1, kind: Flavour}", "", "plain", `spec.instancetype.kind: "Flavour" is no kind of instance type; use VirtualMachineClusterInstancetype or VirtualMachineInstancetype`},
-		"namespaced":       {"instancetype: {name: u1, kind: virtualmachineinstancetype}", "", "plain", `spec.instancetype.name: there is no VirtualMachineInstancetype "u1" in namespace default; create it, or name another`},
-		"no revision":      {"instancetype: {name: u1, revisionName: x}", "", "plain", `spec.instancetype.revisionName: there is no ControllerRevision "x" in namespace default; remove revisionName to use the instance type of now`},
-		"nameless":         {"instancetype: {}", "", "plain", `spec.instancetype.name: is not set; name the instance type, or a volume to infer it from with inferFromVolume`},
-		"conflict":         {"instancetype: {name: u1}", "cpu: {cores: 2}, memory: {guest: 1Gi}", "plain", `spec.template.spec.domain.cpu.cores: conflicts with selected instance type "u1", which sets it; remove one of them; spec.template.spec.domain.memory.guest: conflicts with selected instance type "u1", which sets it; remove one of them`},
-		"too small":        {"{instancetype: {name: u1}, preference: {name: large}", "", "plain", `spec.instancetype: insufficient CPU resources of 2 vCPU: preference "large" requires 4 vCPU; spec.instancetype: insufficient Memory resources of 1Gi: preference "large" requires 4Gi`},
-		"template small":   {"preference: {name: large}", "cpu: {cores: 2}, memory: {guest: 1Gi}", "plain", `spec.template.spec.domain.cpu: insufficient CPU resources of 2 vCPU: preference "large" requires 4 vCPU; spec.template.spec.domain.memory.guest: insufficient Memory resources of 1Gi: preference "large" requires 4Gi`},
-		"not supported":    {"instancetype: {name: sev}", "", "plain", `spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit`},
-		"not permitted":    {"instancetype: {name: gpu}", "", "plain", `spec.template.spec.domain.devices.gpus[0].deviceName: GPU v/b is not permitted in permittedHostDevices configuration`},
-		"no label":         {"instancetype: {inferFromVolume: root}", "", "plain", `spec.instancetype.inferFromVolume: PersistentVolumeClaim "plain", of volume "root", has no label instancetype.kubevirt.io/default-instancetype`},
-		"no volume":        {"instancetype: {inferFromVolume: other}", "", "plain", `spec.instancetype.inferFromVolume: no volume is named "other"`},
-		"no memory at all": {"preference: {name: linux}", "", "plain", `spec.template.spec.domain.memory.guest: is not set`},
+		"instance type":      {"instancetype: {name: u1}", "", "plain", ""},
+		"both":               {"{instancetype: {name: u1}, preference: {name: linux}", "", "plain", ""},
+		"unknown type":       {"instancetype: {name: u9}", "", "plain", `warning: spec.instancetype.name: there is no VirtualMachineClusterInstancetype "u9"; create it, or name another; the VM does not start before`},
+		"unknown kind":       {"instancetype: {name: u1, kind: Flavour}", "", "plain", `spec.instancetype.kind: "Flavour" is no kind of instance type; use VirtualMachineClusterInstancetype or VirtualMachineInstancetype`},
+		"namespaced":         {"instancetype: {name: u1, kind: virtualmachineinstancetype}", "", "plain", `warning: spec.instancetype.name: there is no VirtualMachineInstancetype "u1" in namespace default; create it, or name another; the VM does not start before`},
+		"no revision":        {"instancetype: {name: u1, revisionName: x}", "", "plain", `warning: spec.instancetype.revisionName: there is no ControllerRevision "x" in namespace default; remove revisionName to use the instance type of now; the VM does not start before`},
+		"type absent, large": {"{instancetype: {name: u9}, preference: {name: large}", "", "plain", `warning: spec.instancetype.name: there is no VirtualMachineClusterInstancetype "u9"`},
+		"unknown preference": {"{instancetype: {name: u1}, preference: {name: p9}", "", "plain", `warning: spec.preference.name: there is no VirtualMachineClusterPreference "p9"`},
+		"absent, and wrong":  {"{instancetype: {name: u1}, preference: {name: p9}", "cpu: {cores: 2}", "plain", `spec.template.spec.domain.cpu.cores: conflicts with selected instance type "u1"`},
+		"nameless":           {"instancetype: {}", "", "plain", `spec.instancetype.name: is not set; name the instance type, or a volume to infer it from with inferFromVolume`},
+		"conflict":           {"instancetype: {name: u1}", "cpu: {cores: 2}, memory: {guest: 1Gi}", "plain", `spec.template.spec.domain.cpu.cores: conflicts with selected instance type "u1", which sets it; remove one of them; spec.template.spec.domain.memory.guest: conflicts with selected instance type "u1", which sets it; remove one of them`},
+		"too small":          {"{instancetype: {name: u1}, preference: {name: large}", "", "plain", `spec.instancetype: failure checking preference requirements: insufficient CPU resources of 2 vCPU: preference "large" requires 4 vCPU; spec.instancetype: failure checking preference requirements: insufficient Memory resources of 1Gi: preference "large" requires 4Gi`},
+		"template small":     {"preference: {name: large}", "cpu: {cores: 2}, memory: {guest: 1Gi}", "plain", `spec.template.spec.domain.cpu: failure checking preference requirements: insufficient CPU resources of 2 vCPU: preference "large" requires 4 vCPU; spec.template.spec.domain.memory.guest: failure checking preference requirements: insufficient Memory resources of 1Gi: preference "large" requires 4Gi`},
+		"not supported":      {"instancetype: {name: sev}", "", "plain", `spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit`},
+		"not permitted":      {"instancetype: {name: gpu}", "", "plain", `spec.template.spec.domain.devices.gpus[0].deviceName: GPU v/b is not permitted in permittedHostDevices configuration`},
+		"no label":           {"instancetype: {inferFromVolume: root}", "", "plain", `spec.instancetype.inferFromVolume: PersistentVolumeClaim "plain", of volume "root", has no label instancetype.kubevirt.io/default-instancetype`},
+		"no volume":          {"instancetype: {inferFromVolume: other}", "", "plain", `spec.instancetype.inferFromVolume: no volume is named "other"`},
+		"no memory at all":   {"preference: {name: linux}", "", "plain", `warning: spec.template.spec.domain.memory.guest is not set, and there is no instance type`},
+		"only vCPUs":         {"instancetype: {name: cpus}", "", "plain", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refers := strings.ReplaceAll(strings.TrimPrefix(test.refers, "{"), "}, preference", "}\n  preference")
 			object := fmt.Sprintf(referring, refers, test.domain, test.claim)
 			got := ""
 			for _, path := range []string{"/mutate/virtualmachines", "/validate/virtualmachines"} {
-				if response := reviewed(t, path, object); !response.Allowed {
+				response := reviewed(t, path, object)
+				if !response.Allowed {
 					got = response.Result.Message
 					break
+				}
+				if len(response.Warnings) > 0 {
+					got = "warning: " + strings.Join(response.Warnings, ", ")
 				}
 			}
 			if test.want == "" && got != "" || !strings.HasPrefix(got, test.want) {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
+	}
+}
+
+// Architecture and machine type are left to a preference that is not there yet.
+func TestAbsentPreferenceDecidesLater(t *testing.T) {
+	for preference, want := range map[string]bool{"linux": true, "p9": false} {
+		response := reviewed(t, "/mutate/virtualmachines", fmt.Sprintf(referring, "preference: {name: "+preference+"}", "memory: {guest: 1Gi}", "plain"))
+		if got := strings.Contains(string(response.Patch), `"architecture"`) && strings.Contains(string(response.Patch), `"machine"`); !response.Allowed || got != want {
+			t.Errorf("%s: %s", preference, response.Patch)
+		}
 	}
 }
 
@@ -154,7 +173,8 @@ func TestInferredReferences(t *testing.T) {
 func TestInstancetypesThemselves(t *testing.T) {
 	for object, want := range map[string]string{
 		`{metadata: {name: a}, spec: {cpu: {guest: 1}, memory: {guest: 1Gi}}}`:                         "",
-		`{metadata: {name: a}, spec: {}}`:                                                              "spec.cpu.guest: is not set; it is the number of vCPUs; spec.memory.guest: is not set; it is the guest's memory, such as 1Gi",
+		`{metadata: {name: a}, spec: {}}`:                                                              "",
+		`{metadata: {name: a}, spec: {memory: {guest: -1Gi}}}`:                                         "spec.memory.guest: must not be negative; it is the guest's memory, such as 1Gi",
 		`{metadata: {name: a}, spec: {cpu: {guest: 4, maxSockets: 2}, memory: {guest: 1Gi}}}`:          "spec.cpu.maxSockets: 2 is less than cpu.guest, 4",
 		`{metadata: {name: a}, spec: {cpu: {guest: 1}, memory: {guest: 2Gi, maxGuest: 1Gi}}}`:          "spec.memory.maxGuest: 1Gi is less than memory.guest, 2Gi",
 		`{metadata: {name: a}, spec: {cpu: {guest: 1}, memory: {guest: 2Gi, overcommitPercent: 100}}}`: "spec.memory.overcommitPercent: 100 is not a percentage from 0 to 99",

@@ -95,7 +95,9 @@ func applyCPU(
 			conflict(path.Child(own.name))
 		}
 	}
-	cpu.Sockets, cpu.Cores, cpu.Threads = topology(it.CPU.Guest, preference)
+	if it.CPU.Guest > 0 {
+		cpu.Sockets, cpu.Cores, cpu.Threads = topology(it.CPU.Guest, preference)
+	}
 	replace(&cpu.MaxSockets, it.CPU.MaxSockets)
 	replace(&cpu.Model, it.CPU.Model)
 	replace(&cpu.DedicatedCPUPlacement, it.CPU.DedicatedCPUPlacement)
@@ -126,7 +128,9 @@ func applyMemory(
 		conflict(path.Child("maxGuest"))
 	}
 	guest := it.Memory.Guest.DeepCopy()
-	memory.Guest = &guest
+	if !guest.IsZero() {
+		memory.Guest = &guest
+	}
 	if it.Memory.Hugepages != nil {
 		memory.Hugepages = it.Memory.Hugepages.DeepCopy()
 	}

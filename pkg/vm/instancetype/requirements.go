@@ -8,6 +8,9 @@ import (
 	"kubevirt.io/api/instancetype/v1beta1"
 )
 
+// unmet begins every message about what a preference requires; KubeVirt's, which its clients look for.
+const unmet = "failure checking preference requirements: "
+
 // requirements holds an expanded spec against what its preference requires. What the instance type gives is
 // reported at spec.instancetype, what the template gives at its own field.
 func requirements(resolved Resolved, spec *v1.VirtualMachineInstanceSpec, at *field.Path) field.ErrorList {
@@ -29,7 +32,7 @@ func requirements(resolved Resolved, spec *v1.VirtualMachineInstanceSpec, at *fi
 	if required.CPU != nil {
 		if has := vcpus(resolved, spec); has < uint64(required.CPU.Guest) {
 			errs = append(errs, field.Invalid(blame(cpuPath), has, fmt.Sprintf(
-				"insufficient CPU resources of %d vCPU: %s requires %d vCPU", has, resolved.Preference,
+				unmet+"insufficient CPU resources of %d vCPU: %s requires %d vCPU", has, resolved.Preference,
 				required.CPU.Guest)))
 		}
 	}
@@ -38,23 +41,23 @@ func requirements(resolved Resolved, spec *v1.VirtualMachineInstanceSpec, at *fi
 		switch memory := spec.Domain.Memory; {
 		case memory == nil || memory.Guest == nil:
 			errs = append(errs, field.Required(path,
-				fmt.Sprintf("is not set; %s requires %s", resolved.Preference, required.Memory.Guest.String())))
+				fmt.Sprintf(unmet+"no memory is set, and %s requires %s", resolved.Preference, required.Memory.Guest.String())))
 		case memory.Guest.Cmp(required.Memory.Guest) < 0:
 			errs = append(errs, field.Invalid(path, memory.Guest.String(), fmt.Sprintf(
-				"insufficient Memory resources of %s: %s requires %s", memory.Guest, resolved.Preference,
+				unmet+"insufficient Memory resources of %s: %s requires %s", memory.Guest, resolved.Preference,
 				required.Memory.Guest.String())))
 		}
 	}
 	if want := required.Architecture; want != nil && spec.Architecture != "" && spec.Architecture != *want {
 		errs = append(errs, field.Invalid(at.Child("architecture"), spec.Architecture, fmt.Sprintf(
-			"%s requires the architecture %s", resolved.Preference, *want)))
+			unmet+"%s requires the architecture %s", resolved.Preference, *want)))
 	}
 	return errs
 }
 
 // vcpus is what the guest will have: one unless something says more.
 func vcpus(resolved Resolved, spec *v1.VirtualMachineInstanceSpec) uint64 {
-	if it := resolved.instancetype(); it != nil {
+	if it := resolved.instancetype(); it != nil && it.CPU.Guest > 0 {
 		return uint64(it.CPU.Guest)
 	}
 	n := uint64(1)

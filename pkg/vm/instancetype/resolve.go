@@ -1,8 +1,10 @@
 package instancetype
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,6 +28,8 @@ type NotFoundError struct {
 	// Field is the VM's field that refers to it.
 	Field  *field.Path
 	Detail string
+	// Absent says that the object may still come: nothing else is wrong.
+	Absent bool
 }
 
 func (e *NotFoundError) Error() string { return e.Field.String() + ": " + e.Detail }
@@ -38,11 +42,17 @@ func (e *NotFoundError) List() field.ErrorList {
 }
 
 // Resolve reads what vm refers to: the revision that the VM names or has recorded for it, else the object of now.
-// What cannot be used is a *NotFoundError; other errors are the Reader's.
+// What cannot be used is a *NotFoundError, with what else was found if it is merely absent; other errors are the
+// Reader's.
 func Resolve(ctx context.Context, r Reader, vm *v1.VirtualMachine) (Resolved, error) {
 	var out Resolved
+	var absent error
 	for _, m := range matchers(vm) {
 		object, err := m.resolve(ctx, r, vm.Namespace)
+		if Absent(err) != nil {
+			absent = cmp.Or(absent, err)
+			continue
+		}
 		if err != nil {
 			return Resolved{}, err
 		}
@@ -52,17 +62,26 @@ func Resolve(ctx context.Context, r Reader, vm *v1.VirtualMachine) (Resolved, er
 			out.Preference = object
 		}
 	}
-	return out, nil
+	return out, absent
+}
+
+// Absent is the part of err that says that an object is merely absent; nil for another error.
+func Absent(err error) *NotFoundError {
+	var missing *NotFoundError
+	if errors.As(err, &missing) && missing.Absent {
+		return missing
+	}
+	return nil
 }
 
 func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Object, error) {
 	if m.name == "" {
-		return nil, &NotFoundError{m.field.Child("name"), "is not set; name the " + string(m.role) +
+		return nil, &NotFoundError{Field: m.field.Child("name"), Detail: "is not set; name the " + string(m.role) +
 			", or a volume to infer it from with inferFromVolume"}
 	}
 	kind, err := KindOf(m.role, m.kind)
 	if err != nil {
-		return nil, &NotFoundError{m.field.Child("kind"), err.Error()}
+		return nil, &NotFoundError{Field: m.field.Child("kind"), Detail: err.Error()}
 	}
 	object := &Object{Role: m.role, Kind: kind, Name: m.name, Revision: m.pinned(kind)}
 	if object.Revision != "" {
@@ -73,15 +92,16 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 		case apierrors.IsNotFound(err):
 			return nil,
 				&NotFoundError{
-					m.field.Child("revisionName"),
-					fmt.Sprintf("there is no ControllerRevision %q in namespace %s; remove revisionName to use the "+
-						"%s of now", m.revision, namespace, m.role),
+					Field: m.field.Child("revisionName"),
+					Detail: fmt.Sprintf("there is no ControllerRevision %q in namespace %s; remove revisionName to use "+
+						"the %s of now", m.revision, namespace, m.role),
+					Absent: true,
 				}
 		case err != nil:
 			return nil, fmt.Errorf("read ControllerRevision %s: %w", object.Revision, err)
 		default:
 			if err := object.fromRevision(revision); err != nil {
-				return nil, &NotFoundError{m.field.Child("revisionName"), err.Error()}
+				return nil, &NotFoundError{Field: m.field.Child("revisionName"), Detail: err.Error()}
 			}
 			return object, nil
 		}
@@ -98,8 +118,9 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 			in = " in namespace " + where
 		}
 		return nil, &NotFoundError{
-			m.field.Child("name"),
-			fmt.Sprintf("there is no %s %q%s; create it, or name another", kind, m.name, in),
+			Field:  m.field.Child("name"),
+			Detail: fmt.Sprintf("there is no %s %q%s; create it, or name another", kind, m.name, in),
+			Absent: true,
 		}
 	}
 	if err != nil {

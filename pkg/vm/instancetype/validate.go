@@ -8,22 +8,20 @@ import (
 	"kubevirt.io/api/instancetype/v1beta1"
 )
 
-// Validate checks an instance type by itself. What a VM may make of it is checked with the VM: a type may say
+// Validate checks an instance type by itself. As in KubeVirt it may leave the vCPUs, the memory or both to the VM, as 0. What a VM may make of it is checked with the VM: a type may say
 // more than virtkit supports, and no VM can then use it.
 func Validate(spec *v1beta1.VirtualMachineInstancetypeSpec) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("spec")
-	if spec.CPU.Guest == 0 {
-		errs = append(errs, field.Required(at.Child("cpu", "guest"), "is not set; it is the number of vCPUs"))
-	}
 	if most := spec.CPU.MaxSockets; most != nil && *most < spec.CPU.Guest {
 		errs = append(errs, field.Invalid(at.Child("cpu", "maxSockets"), *most,
 			fmt.Sprintf("%d is less than cpu.guest, %d", *most, spec.CPU.Guest)))
 	}
 	memory := at.Child("memory")
 	guest := spec.Memory.Guest
-	if guest.Sign() <= 0 {
-		errs = append(errs, field.Required(memory.Child("guest"), "is not set; it is the guest's memory, such as 1Gi"))
+	if guest.Sign() < 0 {
+		errs = append(errs, field.Invalid(memory.Child("guest"), guest.String(),
+			"must not be negative; it is the guest's memory, such as 1Gi"))
 	}
 	if most := spec.Memory.MaxGuest; most != nil && most.Cmp(guest) < 0 {
 		errs = append(errs, field.Invalid(memory.Child("maxGuest"), most.String(),

@@ -33,6 +33,9 @@ type Defaults struct {
 	Allowed Allowed
 	// References is what becomes of a VM's instance type and preference; empty keeps them.
 	References v1.InstancetypeReferencePolicy
+	// Undecided says that a VM's preference, which may name architecture and machine type, is not there yet: they are left
+	// to be filled in when it is.
+	Undecided bool
 	// NewUUID makes a firmware UUID for an object that has none; without it none is made.
 	NewUUID func() string
 }
@@ -71,14 +74,8 @@ func DefaultVirtualMachine(vm, old *v1.VirtualMachine, d Defaults) {
 
 // defaultIdentity fills in what tells one machine from another.
 func defaultIdentity(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
-	if spec.Architecture == "" {
-		spec.Architecture = d.architecture()
-	}
-	if spec.Domain.Machine == nil {
-		spec.Domain.Machine = &v1.Machine{}
-	}
-	if spec.Domain.Machine.Type == "" {
-		spec.Domain.Machine.Type = d.machineType()
+	if !d.Undecided {
+		defaultMachine(spec, d)
 	}
 	if d.NewUUID == nil {
 		return
@@ -88,6 +85,18 @@ func defaultIdentity(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 	}
 	if spec.Domain.Firmware.UUID == "" {
 		spec.Domain.Firmware.UUID = types.UID(d.NewUUID())
+	}
+}
+
+func defaultMachine(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
+	if spec.Architecture == "" {
+		spec.Architecture = d.architecture()
+	}
+	if spec.Domain.Machine == nil {
+		spec.Domain.Machine = &v1.Machine{}
+	}
+	if spec.Domain.Machine.Type == "" {
+		spec.Domain.Machine.Type = d.machineType()
 	}
 }
 

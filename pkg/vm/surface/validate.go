@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
 // Actor says who asks for a change.
@@ -83,7 +85,20 @@ func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstance
 	errs = append(errs, validateDataVolumeTemplates(vm, expanded.Volumes, spec.Child("dataVolumeTemplates"))...)
 	instance := expanded.DeepCopy()
 	defaultSpec(instance, d)
+	standIn(&instance.Domain)
 	return append(errs, validateSpec(instance, template.Child("spec"))...)
+}
+
+// standIn gives a VM's guest memory for the checks where nothing says how much: as in KubeVirt that is looked for when
+// the VM starts.
+func standIn(domain *v1.DomainSpec) {
+	if _, given := sizing.Memory(domain); given {
+		return
+	}
+	if domain.Memory == nil {
+		domain.Memory = &v1.Memory{}
+	}
+	domain.Memory.Guest = resource.NewQuantity(1<<30, resource.BinarySI)
 }
 
 // foreign reports what is not supported and comes from the instance type or preference.
