@@ -39,8 +39,8 @@ type Facts struct {
 	ImagePullPolicy corev1.PullPolicy
 	// KVM says that some node offers hardware KVM.
 	KVM bool
-	// LimitCPU says that the guest gets no more CPU time than its vCPUs, where its VMI says nothing.
-	LimitCPU bool
+	// Limits are the pod's where its VMI says none.
+	Limits Limits
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// NetworkResources are the extended resources of the VMI's networks that need one, by the network's name; see
