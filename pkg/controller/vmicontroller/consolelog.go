@@ -41,8 +41,9 @@ func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Con
 	}}
 }
 
-// consoleLogResources are what it asks for: little, with a limit of what the guest's container has a limit of, as a quota
-// asks it of all containers; or its limits, in a pod of QoS class Guaranteed, which all of its containers have to make.
+// consoleLogResources are what it asks for: little, with a limit of what the guest's container has a limit of, as a
+// quota asks it of all containers; or its limits, in a pod of QoS class Guaranteed, which all of its containers have to
+// make.
 func consoleLogResources(compute *corev1.ResourceRequirements) corev1.ResourceRequirements {
 	most := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("20m"),

@@ -46,7 +46,8 @@ func ReadLimits(
 }
 
 // limitsIn returns the limits of guests in a namespace with these labels and quotas: the API server refuses a pod
-// without a limit where a quota counts limits. limited selects the namespaces that the installation limits; nil is none.
+// without a limit where a quota counts limits. limited selects the namespaces that the installation limits; nil is
+// none.
 func limitsIn(namespace labels.Set, quotas []corev1.ResourceQuota, limited labels.Selector) Limits {
 	out := Limits{
 		CPU: demanded(quotas, corev1.ResourceLimitsCPU) || limited != nil && limited.Matches(namespace),
