@@ -75,6 +75,9 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 		return nil, err
 	}
 	devices.Controllers = controllers(devices, &vmi.Spec.Domain, tuning, len(plugged))
+	if vmi.Annotations[v1.DisablePCIHole64] == "true" {
+		disableHole64(devices, &vmi.Spec.Domain)
+	}
 	d.IOThreads = tuning.threads.count
 	hypervClock(d.Clock, d.Features.HyperV)
 	if facts.KVM {
