@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -44,13 +45,26 @@ func buildLauncher(ctx context.Context, b *build) error {
 	err = b.writeImage(image, v1.Config{
 		User:       fmt.Sprintf("%d:%d", names.User, names.Group),
 		Entrypoint: []string{"/usr/bin/virt-launcher"},
-		Env:        []string{"PATH=/usr/sbin:/usr/bin", "LANG=C.UTF-8"},
+		Env:        launcherEnvironment,
 		WorkingDir: "/",
 	}, base, top)
 	if err != nil {
 		return err
 	}
 	return b.stamped(image, inputs)
+}
+
+// libvirtSockets is where KubeVirt's launcher has the sockets of its libvirt daemon, and people look for them.
+const libvirtSockets = "/var/run/libvirt"
+
+// launcherEnvironment is that of everything that runs in the image. virsh, as the pod's user, finds the daemon by it:
+// without a URI by the first of its variables, with qemu:///session by the directory of sockets.
+var launcherEnvironment = []string{
+	"PATH=/usr/sbin:/usr/bin",
+	"LANG=C.UTF-8",
+	"LIBVIRT_DEFAULT_URI=qemu+unix:///session?socket=" + path.Join(libvirtSockets, "virtqemud-sock"),
+	"XDG_RUNTIME_DIR=" + path.Dir(libvirtSockets),
+	"LIBVIRT_AUTOSTART=0", // it would write into the read-only root
 }
 
 // launcherBase is the layer of Debian's files: the packages of launcher/packages, of those
@@ -99,6 +113,9 @@ func launcherDirs(t tree) {
 		names.SharedDir,
 	} {
 		t.dir(d, 0o755)
+	}
+	for _, name := range []string{"virtqemud-sock", "libvirt-sock"} {
+		t.symlink(path.Join(libvirtSockets, name), path.Join(names.RunDir, names.SocketLibvirt))
 	}
 	t.dir("tmp", 0o1777)
 	t.dir("var/tmp", 0o1777)

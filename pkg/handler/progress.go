@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -124,12 +123,10 @@ func (r *Reconciler) writeProgress(ctx context.Context, s *session, text string)
 
 // migrationName finds a VMI's migration by its UID; empty when it is gone.
 func (r *Reconciler) migrationName(ctx context.Context, vmi types.NamespacedName, uid types.UID) (string, error) {
-	options := []client.ListOption{client.InNamespace(vmi.Namespace)}
-	if len(validation.IsValidLabelValue(vmi.Name)) == 0 {
-		options = append(options, client.MatchingLabels{v1.MigrationSelectorLabel: vmi.Name})
-	}
 	var all v1.VirtualMachineInstanceMigrationList
-	if err := r.Live.List(ctx, &all, options...); err != nil {
+	err := r.Live.List(ctx, &all, client.InNamespace(vmi.Namespace),
+		client.MatchingLabels{v1.MigrationSelectorLabel: names.Shorten(vmi.Name, names.MaxLabel)})
+	if err != nil {
 		return "", fmt.Errorf("list migrations: %w", err)
 	}
 	for i := range all.Items {

@@ -37,8 +37,8 @@ func forwarded(t *testing.T) (program, guest *net.TCPConn, done chan error) {
 	guest, remote := tcpPair(t)
 	done = make(chan error, 2)
 	ctx := testContext(t)
-	go func() { done <- Splice(ctx, Socket{local}, client) }()
-	go func() { done <- Splice(ctx, server, Socket{remote}) }()
+	go func() { done <- Splice(ctx, AsSocket(local), client) }()
+	go func() { done <- Splice(ctx, server, AsSocket(remote)) }()
 	return program, guest, done
 }
 
@@ -69,6 +69,71 @@ func TestResetIsPassedOn(t *testing.T) {
 		t.Errorf("the program read %v, want a reset", err)
 	}
 	ended(t, done)
+}
+
+// What a write has found is not lost on the reader, whom the kernel tells of an end then.
+func TestResetFoundByAWrite(t *testing.T) {
+	conn, peer := tcpPair(t)
+	if err := peer.SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	peer.Close()
+	socket := AsSocket(conn)
+	if err := writeUntilItFails(t, socket); !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatalf("the write fails with %v", err)
+	}
+	if _, err := socket.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("read %v after the write, want a reset", err)
+	}
+}
+
+// A peer that said all it had to, and takes nothing more, has ended normally.
+func TestEndBeforeAReset(t *testing.T) {
+	conn, peer := tcpPair(t)
+	if _, err := io.WriteString(peer, "answer"); err != nil {
+		t.Fatal(err)
+	}
+	peer.Close()
+	socket := AsSocket(conn)
+	if err := writeUntilItFails(t, socket); !errors.Is(err, syscall.EPIPE) {
+		t.Fatalf("the write fails with %v", err)
+	}
+	if got, err := io.ReadAll(socket); err != nil || string(got) != "answer" {
+		t.Errorf("read %q, %v", got, err)
+	}
+}
+
+func writeUntilItFails(t *testing.T, conn net.Conn) error {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for time.Now().Before(deadline) {
+		if _, err := io.WriteString(conn, "x"); err != nil {
+			return err
+		}
+	}
+	return errors.New("none within 20 s")
+}
+
+// A program that sends while the guest resets its connection reads a reset, whoever sees it first on the way.
+func TestResetWhileSending(t *testing.T) {
+	for range 50 {
+		program, guest, done := forwarded(t)
+		socket := AsSocket(program)
+		sent := make(chan error, 1)
+		go func() { sent <- writeUntilItFails(t, socket) }()
+		if _, err := io.ReadFull(guest, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := guest.SetLinger(0); err != nil {
+			t.Fatal(err)
+		}
+		guest.Close()
+		if got, err := io.ReadAll(socket); !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("the program read %q, %v, want a reset", got, err)
+		}
+		<-sent
+		ended(t, done)
+	}
 }
 
 // A guest that sends without end learns that the program has gone.

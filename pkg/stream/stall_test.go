@@ -74,7 +74,7 @@ func TestSpliceEndsWhenNobodyTakesAnything(t *testing.T) {
 	client, server := pair(t, Options{PingPeriod: 20 * time.Millisecond}, Options{})
 	guest, target := tcpPair(t)
 	done := make(chan error, 1)
-	go func() { done <- spliceWithin(context.Background(), server, Socket{target}, 300*time.Millisecond) }()
+	go func() { done <- spliceWithin(context.Background(), server, AsSocket(target), 300*time.Millisecond) }()
 	go filled(client)
 	go filled(guest)
 	select {

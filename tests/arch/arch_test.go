@@ -57,7 +57,7 @@ var arrows = map[string][]string{
 	"pkg/vm/sizing":       {"pkg/vm/conditions"},
 	"pkg/vm/surface":      {"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/migrations", "pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/vmstate", "pkg/names", "pkg/version"},
 	"pkg/vm/vhostmd":      {},
-	"pkg/vm/vmstate":      {},
+	"pkg/vm/vmstate":      {"pkg/names"},
 
 	// What all share.
 	"pkg/certs":      {"pkg/names"},

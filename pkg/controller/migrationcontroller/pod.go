@@ -12,25 +12,19 @@
 package migrationcontroller
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"maps"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
 // PodName is the name of a migration's pod. It depends on the migration alone, so that a second one cannot
 // come about.
 func PodName(migration *v1.VirtualMachineInstanceMigration, instance *v1.VirtualMachineInstance) string {
-	sum := sha256.Sum256([]byte(migration.UID))
-	return names.VirtLauncher + "-" + instance.Name + "-" +
-		strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
+	return vmicontroller.LauncherName(instance.Name, migration.UID)
 }
 
 // Pod is the launcher pod to which a VMI's guest moves: the pod that the VMI has, on any other node.

@@ -19,7 +19,7 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 	if err != nil {
 		return err
 	}
-	limit, err := vmicontroller.LimitsCPU(ctx, r.Live, r.Config(), view.VMI.Namespace)
+	limits, err := vmicontroller.ReadLimits(ctx, r.Live, r.Config(), view.VMI.Namespace)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 	}
 	pod := Pod(view.Migration, view.VMI, vmicontroller.Facts{
 		FenceAfter: fenceAfter,
-		Config:     r.Config(), LimitCPU: limit, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
+		Config:     r.Config(), Limits: limits, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
 		NetworkResources: resources,
 	})
 	if err := r.keepProcessor(ctx, view, pod); err != nil {

@@ -120,11 +120,11 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	if view.Pod == nil {
 		return view, nil
 	}
-	limit, err := vmicontroller.LimitsCPU(ctx, r.Live, r.Config(), instance.Namespace)
+	limits, err := vmicontroller.ReadLimits(ctx, r.Live, r.Config(), instance.Namespace)
 	if err != nil {
 		return view, err
 	}
-	view.Want, view.Fit = vmicontroller.Sizes(instance, r.Config(), limit)
+	view.Want, view.Fit = vmicontroller.Sizes(instance, r.Config(), limits)
 	var migrations v1.VirtualMachineInstanceMigrationList
 	err = r.Client.List(ctx, &migrations, client.InNamespace(instance.Namespace),
 		client.MatchingFields{migrationcontroller.MigrationsByVMI: instance.Name})

@@ -41,17 +41,27 @@ func consoleLog(vmi *v1.VirtualMachineInstance, facts Facts, compute *corev1.Con
 	}}
 }
 
-// consoleLogResources are what it asks for: little, or, in a pod of QoS class Guaranteed, which all of its containers
-// have to make, its limits.
+// consoleLogResources are what it asks for: little, with a limit of what the guest's container has a limit of, as a
+// quota asks it of all containers; or its limits, in a pod of QoS class Guaranteed, which all of its containers have to
+// make.
 func consoleLogResources(compute *corev1.ResourceRequirements) corev1.ResourceRequirements {
-	if !guaranteed(compute) {
-		return corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("10Mi"),
-		}}
-	}
 	most := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("20m"),
 		corev1.ResourceMemory: resource.MustParse("32Mi"),
 	}
-	return corev1.ResourceRequirements{Requests: most, Limits: most.DeepCopy()}
+	if guaranteed(compute) {
+		return corev1.ResourceRequirements{Requests: most, Limits: most.DeepCopy()}
+	}
+	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("10Mi"),
+	}}
+	for name, limit := range most {
+		if _, limited := compute.Limits[name]; limited {
+			if out.Limits == nil {
+				out.Limits = corev1.ResourceList{}
+			}
+			out.Limits[name] = limit
+		}
+	}
+	return out
 }

@@ -56,7 +56,9 @@ func TestConsoleLogIsGuaranteed(t *testing.T) {
 	if !got.Limits.Cpu().Equal(*got.Requests.Cpu()) || !got.Limits.Memory().Equal(*got.Requests.Memory()) || got.Limits.Cpu().IsZero() {
 		t.Errorf("%+v", got)
 	}
-	if got := consoleLogResources(&corev1.ResourceRequirements{Requests: two, Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}); got.Limits != nil {
-		t.Errorf("%+v", got)
+	limited := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	got = consoleLogResources(&corev1.ResourceRequirements{Requests: two, Limits: limited})
+	if len(got.Limits) != 1 || got.Limits.Memory().IsZero() || got.Limits.Memory().Equal(*got.Requests.Memory()) {
+		t.Errorf("beside a limit of memory alone %+v", got)
 	}
 }

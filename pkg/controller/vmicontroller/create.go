@@ -24,7 +24,7 @@ func (r *Reconciler) createPod(
 	if err != nil {
 		return err
 	}
-	limit, err := LimitsCPU(ctx, r.Live, r.Config(), view.VMI.Namespace)
+	limits, err := ReadLimits(ctx, r.Live, r.Config(), view.VMI.Namespace)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (r *Reconciler) createPod(
 	}
 	pod := plan(view.VMI, Facts{
 		Config:           r.Config(),
-		LimitCPU:         limit,
+		Limits:           limits,
 		Image:            r.Image,
 		ImagePullPolicy:  r.ImagePullPolicy,
 		KVM:              kvm,

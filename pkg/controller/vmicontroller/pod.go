@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/config"
@@ -39,8 +40,8 @@ type Facts struct {
 	ImagePullPolicy corev1.PullPolicy
 	// KVM says that some node offers hardware KVM.
 	KVM bool
-	// LimitCPU says that the guest gets no more CPU time than its vCPUs, where its VMI says nothing.
-	LimitCPU bool
+	// Limits are the pod's where its VMI says none.
+	Limits Limits
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// NetworkResources are the extended resources of the VMI's networks that need one, by the network's name; see
@@ -52,9 +53,14 @@ type Facts struct {
 
 // PodName is the name of the VMI's pod. It depends on the VMI's identity alone, so that a second
 // one cannot come about, whatever was or was not seen of the first.
-func PodName(vmi *v1.VirtualMachineInstance) string {
-	sum := sha256.Sum256([]byte(vmi.UID))
-	return names.VirtLauncher + "-" + vmi.Name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
+func PodName(vmi *v1.VirtualMachineInstance) string { return LauncherName(vmi.Name, vmi.UID) }
+
+// LauncherName is the name of a launcher pod of a VMI, for the object with a UID. A long name of the VMI is cut: the
+// kubelet makes one directory's name of namespace, name and UID of a pod.
+func LauncherName(vmi string, of types.UID) string {
+	sum := sha256.Sum256([]byte(of))
+	name := strings.TrimRight(vmi[:min(len(vmi), names.MaxLabel)], "-.")
+	return names.VirtLauncher + "-" + name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
 }
 
 // securityContext is that of every pod of a VMI: they share volumes, so that they run as the same user and group.
@@ -205,8 +211,7 @@ func Hostname(vmi *v1.VirtualMachineInstance) string {
 	if vmi.Spec.Hostname != "" {
 		return vmi.Spec.Hostname
 	}
-	name, _, _ := strings.Cut(vmi.Name, ".")
-	return strings.TrimRight(name[:min(len(name), 63)], "-")
+	return names.Host(vmi.Name)
 }
 
 func nodeSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string {
@@ -260,13 +265,7 @@ func podAnnotations(vmi *v1.VirtualMachineInstance, plugins network.Plugins) map
 }
 
 // LabelValue shortens a name to what a label may hold, 63 bytes, and keeps it unique.
-func LabelValue(name string) string {
-	if len(name) <= 63 {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	return name[:54] + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:8]
-}
+func LabelValue(name string) string { return names.Shorten(name, names.MaxLabel) }
 
 func copyAll[T any, P interface {
 	*T

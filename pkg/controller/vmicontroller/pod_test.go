@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	psaapi "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	v1 "kubevirt.io/api/core/v1"
@@ -330,6 +331,35 @@ func TestOverhead(t *testing.T) {
 	large := Overhead(parseVMI(t, `spec: {domain: {cpu: {cores: 16}, memory: {guest: 64Gi}}}`), 1)
 	if want := small + 15*overheadVCPU + (64<<30-128<<20)/pageTableRatio; large != want {
 		t.Errorf("16 vCPUs and 64 GiB cost %d bytes, want %d", large, want)
+	}
+}
+
+// The kubelet makes a directory NAMESPACE_NAME_UID for a pod's logs.
+func TestNamesOfLongNames(t *testing.T) {
+	for name, vmi := range map[string]string{
+		"63": strings.Repeat("a", 63), "64": strings.Repeat("a", 64), "253": strings.Repeat("a", 253),
+		"a dot at the end of what is left": strings.Repeat("a", 62) + "." + strings.Repeat("b", 190),
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := plan(t, "metadata: {name: "+vmi+"}", nil)
+			if problems := validation.IsDNS1123Subdomain(pod.Name); len(problems) > 0 || 63+1+len(pod.Name)+1+36 > 255 {
+				t.Errorf("pod %s: %v", pod.Name, problems)
+			}
+			if problems := validation.IsDNS1123Label(pod.Spec.Hostname); len(problems) > 0 {
+				t.Errorf("host name %s: %v", pod.Spec.Hostname, problems)
+			}
+			for key, value := range pod.Labels {
+				if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+					t.Errorf("label %s=%s: %v", key, value, problems)
+				}
+			}
+			if pod.Annotations[v1.DomainAnnotation] != vmi || !slices.Contains(pod.Spec.Containers[0].Args, "--name="+vmi) {
+				t.Error("the launcher is not told its VMI's whole name")
+			}
+		})
+	}
+	if one, other := LauncherName(strings.Repeat("a", 100)+"1", "1"), LauncherName(strings.Repeat("a", 100)+"2", "2"); one == other {
+		t.Errorf("two VMIs have pods %s", one)
 	}
 }
 

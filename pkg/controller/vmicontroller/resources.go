@@ -126,8 +126,16 @@ func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineIns
 		added = 0
 	}
 	addBytes(out.Requests, corev1.ResourceMemory, added)
-	if limited {
+	switch {
+	case limited:
 		addBytes(out.Limits, corev1.ResourceMemory, overhead)
+	case facts.Limits.MemoryRatio > 0 && !dedicated(vmi):
+		needed := overhead
+		if pageSize(vmi) == "" {
+			needed += guest
+		}
+		out.Limits[corev1.ResourceMemory] = limitMemory(out.Requests[corev1.ResourceMemory],
+			facts.Limits.MemoryRatio, needed)
 	}
 }
 
@@ -135,7 +143,7 @@ func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineIns
 func cpuResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstance, facts Facts) {
 	_, requested := out.Requests[corev1.ResourceCPU]
 	limit, limited := out.Limits[corev1.ResourceCPU]
-	if facts.LimitCPU && !limited && !dedicated(vmi) {
+	if facts.Limits.CPU && !limited && !dedicated(vmi) {
 		out.Limits[corev1.ResourceCPU] = most(out.Requests[corev1.ResourceCPU], vcpus(vmi))
 	}
 	switch {
@@ -186,7 +194,7 @@ func vcpus(vmi *v1.VirtualMachineInstance) int64 { return int64(sizing.VCPUs(&vm
 // Sizes are what the container of a running guest's pod needs of CPU and memory (and nothing else): both for the guest
 // as it is and as its VMI says that it is to be, and for the latter alone.
 func Sizes(
-	vmi *v1.VirtualMachineInstance, installation config.Config, limitCPU bool,
+	vmi *v1.VirtualMachineInstance, installation config.Config, limits Limits,
 ) (both, fit corev1.ResourceRequirements) {
 	larger := vmi.DeepCopy()
 	domain := &larger.Spec.Domain
@@ -206,7 +214,7 @@ func Sizes(
 			}
 		}
 	}
-	facts := Facts{Config: installation, LimitCPU: limitCPU}
+	facts := Facts{Config: installation, Limits: limits}
 	return compute(resources(larger, facts)), compute(resources(vmi, facts))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	v1 "kubevirt.io/api/core/v1"
 
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
@@ -46,6 +47,18 @@ func TestBootToLoginAndShutDown(t *testing.T) {
 	if code != 0 || message != `{"lifecycle":"LIFECYCLE_SHUTOFF","reason":"shutdown"}` {
 		t.Errorf("exit code %d, message %s", code, message)
 	}
+}
+
+// The longest name that an object may have: every file that libvirt and swtpm call after the guest can be made.
+func TestLongestName(t *testing.T) {
+	vmi := tinyVMI(strings.Repeat("a", 253))
+	vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{}
+	p := newPod(t, vmi)
+	if r, err := p.start(); err != nil || r.State.Lifecycle != pb.Lifecycle_LIFECYCLE_RUNNING {
+		t.Fatalf("%v, %v", r, err)
+	}
+	p.shutdown(0)
+	p.waitExit(10 * time.Second)
 }
 
 func TestQEMUKilledIsACrash(t *testing.T) {

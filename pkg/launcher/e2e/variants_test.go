@@ -84,6 +84,17 @@ func TestVariantsStart(t *testing.T) {
 				RTC: &v1.RTCTimer{TickPolicy: v1.RTCTickPolicyCatchup}, PIT: &v1.PITTimer{TickPolicy: v1.PITTickPolicyDelay}, HPET: &v1.HPETTimer{Enabled: ptr(false)},
 			}}
 		},
+		"no 64-bit hole": func(vmi *v1.VirtualMachineInstance) {
+			vmi.Annotations = map[string]string{v1.DisablePCIHole64: "true"}
+		},
+		"no 64-bit hole on i440fx": func(vmi *v1.VirtualMachineInstance) {
+			vmi.Annotations = map[string]string{v1.DisablePCIHole64: "true"}
+			vmi.Spec.Domain.Machine.Type = "pc"
+		},
+		"transitional": func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.UseVirtioTransitional = ptr(true)
+			vmi.Spec.Domain.Devices.Inputs = []v1.Input{{Name: "a", Type: v1.InputTypeTablet, Bus: v1.InputBusVirtio}}
+		},
 		"network boot": func(vmi *v1.VirtualMachineInstance) {
 			vmi.Spec.Domain.Devices.Interfaces[0].BootOrder = ptr(uint(1))
 		},

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // seedSource is a volume's cloud-init data, of either data source, and the field that it is in; nil when the volume
@@ -95,17 +96,10 @@ func inlineOr(plain, encoded string, secret []byte) ([]byte, error) {
 	return secret, nil
 }
 
-// maxHostname is the longest DNS label.
-const maxHostname = 63
-
 // Hostname is the guest's host name: spec.hostname, or else the first label of the VMI's name.
 func Hostname(vmi *v1.VirtualMachineInstance) string {
 	if vmi.Spec.Hostname != "" {
 		return vmi.Spec.Hostname
 	}
-	name, _, _ := strings.Cut(vmi.Name, ".")
-	if len(name) > maxHostname {
-		name = strings.TrimRight(name[:maxHostname], "-")
-	}
-	return name
+	return names.Host(vmi.Name)
 }

@@ -6,6 +6,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
@@ -75,6 +76,9 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 		return nil, err
 	}
 	devices.Controllers = controllers(devices, &vmi.Spec.Domain, tuning, len(plugged))
+	if vmi.Annotations[v1.DisablePCIHole64] == "true" {
+		disableHole64(devices, &vmi.Spec.Domain)
+	}
 	d.IOThreads = tuning.threads.count
 	hypervClock(d.Clock, d.Features.HyperV)
 	if facts.KVM {
@@ -89,8 +93,11 @@ func Build(vmi *v1.VirtualMachineInstance, facts Facts) (*libvirtxml.Domain, err
 	return d, nil
 }
 
-// Name is a domain's name in libvirt: NAMESPACE_NAME.
-func Name(namespace, name string) string { return namespace + "_" + name }
+// maxName is how long a domain's name may be, bytes: libvirt makes names of files of it, with up to 10 bytes more.
+const maxName = 200
+
+// Name is a domain's name in libvirt: NAMESPACE_NAME, or the beginning of that and a hash.
+func Name(namespace, name string) string { return names.Shorten(namespace+"_"+name, maxName) }
 
 // UUID is the firmware UUID that admission filled in, or else the VMI's own UID, which is as stable
 // for the life of the guest.

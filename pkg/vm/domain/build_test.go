@@ -98,6 +98,17 @@ var baseCases = map[string]func(*v1.VirtualMachineInstance, *Facts){
 	"machine-q35-named": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Machine = &v1.Machine{Type: "pc-q35-9.2"}
 	},
+	"pci-hole": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
+		vmi.Annotations = map[string]string{v1.DisablePCIHole64: "true"}
+	},
+	"pci-hole-i440fx": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
+		vmi.Annotations = map[string]string{v1.DisablePCIHole64: "true"}
+		vmi.Spec.Domain.Machine = &v1.Machine{Type: "pc"}
+	},
+	"pci-hole-no-hotplug": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
+		vmi.Annotations = map[string]string{v1.DisablePCIHole64: "true"}
+		vmi.Spec.Domain.Devices.DisableHotplug = true
+	},
 	"machine-i440fx": func(vmi *v1.VirtualMachineInstance, _ *Facts) { vmi.Spec.Domain.Machine = &v1.Machine{Type: "pc"} },
 	"bios-serial": func(vmi *v1.VirtualMachineInstance, _ *Facts) {
 		vmi.Spec.Domain.Firmware.Bootloader = &v1.Bootloader{BIOS: &v1.BIOS{UseSerial: ptr(true)}}

@@ -97,7 +97,7 @@ func balloon(domain *v1.DomainSpec, b Balloon) *libvirtxml.DomainMemBalloon {
 		return &libvirtxml.DomainMemBalloon{Model: "none"}
 	}
 	out := &libvirtxml.DomainMemBalloon{
-		Model:             v1.VirtIO,
+		Model:             modernModel,
 		FreePageReporting: onOff(!b.KeepFreePages && reportsFreePages(domain)),
 	}
 	if b.Period > 0 {
@@ -199,6 +199,9 @@ func inputs(out *libvirtxml.DomainDeviceList, spec *v1.Devices) {
 		if x.Bus == "" {
 			x.Bus = string(v1.InputBusUSB)
 		}
+		if x.Bus == string(v1.InputBusVirtio) {
+			x.Model = v1.VirtIO
+		}
 		out.Inputs = append(out.Inputs, x)
 	}
 }
@@ -231,7 +234,7 @@ func controllers(
 			express++
 		}
 	}
-	if d.MemBalloon.Model == v1.VirtIO {
+	if d.MemBalloon.Model == modernModel {
 		express++
 	}
 	if d.VSock != nil {
@@ -278,6 +281,25 @@ func controllers(
 		})
 	}
 	return out
+}
+
+// disableHole64 leaves no room for PCI devices above the guest's memory: systems of 32 bits, as Windows XP, fail on it.
+// The room is that of the root of the PCI bus.
+func disableHole64(d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec) {
+	model := "pci-root"
+	if surface.IsQ35(machine(spec)) {
+		model = "pcie-root"
+	}
+	none := &libvirtxml.DomainControllerPCI{Hole64: &libvirtxml.DomainControllerPCIHole64{Unit: "KiB"}}
+	for i := range d.Controllers {
+		if d.Controllers[i].Model == model {
+			d.Controllers[i].PCI = none
+			return
+		}
+	}
+	d.Controllers = append(d.Controllers, libvirtxml.DomainController{
+		Type: "pci", Index: new(uint(0)), Model: model, PCI: none,
+	})
 }
 
 // expressNIC reports the models that are PCIe devices.

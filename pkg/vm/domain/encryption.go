@@ -54,7 +54,7 @@ func behindIOMMU(d *libvirtxml.DomainDeviceList) {
 	for i := range d.RNGs {
 		d.RNGs[i].Driver = &libvirtxml.DomainRNGDriver{IOMMU: "on"}
 	}
-	if d.MemBalloon.Model == v1.VirtIO {
+	if d.MemBalloon.Model == modernModel {
 		d.MemBalloon.Driver = &libvirtxml.DomainMemBalloonDriver{IOMMU: "on"}
 	}
 	if d.VSock != nil {

@@ -84,7 +84,7 @@ func SCSIController(spec *v1.VirtualMachineInstanceSpec) *libvirtxml.DomainContr
 
 func scsiController(t tuning) *libvirtxml.DomainController {
 	index := uint(0)
-	x := &libvirtxml.DomainController{Type: "scsi", Index: &index, Model: "virtio-scsi"}
+	x := &libvirtxml.DomainController{Type: "scsi", Index: &index, Model: modernModel}
 	t.controller(x)
 	return x
 }

@@ -9,6 +9,10 @@ import (
 // PCI devices: libvirt puts them behind a bridge on PCIe machines.
 const transitionalModel = "virtio-transitional"
 
+// modernModel is libvirt's name for virtio devices of virtio 1.0 alone, on PCI and PCIe alike. KubeVirt has it of the
+// balloon and of the controller of scsi disks, and tools look for it.
+const modernModel = "virtio-non-transitional"
+
 // makeTransitional turns the virtio devices but disks and their controllers, which tuning does, and inputs, which
 // virtio 0.9 has none of.
 func makeTransitional(d *libvirtxml.DomainDeviceList) {
@@ -17,7 +21,7 @@ func makeTransitional(d *libvirtxml.DomainDeviceList) {
 			d.Interfaces[i].Model.Type = transitionalModel
 		}
 	}
-	if d.MemBalloon.Model == v1.VirtIO {
+	if d.MemBalloon.Model == modernModel {
 		d.MemBalloon.Model = transitionalModel
 	}
 	if d.VSock != nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // defaultCIDR is KubeVirt's guest network behind masquerade.
@@ -265,9 +267,7 @@ func hostname(vmi *v1.VirtualMachineInstance) string {
 	if vmi.Spec.Hostname != "" {
 		return vmi.Spec.Hostname
 	}
-	// A VMI's name may have dots; the first label is the host's.
-	name, _, _ := strings.Cut(vmi.Name, ".")
-	return name
+	return names.Host(vmi.Name)
 }
 
 // search are the domains of a guest with spec.subdomain: the one in which it finds its own full name, the subdomain in

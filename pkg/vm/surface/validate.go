@@ -252,11 +252,6 @@ func validateName(name, generateName string) field.ErrorList {
 		}
 		return nil
 	}
-	if n := len(name); n > validation.DNS1123LabelMaxLength {
-		return field.ErrorList{field.Invalid(path, name,
-			fmt.Sprintf("has %d characters; %d is the most, since the name becomes a label and the guest's host name",
-				n, validation.DNS1123LabelMaxLength))}
-	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return field.ErrorList{field.Invalid(path, name, fmt.Sprintf("%q is not a name: %s", name, problems[0]))}
 	}

@@ -12,6 +12,8 @@ import (
 	"path"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 const (
@@ -41,7 +43,12 @@ func EFI(spec *v1.VirtualMachineInstanceSpec) bool {
 }
 
 // NVRAM is the file of the EFI variables, below the claim's directory.
-func NVRAM(dir, vmi string) string { return path.Join(dir, "nvram", vmi+"_VARS.fd") }
+func NVRAM(dir, vmi string) string {
+	return path.Join(dir, "nvram", names.Shorten(vmi, maxName)+"_VARS.fd")
+}
+
+// maxName is how much of a VMI's name a file's may have, bytes.
+const maxName = 240
 
 // TPMDir is the directory of the TPM's state, below the claim's directory. libvirt has the same below its own.
 func TPMDir(dir, firmwareUUID string) string { return path.Join(dir, "swtpm", firmwareUUID, "tpm2") }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // Options describe a Service. Names of types, protocols and families are taken in any case.
@@ -83,7 +85,7 @@ func Policies() []string {
 
 // Selector finds the pod of an instance by its name.
 func Selector(name string) map[string]string {
-	return map[string]string{v1.VirtualMachineInstanceIDLabel: name}
+	return map[string]string{v1.VirtualMachineInstanceIDLabel: names.Shorten(name, names.MaxLabel)}
 }
 
 // ReplicaSetSelector finds the pods of a replica set's instances, if its selector is one that a Service can have.

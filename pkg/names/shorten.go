@@ -1,0 +1,28 @@
+package names
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+)
+
+// MaxLabel is the most that a label's value, a host name and other DNS labels may have, bytes.
+const MaxLabel = 63
+
+// Shorten returns a name that is made of name and has at most most bytes, 10 or more: name itself, or its beginning and
+// a hash of it, so that two names do not become one.
+func Shorten(name string, most int) string {
+	if len(name) <= most {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	const hash = 8
+	return name[:most-hash-1] + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:hash]
+}
+
+// Host is the host name of a guest whose VMI has this name and says no other: the name up to the first dot, or as much
+// of that as a host name may have.
+func Host(vmi string) string {
+	host, _, _ := strings.Cut(vmi, ".")
+	return strings.TrimRight(host[:min(len(host), MaxLabel)], "-")
+}
