@@ -81,8 +81,9 @@ func MachineWarnings(vm *v1.VirtualMachine) []string {
 	}
 	template := vm.Spec.Template
 	if _, given := sizing.Memory(&template.Spec.Domain); !given && vm.Spec.Instancetype == nil {
-		out = append(out, "spec.template.spec.domain.memory.guest is not set, and there is no instance type: the VM cannot "+
-			"start before one of them is")
+		out = append(out,
+			"spec.template.spec.domain.memory.guest is not set, and there is no instance type: the VM cannot "+
+				"start before one of them is")
 	}
 	return append(out, Warnings("spec.template.", template.ObjectMeta.Annotations, &template.Spec)...)
 }

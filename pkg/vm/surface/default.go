@@ -33,8 +33,8 @@ type Defaults struct {
 	Allowed Allowed
 	// References is what becomes of a VM's instance type and preference; empty keeps them.
 	References v1.InstancetypeReferencePolicy
-	// Undecided says that a VM's preference, which may name architecture and machine type, is not there yet: they are left
-	// to be filled in when it is.
+	// Undecided says that a VM's preference, which may name architecture and machine type, is not there yet: they are
+	// left to be filled in when it is.
 	Undecided bool
 	// NewUUID makes a firmware UUID for an object that has none; without it none is made.
 	NewUUID func() string

@@ -192,8 +192,10 @@ func (e *explanation) notWanted(vm *v1.VirtualMachine, strategy v1.VirtualMachin
 				"set spec.runStrategy to Manual or Always to run it again")
 		}
 	case v1.RunStrategyRerunOnFailure:
-		if e.VMI != nil && e.VMI.Status.Phase == v1.Succeeded {
-			return off("GuestShutDown", "the guest shut itself down, which run strategy RerunOnFailure respects", start)
+		over := e.VMI == nil && vm.Status.RunStrategy == strategy && vm.Status.StartFailure == nil
+		if over || e.VMI != nil && e.VMI.Status.Phase == v1.Succeeded {
+			return off("GuestShutDown",
+				"the guest shut itself down or was stopped, which run strategy RerunOnFailure respects", start)
 		}
 	}
 	return false

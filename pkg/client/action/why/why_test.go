@@ -270,6 +270,7 @@ func TestSituations(t *testing.T) {
 		}), "StartRequested", Waiting, LayerVM, "asked for", ""},
 		{"has run once", stopped(v1.RunStrategyOnce, func(f *Facts) { f.VM.Status.RunStrategy = v1.RunStrategyOnce }), "OnceDone", Off, LayerVM, "has run", "spec.runStrategy"},
 		{"guest shut itself down", all(phase(v1.Succeeded, time.Minute), func(f *Facts) { s := v1.RunStrategyRerunOnFailure; f.VM.Spec.RunStrategy = &s }), "GuestShutDown", Off, LayerVM, "shut itself down", "virtctl start demo"},
+		{"guest shut itself down and its instance is gone", stopped(v1.RunStrategyRerunOnFailure, func(f *Facts) { f.VM.Status.RunStrategy = v1.RunStrategyRerunOnFailure }), "GuestShutDown", Off, LayerVM, "shut itself down", "virtctl start demo"},
 		{"instance of its own shut down", all(phase(v1.Succeeded, time.Minute), func(f *Facts) { f.VM = nil }), "GuestShutDown", Off, LayerVMI, "instance without a VM", "kubectl delete vmi demo"},
 		{"runStrategy and running both", stopped(v1.RunStrategyAlways, func(f *Facts) { f.VM.Spec.Running = new(bool) }), "InvalidRunStrategy", Broken, LayerVM, "contradict", "spec.runStrategy alone"},
 		{"name taken by another's instance", stopped(v1.RunStrategyAlways, vmFailure("VMINotOwned", `VirtualMachineInstance "demo" exists and does not belong to this VirtualMachine`)), "VMINotOwned", Broken, LayerVM, "does not belong", "kubectl delete vmi demo"},
