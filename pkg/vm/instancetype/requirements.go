@@ -41,7 +41,8 @@ func requirements(resolved Resolved, spec *v1.VirtualMachineInstanceSpec, at *fi
 		switch memory := spec.Domain.Memory; {
 		case memory == nil || memory.Guest == nil:
 			errs = append(errs, field.Required(path,
-				fmt.Sprintf(unmet+"no memory is set, and %s requires %s", resolved.Preference, required.Memory.Guest.String())))
+				fmt.Sprintf(unmet+"no memory is set, and %s requires %s", resolved.Preference,
+					required.Memory.Guest.String())))
 		case memory.Guest.Cmp(required.Memory.Guest) < 0:
 			errs = append(errs, field.Invalid(path, memory.Guest.String(), fmt.Sprintf(
 				unmet+"insufficient Memory resources of %s: %s requires %s", memory.Guest, resolved.Preference,

@@ -93,7 +93,8 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 			return nil,
 				&NotFoundError{
 					Field: m.field.Child("revisionName"),
-					Detail: fmt.Sprintf("there is no ControllerRevision %q in namespace %s; remove revisionName to use "+
+					Detail: fmt.Sprintf("there is no ControllerRevision %q in namespace %s; remove revisionName to "+
+						"use "+
 						"the %s of now", m.revision, namespace, m.role),
 					Absent: true,
 				}

@@ -8,8 +8,9 @@ import (
 	"kubevirt.io/api/instancetype/v1beta1"
 )
 
-// Validate checks an instance type by itself. As in KubeVirt it may leave the vCPUs, the memory or both to the VM, as 0. What a VM may make of it is checked with the VM: a type may say
-// more than virtkit supports, and no VM can then use it.
+// Validate checks an instance type by itself. As in KubeVirt it may leave the vCPUs, the memory or both to the VM, as
+// 0. What a VM may make of it is checked with the VM: a type may say more than virtkit supports, and no VM can then use
+// it.
 func Validate(spec *v1beta1.VirtualMachineInstancetypeSpec) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("spec")
