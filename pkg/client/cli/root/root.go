@@ -79,7 +79,21 @@ func Run(ctx context.Context, f *cli.Factory, args []string) int {
 		err = ctx.Err()
 	}
 	report(f, chosen, err)
-	return cli.ExitCode(err)
+	return exitCode(f, err)
+}
+
+// envCompat is the variable by which scripts that were written for KubeVirt's virtctl have its exit code for every
+// failure, and its errors without a prefix; docs/output.md.
+const envCompat = "VIRTCTL_COMPAT"
+
+func likeKubeVirt(f *cli.Factory) bool { return f.Getenv(envCompat) == "kubevirt" }
+
+func exitCode(f *cli.Factory, err error) int {
+	code := cli.ExitCode(err)
+	if code != cli.ExitOK && likeKubeVirt(f) {
+		return cli.ExitFailure
+	}
+	return code
 }
 
 // execute runs the command that root's arguments choose. The help of a command that there is not, which cobra takes for
@@ -101,13 +115,17 @@ func report(f *cli.Factory, cmd *cobra.Command, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // the user knows
 	}
+	prefix := "error: "
+	if likeKubeVirt(f) {
+		prefix = ""
+	}
 	var usage *cli.UsageError
 	if errors.As(err, &usage) {
-		fmt.Fprintf(f.IO.ErrOut, "error: %s\nSee '%s --help'.\n", usage, cmd.CommandPath())
+		fmt.Fprintf(f.IO.ErrOut, "%s%s\nSee '%s --help'.\n", prefix, usage, cmd.CommandPath())
 		return
 	}
 	for line := range strings.SplitSeq(cli.Explain(err, f.Connection()), "\n") {
-		fmt.Fprintf(f.IO.ErrOut, "error: %s\n", line)
+		fmt.Fprintf(f.IO.ErrOut, "%s%s\n", prefix, line)
 	}
 }
 

@@ -12,6 +12,34 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
+// VIRTCTL_COMPAT=kubevirt gives KubeVirt's exit codes and errors.
+func TestCompat(t *testing.T) {
+	for _, tt := range []struct {
+		compat, args, want string
+		code               int
+	}{
+		{"", "list --zzz", "error: unknown flag: --zzz\nSee 'virtctl list --help'.\n", cli.ExitUsage},
+		{"kubevirt", "list --zzz", "unknown flag: --zzz\nSee 'virtctl list --help'.\n", cli.ExitFailure},
+		{"kubevirt", "help starte", "unknown command \"starte\" for \"virtctl\"; did you mean start?\nSee 'virtctl help --help'.\n", cli.ExitFailure},
+		{"kubevirt", "list --help", "", cli.ExitOK},
+		{"other", "list --zzz", "error: unknown flag: --zzz\nSee 'virtctl list --help'.\n", cli.ExitUsage},
+	} {
+		var out, stderr bytes.Buffer
+		streams := cli.NoStreams()
+		streams.Out, streams.ErrOut = &out, &stderr
+		f := cli.NewFactory("virtctl", streams, func(name string) string {
+			if name == envCompat {
+				return tt.compat
+			}
+			return ""
+		})
+		code := Run(context.Background(), f, strings.Fields(tt.args))
+		if code != tt.code || stderr.String() != tt.want {
+			t.Errorf("%q, %s: %d %q", tt.compat, tt.args, code, &stderr)
+		}
+	}
+}
+
 // testRun runs args against a tree with one command in it and returns the exit code and what went to stderr.
 func testRun(args ...string) (code int, stderr string) {
 	var out bytes.Buffer
