@@ -95,6 +95,17 @@ func (t *test) revisions() []string {
 	return out
 }
 
+// orphanable checks that a revision takes such a patch as the garbage collector makes to orphan it: the API server
+// refuses one that changes the revision's data, be it only the order of its keys.
+func (t *test) orphanable(name string) {
+	t.Helper()
+	revision := &appsv1.ControllerRevision{}
+	t.must(cluster.Client.Get(t.ctx, t.key(name), revision))
+	before := revision.DeepCopy()
+	metav1.SetMetaDataLabel(&revision.ObjectMeta, "test", "patched")
+	t.must(cluster.Client.Patch(t.ctx, revision, client.StrategicMergeFrom(before)))
+}
+
 func TestPool(tt *testing.T) {
 	t := newTest(tt)
 	p := t.createPool(2, func(s *v1beta1.VirtualMachinePoolSpec) { s.MaxUnavailable = new(intstrOf(1)) })
@@ -108,6 +119,7 @@ func TestPool(tt *testing.T) {
 	if !slices.Equal(t.revisions(), []string{"web-1"}) {
 		t.Errorf("revisions %v", t.revisions())
 	}
+	t.orphanable("web-1")
 
 	// One that is deleted comes again, under its name.
 	vm := &v1.VirtualMachine{}

@@ -47,7 +47,7 @@ var arrows = map[string][]string{
 	"pkg/vm/fencing":      {},
 	"pkg/vm/filesystems":  {"pkg/names"},
 	"pkg/vm/hotplug":      {"pkg/vm/claims"},
-	"pkg/vm/instancetype": {"pkg/vm/claims", "pkg/vm/surface"},
+	"pkg/vm/instancetype": {"pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/surface"},
 	"pkg/vm/migrations":   {"pkg/vm/conditions"},
 	"pkg/vm/network":      {"pkg/names"},
 	"pkg/vm/passthrough":  {},
@@ -83,7 +83,7 @@ var (
 func with(all []string, more ...string) []string { return append(slices.Clone(all), more...) }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/vm/conditions", "pkg/vm/rollout", "pkg/vm/domain", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/vm/network", "pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations", "pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems", "pkg/client/printable", "pkg/vm/fencing"}
+var pure = []string{"pkg/vm/conditions", "pkg/vm/rollout", "pkg/vm/domain", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/vm/network", "pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations", "pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems", "pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

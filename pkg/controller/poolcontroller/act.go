@@ -2,7 +2,6 @@ package poolcontroller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
@@ -20,13 +18,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/batch"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/canonical"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/pools"
 )
 
 // makeRevision keeps the pool's template under a name.
 func (r *Reconciler) makeRevision(ctx context.Context, p *v1beta1.VirtualMachinePool, name string) error {
-	data, err := json.Marshal(pools.TemplateOf(p))
+	data, err := canonical.Encode(pools.TemplateOf(p))
 	if err != nil {
 		return fmt.Errorf("encode spec.virtualMachineTemplate: %w", err)
 	}
@@ -35,7 +34,7 @@ func (r *Reconciler) makeRevision(ctx context.Context, p *v1beta1.VirtualMachine
 			Namespace: p.Namespace, Name: name, Labels: map[string]string{RevisionLabel: string(p.UID)},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, pools.Kind)},
 		},
-		Data: runtime.RawExtension{Raw: data}, Revision: p.Generation,
+		Data: data, Revision: p.Generation,
 	}
 	err = r.Client.Create(ctx, revision)
 	switch {

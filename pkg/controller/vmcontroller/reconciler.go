@@ -141,9 +141,13 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 			func() { controllerutil.AddFinalizer(vm, v1.VirtualMachineControllerFinalizer) })
 	}
 	for _, revision := range step.Revisions {
-		// Not noted, since it is not read from the cache.
-		if err := r.Client.Create(ctx, revision); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("keep a copy of what the VM refers to, %s: %w", revision.Name, err)
+		conflict, err := r.keepRevision(ctx, revision)
+		if err != nil {
+			return err
+		}
+		if conflict != "" {
+			step.refuseRevision(conflict)
+			break
 		}
 	}
 	if step.VMI != nil {

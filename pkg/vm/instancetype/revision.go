@@ -3,19 +3,20 @@ package instancetype
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
 	api "kubevirt.io/api/instancetype"
 	"kubevirt.io/api/instancetype/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/canonical"
 )
 
 // Capture is the ControllerRevision that keeps an object of now for vm, as KubeVirt's are: what happens to the
@@ -28,7 +29,7 @@ func Capture(vm *v1.VirtualMachine, o *Object) (*appsv1.ControllerRevision, erro
 	}
 	copied.GetObjectKind().SetGroupVersionKind(v1beta1.SchemeGroupVersion.WithKind(o.Kind))
 	accessor.SetManagedFields(nil)
-	data, err := json.Marshal(copied)
+	data, err := canonical.Encode(copied)
 	if err != nil {
 		return nil, fmt.Errorf("capture %s %s: %w", o.Kind, o.Name, err)
 	}
@@ -45,7 +46,7 @@ func Capture(vm *v1.VirtualMachine, o *Object) (*appsv1.ControllerRevision, erro
 			},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)},
 		},
-		Data:     runtime.RawExtension{Raw: data},
+		Data:     data,
 		Revision: 1,
 	}, nil
 }
@@ -67,6 +68,19 @@ func shortened(name string, most int) string {
 	sum := sha256.Sum256([]byte(name))
 	suffix := "-" + hex.EncodeToString(sum[:5])
 	return strings.TrimRight(name[:most-len(suffix)], "-.") + suffix
+}
+
+// SameRevision reports whether two revisions keep the same spec. What they say of their object beside it, such as its
+// labels, may differ.
+func SameRevision(a, b *appsv1.ControllerRevision) bool {
+	role := Instancetype
+	if strings.Contains(b.Labels[api.ControllerRevisionObjectKindLabel], "Preference") {
+		role = Preference
+	}
+	x, y := &Object{Role: role}, &Object{Role: role}
+	return x.fromRevision(a) == nil && y.fromRevision(b) == nil &&
+		equality.Semantic.DeepEqual(x.Instancetype, y.Instancetype) &&
+		equality.Semantic.DeepEqual(x.Preference, y.Preference)
 }
 
 // Reference is what the VM's status records of an object.
