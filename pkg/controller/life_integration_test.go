@@ -3,11 +3,14 @@
 package controller
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,6 +119,45 @@ func TestHalt(tt *testing.T) {
 	t.endPod(pod)
 	t.waitGone(vmi)
 	t.waitPrintable(v1.VirtualMachineStatusStopped)
+}
+
+// The spec that a VM was started with is kept, and the instance names it; those of earlier starts go.
+func TestStartRevision(tt *testing.T) {
+	t := newTest(tt)
+	vm := t.createVM(v1.RunStrategyAlways)
+	vmi, pod := t.run("node01")
+	kept := func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) {
+		t.Helper()
+		name := fmt.Sprintf("revision-start-vm-%s-%d", vm.UID, vm.Generation)
+		if vmi.Status.VirtualMachineRevisionName != name {
+			t.Errorf("the instance names %q, want %q", vmi.Status.VirtualMachineRevisionName, name)
+		}
+		var list appsv1.ControllerRevisionList
+		t.must(cluster.Client.List(t.ctx, &list, client.InNamespace(t.namespace)))
+		if len(list.Items) != 1 || list.Items[0].Name != name || !metav1.IsControlledBy(&list.Items[0], vm) {
+			t.Fatalf("revisions %+v, want %s", list.Items, name)
+		}
+		var data struct{ Spec v1.VirtualMachineSpec }
+		t.must(json.Unmarshal(list.Items[0].Data.Raw, &data))
+		if data.Spec.Template == nil || *data.Spec.RunStrategy != v1.RunStrategyAlways {
+			t.Errorf("kept %s", list.Items[0].Data.Raw)
+		}
+	}
+	strategy := func(to v1.VirtualMachineRunStrategy) *v1.VirtualMachine {
+		t.Helper()
+		t.must(cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(vm), vm))
+		before := vm.DeepCopy()
+		vm.Spec.RunStrategy = &to
+		t.must(cluster.Client.Patch(t.ctx, vm, client.MergeFrom(before)))
+		return vm
+	}
+	kept(vm, vmi)
+	strategy(v1.RunStrategyHalted)
+	t.endPod(pod)
+	t.waitGone(vmi)
+	vm = strategy(v1.RunStrategyAlways)
+	vmi, _ = t.run("node01")
+	kept(vm, vmi)
 }
 
 func TestCrash(tt *testing.T) {

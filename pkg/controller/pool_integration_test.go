@@ -14,6 +14,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/controller/poolcontroller"
 )
 
 func (t *test) createPool(replicas int32, change ...func(*v1beta1.VirtualMachinePoolSpec)) *v1beta1.VirtualMachinePool {
@@ -87,7 +89,7 @@ func (t *test) changePool(change func(*v1beta1.VirtualMachinePoolSpec)) {
 func (t *test) revisions() []string {
 	t.Helper()
 	var list appsv1.ControllerRevisionList
-	t.must(cluster.Client.List(t.ctx, &list, client.InNamespace(t.namespace)))
+	t.must(cluster.Client.List(t.ctx, &list, client.InNamespace(t.namespace), client.HasLabels{poolcontroller.RevisionLabel}))
 	var out []string
 	for i := range list.Items {
 		out = append(out, list.Items[i].Name)

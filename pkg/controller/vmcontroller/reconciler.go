@@ -171,7 +171,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	}
 	var actErr error
 	if step.Create != nil {
-		actErr = r.create(ctx, &step.After, step.Create)
+		if actErr = r.keepStart(ctx, &step.After); actErr == nil {
+			actErr = r.create(ctx, &step.After, step.Create)
+		}
 	}
 	if step.Status {
 		status := Status(step.After, step.Decision)

@@ -174,6 +174,9 @@ func (s *Step) bringUp(view View) {
 	if !slices.Contains(view.VMI.Finalizers, v1.VirtualMachineInstanceFinalizer) {
 		s.AddFinalizer = true
 	}
+	if s.Status.VirtualMachineRevisionName == "" {
+		s.Status.VirtualMachineRevisionName = startRevision(view.VMI)
+	}
 	pods := own(view)
 	if len(pods) == 0 {
 		s.withoutPod(view)
