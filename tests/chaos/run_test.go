@@ -193,7 +193,7 @@ func (r *run) switchTo(ctx context.Context, g *vm, strategy v1.VirtualMachineRun
 func (r *run) volume(ctx context.Context, g *vm, verb string) error {
 	g.plugged = verb == "addvolume"
 	return r.wait(ctx, recoveryTime, func(ctx context.Context) string {
-		_, stderr, err := r.Virtctl(ctx, nil, "-n", r.ns, verb, g.name, "--volume-name="+g.plug(), "--persist")
+		_, stderr, err := r.Virtctl(ctx, nil, "-n", r.ns, verb, g.name, "--volume-name="+g.plug())
 		now := &v1.VirtualMachine{}
 		if gone := r.Client.Get(ctx, client.ObjectKey{Namespace: r.ns, Name: g.name}, now); gone != nil {
 			return gone.Error()

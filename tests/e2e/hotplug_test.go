@@ -157,13 +157,13 @@ func TestHotplug(t *testing.T) {
 	con := g.openConsole(t, "")
 	con.login(t, "root", "tiny")
 
-	add := func(volume string, more ...string) {
+	add := func(to, volume string) {
 		t.Helper()
-		g.virtctl(t, nil, append([]string{"-n", ns, "addvolume", g.name, "--volume-name=" + volume, "--wait", "--timeout=90s"}, more...)...)
+		g.virtctl(t, nil, "-n", ns, "addvolume", to, "--volume-name="+volume, "--wait", "--timeout=90s")
 	}
-	remove := func(volume string, more ...string) {
+	remove := func(volume string) {
 		t.Helper()
-		g.virtctl(t, nil, append([]string{"-n", ns, "removevolume", g.name, "--volume-name=" + volume, "--wait", "--timeout=90s"}, more...)...)
+		g.virtctl(t, nil, "-n", ns, "removevolume", g.name, "--volume-name="+volume, "--wait", "--timeout=90s")
 	}
 	see := func(con *console, volume string) {
 		t.Helper()
@@ -174,8 +174,8 @@ func TestHotplug(t *testing.T) {
 			return ""
 		})
 	}
-	add("files")
-	add("device")
+	add("vmi/"+g.name, "files")
+	add("vmi/"+g.name, "device")
 	for _, volume := range []string{"files", "device"} {
 		see(con, volume)
 		con.run(t, "echo kept-"+volume+" | dd of="+scsiDisk(volume)+" bs=512 count=1 conv=sync 2>/dev/null; sync")
@@ -203,7 +203,7 @@ func TestHotplug(t *testing.T) {
 	if got := con.run(t, "echo "+scsiDisk("device")); got != "" {
 		t.Errorf("the guest still has %s", got)
 	}
-	add("device", "--persist")
+	add(g.name, "device")
 	see(con, "device")
 	if got := con.run(t, "dd if="+scsiDisk("device")+" bs=11 count=1 2>/dev/null"); got != "kept-device" {
 		t.Errorf("plugged in again, the device holds %q", got)
@@ -211,14 +211,14 @@ func TestHotplug(t *testing.T) {
 
 	first := g.vmi(t).UID
 	g.virtctl(t, nil, "-n", ns, "restart", g.name, "--force", "--grace-period=0")
-	eventually(t, bootTime, "the persisted volume is back", func() string {
+	eventually(t, bootTime, "the VM's volume is back", func() string {
 		vmi := g.vmi(t)
 		if vmi == nil || vmi.UID == first {
 			return "no new instance"
 		}
 		for _, s := range vmi.Status.VolumeStatus {
 			if s.Name == "files" {
-				t.Fatal("a volume that was not persisted is back")
+				t.Fatal("a volume of the last instance is back")
 			}
 			if s.Name == "device" && s.Phase == v1.VolumeReady {
 				return ""
@@ -226,7 +226,7 @@ func TestHotplug(t *testing.T) {
 		}
 		return fmt.Sprintf("%+v", vmi.Status.VolumeStatus)
 	})
-	add("files")
+	add("vmi/"+g.name, "files")
 	g.waitLogin(t)
 	con = g.openConsole(t, "")
 	con.login(t, "root", "tiny")
@@ -234,7 +234,7 @@ func TestHotplug(t *testing.T) {
 	if got := con.run(t, "dd if="+scsiDisk("files")+" bs=10 count=1 2>/dev/null"); got != "kept-files" {
 		t.Errorf("plugged in again, the file holds %q", got)
 	}
-	remove("device", "--persist")
+	remove("device")
 	remove("files")
 	pods, err := c.Kube.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + names.HotplugDisk})
 	if err != nil || len(pods.Items) != 0 {

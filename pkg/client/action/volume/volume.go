@@ -3,6 +3,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -24,13 +25,15 @@ type API interface {
 	ReadMetadata(ctx context.Context, path string) (*metav1.PartialObjectMetadata, error)
 }
 
-// Options of a request; removing uses Volume, Persist and DryRun.
+// Options of a request; removing uses Volume, Instance and DryRun.
 type Options struct {
-	// Volume is the name of the PersistentVolumeClaim or DataVolume, and of the volume and disk in the spec.
+	// Volume is the name of the PersistentVolumeClaim or DataVolume to add, or of the volume in the spec to remove.
 	Volume string
-	// Persist changes the VirtualMachine, so that the change outlives a restart; without it only the instance
-	// that runs is changed.
-	Persist bool
+	// Disk is the name of the volume to add, and of its disk, in the spec; empty is Volume.
+	Disk string
+	// Instance changes only the instance that runs; without it the VirtualMachine is changed, too, so that the change
+	// outlives a restart.
+	Instance bool
 	// DryRun has the server check the request and do nothing.
 	DryRun bool
 
@@ -60,15 +63,18 @@ func (o Options) dryRun() []string {
 
 // resource is what the request is about.
 func (o Options) resource() string {
-	if o.Persist {
-		return client.VMs
+	if o.Instance {
+		return client.VMIs
 	}
-	return client.VMIs
+	return client.VMs
 }
+
+// Name is that of the volume in the spec.
+func (o Options) Name() string { return cmp.Or(o.Disk, o.Volume) }
 
 // Request is the body of a request to add a volume.
 func Request(o Options) *v1.AddVolumeOptions {
-	disk := &v1.Disk{Name: o.Volume, Serial: o.Serial, Cache: v1.DriverCache(o.Cache)}
+	disk := &v1.Disk{Name: o.Name(), Serial: o.Serial, Cache: v1.DriverCache(o.Cache)}
 	if disk.Serial == "" {
 		disk.Serial = o.Volume
 	}
@@ -85,7 +91,7 @@ func Request(o Options) *v1.AddVolumeOptions {
 		disk.Disk = &v1.DiskTarget{Bus: bus}
 	}
 	return &v1.AddVolumeOptions{
-		Name: o.Volume,
+		Name: o.Name(),
 		Disk: disk,
 		VolumeSource: &v1.HotplugVolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
 			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: o.Volume},

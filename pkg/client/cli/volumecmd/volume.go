@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -20,6 +21,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 // Options of the two verbs.
@@ -41,13 +43,16 @@ func NewCmdAddVolume(f *cli.Factory, runF runFunc) *cobra.Command {
 	o := newOptions(f, false)
 	cmd := o.command(runF, "addvolume NAME", "Plug a volume into a running virtual machine", `
 		virtctl addvolume demo --volume-name=data
-		virtctl addvolume demo --volume-name=data --persist --wait
+		virtctl addvolume demo --volume-name=data --wait
+		virtctl addvolume vmi/demo --volume-name=data
 		virtctl addvolume demo --volume-name=data --serial=D123 --bus=virtio --cache=none`)
 	cmd.Long = `Plug a PersistentVolumeClaim into a running virtual machine as a disk.
 
-Without --persist the disk is gone with the next restart. With --persist it becomes part of the virtual
-machine, which need not run.`
+The disk becomes part of the virtual machine, which need not run. That of an instance, vmi/NAME, is gone with
+the next restart.`
 	flags := cmd.Flags()
+	flags.StringVar(&o.Request.Disk, "disk-name", "",
+		"Name of the volume and its disk in the spec; that of the claim unless given")
 	flags.StringVar(&o.Request.Serial, "serial", "", "Serial number of the disk; the volume's name unless given")
 	flags.StringVar(&o.Request.Cache, "cache", "", "Cache mode of the disk: "+strings.Join(volume.Caches, ", "))
 	flags.StringVar(&o.Request.DiskType, "disk-type", "disk", "Kind of disk: "+strings.Join(volume.DiskTypes, ", "))
@@ -64,7 +69,7 @@ func NewCmdRemoveVolume(f *cli.Factory, runF runFunc) *cobra.Command {
 	o := newOptions(f, true)
 	cmd := o.command(runF, "removevolume NAME", "Unplug a volume from a running virtual machine", `
 		virtctl removevolume demo --volume-name=data
-		virtctl removevolume demo --volume-name=data --persist --wait`)
+		virtctl removevolume demo --volume-name=data --wait`)
 	completioncmd.Flag(cmd, "volume-name", completioncmd.Hotplugged(f))
 	return cmd
 }
@@ -97,7 +102,7 @@ func (o *Options) command(runF runFunc, use, short, examples string) *cobra.Comm
 	flags := cmd.Flags()
 	flags.StringVar(&o.Request.Volume, "volume-name", "",
 		"Name of the PersistentVolumeClaim, and of the volume in the spec")
-	flags.BoolVar(&o.Request.Persist, "persist", false, "Change the VM, too, so that it lasts beyond a restart")
+	flags.Bool("persist", false, "Without effect, as in KubeVirt: a change of a VM lasts")
 	flags.BoolVar(&o.Wait, "wait", false, "Wait until it is done")
 	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
 	o.DryRun.AddFlag(cmd)
@@ -114,6 +119,13 @@ func (o *Options) validate() error {
 	}
 	if len(content.IsPathSegmentName(o.Request.Volume)) > 0 {
 		return cli.UsageErrorf("--volume-name: %q is not a name", o.Request.Volume)
+	}
+	if o.Request.Disk != "" && len(validation.IsDNS1123Label(o.Request.Disk)) > 0 {
+		return cli.UsageErrorf("--disk-name: %q is not a name; use at most 63 lower-case letters, digits and -", o.Request.Disk)
+	}
+	if o.Request.Disk == "" && !o.Remove && len(validation.IsDNS1123Label(o.Request.Volume)) > 0 {
+		return cli.UsageErrorf("--volume-name: %q cannot name a disk, which takes at most 63 lower-case letters, digits and "+
+			"-; give --disk-name", o.Request.Volume)
 	}
 	for _, flag := range []struct {
 		name, value string
@@ -136,29 +148,11 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// withoutInstance says of a change that there is no guest to make it to, and what can be done. Any other error is
-// returned as it is.
-func (o *Options) withoutInstance(ctx context.Context, c *client.Client, t cli.Target, err error) error {
-	var status apierrors.APIStatus
-	if o.Request.Persist || !apierrors.IsNotFound(err) || !errors.As(err, &status) ||
-		status.Status().Details == nil || status.Status().Details.Kind != client.VMIs {
-		return err
-	}
-	stopped := o.Factory.NotRunning(ctx, c, t, err)
-	if apierrors.IsNotFound(stopped) {
-		return err
-	}
-	return fmt.Errorf("%w; or give --persist to change the VM for its next start", stopped)
-}
-
 // Run requests the change, and with Wait waits until it is made.
 func Run(ctx context.Context, o *Options) error {
 	t, err := o.Factory.Target(o.Name)
 	if err != nil {
 		return err
-	}
-	if t.Instance && o.Request.Persist {
-		return cli.UsageErrorf("%q: only a VM can keep a volume; leave out --persist", o.Name)
 	}
 	if o.DryRun == cli.DryRunClient {
 		return o.report(t)
@@ -168,12 +162,15 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	request, condition := volume.Add, volume.Plugged(o.Request.Volume)
+	if o.Request.Instance, err = o.ofInstance(ctx, c, t); err != nil {
+		return err
+	}
+	request, condition := volume.Add, volume.Plugged(o.Request.Name())
 	if o.Remove {
 		request, condition = volume.Remove, volume.Unplugged(o.Request.Volume)
 	}
 	if err := request(ctx, c, t.Namespace, t.Name, o.Request); err != nil {
-		return o.withoutInstance(ctx, c, t, err)
+		return err
 	}
 	if !o.Output.Given() {
 		if err := o.report(t); err != nil {
@@ -189,6 +186,33 @@ func Run(ctx context.Context, o *Options) error {
 	return o.print(ctx, c, t)
 }
 
+// ofInstance reports whether the change is to be of the instance alone: the user says so, no VM has made it, or it has
+// a volume that its VM has not. Whoever may not look at the VM means the VM.
+func (o *Options) ofInstance(ctx context.Context, c *client.Client, t cli.Target) (bool, error) {
+	if t.Instance {
+		return true, nil
+	}
+	vm, err := c.VM(ctx, t.Namespace, t.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsForbidden(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look at VM %s/%s: %w", t.Namespace, t.Name, err)
+	case !o.Remove || vm.Spec.Template == nil || hotplug.Volume(&vm.Spec.Template.Spec, o.Request.Volume) != nil:
+		return false, nil
+	}
+	vmi, err := c.VMI(ctx, t.Namespace, t.Name)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at instance %s/%s: %w", t.Namespace, t.Name, err)
+	}
+	return hotplug.Volume(&vmi.Spec, o.Request.Volume) != nil, nil
+}
+
 // report says what KubeVirt's virtctl says.
 func (o *Options) report(t cli.Target) error {
 	verb := "add"
@@ -202,7 +226,7 @@ func (o *Options) report(t cli.Target) error {
 
 // print writes the object that was changed.
 func (o *Options) print(ctx context.Context, c *client.Client, t cli.Target) error {
-	if o.Request.Persist {
+	if !o.Request.Instance {
 		vm, err := c.VM(ctx, t.Namespace, t.Name)
 		if err != nil {
 			return fmt.Errorf("look at VM %s/%s: %w", t.Namespace, t.Name, err)
@@ -223,18 +247,18 @@ func (o *Options) wait(ctx context.Context, c *client.Client, t cli.Target, cond
 		defer cancel()
 	}
 	var state wait.State
-	err := o.Factory.IO.While("waiting for volume "+o.Request.Volume, func() (err error) {
+	err := o.Factory.IO.While("waiting for volume "+o.Request.Name(), func() (err error) {
 		state, err = wait.Until(ctx, c, t.Namespace, t.Name, condition)
 		return err
 	})
-	if status := volume.Status(state, o.Request.Volume); errors.Is(err, action.ErrTimeout) && status != nil {
+	if status := volume.Status(state, o.Request.Name()); errors.Is(err, action.ErrTimeout) && status != nil {
 		return fmt.Errorf("%w; volume %s is %s: %s", err, status.Name, status.Phase, status.Message)
 	}
 	if err != nil || !o.Output.Given() {
 		return err
 	}
 	var object runtime.Object = state.VM
-	if state.VM == nil || !o.Request.Persist && state.VMI != nil {
+	if state.VM == nil || o.Request.Instance && state.VMI != nil {
 		object = state.VMI
 	}
 	return o.Output.Print(object, o.Factory.IO.Out)
