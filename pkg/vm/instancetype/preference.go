@@ -5,6 +5,8 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // applyPreference fills in what a spec leaves open.
@@ -64,10 +66,7 @@ func preferDevices(p *v1beta1.DevicePreferences, devices *v1.Devices) {
 	if devices.Sound != nil && devices.Sound.Model == "" {
 		devices.Sound.Model = p.PreferredSoundModel
 	}
-	if attach := devices.AutoattachInputDevice; attach != nil && *attach && len(devices.Inputs) == 0 &&
-		(p.PreferredInputBus != "" || p.PreferredInputType != "") {
-		devices.Inputs = []v1.Input{{Name: "default-0"}}
-	}
+	surface.AttachInput(devices)
 	for i := range devices.Inputs {
 		fill(&devices.Inputs[i].Bus, p.PreferredInputBus)
 		fill(&devices.Inputs[i].Type, p.PreferredInputType)

@@ -250,6 +250,15 @@ func Attach(spec *v1.VirtualMachineInstanceSpec) {
 		spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
 		devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
 	}
+	AttachInput(devices)
+}
+
+// AttachInput lists the input device that autoattachInputDevice asks for, where none is listed. Its bus and type are left
+// to a preference or the defaults; KubeVirt's name.
+func AttachInput(devices *v1.Devices) {
+	if attach := devices.AutoattachInputDevice; attach != nil && *attach && len(devices.Inputs) == 0 {
+		devices.Inputs = []v1.Input{{Name: "default-0"}}
+	}
 }
 
 func attachDisks(spec *v1.VirtualMachineInstanceSpec) {

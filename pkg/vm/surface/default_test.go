@@ -37,6 +37,15 @@ domain:
   devices: {autoattachPodInterface: false}
 `,
 		},
+		"input device": {Defaults{}, `domain: {devices: {autoattachInputDevice: true, autoattachPodInterface: false}}`, `
+architecture: amd64
+terminationGracePeriodSeconds: 30
+domain:
+  machine: {type: q35}
+  cpu: {cores: 1, sockets: 1, threads: 1}
+  features: {acpi: {enabled: true}}
+  devices: {autoattachInputDevice: true, autoattachPodInterface: false, inputs: [{name: default-0, bus: usb, type: tablet}]}
+`},
 		"what is said stays": {testDefaults, `
 architecture: amd64
 terminationGracePeriodSeconds: 0
