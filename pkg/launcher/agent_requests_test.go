@@ -308,6 +308,26 @@ func TestFreeze(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 	}
+	if _, err := l.client.Unfreeze(t.Context(), &pb.UnfreezeRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	// A paused guest answers nobody; as soon as it goes on it can be frozen.
+	freeze := func() error {
+		_, err := l.client.Freeze(t.Context(), &pb.FreezeRequest{UnfreezeAfter: durationpb.New(time.Hour)})
+		return err
+	}
+	if _, err := l.client.Pause(t.Context(), &pb.PauseRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := freeze(); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "paused") || isFrozen() {
+		t.Errorf("a paused guest is frozen: %v", err)
+	}
+	if _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := freeze(); err != nil || !isFrozen() {
+		t.Fatalf("right after the pause: %v", err)
+	}
 	// The launcher that it would go to knows nothing of the hour.
 	if _, err := l.client.Migrate(t.Context(), &pb.MigrateRequest{Uid: "a"}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "frozen") {
 		t.Errorf("a frozen guest leaves: %v", err)

@@ -85,6 +85,9 @@ func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.Freeze
 		return nil,
 			status.Error(codes.FailedPrecondition, "the guest is moving to another node; try again when it is there")
 	}
+	if s.guest.snapshot().GetLifecycle() == pb.Lifecycle_LIFECYCLE_PAUSED {
+		return nil, status.Error(codes.FailedPrecondition, "the guest is paused; unpause it first")
+	}
 	// The agent refuses to freeze twice.
 	was := ""
 	reply, err := ask(agent.Command("guest-fsfreeze-status", nil))

@@ -32,6 +32,15 @@ func hasAgent(vmi *v1.VirtualMachineInstance) error {
 	return nil
 }
 
+// mayFreeze refuses a guest that does not run. Whether it is paused, and has an agent, its launcher knows better: the
+// status lags behind a guest that was just let go on. KubeVirt asks for no more either.
+func mayFreeze(vmi *v1.VirtualMachineInstance) error {
+	if vmi.Status.Phase != v1.Running {
+		return notRunning(vmi)
+	}
+	return nil
+}
+
 // mayExec refuses what a frozen guest cannot do either: its agent runs no programs.
 func mayExec(vmi *v1.VirtualMachineInstance) error {
 	if vmi.Status.FSFreezeStatus == "frozen" {
@@ -44,7 +53,7 @@ func mayExec(vmi *v1.VirtualMachineInstance) error {
 // agent answers with what the guest agent says now.
 func (q *requests) agent(what string) func(*restful.Request, *restful.Response) error {
 	return func(r *restful.Request, w *restful.Response) error {
-		body, err := q.callAgent(r, http.MethodGet, what, nil)
+		body, err := q.callAgent(r, hasAgent, http.MethodGet, what, nil)
 		if err != nil {
 			return err
 		}
@@ -54,13 +63,15 @@ func (q *requests) agent(what string) func(*restful.Request, *restful.Response) 
 	}
 }
 
-func (q *requests) callAgent(r *restful.Request, method, what string, query url.Values) ([]byte, error) {
+func (q *requests) callAgent(
+	r *restful.Request, may func(*v1.VirtualMachineInstance) error, method, what string, query url.Values,
+) ([]byte, error) {
 	ctx := r.Request.Context()
 	vmi, err := q.machines.vmi(ctx, r.PathParameter("namespace"), r.PathParameter("name"))
 	if err != nil {
 		return nil, err
 	}
-	if err := hasAgent(vmi); err != nil {
+	if err := may(vmi); err != nil {
 		return nil, err
 	}
 	target, err := q.nodes.target(vmi, what, query)
@@ -82,11 +93,11 @@ func (q *requests) freeze(r *restful.Request, _, _ string) error {
 	if after < 0 || after > maxUnfreeze {
 		return badRequest(fmt.Sprintf("unfreezeTimeout: %s is not between 0s (never) and %s", after, maxUnfreeze))
 	}
-	_, err := q.callAgent(r, http.MethodPut, "freeze", url.Values{"after": {after.String()}})
+	_, err := q.callAgent(r, mayFreeze, http.MethodPut, "freeze", url.Values{"after": {after.String()}})
 	return err
 }
 
 func (q *requests) unfreeze(r *restful.Request, _, _ string) error {
-	_, err := q.callAgent(r, http.MethodPut, "unfreeze", nil)
+	_, err := q.callAgent(r, mayFreeze, http.MethodPut, "unfreeze", nil)
 	return err
 }

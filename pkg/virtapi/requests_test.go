@@ -181,6 +181,10 @@ func TestSteer(t *testing.T) {
 		"reset":            {running(), "reset", "", 202, "", true},
 		"softreboot":       {running(), "softreboot", "", 202, "", true},
 		"softreboot sleep": {pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "softreboot", "", 409, "VMI is paused", false},
+		"freeze":           {running(), "freeze", "", 202, "", true},
+		"freeze, unpaused": {pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "freeze", "", 202, "", true}, // the status lags
+		"freeze none":      {pairOf(v1.RunStrategyAlways, instance(v1.Scheduling)), "freeze", "", 409, "is not running: phase Scheduling", false},
+		"unfreeze":         {running(), "unfreeze", "", 202, "", true},
 		"not running":      {pairOf(v1.RunStrategyAlways, instance(v1.Scheduling)), "pause", "", 409, "VirtualMachineInstance default/vm is not running: phase Scheduling", false},
 		"no phase yet":     {pairOf(v1.RunStrategyAlways, instance("")), "pause", "", 409, "is not running: phase Pending", false},
 		"no instance":      {map[string]any{}, "pause", "", 404, "not found", false},
