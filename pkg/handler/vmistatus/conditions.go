@@ -46,16 +46,19 @@ func (c *conditionList) setOrRemove(wanted bool, kind v1.VirtualMachineInstanceC
 	}
 }
 
+// notSynchronized is the reason of a Synchronized that is false; KubeVirt's, although it is a sentence.
+const notSynchronized = "Synchronizing with the Domain failed."
+
 // running sets the conditions of a guest that runs or is paused.
 func running(in Input, c *conditionList) {
 	switch {
 	case in.Failure != nil:
-		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed), in.Failure.Message)
+		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, notSynchronized, in.Failure.Message)
 	case in.Unsized != "":
-		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed),
+		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, notSynchronized,
 			"size of the guest: "+in.Unsized)
 	case in.Unlinked != "":
-		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed),
+		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, notSynchronized,
 			"interfaces of the guest: "+in.Unlinked)
 	default:
 		c.remove(v1.VirtualMachineInstanceSynchronized)

@@ -99,14 +99,14 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 			conditions.remove(gone)
 		}
 		if in.Failure != nil && phase == v1.Failed {
-			conditions.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed),
+			conditions.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, notSynchronized,
 				in.Failure.Message)
 		} else {
 			conditions.remove(v1.VirtualMachineInstanceSynchronized)
 		}
 	default:
 		if in.Failure != nil {
-			conditions.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, string(v1.SyncFailed),
+			conditions.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, notSynchronized,
 				in.Failure.Message)
 		} else {
 			conditions.remove(v1.VirtualMachineInstanceSynchronized)

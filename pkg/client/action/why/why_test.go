@@ -185,7 +185,7 @@ func podEvent(reason, message string) situation {
 
 // syncFailed is the launcher's word on why the guest does not start.
 func syncFailed(message string) situation {
-	return phase(v1.Scheduled, time.Minute, running, condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "SyncFailed", message))
+	return phase(v1.Scheduled, time.Minute, running, condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "Synchronizing with the Domain failed.", message))
 }
 
 func running(f *Facts) { f.Pods[0].Status.Phase = corev1.PodRunning }
