@@ -15,8 +15,8 @@ type kind struct {
 	shortNames  []string
 	columns     []apiextensions.CustomResourceColumnDefinition
 	scale       *apiextensions.CustomResourceSubresourceScale
-	// cluster kinds have no namespace; no plain one of them is among what "kubectl get all" lists. plain kinds are only
-	// read: they have no status.
+	// cluster kinds have no namespace, and are not among what "kubectl get all" lists. plain kinds are only read: they
+	// have no status.
 	cluster, plain bool
 }
 
@@ -110,15 +110,14 @@ var kinds = []kind{
 	},
 	{
 		path: "kubevirt.io/api/migrations/v1alpha1", group: "migrations.kubevirt.io", kind: "MigrationPolicy",
-		plain: true, cluster: true,
-		columns: columns(age),
+		cluster: true, columns: columns(age),
 	},
 }
 
 // dress adds to a definition what the table says.
 func (k kind) dress(d *apiextensions.CustomResourceDefinition) {
 	d.Spec.Names.ShortNames = k.shortNames
-	if !k.plain || !k.cluster {
+	if !k.cluster {
 		d.Spec.Names.Categories = []string{"all"}
 	}
 	if k.cluster {

@@ -38,7 +38,8 @@ var alwaysOpen = []string{
 	"CPUManager", "CPUNodeDiscovery", "DeclarativeHotplugVolumes", "EnableVirtioFsConfigVolumes",
 	"ExperimentalIgnitionSupport",
 	"GPU", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NetworkBindingPlugins", "NonRoot",
-	"ObjectGraph", "PSA", "PanicDevices", "VMLiveUpdateFeatures", "VMPersistentState", "VideoConfig",
+	"ObjectGraph", "PSA", "PanicDevices", "RebootPolicy", "ReservedOverheadMemlock", "VMLiveUpdateFeatures",
+	"VMPersistentState", "VideoConfig",
 }
 
 // Gates are the feature gates that are open.
