@@ -130,6 +130,9 @@ func (k kind) dress(d *apiextensions.CustomResourceDefinition) {
 		if !v.Storage {
 			withoutDescriptions(v.Schema.OpenAPIV3Schema)
 		}
+		spec := v.Schema.OpenAPIV3Schema.Properties["spec"]
+		keepUnknown(&spec)
+		v.Schema.OpenAPIV3Schema.Properties["spec"] = spec
 		v.AdditionalPrinterColumns = k.columns
 		if k.plain {
 			continue
@@ -141,6 +144,24 @@ func (k kind) dress(d *apiextensions.CustomResourceDefinition) {
 		if k.scale != nil {
 			defaultReplicas(v.Schema.OpenAPIV3Schema)
 		}
+	}
+}
+
+// keepUnknown has the API server keep fields that the schema does not have, for virt-api to refuse: it drops them by
+// default, without a word to clients that do not ask for one (fieldValidation).
+func keepUnknown(schema *apiextensions.JSONSchemaProps) {
+	if schema.Type == "object" && len(schema.Properties) > 0 {
+		schema.XPreserveUnknownFields = pointer(true)
+	}
+	for name, property := range schema.Properties {
+		keepUnknown(&property)
+		schema.Properties[name] = property
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		keepUnknown(schema.Items.Schema)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		keepUnknown(schema.AdditionalProperties.Schema)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
 	"kubevirt.io/api/migrations/v1alpha1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
@@ -39,19 +40,19 @@ type admission struct {
 // paths are the webhooks by path, as manifests/base/webhooks.yaml names them.
 func (a *admission) paths() map[string]webhook {
 	return map[string]webhook{
-		"/mutate/virtualmachines":           a.defaultMachine,
-		"/mutate/virtualmachineinstances":   a.defaultInstance,
-		"/validate/virtualmachines":         a.validateMachine,
-		"/validate/virtualmachineinstances": a.validateInstance,
-		"/validate/kubevirts":               a.validateKubeVirt,
-		"/validate/instancetypes":           a.validateInstancetype,
-		"/validate/preferences":             a.validatePreference,
+		"/mutate/virtualmachines":           known[v1.VirtualMachine](a.defaultMachine),
+		"/mutate/virtualmachineinstances":   known[v1.VirtualMachineInstance](a.defaultInstance),
+		"/validate/virtualmachines":         known[v1.VirtualMachine](a.validateMachine),
+		"/validate/virtualmachineinstances": known[v1.VirtualMachineInstance](a.validateInstance),
+		"/validate/kubevirts":               known[v1.KubeVirt](a.validateKubeVirt),
+		"/validate/instancetypes":           known[v1beta1.VirtualMachineInstancetype](a.validateInstancetype),
+		"/validate/preferences":             known[v1beta1.VirtualMachinePreference](a.validatePreference),
 
-		"/validate/virtualmachineinstancemigrations":  a.validateMigration,
-		"/validate/migrationpolicies":                 a.validateMigrationPolicy,
+		"/validate/virtualmachineinstancemigrations":  known[v1.VirtualMachineInstanceMigration](a.validateMigration),
+		"/validate/migrationpolicies":                 known[v1alpha1.MigrationPolicy](a.validateMigrationPolicy),
 		"/validate/evictions":                         a.evictions.admit,
-		"/validate/virtualmachineinstancereplicasets": a.validateReplicaSet,
-		"/validate/virtualmachinepools":               a.validatePool,
+		"/validate/virtualmachineinstancereplicasets": known[v1.VirtualMachineInstanceReplicaSet](a.validateReplicaSet),
+		"/validate/virtualmachinepools":               known[poolv1beta1.VirtualMachinePool](a.validatePool),
 	}
 }
 

@@ -44,6 +44,15 @@ import (
 
 // TestAgainstAPIServer runs virt-api behind a real API server: aggregation, delegated authentication and
 // authorization, webhooks and streams.
+func mustJSON(t *testing.T, text string) string {
+	t.Helper()
+	out, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
 func TestAgainstAPIServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
@@ -209,6 +218,15 @@ func TestAgainstAPIServer(t *testing.T) {
 		err := e.Client.Create(ctx, bad)
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit") {
 			t.Errorf("got %v", err)
+		}
+		// The API server drops what a definition does not have, but for virt-api to refuse it, also for a client that asks for
+		// no validation.
+		machines := core.RESTClient().Post().AbsPath("/apis/kubevirt.io/v1/namespaces/default/virtualmachines").
+			SetHeader("Content-Type", "application/json").Param("fieldValidation", "Ignore")
+		unknown := strings.Replace(mustJSON(t, goodMachine), `"domain":{`, `"domain":{"colour":"red",`, 1)
+		err = machines.Body([]byte(unknown)).Do(ctx).Error()
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.template.spec.domain.colour: is no field") {
+			t.Errorf("an unknown field: %v", err)
 		}
 		dry := vm.DeepCopy()
 		if err := e.Client.Create(ctx, dry, client.DryRunAll); err != nil || dry.Spec.Template.Spec.Domain.Firmware.UUID == "" {
