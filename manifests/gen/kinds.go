@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -10,7 +11,9 @@ import (
 type kind struct {
 	path string // the Go package
 	// older are the Go packages of versions that are served, too; objects are stored as path's.
-	older       []string
+	older []string
+	// aliases are versions with the same fields as path's, for old manifests and clients: KubeVirt's.
+	aliases     []string
 	group, kind string
 	shortNames  []string
 	columns     []apiextensions.CustomResourceColumnDefinition
@@ -19,6 +22,9 @@ type kind struct {
 	// have no status.
 	cluster, plain bool
 }
+
+// coreAliases are what KubeVirt serves beside v1 of its core group.
+var coreAliases = []string{"v1alpha3"}
 
 const (
 	coreV1            = "kubevirt.io/api/core/v1"
@@ -31,17 +37,17 @@ const (
 // here together with the component that acts on it.
 var kinds = []kind{
 	{
-		path: coreV1, group: coreGroup, kind: "KubeVirt", shortNames: []string{"kv", "kvs"},
+		path: coreV1, aliases: coreAliases, group: coreGroup, kind: "KubeVirt", shortNames: []string{"kv", "kvs"},
 		columns: columns(age, text("Phase", ".status.phase")),
 	},
 	{
-		path: coreV1, group: coreGroup, kind: "VirtualMachine", shortNames: []string{"vm", "vms"},
+		path: coreV1, aliases: coreAliases, group: coreGroup, kind: "VirtualMachine", shortNames: []string{"vm", "vms"},
 		columns: columns(age,
 			described(text("Status", ".status.printableStatus"), "Human Readable Status"),
 			condition("Ready", "Ready")),
 	},
 	{
-		path: coreV1, group: coreGroup, kind: "VirtualMachineInstance", shortNames: []string{"vmi", "vmis"},
+		path: coreV1, aliases: coreAliases, group: coreGroup, kind: "VirtualMachineInstance", shortNames: []string{"vmi", "vmis"},
 		columns: columns(age,
 			text("Phase", ".status.phase"),
 			text("IP", ".status.interfaces[0].ipAddress"),
@@ -51,13 +57,13 @@ var kinds = []kind{
 			wide(condition("Paused", "Paused"))),
 	},
 	{
-		path: coreV1, group: coreGroup, kind: "VirtualMachineInstanceMigration", shortNames: []string{"vmim", "vmims"},
+		path: coreV1, aliases: coreAliases, group: coreGroup, kind: "VirtualMachineInstanceMigration", shortNames: []string{"vmim", "vmims"},
 		columns: columns(
 			described(text("Phase", ".status.phase"), "The current phase of VM instance migration"),
 			described(text("VMI", ".spec.vmiName"), "The name of the VMI to perform the migration on")),
 	},
 	{
-		path: coreV1, group: coreGroup, kind: "VirtualMachineInstanceReplicaSet",
+		path: coreV1, aliases: coreAliases, group: coreGroup, kind: "VirtualMachineInstanceReplicaSet",
 		shortNames: []string{"vmirs", "vmirss"},
 		columns: columns(
 			described(number("Desired", ".spec.replicas"), "Number of desired VirtualMachineInstances"),
@@ -145,6 +151,27 @@ func (k kind) dress(d *apiextensions.CustomResourceDefinition) {
 			defaultReplicas(v.Schema.OpenAPIV3Schema)
 		}
 	}
+	for _, alias := range k.aliases {
+		d.Spec.Versions = append(d.Spec.Versions, k.aliased(d.Spec.Versions, alias))
+	}
+}
+
+// aliased is the stored version under another name.
+func (k kind) aliased(
+	versions []apiextensions.CustomResourceDefinitionVersion, name string,
+) apiextensions.CustomResourceDefinitionVersion {
+	for i := range versions {
+		if !versions[i].Storage {
+			continue
+		}
+		v := *versions[i].DeepCopy()
+		v.Name, v.Storage, v.Deprecated = name, false, true
+		v.DeprecationWarning = pointer(fmt.Sprintf("%s/%s is now deprecated and will be removed in a future release.",
+			k.group, name))
+		withoutDescriptions(v.Schema.OpenAPIV3Schema)
+		return v
+	}
+	panic("no version of " + k.kind + " is stored")
 }
 
 // keepUnknown has the API server keep fields that the schema does not have, for virt-api to refuse: it drops them by

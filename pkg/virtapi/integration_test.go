@@ -228,6 +228,13 @@ func TestAgainstAPIServer(t *testing.T) {
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.template.spec.domain.colour: is no field") {
 			t.Errorf("an unknown field: %v", err)
 		}
+		// KubeVirt's v1alpha3 is v1 by another name, with all that admission does.
+		old := strings.Replace(mustJSON(t, goodMachine), "kubevirt.io/v1", "kubevirt.io/v1alpha3", 1)
+		answer, err := core.RESTClient().Post().AbsPath("/apis/kubevirt.io/v1alpha3/namespaces/default/virtualmachines").
+			SetHeader("Content-Type", "application/json").Param("dryRun", "All").Body([]byte(old)).Do(ctx).Raw()
+		if err != nil || !strings.Contains(string(answer), `"kubevirt.io/v1alpha3"`) || !strings.Contains(string(answer), `"machine":{"type":"q35"}`) {
+			t.Errorf("v1alpha3: %v %s", err, answer)
+		}
 		dry := vm.DeepCopy()
 		if err := e.Client.Create(ctx, dry, client.DryRunAll); err != nil || dry.Spec.Template.Spec.Domain.Firmware.UUID == "" {
 			t.Errorf("dry run: %v", err)
