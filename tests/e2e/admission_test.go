@@ -38,7 +38,7 @@ func TestBadInput(t *testing.T) {
 			withUserData("")(vm)
 			spec(vm).Volumes[1].CloudInitNoCloud = &v1.CloudInitNoCloudSource{UserDataBase64: "%%%"}
 		}, "spec.template.spec.volumes[1].cloudInitNoCloud.userDataBase64"},
-		{"name over 63 characters", func(vm *v1.VirtualMachine) { vm.Name = strings.Repeat("n", 64) }, "metadata.name"},
+		{"name over 253 characters", func(vm *v1.VirtualMachine) { vm.Name = strings.Repeat("n", 254) }, "metadata.name"},
 		{"unsupported field", func(vm *v1.VirtualMachine) {
 			spec(vm).Domain.LaunchSecurity = &v1.LaunchSecurity{TDX: &v1.TDX{}}
 		}, "spec.template.spec.domain.launchSecurity.tdx: not supported by virtkit"},
