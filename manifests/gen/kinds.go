@@ -47,7 +47,8 @@ var kinds = []kind{
 			condition("Ready", "Ready")),
 	},
 	{
-		path: coreV1, aliases: coreAliases, group: coreGroup, kind: "VirtualMachineInstance", shortNames: []string{"vmi", "vmis"},
+		path: coreV1, aliases: coreAliases, group: coreGroup, kind: "VirtualMachineInstance",
+		shortNames: []string{"vmi", "vmis"},
 		columns: columns(age,
 			text("Phase", ".status.phase"),
 			text("IP", ".status.interfaces[0].ipAddress"),
@@ -57,7 +58,8 @@ var kinds = []kind{
 			wide(condition("Paused", "Paused"))),
 	},
 	{
-		path: coreV1, aliases: coreAliases, group: coreGroup, kind: "VirtualMachineInstanceMigration", shortNames: []string{"vmim", "vmims"},
+		path: coreV1, aliases: coreAliases, group: coreGroup, kind: "VirtualMachineInstanceMigration",
+		shortNames: []string{"vmim", "vmims"},
 		columns: columns(
 			described(text("Phase", ".status.phase"), "The current phase of VM instance migration"),
 			described(text("VMI", ".spec.vmiName"), "The name of the VMI to perform the migration on")),

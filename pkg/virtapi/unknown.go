@@ -15,9 +15,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// known has a webhook refuse fields below spec that the kind T does not have, which the definitions of the resources keep
-// for it: nothing that a user writes is dropped without a word. An update may leave such a field where it was, so that
-// objects of another version of virtkit can still be labelled, changed and deleted.
+// known has a webhook refuse fields below spec that the kind T does not have, which the definitions of the resources
+// keep for it: nothing that a user writes is dropped without a word. An update may leave such a field where it was, so
+// that objects of another version of virtkit can still be labelled, changed and deleted.
 func known[T any](admit webhook) webhook {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		before := unknownFields[T](request.OldObject.Raw)

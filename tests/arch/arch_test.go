@@ -39,6 +39,7 @@ var arrows = map[string][]string{
 	"pkg/launcher/termination": {"pkg/launcher/launcherpb", "pkg/names"},
 
 	// The rules about a VM.
+	"pkg/vm/canonical":    {},
 	"pkg/vm/claims":       {},
 	"pkg/vm/conditions":   {},
 	"pkg/vm/disk":         {"pkg/vm/claims", "pkg/vm/domain", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/surface", "pkg/vm/vhostmd", "pkg/names"},

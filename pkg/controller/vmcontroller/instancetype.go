@@ -156,7 +156,9 @@ func (s *Step) reference(object *instancetype.Object) (*v1.InstancetypeStatusRef
 }
 
 // keepRevision makes a revision. One of the name that keeps something else is a conflict.
-func (r *Reconciler) keepRevision(ctx context.Context, revision *appsv1.ControllerRevision) (conflict string, err error) {
+func (r *Reconciler) keepRevision(
+	ctx context.Context, revision *appsv1.ControllerRevision,
+) (conflict string, err error) {
 	// Not noted, since it is not read from the cache.
 	err = r.Client.Create(ctx, revision)
 	if apierrors.IsAlreadyExists(err) {
@@ -175,7 +177,8 @@ func (r *Reconciler) keepRevision(ctx context.Context, revision *appsv1.Controll
 // refuseRevision is a step whose revisions cannot be kept: nothing is recorded, and no VMI made, until they can.
 func (s *Step) refuseRevision(why string) {
 	view := &s.After
-	view.Failure, view.FailureReason = "error encountered while storing instancetype.kubevirt.io controllerRevisions: "+why,
+	view.Failure, view.FailureReason = "error encountered while storing instancetype.kubevirt.io controllerRevisions: "+
+		why,
 		vmicontroller.ReasonFailedCreate
 	view.Referred, view.InstancetypeRef, view.PreferenceRef = false, nil, nil
 	s.Create, s.DataVolumes = nil, nil

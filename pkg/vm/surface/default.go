@@ -253,8 +253,8 @@ func Attach(spec *v1.VirtualMachineInstanceSpec) {
 	AttachInput(devices)
 }
 
-// AttachInput lists the input device that autoattachInputDevice asks for, where none is listed. Its bus and type are left
-// to a preference or the defaults; KubeVirt's name.
+// AttachInput lists the input device that autoattachInputDevice asks for, where none is listed. Its bus and type are
+// left to a preference or the defaults; KubeVirt's name.
 func AttachInput(devices *v1.Devices) {
 	if attach := devices.AutoattachInputDevice; attach != nil && *attach && len(devices.Inputs) == 0 {
 		devices.Inputs = []v1.Input{{Name: "default-0"}}

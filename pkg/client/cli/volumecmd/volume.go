@@ -121,10 +121,12 @@ func (o *Options) validate() error {
 		return cli.UsageErrorf("--volume-name: %q is not a name", o.Request.Volume)
 	}
 	if o.Request.Disk != "" && len(validation.IsDNS1123Label(o.Request.Disk)) > 0 {
-		return cli.UsageErrorf("--disk-name: %q is not a name; use at most 63 lower-case letters, digits and -", o.Request.Disk)
+		return cli.UsageErrorf("--disk-name: %q is not a name; use at most 63 lower-case letters, digits and -",
+			o.Request.Disk)
 	}
 	if o.Request.Disk == "" && !o.Remove && len(validation.IsDNS1123Label(o.Request.Volume)) > 0 {
-		return cli.UsageErrorf("--volume-name: %q cannot name a disk, which takes at most 63 lower-case letters, digits and "+
+		return cli.UsageErrorf("--volume-name: %q cannot name a disk, which takes at most 63 lower-case letters, "+
+			"digits and "+
 			"-; give --disk-name", o.Request.Volume)
 	}
 	for _, flag := range []struct {
