@@ -20,9 +20,12 @@ func Shorten(name string, most int) string {
 	return name[:most-hash-1] + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:hash]
 }
 
-// Host is the host name of a guest whose VMI has this name and says no other: the name up to the first dot, or as much
-// of that as a host name may have.
-func Host(vmi string) string {
+// Host is the host name of a guest: spec.hostname of its VMI, or else the name of the VMI up to the first dot, or as
+// much of that as a host name may have.
+func Host(hostname, vmi string) string {
+	if hostname != "" {
+		return hostname
+	}
 	host, _, _ := strings.Cut(vmi, ".")
 	return strings.TrimRight(host[:min(len(host), MaxLabel)], "-")
 }

@@ -42,8 +42,11 @@ func TestHost(t *testing.T) {
 		"demo": "demo", "demo.example": "demo", strings.Repeat("a", 253): strings.Repeat("a", 63),
 		strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62),
 	} {
-		if got := Host(vmi); got != want || len(validation.IsDNS1123Label(got)) > 0 {
+		if got := Host("", vmi); got != want || len(validation.IsDNS1123Label(got)) > 0 {
 			t.Errorf("%s: %q", vmi, got)
+		}
+		if got := Host("given", vmi); got != "given" {
+			t.Errorf("%s with a host name: %q", vmi, got)
 		}
 	}
 }

@@ -107,6 +107,10 @@ func NotRunning(err error) bool {
 		func(c metav1.StatusCause) bool { return c.Type == causeNotRunning })
 }
 
+// NotYet reports whether a refused stream may be granted later: the guest does not run, or is in a state in which it
+// cannot have one (409).
+func NotYet(err error) bool { return NotRunning(err) || apierrors.IsConflict(err) }
+
 // Reasons of the Status with which virt-handler answers, with code 409, when a guest's port cannot be forwarded.
 const (
 	// ReasonPortRefused is a running guest in which nothing listens on the port.

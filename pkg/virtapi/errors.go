@@ -45,9 +45,8 @@ func notRunning(vmi *v1.VirtualMachineInstance) error {
 
 // notConnectable is what KubeVirt says to who asks for a stream of a guest that does not run.
 func notConnectable(vmi *v1.VirtualMachineInstance) error {
-	return stream.NewNotRunning(fmt.Sprintf("Unable to connect to VirtualMachineInstance because phase is %s "+
-		"instead of "+
-		"%s", vmi.Status.Phase, v1.Running))
+	return stream.NewNotRunning(fmt.Sprintf(
+		"Unable to connect to VirtualMachineInstance because phase is %s instead of %s", vmi.Status.Phase, v1.Running))
 }
 
 // plain makes of an error that wraps an API error one that the API server machinery, which does not

@@ -165,15 +165,18 @@ func (a *admission) validateReferring(
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
 	resolved, err := instancetype.Resolve(ctx, a.referents, vm)
-	if absent := instancetype.Absent(err); absent != nil {
-		warnings = append(warnings, absent.Error()+"; the VM does not start before")
+	var missing *instancetype.NotFoundError
+	switch {
+	case err == nil:
+	case !errors.As(err, &missing):
+		return nil, nil, err
+	case !missing.Absent:
+		return missing.List(), nil, nil
+	default:
+		warnings = append(warnings, missing.Error()+"; the VM does not start before")
 		if resolved.Instancetype == nil {
 			resolved = instancetype.Resolved{} // what a preference requires, the instance type may bring
 		}
-	} else if missing := (*instancetype.NotFoundError)(nil); errors.As(err, &missing) {
-		return missing.List(), nil, nil
-	} else if err != nil {
-		return nil, nil, err
 	}
 	template, errs := instancetype.Expand(vm, resolved)
 	if len(errs) > 0 {

@@ -208,10 +208,7 @@ func GracePeriodSeconds(vmi *v1.VirtualMachineInstance) int64 {
 
 // Hostname is the guest's and the pod's: what the VMI says, else its name up to the first dot.
 func Hostname(vmi *v1.VirtualMachineInstance) string {
-	if vmi.Spec.Hostname != "" {
-		return vmi.Spec.Hostname
-	}
-	return names.Host(vmi.Name)
+	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }
 
 func nodeSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string {

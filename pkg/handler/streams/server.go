@@ -267,9 +267,8 @@ func from(r *http.Request) string {
 // noSocket explains why a device's socket does not answer.
 func noSocket(err error, device, field string) error {
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
-		return stream.NewNotRunning(fmt.Sprintf("the guest has no %s: it does not run, or spec.domain.devices.%s is "+
-			"false",
-			device, field))
+		return stream.NewNotRunning(fmt.Sprintf(
+			"the guest has no %s: it does not run, or spec.domain.devices.%s is false", device, field))
 	}
 	return err
 }

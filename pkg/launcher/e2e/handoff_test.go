@@ -248,10 +248,7 @@ func (p *pod) waitConsoleDoesNotBoot() {
 func TestHandoff(t *testing.T) {
 	m := newMoving(t)
 	m.wordRun()
-	pid := m.source.process("qemu")
-	if state := processState(pid); state != "T" {
-		t.Fatalf("the source's QEMU, pid %d, is in state %q", pid, state)
-	}
+	m.source.waitStopped()
 	began := time.Now()
 	m.let <- struct{}{}
 	code, message := m.source.waitExit(20 * time.Second)
@@ -282,9 +279,7 @@ func TestTargetLauncherKilledBeforeRun(t *testing.T) {
 	m.source.waitState(m.states, 20*time.Second, "the guest shows as paused", func(s *pb.GuestState) bool {
 		return s.Lifecycle == pb.Lifecycle_LIFECYCLE_PAUSED && s.Reason == names.ReasonHandoff
 	})
-	if state := processState(m.source.process("qemu")); state != "T" {
-		t.Fatalf("the source's QEMU is in state %q", state)
-	}
+	m.source.waitStopped()
 	if _, err := m.source.client.TakeOver(t.Context(), &pb.TakeOverRequest{}); err != nil {
 		t.Fatal(err)
 	}
@@ -334,6 +329,13 @@ func TestSourceLauncherKilledBeforeRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.count(m.target)
+}
+
+// waitStopped waits until SIGSTOP has stopped the pod's QEMU: a thread that waits for a processor shows as running
+// until it has one, though it does nothing more.
+func (p *pod) waitStopped() {
+	p.t.Helper()
+	p.eventually(10*time.Second, "the pod's QEMU is stopped", func() bool { return processState(p.process("qemu")) == "T" })
 }
 
 // processState is the letter of a process's state.

@@ -98,8 +98,5 @@ func inlineOr(plain, encoded string, secret []byte) ([]byte, error) {
 
 // Hostname is the guest's host name: spec.hostname, or else the first label of the VMI's name.
 func Hostname(vmi *v1.VirtualMachineInstance) string {
-	if vmi.Spec.Hostname != "" {
-		return vmi.Spec.Hostname
-	}
-	return names.Host(vmi.Name)
+	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }

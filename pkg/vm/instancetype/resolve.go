@@ -94,8 +94,7 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 				&NotFoundError{
 					Field: m.field.Child("revisionName"),
 					Detail: fmt.Sprintf("there is no ControllerRevision %q in namespace %s; remove revisionName to "+
-						"use "+
-						"the %s of now", m.revision, namespace, m.role),
+						"use the %s of now", m.revision, namespace, m.role),
 					Absent: true,
 				}
 		case err != nil:

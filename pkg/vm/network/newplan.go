@@ -264,10 +264,7 @@ func macAddress(spec, otherwise string) (string, error) {
 }
 
 func hostname(vmi *v1.VirtualMachineInstance) string {
-	if vmi.Spec.Hostname != "" {
-		return vmi.Spec.Hostname
-	}
-	return names.Host(vmi.Name)
+	return names.Host(vmi.Spec.Hostname, vmi.Name)
 }
 
 // search are the domains of a guest with spec.subdomain: the one in which it finds its own full name, the subdomain in

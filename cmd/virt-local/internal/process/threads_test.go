@@ -17,12 +17,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv("PROCESS_TEST") != "first thread ends" {
 		os.Exit(m.Run())
 	}
+	there := make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
 		os.Stdout.WriteString("ready")
-		time.Sleep(time.Hour)
+		close(there)
+		unix.Pause()
 	}()
-	time.Sleep(10 * time.Millisecond) // the other thread is there
+	<-there
 	unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
 }
 

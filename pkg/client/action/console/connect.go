@@ -20,10 +20,10 @@ var ErrStopped = errors.New("it is stopped")
 // pause is the time between two tries.
 const pause = 500 * time.Millisecond
 
-// Connect opens a console with dial, waiting for the guest to run for as long as ctx lasts. A VM that is stopped is
+// connect opens a console with dial, waiting for the guest to run for as long as ctx lasts. A VM that is stopped is
 // an ErrStopped, unless again says that a session is to be taken up once more: then it is waited for, as is a
 // component of virtkit that does not answer. waiting is called when there is something to wait for.
-func Connect(
+func connect(
 	ctx context.Context, api wait.API, dial func(context.Context) (io.ReadWriteCloser, error), namespace, name string,
 	again bool, waiting func(),
 ) (io.ReadWriteCloser, error) {
@@ -36,7 +36,7 @@ func Connect(
 			return nil, ctx.Err()
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("%w connecting to the console of %s/%s: %w", action.ErrTimeout, namespace, name, err)
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err), stream.NotRunning(err):
+		case apierrors.IsNotFound(err), stream.NotYet(err):
 			waiting()
 			if _, err := wait.Until(ctx, api, namespace, name, runningOrStopped(again)); err != nil {
 				return nil, err

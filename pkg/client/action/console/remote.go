@@ -26,7 +26,9 @@ type Remote struct {
 	Tail uint32
 }
 
-// Connect opens the console as the function Connect does.
+// Connect opens the console, waiting for the guest to run for as long as ctx lasts. A VM that is stopped is an
+// ErrStopped, unless again says that a session is to be taken up once more. waiting is called when there is something
+// to wait for.
 func (r *Remote) Connect(ctx context.Context, again bool, waiting func()) (io.ReadWriteCloser, error) {
 	query := url.Values{}
 	if r.Join {
@@ -42,5 +44,5 @@ func (r *Remote) Connect(ctx context.Context, again bool, waiting func()) (io.Re
 		}
 		return conn, nil
 	}
-	return Connect(ctx, r.API, dial, r.Namespace, r.Name, again, waiting)
+	return connect(ctx, r.API, dial, r.Namespace, r.Name, again, waiting)
 }

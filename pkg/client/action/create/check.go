@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -17,13 +16,7 @@ import (
 func Check(vm *v1.VirtualMachine) (wrong, unsupported field.ErrorList) {
 	defaulted := vm.DeepCopy()
 	surface.DefaultVirtualMachine(defaulted, nil, surface.Defaults{})
-	expanded := &defaulted.Spec.Template.Spec
-	if defaulted.Spec.Instancetype != nil && expanded.Domain.Memory == nil {
-		expanded = expanded.DeepCopy()
-		memory := resource.MustParse("1Gi")
-		expanded.Domain.Memory = &v1.Memory{Guest: &memory}
-	}
-	for _, err := range surface.ValidateExpanded(defaulted, expanded, surface.Defaults{}) {
+	for _, err := range surface.ValidateVirtualMachine(defaulted, surface.Defaults{}) {
 		if surface.IsUnsupported(err) {
 			unsupported = append(unsupported, err)
 		} else {

@@ -59,8 +59,9 @@ const label = "is no name: it takes up to 63 lower-case letters, digits and -, w
 
 // VM builds the VirtualMachine. Errors are FieldErrors.
 func VM(o Options) (*v1.VirtualMachine, error) {
-	if len(validation.IsDNS1123Label(o.Name)) > 0 {
-		return nil, invalid("name", "%q %s", o.Name, label)
+	if len(validation.IsDNS1123Subdomain(o.Name)) > 0 {
+		return nil, invalid("name", "%q is no name: it takes up to 253 lower-case letters, digits, - and ., with a "+
+			"letter or digit at both ends", o.Name)
 	}
 	strategy, err := runStrategy(o.RunStrategy)
 	if err != nil {

@@ -185,6 +185,28 @@ func TestVMRefuses(t *testing.T) {
 	}
 }
 
+// Names that the server takes are taken here, too, and no others.
+func TestNames(t *testing.T) {
+	for _, name := range []string{
+		"demo", "demo.shop", strings.Repeat("a", 64), strings.Repeat("a", 253), strings.Repeat("a", 254), "", "-a", "A", "a..b",
+	} {
+		o := Options{
+			Name: "demo", RunStrategy: "Always", Memory: "1Gi",
+			Volumes: []Volume{{Kind: ContainerDisk, Source: "x"}},
+		}
+		vm, err := VM(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vm.Name = name
+		wrong, _ := Check(vm)
+		o.Name = name
+		if _, err := VM(o); (err != nil) != (len(wrong) > 0) {
+			t.Errorf("%q: %v here, %v at the server", name, err, wrong)
+		}
+	}
+}
+
 // A generated name is a label whatever the VM is called.
 func TestGeneratedName(t *testing.T) {
 	long := strings.Repeat("a", 63)
@@ -194,6 +216,7 @@ func TestGeneratedName(t *testing.T) {
 	}{
 		{"demo", "demo-containerdisk-3", Volume{Kind: ContainerDisk}},
 		{"demo", "a-b", Volume{Kind: Claim, Source: "a.b"}},
+		{"demo.shop", "demo-shop-containerdisk-3", Volume{Kind: ContainerDisk}},
 		{long, long[:63-len("-containerdisk-3")] + "-containerdisk-3", Volume{Kind: ContainerDisk}},
 		{long[:46] + "-aaaaaaaaaaaaaaaa", long[:46] + "-containerdisk-3", Volume{Kind: ContainerDisk}},
 		{"demo", long, Volume{Kind: Claim, Source: long}},

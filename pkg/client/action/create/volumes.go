@@ -195,6 +195,7 @@ func generatedName(vm string, v Volume, n int) string {
 	case v.Kind == Import:
 		suffix = fmt.Sprintf("-%s-%d", v.Import.Type, n)
 	}
+	vm = strings.ReplaceAll(vm, ".", "-")
 	if most := validation.DNS1123LabelMaxLength - len(suffix); len(vm) > most {
 		vm = strings.TrimRight(vm[:max(most, 0)], "-")
 	}

@@ -121,7 +121,7 @@ func passing(err error) bool {
 	switch {
 	case Refused(err):
 		return false
-	case !errors.As(err, &status), Unreachable(err), apierrors.IsConflict(err), stream.NotRunning(err):
+	case !errors.As(err, &status), Unreachable(err), stream.NotYet(err):
 		return true
 	}
 	return status.Status().Code >= 500 || apierrors.IsTooManyRequests(err)

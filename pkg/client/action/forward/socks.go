@@ -119,7 +119,7 @@ func replyFor(err error) byte {
 		return socksRefused
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return socksNotAllowed
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err), stream.NotRunning(err), Unreachable(err):
+	case apierrors.IsNotFound(err), stream.NotYet(err), Unreachable(err):
 		return socksHostUnreachable
 	}
 	return socksFailure

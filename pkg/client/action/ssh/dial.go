@@ -7,8 +7,6 @@ import (
 	"net"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/forward"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
@@ -71,9 +69,8 @@ func timedOut(err error) bool {
 
 // passing is whether time may mend err.
 func passing(err error) bool {
-	return forward.Refused(err) || forward.Unreachable(err) || apierrors.IsConflict(err) || stream.NotRunning(err) ||
-		wait.Passing(err) ||
-		errors.Is(err, context.DeadlineExceeded)
+	return forward.Refused(err) || forward.Unreachable(err) || stream.NotYet(err) ||
+		wait.Passing(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // HostName is what the host key of a guest is known by, as in KubeVirt: vm.NAME.NAMESPACE, or vmi.NAME.NAMESPACE for

@@ -82,7 +82,7 @@ func Login(
 // retry reports whether a refused console may be granted later: the guest is between two lives, or a
 // component restarts.
 func retry(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || stream.NotRunning(err) || Passing(err)
+	return apierrors.IsNotFound(err) || stream.NotYet(err) || Passing(err)
 }
 
 // read reads conn until the prompt shows, the stream ends or ctx does, and closes it.

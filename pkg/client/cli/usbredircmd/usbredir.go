@@ -180,7 +180,7 @@ func (o *Options) explain(target cli.Target, err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
 		return err
-	case apierrors.IsConflict(err), stream.NotRunning(err):
+	case stream.NotYet(err):
 		return fmt.Errorf("USB of %s/%s: %w; `%s start %s` starts it", target.Namespace, target.Name, err,
 			o.Factory.Program, target.Name)
 	}

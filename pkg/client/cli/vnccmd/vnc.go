@@ -192,7 +192,7 @@ func (s *session) explain(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case apierrors.IsConflict(err), stream.NotRunning(err):
+	case stream.NotYet(err):
 		hint = fmt.Sprintf("; --timeout 5m waits for it, `%s start %s` starts it", s.Factory.Program, s.target.Name)
 	case apierrors.IsServiceUnavailable(err) && s.Preserve && strings.Contains(err.Error(), "in use"):
 		// Not the 503 of a server in trouble.
