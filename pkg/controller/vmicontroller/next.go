@@ -174,13 +174,14 @@ func (s *Step) bringUp(view View) {
 	if !slices.Contains(view.VMI.Finalizers, v1.VirtualMachineInstanceFinalizer) {
 		s.AddFinalizer = true
 	}
-	if s.Status.VirtualMachineRevisionName == "" {
-		s.Status.VirtualMachineRevisionName = startRevision(view.VMI)
-	}
 	pods := own(view)
 	if len(pods) == 0 {
 		s.withoutPod(view)
 		return
+	}
+	// Not before: it would be a write of its own.
+	if s.Status.VirtualMachineRevisionName == "" {
+		s.Status.VirtualMachineRevisionName = startRevision(view.VMI)
 	}
 	pod := pods[0]
 	switch {
