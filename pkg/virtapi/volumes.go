@@ -18,6 +18,8 @@ import (
 type volumeChange struct {
 	dryRun []string
 	edit   func(*v1.VirtualMachineInstanceSpec) error
+	// begun is a template before the change, where the template has it and the instance does not; otherwise nil.
+	begun func(*v1.VirtualMachineInstanceSpec, *v1.VirtualMachineInstance) *v1.VirtualMachineInstanceSpec
 }
 
 // adding reads a request to add a volume.
@@ -30,7 +32,12 @@ func adding(r *restful.Request) (volumeChange, error) {
 		return volumeChange{}, badRequest(err.Error())
 	}
 	add := func(spec *v1.VirtualMachineInstanceSpec) error { return hotplug.Add(spec, options) }
-	return volumeChange{options.DryRun, add}, checkDryRun(options.DryRun)
+	begun := func(
+		template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance,
+	) *v1.VirtualMachineInstanceSpec {
+		return hotplug.AddBegun(template, vmi, options)
+	}
+	return volumeChange{options.DryRun, add, begun}, checkDryRun(options.DryRun)
 }
 
 // removing reads a request to remove one.
@@ -43,7 +50,12 @@ func removing(r *restful.Request) (volumeChange, error) {
 		return volumeChange{}, badRequest("RemoveVolumeOptions requires name to be set")
 	}
 	remove := func(spec *v1.VirtualMachineInstanceSpec) error { return hotplug.Remove(spec, options.Name) }
-	return volumeChange{options.DryRun, remove}, checkDryRun(options.DryRun)
+	begun := func(
+		template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance,
+	) *v1.VirtualMachineInstanceSpec {
+		return hotplug.RemoveBegun(template, vmi, options.Name)
+	}
+	return volumeChange{options.DryRun, remove, begun}, checkDryRun(options.DryRun)
 }
 
 func (q *requests) addVolumeToMachine(r *restful.Request, namespace, name string) error {
@@ -80,7 +92,8 @@ func (q *requests) removeVolumeFromInstance(r *restful.Request, namespace, name 
 
 // changeMachineVolumes changes a VM's template, and the instance with it when there is one. The template comes first,
 // once the instance was asked whether it would refuse: virt-controller brings instances up to their templates, too, so
-// what either of them does to the instance meanwhile is the same, and who comes second finds it done.
+// what either of them does to the instance meanwhile is the same, and who comes second finds it done. A request that
+// was cut short between the two writes is finished when it is made again.
 func (q *requests) changeMachineVolumes(ctx context.Context, namespace, name string, c volumeChange) error {
 	var before, after *v1.VirtualMachineInstanceSpec
 	err := retried(func() error {
@@ -91,11 +104,16 @@ func (q *requests) changeMachineVolumes(ctx context.Context, namespace, name str
 		if vm.Spec.Template == nil {
 			return conflict(vm, "spec.template is not set")
 		}
-		before = vm.Spec.Template.Spec.DeepCopy()
-		if err := c.edit(&vm.Spec.Template.Spec); err != nil {
+		after = &vm.Spec.Template.Spec
+		if active(vmi) {
+			if before = c.begun(after, vmi); before != nil {
+				return nil
+			}
+		}
+		before = after.DeepCopy()
+		if err := c.edit(after); err != nil {
 			return refused(err, func(text string) error { return conflict(vm, text) })
 		}
-		after = &vm.Spec.Template.Spec
 		if active(vmi) && carry(vmi, before, after) {
 			if err := q.machines.patchVolumes(ctx, virtualMachineInstances, vmi, &vmi.Spec,
 				[]string{metav1.DryRunAll}); err != nil {

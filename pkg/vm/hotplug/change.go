@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
@@ -118,4 +119,34 @@ func Remove(spec *v1.VirtualMachineInstanceSpec, name string) error {
 		spec.Domain.Devices.Disks = left.Domain.Devices.Disks
 	}
 	return nil
+}
+
+// AddBegun is a template as it was before a volume was added to it, where its instance has yet to get that volume: a
+// request was cut short between the two. It is nil where the template has another volume of the name, or none, and
+// where the instance has it, or lost it to somebody who wants it back at the next start only.
+func AddBegun(
+	template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance, options *v1.AddVolumeOptions,
+) *v1.VirtualMachineInstanceSpec {
+	volume, disk := entry(options)
+	there, its := Volume(template, volume.Name), Disk(template, volume.Name)
+	if there == nil || its == nil || !equality.Semantic.DeepEqual(*there, volume) ||
+		!equality.Semantic.DeepEqual(*its, disk) || Volume(&vmi.Spec, volume.Name) != nil ||
+		Declared(vmi.Annotations)[volume.Name] {
+		return nil
+	}
+	return keep(template, func(name string) bool { return name != volume.Name })
+}
+
+// RemoveBegun is a template as it was before a volume was removed from it, where its instance has yet to lose that
+// volume. It is nil where the template has the volume, and where the instance has none or one of its own.
+func RemoveBegun(
+	template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance, name string,
+) *v1.VirtualMachineInstanceSpec {
+	left := Volume(&vmi.Spec, name)
+	if Volume(template, name) != nil || left == nil || !Is(left) || !Declared(vmi.Annotations)[name] {
+		return nil
+	}
+	before := template.DeepCopy()
+	before.Volumes = append(before.Volumes, *left.DeepCopy())
+	return before
 }
