@@ -10,14 +10,14 @@ import (
 const MaxLabel = 63
 
 // Shorten returns a name that is made of name and has at most most bytes, 10 or more: name itself, or its beginning and
-// a hash of it, so that two names do not become one.
+// a hash of it, so that two names do not become one. Where name is a DNS subdomain, so is the result.
 func Shorten(name string, most int) string {
 	if len(name) <= most {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
 	const hash = 8
-	return name[:most-hash-1] + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:hash]
+	return strings.TrimRight(name[:most-hash-1], "-.") + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:hash]
 }
 
 // Host is the host name of a guest: spec.hostname of its VMI, or else the name of the VMI up to the first dot, or as

@@ -17,7 +17,7 @@ func TestShorten(t *testing.T) {
 		"short":         {"demo", MaxLabel, "demo", false},
 		"just":          {strings.Repeat("a", 63), MaxLabel, strings.Repeat("a", 63), false},
 		"one too many":  {strings.Repeat("a", 64), MaxLabel, strings.Repeat("a", 54) + "-", true},
-		"cut at a dot":  {strings.Repeat("a", 53) + "." + strings.Repeat("b", 199), MaxLabel, strings.Repeat("a", 53) + ".-", true},
+		"cut at a dot":  {strings.Repeat("a", 53) + "." + strings.Repeat("b", 199), MaxLabel, strings.Repeat("a", 53) + "-", true},
 		"as a file":     {strings.Repeat("a", 253), 200, strings.Repeat("a", 191) + "-", true},
 		"nothing to do": {strings.Repeat("a", 200), 200, strings.Repeat("a", 200), false},
 	} {
@@ -25,6 +25,9 @@ func TestShorten(t *testing.T) {
 			got := Shorten(tc.name, tc.most)
 			if len(got) > tc.most || !strings.HasPrefix(got, tc.want) || (got != tc.want) != tc.hash {
 				t.Errorf("%q", got)
+			}
+			if problems := validation.IsDNS1123Subdomain(got); len(problems) > 0 {
+				t.Errorf("%q is no name of an object: %v", got, problems)
 			}
 			if problems := validation.IsValidLabelValue(got); tc.most == MaxLabel && len(problems) > 0 {
 				t.Errorf("%q is no label: %v", got, problems)

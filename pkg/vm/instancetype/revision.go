@@ -1,8 +1,6 @@
 package instancetype
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	api "kubevirt.io/api/instancetype"
 	"kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/canonical"
 )
 
@@ -55,20 +54,10 @@ func Capture(vm *v1.VirtualMachine, o *Object) (*appsv1.ControllerRevision, erro
 func revisionName(vm *v1.VirtualMachine, o *Object, object metav1.Object) string {
 	name := fmt.Sprintf("%s-%s-%s-%s-%d", vm.Name, o.Name, v1beta1.SchemeGroupVersion.Version, object.GetUID(),
 		object.GetGeneration())
-	return shortened(name, validation.DNS1123SubdomainMaxLength)
+	return names.Shorten(name, validation.DNS1123SubdomainMaxLength)
 }
 
-func label(name string) string { return shortened(name, validation.LabelValueMaxLength) }
-
-// shortened cuts a name that is too long and keeps it unique.
-func shortened(name string, most int) string {
-	if len(name) <= most {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	suffix := "-" + hex.EncodeToString(sum[:5])
-	return strings.TrimRight(name[:most-len(suffix)], "-.") + suffix
-}
+func label(name string) string { return names.Shorten(name, names.MaxLabel) }
 
 // SameRevision reports whether two revisions keep the same spec. What they say of their object beside it, such as its
 // labels, may differ.
