@@ -17,7 +17,8 @@ func Shorten(name string, most int) string {
 	}
 	sum := sha256.Sum256([]byte(name))
 	const hash = 8
-	return strings.TrimRight(name[:most-hash-1], "-.") + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:hash]
+	return strings.TrimRight(name[:most-hash-1], "-.") + "-" +
+		strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:hash]
 }
 
 // Host is the host name of a guest: spec.hostname of its VMI, or else the name of the VMI up to the first dot, or as

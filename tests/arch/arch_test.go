@@ -48,7 +48,7 @@ var arrows = map[string][]string{
 	"pkg/vm/fencing":      {},
 	"pkg/vm/filesystems":  {"pkg/names"},
 	"pkg/vm/hotplug":      {"pkg/vm/claims"},
-	"pkg/vm/instancetype": {"pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/surface"},
+	"pkg/vm/instancetype": {"pkg/names", "pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/surface"},
 	"pkg/vm/migrations":   {"pkg/vm/conditions"},
 	"pkg/vm/network":      {"pkg/names"},
 	"pkg/vm/passthrough":  {},

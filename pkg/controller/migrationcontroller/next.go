@@ -395,31 +395,3 @@ func since(status *v1.VirtualMachineInstanceMigrationStatus, phase v1.VirtualMac
 func (s *Step) event(kind, reason, message string) {
 	s.Events = append(s.Events, vmicontroller.Event{Type: kind, Reason: reason, Message: message})
 }
-
-func over(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded ||
-		pod.Status.Phase == corev1.PodFailed
-}
-
-// ended says how a pod that is over is.
-func ended(pod *corev1.Pod) string {
-	if pod.DeletionTimestamp != nil {
-		return "it was deleted"
-	}
-	if pod.Status.Message != "" {
-		return pod.Status.Message
-	}
-	for i := range pod.Status.ContainerStatuses {
-		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil {
-			return strings.TrimSpace(t.Reason + " " + t.Message)
-		}
-	}
-	return string(pod.Status.Phase)
-}
-
-func unschedulable(pod *corev1.Pod) string {
-	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
-		return c.Message
-	}
-	return "the scheduler has not looked at it"
-}

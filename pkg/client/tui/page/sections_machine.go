@@ -1,0 +1,205 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/describe"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+// head says what the machine is and how it is.
+func (s sections) head() []string {
+	m := s.row
+	var lines []string
+	add := func(name, value string, role theme.Role) { lines = append(lines, s.line(name, value, role)...) }
+	if s.gone {
+		lines = append(lines, s.t.Paint(theme.Bad, "  It has been deleted."))
+	}
+	ready := "not ready"
+	if m.Ready {
+		ready = "ready"
+	}
+	add("Status", m.Status+", "+ready, statusRole(m))
+	add("Trouble", m.Trouble, theme.Bad)
+	add("Marks", conditions(m), theme.Text)
+	add("Run strategy", m.RunStrategy, theme.Text)
+	add("Node", m.Node, theme.Text)
+	add("Addresses", strings.Join(m.IPs, ", "), theme.Text)
+	add("Guest OS", m.GuestOS, theme.Text)
+	add("Size", cpuCount(m.CPUs)+", "+m.Memory.String(), theme.Text)
+	if d := s.details; d != nil {
+		if d.VM != nil && d.VM.Spec.Instancetype != nil {
+			add("Instance type", d.VM.Spec.Instancetype.Name, theme.Text)
+		}
+		if d.VM != nil && d.VM.Spec.Preference != nil {
+			add("Preference", d.VM.Spec.Preference.Name, theme.Text)
+		}
+		if d.VMI != nil && d.VMI.Status.Machine != nil {
+			add("Machine type", d.VMI.Status.Machine.Type, theme.Text)
+		}
+	}
+	add("Age", age(m.Created, s.now), theme.Text)
+	add("Labels", labels(m.Labels), theme.Text)
+	if s.objects.err != nil {
+		lines = append(lines, s.failed(s.objects.err)...)
+	}
+	return lines
+}
+
+// cpuCount is a number of CPUs in words.
+func cpuCount[T int | int32 | int64 | uint32](n T) string {
+	if n == 1 {
+		return "1 CPU"
+	}
+	return fmt.Sprintf("%d CPUs", n)
+}
+
+// usage draws what the guest used lately, each in so many lines.
+func (s sections) usage(height int) []string {
+	series := s.world.Usage.Of(s.key)
+	if series == nil || !s.row.Alive() {
+		return nil
+	}
+	now := series.Now
+	cpus := float64(max(1, s.row.CPUs)) * 1000
+	lines := []string{s.title("Usage")}
+	for _, g := range []struct {
+		name, text string
+		values     []float64
+		full       float64
+	}{
+		{"CPU", fmt.Sprintf("%.0f%%", float64(now.CPU)/cpus*100), series.CPU, cpus},
+		{
+			"Memory", widget.Bytes(series.Memory[len(series.Memory)-1]) + " of " + widget.Bytes(float64(now.Memory)),
+			series.Memory, float64(now.Memory),
+		},
+		{"Network", "in " + widget.Bytes(float64(now.NetworkReceived)) + "/s, out " +
+			widget.Bytes(float64(now.NetworkSent)) + "/s", series.Net, slices.Max(series.Net)},
+		{"Disk", "read " + widget.Bytes(float64(now.DiskRead)) + "/s, written " +
+			widget.Bytes(float64(now.DiskWritten)) + "/s", series.Disk, slices.Max(series.Disk)},
+	} {
+		name := "  " + s.t.Paint(theme.Dim, widget.Pad(s.t, g.name, nameWidth))
+		if height == 1 {
+			room := max(10, min(history, s.width-nameWidth-len(g.text)-6))
+			lines = append(lines,
+				name+s.t.Paint(theme.Accent, widget.Sparkline(s.t, g.values, g.full, room))+"  "+g.text)
+			continue
+		}
+		lines = append(lines, name+g.text)
+		for _, row := range widget.Graph(s.t, g.values, g.full, max(10, min(history, s.width-4)), height) {
+			lines = append(lines, "  "+s.t.Paint(theme.Accent, row))
+		}
+	}
+	return lines
+}
+
+// conditions are those of the VM and its instance, each with its message.
+func (s sections) conditions() []string {
+	if s.details == nil {
+		return nil
+	}
+	lines := []string{s.title("Conditions")}
+	add := func(kind string, status corev1.ConditionStatus, since time.Time, reason, message string) {
+		role := theme.Text
+		if bad(kind, status) {
+			role = theme.Warn
+		}
+		lines = append(lines, s.condition(role, kind, status, since, reason, message)...)
+	}
+	seen := map[string]bool{}
+	if vmi := s.details.VMI; vmi != nil {
+		for _, c := range vmi.Status.Conditions {
+			seen[string(c.Type)] = true
+			add(string(c.Type), c.Status, c.LastTransitionTime.Time, c.Reason, c.Message)
+		}
+	}
+	if vm := s.details.VM; vm != nil {
+		for _, c := range vm.Status.Conditions {
+			if !seen[string(c.Type)] { // the VM repeats its instance's
+				add(string(c.Type), c.Status, c.LastTransitionTime.Time, c.Reason, c.Message)
+			}
+		}
+	}
+	if len(lines) == 1 {
+		lines = append(lines, s.dim("none"))
+	}
+	return lines
+}
+
+// table draws rows under their titles, each column as wide as it has to be, the last as wide as there is room.
+func (s sections) table(title string, header []string, rows [][]string) []string {
+	if len(rows) == 0 {
+		return nil
+	}
+	widths := make([]int, len(header))
+	for i, h := range header {
+		widths[i] = ansi.StringWidth(h)
+		for _, r := range rows {
+			r[i] = widget.Harmless(r[i])
+			widths[i] = max(widths[i], min(28, ansi.StringWidth(r[i])))
+		}
+	}
+	draw := func(cells []string, role theme.Role) string {
+		var b strings.Builder
+		for i, c := range cells[:len(cells)-1] {
+			b.WriteString(widget.Pad(s.t, c, widths[i]) + "  ")
+		}
+		b.WriteString(cells[len(cells)-1])
+		return "  " + s.t.Paint(role, ansi.Truncate(b.String(), max(8, s.width-3), s.t.Ellipsis))
+	}
+	lines := []string{s.title(title), draw(header, theme.Header)}
+	for _, r := range rows {
+		lines = append(lines, draw(r, theme.Text))
+	}
+	return lines
+}
+
+func (s sections) disks() []string {
+	if s.details == nil {
+		return nil
+	}
+	var rows [][]string
+	for _, d := range describe.Disks(s.details.VM, s.details.VMI) {
+		state := d.Target
+		if d.Hotplug {
+			state = strings.TrimSpace(d.Target + " hotplugged " + d.Phase)
+		}
+		rows = append(rows, []string{d.Name, cmp.Or(d.Device, "-"), cmp.Or(d.Size, "-"), cmp.Or(state, "-"), d.Source})
+	}
+	return s.table("Disks", []string{"NAME", "DEVICE", "SIZE", "IN GUEST", "SOURCE"}, rows)
+}
+
+func (s sections) interfaces() []string {
+	if s.details == nil || s.details.VMI == nil {
+		return nil
+	}
+	var rows [][]string
+	for _, i := range s.details.VMI.Status.Interfaces {
+		rows = append(rows, []string{
+			cmp.Or(i.Name, "-"), cmp.Or(i.InterfaceName, "-"), cmp.Or(i.MAC, "-"),
+			cmp.Or(strings.Join(i.IPs, ", "), i.IP, "-"),
+		})
+	}
+	return s.table("Interfaces", []string{"NAME", "IN GUEST", "MAC", "ADDRESSES"}, rows)
+}
+
+func (s sections) events() []string {
+	return append([]string{s.title("Events")}, timeline(s.t, s.Machine.events, s.now, s.width)...)
+}
+
+func labels(set map[string]string) string {
+	var out []string
+	for k, v := range set {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
