@@ -2,7 +2,9 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
@@ -65,12 +67,23 @@ func (g *guest) drop() {
 	g.linked = make(chan struct{})
 }
 
+// relook is the pause between looks for the QEMU of a guest that was here before the connection.
+const relook = 500 * time.Millisecond
+
 // listen follows one connection until it is lost. It begins with a look, because much may have
-// happened while there was none. Later a domain that is missing means nothing: its end is an event.
+// happened while there was none. Later a domain that is missing means nothing: its end is an event. There is no such
+// event where QEMU ends before a new daemon has reached it: until then the daemon shows the domain, and then it drops
+// it without a word. So a guest that was here before the connection is missed once its QEMU is gone.
 func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 	g.refresh(ctx, conn, true)
+	ticks := time.NewTicker(relook)
+	defer ticks.Stop()
 	for {
 		select {
+		case <-ticks.C:
+			if g.lostQEMU() {
+				g.missed(ctx, conn)
+			}
 		case e, ok := <-conn.Events():
 			switch {
 			case !ok:
@@ -84,6 +97,35 @@ func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 			return
 		}
 	}
+}
+
+// lostQEMU says that the guest was here before the connection, and has no QEMU any more.
+func (g *guest) lostQEMU() bool {
+	g.mu.Lock()
+	inherited := g.inherited && !g.life.Now().Final()
+	g.mu.Unlock()
+	if !inherited {
+		return false
+	}
+	qemu, err := g.qemu()
+	if err != nil {
+		return errors.Is(err, errQEMUEnded) || errors.Is(err, fs.ErrNotExist)
+	}
+	if err := qemu.Release(); err != nil {
+		g.log.Warn("cannot let go of QEMU's process", "err", err)
+	}
+	return false
+}
+
+// missed ends the guest if the daemon does not have it any more.
+func (g *guest) missed(ctx context.Context, conn hypervisor.Connection) {
+	_, err := conn.Domain(ctx)
+	if !errors.Is(err, hypervisor.ErrNoDomain) {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.endUnseenLocked()
 }
 
 // end takes an end that the daemon reported.

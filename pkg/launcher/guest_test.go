@@ -224,6 +224,33 @@ func TestGuestGoneWithTheDaemon(t *testing.T) {
 	}
 }
 
+// A new daemon shows a domain until it has found that there is no QEMU, and says nothing when it drops it.
+func TestDaemonDropsTheGuest(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		var ended atomic.Bool
+		g.qemu = func() (process, error) {
+			if ended.Load() {
+				return nil, errQEMUEnded
+			}
+			return &qemu{}, nil
+		}
+		mustCreate(t, g)
+		m.crash()
+		m.restart()
+		expect(t, g, runs, "booted")
+		time.Sleep(2 * relook) // of the bubble
+		expect(t, g, runs, "booted")
+		ended.Store(true)
+		time.Sleep(2 * relook)
+		expect(t, g, runs, "booted")
+		m.mu.Lock()
+		m.domain = nil
+		m.mu.Unlock()
+		time.Sleep(2 * relook)
+		expect(t, g, crashed, "lost")
+	})
+}
+
 func TestFailedCreateIsNotTheEnd(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		m.createErr = &hypervisor.LockedError{Path: "/x"}

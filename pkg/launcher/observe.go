@@ -20,8 +20,8 @@ func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first b
 	defer g.mu.Unlock()
 	switch {
 	case errors.Is(err, hypervisor.ErrNoDomain):
-		if first && g.inherited && g.early == nil && !g.life.Now().Final() {
-			g.endLocked(g.lastWords())
+		if first {
+			g.endUnseenLocked()
 		}
 	case err != nil:
 		g.log.Warn("cannot ask libvirtd for the guest's state", "err", err)
@@ -33,6 +33,13 @@ func (g *guest) refresh(ctx context.Context, conn hypervisor.Connection, first b
 		if g.life.Now().HasGuest() {
 			g.observeLocked(d)
 		}
+	}
+}
+
+// endUnseenLocked ends a guest that was here before the connection, and of whose end the daemon says nothing.
+func (g *guest) endUnseenLocked() {
+	if g.inherited && g.early == nil && !g.life.Now().Final() {
+		g.endLocked(g.lastWords())
 	}
 }
 

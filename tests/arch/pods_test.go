@@ -53,7 +53,7 @@ var nodesOwn = map[string][]string{
 	"pkg/handler/podfs/userfault.go: Process.EnsureUserfault": {"os.ReadFile"},
 	"pkg/handler/sev.go: handler.offerSEV":                    {"os.Stat"},
 	"pkg/handler/vsock.go: handler.offerVSOCK":                {"os.Stat"},
-	"pkg/handler/run.go: handler.offerDevices":            {"os.DirFS"},
+	"pkg/handler/run.go: handler.offerDevices":                {"os.DirFS"},
 	// the kubelet's directories, as far as pods cannot write them
 	"pkg/handler/handler.go: Node.forgetOldPods":     {"os.Lstat"},
 	"pkg/handler/podfs/find.go: blockNumber":         {"unix.Lstat"},

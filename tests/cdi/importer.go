@@ -54,6 +54,9 @@ func (i *Importer) Run(ctx context.Context) error {
 			return errors.New("a watch of the importer ended")
 		}
 		if event.Type == watch.Error {
+			if ctx.Err() != nil {
+				return nil // the watch ended as the importer does
+			}
 			return apierrors.FromObject(event.Object)
 		}
 		if err := i.step(ctx); err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
