@@ -1,6 +1,8 @@
 package vmicontroller
 
 import (
+	"math"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
@@ -108,7 +110,7 @@ func memoryResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineIns
 		case dedicated(vmi) && limited:
 			request = limit.Value()
 		case overcommit > 0 && !dedicated(vmi) && pageSize(vmi) == "":
-			request = request * 100 / int64(overcommit)
+			request = overcommitted(request, int64(overcommit))
 		}
 		out.Requests[corev1.ResourceMemory] = *resource.NewQuantity(request, resource.BinarySI)
 	}
@@ -162,6 +164,15 @@ func cpuResources(out *corev1.ResourceRequirements, vmi *v1.VirtualMachineInstan
 		out.Requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(
 			max(1, vcpus(vmi)*1000/int64(facts.Config.CPUAllocationRatio)), resource.DecimalSI)
 	}
+}
+
+// overcommitted is what is requested for a guest's memory, bytes, which is percent of it.
+func overcommitted(memory, percent int64) int64 {
+	whole, rest := memory/percent, memory%percent
+	if whole > math.MaxInt64/200 {
+		return math.MaxInt64 / 2 // no node has it, and the overhead can be added
+	}
+	return whole*100 + rest*100/percent
 }
 
 // dedicated reports a guest whose vCPUs have a CPU each.

@@ -8,6 +8,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/pci"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 	"github.com/virtkit/virtkit/pkg/vm/vhostmd"
@@ -86,7 +87,7 @@ func peripherals(out *libvirtxml.DomainDeviceList, domain *v1.DomainSpec, facts 
 // has CPUs of its own is not to be disturbed by it, and the memory of one with devices of the node, or that is
 // encrypted, is locked.
 func reportsFreePages(domain *v1.DomainSpec) bool {
-	_, huge := pageSize(domain)
+	huge := sizing.PageSize(domain) != 0
 	locked := len(domain.Devices.GPUs) > 0 || len(domain.Devices.HostDevices) > 0 || passthrough.SEV(domain)
 	return !huge && !locked && (domain.CPU == nil || !domain.CPU.DedicatedCPUPlacement)
 }

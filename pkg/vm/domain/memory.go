@@ -3,7 +3,6 @@ package domain
 import (
 	"math"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 	"libvirt.org/go/libvirtxml"
 
@@ -39,7 +38,7 @@ func memory(d *libvirtxml.Domain, spec *v1.DomainSpec) error {
 		return err
 	}
 	d.Memory = &libvirtxml.DomainMemory{Value: boot, Unit: "b"}
-	if page, ok := pageSize(spec); ok {
+	if page := sizing.PageSize(spec); page != 0 {
 		d.MemoryBacking = &libvirtxml.DomainMemoryBacking{MemoryHugePages: &libvirtxml.DomainMemoryHugepages{
 			Hugepages: []libvirtxml.DomainMemoryHugepage{{Size: uint(page), Unit: "b"}},
 		}}
@@ -72,22 +71,10 @@ func GrowableMemory(spec *v1.DomainSpec, boot, requested uint) *libvirtxml.Domai
 		},
 		Alias: &libvirtxml.DomainAlias{Name: PluggedMemory},
 	}
-	if page, ok := pageSize(spec); ok {
+	if page := sizing.PageSize(spec); page != 0 {
 		dev.Source = &libvirtxml.DomainMemorydevSource{
-			PageSize: &libvirtxml.DomainMemorydevSourcePagesize{Value: page, Unit: "b"},
+			PageSize: &libvirtxml.DomainMemorydevSourcePagesize{Value: uint64(page), Unit: "b"},
 		}
 	}
 	return dev
-}
-
-// pageSize is that of the host's huge pages which back the guest, bytes.
-func pageSize(spec *v1.DomainSpec) (uint64, bool) {
-	if spec.Memory == nil || spec.Memory.Hugepages == nil {
-		return 0, false
-	}
-	page, err := resource.ParseQuantity(spec.Memory.Hugepages.PageSize)
-	if err != nil || page.Sign() <= 0 {
-		return 0, false
-	}
-	return uint64(page.Value()), true
 }

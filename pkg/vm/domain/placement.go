@@ -67,8 +67,8 @@ func (p *Placement) pins(d *libvirtxml.Domain) {
 // bound to the nodes, which a container may not do (set_mempolicy): a page comes from the node of the vCPU that touches
 // it first.
 func (p *Placement) mapNUMA(d *libvirtxml.Domain, spec *v1.DomainSpec) error {
-	page, ok := pageSize(spec)
-	if !ok {
+	page := uint64(sizing.PageSize(spec))
+	if page == 0 {
 		return field("spec.domain.cpu.numa.guestMappingPassthrough", "needs memory.hugepages")
 	}
 	var nodes []int

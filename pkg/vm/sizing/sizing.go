@@ -15,16 +15,20 @@ import (
 )
 
 const (
-	// MaxVCPUs is what a q35 machine has without interrupt remapping.
-	MaxVCPUs = 255
-	// block is what memory comes and goes in, bytes: a transparent huge page. hugeBlock is that of guests on 1 GiB
-	// pages.
-	block, hugeBlock = 2 << 20, 1 << 30
+	// MaxVCPUs is more than any node has: a guest with as many waits for one. To one with more than plain, libvirt adds
+	// an IOMMU that remaps interrupts.
+	MaxVCPUs = 1 << 20
+	// MachineVCPUs is what a q35 machine has at most, so no guest can have room for more.
+	MachineVCPUs = 4096
+	// plain is how many vCPUs a machine has without an IOMMU: no guest is given room for more unasked.
+	plain = 255
+	// block is what memory comes and goes in, bytes: a transparent huge page.
+	block = 2 << 20
 	// roomy is the least memory, bytes, with which a guest gets room to grow unasked. The room lies above 4 GiB, and
 	// Linux that may get memory there sets 64 MiB aside for devices that do not reach it.
 	roomy = 1 << 30
-	// MaxMemory is more than any machine has, bytes.
-	MaxMemory = 1 << 46
+	// MaxMemory is more than any machine has, bytes, and little enough to reckon with.
+	MaxMemory = 1 << 60
 )
 
 // Bounds are what an installation gives guests that do not say how far they may grow:
@@ -60,12 +64,13 @@ func Sockets(domain *v1.DomainSpec) (online, most int) {
 	return online, most
 }
 
-// PerSocket is how many vCPUs a socket has.
+// PerSocket is how many vCPUs a socket has, MaxVCPUs or fewer.
 func PerSocket(domain *v1.DomainSpec) int {
 	if domain.CPU == nil {
 		return 1
 	}
-	return max(1, int(domain.CPU.Cores)) * max(1, int(domain.CPU.Threads))
+	cores, threads := min(max(1, domain.CPU.Cores), MaxVCPUs), min(max(1, domain.CPU.Threads), MaxVCPUs)
+	return min(int(cores)*int(threads), MaxVCPUs)
 }
 
 // VCPUs is how many the guest has while it starts.
@@ -101,12 +106,19 @@ func Current(vmi *v1.VirtualMachineInstance) resource.Quantity {
 	return memory
 }
 
-// Alignment is what the guest's memory is a multiple of if it is to grow, bytes.
-func Alignment(domain *v1.DomainSpec) int64 {
-	if m := domain.Memory; m != nil && m.Hugepages != nil && m.Hugepages.PageSize == "1Gi" {
-		return hugeBlock
+// Alignment is what the guest's memory is a multiple of if it is to grow, bytes: whole huge pages.
+func Alignment(domain *v1.DomainSpec) int64 { return max(block, PageSize(domain)) }
+
+// PageSize is that of the huge pages that the guest is on, bytes; 0 is none, or a text that is no size.
+func PageSize(domain *v1.DomainSpec) int64 {
+	if domain.Memory == nil || domain.Memory.Hugepages == nil {
+		return 0
 	}
-	return block
+	page, err := resource.ParseQuantity(domain.Memory.Hugepages.PageSize)
+	if err != nil || page.Sign() <= 0 {
+		return 0
+	}
+	return page.Value()
 }
 
 // MemoryObstacle says why the guest's memory cannot grow whatever the bound; empty when it can.
@@ -120,6 +132,8 @@ func MemoryObstacle(domain *v1.DomainSpec) string {
 		return "cannot be combined with cpu.numa.guestMappingPassthrough"
 	case domain.LaunchSecurity != nil:
 		return "cannot be combined with launchSecurity"
+	case PageSize(domain) != 0 && block%PageSize(domain) != 0 && PageSize(domain)%block != 0:
+		return fmt.Sprintf("needs huge pages of %dMi or a multiple of it", block>>20)
 	case domain.Memory.Guest.Value()%Alignment(domain) != 0:
 		return fmt.Sprintf("needs guest memory that is a multiple of %dMi", Alignment(domain)>>20)
 	}
@@ -136,8 +150,8 @@ func (b Bounds) DefaultMaxSockets(domain *v1.DomainSpec) uint32 {
 		return max(b.MaxSockets, uint32(min(sockets, MaxVCPUs)))
 	}
 	// Each factor is capped so that the products stay small.
-	most := min(int64(min(sockets, MaxVCPUs))*int64(min(b.Ratio, MaxVCPUs)),
-		int64(MaxVCPUs/min(PerSocket(domain), MaxVCPUs)))
+	most := min(int64(min(sockets, plain))*int64(min(b.Ratio, plain)),
+		int64(plain/min(PerSocket(domain), plain)))
 	return uint32(max(most, int64(sockets)))
 }
 
@@ -156,7 +170,10 @@ func (b Bounds) DefaultMaxGuest(domain *v1.DomainSpec) int64 {
 	guest, align := domain.Memory.Guest.Value(), Alignment(domain)
 	most := b.MaxGuest
 	if most == 0 && guest < MaxMemory {
-		most = min(guest*int64(min(b.Ratio, 1<<10)), MaxMemory)
+		most = MaxMemory
+		if ratio := int64(min(b.Ratio, 1<<10)); guest <= MaxMemory/max(ratio, 1) {
+			most = guest * ratio
+		}
 	}
 	most -= most % align
 	if most <= guest {

@@ -85,7 +85,7 @@ var instanceFields = []Field{
 	{Path: "domain.memory.guest", Effect: Domain},
 	{Path: "domain.memory.maxGuest", Effect: Domain, Note: "To how much guest may be raised while the guest runs; " +
 		"docs/hotplug.md."},
-	{Path: "domain.memory.hugepages.pageSize", Effect: Domain, Only: pageSizes},
+	{Path: "domain.memory.hugepages.pageSize", Effect: Domain},
 	{Path: "domain.memory.reservedOverhead.addedOverhead", Effect: Pod},
 	{Path: "domain.memory.reservedOverhead.memLock", Effect: Pod, Only: []string{
 		v1.MemLockNotRequired,

@@ -170,7 +170,7 @@ func validateMemory(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if guest.CmpInt64(sizing.MaxMemory) > 0 {
 		errs = append(errs, field.Invalid(at, guest.String(),
-			fmt.Sprintf("%s is more than any machine has; the most is 64Ti", guest.String())))
+			fmt.Sprintf("%s is more than any machine has; the most is 1Ei", guest.String())))
 	}
 	if limit, ok := domain.Resources.Limits[corev1.ResourceMemory]; ok && guest.Cmp(limit) > 0 {
 		errs = append(errs, field.Invalid(at, guest.String(),

@@ -2,7 +2,6 @@ package surface
 
 import (
 	"fmt"
-	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -37,11 +36,10 @@ func validateMaxSockets(domain *v1.DomainSpec, path *field.Path) field.ErrorList
 			"%d is more than maxSockets, %d; raise maxSockets or lower it", cpu.Sockets, cpu.MaxSockets))}
 	}
 	per := int64(sizing.PerSocket(domain))
-	if most := min(int64(cpu.MaxSockets), math.MaxInt32) * min(per, math.MaxInt32); most > sizing.MaxVCPUs &&
-		cpu.MaxSockets > cpu.Sockets {
+	if most := int64(cpu.MaxSockets) * per; most > sizing.MachineVCPUs && cpu.MaxSockets > cpu.Sockets {
 		return field.ErrorList{field.Invalid(path.Child("maxSockets"), cpu.MaxSockets, fmt.Sprintf(
 			"%d sockets × %d cores × %d threads would be too many vCPUs; the most is %d", cpu.MaxSockets, cpu.Cores,
-			cpu.Threads, sizing.MaxVCPUs))}
+			cpu.Threads, sizing.MachineVCPUs))}
 	}
 	return nil
 }
@@ -116,20 +114,24 @@ func validateWholeCPUs(domain *v1.DomainSpec, path *field.Path) field.ErrorList 
 	return errs
 }
 
+// leastPage is the size of a small page, bytes, of which all others are multiples.
+const leastPage = 4 << 10
+
 func validateHugepages(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 	if domain.Memory == nil || domain.Memory.Hugepages == nil {
 		return nil
 	}
 	size := domain.Memory.Hugepages.PageSize
 	at := path.Child("hugepages", "pageSize")
-	page, err := resource.ParseQuantity(size)
-	switch {
+	page := sizing.PageSize(domain)
+	switch guest := domain.Memory.Guest; {
 	case size == "":
-		return field.ErrorList{field.Required(at, "is not set; use "+alternatives(pageSizes))}
-	case err != nil || page.Sign() <= 0:
-		return nil // the table's
-	}
-	if guest := domain.Memory.Guest; guest != nil && guest.Value()%page.Value() != 0 {
+		return field.ErrorList{field.Required(at, "is not set; use a size of the nodes' huge pages, "+
+			alternatives(pageSizes))}
+	case page < leastPage || page&(leastPage-1) != 0:
+		return field.ErrorList{field.Invalid(at, size, fmt.Sprintf(
+			"%q is no size of pages; use one of the nodes' huge pages, %s", size, alternatives(pageSizes)))}
+	case guest != nil && guest.Value()%page != 0:
 		return field.ErrorList{field.Invalid(path.Child("guest"), guest.String(), fmt.Sprintf(
 			"%s is not a multiple of the page size, %s; round it, or use smaller pages", guest.String(), size))}
 	}
@@ -157,7 +159,7 @@ func validateMaxGuest(domain *v1.DomainSpec, path *field.Path) field.ErrorList {
 		}
 	case most.CmpInt64(sizing.MaxMemory) > 0:
 		return field.ErrorList{field.Invalid(at, most.String(),
-			fmt.Sprintf("%s is more than any machine has; the most is 64Ti", most.String()))}
+			fmt.Sprintf("%s is more than any machine has; the most is 1Ei", most.String()))}
 	}
 	return nil
 }
