@@ -23,7 +23,7 @@ var errQEMUEnded = errors.New("it has ended")
 
 // findQEMU finds the domain's QEMU by the file in which libvirt keeps its number. The number may be another process's
 // by now, so its name is looked at, too, once nobody else can get the number. The error is errQEMUEnded when no such
-// process is left.
+// process is left, or what is left of it is what nobody has waited for.
 func findQEMU(pidFile, emulator string) (process, error) {
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -37,21 +37,39 @@ func findQEMU(pidFile, emulator string) (process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find QEMU: %w", err)
 	}
-	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	name := strings.TrimSuffix(string(comm), "\n")
-	if err == nil && (name == "" || !strings.HasPrefix(filepath.Base(emulator), name)) {
+	name, state, err := processStat(pid)
+	switch {
+	case err != nil:
+	case name == "" || !strings.HasPrefix(filepath.Base(emulator), name):
 		err = fmt.Errorf("%w: process %d is %s", errQEMUEnded, pid, name)
+	case state == "Z" || state == "X":
+		err = fmt.Errorf("%w: process %d is dead", errQEMUEnded, pid)
 	}
 	if err == nil {
 		err = found.Signal(syscall.Signal(0)) // it lives, so the name was its own
 	}
-	if errors.Is(err, os.ErrProcessDone) || errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrProcessDone) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		err = fmt.Errorf("%w: there is no process %d", errQEMUEnded, pid)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("find QEMU: %w", err), found.Release())
 	}
 	return found, nil
+}
+
+// processStat is the name of a process and the letter of its state; proc_pid_stat(5).
+func processStat(pid int) (name, state string, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", "", err
+	}
+	// The name may have anything in it, brackets too.
+	from, to := strings.IndexByte(string(text), '('), strings.LastIndexByte(string(text), ')')
+	if from < 0 || to < from {
+		return "", "", fmt.Errorf("/proc/%d/stat holds %q", pid, text)
+	}
+	state, _, _ = strings.Cut(strings.TrimSpace(string(text[to+1:])), " ")
+	return string(text[from+1 : to]), state, nil
 }
 
 // maxQEMULog is how much of the end of QEMU's log is read, bytes.

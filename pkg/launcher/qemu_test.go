@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 )
 
 func TestFindQEMU(t *testing.T) {
@@ -42,7 +43,21 @@ func TestFindQEMU(t *testing.T) {
 		t.Errorf("without the file it is not known: %v", err)
 	}
 	write(strconv.Itoa(cmd.Process.Pid))
-	if err := errors.Join(cmd.Process.Kill(), cmd.Wait()); err == nil {
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// It is there until somebody waits for it, which here nobody does yet.
+	var dead error
+	for range 500 {
+		if _, dead = findQEMU(file, "/bin/sleep"); dead != nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !errors.Is(dead, errQEMUEnded) {
+		t.Errorf("one that was killed, and is not waited for: %v", dead)
+	}
+	if err := cmd.Wait(); err == nil {
 		t.Fatal("it was not killed")
 	}
 	if _, err := findQEMU(file, "/bin/sleep"); !errors.Is(err, errQEMUEnded) {
