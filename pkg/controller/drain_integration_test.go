@@ -10,6 +10,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/controller/disruption"
 )
 
 // waitEvacuation waits for a migration that was made to move the VMI.
@@ -52,6 +54,17 @@ func TestEvacuation(tt *testing.T) {
 	before := vmi.DeepCopy()
 	vmi.Spec.EvictionStrategy = new(v1.EvictionStrategyLiveMigrate)
 	t.must(cluster.Client.Patch(t.ctx, vmi, client.MergeFrom(before)))
+	t.waitBudget(1)
+	// One that another virt-controller left goes; one that is not the VMI's stays.
+	left := disruption.Budget(vmi, 2)
+	left.Name = "kubevirt-disruption-budget-left"
+	t.must(cluster.Client.Create(t.ctx, left))
+	t.waitGone(left)
+	foreign := disruption.Budget(vmi, 2)
+	foreign.Name, foreign.OwnerReferences = "kubevirt-disruption-budget-mine", nil
+	t.must(cluster.Client.Create(t.ctx, foreign))
+	t.quiet()
+	t.must(cluster.Client.Delete(t.ctx, foreign))
 	t.waitBudget(1)
 	t.changeVMI(func(s *v1.VirtualMachineInstanceStatus) {
 		s.EvacuationNodeName = "node-drained"

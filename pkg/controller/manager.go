@@ -222,7 +222,7 @@ func (o *Options) addReconcilers(
 		sizes.SetupWithManager(mgr),
 		nodes.SetupWithManager(ctx, mgr),
 		evacuations.SetupWithManager(ctx, mgr),
-		budgets.SetupWithManager(mgr),
+		budgets.SetupWithManager(ctx, mgr),
 		installation.SetupWithManager(mgr),
 		updates.SetupWithManager(mgr),
 		replicaSets.SetupWithManager(ctx, mgr),

@@ -30,6 +30,8 @@ type View struct {
 	Strategy v1.EvictionStrategy
 	// Budget is what there is, nil for none.
 	Budget *policyv1.PodDisruptionBudget
+	// Others are budgets of other names that the VMI controls, an older virt-controller's for example.
+	Others []*policyv1.PodDisruptionBudget
 	// Pods is how many launcher pods the VMI has that are neither over nor being deleted.
 	Pods int
 }
@@ -40,6 +42,8 @@ type Step struct {
 	Want *policyv1.PodDisruptionBudget
 	// Delete takes the budget away.
 	Delete bool
+	// Others are to go, for with two budgets no pod is ever evicted.
+	Others []*policyv1.PodDisruptionBudget
 	frame.Requeue
 }
 
@@ -50,14 +54,14 @@ func Next(view View) Step {
 	case !eviction.Alive(view.VMI):
 		return Step{}
 	case !eviction.Protected(view.VMI, view.Strategy):
-		return Step{Delete: view.Budget != nil && view.Budget.DeletionTimestamp == nil}
+		return Step{Delete: view.Budget != nil && view.Budget.DeletionTimestamp == nil, Others: view.Others}
 	}
 	want := Budget(view.VMI, min(max(view.Pods, 1), 2))
 	if have := view.Budget; have != nil && have.Spec.MinAvailable != nil &&
 		*have.Spec.MinAvailable == *want.Spec.MinAvailable {
-		return Step{}
+		return Step{Others: view.Others}
 	}
-	return Step{Want: want}
+	return Step{Want: want} // the others keep the pod until this one does
 }
 
 // Name is that of a VMI's budget.

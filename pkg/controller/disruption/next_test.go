@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 )
@@ -25,11 +26,14 @@ func TestNext(t *testing.T) {
 	one, two := Budget(running, 1), Budget(running, 2)
 	goes := Budget(running, 1)
 	goes.DeletionTimestamp = &metav1.Time{}
+	old := []*policyv1.PodDisruptionBudget{Budget(running, 2)}
 	move, ifPossible := v1.EvictionStrategyLiveMigrate, v1.EvictionStrategyLiveMigrateIfPossible
 	for name, tc := range map[string]struct {
 		view  View
 		want  int32 // pods of the budget that is written; 0 for none
 		takes bool
+		// others is how many older budgets go.
+		others int
 	}{
 		"unprotected":               {view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Pods: 1}},
 		"protected":                 {view: View{VMI: running, Strategy: move, Pods: 1}, want: 1},
@@ -46,6 +50,10 @@ func TestNext(t *testing.T) {
 		"need not be kept any more": {view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Budget: one, Pods: 1}, takes: true},
 		"is being taken away":       {view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Budget: goes, Pods: 1}},
 		"over":                      {view: View{VMI: over, Strategy: move, Budget: one}},
+		"an older one, too":         {view: View{VMI: running, Strategy: move, Budget: one, Pods: 1, Others: old}, others: 1},
+		"an older one alone":        {view: View{VMI: running, Strategy: move, Pods: 1, Others: old}, want: 1},
+		"an older one for nothing":  {view: View{VMI: running, Strategy: v1.EvictionStrategyNone, Pods: 1, Others: old}, others: 1},
+		"an older one of one over":  {view: View{VMI: over, Strategy: move, Others: old}},
 		"being deleted":             {view: View{VMI: leaving, Strategy: move, Budget: two, Pods: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +62,8 @@ func TestNext(t *testing.T) {
 			if step.Want != nil {
 				got = step.Want.Spec.MinAvailable.IntVal
 			}
-			if got != tc.want || step.Delete != tc.takes {
-				t.Errorf("budget of %d pods, delete %t", got, step.Delete)
+			if got != tc.want || step.Delete != tc.takes || len(step.Others) != tc.others {
+				t.Errorf("budget of %d pods, delete %t, and %d others", got, step.Delete, len(step.Others))
 			}
 		})
 	}

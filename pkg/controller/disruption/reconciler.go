@@ -46,9 +46,16 @@ type Reconciler struct {
 	writes *frame.Writes
 }
 
-// SetupWithManager registers the reconciler; the VMI reconciler's indexes are expected.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+// budgetsByVMI indexes budgets by the UID of the VMI that controls them.
+const budgetsByVMI = "virtkit.vmi"
+
+// SetupWithManager registers the reconciler and its index; the VMI reconciler's indexes are expected.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
+	err := mgr.GetFieldIndexer().IndexField(ctx, &policyv1.PodDisruptionBudget{}, budgetsByVMI, vmicontroller.ByVMI)
+	if err != nil {
+		return fmt.Errorf("index PodDisruptionBudgets by VMI: %w", err)
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("disruptionbudget").
 		For(&v1.VirtualMachineInstance{}).
@@ -94,6 +101,17 @@ func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstan
 	case !apierrors.IsNotFound(err):
 		return view, fmt.Errorf("get PodDisruptionBudget: %w", err)
 	}
+	var all policyv1.PodDisruptionBudgetList
+	err := r.Client.List(ctx, &all, client.InNamespace(instance.Namespace),
+		client.MatchingFields{budgetsByVMI: string(instance.UID)})
+	if err != nil {
+		return view, fmt.Errorf("list PodDisruptionBudgets: %w", err)
+	}
+	for i := range all.Items {
+		if other := &all.Items[i]; other.Name != key.Name && other.DeletionTimestamp == nil {
+			view.Others = append(view.Others, other)
+		}
+	}
 	if eviction.Protected(instance, view.Strategy) {
 		pods, err := vmicontroller.Pods(ctx, r.Client, instance)
 		if err != nil {
@@ -113,17 +131,28 @@ func counts(pod *corev1.Pod) bool {
 		pod.Status.Phase != corev1.PodFailed
 }
 
+func (r *Reconciler) delete(
+	ctx context.Context, vmi *v1.VirtualMachineInstance, b *policyv1.PodDisruptionBudget,
+) error {
+	deleted, err := r.writes.Delete(ctx, vmi, b)
+	if err != nil {
+		return fmt.Errorf("delete PodDisruptionBudget %s: %w", b.Name, err)
+	}
+	if deleted {
+		r.Recorder.Eventf(vmi, corev1.EventTypeNormal, ReasonSuccessfulDelete, "Deleted PodDisruptionBudget %s", b.Name)
+	}
+	return nil
+}
+
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	for _, other := range step.Others {
+		if err := r.delete(ctx, view.VMI, other); err != nil {
+			return err
+		}
+	}
 	switch {
 	case step.Delete:
-		deleted, err := r.writes.Delete(ctx, view.VMI, view.Budget)
-		if err != nil {
-			return fmt.Errorf("delete PodDisruptionBudget %s: %w", view.Budget.Name, err)
-		}
-		if deleted {
-			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulDelete,
-				"Deleted PodDisruptionBudget %s", view.Budget.Name)
-		}
+		return r.delete(ctx, view.VMI, view.Budget)
 	case step.Want == nil:
 	case view.Budget == nil:
 		switch err := r.writes.Create(ctx, step.Want); {

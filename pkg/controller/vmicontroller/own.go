@@ -123,6 +123,15 @@ func (r *Reconciler) lookAtPods(ctx context.Context, view *View) error {
 	return nil
 }
 
+// ByVMI is an index: the UID of the VMI that controls an object.
+func ByVMI(object client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil &&
+		owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
 // Pods are those that say that the VMI owns them, from a cache with the index PodsByVMI.
 func Pods(ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance) ([]*corev1.Pod, error) {
 	var list corev1.PodList

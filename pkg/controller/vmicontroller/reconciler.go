@@ -76,13 +76,7 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.writes = frame.NewWrites(r.Client)
 	indexer := mgr.GetFieldIndexer()
-	err := indexer.IndexField(ctx, &corev1.Pod{}, PodsByVMI, func(obj client.Object) []string {
-		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil &&
-			owner.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
-			return []string{string(owner.UID)}
-		}
-		return nil
-	})
+	err := indexer.IndexField(ctx, &corev1.Pod{}, PodsByVMI, ByVMI)
 	if err != nil {
 		return fmt.Errorf("index pods by VMI: %w", err)
 	}
