@@ -88,7 +88,7 @@ func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 			switch {
 			case !ok:
 				return
-			case e.End != nil:
+			case e.End != nil && !g.another(ctx, conn):
 				g.end(*e.End)
 			default:
 				g.refresh(ctx, conn, false)
@@ -97,6 +97,13 @@ func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 			return
 		}
 	}
+}
+
+// another says that an end which the daemon reports was not that of the guest, which is there: a domain that could not
+// be created ends, too, and one that is created at once after it may be there before the word of that end.
+func (g *guest) another(ctx context.Context, conn hypervisor.Connection) bool {
+	_, err := conn.Domain(ctx)
+	return err == nil
 }
 
 // lostQEMU says that the guest was here before the connection, and has no QEMU any more.

@@ -264,6 +264,19 @@ func TestFailedCreateIsNotTheEnd(t *testing.T) {
 	})
 }
 
+// The end of a domain that could not be created may be heard of when the next one is there.
+func TestLateEndOfFailedCreate(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		mustCreate(t, g)
+		m.mu.Lock()
+		m.tell(hypervisor.Event{End: &hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}})
+		m.mu.Unlock()
+		expect(t, g, runs, "booted")
+		m.end(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "shutdown"})
+		expect(t, g, shutOff, "shutdown")
+	})
+}
+
 func TestGuestEndsAtOnce(t *testing.T) {
 	withGuest(t, func(t *testing.T, m *memory, g *guest) {
 		m.onCreate = func() { m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"}) }
