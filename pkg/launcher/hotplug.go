@@ -127,8 +127,7 @@ func attachOn(ctx context.Context, conn hypervisor.Connection, now hypervisor.Do
 	return conn.Attach(ctx, xml) // a thread whose disk does not come is the next one's
 }
 
-// ensureController plugs the controller of scsi disks in, if the disk is the first that needs it: guests that
-// never get one are spared the device.
+// ensureController plugs the controller of scsi disks in, if the disk needs it and the guest was started without.
 func (s *service) ensureController(
 	ctx context.Context, conn hypervisor.Connection, now hypervisor.Domain,
 	spec *v1.VirtualMachineInstanceSpec, bus string,

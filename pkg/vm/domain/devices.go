@@ -208,12 +208,13 @@ func inputs(out *libvirtxml.DomainDeviceList, spec *v1.Devices) {
 }
 
 // controllers adds the controllers that libvirt would not choose as we want them: no USB where nothing
-// is on it, virtio-scsi, and on PCIe machines a root port a device plus spare ones.
+// is on it, virtio-scsi, also for disks that are plugged in later, and on PCIe machines a root port a device plus spare
+// ones.
 // plugged is how many disks the guest will get for certain once it runs.
 func controllers(
 	d *libvirtxml.DomainDeviceList, spec *v1.DomainSpec, tuning tuning, plugged int,
 ) []libvirtxml.DomainController {
-	usb, scsi, express := len(d.RedirDevs) > 0, false, 0
+	usb, scsi, express := len(d.RedirDevs) > 0, !spec.Devices.DisableHotplug, 0
 	for _, x := range d.Disks {
 		switch x.Target.Bus {
 		case string(v1.DiskBusUSB):
