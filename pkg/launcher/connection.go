@@ -76,11 +76,15 @@ const relook = 500 * time.Millisecond
 // it without a word. So a guest that was here before the connection is missed once its QEMU is gone.
 func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 	g.refresh(ctx, conn, true)
-	ticks := time.NewTicker(relook)
-	defer ticks.Stop()
+	var ticks <-chan time.Time
+	if g.hasInherited() {
+		ticker := time.NewTicker(relook)
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
 	for {
 		select {
-		case <-ticks.C:
+		case <-ticks:
 			if g.lostQEMU() {
 				g.missed(ctx, conn)
 			}
@@ -106,12 +110,16 @@ func (g *guest) another(ctx context.Context, conn hypervisor.Connection) bool {
 	return err == nil
 }
 
-// lostQEMU says that the guest was here before the connection, and has no QEMU any more.
-func (g *guest) lostQEMU() bool {
+// hasInherited says that the guest was here before the connection, and has not ended.
+func (g *guest) hasInherited() bool {
 	g.mu.Lock()
-	inherited := g.inherited && !g.life.Now().Final()
-	g.mu.Unlock()
-	if !inherited {
+	defer g.mu.Unlock()
+	return g.inherited && !g.life.Now().Final()
+}
+
+// lostQEMU says that such a guest has no QEMU any more.
+func (g *guest) lostQEMU() bool {
+	if !g.hasInherited() {
 		return false
 	}
 	qemu, err := g.qemu()
