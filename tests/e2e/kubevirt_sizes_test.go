@@ -37,6 +37,8 @@ func TestManyVCPUs(t *testing.T) {
 	ns := c.namespace(t, "restricted")
 	g := c.create(t, newVM(ns, "many", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
 		vm.Spec.Template.Spec.Domain.CPU = &v1.CPU{Sockets: 1, MaxSockets: 300}
+		// Its kernel takes memory for each vCPU that may come.
+		vm.Spec.Template.Spec.Domain.Memory = &v1.Memory{Guest: ptr(resource.MustParse("1Gi"))}
 	}))
 	g.waitLogin(t)
 	if out, stderr, err := c.Virtctl(t.Context(), nil, "-n", ns, "exec", g.name, "--", "cat",
