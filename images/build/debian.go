@@ -45,12 +45,18 @@ func readPackages(name string) (packageList, error) {
 
 // fetchDebian unpacks packages and everything they depend on. No maintainer script runs, so
 // nothing of this machine gets into the result, and what the scripts would have set up (users,
-// caches, alternatives) is not there. The result is cached by the names of the packages and the suite.
-func (b *build) fetchDebian(ctx context.Context, l packageList) (*debian, error) {
-	key := digest("debian 1", l.Suite, b.Mirrors.Main, b.Mirrors.Security, strings.Join(l.Packages, "\n"))
+// caches, alternatives) is not there. Hooks run in the new root once it is unpacked. The result is cached by the names
+// of the packages, the suite and the hooks.
+func (b *build) fetchDebian(ctx context.Context, l packageList, hooks ...string) (*debian, error) {
+	key := digest("debian 1", l.Suite, b.Mirrors.Main, b.Mirrors.Security, strings.Join(l.Packages, "\n"),
+		strings.Join(hooks, "\n"))
 	cached := filepath.Join(b.Cache, "debian-"+key[:16]+".tar")
 	if _, err := os.Stat(cached); err != nil || b.Refresh {
-		err := b.mmdebstrap(ctx, l, cached, "--variant=extract", "--extract-hook="+manifestHook)
+		flags := []string{"--variant=extract"}
+		for _, hook := range append([]string{manifestHook}, hooks...) {
+			flags = append(flags, "--extract-hook="+hook)
+		}
+		err := b.mmdebstrap(ctx, l, cached, flags...)
 		if err != nil {
 			return nil, err
 		}

@@ -65,17 +65,18 @@ func buildTinyDisk(ctx context.Context, b *build) error {
 // tinyBoot is what the guest's boot partition holds: kernel, initramfs, boot loaders and their
 // configuration.
 func (b *build) tinyBoot(ctx context.Context) (tree, error) {
-	var debs [2]*debian
-	for i, list := range []string{"packages", "kernel"} {
-		packages, err := readPackages(b.path("guest", list))
-		if err != nil {
-			return nil, err
-		}
-		if debs[i], err = b.fetchDebian(ctx, packages); err != nil {
-			return nil, err
-		}
+	packages, err := readPackages(b.path("guest", "packages"))
+	if err != nil {
+		return nil, err
 	}
-	d, linux := debs[0], debs[1]
+	d, err := b.fetchDebian(ctx, packages)
+	if err != nil {
+		return nil, err
+	}
+	linux, err := b.tinyKernel(ctx)
+	if err != nil {
+		return nil, err
+	}
 	kernel, err := one(linux.Files, "boot/vmlinuz-*")
 	if err != nil {
 		return nil, err
@@ -88,6 +89,32 @@ func (b *build) tinyBoot(ctx context.Context) (tree, error) {
 	t.file("vmlinuz", 0o644, linux.Files[kernel].Data)
 	t.file("initrd", 0o644, initramfs)
 	return t, b.loaders(t, d, "guest", "tiny.conf")
+}
+
+// tinyKernel is the guest's kernel with its modules, those among them that the script drivers builds.
+func (b *build) tinyKernel(ctx context.Context) (*debian, error) {
+	packages, err := readPackages(b.path("guest", "kernel"))
+	if err != nil {
+		return nil, err
+	}
+	script, err := os.ReadFile(b.path("guest", "drivers"))
+	if err != nil {
+		return nil, err
+	}
+	// What built them is large, and nobody asks for it again.
+	linux, err := b.fetchDebian(ctx, packages, "chroot \"$1\" sh -c \"$(cat <<'SCRIPT'\n"+string(script)+"SCRIPT\n)\"",
+		`rm -rf "$1/usr/src" "$1/usr/lib/gcc" "$1/tmp/ata"`)
+	if err != nil {
+		return nil, err
+	}
+	var kernel strings.Builder
+	for line := range strings.Lines(linux.Manifest) {
+		if strings.HasPrefix(line, "linux-image-") || strings.HasPrefix(line, "linux-source-") {
+			kernel.WriteString(line)
+		}
+	}
+	linux.Manifest = kernel.String()
+	return linux, nil
 }
 
 // initramfs is the guest's whole root file system, packed.

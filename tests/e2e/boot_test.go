@@ -70,6 +70,9 @@ func TestBootToLogin(t *testing.T) {
 	if got := con.run(t, "hostname"); got != "harbour" {
 		t.Errorf("hostname is %q, want harbour", got)
 	}
+	if got := con.run(t, "ls /sys/block | tr '\\n' ' '"); !strings.Contains(got, "sda ") {
+		t.Errorf("disks are %q, want that which nobody chose a bus for on sata", got)
+	}
 
 	vmi := g.vmi(t)
 	if len(vmi.Status.Interfaces) != 1 || vmi.Status.Interfaces[0].IP == "" {

@@ -36,9 +36,11 @@ type Options struct {
 	Instancetype, Preference           string
 	InferInstancetype, InferPreference Inference
 	Volumes                            []Volume
-	Sysprep                            Sysprep
-	CloudInit                          CloudInit
-	AccessCredentials                  []AccessCredential
+	// DiskBus is one of DiskBuses; empty leaves it to the preference or the server.
+	DiskBus           string
+	Sysprep           Sysprep
+	CloudInit         CloudInit
+	AccessCredentials []AccessCredential
 }
 
 // FieldError is an option that no VirtualMachine can be made of.
@@ -110,8 +112,8 @@ func VM(o Options) (*v1.VirtualMachine, error) {
 	if err := infer(vm, o); err != nil {
 		return nil, err
 	}
-	if vm.Spec.Preference == nil {
-		chooseBuses(spec)
+	if err := chooseBuses(vm, o.DiskBus); err != nil {
+		return nil, err
 	}
 	return vm, nil
 }

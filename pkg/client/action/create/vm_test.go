@@ -41,6 +41,14 @@ func TestVMGolden(t *testing.T) {
 				{Kind: Empty, Source: "10Gi"},
 			}
 		}),
+		"disk-bus": with(func(o *Options) {
+			o.DiskBus, o.Preference = "virtio", "fedora"
+			o.Volumes = []Volume{
+				{Kind: ContainerDisk, Source: "x", BootOrder: 1},
+				{Kind: Claim, Source: "c", ReadOnly: true},
+				{Kind: Empty, Source: "1Gi"},
+			}
+		}),
 		"cloud-init-account": with(func(o *Options) {
 			o.CloudInit = CloudInit{User: "me", Password: "a: \"b\" #c", SSHKeys: []string{"ssh-ed25519 AAAA me@here"}}
 		}),
@@ -138,6 +146,11 @@ func TestVMRefuses(t *testing.T) {
 		},
 		`volume a: boot order 1 is that of volume c too`: func(o *Options) {
 			o.Volumes = []Volume{{Kind: Claim, Source: "c", BootOrder: 1}, {Kind: Claim, Name: "a", Source: "d", BootOrder: 1}}
+		},
+		`disk-bus: "ide" is not one of virtio, sata, scsi, usb`: func(o *Options) { o.DiskBus = "ide" },
+		`disk-bus: sata has no read-only disks, as a is`: func(o *Options) {
+			o.DiskBus = "sata"
+			o.Volumes = []Volume{{Kind: Claim, Source: "a", ReadOnly: true}}
 		},
 		`volume-import: url is missing; type http needs it`: func(o *Options) {
 			o.Volumes = []Volume{{Kind: Import, Name: "a", Field: "volume-import", Import: DataSource{Type: "http"}}}

@@ -41,29 +41,44 @@ type Volume struct {
 	Field string
 }
 
-// chooseBuses gives each volume its disk, on virtio, where no preference says anything of them.
-func chooseBuses(spec *v1.VirtualMachineInstanceSpec) {
-	disks := make([]v1.Disk, 0, len(spec.Volumes))
-	for i := range spec.Volumes {
-		volume := &spec.Volumes[i]
-		disk := v1.Disk{Name: volume.Name}
-		if at := slices.IndexFunc(spec.Domain.Devices.Disks,
-			func(d v1.Disk) bool { return d.Name == volume.Name }); at >= 0 {
-			disk = spec.Domain.Devices.Disks[at]
+// DiskBuses are those that disks can be on.
+func DiskBuses() []string {
+	return []string{
+		string(v1.DiskBusVirtio), string(v1.DiskBusSATA), string(v1.DiskBusSCSI), string(v1.DiskBusUSB),
+	}
+}
+
+// chooseBuses puts the disks of volumes on a bus. With none chosen, a disk is on that of the preference, or else on the
+// server's default, sata; without a preference an answer file is then on a CD-ROM, where Windows looks for it.
+func chooseBuses(vm *v1.VirtualMachine, bus string) error {
+	if bus != "" && !slices.Contains(DiskBuses(), bus) {
+		return invalid("disk-bus", "%q is not one of %s", bus, strings.Join(DiskBuses(), ", "))
+	}
+	spec := &vm.Spec.Template.Spec
+	for _, volume := range spec.Volumes {
+		sysprep := volume.Sysprep != nil && vm.Spec.Preference == nil
+		if bus == "" && !sysprep {
+			continue
 		}
+		disks := &spec.Domain.Devices.Disks
+		at := slices.IndexFunc(*disks, func(d v1.Disk) bool { return d.Name == volume.Name })
+		if at < 0 {
+			at = len(*disks)
+			*disks = append(*disks, v1.Disk{Name: volume.Name})
+		}
+		disk := &(*disks)[at]
 		switch {
-		case volume.Sysprep != nil:
+		case sysprep:
 			disk.CDRom = &v1.CDRomTarget{Bus: v1.DiskBusSATA}
 		case disk.Disk == nil:
-			disk.Disk = &v1.DiskTarget{Bus: v1.DiskBusVirtio}
+			disk.Disk = &v1.DiskTarget{Bus: v1.DiskBus(bus)}
+		case disk.Disk.ReadOnly && bus == string(v1.DiskBusSATA):
+			return invalid("disk-bus", "sata has no read-only disks, as %s is", volume.Name)
 		default:
-			disk.Disk.Bus = v1.DiskBusVirtio
+			disk.Disk.Bus = v1.DiskBus(bus)
 		}
-		disks = append(disks, disk)
 	}
-	if len(disks) > 0 {
-		spec.Domain.Devices.Disks = disks
-	}
+	return nil
 }
 
 // addVolumes adds the volumes, and a disk for each of which something is to be said.

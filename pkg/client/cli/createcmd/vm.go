@@ -100,6 +100,8 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.VM.Name, "name", "", "`NAME` of the VM; a random one when not given")
 	flags.StringVar(&o.VM.Memory, "memory", create.DefaultMemory,
 		"Memory of the guest, a `QUANTITY` such as 512Mi or 4Gi")
+	flags.StringVar(&o.VM.DiskBus, "disk-bus", "",
+		"`BUS` of all disks: "+strings.Join(create.DiskBuses(), ", ")+" (default the preference's, or sata)")
 	flags.Var((*cli.Count)(&o.VM.CPU), "cpu", "`NUMBER` of CPU cores (default 1)")
 	flags.StringVar(&o.VM.RunStrategy, "run-strategy", string(create.DefaultRunStrategy),
 		"When the VM runs, a `STRATEGY`: "+strings.Join(create.RunStrategies(), ", "))
@@ -136,6 +138,7 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 	o.DryRun.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	cli.CompleteFlag(cmd, "run-strategy", create.RunStrategies()...)
+	cli.CompleteFlag(cmd, "disk-bus", create.DiskBuses()...)
 	cli.CompleteFlag(cmd, "cloud-init", create.CloudInitSources()...)
 	completioncmd.Flag(cmd, "instancetype", completioncmd.Instancetypes(o.Factory))
 	completioncmd.Flag(cmd, "preference", completioncmd.Preferences(o.Factory))
