@@ -104,6 +104,15 @@ var podCases = []struct {
 metadata:
   labels: {app: web, kubevirt.io/vm: demo, kubevirt.io/nodeName: old}
   annotations: {example.com/note: x, kubectl.kubernetes.io/last-applied-configuration: "{}", kubevirt.io/vm-generation: "3"}`},
+	{name: "log verbosity", vmi: `
+metadata: {labels: {logVerbosity: "4"}}`, facts: func(f *Facts) { f.Config.LogVerbosity.Launcher = 7 }},
+	{name: "log filters", vmi: `
+metadata:
+  labels: {debugLogs: "true", virtiofsdDebugLogs: "True"}
+  annotations: {kubevirt.io/libvirt-log-filters: "2:qemu.qemu_monitor  3:*"}
+spec:
+  domain: {devices: {filesystems: [{name: cfg, virtiofs: {}}]}}
+  volumes: [{name: cfg, configMap: {name: settings}}]`},
 	{name: "long name", vmi: `metadata: {name: a-name-that-is-quite-long-for-a-label-and-has-exactly-sixty-six-bytes}`},
 	{name: "hostname", vmi: `spec: {hostname: web, subdomain: farm}`},
 	{name: "name with dots", vmi: `metadata: {name: demo.example}`},
