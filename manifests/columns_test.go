@@ -17,6 +17,7 @@ func TestKubectlShows(t *testing.T) {
 		"VirtualMachine":                    "Age, Status, Ready; vm vms; all",
 		"VirtualMachineInstance":            "Age, Phase, IP, NodeName, Ready, +Live-Migratable, +Paused; vmi vmis; all",
 		"VirtualMachineInstanceMigration":   "Phase, VMI; vmim vmims; all",
+		"VirtualMachineInstancePreset":      "; vmipreset vmipresets; ",
 		"VirtualMachineInstanceReplicaSet":  "Desired, Current, Ready, Age; vmirs vmirss; all",
 		"VirtualMachinePool":                "Desired, Current, Ready, Age; vmpool vmpools; all",
 		"VirtualMachineInstancetype":        "CPU, Memory, Age; vminstancetype vminstancetypes vmf vmfs; all",

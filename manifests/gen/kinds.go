@@ -21,6 +21,8 @@ type kind struct {
 	// cluster kinds have no namespace, and are not among what "kubectl get all" lists. plain kinds are only read: they
 	// have no status.
 	cluster, plain bool
+	// refused is why no object of the kind can be made. It is there for clients that list it, and for this answer.
+	refused string
 }
 
 // coreAliases are what KubeVirt serves beside v1 of its core group.
@@ -79,6 +81,12 @@ var kinds = []kind{
 			StatusReplicasPath: ".status.replicas",
 			LabelSelectorPath:  pointer(".status.labelSelector"),
 		},
+	},
+	{
+		path: coreV1, aliases: coreAliases, group: coreGroup, kind: "VirtualMachineInstancePreset",
+		shortNames: []string{"vmipreset", "vmipresets"}, plain: true,
+		refused: "virtkit does not have VirtualMachineInstancePresets, which KubeVirt has deprecated; use a " +
+			"VirtualMachinePreference or a VirtualMachineInstancetype, and name it in the VirtualMachine",
 	},
 	{
 		path: "kubevirt.io/api/pool/v1beta1", older: []string{"kubevirt.io/api/pool/v1alpha1"},
@@ -153,8 +161,29 @@ func (k kind) dress(d *apiextensions.CustomResourceDefinition) {
 			defaultReplicas(v.Schema.OpenAPIV3Schema)
 		}
 	}
+	if k.refused != "" {
+		k.refuse(d)
+	}
 	for _, alias := range k.aliases {
 		d.Spec.Versions = append(d.Spec.Versions, k.aliased(d.Spec.Versions, alias))
+	}
+}
+
+// refuse leaves nothing of the schema but that no object can be made. One that another installation has left can
+// still be changed, to lose its finalizers.
+func (k kind) refuse(d *apiextensions.CustomResourceDefinition) {
+	d.Spec.Names.Categories = nil // what "kubectl get all" lists would warn each time
+	for i := range d.Spec.Versions {
+		v := &d.Spec.Versions[i]
+		v.Deprecated = true
+		v.DeprecationWarning = pointer(k.group + "/" + v.Name + " " + k.kind + "s is now deprecated and will be " +
+			"removed in v2.")
+		v.Schema.OpenAPIV3Schema = &apiextensions.JSONSchemaProps{
+			Description: k.refused + ".", Type: "object", XPreserveUnknownFields: pointer(true),
+			XValidations: apiextensions.ValidationRules{{
+				Rule: "oldSelf.hasValue()", OptionalOldSelf: pointer(true), Message: k.refused,
+			}},
+		}
 	}
 }
 

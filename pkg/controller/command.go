@@ -30,6 +30,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/jsonlog"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -69,6 +70,7 @@ func NewCommand() *cobra.Command {
 		Short: "Run virt-controller: VirtualMachines to instances to pods",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			jsonlog.Install(os.Stderr, names.VirtController)
 			config.SetKlog(options.verbosity)
 			ctrl.SetLogger(klog.Background())
 			return options.Run(cmd.Context())

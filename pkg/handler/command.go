@@ -22,6 +22,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/handler/capabilities"
 	"github.com/virtkit/virtkit/pkg/handler/streams"
+	"github.com/virtkit/virtkit/pkg/jsonlog"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/stream/quota"
 	"github.com/virtkit/virtkit/pkg/vm/network"
@@ -98,7 +99,7 @@ func (o options) run(ctx context.Context) error {
 	debug.SetGCPercent(collectAt)
 	level := &slog.LevelVar{}
 	setLevel(level, o.verbosity)
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	log := jsonlog.New(os.Stderr, names.VirtHandler, level)
 	klog.SetSlogLogger(log)
 	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
 

@@ -8,6 +8,9 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/virtkit/virtkit/pkg/jsonlog"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // The launcher's own memory counts in every VM, so it trades processor time for it: it does little.
@@ -39,7 +42,7 @@ func NewCommand() *cobra.Command {
 			if verbosity > normal {
 				level = slog.LevelDebug
 			}
-			o.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			o.Log = jsonlog.New(os.Stderr, names.VirtLauncher, level)
 			return Run(cmd.Context(), o)
 		},
 	}
@@ -73,6 +76,9 @@ func NewCommand() *cobra.Command {
 	f.BoolVar(&o.Balloon.KeepFreePages, "keep-free-pages", o.Balloon.KeepFreePages,
 		"the guest does not give back memory that it does not use")
 	f.StringVar(&o.TerminationLog, "termination-log", o.TerminationLog, "file for the reason of the end")
+	f.StringVar(&o.LogFilters, "libvirt-log-filters", "",
+		"libvirt's log filters, for debugging: LEVEL:NAME with spaces between; 1:* can show the domain and all that "+
+			"QEMU is asked")
 	f.UintVarP(&verbosity, "v", "v", verbosity, "log level: 2 what matters, more also what virt-handler asks and "+
 		"what the domain is")
 	for _, required := range []string{"name", "namespace"} {

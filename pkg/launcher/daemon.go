@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/hypervisor"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
 )
 
 // daemon is the pod's own libvirtd, in session mode: without privileges, everything it writes below the
@@ -24,10 +25,12 @@ type daemon struct {
 	options  Options
 	children *children
 	log      *slog.Logger
+	// stderr is where libvirtd writes its log.
+	stderr *os.File
 }
 
 func newDaemon(o Options, c *children) *daemon {
-	return &daemon{options: o, children: c, log: o.Log}
+	return &daemon{options: o, children: c, log: o.Log, stderr: os.Stderr}
 }
 
 // Directories below the run directory. They are short: libvirt's sockets below them must fit 107 bytes.
@@ -42,7 +45,6 @@ func (d *daemon) socket() string     { return filepath.Join(d.runtimeDir(), "lib
 const libvirtdConf = `auth_unix_ro = "none"
 auth_unix_rw = "none"
 unix_sock_rw_perms = "0700"
-log_outputs = "3:stderr"
 keepalive_interval = -1
 min_workers = 2
 max_workers = 8
@@ -51,6 +53,25 @@ admin_min_workers = 1
 admin_max_workers = 1
 host_uuid = %q
 `
+
+// quietConf has libvirtd say what it says on its own, filteredConf what the filters let through: an output drops what
+// is below its own level. The filters are parsed, so that they end no string.
+const (
+	quietConf    = "log_outputs = \"3:stderr\"\n"
+	filteredConf = "log_outputs = \"1:stderr\"\nlog_filters = \"%s\"\n"
+)
+
+// logConf is the part of libvirtd's configuration that says what it logs.
+func (d *daemon) logConf() (string, error) {
+	filters, err := launcherlog.ParseFilters(d.options.LogFilters)
+	if err != nil {
+		return "", fmt.Errorf("--libvirt-log-filters: %w", err)
+	}
+	if filters == "" {
+		return quietConf, nil
+	}
+	return fmt.Sprintf(filteredConf, filters), nil
+}
 
 // qemuConf leaves to the pod what the pod does anyway: users, cgroups, namespaces, confinement.
 const qemuConf = `dynamic_ownership = 0
@@ -100,8 +121,12 @@ func (d *daemon) configure() error {
 	if _, err := os.Stat(d.options.Hugepages); err == nil {
 		qemu += fmt.Sprintf(hugepagesConf, d.options.Hugepages)
 	}
+	logging, err := d.logConf()
+	if err != nil {
+		return err
+	}
 	for name, text := range map[string]string{
-		"libvirtd.conf": fmt.Sprintf(libvirtdConf, randomUUID()),
+		"libvirtd.conf": fmt.Sprintf(libvirtdConf, randomUUID()) + logging,
 		"qemu.conf":     qemu,
 	} {
 		if err := os.WriteFile(filepath.Join(conf, name), []byte(text), 0o600); err != nil {
@@ -173,7 +198,7 @@ func (d *daemon) once(ctx context.Context) error {
 	}
 	cmd := exec.Command(d.options.Libvirtd, "-t", "0")
 	cmd.Env = d.environment()
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.Stdout, cmd.Stderr = d.stderr, d.stderr
 	// Its own process group, so that a terminal's Ctrl-C reaches the launcher alone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p, err := d.children.start(cmd)

@@ -63,6 +63,8 @@ type Options struct {
 	SMBIOS v1.SMBiosConfiguration
 	// Balloon is how the cluster wants memory balloons.
 	Balloon domain.Balloon
+	// LogFilters are libvirt's, as launcherlog.ParseFilters has them; empty are its own.
+	LogFilters string
 	// KVMDevice is used when it is there and is hardware virtualisation.
 	KVMDevice string
 	// Hugepages is where huge pages are mounted, if the pod has any.
@@ -129,8 +131,16 @@ func Run(ctx context.Context, o Options) error {
 	last, stopReaping := context.WithCancel(context.Background())
 	defer reaping.Wait()
 	defer stopReaping()
+	said := newLines(o.Log.Handler())
+	defer said.close()
 	defer running.Wait()
 	defer stop()
+	stderr, err := newDaemonLog(said)
+	if err != nil {
+		return errors.Join(err, probes.Close(), listener.Close())
+	}
+	d.stderr = stderr.w
+	running.Go(func() { stderr.run(background) })
 	reaping.Go(func() { children.reap(last) })
 	running.Go(func() { d.run(background) })
 
@@ -145,7 +155,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { g.move(background) })
 	running.Go(func() { slimDown(background, g, o.Log) })
 	running.Go(func() {
-		trimLogs(background, boundedLogs(filepath.Join(o.RunDir, names.LogSerial), qemuLog), o.Log)
+		trimLogs(background, boundedLogs(filepath.Join(o.RunDir, names.LogSerial), qemuLog, said), o.Log)
 	})
 
 	s := newService(ctx, o, g, children.command)

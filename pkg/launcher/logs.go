@@ -19,14 +19,16 @@ type bounded struct {
 	above, rest int64
 	// offsets are how long it was when; nil for a log that nobody shows by time.
 	offsets *logOffsets
+	// said is the launcher's own log, in which its lines are, too; nil for a log that is only here.
+	said *passed
 }
 
 // boundedLogs are what the guest wrote to its serial port, and QEMU's complaints, which a guest provokes by
 // misusing its devices.
-func boundedLogs(serial, qemu string) []bounded {
+func boundedLogs(serial, qemu string, said *lines) []bounded {
 	return []bounded{
 		{path: serial, above: 4 << 20, rest: 1 << 20, offsets: &logOffsets{path: serial + names.MarksSuffix}},
-		{path: qemu, above: 1 << 20, rest: 4 * maxQEMULog},
+		{path: qemu, above: 1 << 20, rest: 4 * maxQEMULog, said: &passed{to: said, path: qemu, subcomponent: "qemu"}},
 	}
 }
 
@@ -40,19 +42,37 @@ func trimLogs(ctx context.Context, logs []bounded, log *slog.Logger) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
 		case <-tick.C:
 		}
 		for _, l := range logs {
-			by, err := cut(l.path, l.above, l.rest)
-			if err == nil && l.offsets != nil {
-				err = l.offsets.note(l.path, time.Now(), by)
-			}
-			if err != nil {
+			if err := l.tend(time.Now()); err != nil {
 				log.Warn("cannot tend a log", "log", l.path, "err", err)
 			}
 		}
+		if ctx.Err() != nil {
+			return
+		}
 	}
+}
+
+// tend passes on what is new in the log, and cuts it when it is too long.
+func (l *bounded) tend(now time.Time) error {
+	if l.said != nil {
+		if err := l.said.pass(); err != nil {
+			return err
+		}
+	}
+	by, err := cut(l.path, l.above, l.rest)
+	if err != nil {
+		return err
+	}
+	if l.said != nil {
+		l.said.at = max(0, l.said.at-by)
+	}
+	if l.offsets == nil {
+		return nil
+	}
+	return l.offsets.note(l.path, now, by)
 }
 
 // cut shortens a file longer than above to its last rest bytes, in place. QEMU appends to it (O_APPEND,

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +17,10 @@ func TestTrimLogs(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		logs := boundedLogs(filepath.Join(dir, "serial"), filepath.Join(dir, "qemu"))
-		go trimLogs(ctx, logs, slog.New(slog.DiscardHandler))
+		said := newLines(slog.DiscardHandler)
+		logs := boundedLogs(filepath.Join(dir, "serial"), filepath.Join(dir, "qemu"), said)
+		var trimming sync.WaitGroup
+		trimming.Go(func() { trimLogs(ctx, logs, slog.New(slog.DiscardHandler)) })
 		for _, l := range logs {
 			text := append(bytes.Repeat([]byte("x"), int(l.above)), "the end"...)
 			if err := os.WriteFile(l.path, text, 0o600); err != nil {
@@ -32,5 +35,7 @@ func TestTrimLogs(t *testing.T) {
 			}
 		}
 		cancel()
+		trimming.Wait()
+		said.close()
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"sync/atomic"
@@ -32,6 +33,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/jsonlog"
 	"github.com/virtkit/virtkit/pkg/metrics"
 	metricsendpoint "github.com/virtkit/virtkit/pkg/metrics/endpoint"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -73,6 +75,7 @@ func NewCommand() *cobra.Command {
 		Short: "Run virt-api: subresources and admission",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			jsonlog.Install(os.Stderr, names.VirtAPI)
 			config.SetKlog(o.verbosity)
 			return o.Run(cmd.Context())
 		},

@@ -244,6 +244,17 @@ func TestAgainstAPIServer(t *testing.T) {
 			t.Errorf("not defaulted: %+v", vm.Spec.Template.Spec.Domain)
 		}
 	})
+	t.Run("presets", func(t *testing.T) {
+		preset := &v1.VirtualMachineInstancePreset{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "windows"}}
+		err := e.Client.Create(ctx, preset)
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "use a VirtualMachinePreference or a VirtualMachineInstancetype") {
+			t.Errorf("made: %v", err)
+		}
+		list := &v1.VirtualMachineInstancePresetList{}
+		if err := e.Client.List(ctx, list, client.InNamespace("default")); err != nil || len(list.Items) != 0 {
+			t.Errorf("listed: %v %v", list.Items, err)
+		}
+	})
 	yes := true
 	vmi := &v1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{

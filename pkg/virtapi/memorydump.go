@@ -93,8 +93,8 @@ func dumpFits(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, pvc *corev1
 	}
 	if memory := vmi.Spec.Domain.Memory; memory != nil && memory.Guest != nil {
 		if need := memory.Guest.Value() + dumpOverhead; size.Value() < need {
-			return conflict(vm, fmt.Sprintf("claim [%s] has %s; a dump of the VM's memory takes %s", pvc.Name,
-				size.String(), resource.NewQuantity(need, resource.BinarySI)))
+			return conflict(vm, fmt.Sprintf("claim [%s] has %s; a dump of the VM's memory takes %s; "+
+				"use a larger claim", pvc.Name, size.String(), resource.NewQuantity(need, resource.BinarySI)))
 		}
 	}
 	return nil

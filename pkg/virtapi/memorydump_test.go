@@ -7,6 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 func TestMayDump(t *testing.T) {
@@ -40,6 +43,27 @@ func TestMayDump(t *testing.T) {
 		if want, ok := strings.CutPrefix(tc.want, "="); ok && (err != nil || got != want) || !ok && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, tc.want)
 		}
+	}
+}
+
+// KubeVirt's virtctl makes a claim for 100 MiB more than the instance requests of memory, also when the guest has grown.
+func TestDumpFitsWhatKubeVirtMakes(t *testing.T) {
+	memory, more := resource.MustParse("128Mi"), resource.MustParse("1Gi")
+	vmi := instance(v1.Running)
+	vmi.Spec.Domain.Memory = &v1.Memory{Guest: &memory}
+	surface.DefaultVirtualMachineInstance(vmi, surface.Defaults{MemoryOvercommit: 100})
+	for range 2 {
+		size := vmi.Spec.Domain.Resources.Requests.Memory().DeepCopy()
+		size.Add(resource.MustParse("100Mi"))
+		pvc := &corev1.PersistentVolumeClaim{}
+		pvc.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: size}
+		if err := dumpFits(machine(v1.RunStrategyAlways), vmi, pvc); err != nil {
+			t.Error(err)
+		}
+		sizing.Change{Guest: &more}.Apply(&vmi.Spec.Domain)
+	}
+	if got := vmi.Spec.Domain.Resources.Requests.Memory(); got.Cmp(more) != 0 {
+		t.Errorf("it requests %s after it has grown to %s", got, &more)
 	}
 }
 

@@ -116,14 +116,15 @@ func defaultsOf(current func() config.Config) func() surface.Defaults {
 	return func() surface.Defaults {
 		c := current()
 		return surface.Defaults{
-			Architecture: c.Architecture,
-			MachineType:  c.MachineType,
-			CPUModel:     c.CPUModel,
-			LiveUpdate:   c.LiveUpdate,
-			Bridge:       c.Bridge,
-			Allowed:      c.Allowed,
-			References:   c.ReferencePolicy,
-			NewUUID:      func() string { return strings.ToLower(uuid.NewString()) },
+			Architecture:     c.Architecture,
+			MachineType:      c.MachineType,
+			CPUModel:         c.CPUModel,
+			LiveUpdate:       c.LiveUpdate,
+			MemoryOvercommit: c.MemoryOvercommit,
+			Bridge:           c.Bridge,
+			Allowed:          c.Allowed,
+			References:       c.ReferencePolicy,
+			NewUUID:          func() string { return strings.ToLower(uuid.NewString()) },
 		}
 	}
 }

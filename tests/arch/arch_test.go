@@ -49,6 +49,7 @@ var arrows = map[string][]string{
 	"pkg/vm/filesystems":  {"pkg/names"},
 	"pkg/vm/hotplug":      {"pkg/vm/claims"},
 	"pkg/vm/instancetype": {"pkg/names", "pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/surface"},
+	"pkg/vm/launcherlog":  {},
 	"pkg/vm/migrations":   {"pkg/vm/conditions"},
 	"pkg/vm/network":      {"pkg/names"},
 	"pkg/vm/passthrough":  {},
@@ -56,7 +57,7 @@ var arrows = map[string][]string{
 	"pkg/vm/pools":        {},
 	"pkg/vm/rollout":      {},
 	"pkg/vm/sizing":       {"pkg/vm/conditions"},
-	"pkg/vm/surface":      {"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/migrations", "pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/vmstate", "pkg/names", "pkg/version"},
+	"pkg/vm/surface":      {"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/launcherlog", "pkg/vm/migrations", "pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/vmstate", "pkg/names", "pkg/version"},
 	"pkg/vm/vhostmd":      {},
 	"pkg/vm/vmstate":      {"pkg/names"},
 
@@ -65,6 +66,7 @@ var arrows = map[string][]string{
 	"pkg/config":     {"pkg/certs", "pkg/vm/sizing", "pkg/vm/surface", "pkg/names"},
 	"pkg/frame":      {}, // knows none of the reconcilers
 	"pkg/hypervisor": {"pkg/names"},
+	"pkg/jsonlog":    {},
 	"pkg/metrics":    {"pkg/version", "manifests"},
 	"pkg/names":      {},
 	"pkg/report":     {},
@@ -78,13 +80,13 @@ var arrows = map[string][]string{
 // What the client's packages and the services may all import.
 var (
 	client  = []string{"pkg/client/printable", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version"}
-	service = []string{"pkg/certs", "pkg/config", "pkg/metrics", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version"}
+	service = []string{"pkg/certs", "pkg/config", "pkg/jsonlog", "pkg/metrics", "pkg/report", "pkg/stream", "pkg/vm", "pkg/names", "pkg/version"}
 )
 
 func with(all []string, more ...string) []string { return append(slices.Clone(all), more...) }
 
 // pure packages do no I/O. `net` is not listed since MAC addresses live there.
-var pure = []string{"pkg/vm/conditions", "pkg/vm/rollout", "pkg/vm/domain", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/vm/network", "pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations", "pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems", "pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical"}
+var pure = []string{"pkg/vm/conditions", "pkg/vm/rollout", "pkg/vm/domain", "pkg/vm/surface", "pkg/vm/instancetype", "pkg/vm/network", "pkg/names", "pkg/vm/claims", "pkg/vm/hotplug", "pkg/vm/sizing", "pkg/vm/eviction", "pkg/vm/migrations", "pkg/vm/vmstate", "pkg/vm/pools", "pkg/vm/pci", "pkg/vm/vhostmd", "pkg/vm/passthrough", "pkg/vm/filesystems", "pkg/client/printable", "pkg/vm/fencing", "pkg/vm/canonical", "pkg/vm/launcherlog"}
 
 var sideEffects = []string{"os", "os/exec", "net/http", "syscall", "log", "golang.org/x/sys/", "k8s.io/client-go/", "github.com/vishvananda/"}
 

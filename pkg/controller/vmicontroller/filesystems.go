@@ -57,15 +57,19 @@ func deviceShared(view View) string {
 // virtiofsdContainers are the containers in which virtiofsd serves what the guest shares, one each, so that a guest
 // that takes over a virtiofsd has no more than what that serves. They are init containers that go on beside the
 // launcher: there before it, and no reason for the pod to live on after it.
-func virtiofsdContainers(all []shared, compute *corev1.Container) []corev1.Container {
+func virtiofsdContainers(all []shared, debug bool, compute *corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for _, s := range all {
+		args := virtiofsdArgs(s)
+		if debug {
+			args = append(args, "--log-level=debug")
+		}
 		out = append(out, corev1.Container{
 			Name:            filesystems.Container(s.name),
 			Image:           compute.Image,
 			ImagePullPolicy: compute.ImagePullPolicy,
 			Command:         []string{virtiofsd},
-			Args:            virtiofsdArgs(s),
+			Args:            args,
 			RestartPolicy:   new(corev1.ContainerRestartPolicyAlways),
 			Resources:       virtiofsdResources(&compute.Resources),
 			VolumeMounts: []corev1.VolumeMount{

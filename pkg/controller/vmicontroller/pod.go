@@ -21,6 +21,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
@@ -142,7 +143,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	}
 	spec.Containers[0].Env = append(spec.Containers[0].Env, networkVariables(facts.NetworkResources)...)
 	spec.InitContainers = append(consoleLog(vmi, facts, &spec.Containers[0]),
-		virtiofsdContainers(volumes.shared, &spec.Containers[0])...)
+		virtiofsdContainers(volumes.shared, logging(vmi, facts.Config).Virtiofsd, &spec.Containers[0])...)
 	if facts.Config.RuntimeClass != "" {
 		spec.RuntimeClassName = &facts.Config.RuntimeClass
 	}
@@ -160,8 +161,10 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	}
 }
 
-// LogVerbosityLabel on an instance is how much its launcher logs; KubeVirt's name.
-const LogVerbosityLabel = "logVerbosity"
+// logging is how much the processes of the pod log.
+func logging(vmi *v1.VirtualMachineInstance, installation config.Config) launcherlog.Plan {
+	return launcherlog.PlanOf(vmi.Labels, vmi.Annotations, installation.LogVerbosity.Launcher)
+}
 
 func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config, grace int64) []string {
 	args := []string{
@@ -169,11 +172,6 @@ func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config, gr
 		"--namespace=" + vmi.Namespace,
 		"--uid=" + string(vmi.UID),
 		"--grace-period=" + strconv.FormatInt(grace, 10) + "s",
-	}
-	verbosity := installation.LogVerbosity.Launcher
-	if own, err := strconv.ParseUint(vmi.Labels[LogVerbosityLabel], 10, 8); err == nil &&
-		own <= config.MaxLogVerbosity {
-		verbosity = uint(own)
 	}
 	for _, text := range []struct{ name, value string }{
 		{"manufacturer", installation.SMBIOS.Manufacturer},
@@ -192,8 +190,12 @@ func launcherArgs(vmi *v1.VirtualMachineInstance, installation config.Config, gr
 	if installation.KeepFreePages {
 		args = append(args, "--keep-free-pages")
 	}
-	if verbosity > 0 {
-		args = append(args, "--v="+strconv.FormatUint(uint64(verbosity), 10))
+	said := logging(vmi, installation)
+	if said.Verbosity > 0 {
+		args = append(args, "--v="+strconv.FormatUint(uint64(said.Verbosity), 10))
+	}
+	if said.Filters != "" {
+		args = append(args, "--libvirt-log-filters="+said.Filters)
 	}
 	return args
 }

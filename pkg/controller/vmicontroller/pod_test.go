@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,6 +105,15 @@ var podCases = []struct {
 metadata:
   labels: {app: web, kubevirt.io/vm: demo, kubevirt.io/nodeName: old}
   annotations: {example.com/note: x, kubectl.kubernetes.io/last-applied-configuration: "{}", kubevirt.io/vm-generation: "3"}`},
+	{name: "log verbosity", vmi: `
+metadata: {labels: {logVerbosity: "4"}}`, facts: func(f *Facts) { f.Config.LogVerbosity.Launcher = 7 }},
+	{name: "log filters", vmi: `
+metadata:
+  labels: {debugLogs: "true", virtiofsdDebugLogs: "True"}
+  annotations: {kubevirt.io/libvirt-log-filters: "2:qemu.qemu_monitor  3:*"}
+spec:
+  domain: {devices: {filesystems: [{name: cfg, virtiofs: {}}]}}
+  volumes: [{name: cfg, configMap: {name: settings}}]`},
 	{name: "long name", vmi: `metadata: {name: a-name-that-is-quite-long-for-a-label-and-has-exactly-sixty-six-bytes}`},
 	{name: "hostname", vmi: `spec: {hostname: web, subdomain: farm}`},
 	{name: "name with dots", vmi: `metadata: {name: demo.example}`},
@@ -370,5 +380,33 @@ func TestPodName(t *testing.T) {
 	}
 	if !strings.HasPrefix(PodName(one), "virt-launcher-demo-") || len(PodName(one)) != len("virt-launcher-demo-")+5 {
 		t.Errorf("name %s", PodName(one))
+	}
+}
+
+// Admission says what an instance requests of memory. Pods are what they would be without.
+func TestRequestedMemoryChangesNoPod(t *testing.T) {
+	said := 0
+	for _, c := range podCases {
+		for _, overcommit := range []int{100, 150} {
+			facts := baseFacts()
+			if c.facts != nil {
+				c.facts(&facts)
+			}
+			facts.Config.MemoryOvercommit = overcommit
+			vmi := parseVMI(t, c.vmi)
+			_, own := vmi.Spec.Domain.Resources.Requests[corev1.ResourceMemory]
+			surface.DefaultVirtualMachineInstance(vmi, surface.Defaults{MemoryOvercommit: overcommit})
+			without := vmi.DeepCopy()
+			if _, ok := vmi.Spec.Domain.Resources.Requests[corev1.ResourceMemory]; ok && !own {
+				said++
+				delete(without.Spec.Domain.Resources.Requests, corev1.ResourceMemory)
+			}
+			if diff := cmp.Diff(resources(without, facts), resources(vmi, facts)); diff != "" {
+				t.Errorf("%s, %d%%: %s", c.name, overcommit, diff)
+			}
+		}
+	}
+	if said < len(podCases)/2 {
+		t.Errorf("only %d instances were told what they request", said)
 	}
 }

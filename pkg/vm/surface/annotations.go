@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
@@ -30,7 +31,25 @@ func validateAnnotations(annotations map[string]string, at *field.Path) field.Er
 				"is not the JSON object that Ignition reads; make it from Butane's YAML with butane"))
 		}
 	}
+	if _, err := launcherlog.ParseFilters(annotations[launcherlog.AnnotationFilters]); err != nil {
+		errs = append(errs, field.Invalid(at.Key(launcherlog.AnnotationFilters),
+			annotations[launcherlog.AnnotationFilters],
+			err.Error()+"; write libvirt's log filters with spaces between, such as 3:remote 3:rpc 1:qemu"))
+	}
 	return errs
+}
+
+// validateLogLabels checks the labels that say how much a launcher logs.
+func validateLogLabels(labels map[string]string, at *field.Path) field.ErrorList {
+	text, ok := labels[launcherlog.LabelVerbosity]
+	if !ok {
+		return nil
+	}
+	if _, err := launcherlog.Verbosity(text); err != nil {
+		return field.ErrorList{field.Invalid(at.Key(launcherlog.LabelVerbosity), text,
+			err.Error()+", which is how much the launcher logs")}
+	}
+	return nil
 }
 
 // withoutEffect are annotations of KubeVirt's that people set, and what there is instead. They do not change what the
@@ -38,7 +57,6 @@ func validateAnnotations(annotations map[string]string, at *field.Path) field.Er
 var withoutEffect = map[string]string{
 	v1.KeepLauncherAfterFailureAnnotation: "a launcher pod whose guest failed stays until its instance goes; see " +
 		"virtctl logs",
-	v1.CustomLibvirtLogFiltersAnnotation: "the label logVerbosity sets how much the launcher says",
 	v1.PlacePCIDevicesOnRootComplex: "devices are behind PCIe root ports, where they can be plugged and " +
 		"unplugged",
 	v1.MemfdMemoryBackend:                  "the kind of guest memory follows from what the guest needs",

@@ -17,7 +17,12 @@ func TestValidateAnnotations(t *testing.T) {
 		"ignition":          {v1.IgnitionAnnotation, `{"ignition": {"version": "3.4.0"}}`, ""},
 		"ignition as YAML":  {v1.IgnitionAnnotation, "passwd: secret", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object that Ignition reads"},
 		"ignition's number": {v1.IgnitionAnnotation, "7", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object"},
-		"ignition's null":   {v1.IgnitionAnnotation, "null", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object"},
+		"log filters":       {v1.CustomLibvirtLogFiltersAnnotation, "2:qemu.qemu_monitor 3:*", ""},
+		"log filters that end the string": {
+			v1.CustomLibvirtLogFiltersAnnotation, "1:*\"\nlog_outputs=\"1:file:/x",
+			`metadata.annotations[kubevirt.io/libvirt-log-filters]: the name of "1:*\"" has more than letters, digits and any of _.*; write libvirt's log filters with spaces between, such as 3:remote 3:rpc 1:qemu`,
+		},
+		"ignition's null": {v1.IgnitionAnnotation, "null", "metadata.annotations[kubevirt.io/ignitiondata]: is not the JSON object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vmi := instance(t, "{}")
@@ -28,6 +33,22 @@ func TestValidateAnnotations(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// A level that is none is refused: as in KubeVirt no launcher starts with it.
+func TestValidateLogLabels(t *testing.T) {
+	for level, want := range map[string]string{
+		"0": "", "9": "", "10": "", "99999999999999999999": "",
+		"loud": `metadata.labels[logVerbosity]: must be a number from 0 to 9, which is how much the launcher logs`,
+		"-1":   `metadata.labels[logVerbosity]: must be a number from 0 to 9, which is how much the launcher logs`,
+	} {
+		vmi := instance(t, "{}")
+		vmi.Labels = map[string]string{"logVerbosity": level}
+		DefaultVirtualMachineInstance(vmi, testDefaults)
+		if got := Message(ValidateVirtualMachineInstance(vmi, Actor{})); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", level, got, want)
+		}
 	}
 }
 

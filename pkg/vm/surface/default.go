@@ -27,6 +27,8 @@ type Defaults struct {
 	// LiveUpdate is how far guests may grow while they run that do not say; nil is not at all (vmRolloutStrategy
 	// Stage).
 	LiveUpdate *sizing.Bounds
+	// MemoryOvercommit is the guests' memory in percent of what their pods request for it; 0 is 100.
+	MemoryOvercommit int
 	// Bridge gives interfaces of the pod network that name no binding a bridge, in place of masquerade.
 	Bridge bool
 	// Allowed is what guests may have.
@@ -113,6 +115,7 @@ func defaultSpec(spec *v1.VirtualMachineInstanceSpec, d Defaults) {
 	defaultIdentity(spec, d)
 	defaultCPU(&spec.Domain, d)
 	defaultMemory(&spec.Domain)
+	defaultMemoryRequest(&spec.Domain, d)
 	if spec.Domain.Features == nil {
 		spec.Domain.Features = &v1.Features{}
 	}
@@ -197,6 +200,35 @@ func defaultMemory(domain *v1.DomainSpec) {
 		domain.Memory = &v1.Memory{}
 	}
 	domain.Memory.Guest = pointer(quantity.DeepCopy())
+}
+
+// defaultMemoryRequest says what the pod requests for the guest's memory, which is what the pod would be given anyhow:
+// clients of KubeVirt reckon with it, for one how large the claim of a memory dump must be. Where pods request less
+// than their guests have by default, only the pod's plan knows how much, since that may be changed later.
+func defaultMemoryRequest(domain *v1.DomainSpec, d Defaults) {
+	overcommits := d.MemoryOvercommit > 0 && d.MemoryOvercommit != 100
+	if _, given := domain.Resources.Requests[corev1.ResourceMemory]; given || domain.Memory == nil ||
+		domain.Memory.Guest == nil || domain.Memory.Guest.Sign() <= 0 {
+		return
+	}
+	dedicated := domain.CPU != nil && domain.CPU.DedicatedCPUPlacement
+	small := sizing.PageSize(domain) == 0
+	if overcommits && small && !dedicated {
+		return
+	}
+	request := *domain.Memory.Guest
+	if limit, limited := domain.Resources.Limits[corev1.ResourceMemory]; limited {
+		switch {
+		case dedicated:
+			request = limit
+		case limit.Cmp(request) < 0:
+			return // validation refuses it
+		}
+	}
+	if domain.Resources.Requests == nil {
+		domain.Resources.Requests = corev1.ResourceList{}
+	}
+	domain.Resources.Requests[corev1.ResourceMemory] = request.DeepCopy()
 }
 
 // DefaultDisks gives each volume its disk, and each disk its defaults, as a new instance of spec would have them.

@@ -107,7 +107,28 @@ domain:
   machine: {type: q35}
   cpu: {cores: 1, sockets: 1, threads: 1}
   memory: {guest: 3Gi}
-  resources: {limits: {memory: 3Gi}}
+  resources: {limits: {memory: 3Gi}, requests: {memory: 3Gi}}
+  features: {acpi: {enabled: true}}
+  devices: {autoattachPodInterface: false}
+`},
+		"request of the guest's memory": {Defaults{MemoryOvercommit: 100}, `domain: {memory: {guest: 1Gi}, devices: {autoattachPodInterface: false}}`, `
+architecture: amd64
+terminationGracePeriodSeconds: 30
+domain:
+  machine: {type: q35}
+  cpu: {cores: 1, sockets: 1, threads: 1}
+  memory: {guest: 1Gi}
+  resources: {requests: {memory: 1Gi}}
+  features: {acpi: {enabled: true}}
+  devices: {autoattachPodInterface: false}
+`},
+		"the pod's plan overcommits": {Defaults{MemoryOvercommit: 200}, `domain: {memory: {guest: 1Gi}, devices: {autoattachPodInterface: false}}`, `
+architecture: amd64
+terminationGracePeriodSeconds: 30
+domain:
+  machine: {type: q35}
+  cpu: {cores: 1, sockets: 1, threads: 1}
+  memory: {guest: 1Gi}
   features: {acpi: {enabled: true}}
   devices: {autoattachPodInterface: false}
 `},

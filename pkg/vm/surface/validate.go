@@ -78,6 +78,7 @@ func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstance
 		apivalidation.ValidateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
 	errs = append(errs, validateReservedLabels(meta.Labels, nil, template.Child("metadata", "labels"))...)
 	errs = append(errs, validateAnnotations(meta.Annotations, template.Child("metadata", "annotations"))...)
+	errs = append(errs, validateLogLabels(meta.Labels, template.Child("metadata", "labels"))...)
 
 	if vm.Spec.Instancetype != nil || vm.Spec.Preference != nil {
 		errs = append(errs, foreign(vm, expanded, template.Child("spec"))...)
@@ -137,6 +138,7 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 	errs := validateName(vmi.Name, vmi.GenerateName)
 	errs = append(errs, unsupported(vmi.Spec, instanceTree(), spec)...)
 	errs = append(errs, validateAnnotations(vmi.Annotations, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateLogLabels(vmi.Labels, field.NewPath("metadata", "labels"))...)
 	if !by.Component {
 		errs = append(errs, validateReservedLabels(vmi.Labels, nil, field.NewPath("metadata", "labels"))...)
 	}

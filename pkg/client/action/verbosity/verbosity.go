@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 	// Max is the highest level.
 	Max = 9
 	// Label is the label of a VM's template for the level of its launcher.
-	Label = "logVerbosity"
+	Label = launcherlog.LabelVerbosity
 )
 
 // Operator is KubeVirt's component that virtkit has not: its level can be set and has no effect.
@@ -118,11 +119,11 @@ func OfVM(kv *v1.KubeVirt, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance
 }
 
 func labelled(labels map[string]string, otherwise uint) uint {
-	level, err := strconv.ParseUint(labels[Label], 10, 8)
-	if err != nil || level > Max {
+	level, err := launcherlog.Verbosity(labels[Label])
+	if err != nil {
 		return otherwise
 	}
-	return uint(level)
+	return level
 }
 
 // Change is what to do to the levels of the components.

@@ -50,7 +50,7 @@ func TestOfVM(t *testing.T) {
 		"own, stopped":       {vm("5"), nil, Level{Name: "vm", Level: 5}},
 		"from the next on":   {vm("5"), vmi(""), Level{Name: "vm", Level: 3, AfterRestart: &five}},
 		"nonsense":           {vm("loud"), nil, Level{Name: "vm", Level: 3}},
-		"more than there is": {vm("10"), nil, Level{Name: "vm", Level: 3}},
+		"more than there is": {vm("10"), nil, Level{Name: "vm", Level: 9}},
 	} {
 		if got := OfVM(kv, test.vm, test.vmi); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)

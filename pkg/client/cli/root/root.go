@@ -41,6 +41,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/logscmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/memorydumpcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/objectgraphcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/permittedcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/portforwardcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/scalecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/sshcmd"
@@ -240,6 +241,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		installcmd.NewCmdUninstall(f, nil),
 		evacuatecmd.NewCmdEvacuate(f, nil),
 		doctorcmd.NewCmdDoctor(f, nil),
+		permittedcmd.NewCmdPermittedDevices(f, nil),
 	)
 	add(groupOther,
 		versioncmd.NewCmdVersion(f, nil),
