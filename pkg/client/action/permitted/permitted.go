@@ -13,7 +13,7 @@ import (
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
 	// PCI, Mediated and USB are the names of the resources that VMs ask for by deviceName, in the order of the KubeVirt
-	// resource: devices on a PCI bus, parts of such (a vGPU), and on a USB.
+	// resource: cards, parts of cards (a vGPU), and what is plugged in outside.
 	PCI      []string `json:"pci"`
 	Mediated []string `json:"mediated"`
 	USB      []string `json:"usb"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
+	"github.com/virtkit/virtkit/pkg/client/action/vmtemplate"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
@@ -54,6 +55,20 @@ func Claims(f *cli.Factory) cobra.CompletionFunc {
 func ReplicaSets(f *cli.Factory) cobra.CompletionFunc {
 	return names(f, -1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
 		return c.Names(ctx, kubevirt, ns, client.ReplicaSets)
+	})
+}
+
+// Templates completes the VirtualMachineTemplates of the namespace.
+func Templates(f *cli.Factory) cobra.CompletionFunc {
+	return names(f, 1, func(ctx context.Context, c *client.Client, namespace string) ([]string, error) {
+		return vmtemplate.Names(ctx, c, namespace)
+	})
+}
+
+// OpenShiftTemplates completes the Templates of the namespace.
+func OpenShiftTemplates(f *cli.Factory) cobra.CompletionFunc {
+	return names(f, 1, func(ctx context.Context, c *client.Client, namespace string) ([]string, error) {
+		return vmtemplate.NamesOpenShift(ctx, c, namespace)
 	})
 }
 

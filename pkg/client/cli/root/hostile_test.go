@@ -63,6 +63,8 @@ var commandLines = map[string][]string{
 	"logs":              {}, // the log is data: docs/output.md
 	"log-verbosity":     {"adm log-verbosity --all", "adm log-verbosity --vm demo"},
 	"permitted-devices": {"permitted-devices"},
+	"process":           {"template process demo"},
+	"convert":           {"template convert demo"},
 	"dashboard":         {"dashboard --once"},
 	"version":           {"version"},
 	"vm":                {"create vm --name x --apply"},
@@ -88,7 +90,7 @@ var commandLines = map[string][]string{
 }
 
 // silent are commands that write nothing of a cluster's.
-var silent = []string{"create", "credentials", "memory-dump", "adm", "completion", "options", "help"}
+var silent = []string{"create", "template", "credentials", "memory-dump", "adm", "completion", "options", "help"}
 
 // TestHostileTextReachesNoTerminal runs every command against a server whose objects have hostile text in each string
 // that is not held to a form, and against one that refuses everything in hostile words.

@@ -45,6 +45,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/portforwardcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/scalecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/sshcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/templatecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/topcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/usbredircmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/versioncmd"
@@ -213,6 +214,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		diffcmd.NewCmdDiff(f, nil),
 		waitcmd.NewCmdWait(f, nil),
 		expandcmd.NewCmdExpand(f, nil),
+		templatecmd.NewCmdTemplate(f),
 		objectgraphcmd.NewCmdObjectGraph(f, nil),
 		whycmd.NewCmdWhy(f, nil),
 		volumecmd.NewCmdAddVolume(f, nil),
