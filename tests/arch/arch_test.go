@@ -55,7 +55,7 @@ var arrows = map[string][]string{
 	"pkg/vm/passthrough":  {},
 	"pkg/vm/pci":          {},
 	"pkg/vm/pools":        {},
-	"pkg/vm/rollout":      {},
+	"pkg/vm/rollout":      {"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/sizing", "pkg/vm/surface"},
 	"pkg/vm/sizing":       {"pkg/vm/conditions"},
 	"pkg/vm/surface":      {"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/launcherlog", "pkg/vm/migrations", "pkg/vm/pci", "pkg/vm/sizing", "pkg/vm/vmstate", "pkg/names", "pkg/version"},
 	"pkg/vm/vhostmd":      {},

@@ -258,11 +258,7 @@ func (view View) kind() v1.VirtualMachineInstanceConditionType {
 // inPlace reports whether Kubernetes can change what the guest needs more of while the pod runs: neither CPUs of its
 // own nor huge pages.
 func (view View) inPlace() bool {
-	domain := &view.VMI.Spec.Domain
-	if domain.CPU != nil && domain.CPU.DedicatedCPUPlacement {
-		return false
-	}
-	return domain.Memory == nil || domain.Memory.Hugepages == nil || !grows(view.VMI, memory)
+	return sizing.InPlace(&view.VMI.Spec.Domain, grows(view.VMI, memory))
 }
 
 // why is what keeps a pod from having more.

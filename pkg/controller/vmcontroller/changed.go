@@ -23,22 +23,22 @@ func restartMessage(view View) string {
 	if why := tooLarge(view.VMI); why != "" {
 		return "the guest cannot be given its new size while it runs: " + why
 	}
-	if why := stuck(view.VMI); why != "" {
+	if why := rollout.Stuck(view.VMI); why != "" {
 		return "the guest cannot be given its new interfaces while it runs: " + why
 	}
 	const message = "a non-live-updatable field was changed in the template spec"
 	paths := changedFields(view)
 	refused := map[string]string{}
 	maps.Copy(refused, view.plugging().Refused)
+	maps.Copy(refused, view.Change.Refused)
 	for _, path := range slices.Sorted(maps.Keys(refused)) {
 		if !slices.ContainsFunc(paths, func(p string) bool { return within(p, path) }) {
 			paths = append(paths, path) // what was taken out of the template
 		}
 	}
-	maps.Copy(refused, view.Change.Refused)
 	maps.Copy(refused, view.Volumes.Refused)
 	if len(paths) == 0 {
-		return message
+		return message + ": it was removed, or says now what the guest has anyway"
 	}
 	more := ""
 	if left := len(paths) - maxChanged; left > 0 {
@@ -67,7 +67,7 @@ func changedFields(view View) []string {
 	}
 	plugging := view.plugging()
 	paths := slices.DeleteFunc(rollout.Beyond(template, instance), func(path string) bool {
-		return ofPlugged(view.template(), path) || plugging.covers(view.VMI, path)
+		return ofPlugged(view.template(), path) || covers(plugging, view.VMI, path)
 	})
 	paths = append(paths, slices.Collect(maps.Keys(view.Volumes.Refused))...)
 	slices.Sort(paths)
@@ -90,8 +90,9 @@ func ofPlugged(template *v1.VirtualMachineInstanceSpec, path string) bool {
 }
 
 // covers reports a field of an interface or a network that the guest has, or gets while it runs.
-func (p plugging) covers(instance *v1.VirtualMachineInstance, path string) bool {
-	if _, known := taken(instance); !known || !within(path, "domain.devices.interfaces") && !within(path, "networks") {
+func covers(p rollout.Plugging, instance *v1.VirtualMachineInstance, path string) bool {
+	if _, known := rollout.Taken(instance); !known ||
+		!within(path, "domain.devices.interfaces") && !within(path, "networks") {
 		return false
 	}
 	for refused := range p.Refused {

@@ -17,6 +17,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
+
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
 // TemplateHashAnnotation is on a VM's VMI: what the template was when it was made, so that a later
@@ -40,7 +42,7 @@ func instanceOf(
 	if err != nil {
 		return nil, err
 	}
-	attached, err := attachmentsOf(&template.Spec).encode()
+	attached, err := rollout.AttachmentsOf(&template.Spec).Encode()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +71,7 @@ func instanceOf(
 	if plugged := hotplug.Names(&template.Spec); len(plugged) > 0 {
 		vmi.Annotations[hotplug.DeclaredAnnotation] = hotplug.Declare(plugged)
 	}
-	vmi.Annotations[InterfacesAnnotation] = attached
+	vmi.Annotations[rollout.InterfacesAnnotation] = attached
 	if paused {
 		strategy := v1.StartStrategyPaused
 		vmi.Spec.StartStrategy = &strategy
@@ -93,7 +95,7 @@ func upToDate(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
 // restartRequired reports whether there is something in the VM's template that its VMI, which was made from another,
 // will not have before it is made anew.
 func restartRequired(view View) bool {
-	if tooLarge(view.VMI) != "" || stuck(view.VMI) != "" {
+	if tooLarge(view.VMI) != "" || rollout.Stuck(view.VMI) != "" {
 		return true
 	}
 	if upToDate(view.VM, view.VMI) {
@@ -103,11 +105,22 @@ func restartRequired(view View) bool {
 	if template == nil {
 		return true // nor can what it refers to be read
 	}
-	_, apart := taken(view.VMI)
-	hash, err := templateHash(template, refers(view.VM), !apart)
-	return err == nil && hash != view.VMI.Annotations[TemplateHashAnnotation] || len(view.Change.Refused) > 0 ||
-		len(view.Volumes.Refused) > 0 ||
+	_, apart := rollout.Taken(view.VMI)
+	same, err := sameTemplate(template, refers(view.VM), !apart, view.VMI.Annotations[TemplateHashAnnotation])
+	return err == nil && !same || len(view.Change.Refused) > 0 || len(view.Volumes.Refused) > 0 ||
 		len(view.plugging().Refused) > 0
+}
+
+// sameTemplate reports whether a template has the hash, whichever way its size is written: a field of the size that is
+// given now and was left out before, or the other way round, is no other guest.
+func sameTemplate(spec *v1.VirtualMachineInstanceSpec, refers, attached bool, hash string) (bool, error) {
+	for _, spelling := range sizing.Spellings(spec) {
+		got, err := templateHash(spelling, refers, attached)
+		if err != nil || got == hash {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // RestartRequired is what is known of that from outside: what the VM's status says, and, before it says so, that
@@ -131,7 +144,7 @@ func (view View) template() *v1.VirtualMachineInstanceSpec {
 // which may change then. What an instance type requests goes with the size. attached is whether interfaces and networks
 // count.
 func templateHash(spec *v1.VirtualMachineInstanceSpec, refers, attached bool) (string, error) {
-	fixed := sizing.Fixed(linkless(hotplug.Without(spec)))
+	fixed := sizing.Fixed(rollout.Linkless(hotplug.Without(spec)))
 	if !attached {
 		fixed.Domain.Devices.Interfaces, fixed.Networks = nil, nil
 	}

@@ -6,17 +6,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
-// linkless is a spec without what of its interfaces may change while the guest runs.
-func linkless(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
-	out := *spec
-	devices := &out.Domain.Devices
-	devices.Interfaces = append([]v1.Interface(nil), devices.Interfaces...)
-	for i := range devices.Interfaces {
-		devices.Interfaces[i].State = ""
-	}
-	return &out
-}
-
 // relink writes the states of a template's interfaces into an instance made from it, but for one that the instance has
 // unplugged: it comes back as a new one does. It reports whether something was written.
 func relink(template, instance *v1.VirtualMachineInstanceSpec) (changed bool) {

@@ -8,12 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
 // attach sets interfaces and networks of a spec from YAML.
 func attach(t *testing.T, spec *v1.VirtualMachineInstanceSpec, text string) {
 	t.Helper()
-	var a attachments
+	var a rollout.Attachments
 	if err := yaml.UnmarshalStrict([]byte(text), &a); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func TestPlug(t *testing.T) {
 		}
 		var want v1.VirtualMachineInstanceSpec
 		attach(t, &want, tc.want)
-		got, expected := encoded(t, p.Spec), encoded(t, attachments{want.Domain.Devices.Interfaces, want.Networks})
+		got, expected := encoded(t, p.Spec), encoded(t, rollout.Attachments{Interfaces: want.Domain.Devices.Interfaces, Networks: want.Networks})
 		if got != expected {
 			t.Errorf("%s: the VMI has %s, want %s", name, got, expected)
 		}
@@ -108,7 +110,7 @@ func TestPlug(t *testing.T) {
 		}
 		// Once it is taken over nothing is left to do.
 		instance = instance.DeepCopy()
-		instance.Annotations[InterfacesAnnotation] = encoded(t, p.Taken)
+		instance.Annotations[rollout.InterfacesAnnotation] = encoded(t, p.Taken)
 		instance.Spec.Domain.Devices.Interfaces, instance.Spec.Networks = p.Spec.Interfaces, p.Spec.Networks
 		view.VMI = instance
 		if again := view.plugging(); encoded(t, again.Taken) != encoded(t, p.Taken) || encoded(t, again.Spec) != got {
@@ -117,9 +119,9 @@ func TestPlug(t *testing.T) {
 	}
 }
 
-func encoded(t *testing.T, a attachments) string {
+func encoded(t *testing.T, a rollout.Attachments) string {
 	t.Helper()
-	text, err := a.encode()
+	text, err := a.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +150,7 @@ func TestPlugAndRestart(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	// A VMI of a controller that did not write down what it took over.
-	delete(made.Annotations, InterfacesAnnotation)
+	delete(made.Annotations, rollout.InterfacesAnnotation)
 	made.Annotations[TemplateHashAnnotation], err = templateHash(&testVM(v1.RunStrategyAlways).Spec.Template.Spec, false, true)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
 func with(conditionType v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, reason string) func(*v1.VirtualMachineInstance) {
@@ -265,7 +267,7 @@ func TestInstance(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "demo", Namespace: "default",
 			Labels:          map[string]string{"app": "web", "kubevirt.io/vm": "demo"},
-			Annotations:     map[string]string{"note": "x", "kubevirt.io/vm-generation": "3", TemplateHashAnnotation: got.Annotations[TemplateHashAnnotation], InterfacesAnnotation: "{}"},
+			Annotations:     map[string]string{"note": "x", "kubevirt.io/vm-generation": "3", TemplateHashAnnotation: got.Annotations[TemplateHashAnnotation], rollout.InterfacesAnnotation: "{}"},
 			Finalizers:      []string{v1.VirtualMachineInstanceFinalizer},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)},
 		},
@@ -303,7 +305,7 @@ func TestRestartMessage(t *testing.T) {
 		change func(*v1.VirtualMachineInstanceSpec)
 		want   string
 	}{
-		"taken out": {func(s *v1.VirtualMachineInstanceSpec) { s.Domain.CPU = nil }, words},
+		"taken out": {func(s *v1.VirtualMachineInstanceSpec) { s.Domain.CPU = nil }, words + ": it was removed, or says now what the guest has anyway"},
 		"volume": {
 			func(s *v1.VirtualMachineInstanceSpec) { s.Volumes = append(s.Volumes, v1.Volume{Name: "more"}) },
 			words + ": spec.template.spec.volumes[more]",

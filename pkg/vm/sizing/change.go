@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 )
@@ -37,23 +38,32 @@ func Of(template *v1.DomainSpec, vmi *v1.VirtualMachineInstance, live bool) Chan
 		c.Refused[path] = why
 	}
 	domain := &vmi.Spec.Domain
-	if t := template.CPU; t != nil && t.Sockets != 0 && domain.CPU != nil && t.Sockets != domain.CPU.Sockets {
-		if why := socketsObstacle(t.Sockets, vmi); !live {
+	given := template.CPU != nil && template.CPU.Sockets != 0
+	if want, _ := Sockets(template); domain.CPU != nil && domain.CPU.Sockets != 0 &&
+		uint32(want) != domain.CPU.Sockets {
+		switch why := socketsObstacle(uint32(want), vmi); {
+		case why == "" && !live:
 			refuse(SocketsPath, staged)
-		} else if why != "" {
+		case why != "":
 			refuse(SocketsPath, why)
-		} else {
-			c.Sockets = &t.Sockets
+		case given:
+			c.Sockets = &template.CPU.Sockets
+		default:
+			refuse(SocketsPath, fmt.Sprintf("%d follow from resources, which are those of the next start", want))
 		}
 	}
-	if m := template.Memory; m != nil && m.Guest != nil && domain.Memory != nil && domain.Memory.Guest != nil &&
-		m.Guest.Cmp(*domain.Memory.Guest) != 0 {
-		if why := guestObstacle(m.Guest, vmi); !live {
+	given = template.Memory != nil && template.Memory.Guest != nil
+	if want, known := Memory(template); known && domain.Memory != nil && domain.Memory.Guest != nil &&
+		want.Cmp(*domain.Memory.Guest) != 0 {
+		switch why := guestObstacle(&want, vmi); {
+		case why == "" && !live:
 			refuse(GuestPath, staged)
-		} else if why != "" {
+		case why != "":
 			refuse(GuestPath, why)
-		} else {
-			c.Guest = m.Guest
+		case given:
+			c.Guest = template.Memory.Guest
+		default:
+			refuse(GuestPath, fmt.Sprintf("%s follow from resources, which are those of the next start", &want))
 		}
 	}
 	return c
@@ -130,4 +140,69 @@ func Fixed(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstanceSpec {
 		out.Domain.Memory.Guest = &resource.Quantity{}
 	}
 	return out
+}
+
+// Spellings are all ways of writing a template's size that mean the same guest once defaults are in it, without the
+// size itself, as Fixed leaves it: what is not given is one, and the memory that of the resources. The first is Fixed.
+func Spellings(spec *v1.VirtualMachineInstanceSpec) []*v1.VirtualMachineInstanceSpec {
+	fixed := Fixed(spec)
+	var out []*v1.VirtualMachineInstanceSpec
+	for _, cpu := range cpuSpellings(fixed.Domain.CPU) {
+		for _, memory := range memorySpellings(&fixed.Domain) {
+			other := *fixed
+			other.Domain.CPU, other.Domain.Memory = cpu, memory
+			out = append(out, &other)
+		}
+	}
+	return out
+}
+
+// cpuSpellings are the ways of writing a CPU with as many cores and threads, that which is given first.
+func cpuSpellings(given *v1.CPU) []*v1.CPU {
+	out := []*v1.CPU{given}
+	cpu := v1.CPU{}
+	if given != nil {
+		cpu = *given
+	}
+	for i := range 8 {
+		one := cpu
+		for bit, n := range []*uint32{&one.Sockets, &one.Cores, &one.Threads} {
+			if *n <= 1 {
+				*n = uint32(i >> bit & 1)
+			}
+		}
+		out = append(out, &one)
+	}
+	if cpu.Cores <= 1 && cpu.Threads <= 1 {
+		cpu.Sockets, cpu.Cores, cpu.Threads = 0, 0, 0
+		if equality.Semantic.DeepEqual(cpu, v1.CPU{}) {
+			out = append(out, nil)
+		}
+	}
+	return out
+}
+
+// memorySpellings are the ways of writing the memory, that which is given first.
+func memorySpellings(domain *v1.DomainSpec) []*v1.Memory {
+	out := []*v1.Memory{domain.Memory}
+	memory := v1.Memory{}
+	if domain.Memory != nil {
+		memory = *domain.Memory
+	}
+	memory.Guest = nil
+	if equality.Semantic.DeepEqual(memory, v1.Memory{}) {
+		out = append(out, nil)
+	}
+	bare, guest := memory, memory
+	guest.Guest = &resource.Quantity{}
+	return append(out, &bare, &guest)
+}
+
+// InPlace reports whether Kubernetes can give a pod that runs what its guest needs more of: memory says that it is
+// memory, else CPUs. CPUs of its own and huge pages are given when a pod starts, so such a guest moves to another pod.
+func InPlace(domain *v1.DomainSpec, memory bool) bool {
+	if domain.CPU != nil && domain.CPU.DedicatedCPUPlacement {
+		return false
+	}
+	return !memory || domain.Memory == nil || domain.Memory.Hugepages == nil
 }

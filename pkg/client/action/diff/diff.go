@@ -75,6 +75,8 @@ type API interface {
 		opts metav1.PatchOptions) (map[string]any, error)
 	TryCreate(ctx context.Context, resource, namespace string, object []byte) (map[string]any, error)
 	VMI(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
+	Expand(ctx context.Context, namespace string, vm []byte) (*v1.VirtualMachine, error)
+	KubeVirtList(ctx context.Context) (*v1.KubeVirtList, error)
 }
 
 // Options say how the manifest would be applied.
@@ -146,17 +148,7 @@ func one(ctx context.Context, api API, object map[string]any, head *Object, o Op
 	if err != nil {
 		return err
 	}
-	vmi, err := api.VMI(ctx, head.Namespace, head.Name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("look at the instance: %w", err)
-	}
-	head.Running = err == nil && !vmi.IsFinal()
-	for _, c := range rollout.Compare(visible(live), visible(then)) {
-		effect, note := rollout.EffectIn(c, live, then, head.Running)
-		head.Changes = append(head.Changes,
-			Change{Path: c.Path, Effect: effect, Note: note, Before: c.Before, After: c.After})
-	}
-	return nil
+	return judge(ctx, api, head, live, then)
 }
 
 // try has the server say what the object would be.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,8 @@ import (
 type world struct {
 	live, then map[string]any
 	running    bool
+	vmi        v1.VirtualMachineInstance
+	strategy   v1.VMRolloutStrategy
 	patches    []string
 }
 
@@ -42,7 +45,22 @@ func (w *world) VMI(_ context.Context, _, name string) (*v1.VirtualMachineInstan
 	if !w.running {
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
 	}
-	return &v1.VirtualMachineInstance{}, nil
+	return w.vmi.DeepCopy(), nil
+}
+
+func (*world) Expand(context.Context, string, []byte) (*v1.VirtualMachine, error) {
+	return nil, apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+}
+
+func (w *world) KubeVirtList(context.Context) (*v1.KubeVirtList, error) {
+	if w.strategy == "unknown" {
+		return nil, apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+	}
+	kv := v1.KubeVirt{}
+	if w.strategy != "" {
+		kv.Spec.Configuration.VMRolloutStrategy = new(w.strategy)
+	}
+	return &v1.KubeVirtList{Items: []v1.KubeVirt{kv}}, nil
 }
 
 func read(t *testing.T, text string) []map[string]any {
@@ -100,6 +118,36 @@ metadata: {name: s}
 	}
 	if _, err := Diff(t.Context(), w, read(t, "{kind: VirtualMachine}"), Options{}); err == nil {
 		t.Error("an object without a name is taken")
+	}
+}
+
+// What is said of the size is what the guest that runs has room for, and what the installation does.
+func TestDiffOfSize(t *testing.T) {
+	template := func(domain string) map[string]any {
+		return read(t, "{metadata: {name: vm}, spec: {runStrategy: Always, template: {spec: {domain: "+domain+"}}}}")[0]
+	}
+	vmi := v1.VirtualMachineInstance{}
+	vmi.Spec.Domain.CPU = &v1.CPU{Sockets: 1, Cores: 1, Threads: 1, MaxSockets: 4}
+	vmi.Spec.Domain.Memory = &v1.Memory{Guest: new(resource.MustParse("128Mi"))}
+	for name, c := range map[string]struct {
+		before, after string
+		strategy      v1.VMRolloutStrategy
+		want          string
+	}{
+		"sockets": {"{memory: {guest: 128Mi}}", "{cpu: {sockets: 2}, memory: {guest: 128Mi}}", "", "domain.cpu hotplug if the node has no room, after a migration"},
+		"memory":  {"{memory: {guest: 128Mi}}", "{memory: {guest: 256Mi}}", "", "domain.memory.guest restart 256Mi is more than the 128Mi that the guest was started with room for, maxGuest"},
+		"staged":  {"{cpu: {sockets: 1}}", "{cpu: {sockets: 2}}", v1.VMRolloutStrategyStage, "domain.cpu.sockets restart vmRolloutStrategy is Stage"},
+		"unknown": {"{cpu: {sockets: 1}}", "{cpu: {sockets: 2}}", "unknown", "domain.cpu.sockets hotplug if the node has no room, after a migration; unless vmRolloutStrategy is Stage, which your account may not read"},
+	} {
+		w := &world{running: true, live: template(c.before), then: template(c.after), vmi: vmi, strategy: c.strategy}
+		report, err := Diff(t.Context(), w, read(t, "{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: vm}}"), Options{})
+		if err != nil || len(report.Objects[0].Changes) != 1 {
+			t.Fatalf("%s: %+v, %v", name, report, err)
+		}
+		change := report.Objects[0].Changes[0]
+		if got := strings.TrimPrefix(change.Path, "spec.template.spec.") + " " + string(change.Effect) + " " + change.Note; got != c.want {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 

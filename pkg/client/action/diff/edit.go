@@ -7,13 +7,10 @@ import (
 	"reflect"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
 // EditAPI is what edits need of a client.
@@ -82,17 +79,8 @@ func Verdict(ctx context.Context, api API, e Edit) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	vmi, err := api.VMI(ctx, head.Namespace, head.Name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("look at the instance: %w", err)
-	}
-	head.Exists, head.Running = true, err == nil && !vmi.IsFinal()
-	for _, c := range rollout.Compare(visible(live), visible(then)) {
-		effect, note := rollout.EffectIn(c, live, then, head.Running)
-		head.Changes = append(head.Changes,
-			Change{Path: c.Path, Effect: effect, Note: note, Before: c.Before, After: c.After})
-	}
-	return &head, nil
+	head.Exists = true
+	return &head, judge(ctx, api, &head, live, then)
 }
 
 // unchanged reads the object, and fails when others have changed of it what a user decides: their change would be lost.

@@ -1,0 +1,109 @@
+package diff
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
+)
+
+// judge says of each field in which an object would change when that takes effect for the guest that there is.
+func judge(ctx context.Context, api API, head *Object, live, then map[string]any) error {
+	guest := rollout.Guest{}
+	vmi, err := api.VMI(ctx, head.Namespace, head.Name)
+	switch {
+	case err == nil && !vmi.IsFinal():
+		guest.Instance, head.Running = vmi, true
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("look at the instance: %w", err)
+	}
+	changes := rollout.Compare(visible(live), visible(then))
+	edit, doubt := rollout.Edit{Before: live, After: then}, ""
+	if head.Running && len(changes) > 0 && head.Kind == v1.VirtualMachineGroupVersionKind.Kind {
+		if guest.Staged, err = staged(ctx, api); err != nil {
+			if !apierrors.IsForbidden(err) {
+				return fmt.Errorf("read spec.configuration.vmRolloutStrategy of the KubeVirt resource: %w", err)
+			}
+			doubt = "unless vmRolloutStrategy is Stage, which your account may not read"
+		}
+		if edit.Was, err = expanded(ctx, api, head.Namespace, live); err != nil {
+			return err
+		}
+		if edit.Is, err = expanded(ctx, api, head.Namespace, then); err != nil {
+			return err
+		}
+	}
+	for _, v := range guest.Verdicts(changes, edit) {
+		if doubt != "" && (v.Effect == rollout.Hotplug || v.Effect == rollout.Migration) {
+			v.Note = joined(v.Note, doubt)
+		}
+		head.Changes = append(head.Changes,
+			Change{Path: v.Path, Effect: v.Effect, Note: v.Note, Before: v.Before, After: v.After})
+	}
+	return nil
+}
+
+func joined(note, more string) string {
+	if note == "" {
+		return more
+	}
+	return note + "; " + more
+}
+
+// staged reports whether the installation does not change guests that run.
+func staged(ctx context.Context, api API) (bool, error) {
+	list, err := api.KubeVirtList(ctx)
+	if err != nil {
+		return false, err
+	}
+	for i := range list.Items {
+		if s := list.Items[i].Spec.Configuration.VMRolloutStrategy; s != nil && *s == v1.VMRolloutStrategyStage {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// expanded is the spec of a VM's template with what the VM refers to written into it; nil for one that refers to
+// nothing, or when the account may not ask for that.
+func expanded(
+	ctx context.Context, api API, namespace string, vm map[string]any,
+) (*v1.VirtualMachineInstanceSpec, error) {
+	spec, _ := vm["spec"].(map[string]any)
+	if spec["instancetype"] == nil && spec["preference"] == nil {
+		return templateSpec(vm)
+	}
+	data, err := json.Marshal(vm)
+	if err != nil {
+		return nil, err
+	}
+	out, err := api.Expand(ctx, namespace, data)
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsBadRequest(err):
+		return nil, nil // what it refers to may come later; then the rules of the fields alone say it
+	case err != nil:
+		return nil, fmt.Errorf("write out instance type and preference: %w", err)
+	case out.Spec.Template == nil:
+		return nil, nil
+	}
+	return &out.Spec.Template.Spec, nil
+}
+
+func templateSpec(vm map[string]any) (*v1.VirtualMachineInstanceSpec, error) {
+	data, err := json.Marshal(vm)
+	if err != nil {
+		return nil, err
+	}
+	typed := &v1.VirtualMachine{}
+	if err := json.Unmarshal(data, typed); err != nil {
+		return nil, fmt.Errorf("read spec.template: %w", err)
+	}
+	if typed.Spec.Template == nil {
+		return nil, nil
+	}
+	return &typed.Spec.Template.Spec, nil
+}

@@ -1,0 +1,194 @@
+package vmcontroller
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
+	"github.com/virtkit/virtkit/pkg/vm/surface"
+)
+
+// edited is a VM of a template, as YAML, as admission leaves it.
+func edited(t *testing.T, generation int64, template string) *v1.VirtualMachine {
+	t.Helper()
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{
+		Name: "demo", Namespace: "default", UID: "vm", Generation: generation,
+		Finalizers: []string{v1.VirtualMachineControllerFinalizer},
+	}}
+	strategy := v1.RunStrategyAlways
+	vm.Spec.RunStrategy, vm.Spec.Template = &strategy, &v1.VirtualMachineInstanceTemplateSpec{}
+	if err := yaml.UnmarshalStrict([]byte(template), &vm.Spec.Template.Spec); err != nil {
+		t.Fatalf("%s: %v", template, err)
+	}
+	vm.Status.RunStrategy = strategy
+	return vm
+}
+
+// admitted is the VMI of a VM, as admission leaves it and virt-handler reports it.
+func admitted(t *testing.T, vm *v1.VirtualMachine, migratable bool) *v1.VirtualMachineInstance {
+	t.Helper()
+	vmi, err := Instance(vm, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	surface.DefaultVirtualMachineInstance(vmi, surface.Defaults{LiveUpdate: &sizing.Bounds{Ratio: sizing.DefaultRatio}})
+	vmi.UID, vmi.Status.Phase, vmi.Status.NodeName = "vmi", v1.Running, "n"
+	cpu := vmi.Spec.Domain.CPU
+	vmi.Status.CurrentCPUTopology = &v1.CPUTopology{Sockets: cpu.Sockets, Cores: cpu.Cores, Threads: cpu.Threads}
+	if guest := vmi.Spec.Domain.Memory.Guest; guest != nil {
+		vmi.Status.Memory = &v1.MemoryStatus{GuestAtBoot: guest, GuestCurrent: guest, GuestRequested: guest}
+	}
+	if !migratable {
+		vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
+			Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionFalse, Reason: "DisksNotLiveMigratable",
+			Message: "a claim is ReadWriteOnce",
+		}}
+	}
+	return vmi
+}
+
+func asMap(t *testing.T, vm *v1.VirtualMachine) map[string]any {
+	t.Helper()
+	data, err := json.Marshal(map[string]any{"spec": vm.Spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// What the rules say of an edit before it is made is what virt-controller makes of it: a verdict "restart" goes with the
+// condition RestartRequired, which names the field, and no other one does; hotplug and migration with a changed VMI.
+func TestVerdictsComeTrue(t *testing.T) {
+	const (
+		small = "domain: {memory: {guest: 128Mi}}"
+		large = "domain: {cpu: {sockets: 2}, memory: {guest: 1Gi}}"
+		huge  = "domain: {cpu: {sockets: 1, cores: 2}, memory: {guest: 1Gi, hugepages: {pageSize: 2Mi}}}"
+		fixed = "domain: {cpu: {sockets: 1, dedicatedCpuPlacement: true}, memory: {guest: 1Gi}}"
+		asked = "domain: {resources: {requests: {memory: 1Gi, cpu: 2}}}"
+		pod   = "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}}]}}\nnetworks: [{name: default, pod: {}}]"
+		red   = "domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}}, {name: red, bridge: {}}]}}\n" +
+			"networks: [{name: default, pod: {}}, {name: red, multus: {networkName: red-net}}]"
+		plain = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}]}}\nvolumes: [{name: root, containerDisk: {image: x}}]"
+		data  = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}, {name: data, disk: {bus: scsi}}]}}\n" +
+			"volumes: [{name: root, containerDisk: {image: x}}, {name: data, persistentVolumeClaim: {claimName: c, hotpluggable: true}}]"
+		drive = "domain: {memory: {guest: 1Gi}, devices: {disks: [{name: root, disk: {bus: virtio}}, {name: cd, cdrom: {}}]}}\nvolumes: [{name: root, containerDisk: {image: x}}]"
+	)
+	disc := drive[:len(drive)-1] + ", {name: cd, persistentVolumeClaim: {claimName: c, hotpluggable: true}}]"
+	change := func(from, old, text string) string {
+		if !strings.Contains(from, old) {
+			t.Fatalf("%q is not in %q", old, from)
+		}
+		return strings.Replace(from, old, text, 1)
+	}
+	for name, tc := range map[string]struct {
+		before, after  string
+		staged, pinned bool
+		// want are the effects by path below the template's spec.
+		want string
+	}{
+		"sockets that were not given":        {before: small, after: change(small, "domain: {", "domain: {cpu: {sockets: 2}, "), want: "domain.cpu: hotplug"},
+		"sockets beside cores not given":     {before: "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}}", after: "domain: {cpu: {cores: 2, sockets: 2}, memory: {guest: 1Gi}}", want: "domain.cpu.sockets: hotplug"},
+		"sockets":                            {before: large, after: change(large, "sockets: 2", "sockets: 4"), want: "domain.cpu.sockets: hotplug"},
+		"sockets beyond the bound":           {before: large, after: change(large, "sockets: 2", "sockets: 100"), want: "domain.cpu.sockets: restart"},
+		"fewer sockets":                      {before: large, after: change(large, "sockets: 2", "sockets: 1"), want: "domain.cpu.sockets: restart"},
+		"sockets no more given":              {before: large, after: change(large, "cpu: {sockets: 2}, ", ""), want: "domain.cpu: restart"},
+		"one socket, written out":            {before: small, after: change(small, "domain: {", "domain: {cpu: {sockets: 1}, "), want: "domain.cpu: live"},
+		"the bound, written out":             {before: large, after: change(large, "sockets: 2", "sockets: 2, maxSockets: 8"), want: "domain.cpu.maxSockets: restart"},
+		"one core, written out":              {before: large, after: change(large, "sockets: 2", "sockets: 2, cores: 1"), want: "domain.cpu.cores: live"},
+		"cores":                              {before: large, after: change(large, "sockets: 2", "sockets: 2, cores: 2"), want: "domain.cpu.cores: restart"},
+		"cores and sockets":                  {before: large, after: change(large, "sockets: 2", "sockets: 4, cores: 2"), want: "domain.cpu.cores: restart, domain.cpu.sockets: hotplug"},
+		"staged sockets":                     {before: large, after: change(large, "sockets: 2", "sockets: 4"), staged: true, want: "domain.cpu.sockets: restart"},
+		"sockets of its own":                 {before: fixed, after: change(fixed, "sockets: 1", "sockets: 2"), want: "domain.cpu.sockets: migration"},
+		"sockets of its own, not migratable": {before: fixed, after: change(fixed, "sockets: 1", "sockets: 2"), pinned: true, want: "domain.cpu.sockets: restart"},
+		"the bound of sockets":               {before: large, after: change(large, "sockets: 2", "sockets: 2, maxSockets: 16"), want: "domain.cpu.maxSockets: restart"},
+		"memory without room":                {before: small, after: change(small, "128Mi", "256Mi"), want: "domain.memory.guest: restart"},
+		"memory with room":                   {before: large, after: change(large, "1Gi", "2Gi"), want: "domain.memory.guest: hotplug"},
+		"memory beyond the bound":            {before: large, after: change(large, "1Gi", "64Gi"), want: "domain.memory.guest: restart"},
+		"memory not whole pages":             {before: large, after: change(large, "1Gi", "2000000001"), want: "domain.memory.guest: restart"},
+		"less memory":                        {before: large, after: change(large, "1Gi", "512Mi"), want: "domain.memory.guest: restart"},
+		"memory written otherwise":           {before: large, after: change(large, "1Gi", "1024Mi")},
+		"staged memory":                      {before: large, after: change(large, "1Gi", "2Gi"), staged: true, want: "domain.memory.guest: restart"},
+		"huge pages":                         {before: huge, after: change(huge, "guest: 1Gi", "guest: 2Gi"), want: "domain.memory.guest: migration"},
+		"huge pages, not migratable":         {before: huge, after: change(huge, "guest: 1Gi", "guest: 2Gi"), pinned: true, want: "domain.memory.guest: restart"},
+		"memory that was the request's":      {before: asked, after: change(asked, "domain: {", "domain: {memory: {guest: 2Gi}, "), want: "domain.memory: hotplug"},
+		"the request's, written out":         {before: asked, after: change(asked, "domain: {", "domain: {memory: {guest: 1Gi}, "), want: "domain.memory: live"},
+		"a request":                          {before: asked, after: change(asked, "cpu: 2", "cpu: 3"), want: "domain.resources.requests.cpu: restart"},
+		"a node selector":                    {before: small, after: small + "\nnodeSelector: {a: b}", want: "nodeSelector: restart"},
+		"a link":                             {before: red, after: change(red, "{name: red, bridge: {}}", "{name: red, bridge: {}, state: down}"), want: "domain.devices.interfaces[red].state: live"},
+		"an interface comes":                 {before: pod, after: red, want: "domain.devices.interfaces[red]: migration, networks[red]: migration"},
+		"an interface, staged":               {before: pod, after: red, staged: true, want: "domain.devices.interfaces[red]: restart, networks[red]: restart"},
+		"an interface, not migratable":       {before: pod, after: red, pinned: true, want: "domain.devices.interfaces[red]: restart, networks[red]: restart"},
+		"an interface goes":                  {before: red, after: change(red, "{name: red, bridge: {}}", "{name: red, bridge: {}, state: absent}"), want: "domain.devices.interfaces[red].state: hotplug"},
+		"an interface is cut out":            {before: red, after: pod, want: "domain.devices.interfaces[red]: restart, networks[red]: restart"},
+		"another model":                      {before: red, after: change(red, "bridge: {}", "bridge: {}, model: e1000e"), want: "domain.devices.interfaces[red].model: restart"},
+		"another network":                    {before: red, after: change(red, "red-net", "blue-net"), want: "networks[red].multus.networkName: restart"},
+		"a disk comes":                       {before: plain, after: data, want: "domain.devices.disks[data]: hotplug, volumes[data]: hotplug"},
+		"a disk comes, staged":               {before: plain, after: data, staged: true, want: "domain.devices.disks[data]: restart, volumes[data]: restart"},
+		"a disk goes":                        {before: data, after: plain, want: "domain.devices.disks[data]: hotplug, volumes[data]: hotplug"},
+		"another claim":                      {before: data, after: change(data, "claimName: c", "claimName: d"), want: "volumes[data].persistentVolumeClaim.claimName: hotplug"},
+		"a disk for good":                    {before: plain, after: change(data, ", hotpluggable: true", ""), want: "domain.devices.disks[data]: restart, volumes[data]: restart"},
+		"another image":                      {before: plain, after: change(plain, "image: x", "image: z"), want: "volumes[root].containerDisk.image: restart"},
+		"a disc":                             {before: drive, after: disc, want: "volumes[cd]: hotplug"},
+		"no disc":                            {before: disc, after: drive, want: "volumes[cd]: hotplug"},
+		"a drive":                            {before: plain, after: drive, want: "domain.devices.disks[cd]: restart"},
+		"a drive and its disc":               {before: plain, after: disc, want: "domain.devices.disks[cd]: restart, volumes[cd]: restart"},
+		"a drive and its disc go":            {before: disc, after: plain, want: "domain.devices.disks[cd]: restart, volumes[cd]: hotplug"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			was, is := edited(t, 1, tc.before), edited(t, 2, tc.after)
+			vmi := admitted(t, was, !tc.pinned)
+			before, after := asMap(t, was), asMap(t, is)
+			verdicts := rollout.Guest{Instance: vmi, Staged: tc.staged}.Verdicts(rollout.Compare(before, after),
+				rollout.Edit{Before: before, After: after, Was: &was.Spec.Template.Spec, Is: &is.Spec.Template.Spec})
+			var said, restart []string
+			plugs := false
+			for _, v := range verdicts {
+				path := strings.TrimPrefix(v.Path, "spec.template.spec.")
+				said = append(said, path+": "+string(v.Effect))
+				if v.Effect == rollout.Restart {
+					restart = append(restart, path)
+				}
+				plugs = plugs || v.Effect == rollout.Hotplug || v.Effect == rollout.Migration
+			}
+			if got := strings.Join(said, ", "); got != tc.want {
+				t.Errorf("the verdict is %s, want %s", got, tc.want)
+			}
+
+			step := Next(View{VM: is, VMI: vmi.DeepCopy(), Staged: tc.staged, Filled: true})
+			if step.Invalid != nil {
+				t.Fatal(step.Invalid)
+			}
+			message := restartOf(status(t, step.After))
+			if tc.pinned && !sizing.InPlace(&vmi.Spec.Domain, strings.HasPrefix(tc.want, "domain.memory")) {
+				return // pkg/controller/resize says so, and then the VM: TestSizeAndRestart
+			}
+			if (message != "") != (len(restart) > 0) {
+				t.Errorf("RestartRequired is %q, and the verdicts are %v", message, said)
+			}
+			for _, path := range restart {
+				field, _, _ := strings.Cut(path, "]")
+				if name != "the bound, written out" && !strings.Contains(message, field) && !strings.Contains(message, strings.Replace(field, "networks[", "domain.devices.interfaces[", 1)) &&
+					!strings.Contains(message, strings.Replace(field, "volumes[", "domain.devices.disks[", 1)) &&
+					!strings.Contains(message, strings.Replace(field, "domain.devices.disks[", "volumes[", 1)) {
+					t.Errorf("RestartRequired does not name %s: %s", path, message)
+				}
+			}
+			changed := !equality.Semantic.DeepEqual(step.After.VMI.Spec, vmi.Spec)
+			if changed && !plugs && !strings.HasSuffix(tc.want, "live") || !changed && plugs {
+				t.Errorf("the VMI is changed: %v, and the verdicts are %v", changed, said)
+			}
+		})
+	}
+}
