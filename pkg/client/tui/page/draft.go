@@ -24,6 +24,7 @@ const (
 	fieldClaim
 	fieldImport
 	fieldData
+	fieldDiskBus
 	fieldStrategy
 	fieldUser
 	fieldPassword
@@ -69,6 +70,7 @@ var draftFields = [fields]draftField{
 		example: "type:http,url:https://HOST/IMAGE,size:10Gi",
 	},
 	fieldData:       {title: "Empty disk", flag: "volume-empty", long: "volume-empty", example: "10Gi"},
+	fieldDiskBus:    {title: "Disk bus", flag: "disk-bus", example: "the preference's, or sata"},
 	fieldStrategy:   {title: "Run strategy", flag: "run-strategy", example: string(create.DefaultRunStrategy)},
 	fieldUser:       {title: "User", flag: "user", example: "the image's own"},
 	fieldPassword:   {title: "Password", flag: "password-file"},
@@ -110,8 +112,8 @@ func (d *Draft) options() (create.Options, *mistake) {
 		Name: d[fieldName], Namespace: d[fieldNamespace], RunStrategy: d[fieldStrategy], Memory: d[fieldMemory],
 		MemoryGiven:                   d[fieldMemory] != "",
 		TerminationGracePeriodSeconds: create.DefaultTerminationGracePeriodSeconds, Instancetype: d[fieldInstancetype],
-		Preference: d[fieldPreference],
-		CloudInit:  create.CloudInit{User: d[fieldUser], Password: d[fieldPassword]},
+		Preference: d[fieldPreference], DiskBus: d[fieldDiskBus],
+		CloudInit: create.CloudInit{User: d[fieldUser], Password: d[fieldPassword]},
 	}
 	if o.Memory == "" {
 		o.Memory = create.DefaultMemory
