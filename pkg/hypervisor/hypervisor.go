@@ -140,6 +140,17 @@ type Stats struct {
 	Disks      []DiskStats
 }
 
+// Online is how many vCPUs the guest has now; the others are room for more.
+func (s *Stats) Online() int {
+	n := 0
+	for _, v := range s.VCPUs {
+		if v.State != 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // VCPUStats are of one vCPU. State is libvirt's: 0 offline, 1 running, 2 blocked. Wait and Delay are nil when the
 // kernel does not tell them.
 type VCPUStats struct {

@@ -175,7 +175,7 @@ func (t *metricsReporter) report(ctx context.Context) (vhostmd.Report, error) {
 		Now:  time.Now(),
 		Stat: t.read("stat"), Meminfo: t.read("meminfo"), VMStat: t.read("vmstat"),
 	}, vhostmd.Guest{
-		CPUTime: time.Duration(min(used, 1<<62)), VCPUs: uint64(len(stats.VCPUs)),
+		CPUTime: time.Duration(min(used, 1<<62)), VCPUs: uint64(stats.Online()),
 		Memory: stats.MemoryGuest,
 	}), nil
 }

@@ -35,7 +35,7 @@ func (s *service) Stats(ctx context.Context, _ *pb.StatsRequest) (*pb.StatsRespo
 func statsResponse(stats hypervisor.Stats) *pb.StatsResponse {
 	m := stats.Memory
 	out := &pb.StatsResponse{
-		CpuTime: stats.CPUTime, CpuUser: stats.CPUUser, CpuSystem: stats.CPUSystem, Vcpus: uint64(len(stats.VCPUs)),
+		CpuTime: stats.CPUTime, CpuUser: stats.CPUUser, CpuSystem: stats.CPUSystem, Vcpus: uint64(stats.Online()),
 		MemoryGuest: stats.MemoryGuest, MemoryUsed: stats.MemoryUsed, MemoryResident: stats.MemoryResident,
 		Memory: &pb.GuestMemory{
 			Available: m.Available, Usable: m.Usable, Unused: m.Unused, Cached: m.Cached, SwapIn: m.SwapIn,

@@ -20,7 +20,8 @@ func (e *examination) client() {
 	case p.Path["kubectl-virt"] == "":
 		e.add(Client, "kubectl", Warning,
 			"kubectl does not find this program as its plugin: there is no kubectl-virt in PATH",
-			"ln -s \"$(command -v virtctl)\" /usr/local/bin/kubectl-virt", "kubectl krew install virt")
+			// not krew: what its index has by this name is KubeVirt's program
+			"ln -s \"$(command -v virtctl)\" /usr/local/bin/kubectl-virt")
 	case p.Path["kubectl_complete-virt"] == "":
 		e.add(Client, "kubectl", Warning, "`kubectl virt` works, but is not completed: there is no "+
 			"kubectl_complete-virt in PATH", "install plugins/kubectl_complete-virt")

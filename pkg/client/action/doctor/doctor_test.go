@@ -131,6 +131,7 @@ func TestChecks(t *testing.T) {
 		{"api restarts", func(f *Facts) { f.Pods.Value[0].Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 9}} }, names.VirtAPI, Warning, "restarted 9 times", "--previous"},
 		{"pods may not be read", func(f *Facts) { f.Pods = Read[[]corev1.Pod]{Err: forbidden} }, "components", Skipped, "cannot tell", ""},
 		{"aggregated API is down", func(f *Facts) { f.VirtAPI.Err = errors.New("503") }, "subresources", Failed, "does not answer", "kubectl get apiservice"},
+		{"the aggregated API may not be asked", func(f *Facts) { f.VirtAPI.Err = forbidden }, "subresources", Skipped, "cannot tell", ""},
 		{"versions differ", func(f *Facts) { f.VirtAPI.Value.GitVersion = "v2" }, "subresources", Warning, "virt-api is v2, this program is v1", "virtctl install"},
 		{"webhook is down", func(f *Facts) { f.Admission = errors.New("failed calling webhook") }, "admission", Failed, "not admitted", "webhookconfigurations"},
 		{"may not create VMs", func(f *Facts) { f.Admission = forbidden }, "admission", Skipped, "may not create", ""},

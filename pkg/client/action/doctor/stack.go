@@ -149,6 +149,8 @@ func state(pod *corev1.Pod) string {
 // api looks at what virt-api serves: the subresources, and admission.
 func (e *examination) api() {
 	switch err := e.VirtAPI.Err; {
+	case apierrors.IsForbidden(err):
+		e.skip(Stack, "subresources", err)
 	case err != nil:
 		e.add(Stack, "subresources", Failed, "the aggregated API of virt-api does not answer: "+err.Error(),
 			"kubectl get apiservice v1.subresources.kubevirt.io", "kubectl -n "+names.Namespace+" logs deployment/"+

@@ -177,7 +177,7 @@ func hostileServer(t *testing.T, refusing bool) (kubeconfig string) {
 		spoil(object)
 		objects[plural] = append(objects[plural], object)
 	}
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return server(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Add("Warning", `299 - "deprecated \u202e`+"\u202e\u009b31m"+`"`)
 		code, answer := http.StatusOK, answerTo(objects, r)
@@ -195,7 +195,13 @@ func hostileServer(t *testing.T, refusing bool) (kubeconfig string) {
 		}
 		w.WriteHeader(code)
 		_, _ = w.Write(data) // a client that has gone
-	}))
+	})
+}
+
+// server is an API server for as long as the test runs.
+func server(t *testing.T, answer http.HandlerFunc) (kubeconfig string) {
+	t.Helper()
+	server := httptest.NewTLSServer(answer)
 	t.Cleanup(server.Close)
 	config := clientcmdapi.NewConfig()
 	config.Clusters["x"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}

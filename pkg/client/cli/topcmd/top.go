@@ -40,8 +40,9 @@ func NewCmdTop(f *cli.Factory, runF func(context.Context, *Options) error) *cobr
 		Short: "Show what running guests use: CPU, memory, network, disk",
 		Long: `Show what running guests use, measured over --interval by the node's virt-handler.
 
-CPU is in thousandths of a processor (1500m is one and a half), as QEMU uses them. MEMORY is what QEMU holds of the node's,
-USED what the guest says it uses of its own, OF what it has. Network and disk are bytes a second.`,
+CPU is in thousandths of a processor (1500m is one and a half), as QEMU uses them; VCPUS is how many the guest has now. MEMORY
+is what the guest has, USED what it says it uses of that, RESIDENT what QEMU holds of the node's. Network and disk are bytes
+a second.`,
 		Example: cli.Examples(f.Program, `
 			virtctl top
 			virtctl top -A --sort-by memory
@@ -177,7 +178,7 @@ func (o *Options) print(r *top.Report) error {
 	}
 	table := cli.NewTable(streams.Out)
 	titles := []string{
-		"NAME", "NODE", "CPU", "OF", "MEMORY", "USED", "OF", "RECEIVED/s", "SENT/s", "READ/s",
+		"NAME", "NODE", "CPU", "VCPUS", "MEMORY", "USED", "RESIDENT", "RECEIVED/s", "SENT/s", "READ/s",
 		"WRITTEN/s",
 	}
 	if o.AllNamespaces {
@@ -189,7 +190,7 @@ func (o *Options) print(r *top.Report) error {
 	for _, row := range r.Items {
 		cells := []string{
 			row.Name, row.Node, fmt.Sprintf("%dm", row.CPU), fmt.Sprintf("%d", row.VCPUs),
-			size(row.MemoryResident), used(row.MemoryUsed), size(row.Memory),
+			size(row.Memory), used(row.MemoryUsed), size(row.MemoryResident),
 			size(uint64(row.NetworkReceived)), size(uint64(row.NetworkSent)), size(uint64(row.DiskRead)),
 			size(uint64(row.DiskWritten)),
 		}

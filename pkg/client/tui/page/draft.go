@@ -24,7 +24,6 @@ const (
 	fieldClaim
 	fieldImport
 	fieldData
-	fieldDiskBus
 	fieldStrategy
 	fieldUser
 	fieldPassword
@@ -36,6 +35,7 @@ const (
 	fieldNetworkData
 	fieldInferInstancetype
 	fieldInferPreference
+	fieldDiskBus
 	fieldGrace
 	fields
 )
@@ -70,7 +70,6 @@ var draftFields = [fields]draftField{
 		example: "type:http,url:https://HOST/IMAGE,size:10Gi",
 	},
 	fieldData:       {title: "Empty disk", flag: "volume-empty", long: "volume-empty", example: "10Gi"},
-	fieldDiskBus:    {title: "Disk bus", flag: "disk-bus", example: "the preference's, or sata"},
 	fieldStrategy:   {title: "Run strategy", flag: "run-strategy", example: string(create.DefaultRunStrategy)},
 	fieldUser:       {title: "User", flag: "user", example: "the image's own"},
 	fieldPassword:   {title: "Password", flag: "password-file"},
@@ -91,6 +90,7 @@ var draftFields = [fields]draftField{
 		title: "Pref. from", flag: "infer-preference-from",
 		example: "a volume whose labels name it",
 	},
+	fieldDiskBus: {title: "Disk bus", flag: "disk-bus", example: "the preference's, or sata"},
 	fieldGrace: {
 		title: "Grace period", flag: "termination-grace-period",
 		example: fmt.Sprint(create.DefaultTerminationGracePeriodSeconds) + " seconds to shut down",

@@ -30,7 +30,8 @@ import (
 // most bounds a list of events, pods or names.
 const most = "500"
 
-// Facts reads everything about a VM, or an instance, of a name. That it does not exist is a fact, too.
+// Facts reads everything about a VM, or an instance, of a name. That it does not exist is a fact, too; that the user may
+// not know whether it does is an error.
 func Facts(ctx context.Context, c *client.Client, namespace, name string, now time.Time) (why.Facts, error) {
 	g := &gathering{client: c, facts: why.Facts{Now: now, Namespace: namespace, Name: name}}
 	f := &g.facts
@@ -90,6 +91,9 @@ func Facts(ctx context.Context, c *client.Client, namespace, name string, now ti
 		return why.Facts{}, g.err
 	}
 	f.VM, f.VMI = vm, vmi
+	if vm == nil && vmi == nil && g.refused != nil {
+		return why.Facts{}, g.refused // nobody knows whether it exists
+	}
 	if f.NotInstalled {
 		return *f, nil
 	}
@@ -235,6 +239,8 @@ type gathering struct {
 
 	mu  sync.Mutex
 	err error
+	// refused is why the VM, or its instance, may not be read.
+	refused error
 }
 
 // all runs the reads, by what they read, and keeps the first error; a refusal is a fact.
@@ -251,6 +257,9 @@ func (g *gathering) all(ctx context.Context, reads map[string]func(context.Conte
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			if apierrors.IsForbidden(err) {
+				if what == "virtualmachines" || what == "virtualmachineinstances" && g.refused == nil {
+					g.refused = err
+				}
 				if resource, _, named := strings.Cut(what, " "); named && what != "pods of virtkit" {
 					what = resource
 				}
