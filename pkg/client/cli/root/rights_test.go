@@ -20,7 +20,6 @@ var withoutRights = map[string]string{
 	"help": "of this machine", "__complete describe ''": "of this machine", "__complete start vm/": "of this machine",
 	"port-forward list": "of this machine", "port-forward stop --all": "of this machine", "undo --list": "of this machine",
 	"doctor": "it goes on, and says of each check that it may not be made", "doctor --quiet": "as doctor",
-	
 }
 
 // TestNoRightsIsSaid runs every command as an account without any role: that is what is said, and never that an object

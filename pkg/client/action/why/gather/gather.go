@@ -30,8 +30,8 @@ import (
 // most bounds a list of events, pods or names.
 const most = "500"
 
-// Facts reads everything about a VM, or an instance, of a name. That it does not exist is a fact, too; that the user may
-// not know whether it does is an error.
+// Facts reads everything about a VM, or an instance, of a name. That it does not exist is a fact, too; that the user
+// may not know whether it does is an error.
 func Facts(ctx context.Context, c *client.Client, namespace, name string, now time.Time) (why.Facts, error) {
 	g := &gathering{client: c, facts: why.Facts{Now: now, Namespace: namespace, Name: name}}
 	f := &g.facts
