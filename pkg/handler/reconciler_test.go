@@ -161,14 +161,15 @@ func TestPause(t *testing.T) {
 	w.wantEvents("Started", "Paused", "Unpaused")
 }
 
+// deleteVMI deletes the VMI, at the time that virt-handler's clock shows then: nothing is done about it before.
 func (w *world) deleteVMI() time.Time {
 	w.t.Helper()
-	w.must(w.client.Delete(context.Background(), w.vmi()))
-	at := w.vmi().DeletionTimestamp.Time
+	vmi := w.vmi()
 	w.mu.Lock()
-	w.now = at
-	w.mu.Unlock()
-	return at
+	defer w.mu.Unlock()
+	w.must(w.client.Delete(context.Background(), vmi))
+	w.now = w.vmi().DeletionTimestamp.Time
+	return w.now
 }
 
 func TestDeletionShutsDown(t *testing.T) {
