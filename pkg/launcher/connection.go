@@ -92,8 +92,7 @@ func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 			switch {
 			case !ok:
 				return
-			case e.End != nil && !g.another(ctx, conn):
-				g.end(*e.End)
+			case e.End != nil && g.end(ctx, conn, *e.End):
 			default:
 				g.refresh(ctx, conn, false)
 			}
@@ -101,13 +100,6 @@ func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 			return
 		}
 	}
-}
-
-// another says that an end which the daemon reports was not that of the guest, which is there: a domain that could not
-// be created ends, too, and one that is created at once after it may be there before the word of that end.
-func (g *guest) another(ctx context.Context, conn hypervisor.Connection) bool {
-	_, err := conn.Domain(ctx)
-	return err == nil
 }
 
 // hasInherited says that the guest was here before the connection, and has not ended.
@@ -143,9 +135,28 @@ func (g *guest) missed(ctx context.Context, conn hypervisor.Connection) {
 	g.endUnseenLocked()
 }
 
-// end takes an end that the daemon reported.
-func (g *guest) end(end hypervisor.End) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.endLocked(end)
+// end takes an end that the daemon reported, and reports whether it is that of the guest. It is not where the guest is
+// there: a domain that could not be created ends, too, and one that is created at once after it may be there, or may be
+// about to be, before the word of that end.
+func (g *guest) end(ctx context.Context, conn hypervisor.Connection, end hypervisor.End) bool {
+	take := func(start int) bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.starts != start {
+			return false
+		}
+		g.endLocked(end)
+		return true
+	}
+	for {
+		g.mu.Lock()
+		start := g.starts
+		g.mu.Unlock()
+		if _, err := conn.Domain(ctx); err == nil {
+			return false
+		}
+		if take(start) {
+			return true
+		}
+	}
 }

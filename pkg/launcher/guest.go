@@ -37,6 +37,8 @@ type guest struct {
 	life lifecycle.Machine
 	// early is how the domain has ended, as long as life holds that back.
 	early *hypervisor.End
+	// starts is how often a domain was about to be created.
+	starts int
 	// inherited says that the connection of now found the guest here: how one ends that comes later is an event of this
 	// connection.
 	inherited bool
@@ -168,6 +170,7 @@ func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(
 	}
 	g.mu.Lock()
 	g.early = nil
+	g.starts++
 	g.applyLocked(lifecycle.Start)
 	state := g.life.Now()
 	g.mu.Unlock()
@@ -189,6 +192,9 @@ func (g *guest) create(ctx context.Context, xml string, paused bool, ready func(
 	}
 	g.applyLocked(lifecycle.FinishStart)
 	g.updateLocked(ready)
+	if gone == nil {
+		g.early = nil // it was the end of a domain before this one, which is there
+	}
 	switch {
 	case g.early != nil:
 		g.endLocked(*g.early)

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -275,6 +276,29 @@ func TestLateEndOfFailedCreate(t *testing.T) {
 		m.end(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "shutdown"})
 		expect(t, g, shutOff, "shutdown")
 	})
+}
+
+// TestLateEndsOfFailedCreates has the word of each failed start come at any moment of the next one.
+func TestLateEndsOfFailedCreates(t *testing.T) {
+	for range 200 {
+		withGuest(t, func(t *testing.T, m *memory, g *guest) {
+			for range 3 {
+				m.mu.Lock()
+				m.createErr = errors.New("no memory left")
+				m.mu.Unlock()
+				if err := g.create(t.Context(), "<domain/>", false, func(*pb.GuestState) {}); err == nil {
+					t.Fatal("it was created")
+				}
+			}
+			m.mu.Lock()
+			m.createErr = nil
+			m.mu.Unlock()
+			mustCreate(t, g)
+			expect(t, g, runs, "booted")
+			m.end(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "shutdown"})
+			expect(t, g, shutOff, "shutdown")
+		})
+	}
 }
 
 func TestGuestEndsAtOnce(t *testing.T) {
