@@ -20,6 +20,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
@@ -98,6 +99,7 @@ func (s *session) open(scope page.Scope) (*page.World, error) {
 	w := &page.World{
 		Scope: scope, Program: f.Program, Flags: s.options.flags(scope), ReadOnly: s.options.ReadOnly,
 		Theme: look, Now: f.Now,
+		Explain:  func(err error) string { return cli.Explain(err, f.Connection()) },
 		Machines: store.NewMachines(s.changed), Nodes: store.NewTable[store.Node](s.changed),
 		Migrations: store.NewTable[store.Migration](s.changed), Events: store.NewTable[store.Event](s.changed),
 		Usage: page.NewUsage(),

@@ -53,6 +53,7 @@ type App struct {
 	keys          keymap.Map[*App]
 	editing       func(page.EditText) tea.Cmd
 	copying       func(string) tea.Cmd
+	place         string // the key of the page in the bar that was gone to
 }
 
 // entry is a line of the command log.
@@ -88,7 +89,7 @@ type (
 func New(w *page.World) *App {
 	a := &App{World: w, Command: exec.Command, focused: true, width: 80, height: 24}
 	a.keys, a.editing, a.copying = appKeys(), a.edit, func(text string) tea.Cmd { return tea.SetClipboard(text) }
-	a.stack = []page.Page{page.NewMachines(w)}
+	a.stack, a.place = []page.Page{page.NewMachines(w)}, "1"
 	return a
 }
 
@@ -256,8 +257,12 @@ func (a *App) leave(n int) {
 // Close ends what pages have going on. It is to be called when the program has ended.
 func (a *App) Close() { a.leave(0) }
 
-// back goes to the page below; on the first page it takes the filter and the marks away.
+// back ends a search, takes a filter away, or goes to the page below.
 func (a *App) back() {
+	if s, ok := a.top().(page.Searchable); ok && s.Searched() != "" {
+		s.EndSearch()
+		return
+	}
 	if f, ok := a.top().(page.Filterable); ok && !f.Filter().Empty() {
 		f.SetFilter(filter.Filter{})
 		return
@@ -312,7 +317,7 @@ func (a *App) start(t page.Task) tea.Cmd {
 func (a *App) ended(index int, err error) {
 	a.log[index].ended, a.log[index].err = true, err
 	if err != nil {
-		a.trouble = append(a.trouble, a.log[index].line+": "+err.Error())
+		a.trouble = append(a.trouble, a.log[index].line+": "+a.World.Say(err))
 	}
 }
 

@@ -465,15 +465,15 @@ func TestFrames(t *testing.T) {
 		"instancetypes":  {"6"},
 		"pools":          {"7"},
 		"pool":           {"7", "enter"},
-		"pool-machines":  {"7", "m"},
-		"scale":          {"7", "s", "backspace", "'x"},
-		"scale-asked":    {"7", "down", "s", "backspace", "backspace", "'2", "enter"},
+		"pool-machines":  {"7", "i"},
+		"scale":          {"7", "=", "backspace", "'x"},
+		"scale-asked":    {"7", "down", "=", "backspace", "backspace", "'2", "enter"},
 		"delete-pool":    {"7", "ctrl+d", "'si"},
 		"evacuation":     {"2", "E"},
-		"form":           {"n"},
-		"form-typed":     {"n", "'new", "tab", "tab", "'u1.", "tab", "tab", "tab", "tab", "tab", "'quay.io/containerdisks/fedora:42", "down", "down", "down", "down", "down", "'me", "down", "'secret"},
-		"form-wrong":     {"n", "'new", "up", "'no key"},
-		"form-import":    {"n", "'new", "down", "down", "down", "down", "down", "down", "down", "down", "'type:h", "tab", "'https://host/disk.qcow2"},
+		"form":           {"+"},
+		"form-typed":     {"+", "'new", "tab", "tab", "'u1.", "tab", "tab", "tab", "tab", "tab", "'quay.io/containerdisks/fedora:42", "down", "down", "down", "down", "down", "'me", "down", "'secret"},
+		"form-wrong":     {"+", "'new", "up", "'no key"},
+		"form-import":    {"+", "'new", "down", "down", "down", "down", "down", "down", "down", "down", "'type:h", "tab", "'https://host/disk.qcow2"},
 		"evacuate-asked": {"2", "E", "E"},
 		"events":         {"4"},
 		"health":         {"5"},
@@ -485,7 +485,8 @@ func TestFrames(t *testing.T) {
 		"nothing":        {"/", "'nosuch", "enter"},
 		"marked":         {"*", "X"},
 		"delete":         {"down", "ctrl+d", "'we"},
-		"log":            {"down", "p", "L"},
+		"log":            {"down", "p", "y", "L"},
+		"pages-filtered": {":", "'n"},
 	} {
 		for _, size := range sizes {
 			a := New(world(f))
@@ -526,7 +527,7 @@ func TestTrouble(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string][]string{
 		"machine":    {"down", "enter"},
-		"form":       {"n", "'web", "ctrl+s"},
+		"form":       {"+", "'web", "ctrl+s"},
 		"evacuation": {"2", "E"},
 		"edit":       {"down", "e"},
 	} {
@@ -556,36 +557,42 @@ func TestKeysDoWhatTheySay(t *testing.T) {
 		keys []string
 		want string
 	}{
-		"pause at once":           {[]string{"down", "p"}, "pause prod/web"},
+		"pause asks":              {[]string{"down", "p"}, ""},
+		"pause agreed":            {[]string{"down", "p", "y"}, "pause prod/web"},
+		"start asks":              {[]string{"/", "'off", "enter", "S"}, ""},
 		"stop asks":               {[]string{"down", "X"}, ""},
 		"stop agreed":             {[]string{"down", "X", "y"}, "stop prod/web"},
 		"stop not agreed":         {[]string{"down", "X", "enter"}, ""},
 		"delete wants the name":   {[]string{"down", "ctrl+d", "y", "enter"}, ""},
 		"delete with the name":    {[]string{"down", "ctrl+d", "'web", "enter"}, "delete prod/web"},
-		"start what is off":       {[]string{"/", "'off", "enter", "S"}, "start test/off"},
+		"start what is off":       {[]string{"/", "'off", "enter", "S", "y"}, "start test/off"},
 		"start what runs":         {[]string{"S"}, ""},
 		"bulk only what it fits":  {[]string{"*", "X", "y"}, "stop prod/db, stop prod/web, stop test/off, stop test/名前-a-very-long-name-of-a-machine-that-somebody-once-made"},
 		"marks choose":            {[]string{"space", "space", "R", "y"}, "restart prod/db, restart prod/web"},
 		"migrate what cannot":     {[]string{"m"}, ""},
-		"migrate what can":        {[]string{"down", "m"}, "migrate prod/web"},
-		"the palette knows verbs": {[]string{"down", ":", "'pause", "enter"}, "pause prod/web"},
-		"cordon":                  {[]string{"2", "C"}, "cordon node1 true"},
-		"create":                  {[]string{"n", "'new", "down", "down", "down", "down", "'4", "down", "'2Gi", "down", "'image", "ctrl+s"}, "create default/new"},
-		"create what is wrong":    {[]string{"n", "'new", "down", "down", "down", "down", "'x", "ctrl+s"}, ""},
+		"migrate what can":        {[]string{"down", "m", "y"}, "migrate prod/web"},
+		"migrate asks":            {[]string{"down", "m"}, ""},
+		"the palette knows verbs": {[]string{"down", ":", "'pause", "enter", "y"}, "pause prod/web"},
+		"cordon":                  {[]string{"2", "O", "y"}, "cordon node1 true"},
+		"cordon asks":             {[]string{"2", "O"}, ""},
+		"C does not cordon":       {[]string{"2", "C", "y"}, ""},
+		"create":                  {[]string{"+", "'new", "down", "down", "down", "down", "'4", "down", "'2Gi", "down", "'image", "ctrl+s"}, "create default/new"},
+		"create what is wrong":    {[]string{"+", "'new", "down", "down", "down", "down", "'x", "ctrl+s"}, ""},
 		"evacuate":                {[]string{"2", "E", "E", "y"}, "evacuate node1"},
-		"scale up at once":        {[]string{"7", "s", "backspace", "'5", "enter"}, "scale vmpool prod/sites from 4 to 5"},
-		"scale down asks":         {[]string{"7", "s", "backspace", "'1", "enter"}, ""},
-		"scale down agreed":       {[]string{"7", "s", "backspace", "'1", "enter", "y"}, "scale vmpool prod/sites from 4 to 1"},
-		"scale to the same":       {[]string{"7", "s", "enter"}, ""},
-		"scale to no number":      {[]string{"7", "s", "'x", "enter", "backspace", "backspace", "'7", "enter"}, "scale vmpool prod/sites from 4 to 7"},
-		"scale not at all":        {[]string{"7", "s", "'9", "esc"}, ""},
-		"many machines go":        {[]string{"7", "down", "s", "backspace", "backspace", "'0", "enter", "y", "enter", "backspace", "'30", "enter"}, "scale vmirs test/workers from 30 to 0"},
-		"scale one that is shown": {[]string{"7", "enter", "s", "backspace", "'8", "enter"}, "scale vmpool prod/sites from 4 to 8"},
+		"scale up asks":           {[]string{"7", "=", "backspace", "'5", "enter"}, ""},
+		"scale up agreed":         {[]string{"7", "=", "backspace", "'5", "enter", "y"}, "scale vmpool prod/sites from 4 to 5"},
+		"scale down asks":         {[]string{"7", "=", "backspace", "'1", "enter"}, ""},
+		"scale down agreed":       {[]string{"7", "=", "backspace", "'1", "enter", "y"}, "scale vmpool prod/sites from 4 to 1"},
+		"scale to the same":       {[]string{"7", "=", "enter"}, ""},
+		"scale to no number":      {[]string{"7", "=", "'x", "enter", "backspace", "backspace", "'7", "enter", "y"}, "scale vmpool prod/sites from 4 to 7"},
+		"scale not at all":        {[]string{"7", "=", "'9", "esc"}, ""},
+		"many machines go":        {[]string{"7", "down", "=", "backspace", "backspace", "'0", "enter", "y", "enter", "backspace", "'30", "enter"}, "scale vmirs test/workers from 30 to 0"},
+		"scale one that is shown": {[]string{"7", "enter", "=", "backspace", "'8", "enter", "y"}, "scale vmpool prod/sites from 4 to 8"},
 		"pools by name":           {[]string{":", "'pools", "enter", "ctrl+d", "'sites", "enter"}, "delete vmpool prod/sites"},
 		"replica sets by name":    {[]string{":", "'replicasets", "enter", "ctrl+d", "'workers", "enter"}, "delete vmirs test/workers"},
 		"delete wants its name":   {[]string{"7", "ctrl+d", "y", "enter"}, ""},
-		"a machine of a pool":     {[]string{"7", "enter", "enter", "down", "S"}, "start test/off"},
-		"uncordon":                {[]string{"2", "down", "C"}, "cordon node2 false"},
+		"a machine of a pool":     {[]string{"7", "enter", "enter", "down", "S", "y"}, "start test/off"},
+		"uncordon":                {[]string{"2", "down", "O", "y"}, "cordon node2 false"},
 	} {
 		f := &fake{}
 		a := New(world(f))
@@ -606,12 +613,12 @@ func TestReadOnlyAndForbidden(t *testing.T) {
 		w := world(f)
 		prepare(w, f)
 		a := New(w)
-		press(t, a, "down", "p", "X", "y", "ctrl+d", "'web", "enter")
+		press(t, a, "down", "p", "y", "X", "y", "ctrl+d", "'web", "enter")
 		if len(f.done) > 0 {
 			t.Errorf("%s: did %v", name, f.done)
 		}
 		a = New(w)
-		press(t, a, "7", "down", "s", "'0", "enter", "y", "ctrl+d", "'workers", "enter", "esc", "enter", "s", "'0", "enter")
+		press(t, a, "7", "down", "=", "'0", "enter", "y", "ctrl+d", "'workers", "enter", "esc", "enter", "=", "'0", "enter")
 		if len(f.done) > 0 {
 			t.Errorf("%s: did %v", name, f.done)
 		}
@@ -646,7 +653,7 @@ func TestSetGoes(t *testing.T) {
 	golden(t, "pool-events", a)
 	w.Sets[0].Load(nil)
 	drive(t, a, Changed{})
-	press(t, a, "s", "'9", "enter", "ctrl+d", "'sites", "enter")
+	press(t, a, "=", "'9", "enter", "ctrl+d", "'sites", "enter")
 	if s := a.screen(); !strings.Contains(s, "It has been deleted") || len(f.done) > 0 {
 		t.Errorf("did %v\n%s", f.done, s)
 	}
@@ -656,7 +663,7 @@ func TestErrorsStayUntilRead(t *testing.T) {
 	t.Parallel()
 	f := &fake{err: errors.New("the server says no")}
 	a := New(world(f))
-	press(t, a, "down", "p", "down", "up")
+	press(t, a, "down", "p", "y", "down", "up")
 	if !strings.Contains(a.screen(), "the server says no") {
 		t.Errorf("the error is gone:\n%s", a.screen())
 	}
@@ -674,7 +681,7 @@ func TestLongErrorsAreShownWhole(t *testing.T) {
 	long := "admission webhook denied the request: spec.template.spec.domain.devices.disks[0].disk.bus: " + strings.Repeat("one of many words ", 9) + "END"
 	f := &fake{err: errors.New(long + "\nand a second line")}
 	a := New(world(f))
-	press(t, a, "down", "p", "down", "p")
+	press(t, a, "down", "p", "y", "down", "p", "y")
 	golden(t, "long-error", a)
 	drive(t, a, tea.WindowSizeMsg{Width: 40, Height: 12})
 	golden(t, "long-error-narrow", a)
@@ -758,7 +765,7 @@ func TestNamespaceIsSwitchedInPlace(t *testing.T) {
 	if diff := cmp.Diff([]page.Scope{{Context: "kind", Namespace: "prod"}}, asked); diff != "" {
 		t.Error(diff)
 	}
-	if !strings.Contains(a.header(), "kind / prod") {
-		t.Error(a.header())
+	if !strings.Contains(a.screen(), "prod") {
+		t.Error(a.screen())
 	}
 }

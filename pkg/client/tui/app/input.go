@@ -71,8 +71,12 @@ func (a *App) clicked(m tea.MouseClickMsg) tea.Cmd {
 	now := a.World.Now()
 	twice := a.click.x == m.X && a.click.y == m.Y && now.Sub(a.click.at) < 400*time.Millisecond
 	a.click = click{m.X, m.Y, now}
-	if p, ok := a.top().(page.Clickable); ok && m.Y >= headerHeight {
-		return p.Click(m.X, m.Y-headerHeight, twice)
+	header := len(a.header())
+	if m.Y == 1 && header > 1 {
+		return a.clickedBar(m.X)
+	}
+	if p, ok := a.top().(page.Clickable); ok && m.Y >= header {
+		return p.Click(m.X, m.Y-header, twice)
 	}
 	return nil
 }
@@ -92,65 +96,86 @@ func (a *App) wheel(m tea.MouseWheelMsg) tea.Cmd {
 
 // appKeys are the keys of every page.
 func appKeys() keymap.Map[*App] {
-	return keymap.Map[*App]{
-		{Keys: []string{"/"}, Name: "filter", Help: "show only rows that match: letters, a regular expression, -l " +
-			"labels, ! for the opposite", Allowed: func(a *App) string {
-			if _, ok := a.top().(page.Filterable); !ok {
-				return "there is nothing to filter here"
-			}
-			return ""
-		}, Do: func(a *App) tea.Cmd { return a.askFilter() }},
+	keys := keymap.Map[*App]{
+		{
+			Keys: []string{"/"}, Name: "find", Help: "in tables, show only rows that match: words, ~ for letters in " +
+				"this order, a regular expression, -l labels, ! for the opposite; in texts, search",
+			Allowed: func(a *App) string {
+				if a.filterable() == nil && a.searchable() == nil {
+					return "there is nothing to search here"
+				}
+				return ""
+			}, Do: (*App).find,
+		},
+		{
+			Keys: []string{"n"}, Help: "the next match of the search", Quiet: true, Allowed: (*App).unsearched,
+			Do: func(a *App) tea.Cmd { a.notice = a.searchable().NextMatch(1); return nil },
+		},
+		{
+			Keys: []string{"N"}, Help: "the match before", Quiet: true, Allowed: (*App).unsearched,
+			Do: func(a *App) tea.Cmd { a.notice = a.searchable().NextMatch(-1); return nil },
+		},
 		{
 			Keys: []string{":"}, Name: "command", Help: "every page and action by its name",
 			Do: func(a *App) tea.Cmd { return a.askCommand() },
 		},
 		{Keys: []string{"?"}, Name: "help", Help: "all keys", Do: (*App).showHelp},
 		{
-			Keys: []string{"esc"}, Name: "back", Help: "back, or take the filter away",
+			Keys: []string{"esc"}, Name: "back", Help: "end the search, take the filter away, or go back",
 			Do: func(a *App) tea.Cmd { a.back(); return nil },
 		},
-		{
-			Keys: []string{"1"}, Name: "VMs", Help: "the page of VMs", Quiet: true,
-			Do: func(a *App) tea.Cmd { return a.home(page.NewMachines(a.World)) },
-		},
-		{
-			Keys: []string{"2"}, Name: "nodes", Help: "the page of nodes", Quiet: true,
-			Do: func(a *App) tea.Cmd { return a.home(page.NewNodes(a.World)) },
-		},
-		{
-			Keys: []string{"3"}, Name: "migrations", Help: "the page of migrations", Quiet: true,
-			Do: func(a *App) tea.Cmd { return a.home(page.NewMigrations(a.World)) },
-		},
-		{
-			Keys: []string{"4"}, Name: "events", Help: "the page of events", Quiet: true,
-			Do: func(a *App) tea.Cmd { return a.home(page.NewEvents(a.World)) },
-		},
-		{
-			Keys: []string{"5"}, Name: "health", Help: "the page of the stack's health", Quiet: true,
-			Do: func(a *App) tea.Cmd { return a.home(page.NewHealth(a.World)) },
-		},
-		{
-			Keys: []string{"6"}, Name: "instance types", Help: "the page of instance types and preferences",
-			Quiet: true,
-			Do:    func(a *App) tea.Cmd { return a.home(page.NewSizings(a.World)) },
-		},
-		{
-			Keys: []string{"7"}, Name: "pools", Help: "the page of pools and replica sets", Quiet: true,
-			Do: func(a *App) tea.Cmd { return a.home(page.NewSets(a.World, "")) },
-		},
-		{
-			Keys: []string{"L"}, Name: "log", Help: "what was done, as command lines",
-			Do: func(a *App) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },
-		},
-		{
-			Keys: []string{"ctrl+z"}, Name: "suspend", Help: "back to the shell; fg comes here again", Quiet: true,
-			Allowed: func(a *App) string {
-				if a.Suspend == nil {
-					return "there is no shell to go back to"
-				}
-				return ""
-			}, Do: func(a *App) tea.Cmd { return a.Suspend },
-		},
 		{Keys: []string{"q"}, Name: "quit", Help: "leave the dashboard", Do: func(*App) tea.Cmd { return tea.Quit }},
+		{
+			Keys: []string{"0"}, Help: "all namespaces", Quiet: true, Allowed: func(a *App) string {
+				if a.World.Namespace == "" {
+					return "all namespaces are shown"
+				}
+				return a.cannotSwitch()
+			}, Do: func(a *App) tea.Cmd { return a.change(page.Scope{Context: a.World.Context}) },
+		},
 	}
+	for _, p := range places() {
+		keys = append(keys, keymap.Binding[*App]{
+			Keys: []string{p.key}, Name: p.name, Help: p.help, Quiet: true,
+			Do: func(a *App) tea.Cmd { return a.visit(&p) },
+		})
+	}
+	return append(keys, keymap.Binding[*App]{
+		Keys: []string{"L"}, Name: "log", Help: "what was done, as command lines",
+		Do: func(a *App) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },
+	}, keymap.Binding[*App]{
+		Keys: []string{"ctrl+z"}, Name: "suspend", Help: "back to the shell; fg comes here again", Quiet: true,
+		Allowed: func(a *App) string {
+			if a.Suspend == nil {
+				return "there is no shell to go back to"
+			}
+			return ""
+		}, Do: func(a *App) tea.Cmd { return a.Suspend },
+	})
+}
+
+// cannotSwitch is why another namespace cannot be shown.
+func (a *App) cannotSwitch() string {
+	if a.Switch == nil {
+		return "this dashboard shows one namespace"
+	}
+	return ""
+}
+
+func (a *App) filterable() page.Filterable {
+	p, _ := a.top().(page.Filterable)
+	return p
+}
+
+func (a *App) searchable() page.Searchable {
+	p, _ := a.top().(page.Searchable)
+	return p
+}
+
+// unsearched is why there is no next match.
+func (a *App) unsearched() string {
+	if p := a.searchable(); p == nil || p.Searched() == "" {
+		return "nothing is searched for; / searches"
+	}
+	return ""
 }

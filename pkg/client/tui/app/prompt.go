@@ -1,17 +1,16 @@
 package app
 
 import (
-	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
-	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/filter"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
 // prompt is the line that filters and commands are typed into.
@@ -21,8 +20,47 @@ type prompt struct {
 	typed, done func(string) tea.Cmd
 	cancelled   func()
 	err         error
-	history     []string
-	at          int
+	note        string // what is said beside it
+	// candidates are what may be meant, shown above the line; values are those of a command, with its name.
+	candidates func(text string) []candidate
+	values     []string
+	history    []string
+	at         int
+}
+
+// candidate is something that may be typed.
+type candidate struct{ name, help string }
+
+// candidatesMost is how many candidates are shown.
+const candidatesMost = 8
+
+// view draws the line, and above it what may be typed.
+func (p *prompt) view(a *App, t *theme.Theme) []string {
+	var lines []string
+	if p.candidates != nil {
+		all := p.candidates(p.input.Value())
+		limit := max(1, min(candidatesMost, a.height/3))
+		shown := all[:min(len(all), limit)]
+		width := 0
+		for _, c := range shown {
+			width = max(width, ansi.StringWidth(c.name))
+		}
+		for _, c := range shown {
+			line := " " + t.Paint(theme.Key, widget.Pad(t, widget.Harmless(c.name), width)) + "  " + t.Paint(theme.Dim, c.help)
+			lines = append(lines, widget.Pad(t, line, a.width))
+		}
+		if more := len(all) - len(shown); more > 0 {
+			lines = append(lines, t.Paint(theme.Dim, widget.Pad(t, fmt.Sprintf(" %d more; tab completes", more), a.width)))
+		}
+	}
+	line := p.input.View()
+	if p.note != "" {
+		line += "  " + t.Paint(theme.Dim, p.note)
+	}
+	if p.err != nil {
+		line += "  " + t.Paint(theme.Bad, p.err.Error())
+	}
+	return append(lines, widget.Pad(t, line, a.width))
 }
 
 func (a *App) newPrompt(sign string) *prompt {
@@ -77,6 +115,28 @@ func (p *prompt) key(a *App, m tea.KeyPressMsg) tea.Cmd {
 	return p.update(a, m)
 }
 
+// find filters rows, or searches in a text.
+func (a *App) find() tea.Cmd {
+	if a.filterable() != nil {
+		return a.askFilter()
+	}
+	target := a.searchable()
+	target.EndSearch()
+	p := a.newPrompt("/")
+	p.input.SetWidth(max(10, a.width/2)) // where the match is stands beside it
+	p.typed = func(text string) tea.Cmd {
+		p.note = target.Search(text)
+		return nil
+	}
+	p.done = func(text string) tea.Cmd {
+		a.notice = p.note
+		return nil
+	}
+	p.cancelled = func() { target.Search(""); target.EndSearch() }
+	a.prompt = p
+	return p.input.Focus()
+}
+
 // askFilter chooses rows while the filter is typed.
 func (a *App) askFilter() tea.Cmd {
 	target := a.top().(page.Filterable)
@@ -123,176 +183,4 @@ func (a *App) askInput(m page.Input) tea.Cmd {
 	p.cancelled = func() { a.notice = "Nothing was done" }
 	a.prompt = p
 	return p.input.Focus()
-}
-
-// command is an entry of the palette.
-type command struct {
-	name, help string
-	// values complete the word after the name; nil takes none.
-	values func(context.Context) []string
-	do     func(a *App, value string) tea.Cmd
-}
-
-func (a *App) commands() []command {
-	open := func(name, help string, make func(*page.World) page.Page) command {
-		return command{name: name, help: help, do: func(a *App, _ string) tea.Cmd { return a.home(make(a.World)) }}
-	}
-	all := []command{
-		open("vms", "virtual machines", func(w *page.World) page.Page { return page.NewMachines(w) }),
-		open("nodes", "nodes", func(w *page.World) page.Page { return page.NewNodes(w) }),
-		open("migrations", "moves between nodes", func(w *page.World) page.Page { return page.NewMigrations(w) }),
-		open("events", "what happened", func(w *page.World) page.Page { return page.NewEvents(w) }),
-		open("health", "what doctor finds", func(w *page.World) page.Page { return page.NewHealth(w) }),
-		open("instancetypes", "instance types and preferences",
-			func(w *page.World) page.Page { return page.NewSizings(w) }),
-		open("pools", "pools", func(w *page.World) page.Page { return page.NewSets(w, store.Pools) }),
-		open("replicasets", "replica sets of instances",
-			func(w *page.World) page.Page { return page.NewSets(w, store.ReplicaSets) }),
-		{
-			name: "log", help: "what was done, as command lines",
-			do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },
-		},
-		{name: "help", help: "all keys", do: func(a *App, _ string) tea.Cmd { return a.showHelp() }},
-		{name: "quit", help: "leave the dashboard", do: func(*App, string) tea.Cmd { return tea.Quit }},
-	}
-	if a.Switch != nil {
-		all = append(all,
-			command{
-				name: "namespace", help: "show one namespace, or all", values: a.Namespaces,
-				do: func(a *App, value string) tea.Cmd {
-					if value == "all" {
-						value = ""
-					}
-					return a.change(page.Scope{Context: a.World.Context, Namespace: value})
-				},
-			},
-			command{
-				name: "context", help: "another cluster of the kubeconfig", values: a.Contexts,
-				do: func(a *App, value string) tea.Cmd {
-					return a.change(page.Scope{Context: value, Namespace: a.World.Namespace})
-				},
-			},
-		)
-	}
-	for _, h := range a.top().Hints() {
-		if h.Name == "" || strings.Contains(h.Name, " ") ||
-			slices.ContainsFunc(all, func(c command) bool { return c.name == h.Name }) {
-			continue
-		}
-		key := h.Name
-		all = append(all,
-			command{name: h.Name, help: h.Help, do: func(a *App, _ string) tea.Cmd { return a.named(key) }})
-	}
-	return all
-}
-
-// named does what the page's key of that name does.
-func (a *App) named(name string) tea.Cmd {
-	for _, h := range a.top().Hints() {
-		if h.Name != name {
-			continue
-		}
-		cmd, _, why := a.top().Key(h.Code)
-		if why != "" {
-			a.notice = capital(why)
-		}
-		return cmd
-	}
-	return nil
-}
-
-// change shows another namespace or cluster.
-func (a *App) change(s page.Scope) tea.Cmd {
-	w, err := a.Switch(s)
-	if err != nil {
-		a.trouble = append(a.trouble, err.Error())
-		return nil
-	}
-	a.World = w
-	return a.home(page.NewMachines(w))
-}
-
-// completions are the values of a command, read when its name is there.
-type completions struct {
-	prompt *prompt
-	name   string
-	values []string
-}
-
-// complete offers values, if they are still asked for.
-func (a *App) complete(c completions) {
-	if a.prompt != c.prompt {
-		return
-	}
-	var all []string
-	for _, v := range c.values {
-		all = append(all, c.name+" "+v)
-	}
-	c.prompt.input.SetSuggestions(all)
-}
-
-// askCommand takes a command's name, completed while it is typed.
-func (a *App) askCommand() tea.Cmd {
-	p := a.newPrompt(":")
-	p.history = a.History
-	p.at = len(a.History)
-	p.input.ShowSuggestions = true
-	all := a.commands()
-	var names []string
-	for _, c := range all {
-		names = append(names, c.name)
-	}
-	p.input.SetSuggestions(names)
-	asked := ""
-	p.typed = func(text string) tea.Cmd {
-		p.err = nil
-		name, _, ok := strings.Cut(text, " ")
-		if !ok || name == asked {
-			return nil
-		}
-		for _, c := range all {
-			if c.name == name && c.values != nil {
-				asked = name
-				return func() tea.Msg { return completions{p, name, c.values(context.Background())} }
-			}
-		}
-		return nil
-	}
-	p.done = func(text string) tea.Cmd { return a.command(all, strings.TrimSpace(text), p.input.CurrentSuggestion()) }
-	a.prompt = p
-	return p.input.Focus()
-}
-
-// command does what was typed: a name, the beginning of only one, or the one that is suggested.
-func (a *App) command(all []command, text, suggested string) tea.Cmd {
-	if text == "" {
-		return nil
-	}
-	name, value, _ := strings.Cut(text, " ")
-	var found []command
-	for _, c := range all {
-		if c.name == name {
-			found = []command{c}
-			break
-		}
-		if strings.HasPrefix(c.name, name) && (suggested == "" || value != "" || c.name == suggested) {
-			found = append(found, c)
-		}
-	}
-	switch {
-	case len(found) == 0:
-		a.notice = fmt.Sprintf("There is no command %q; ? shows the keys", name)
-		return nil
-	case len(found) > 1:
-		a.notice = fmt.Sprintf("%q may be %s or %s", name, found[0].name, found[1].name)
-		return nil
-	case found[0].values == nil && value != "":
-		a.notice = fmt.Sprintf("%q takes no value", found[0].name)
-		return nil
-	case found[0].values != nil && strings.TrimSpace(value) == "":
-		a.notice = fmt.Sprintf("%q takes a value: %s", found[0].name, found[0].help)
-		return nil
-	}
-	a.History = append(slices.DeleteFunc(a.History, func(old string) bool { return old == text }), text)
-	return found[0].do(a, strings.TrimSpace(value))
 }

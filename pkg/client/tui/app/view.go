@@ -2,9 +2,7 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -19,10 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-const (
-	headerHeight = 1
-	footerHeight = 1
-)
+const footerHeight = 1
 
 // View draws the screen.
 func (a *App) View() tea.View {
@@ -40,47 +35,14 @@ func (a *App) screen() string {
 	if a.width < 20 || a.height < 5 {
 		return widget.Fill("The window is too small", a.width, a.height)
 	}
-	status := a.status(t)
-	body := a.height - headerHeight - len(status) - footerHeight
+	status, header := a.status(t), a.header()
+	body := a.height - len(header) - len(status) - footerHeight
 	content := a.top().View(a.width, body)
-	return a.header() + "\n" + widget.Fill(content, a.width, body) + "\n" + strings.Join(status, "\n") + "\n" +
-		a.footer(t)
-}
-
-// header says where we are and whether to believe it.
-func (a *App) header() string {
-	t := a.theme()
-	namespace := a.World.Namespace
-	if namespace == "" {
-		namespace = "all namespaces"
+	if tall := a.header(); len(tall) == len(header) { // drawing may have changed what the title says
+		header = tall
 	}
-	var trail []string
-	for _, p := range a.stack {
-		trail = append(trail, widget.Harmless(p.Title()))
-	}
-	left := " " + t.Paint(theme.Title, strings.Join(trail, " > "))
-	right := t.Paint(theme.Dim, widget.Harmless(a.World.Context)+" / "+namespace) + " "
-	if badge := a.badge(); badge != "" {
-		right = t.Paint(theme.Bad, badge) + "  " + right
-	}
-	if a.World.ReadOnly {
-		right = t.Paint(theme.Warn, "read-only") + "  " + right
-	}
-	room := a.width - ansi.StringWidth(right)
-	if room < 20 {
-		right = ansi.Truncate(right, max(0, a.width-20), t.Ellipsis)
-		room = a.width - ansi.StringWidth(right)
-	}
-	return widget.Pad(t, left, room) + right
-}
-
-// badge says that what is shown is old, and how old.
-func (a *App) badge() string {
-	state := a.top().State()
-	if !state.Stale() || !state.Synced {
-		return ""
-	}
-	return "STALE for " + a.World.Now().Sub(state.Since).Round(time.Second).String()
+	return strings.Join(header, "\n") + "\n" + widget.Fill(content, a.width, body) + "\n" +
+		strings.Join(status, "\n") + "\n" + a.footer(t)
 }
 
 // status is what is asked, typed, or to be said: one line, or as many as it takes to say it whole, up to half of the
@@ -91,11 +53,7 @@ func (a *App) status(t *theme.Theme) []string {
 		text, role := a.ask.view()
 		return a.said(t, role, text, "")
 	case a.prompt != nil:
-		line := a.prompt.input.View()
-		if a.prompt.err != nil {
-			line += "  " + t.Paint(theme.Bad, a.prompt.err.Error())
-		}
-		return []string{widget.Pad(t, line, a.width)}
+		return a.prompt.view(a, t)
 	case len(a.trouble) > 0:
 		key := "  esc: read"
 		if n := len(a.trouble) - 1; n > 0 {
@@ -109,18 +67,9 @@ func (a *App) status(t *theme.Theme) []string {
 		return a.said(t, theme.Accent, a.notice, "")
 	}
 	if state := a.top().State(); state.Synced && state.Stale() && state.Err != nil {
-		return a.said(t, theme.Bad, reason(state.Err), "")
+		return a.said(t, theme.Bad, a.World.Say(state.Err), "")
 	}
 	return []string{a.running(t)}
-}
-
-// reason is why a request failed, without the long address that it was for.
-func reason(err error) string {
-	var request *url.Error
-	if errors.As(err, &request) {
-		return request.Err.Error()
-	}
-	return err.Error()
 }
 
 // said is a text in as many lines as it takes, with a key at the end of the last.
@@ -129,7 +78,7 @@ func (a *App) said(t *theme.Theme, role theme.Role, text, key string) []string {
 	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		lines = append(lines, widget.Wrap(" "+widget.Harmless(part), a.width-1, 0)...)
 	}
-	if limit := max(1, a.height/2-headerHeight-footerHeight); len(lines) > limit {
+	if limit := max(1, a.height/2-1-footerHeight); len(lines) > limit {
 		lines = append(lines[:limit-1:limit-1], "   "+t.Ellipsis+" (L has all of it)")
 	}
 	last := len(lines) - 1

@@ -1,6 +1,7 @@
 // Package filter decides which rows a user wants to see, from one line of text:
 //
-//	web         letters in this order, anywhere in what is shown
+//	web prod    each of these words is in what is shown, whatever its case
+//	~wb         these letters are in it, in this order
 //	^web-\d     a regular expression, when there is anything in it that makes it one
 //	-l app=web  a label selector
 //	!web        the opposite of the rest
@@ -19,6 +20,7 @@ import (
 type Filter struct {
 	text     string
 	inverse  bool
+	words    []string
 	fuzzy    []rune
 	pattern  *regexp.Regexp
 	selector labels.Selector
@@ -40,6 +42,8 @@ func Parse(text string) (Filter, error) {
 			return Filter{}, fmt.Errorf("not a label selector: %w", err)
 		}
 		f.selector = selector
+	case rest[0] == '~':
+		f.fuzzy = []rune(strings.ToLower(strings.ReplaceAll(rest[1:], " ", "")))
 	case strings.ContainsAny(rest, `^$.*+?()[]{}|\`):
 		pattern, err := regexp.Compile("(?i)" + rest)
 		if err != nil {
@@ -47,7 +51,7 @@ func Parse(text string) (Filter, error) {
 		}
 		f.pattern = pattern
 	default:
-		f.fuzzy = []rune(strings.ToLower(strings.ReplaceAll(rest, " ", "")))
+		f.words = strings.Fields(strings.ToLower(rest))
 	}
 	return f, nil
 }
@@ -56,7 +60,9 @@ func Parse(text string) (Filter, error) {
 func (f Filter) String() string { return f.text }
 
 // Empty reports whether everything matches.
-func (f Filter) Empty() bool { return f.fuzzy == nil && f.pattern == nil && f.selector == nil }
+func (f Filter) Empty() bool {
+	return f.words == nil && f.fuzzy == nil && f.pattern == nil && f.selector == nil
+}
 
 // Match reports whether a row is wanted: text is what is shown of it, lower case or not.
 func (f Filter) Match(text string, set map[string]string) bool {
@@ -65,8 +71,19 @@ func (f Filter) Match(text string, set map[string]string) bool {
 		return f.selector.Matches(labels.Set(set)) != f.inverse
 	case f.pattern != nil:
 		return f.pattern.MatchString(text) != f.inverse
+	case f.words != nil:
+		return containsAll(strings.ToLower(text), f.words) != f.inverse
 	case f.fuzzy != nil:
 		return subsequence(f.fuzzy, text) != f.inverse
+	}
+	return true
+}
+
+func containsAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
 	}
 	return true
 }

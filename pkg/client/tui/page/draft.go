@@ -87,7 +87,7 @@ var draftFields = [fields]draftField{
 		example: "a volume whose labels name it",
 	},
 	fieldInferPreference: {
-		title: "Pref. from", flag: "infer-preference-from",
+		title: "Preference from", flag: "infer-preference-from",
 		example: "a volume whose labels name it",
 	},
 	fieldDiskBus: {title: "Disk bus", flag: "disk-bus", example: "the preference's, or sata"},

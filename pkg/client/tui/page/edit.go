@@ -27,10 +27,8 @@ type Edit struct {
 	verdict  *diff.Object
 	err      error
 	state    editState
-	offset   int
-	height   int
-	lines    int
 	keys     keymap.Map[*Edit]
+	window
 }
 
 type editState int
@@ -87,7 +85,7 @@ func NewEdit(w *World, m *store.Machine) *Edit {
 			}, Do: (*Edit).apply,
 		},
 		{
-			Keys: []string{"e"}, Name: "edit again", Help: "back into the editor, with what was changed",
+			Keys: []string{"e"}, Name: "edit", Help: "back into the editor, with what was changed",
 			Allowed: func(p *Edit) string {
 				if p.state != editShown {
 					return "it is being read"
@@ -95,7 +93,7 @@ func NewEdit(w *World, m *store.Machine) *Edit {
 				return ""
 			}, Do: func(p *Edit) tea.Cmd { return p.edit(p.after) },
 		},
-	}, scrolling[*Edit](func(p *Edit) *scroll { return &scroll{&p.offset, p.lines, p.height} })...)
+	}, scrolling[*Edit](func(p *Edit) *window { return &p.window })...)
 	return p
 }
 
@@ -236,7 +234,7 @@ func (p *Edit) View(width, height int) string {
 	var lines []string
 	switch {
 	case p.err != nil:
-		for _, l := range wrap(widget.Harmless(p.err.Error()), width-4) {
+		for _, l := range wrap(widget.Harmless(p.world.Say(p.err)), width-4) {
 			lines = append(lines, "  "+t.Paint(theme.Bad, l))
 		}
 	case p.state == editReading:
@@ -248,9 +246,7 @@ func (p *Edit) View(width, height int) string {
 	case p.verdict != nil:
 		lines = p.changes(width)
 	}
-	p.height, p.lines = max(1, height), len(lines)
-	p.offset = max(0, min(p.offset, p.lines-p.height))
-	return strings.Join(lines[p.offset:min(p.lines, p.offset+p.height)], "\n")
+	return p.view(t, lines, width, height)
 }
 
 func (p *Edit) changes(width int) []string {

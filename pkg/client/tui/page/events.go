@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -34,7 +33,7 @@ func NewEvents(w *World) *Events {
 				return widget.Cell{Text: age(e.Last, now), Role: theme.Dim}
 			}, Compare: func(a, b *store.Event) int { return b.Last.Compare(a.Last) }},
 			{Title: "NAMESPACE", Max: 20, Priority: 3, Cell: text(func(e *store.Event) string { return e.Namespace })},
-			{Title: "REASON", Max: 28, Cell: func(e *store.Event, _ time.Time) widget.Cell {
+			{Title: "REASON", Max: 36, Cell: func(e *store.Event, _ time.Time) widget.Cell {
 				return widget.Cell{Text: e.Reason, Role: eventRole(e)}
 			}},
 			{Title: "OBJECT", Max: 40, Priority: 1, Cell: text(object)},
@@ -80,7 +79,7 @@ func (p *Events) machine() (store.Key, bool) {
 	return key, p.world.Machines.Get(key) != nil
 }
 
-func object(e *store.Event) string { return strings.ToLower(e.Kind) + "/" + e.Object }
+func object(e *store.Event) string { return short(e.Kind) + "/" + e.Object }
 
 func eventRole(e *store.Event) theme.Role {
 	if e.Type == "Warning" {

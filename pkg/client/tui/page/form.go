@@ -30,7 +30,8 @@ type Form struct {
 	// for both.
 	offset, height int
 	alone          bool
-	first          int // the first field that is shown
+	first          int  // the first field that is shown
+	begun          bool // whether anything was typed: an empty form is no mistake
 	keys           keymap.Map[*Form]
 }
 
@@ -85,6 +86,7 @@ func NewForm(w *World) *Form {
 		p.inputs[fieldNamespace].SetValue(namespace)
 	}
 	p.inputs[fieldNamespace].CursorEnd()
+	p.begun = w.draft != Draft{}
 	move := func(by int) func(*Form) tea.Cmd {
 		return func(p *Form) tea.Cmd { return p.moveTo(p.at + by) }
 	}
@@ -249,6 +251,7 @@ func (p *Form) Typed(m tea.KeyPressMsg) (tea.Cmd, bool) {
 
 func (p *Form) give(msg tea.Msg) tea.Cmd {
 	var cmd tea.Cmd
+	p.begun = true
 	p.inputs[p.at], cmd = p.inputs[p.at].Update(msg)
 	p.changed()
 	return cmd
@@ -303,7 +306,9 @@ func (p *Form) Hints() []keymap.Hint { return p.keys.Hints(p) }
 // besideForm is the least width with room for the manifest beside the fields.
 const (
 	besideForm = 76
-	formWidth  = 42
+	formWidth  = 44
+	// formNameWidth is that of a field's title, cells.
+	formNameWidth = 16
 )
 
 // View draws the fields, and the manifest beside them.
@@ -333,15 +338,15 @@ func (p *Form) viewFields(width, height int) []string {
 	lines := []string{p.more(first, fields-last, width)}
 	for i := first; i < last; i++ {
 		mark, role := "  ", theme.Dim
-		if p.wrong != nil && p.wrong.field == i {
+		if p.begun && p.wrong != nil && p.wrong.field == i {
 			mark, role = t.Paint(theme.Bad, "! "), theme.Bad
 		}
 		if i == p.at {
 			role = theme.Key
 		}
 		input := &p.inputs[i]
-		input.SetWidth(max(8, width-nameWidth-6))
-		lines = append(lines, mark+t.Paint(role, widget.Pad(t, draftFields[i].title, nameWidth))+" "+input.View())
+		input.SetWidth(max(8, width-formNameWidth-6))
+		lines = append(lines, mark+t.Paint(role, widget.Pad(t, draftFields[i].title, formNameWidth))+" "+input.View())
 	}
 	lines = append(lines, below...)
 	return lines[:min(len(lines), height)]
@@ -366,9 +371,11 @@ func (p *Form) viewVerdict(width int) []string {
 	lines := []string{""}
 	switch {
 	case p.failed != nil:
-		for _, l := range wrap(widget.Harmless(p.failed.Error()), width-4) {
+		for _, l := range wrap(widget.Harmless(p.world.Say(p.failed)), width-4) {
 			lines = append(lines, "  "+t.Paint(theme.Bad, l))
 		}
+	case !p.begun:
+		lines = append(lines, "  "+t.Paint(theme.Dim, "A name and a disk are enough; tab completes, ^s creates."))
 	case p.wrong != nil:
 		for _, l := range wrap(widget.Harmless(p.refusal()), width-4) {
 			lines = append(lines, "  "+t.Paint(theme.Warn, l))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"image"
 	"io"
-	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -38,8 +37,8 @@ type Machine struct {
 	tailing reading[string]
 	ended   error // why there is no more of the console
 
-	offset, height, lines int
-	thumb                 thumb
+	thumb thumb
+	window
 }
 
 // reading is something that is read again when what it is of has changed.
@@ -111,7 +110,7 @@ func NewMachine(w *World, key store.Key) *Machine {
 		},
 	})
 	p.keys = append(p.keys,
-		scrolling[*Machine](func(p *Machine) *scroll { return &scroll{&p.offset, p.lines, p.height} })...)
+		scrolling[*Machine](func(p *Machine) *window { return &p.window })...)
 	p.Refresh()
 	return p
 }
@@ -245,15 +244,13 @@ func (p *Machine) View(width, height int) string {
 	t := p.world.Theme
 	if p.row == nil {
 		if state := p.State(); !state.Synced {
-			return empty(t, state, "virtual machines", 0, filter.Filter{}, width)
+			return empty(p.world, state, "virtual machines", 0, filter.Filter{}, width, "")
 		}
 		return t.Paint(theme.Dim, "  There is no machine "+p.key.String())
 	}
 	p.thumb.seen = false
 	lines := p.draw(width, height)
-	p.height, p.lines = max(1, height), len(lines)
-	p.offset = max(0, min(p.offset, p.lines-p.height))
-	end := min(p.lines, p.offset+p.height)
-	p.thumb.seen = p.thumb.from < end && p.thumb.to > p.offset
-	return strings.Join(lines[p.offset:end], "\n")
+	shown := p.view(t, lines, width, height)
+	p.thumb.seen = p.thumb.from < p.offset+p.height && p.thumb.to > p.offset
+	return shown
 }

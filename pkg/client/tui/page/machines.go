@@ -35,7 +35,7 @@ func NewGuests(w *World, node string) *Machines {
 func newMachines(w *World, title string, read func() []*store.Machine) *Machines {
 	p := &Machines{}
 	p.rows = rows[*store.Machine]{
-		world: w, title: title, what: "virtual machines", read: read,
+		world: w, title: title, what: "virtual machines", read: read, advice: "the key + makes one",
 		state: func() store.State { return w.Machines.State() },
 	}
 	p.table = widget.Table[*store.Machine]{
@@ -64,18 +64,18 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 		}
 	}
 	columns := []column{
-		{Title: "NAME", Max: 48, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+		{Title: "NAME", Max: 63, First: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			if m.Instance {
 				return text("vmi/" + m.Name)
 			}
 			return text(m.Name)
 		}, Compare: func(a, b *store.Machine) int { return strings.Compare(a.Name, b.Name) }},
 		{Title: "STATUS", Max: 24, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
-			return widget.Cell{Text: m.Status, Role: statusRole(m)}
+			return state(w.Theme, m.Status, statusRole(m))
 		}, Compare: func(a, b *store.Machine) int { return strings.Compare(a.Status, b.Status) }},
 		word("NODE", 24, 3, func(m *store.Machine) string { return m.Node }),
 		word("IP", 39, 4, (*store.Machine).IP),
-		{Title: "CPU", Priority: 2, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+		{Title: "CPU", Right: true, Priority: 2, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			s := w.Usage.Of(m.Key())
 			if s == nil || !m.Alive() {
 				return text(fmt.Sprintf("%*s %4d", sparkWidth, "", m.CPUs))
@@ -84,7 +84,7 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 			return text(widget.Sparkline(w.Theme, s.CPU, full, sparkWidth) +
 				fmt.Sprintf(" %3.0f%%", float64(s.Now.CPU)/full*100))
 		}, Compare: func(a, b *store.Machine) int { return cmp.Compare(cpu(w, b), cpu(w, a)) }},
-		{Title: "MEMORY", Priority: 3, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+		{Title: "MEMORY", Right: true, Priority: 3, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			s := w.Usage.Of(m.Key())
 			if s == nil || !m.Alive() {
 				return text(fmt.Sprintf("%*s %6s", sparkWidth, "", m.Memory.String()))
@@ -115,6 +115,11 @@ func cpu(w *World, m *store.Machine) int64 {
 		return s.Now.CPU
 	}
 	return -1
+}
+
+// state is the name of a state, with the glyph of what it means before it: colour is not all.
+func state(t *theme.Theme, name string, role theme.Role) widget.Cell {
+	return widget.Cell{Text: name, Role: role, Glyph: t.State(role)}
 }
 
 // statusRole is the colour of a status.
@@ -161,7 +166,7 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 			Keys: []string{"enter"}, Name: "details", Help: "everything about the machine", Allowed: bound.none,
 			Do: p.open(func(m *store.Machine) Page { return NewMachine(w, m.Key()) }),
 		},
-		{Keys: []string{"n"}, Name: "new", Help: "create a machine", Allowed: func(bound) string {
+		{Keys: []string{"+"}, Name: "new", Help: "create a machine", Allowed: func(bound) string {
 			if w.ReadOnly {
 				return readOnly
 			}

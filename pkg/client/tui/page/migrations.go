@@ -19,18 +19,13 @@ import (
 // Migrations is the page of moves between nodes.
 type Migrations struct{ rows[*store.Migration] }
 
-// steps are the phases in their order, each a part of the way.
-var steps = []v1.VirtualMachineInstanceMigrationPhase{
-	v1.MigrationPending, v1.MigrationScheduling, v1.MigrationScheduled, v1.MigrationPreparingTarget,
-	v1.MigrationTargetReady, v1.MigrationRunning, v1.MigrationSucceeded,
-}
-
 // NewMigrations makes the page.
 func NewMigrations(w *World) *Migrations {
 	p := &Migrations{}
 	p.rows = rows[*store.Migration]{
 		world: w, title: "Migrations", what: "migrations", read: w.Migrations.Rows,
-		state: func() store.State { return w.Migrations.State() },
+		advice: "on the page of VMs, the key m moves a running machine to another node",
+		state:  func() store.State { return w.Migrations.State() },
 	}
 	type column = widget.Column[*store.Migration]
 	text := func(of func(*store.Migration) string) func(*store.Migration, time.Time) widget.Cell {
@@ -45,14 +40,17 @@ func NewMigrations(w *World) *Migrations {
 				Title: "NAMESPACE", Max: 20, Priority: 3,
 				Cell: text(func(m *store.Migration) string { return m.Namespace }),
 			},
-			{Title: "VM", Max: 40, Cell: text(func(m *store.Migration) string { return m.Machine })},
+			{Title: "VM", Max: 63, First: true, Cell: text(func(m *store.Migration) string { return m.Machine })},
 			{Title: "PHASE", Cell: func(m *store.Migration, _ time.Time) widget.Cell {
-				return widget.Cell{Text: string(m.Phase), Role: migrationRole(m)}
+				return state(w.Theme, string(m.Phase), migrationRole(m))
 			}},
 			{Title: "PROGRESS", Volatile: true, Priority: 1, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
+				done := share(m)
+				if done < 0 {
+					return widget.Cell{}
+				}
 				return widget.Cell{
-					Text: fmt.Sprintf("%s %3.0f%%", widget.Bar(w.Theme, share(m), 12), share(m)*100),
-					Role: migrationRole(m),
+					Text: fmt.Sprintf("%s %3.0f%%", widget.Bar(w.Theme, done, 12), done*100), Role: migrationRole(m),
 				}
 			}, Compare: func(a, b *store.Migration) int { return cmp.Compare(share(a), share(b)) }},
 			{Title: "RATE", Right: true, Volatile: true, Priority: 4, Cell: text(rate)},
@@ -83,7 +81,7 @@ func NewMigrations(w *World) *Migrations {
 			}),
 		},
 		{
-			Keys: []string{"M"}, Name: "cancel", Help: "take the migration back; the guest stays",
+			Keys: []string{"M"}, Name: "migrate-cancel", Help: "cancel the migration; the guest stays where it is",
 			Allowed: func(bound) string { return p.cancellable() }, Do: func(bound) tea.Cmd { return p.cancel() },
 		},
 	}...)
@@ -113,20 +111,18 @@ func (p *Migrations) cancel() tea.Cmd {
 		return nil
 	}
 	s := subject{p.world, []*store.Machine{machine}}
-	return Send(s.task(lifecycle.MigrateCancel, s.machines))
+	return s.ask(lifecycle.MigrateCancel)
 }
 
-// share is how much is behind a migration: of what is to be copied, while it is; before that, of the phases.
+// share is how much of the guest has been copied; below 0, that is not known: nothing is copied yet, or no longer.
 func share(m *store.Migration) float64 {
-	if m.Phase == v1.MigrationRunning && m.Progress != nil {
+	switch {
+	case m.Phase == v1.MigrationSucceeded:
+		return 1
+	case m.Phase == v1.MigrationRunning && m.Progress != nil:
 		return float64(m.Progress.Percent()) / 100
 	}
-	for i, phase := range steps {
-		if phase == m.Phase {
-			return float64(i) / float64(len(steps)-1)
-		}
-	}
-	return 0
+	return -1
 }
 
 // rate is how fast memory is copied, and remaining how long that takes if it goes on so.

@@ -38,12 +38,12 @@ func NewNodes(w *World) *Nodes {
 	p.table = widget.Table[*store.Node]{
 		Columns: []column{
 			{
-				Title: "NAME", Max: 40,
+				Title: "NAME", Max: 63, First: true,
 				Cell: func(n *store.Node, _ time.Time) widget.Cell { return widget.Cell{Text: n.Name} },
 			},
 			{
 				Title: "STATUS", Max: 40,
-				Cell: func(n *store.Node, now time.Time) widget.Cell { return nodeStatus(n, p.leaving[n.Name], now) },
+				Cell: func(n *store.Node, now time.Time) widget.Cell { return nodeStatus(w.Theme, n, p.leaving[n.Name], now) },
 			},
 			{Title: "VMS", Right: true, Volatile: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
 				return widget.Cell{Text: fmt.Sprint(p.guests[n.Name])}
@@ -94,7 +94,7 @@ func NewNodes(w *World) *Nodes {
 			Do: p.open(func(n *store.Node) Page { return NewGuests(w, n.Name) }),
 		},
 		{
-			Keys: []string{"C"}, Name: "cordon", Help: "keep new guests away, or let them come again",
+			Keys: []string{"O"}, Name: "cordon", Help: "keep new guests away, or let them come again",
 			Allowed: func(bound) string {
 				if w.ReadOnly {
 					return readOnly
@@ -113,7 +113,7 @@ func NewNodes(w *World) *Nodes {
 	return p
 }
 
-func nodeStatus(n *store.Node, leaving int, now time.Time) widget.Cell {
+func nodeStatus(t *theme.Theme, n *store.Node, leaving int, now time.Time) widget.Cell {
 	var words []string
 	role := theme.Good
 	worse := func(r theme.Role, word string) {
@@ -138,7 +138,7 @@ func nodeStatus(n *store.Node, leaving int, now time.Time) widget.Cell {
 	} else if heartbeatRole(n, now) == theme.Bad {
 		worse(theme.Bad, "virt-handler silent")
 	}
-	return widget.Cell{Text: strings.Join(words, ","), Role: role}
+	return state(t, strings.Join(words, ","), role)
 }
 
 func heartbeatRole(n *store.Node, now time.Time) theme.Role {
@@ -151,14 +151,15 @@ func heartbeatRole(n *store.Node, now time.Time) theme.Role {
 func (p *Nodes) cordon() tea.Cmd {
 	n := p.current()
 	verb, on := "cordon", !n.Cordoned
+	question := "Cordon node " + n.Name + "? It is given no new guests; those that run there stay."
 	if !on {
-		verb = "uncordon"
+		verb, question = "uncordon", "Uncordon node "+n.Name+"? It may be given new guests again."
 	}
 	actions := p.world.Actions
-	return Send(Task{
+	return Send(Ask{Question: question, Task: Task{
 		Line: "kubectl " + verb + " " + n.Name,
 		Do:   func(ctx context.Context) error { return actions.Cordon(ctx, n.Name, on) },
-	})
+	}})
 }
 
 // read counts the guests of each node besides.

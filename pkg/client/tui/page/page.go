@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/filter"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 	"github.com/virtkit/virtkit/pkg/report/stats"
 )
 
@@ -44,6 +45,16 @@ type Page interface {
 type Filterable interface {
 	SetFilter(filter.Filter)
 	Filter() filter.Filter
+}
+
+// Searchable pages have lines to search in.
+type Searchable interface {
+	// Search goes to the first match of text and says where that is; "" ends the search and goes back to where it began.
+	Search(text string) string
+	Searched() string
+	// NextMatch goes to the next match, or with -1 to the one before; EndSearch forgets the search.
+	NextMatch(by int) string
+	EndSearch()
 }
 
 // Clickable pages do something where the mouse clicks; twice is whether it was a double click.
@@ -92,6 +103,8 @@ type World struct {
 	ReadOnly bool
 	Theme    *theme.Theme
 	Now      func() time.Time
+	// Explain says an error in words for the user; nil has it say itself.
+	Explain func(error) string
 
 	Machines   *store.Machines
 	Nodes      *store.Table[store.Node]
@@ -109,6 +122,16 @@ type World struct {
 	Actions Actions
 
 	draft Draft // what was typed into the form when it was left
+	// left is where the user was in tables that were left, by their title.
+	left map[string]widget.Place
+}
+
+// Say is an error in words for the user.
+func (w *World) Say(err error) string {
+	if w.Explain == nil {
+		return err.Error()
+	}
+	return w.Explain(err)
 }
 
 // Actions are what pages have done. They may take long, so they are called outside of Update.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/filter"
@@ -22,8 +23,8 @@ type rows[R any] struct {
 	state func() store.State
 	// read are the rows as they are now.
 	read func() []R
-	// title is how the page is called; what the rows are, for "No … here".
-	title, what string
+	// title is how the page is called; what the rows are, for "No … here"; advice says what to do when there are none.
+	title, what, advice string
 	// double is what a double click does.
 	double func() tea.Cmd
 	keys   keymap.Map[*rows[R]]
@@ -40,6 +41,15 @@ func (p *rows[R]) bind(keys ...keymap.Binding[*rows[R]]) {
 		})
 	}
 	p.keys = append(keys, moves[R]()...)
+	p.table.Return(p.world.left[p.title])
+}
+
+// Close takes note of where the user was, for when the page is opened again.
+func (p *rows[R]) Close() {
+	if p.world.left == nil {
+		p.world.left = map[string]widget.Place{}
+	}
+	p.world.left[p.title] = p.table.Place()
 }
 
 // fields are what can be copied of a row: its cells, and all of them.
@@ -73,13 +83,20 @@ func (p *rows[R]) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle
 // Hints are the page's keys.
 func (p *rows[R]) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
-// Title is the page's name and how many rows it shows, of how many.
+// Title is the page's name and how many rows it shows, of how many, and how many of them are marked.
 func (p *rows[R]) Title() string {
 	shown, all := p.table.Len()
-	if shown != all {
-		return fmt.Sprintf("%s %d/%d", p.title, shown, all)
+	if !p.state().Synced {
+		return p.title
 	}
-	return fmt.Sprintf("%s %d", p.title, all)
+	title := fmt.Sprintf("%s %d", p.title, all)
+	if shown != all {
+		title = fmt.Sprintf("%s %d/%d", p.title, shown, all)
+	}
+	if n := p.table.Marks(); n > 0 {
+		title += fmt.Sprintf(", %d marked", n)
+	}
+	return title
 }
 
 // current is the row under the cursor, or nothing; none says so.
@@ -117,25 +134,50 @@ func (p *rows[R]) Click(x, y int, twice bool) tea.Cmd {
 // View draws the table, or says why there is none.
 func (p *rows[R]) View(width, height int) string {
 	if shown, all := p.table.Len(); shown == 0 {
-		return empty(p.world.Theme, p.state(), p.what, all, p.table.Filter(), width)
+		return empty(p.world, p.state(), p.what, all, p.table.Filter(), width, p.advice)
 	}
 	return p.table.View(width, height)
 }
 
-func empty(t *theme.Theme, state store.State, what string, all int, f filter.Filter, width int) string {
-	switch {
-	case state.Err != nil && !state.Synced:
+// empty says why a page of rows has none, and what to do about that.
+func empty(w *World, state store.State, what string, all int, f filter.Filter, width int, advice string) string {
+	t := w.Theme
+	said := func(role theme.Role, text string) string {
 		var lines []string
-		for _, l := range widget.Wrap("  "+widget.Harmless(state.Err.Error()), width-1, 0) {
-			lines = append(lines, t.Paint(theme.Bad, l))
+		for _, l := range widget.Wrap("  "+widget.Harmless(text), width-1, 2) {
+			lines = append(lines, t.Paint(role, l))
 		}
 		return strings.Join(lines, "\n")
-	case !state.Synced:
-		return t.Paint(theme.Dim, "  Reading "+what+" …")
-	case all > 0:
-		return t.Paint(theme.Dim, widget.Pad(t, "  None of the "+what+" matches "+f.String()+"; esc shows all", width))
 	}
-	return t.Paint(theme.Dim, "  There are no "+what+" here")
+	switch {
+	case state.Err != nil && !state.Synced:
+		return said(theme.Bad, capital(w.Say(state.Err))) + "\n\n" + said(theme.Dim, wayOut(state.Err))
+	case !state.Synced:
+		return said(theme.Dim, "Reading "+what+" "+t.Ellipsis)
+	case all > 0:
+		return said(theme.Dim, "None of the "+what+" matches "+f.String()+"; esc shows all")
+	}
+	where := " here"
+	if w.Namespace != "" && what != "nodes" {
+		where = " in namespace " + w.Namespace
+		if advice != "" {
+			advice += "; "
+		}
+		advice += "0 shows all namespaces"
+	}
+	text := said(theme.Text, "There are no "+what+where)
+	if advice != "" {
+		text += "\n\n" + said(theme.Dim, capital(advice))
+	}
+	return text
+}
+
+// wayOut says what can be done where rows cannot be read.
+func wayOut(err error) string {
+	if apierrors.IsForbidden(err) {
+		return ":namespace NAME shows a namespace that you may read, :context another cluster; q leaves"
+	}
+	return "It is asked again every few seconds. 5 examines why, :context shows another cluster, q leaves"
 }
 
 // moves are the keys that move in a table of any rows.
@@ -159,6 +201,7 @@ func moves[R any]() keymap.Map[*rows[R]] {
 		bind("turn the order round", func(t table) { c, _ := t.Sorted(); t.Sort(c) }, "o"),
 		bind("mark the row", table.Mark, "space"),
 		bind("mark all that are shown", table.MarkAll, "*"),
+		bind("take all marks away", table.Unmark, "u"),
 	}
 }
 

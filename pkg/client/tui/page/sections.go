@@ -20,7 +20,9 @@ const (
 	graphHeight = 4
 	thumbHeight = 12
 	consoleTail = 12
-	nameWidth   = 14
+	// recentEvents is how many events stand in the second column; more of them are below, all with their times.
+	recentEvents = 6
+	nameWidth    = 14
 	// conditionWidth is what comes before a condition's message, and conditionLines how many the message may have.
 	conditionWidth = 42
 	conditionLines = 4
@@ -50,7 +52,7 @@ func (p *Machine) draw(width, height int) []string {
 	if height < roomy {
 		tall /= 2
 	}
-	right := together([][]string{r.usage(tall), r.console(consoleTail)})
+	right := together([][]string{r.usage(tall), r.recent(), r.console(consoleTail)})
 	picture := r.screen()
 	if len(right) > 0 && len(picture) > 0 {
 		right = append(right, "")
@@ -58,7 +60,10 @@ func (p *Machine) draw(width, height int) []string {
 	p.thumb.from = len(right)
 	right = append(right, picture...)
 	p.thumb.to = len(right)
-	lines := beside(together([][]string{l.head(), l.conditions(), l.disks(), l.interfaces(), l.guest()}), right, left)
+	lines := beside(together([][]string{l.head(), l.disks(), l.interfaces(), l.conditions(), l.guest()}), right, left)
+	if len(p.events) <= recentEvents {
+		return lines
+	}
 	return together([][]string{lines, p.sections(width).events()})
 }
 
@@ -100,9 +105,10 @@ type canvas struct {
 	t     *theme.Theme
 	width int
 	now   time.Time
+	say   func(error) string
 }
 
-func (w *World) canvas(width int) canvas { return canvas{w.Theme, width, w.Now()} }
+func (w *World) canvas(width int) canvas { return canvas{w.Theme, width, w.Now(), w.Say} }
 
 // sections draws the parts of the page.
 type sections struct {
@@ -131,7 +137,7 @@ func (s canvas) dim(text string) string { return "  " + s.t.Paint(theme.Dim, s.c
 
 // failed is an error, whole.
 func (s canvas) failed(err error) []string {
-	lines := widget.Wrap("  "+widget.Harmless(err.Error()), s.width-1, 0)
+	lines := widget.Wrap("  "+widget.Harmless(s.say(err)), s.width-1, 0)
 	for i := range lines {
 		lines[i] = s.t.Paint(theme.Bad, lines[i])
 	}

@@ -27,9 +27,9 @@ func (s sections) head() []string {
 	if m.Ready {
 		ready = "ready"
 	}
-	add("Status", m.Status+", "+ready, statusRole(m))
+	add("Status", s.t.State(statusRole(m))+" "+m.Status+", "+ready, statusRole(m))
 	add("Trouble", m.Trouble, theme.Bad)
-	add("Marks", conditions(m), theme.Text)
+	add("Flags", conditions(m), theme.Text)
 	add("Run strategy", m.RunStrategy, theme.Text)
 	add("Node", m.Node, theme.Text)
 	add("Addresses", strings.Join(m.IPs, ", "), theme.Text)
@@ -191,6 +191,13 @@ func (s sections) interfaces() []string {
 	return s.table("Interfaces", []string{"NAME", "IN GUEST", "MAC", "ADDRESSES"}, rows)
 }
 
+// recent are the newest events.
+func (s sections) recent() []string {
+	newest := s.Machine.events[:min(len(s.Machine.events), recentEvents)]
+	return append([]string{s.title("Events")}, timeline(s.t, newest, s.now, s.width)...)
+}
+
+// events are all of them.
 func (s sections) events() []string {
 	return append([]string{s.title("Events")}, timeline(s.t, s.Machine.events, s.now, s.width)...)
 }

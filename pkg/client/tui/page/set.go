@@ -18,14 +18,14 @@ import (
 
 // Set is the page of one pool or replica set. All of it comes from rows.
 type Set struct {
-	world                 *World
-	key                   store.Key
-	row                   *store.Set // the last there was
-	gone                  bool
-	members               []*store.Machine
-	events                []*store.Event
-	keys                  keymap.Map[*Set]
-	offset, height, lines int
+	world   *World
+	key     store.Key
+	row     *store.Set // the last there was
+	gone    bool
+	members []*store.Machine
+	events  []*store.Event
+	keys    keymap.Map[*Set]
+	window
 }
 
 // membersMost is how many machines the page lists; the page of its machines has all.
@@ -38,7 +38,7 @@ func NewSet(w *World, key store.Key) *Set {
 	for _, b := range setBindings() {
 		keys := b.Keys
 		if b.Name == "machines" {
-			keys = []string{"enter", "m"}
+			keys = []string{"enter", "i"}
 		}
 		p.keys = append(p.keys, keymap.Binding[*Set]{
 			Keys: keys, Name: b.Name, Help: b.Help, Quiet: b.Quiet,
@@ -46,7 +46,7 @@ func NewSet(w *World, key store.Key) *Set {
 			Do:      func(p *Set) tea.Cmd { return b.Do(p.group()) },
 		})
 	}
-	p.keys = append(p.keys, scrolling[*Set](func(p *Set) *scroll { return &scroll{&p.offset, p.lines, p.height} })...)
+	p.keys = append(p.keys, scrolling[*Set](func(p *Set) *window { return &p.window })...)
 	p.Refresh()
 	return p
 }
@@ -96,14 +96,11 @@ func (p *Set) Hints() []keymap.Hint { return p.keys.Hints(p) }
 func (p *Set) View(width, height int) string {
 	if p.row == nil {
 		if state := p.State(); !state.Synced {
-			return empty(p.world.Theme, state, "pools and replica sets", 0, filter.Filter{}, width)
+			return empty(p.world, state, "pools and replica sets", 0, filter.Filter{}, width, "")
 		}
 		return p.world.Theme.Paint(theme.Dim, "  There is no "+p.Title())
 	}
-	lines := p.draw(width)
-	p.height, p.lines = max(1, height), len(lines)
-	p.offset = max(0, min(p.offset, p.lines-p.height))
-	return strings.Join(lines[p.offset:min(p.lines, p.offset+p.height)], "\n")
+	return p.view(p.world.Theme, p.draw(width), width, height)
 }
 
 func (p *Set) draw(width int) []string {
@@ -162,12 +159,12 @@ func (p *Set) machines(c canvas) []string {
 	for _, m := range shown {
 		name = max(name, ansi.StringWidth(widget.Harmless(m.Name)))
 	}
-	name = min(name, max(8, c.width-44))
+	name = min(name, max(8, c.width-46))
 	for _, m := range shown {
 		lines = append(lines,
 			"  "+widget.Pad(c.t, widget.Harmless(m.Name), name)+"  "+
-				c.t.Paint(statusRole(m), widget.Pad(c.t, widget.Harmless(m.Status), 18))+"  "+
-				c.cut(m.Node, c.width-name-26))
+				c.t.Paint(statusRole(m), widget.Pad(c.t, c.t.State(statusRole(m))+" "+widget.Harmless(m.Status), 20))+"  "+
+				c.cut(m.Node, c.width-name-28))
 	}
 	if more := len(p.members) - len(shown); more > 0 {
 		lines = append(lines, c.dim(fmt.Sprintf("%d more; enter shows all", more)))

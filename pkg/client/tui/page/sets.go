@@ -39,7 +39,7 @@ func NewSets(w *World, resource string) *Sets {
 		title, what = "Replica sets", "replica sets"
 	}
 	p.rows = rows[*store.Set]{
-		world: w, title: title, what: what, state: func() store.State { return setsState(w) },
+		world: w, title: title, what: what, advice: "docs/sets.md has a pool to apply with kubectl", state: func() store.State { return setsState(w) },
 		read: func() []*store.Set {
 			all := slices.DeleteFunc(setRows(w),
 				func(s *store.Set) bool { return resource != "" && s.Resource != resource })
@@ -100,7 +100,7 @@ func (p *Sets) columns() []widget.Column[*store.Set] {
 	plain := func(*store.Set) theme.Role { return theme.Text }
 	columns := []column{
 		{
-			Title: "NAME", Max: 48,
+			Title: "NAME", Max: 63, First: true,
 			Cell:    func(s *store.Set, _ time.Time) widget.Cell { return widget.Cell{Text: s.Name} },
 			Compare: func(a, b *store.Set) int { return strings.Compare(a.Name, b.Name) },
 		},
@@ -228,11 +228,11 @@ func setBindings() keymap.Map[group] {
 	}
 	return keymap.Map[group]{
 		{
-			Keys: []string{"m"}, Name: "machines", Help: "the machines of the set", Allowed: some,
+			Keys: []string{"i"}, Name: "machines", Help: "the machines of the set", Allowed: some,
 			Do: func(g group) tea.Cmd { return Send(Open{NewMembers(g.world, g.set)}) },
 		},
 		{
-			Keys: []string{"s"}, Name: "scale", Help: "change how many machines there are to be",
+			Keys: []string{"="}, Name: "scale", Help: "change how many machines there are to be",
 			Allowed: change("patch", "/scale"), Do: group.askScale,
 		},
 		{
@@ -301,9 +301,6 @@ func (g group) scale(n int32) tea.Cmd {
 		Line: fmt.Sprintf("%s scale %s/%s --replicas %d --current-replicas %d --namespace %s", g.world.Program,
 			s.Short(), s.Name, n, s.Desired, s.Namespace),
 		Do: func(ctx context.Context) error { return actions.Scale(ctx, s, n) },
-	}
-	if n >= s.Desired {
-		return Send(task)
 	}
 	ask := Ask{Question: fmt.Sprintf("Scale %s %s from %d to %d?", s.Short(), g.key(), s.Desired, n), Task: task}
 	if going := s.Current - n; going > 0 {

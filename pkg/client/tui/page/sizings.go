@@ -23,6 +23,7 @@ func NewSizings(w *World) *Sizings {
 	}
 	p.rows = rows[*store.Sizing]{
 		world: w, title: "Instance types", what: "instance types and preferences",
+		advice: w.Program + " install --instancetypes makes the usual ones",
 		state: func() store.State {
 			var all []store.State
 			for _, t := range w.Sizings {
@@ -41,7 +42,7 @@ func NewSizings(w *World) *Sizings {
 	p.table = widget.Table[*store.Sizing]{
 		Columns: []column{
 			{
-				Title: "NAME", Max: 48,
+				Title: "NAME", Max: 63, First: true,
 				Cell: func(s *store.Sizing, _ time.Time) widget.Cell { return widget.Cell{Text: s.Name} },
 			},
 			{
@@ -79,7 +80,9 @@ func NewSizings(w *World) *Sizings {
 	p.bind(keymap.Binding[*rows[*store.Sizing]]{
 		Keys: []string{"enter", "y"}, Name: "YAML", Help: "the object as the server has it",
 		Allowed: (*rows[*store.Sizing]).none,
-		Do:      p.open(func(s *store.Sizing) Page { return newYAML(w, s.Resource, s.Key()) }),
+		Do: p.open(func(s *store.Sizing) Page {
+			return newYAML(w, s.Resource, store.Key{Namespace: s.Namespace, Name: s.Name})
+		}),
 	})
 	p.Refresh()
 	return p

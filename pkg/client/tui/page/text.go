@@ -21,14 +21,14 @@ type Text struct {
 	read  func(context.Context) ([]widget.Line, error)
 	lines []widget.Line
 	err   error
-	// reading is whether an answer is on its way; at is when the last one came.
+	// reading is whether an answer is on its way; at is when the last one came. One that failed is asked for again.
 	reading bool
 	at      time.Time
-	offset  int
-	height  int
-	wrapped []widget.Line // lines as they are drawn, for a width
+	good    time.Time // when lines were read
+	wrapped []string  // lines as they are drawn, for a width
 	width   int
 	keys    keymap.Map[*Text]
+	window
 }
 
 // textRead is what a Text page has read.
@@ -51,7 +51,7 @@ func NewText(w *World, title string, read func(context.Context) ([]widget.Line, 
 		}},
 	}
 	p.keys = append(p.keys,
-		scrolling[*Text](func(p *Text) *scroll { return &scroll{&p.offset, len(p.wrapped), p.height} })...)
+		scrolling[*Text](func(p *Text) *window { return &p.window })...)
 	return p
 }
 
@@ -84,10 +84,18 @@ func (p *Text) Title() string { return p.title }
 // Refresh does nothing: a text is of the time it was read.
 func (p *Text) Refresh() {}
 
-// State is that of the connection, and of what was read.
+// Wants reads again what could not be read, after a while.
+func (p *Text) Wants() tea.Cmd {
+	if p.err == nil || p.reading || p.world.Now().Sub(p.at) < again {
+		return nil
+	}
+	return p.Start()
+}
+
+// State is that of the connection, and of what was read: with an error, what is shown is of the time before.
 func (p *Text) State() store.State {
 	if p.err != nil {
-		return store.State{Synced: len(p.lines) > 0, Err: p.err}
+		return store.State{Synced: len(p.lines) > 0, Err: p.err, Since: p.good}
 	}
 	return connection(p.world)
 }
@@ -104,7 +112,7 @@ func (p *Text) Update(msg tea.Msg) tea.Cmd {
 	if m, ok := msg.(textRead); ok && m.page == p {
 		p.reading, p.err, p.at = false, m.err, p.world.Now()
 		if m.err == nil {
-			p.lines, p.wrapped = m.lines, nil
+			p.lines, p.wrapped, p.good = m.lines, nil, p.at
 		}
 	}
 	return nil
@@ -122,7 +130,7 @@ func (p *Text) View(width, height int) string {
 	var head []string
 	switch {
 	case p.err != nil:
-		for _, l := range widget.Wrap("  "+widget.Harmless(p.err.Error()), width-1, 0) {
+		for _, l := range widget.Wrap("  "+widget.Harmless(p.world.Say(p.err)), width-1, 0) {
 			head = append(head, t.Paint(theme.Bad, l))
 		}
 	case len(p.lines) == 0 && p.at.IsZero():
@@ -134,14 +142,9 @@ func (p *Text) View(width, height int) string {
 		p.wrapped, p.width = nil, width
 		for _, l := range p.lines {
 			for _, part := range widget.Wrap(widget.Harmless(l.Text), width-1, l.Hang) {
-				p.wrapped = append(p.wrapped, widget.Line{Text: part, Role: l.Role})
+				p.wrapped = append(p.wrapped, t.Paint(l.Role, part))
 			}
 		}
 	}
-	p.height = max(1, height-len(head))
-	p.offset = max(0, min(p.offset, len(p.wrapped)-p.height))
-	for _, l := range p.wrapped[p.offset:min(len(p.wrapped), p.offset+p.height)] {
-		head = append(head, t.Paint(l.Role, l.Text))
-	}
-	return strings.Join(head, "\n")
+	return strings.Join(append(head, p.view(t, p.wrapped, width, height-len(head))), "\n")
 }

@@ -33,7 +33,7 @@ func whyLines(r *why.Report, program string) []widget.Line {
 				Role: roles[l.State], Hang: 61,
 			})
 	}
-	lines = append(lines, causes("What is in the way", r.Causes, roles)...)
+	lines = append(lines, causes("What blocks it", r.Causes, roles)...)
 	if r.Migration != nil {
 		if r.Migration.Possible {
 			lines = append(lines, widget.Line{}, widget.Line{Text: "  The guest can be migrated.", Role: theme.Good})
@@ -118,8 +118,12 @@ func doctorLines(r *doctor.Report) []widget.Line {
 			area = c.Area
 			lines = append(lines, widget.Line{Text: "  " + capital(string(area)), Role: theme.Title})
 		}
+		message := c.Message
+		if c.Object != "" && !strings.Contains(message, c.Object) {
+			message = c.Object + ": " + message
+		}
 		lines = append(lines, widget.Line{
-			Text: fmt.Sprintf("  %-8s %-22s %s", c.Status, c.Name, c.Message),
+			Text: fmt.Sprintf("  %-8s %-22s %s", c.Status, c.Name, message),
 			Role: roles[string(c.Status)], Hang: 34,
 		})
 		for _, m := range c.Mend {

@@ -75,3 +75,12 @@ func push(values []float64, v float64) []float64 {
 	}
 	return append(values, v)
 }
+
+// Total is what all guests use: of CPUs, cores, and of memory, bytes. ok is false before the first reading.
+func (u *Usage) Total() (cpu, memory float64, ok bool) {
+	for _, s := range u.guests {
+		cpu += float64(s.Now.CPU) / 1000
+		memory += float64(used(s.Now))
+	}
+	return cpu, memory, len(u.guests) > 0
+}

@@ -90,7 +90,7 @@ func machineBindings() keymap.Map[subject] {
 			Do: run("logs", "--follow"),
 		},
 		{
-			Keys: []string{"w"}, Name: "why", Help: "what holds the machine up, and what mends it", Allowed: one(nil),
+			Keys: []string{"w"}, Name: "why", Help: "what blocks the machine, and what fixes it", Allowed: one(nil),
 			Do: func(s subject) tea.Cmd {
 				return Send(Open{NewWhy(s.world, s.machines[0].Key())})
 			},
@@ -123,7 +123,7 @@ func machineBindings() keymap.Map[subject] {
 			Do:      func(s subject) tea.Cmd { return s.ask(s.pausing()) },
 		},
 		bind(lifecycle.Migrate, "move the running guest to another node", false, "m"),
-		bind(lifecycle.MigrateCancel, "take a migration back", true, "M"),
+		bind(lifecycle.MigrateCancel, "cancel the migration; the guest stays where it is", true, "M"),
 		bind(lifecycle.SoftReboot, "ask the guest to reboot", true, "B"),
 		bind(lifecycle.Reset, "press the reset button", true, "ctrl+r"),
 		bind(lifecycle.Delete, "delete the machine", false, "ctrl+d"),
@@ -236,7 +236,8 @@ func Applies(verb lifecycle.Verb, m *store.Machine) string {
 	return ""
 }
 
-// ask asks before a verb is done to the machines that it applies to, where it is more than a look.
+// ask asks before a verb is done to the machines that it applies to. Only what goes on with a paused guest is done at
+// once: the same key pauses it again.
 func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 	var chosen []*store.Machine
 	for _, m := range s.machines {
@@ -248,8 +249,8 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 		return nil
 	}
 	task := s.task(verb, chosen)
-	if len(chosen) == 1 && !verb.Disrupts() {
-		return Send(task)
+	if len(chosen) == 1 && verb == lifecycle.Unpause {
+		return Send(task) // the same key takes it back
 	}
 	question := fmt.Sprintf("%s %s?", capital(string(verb)), described(chosen))
 	if left := len(s.machines) - len(chosen); left > 0 {
@@ -274,11 +275,23 @@ func (s subject) leftOut(verb lifecycle.Verb) string {
 	return ""
 }
 
+// namedMost is how many machines a question names.
+const namedMost = 10
+
+// described names machines, with their namespaces.
 func described(machines []*store.Machine) string {
 	if len(machines) == 1 {
 		return machines[0].Key().String()
 	}
-	return fmt.Sprintf("%d machines", len(machines))
+	var names []string
+	for _, m := range machines[:min(len(machines), namedMost)] {
+		names = append(names, m.Key().String())
+	}
+	text := fmt.Sprintf("%d machines: %s", len(machines), strings.Join(names, ", "))
+	if more := len(machines) - namedMost; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

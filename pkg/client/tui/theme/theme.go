@@ -31,12 +31,18 @@ const (
 	Cursor
 	Mark
 	Border
+	// Found is text that a search matches, FoundHere the match that was gone to.
+	Found
+	FoundHere
+	// Selected is the page that is looked at, in the bar of pages.
+	Selected
 	roles
 )
 
 var names = map[string]Role{
 	"text": Text, "dim": Dim, "good": Good, "busy": Busy, "warn": Warn, "bad": Bad, "accent": Accent, "title": Title,
 	"header": Header, "key": Key, "cursor": Cursor, "mark": Mark, "border": Border,
+	"found": Found, "found-here": FoundHere, "selected": Selected,
 }
 
 // Glyphs are the characters that ASCII has no like of.
@@ -48,16 +54,21 @@ type Glyphs struct {
 	Horizontal     string
 	Vertical, Dot  string
 	Arrow          string
+	Thumb          string // the part of a scroll bar that is on the screen
+	// States are before a state's name: good, busy, warning, bad, off.
+	Good, Busy, Warn, Bad, Off string
 }
 
 var unicodeGlyphs = Glyphs{
 	Bars: []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, Full: "█", Empty: "░",
-	Up: "↑", Down: "↓", Mark: "●", Ellipsis: "…", Horizontal: "─", Vertical: "│", Dot: "·", Arrow: "→",
+	Up: "↑", Down: "↓", Mark: "✓", Ellipsis: "…", Horizontal: "─", Vertical: "│", Dot: "·", Arrow: "→",
+	Thumb: "┃", Good: "●", Busy: "◐", Warn: "◆", Bad: "✗", Off: "○",
 }
 
 var asciiGlyphs = Glyphs{
 	Bars: []string{" ", ".", ":", "-", "=", "+", "*", "%", "#"}, Full: "#", Empty: ".",
 	Up: "^", Down: "v", Mark: "*", Ellipsis: "~", Horizontal: "-", Vertical: "|", Dot: ".", Arrow: "->",
+	Thumb: "#", Good: "+", Busy: "~", Warn: "!", Bad: "x", Off: "-",
 }
 
 // Theme is made once and then read only.
@@ -82,12 +93,12 @@ type Options struct {
 // backgrounds.
 var dark = map[Role]string{
 	Dim: "8", Good: "2", Busy: "6", Warn: "3", Bad: "1", Accent: "14", Title: "15", Header: "8",
-	Key: "14", Mark: "11", Border: "8",
+	Key: "14", Mark: "11", Border: "8", Found: "11", FoundHere: "11", Selected: "14",
 }
 
 var light = map[Role]string{
 	Dim: "8", Good: "2", Busy: "4", Warn: "3", Bad: "1", Accent: "4", Title: "0", Header: "8",
-	Key: "4", Mark: "5", Border: "7",
+	Key: "4", Mark: "5", Border: "7", Found: "5", FoundHere: "5", Selected: "4",
 }
 
 // New makes a theme.
@@ -110,8 +121,12 @@ func New(o Options) *Theme {
 			style = style.Bold(true)
 		case Header:
 			style = style.Bold(true)
-		case Cursor:
+		case Cursor, Selected:
 			style = style.Reverse(true)
+		case Found:
+			style = style.Underline(true)
+		case FoundHere:
+			style = style.Reverse(true).Bold(true)
 		case Mark, Bad:
 			style = style.Bold(true)
 		case Dim, Border:
@@ -133,6 +148,23 @@ func colour(s string) color.Color { return lipgloss.Color(s) }
 
 // Style is a role's style.
 func (t *Theme) Style(r Role) lipgloss.Style { return t.styles[r] }
+
+// State is the glyph of a state that is good, busy, worth a warning, bad or off; of other roles there is none.
+func (t *Theme) State(r Role) string {
+	switch r {
+	case Good:
+		return t.Good
+	case Busy:
+		return t.Busy
+	case Warn:
+		return t.Warn
+	case Bad:
+		return t.Bad
+	case Dim:
+		return t.Off
+	}
+	return ""
+}
 
 // Paint gives text the look of a role.
 func (t *Theme) Paint(r Role, text string) string {

@@ -19,6 +19,8 @@ import (
 type Cell struct {
 	Text string
 	Role theme.Role
+	// Glyph stands before the text. It is not part of it for filters, copies and the order.
+	Glyph string
 	// Styled text has its own colours and is shown as it is; other text is made harmless first.
 	Styled bool
 }
@@ -31,6 +33,8 @@ type Column[R any] struct {
 	// Priority says which columns go first where there is no room: those with the highest. 0 never goes.
 	Priority int
 	Right    bool
+	// First columns are cut only when columns of little importance have been left out: what a row is called.
+	First bool
 	// Flex columns take what room is left, and need little: one of a table's columns at most.
 	Flex bool
 	Cell func(r R, now time.Time) Cell
@@ -61,7 +65,8 @@ type Table[R any] struct {
 	marks     map[store.Key]bool
 	grown     []int // what the cells would like
 	widths    []int // what they get
-	widthsFor int   // the width of the screen that widths were made for
+	shown     []int // the columns that there is room for
+	widthsFor int   // the width of the screen that grown is for
 }
 
 // SetRows shows other rows.
@@ -104,7 +109,7 @@ func (t *Table[R]) Current() (row R, ok bool) {
 	return t.rows[t.cursor], true
 }
 
-// Marked are the marked rows that are shown; without any, the row under the cursor.
+// Marked are the marked rows; without any, the row under the cursor.
 func (t *Table[R]) Marked() []R {
 	var out []R
 	if len(t.marks) > 0 {
@@ -180,6 +185,22 @@ func (t *Table[R]) Top() { t.moveTo(0) }
 // Bottom moves the cursor to the last row.
 func (t *Table[R]) Bottom() { t.moveTo(len(t.rows) - 1) }
 
+// Place is where a user is in a table: the row under the cursor, and the order.
+type Place struct {
+	Row      store.Key
+	Column   int
+	Reversed bool
+}
+
+// Place is where the user is.
+func (t *Table[R]) Place() Place { return Place{t.at, t.sort, t.reversed} }
+
+// Return goes to where the user was; the row may come later.
+func (t *Table[R]) Return(p Place) {
+	t.at, t.sort, t.reversed = p.Row, min(p.Column, len(t.Columns)-1), p.Reversed
+	t.arrange()
+}
+
 // Select moves the cursor to a row, if it is shown.
 func (t *Table[R]) Select(key store.Key) {
 	if i := slices.IndexFunc(t.rows, func(r R) bool { return t.Key(r) == key }); i >= 0 {
@@ -192,7 +213,7 @@ func (t *Table[R]) Select(key store.Key) {
 func (t *Table[R]) Click(x, line int) bool {
 	if line == 0 {
 		left := markWidth
-		for _, c := range t.visible() {
+		for _, c := range t.shown {
 			if x >= left && x < left+t.widths[c]+gap {
 				t.Sort(c)
 				return true
@@ -215,17 +236,17 @@ func (t *Table[R]) moveTo(i int) {
 	}
 }
 
-// arrange filters and sorts, and puts the cursor back on its row.
+// arrange filters and sorts, takes the marks of rows that are not shown away, and puts the cursor back on its row.
 func (t *Table[R]) arrange() {
 	now := t.Now()
 	t.rows = t.rows[:0:0]
 	present := map[store.Key]bool{}
 	for _, r := range t.all {
-		if len(t.marks) > 0 {
-			present[t.Key(r)] = true
+		if !t.filter.Empty() && !t.filter.Match(t.text(r, now), t.labels(r)) {
+			continue
 		}
-		if t.filter.Empty() || t.filter.Match(t.text(r, now), t.labels(r)) {
-			t.rows = append(t.rows, r)
+		if t.rows = append(t.rows, r); len(t.marks) > 0 {
+			present[t.Key(r)] = true
 		}
 	}
 	for key := range t.marks {

@@ -28,21 +28,49 @@ func (t *Table[R]) View(width, height int) string {
 			if !cell.Styled {
 				cell.Text = Harmless(cell.Text)
 			}
+			if cell.Glyph != "" {
+				cell.Text = cell.Glyph + " " + cell.Text
+			}
 			cells[i][c] = cell
 		}
 	}
-	t.fit(width, cells)
-	t.shrink()
-	t.stretch()
-	lines := []string{t.header(width)}
-	for i := range shown {
-		lines = append(lines, t.line(width, cells[i], t.offset+i == t.cursor, t.marks[t.Key(shown[i])]))
+	room := width
+	if len(t.rows) > t.height {
+		room-- // for the bar
 	}
-	return strings.Join(lines, "\n")
+	t.layout(room, cells)
+	lines := make([]string, 0, len(shown))
+	for i := range shown {
+		lines = append(lines, t.line(room, cells[i], t.offset+i == t.cursor, t.marks[t.Key(shown[i])]))
+	}
+	lines = Scrollbar(t.Theme, lines, width, t.offset, t.height, len(t.rows))
+	return strings.Join(append([]string{t.header(room)}, lines...), "\n")
 }
 
-// fit decides the widths. They only grow while the screen is the same, so that columns do not jump about.
-func (t *Table[R]) fit(width int, cells [][]Cell) {
+// layout decides which columns are drawn, and how wide. What has no room gives way in this order: long columns are cut
+// to shrunk cells, the First one to telling cells, columns of little importance are left out, the First column is cut
+// further, and the others are left out.
+func (t *Table[R]) layout(width int, cells [][]Cell) {
+	t.grow(width, cells)
+	t.widths = slices.Clone(t.grown)
+	t.shown = t.shown[:0]
+	for c := range t.Columns {
+		t.shown = append(t.shown, c)
+		if t.Columns[c].Flex {
+			t.widths[c] = flexMin
+		}
+	}
+	t.shrink(width, false, shrunk)
+	t.shrink(width, true, telling)
+	t.drop(width, important)
+	t.shrink(width, true, shrunk)
+	t.drop(width, 0)
+	t.stretch(width)
+}
+
+// grow takes note of how wide the cells would like to be. That only grows while the screen is the same, so that columns
+// do not jump about.
+func (t *Table[R]) grow(width int, cells [][]Cell) {
 	if t.grown == nil || t.widthsFor != width {
 		t.grown, t.widthsFor = make([]int, len(t.Columns)), width
 		for c, column := range t.Columns {
@@ -51,32 +79,36 @@ func (t *Table[R]) fit(width int, cells [][]Cell) {
 	}
 	for _, row := range cells {
 		for c, cell := range row {
-			w := ansi.StringWidth(cell.Text)
 			if t.Columns[c].Flex {
 				continue
 			}
+			w := ansi.StringWidth(cell.Text)
 			if limit := t.Columns[c].Max; limit > 0 {
 				w = min(w, limit)
 			}
 			t.grown[c] = max(t.grown[c], w)
 		}
 	}
-	t.widths = slices.Clone(t.grown)
 }
 
-// shrink makes long columns shorter, the widest first, before others are left out for them: down to shrunk cells.
-func (t *Table[R]) shrink() {
+// total is the width of the columns that are drawn.
+func (t *Table[R]) total() int {
 	total := markWidth - gap
-	for c := range t.Columns {
+	for _, c := range t.shown {
 		total += t.widths[c] + gap
-		if t.Columns[c].Flex {
-			total += flexMin - t.widths[c]
-		}
 	}
-	for total > t.widthsFor {
+	return total
+}
+
+// shrink makes long columns shorter, the widest first, down to some cells: all but the First one, or that alone.
+func (t *Table[R]) shrink(width int, first bool, least int) {
+	for total := t.total(); total > width; total-- {
 		widest := -1
-		for c := range t.Columns {
-			if !t.Columns[c].Flex && t.widths[c] > shrunk && (widest < 0 || t.widths[c] > t.widths[widest]) {
+		for _, c := range t.shown {
+			if column := &t.Columns[c]; column.Flex || column.First != first || t.widths[c] <= least {
+				continue
+			}
+			if widest < 0 || t.widths[c] > t.widths[widest] {
 				widest = c
 			}
 		}
@@ -84,60 +116,49 @@ func (t *Table[R]) shrink() {
 			return
 		}
 		t.widths[widest]--
-		total--
 	}
 }
 
-// shrunk is the least that a long column is made.
-const shrunk = 20
-
-// flexMin is the least that a flexible column is worth drawing with.
-const flexMin = 20
-
-// stretch gives the flexible column the room that the others leave.
-func (t *Table[R]) stretch() {
-	flex := slices.IndexFunc(t.Columns, func(c Column[R]) bool { return c.Flex })
-	if flex < 0 {
-		return
-	}
-	t.widths[flex] = flexMin
-	room := t.widthsFor - markWidth
-	for _, c := range t.visible() {
-		if c != flex {
-			room -= t.widths[c] + gap
-		}
-	}
-	t.widths[flex] = max(flexMin, room)
-}
-
-// visible are the columns that there is room for.
-func (t *Table[R]) visible() []int {
-	var out []int
-	total := markWidth
-	for c := range t.Columns {
-		out = append(out, c)
-		total += t.widths[c] + gap
-	}
-	for total-gap > t.widthsFor && len(out) > 1 {
+// drop leaves columns out whose priority is above one, the highest first.
+func (t *Table[R]) drop(width, above int) {
+	for t.total() > width && len(t.shown) > 1 {
 		worst := 0
-		for i, c := range out {
-			if t.Columns[c].Priority >= t.Columns[out[worst]].Priority {
+		for i, c := range t.shown {
+			if t.Columns[c].Priority >= t.Columns[t.shown[worst]].Priority {
 				worst = i
 			}
 		}
-		if t.Columns[out[worst]].Priority == 0 {
-			break
+		if t.Columns[t.shown[worst]].Priority <= above {
+			return
 		}
-		total -= t.widths[out[worst]] + gap
-		out = slices.Delete(out, worst, worst+1)
+		t.shown = slices.Delete(t.shown, worst, worst+1)
 	}
-	return out
+}
+
+const (
+	// shrunk is the least that a long column is made.
+	shrunk = 20
+	// telling is how much of the First column tells most rows apart.
+	telling = 40
+	// flexMin is the least that a flexible column is worth drawing with.
+	flexMin = 20
+	// important is the priority up to which a column stays while the First one can still be cut.
+	important = 2
+)
+
+// stretch gives the flexible column the room that the others leave.
+func (t *Table[R]) stretch(width int) {
+	for _, c := range t.shown {
+		if t.Columns[c].Flex {
+			t.widths[c] = max(flexMin, t.widths[c]+width-t.total())
+		}
+	}
 }
 
 func (t *Table[R]) header(width int) string {
 	var b strings.Builder
 	b.WriteString(strings.Repeat(" ", markWidth))
-	for _, c := range t.visible() {
+	for _, c := range t.shown {
 		title := t.Columns[c].Title
 		if c == t.sort {
 			arrow := t.Theme.Up
@@ -163,7 +184,7 @@ func (t *Table[R]) line(width int, cells []Cell, current, marked bool) string {
 		role = theme.Text // the cursor's colours are for the whole line
 	}
 	b.WriteString(t.Theme.Paint(role, mark) + " ")
-	for _, c := range t.visible() {
+	for _, c := range t.shown {
 		text := pad(cells[c].Text, t.widths[c], t.Columns[c].Right, t.Theme.Ellipsis)
 		switch {
 		case current:

@@ -1,0 +1,214 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/page"
+)
+
+// command is an entry of the palette.
+type command struct {
+	name, help string
+	// alias is a shorter name.
+	alias string
+	// values complete the word after the name; nil takes none.
+	values func(context.Context) []string
+	do     func(a *App, value string) tea.Cmd
+}
+
+func (a *App) commands() []command {
+	open := func(name, help, place string, make func(*page.World) page.Page) command {
+		return command{name: name, help: help, do: func(a *App, _ string) tea.Cmd {
+			cmd := a.home(make(a.World))
+			a.place = place
+			return cmd
+		}}
+	}
+	all := []command{
+		open("vms", "virtual machines", "1", func(w *page.World) page.Page { return page.NewMachines(w) }),
+		open("nodes", "nodes", "2", func(w *page.World) page.Page { return page.NewNodes(w) }),
+		open("migrations", "moves between nodes", "3", func(w *page.World) page.Page { return page.NewMigrations(w) }),
+		open("events", "what happened", "4", func(w *page.World) page.Page { return page.NewEvents(w) }),
+		open("health", "what doctor finds", "5", func(w *page.World) page.Page { return page.NewHealth(w) }),
+		open("instancetypes", "instance types and preferences", "6",
+			func(w *page.World) page.Page { return page.NewSizings(w) }),
+		open("pools", "pools", "7", func(w *page.World) page.Page { return page.NewSets(w, store.Pools) }),
+		open("replicasets", "replica sets of instances", "7",
+			func(w *page.World) page.Page { return page.NewSets(w, store.ReplicaSets) }),
+		{
+			name: "log", help: "what was done, as command lines",
+			do: func(a *App, _ string) tea.Cmd { return page.Send(page.Open{Page: a.logPage()}) },
+		},
+		{name: "help", help: "all keys", do: func(a *App, _ string) tea.Cmd { return a.showHelp() }},
+		{name: "quit", help: "leave the dashboard", do: func(*App, string) tea.Cmd { return tea.Quit }},
+	}
+	if a.Switch != nil {
+		all = append(all,
+			command{
+				name: "namespace", alias: "ns", help: "show one namespace, or all", values: a.Namespaces,
+				do: func(a *App, value string) tea.Cmd {
+					if value == "all" {
+						value = ""
+					}
+					return a.change(page.Scope{Context: a.World.Context, Namespace: value})
+				},
+			},
+			command{
+				name: "context", alias: "ctx", help: "another cluster of the kubeconfig", values: a.Contexts,
+				do: func(a *App, value string) tea.Cmd {
+					return a.change(page.Scope{Context: value, Namespace: a.World.Namespace})
+				},
+			},
+		)
+	}
+	for _, h := range a.top().Hints() {
+		if h.Name == "" || strings.Contains(h.Name, " ") ||
+			slices.ContainsFunc(all, func(c command) bool { return c.name == h.Name }) {
+			continue
+		}
+		key := h.Name
+		all = append(all,
+			command{name: h.Name, help: h.Help, do: func(a *App, _ string) tea.Cmd { return a.named(key) }})
+	}
+	return all
+}
+
+// named does what the page's key of that name does.
+func (a *App) named(name string) tea.Cmd {
+	for _, h := range a.top().Hints() {
+		if h.Name != name {
+			continue
+		}
+		cmd, _, why := a.top().Key(h.Code)
+		if why != "" {
+			a.notice = capital(why)
+		}
+		return cmd
+	}
+	return nil
+}
+
+// change shows another namespace or cluster.
+func (a *App) change(s page.Scope) tea.Cmd {
+	w, err := a.Switch(s)
+	if err != nil {
+		a.trouble = append(a.trouble, err.Error())
+		return nil
+	}
+	a.World = w
+	a.place = "1"
+	return a.home(page.NewMachines(w))
+}
+
+// completions are the values of a command, read when its name is there.
+type completions struct {
+	prompt *prompt
+	name   string
+	values []string
+}
+
+// complete offers values, if they are still asked for.
+func (a *App) complete(c completions) {
+	if a.prompt != c.prompt {
+		return
+	}
+	var all []string
+	for _, v := range c.values {
+		all = append(all, c.name+" "+v)
+	}
+	c.prompt.values = all
+	c.prompt.input.SetSuggestions(all)
+}
+
+// askCommand takes a command's name, completed while it is typed.
+func (a *App) askCommand() tea.Cmd {
+	p := a.newPrompt(":")
+	p.history = a.History
+	p.at = len(a.History)
+	p.input.ShowSuggestions = true
+	all := a.commands()
+	var names []string
+	for _, c := range all {
+		names = append(names, c.name)
+	}
+	p.input.SetSuggestions(names)
+	p.candidates = func(text string) []candidate {
+		var out []candidate
+		if name, value, ok := strings.Cut(text, " "); ok {
+			for _, v := range p.values {
+				if v, ok := strings.CutPrefix(v, name+" "); ok && strings.HasPrefix(v, strings.TrimSpace(value)) {
+					out = append(out, candidate{name: v})
+				}
+			}
+			return out
+		}
+		for _, c := range all {
+			if strings.HasPrefix(c.name, text) || c.alias != "" && strings.HasPrefix(c.alias, text) {
+				name := c.name
+				if c.alias != "" {
+					name += ", " + c.alias
+				}
+				out = append(out, candidate{name, c.help})
+			}
+		}
+		return out
+	}
+	asked := ""
+	p.typed = func(text string) tea.Cmd {
+		p.err = nil
+		name, _, ok := strings.Cut(text, " ")
+		if !ok || name == asked {
+			return nil
+		}
+		for _, c := range all {
+			if (c.name == name || c.alias == name) && c.values != nil {
+				asked = name
+				return func() tea.Msg { return completions{p, name, c.values(context.Background())} }
+			}
+		}
+		return nil
+	}
+	p.done = func(text string) tea.Cmd { return a.command(all, strings.TrimSpace(text), p.input.CurrentSuggestion()) }
+	a.prompt = p
+	return p.input.Focus()
+}
+
+// command does what was typed: a name, the beginning of only one, or the one that is suggested.
+func (a *App) command(all []command, text, suggested string) tea.Cmd {
+	if text == "" {
+		return nil
+	}
+	name, value, _ := strings.Cut(text, " ")
+	var found []command
+	for _, c := range all {
+		if c.name == name || c.alias == name && name != "" {
+			found = []command{c}
+			break
+		}
+		if strings.HasPrefix(c.name, name) && (suggested == "" || value != "" || c.name == suggested) {
+			found = append(found, c)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		a.notice = fmt.Sprintf("There is no command %q; ? shows the keys", name)
+		return nil
+	case len(found) > 1:
+		a.notice = fmt.Sprintf("%q may be %s or %s", name, found[0].name, found[1].name)
+		return nil
+	case found[0].values == nil && value != "":
+		a.notice = fmt.Sprintf("%q takes no value", found[0].name)
+		return nil
+	case found[0].values != nil && strings.TrimSpace(value) == "":
+		a.notice = fmt.Sprintf("%q takes a value: %s", found[0].name, found[0].help)
+		return nil
+	}
+	a.History = append(slices.DeleteFunc(a.History, func(old string) bool { return old == text }), text)
+	return found[0].do(a, strings.TrimSpace(value))
+}

@@ -1,0 +1,167 @@
+package app
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/virtkit/virtkit/pkg/client/action/doctor"
+	"github.com/virtkit/virtkit/pkg/client/tui/page"
+)
+
+// TestFindTakesEveryLetter types a search on every page: no letter of it runs as an action.
+func TestFindTakesEveryLetter(t *testing.T) {
+	t.Parallel()
+	for name, makePage := range everyPage {
+		if name == "split" || name == "form" { // letters are typed there
+			continue
+		}
+		f := &fake{doctor: &doctor.Report{}}
+		a := New(world(f))
+		a.editing = func(e page.EditText) tea.Cmd { return page.Send(e.Done("kind: VirtualMachine\n", nil)) }
+		run(t, a, a.home(makePage(a.World)), 0)
+		press(t, a, "/", "'pXRSmMBCOE+=wyes ", "enter", "y")
+		if len(f.done) > 0 || a.ask != nil {
+			t.Errorf("%s: did %v, asks %v", name, f.done, a.ask)
+		}
+		a.Close()
+	}
+}
+
+// TestFindInText searches in a page of lines, round its end, and back.
+func TestFindInText(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	drive(t, a, tea.WindowSizeMsg{Width: 80, Height: 10})
+	press(t, a, "?")
+	first := a.screen()
+	press(t, a, "/", "'LEAVE")
+	if s := ansi.Strip(a.screen()); !strings.Contains(s, "/LEAVE") || !strings.Contains(s, "1 of 1") || s == first {
+		t.Errorf("the search does not go to the match while it is typed:\n%s", s)
+	}
+	press(t, a, "esc")
+	if !strings.HasPrefix(a.screen(), strings.Split(first, "\n")[0]) || a.searchable().Searched() != "" {
+		t.Errorf("esc does not go back:\n%s", a.screen())
+	}
+	press(t, a, "/", "'the page of", "enter")
+	var seen []string
+	for range 8 {
+		seen = append(seen, a.notice)
+		press(t, a, "n")
+	}
+	want := []string{"1 of 7", "2 of 7", "3 of 7", "4 of 7", "5 of 7", "6 of 7", "7 of 7", "1 of 7"}
+	if !slices.Equal(seen, want) {
+		t.Errorf("n goes %q, not %q", seen, want)
+	}
+	press(t, a, "N", "N")
+	if a.notice != "7 of 7" {
+		t.Errorf("N goes to %q", a.notice)
+	}
+	press(t, a, "esc", "n")
+	if len(a.stack) != 2 || !strings.Contains(a.notice, "Nothing is searched for") {
+		t.Errorf("esc ends the search and stays; n says so: %q", a.notice)
+	}
+	press(t, a, "/", "'nosuch", "enter")
+	if a.notice != "Nothing here matches" {
+		t.Errorf("nothing says that nothing matches: %q", a.notice)
+	}
+}
+
+// TestMarks keeps marks to what is seen, counts them, and names what they choose.
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	a := New(world(f))
+	drive(t, a, sizes[1])
+	press(t, a, "*")
+	if s := a.screen(); !strings.Contains(s, "4 marked") {
+		t.Errorf("nothing counts the marks:\n%s", s)
+	}
+	press(t, a, "/", "'prod", "enter")
+	if s := a.screen(); !strings.Contains(s, "2 marked") {
+		t.Errorf("rows that the filter hides are marked:\n%s", s)
+	}
+	press(t, a, "ctrl+d")
+	if q := a.ask.Question; !strings.Contains(q, "prod/db, prod/web") {
+		t.Errorf("the question does not name them: %q", q)
+	}
+	press(t, a, "esc", "esc")
+	if s := a.screen(); !strings.Contains(s, "2 marked") || a.filterable().Filter().String() != "" {
+		t.Errorf("what was hidden is marked again:\n%s", s)
+	}
+	press(t, a, "u")
+	if s := a.screen(); strings.Contains(s, "marked") {
+		t.Errorf("u leaves marks:\n%s", s)
+	}
+	press(t, a, "/", "'nc-a", "enter", "*", "ctrl+d")
+	if a.ask != nil {
+		t.Errorf("letters in their order were taken: %q", a.ask.Question)
+	}
+}
+
+// TestKeysMeanOneThing walks the keys of all pages: one key has one name, wherever it has one. Enter opens what is
+// there, r reads again, and space marks a row or turns a page: those change nothing.
+func TestKeysMeanOneThing(t *testing.T) {
+	t.Parallel()
+	meaning := map[string]map[string][]string{}
+	note := func(where string, a *App, own bool) {
+		hints := a.top().Hints()
+		if !own {
+			hints = a.keys.Hints(a)
+		}
+		for _, h := range hints {
+			if h.Name == "" || slices.Contains([]string{"enter", "ctrl+y", "tab"}, h.Code) {
+				continue
+			}
+			if meaning[h.Code] == nil {
+				meaning[h.Code] = map[string][]string{}
+			}
+			meaning[h.Code][h.Name] = append(meaning[h.Code][h.Name], where)
+		}
+	}
+	for name, makePage := range everyPage {
+		a := New(world(&fake{doctor: &doctor.Report{}}))
+		a.editing = func(e page.EditText) tea.Cmd { return page.Send(e.Done("kind: VirtualMachine\n", nil)) }
+		run(t, a, a.home(makePage(a.World)), 0)
+		note(name, a, true)
+		note("every page", a, false)
+		a.Close()
+	}
+	for key, names := range meaning {
+		if len(names) > 1 {
+			t.Errorf("%s means %v", key, names)
+		}
+	}
+}
+
+// TestPlaceIsKept leaves a page and comes back to the same row and order.
+func TestPlaceIsKept(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	press(t, a, "down", "2", "down", "1", "enter")
+	if got := a.top().Title(); got != "prod/web" {
+		t.Errorf("the cursor was left on prod/web and is on %s", got)
+	}
+	press(t, a, "esc", "o", "3", "1", "enter")
+	if got := a.top().Title(); got != "prod/web" {
+		t.Errorf("the cursor is on %s after the order was turned", got)
+	}
+}
+
+// TestBarIsClicked goes to a page by the mouse.
+func TestBarIsClicked(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	drive(t, a, sizes[1])
+	drive(t, a, tea.MouseClickMsg{X: 12, Y: 1, Button: tea.MouseLeft})
+	if got := a.top().Title(); !strings.HasPrefix(got, "Nodes") {
+		t.Errorf("a click on the bar shows %s:\n%s", got, a.screen())
+	}
+	drive(t, a, tea.MouseClickMsg{X: 10, Y: 5, Button: tea.MouseLeft})
+	if n := a.top().(*page.Nodes); n == nil {
+		t.Error("a click on a row leaves the page")
+	}
+}
