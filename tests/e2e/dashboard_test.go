@@ -38,6 +38,16 @@ func TestDashboard(t *testing.T) {
 	}
 	shows(time.Minute, "both machines", "VMs 2", "guest", other.name, "Stopped", "Running", node)
 
+	// The top says how the cluster is; a page of lines is searched, and no letter of that is an action.
+	shows(20*time.Second, "the cluster", "2/2 ready", "Kubernetes v")
+	m.keys("y")
+	shows(20*time.Second, "the YAML", "apiVersion: kubevirt.io/v1")
+	m.keys("/", "runstrategy", "Enter")
+	shows(20*time.Second, "the match", "1 of ")
+	m.keys("Escape")
+	m.keys("Escape")
+	shows(20*time.Second, "both machines again", "VMs 2")
+
 	// A filter leaves one.
 	m.keys("/", "gue", "Enter")
 	shows(20*time.Second, "one machine", "VMs 1/2")
@@ -81,6 +91,8 @@ func TestDashboard(t *testing.T) {
 		return "it cannot"
 	})
 	m.keys("m")
+	shows(20*time.Second, "the question", "Migrate "+ns+"/guest? [y/N]")
+	m.keys("y")
 	m.keys("3")
 	shows(2*time.Minute, "the migration's end", "Migrations 1", "Succeeded", node)
 	m.keys("1")

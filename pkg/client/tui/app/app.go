@@ -53,6 +53,7 @@ type App struct {
 	keys          keymap.Map[*App]
 	editing       func(page.EditText) tea.Cmd
 	copying       func(string) tea.Cmd
+	totals        page.Summary // of the rows, when they were read last
 	place         string // the key of the page in the bar that was gone to
 }
 
@@ -89,7 +90,7 @@ type (
 func New(w *page.World) *App {
 	a := &App{World: w, Command: exec.Command, focused: true, width: 80, height: 24}
 	a.keys, a.editing, a.copying = appKeys(), a.edit, func(text string) tea.Cmd { return tea.SetClipboard(text) }
-	a.stack, a.place = []page.Page{page.NewMachines(w)}, "1"
+	a.stack, a.place, a.totals = []page.Page{page.NewMachines(w)}, "1", page.Summarize(w)
 	return a
 }
 
@@ -212,6 +213,7 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 
 // refresh has the page read its rows anew, and what it wants besides.
 func (a *App) refresh() tea.Cmd {
+	a.totals = page.Summarize(a.World)
 	a.top().Refresh()
 	if p, ok := a.top().(page.Wanting); ok && a.focused {
 		return p.Wants()
@@ -223,6 +225,7 @@ func (a *App) used(m usageRead) tea.Cmd {
 	a.reading = false
 	if m.err == nil && m.world == a.World {
 		a.World.Usage.Take(m.list)
+		a.totals = page.Summarize(a.World)
 		a.top().Refresh()
 	}
 	if !a.focused {

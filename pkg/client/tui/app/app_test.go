@@ -436,7 +436,7 @@ func busy(a *App) {
 		sample.Memory = stats.Memory{Guest: 1 << 30, Used: uint64(i) << 24, Resident: 1 << 30}
 		sample.Interfaces = []stats.Interface{{Received: uint64(i%7) * uint64(i) << 20, Sent: uint64(i) << 16}}
 		sample.Disks = []stats.Disk{{Read: uint64(i*i) << 18}}
-		a.World.Usage.Take(stats.List{Items: []stats.Guest{sample}})
+		a.used(usageRead{a.World, stats.List{Items: []stats.Guest{sample}}, nil})
 	}
 }
 

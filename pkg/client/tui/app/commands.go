@@ -101,8 +101,7 @@ func (a *App) change(s page.Scope) tea.Cmd {
 		a.trouble = append(a.trouble, err.Error())
 		return nil
 	}
-	a.World = w
-	a.place = "1"
+	a.World, a.place, a.totals = w, "1", page.Summarize(w)
 	return a.home(page.NewMachines(w))
 }
 

@@ -119,8 +119,7 @@ func (a *App) summary() string {
 	t := a.theme()
 	right := strings.TrimRight(a.warnings(), " ")
 	left := " " + t.Paint(theme.Accent, widget.Harmless(a.World.Context)) + t.Paint(theme.Dim, " / "+a.namespace())
-	summary := page.Summarize(a.World)
-	for _, parts := range summary.Parts(t) {
+	for _, parts := range a.totals.Parts(t) {
 		var b strings.Builder
 		b.WriteString("   ")
 		for _, p := range parts {

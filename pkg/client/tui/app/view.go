@@ -38,9 +38,6 @@ func (a *App) screen() string {
 	status, header := a.status(t), a.header()
 	body := a.height - len(header) - len(status) - footerHeight
 	content := a.top().View(a.width, body)
-	if tall := a.header(); len(tall) == len(header) { // drawing may have changed what the title says
-		header = tall
-	}
 	return strings.Join(header, "\n") + "\n" + widget.Fill(content, a.width, body) + "\n" +
 		strings.Join(status, "\n") + "\n" + a.footer(t)
 }
