@@ -36,18 +36,24 @@ func TestScreenshots(t *testing.T) {
 		file := filepath.Join("..", "..", "..", "..", "docs", "dashboard", name+".svg")
 		got := svg(a.screen())
 		a.Close()
-		if *update {
-			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
+		picture(t, file, got)
+	}
+}
+
+// picture holds a file of the docs against what the pages look like.
+func picture(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if string(want) != got {
-			t.Errorf("%s is not as the page is; `go test ./pkg/client/tui/app -update` draws it anew", file)
-		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Errorf("%s is not as the page is; `go test ./pkg/client/tui/app -update` draws it anew", file)
 	}
 }
 
@@ -64,13 +70,47 @@ const (
 
 var words = regexp.MustCompile(`\S+`)
 
-// svg draws a frame. It knows the attributes that themes use: bold, reverse, and the sixteen colours.
-func svg(frame string) string {
+// svg draws a frame.
+func svg(frame string) string { return canvas(frame) + drawing(frame) + "</svg>\n" }
+
+// still is a frame of a film, and how long it is shown, seconds.
+type still struct {
+	frame string
+	lasts float64
+}
+
+// film shows frames one after the other, again and again.
+func film(stills []still) string {
+	whole := 0.0
+	for _, s := range stills {
+		whole += s.lasts
+	}
+	var b strings.Builder
+	b.WriteString(canvas(stills[0].frame))
+	from := 0.0
+	for _, s := range stills {
+		to := from + s.lasts
+		fmt.Fprintf(&b, `<g visibility="hidden"><animate attributeName="visibility" calcMode="discrete" dur="%.1fs" repeatCount="indefinite" values="hidden;visible;hidden" keyTimes="0;%.4f;%.4f"/>`+"\n",
+			whole, from/whole, min(to/whole, 0.9999))
+		b.WriteString(drawing(s.frame) + "</g>\n")
+		from = to
+	}
+	return b.String() + "</svg>\n"
+}
+
+// canvas begins a picture as large as a frame.
+func canvas(frame string) string {
+	lines := strings.Split(frame, "\n")
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" font-family="ui-monospace,Menlo,Consolas,monospace" font-size="14" xml:space="preserve">`+"\n"+
+		`<rect width="100%%" height="100%%" rx="6" fill="%s"/>`+"\n",
+		float64(ansi.StringWidth(lines[0]))*cellWidth+16, len(lines)*cellHeight+16, background)
+}
+
+// drawing draws a frame's text. It knows the attributes that themes use: bold, underline, reverse, and the sixteen
+// colours.
+func drawing(frame string) string {
 	lines := strings.Split(frame, "\n")
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" font-family="ui-monospace,Menlo,Consolas,monospace" font-size="14" xml:space="preserve">`+"\n",
-		float64(ansi.StringWidth(lines[0]))*cellWidth+16, len(lines)*cellHeight+16)
-	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" rx="6" fill="%s"/>`+"\n", background)
 	for y, line := range lines {
 		colour, bold, reverse := text, false, false
 		x := 0
@@ -117,6 +157,5 @@ func svg(frame string) string {
 			}
 		}
 	}
-	b.WriteString("</svg>\n")
 	return b.String()
 }
