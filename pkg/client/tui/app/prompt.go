@@ -46,11 +46,12 @@ func (p *prompt) view(a *App, t *theme.Theme) []string {
 			width = max(width, ansi.StringWidth(c.name))
 		}
 		for _, c := range shown {
-			line := " " + t.Paint(theme.Key, widget.Pad(t, widget.Harmless(c.name), width)) + "  " + t.Paint(theme.Dim, c.help)
-			lines = append(lines, widget.Pad(t, line, a.width))
+			name := t.Paint(theme.Key, widget.Pad(t, widget.Harmless(c.name), width))
+			lines = append(lines, widget.Pad(t, " "+name+"  "+t.Paint(theme.Dim, c.help), a.width))
 		}
 		if more := len(all) - len(shown); more > 0 {
-			lines = append(lines, t.Paint(theme.Dim, widget.Pad(t, fmt.Sprintf(" %d more; tab completes", more), a.width)))
+			text := fmt.Sprintf(" %d more; tab completes", more)
+			lines = append(lines, t.Paint(theme.Dim, widget.Pad(t, text, a.width)))
 		}
 	}
 	line := p.input.View()

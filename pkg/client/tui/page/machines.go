@@ -84,14 +84,17 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 			return text(widget.Sparkline(w.Theme, s.CPU, full, sparkWidth) +
 				fmt.Sprintf(" %3.0f%%", float64(s.Now.CPU)/full*100))
 		}, Compare: func(a, b *store.Machine) int { return cmp.Compare(cpu(w, b), cpu(w, a)) }},
-		{Title: "MEMORY", Right: true, Priority: 3, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
-			s := w.Usage.Of(m.Key())
-			if s == nil || !m.Alive() {
-				return text(fmt.Sprintf("%*s %6s", sparkWidth, "", m.Memory.String()))
-			}
-			return text(widget.Sparkline(w.Theme, s.Memory, float64(s.Now.Memory), sparkWidth) + " " +
-				fmt.Sprintf("%6s", widget.Bytes(s.Memory[len(s.Memory)-1])))
-		}, Compare: func(a, b *store.Machine) int { return b.Memory.Cmp(a.Memory) }},
+		{
+			Title: "MEMORY", Right: true, Priority: 3, Volatile: true,
+			Cell: func(m *store.Machine, _ time.Time) widget.Cell {
+				s := w.Usage.Of(m.Key())
+				if s == nil || !m.Alive() {
+					return text(fmt.Sprintf("%*s %6s", sparkWidth, "", m.Memory.String()))
+				}
+				return text(widget.Sparkline(w.Theme, s.Memory, float64(s.Now.Memory), sparkWidth) + " " +
+					fmt.Sprintf("%6s", widget.Bytes(s.Memory[len(s.Memory)-1])))
+			}, Compare: func(a, b *store.Machine) int { return b.Memory.Cmp(a.Memory) },
+		},
 		{
 			Title: "AGE", Priority: 1, Right: true, Volatile: true,
 			Cell: func(m *store.Machine, now time.Time) widget.Cell {

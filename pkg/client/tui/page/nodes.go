@@ -43,7 +43,9 @@ func NewNodes(w *World) *Nodes {
 			},
 			{
 				Title: "STATUS", Max: 40,
-				Cell: func(n *store.Node, now time.Time) widget.Cell { return nodeStatus(w.Theme, n, p.leaving[n.Name], now) },
+				Cell: func(n *store.Node, now time.Time) widget.Cell {
+					return nodeStatus(w.Theme, n, p.leaving[n.Name], now)
+				},
 			},
 			{Title: "VMS", Right: true, Volatile: true, Cell: func(n *store.Node, _ time.Time) widget.Cell {
 				return widget.Cell{Text: fmt.Sprint(p.guests[n.Name])}

@@ -49,7 +49,7 @@ type Filterable interface {
 
 // Searchable pages have lines to search in.
 type Searchable interface {
-	// Search goes to the first match of text and says where that is; "" ends the search and goes back to where it began.
+	// Search goes to the first match of text and says where that is; "" ends it and goes back to where it began.
 	Search(text string) string
 	Searched() string
 	// NextMatch goes to the next match, or with -1 to the one before; EndSearch forgets the search.

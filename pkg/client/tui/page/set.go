@@ -163,13 +163,19 @@ func (p *Set) machines(c canvas) []string {
 	for _, m := range shown {
 		lines = append(lines,
 			"  "+widget.Pad(c.t, widget.Harmless(m.Name), name)+"  "+
-				c.t.Paint(statusRole(m), widget.Pad(c.t, c.t.State(statusRole(m))+" "+widget.Harmless(m.Status), 20))+"  "+
+				c.state(m)+"  "+
 				c.cut(m.Node, c.width-name-28))
 	}
 	if more := len(p.members) - len(shown); more > 0 {
 		lines = append(lines, c.dim(fmt.Sprintf("%d more; enter shows all", more)))
 	}
 	return lines
+}
+
+// state is how a machine is, with its glyph, in a column.
+func (s canvas) state(m *store.Machine) string {
+	role := statusRole(m)
+	return s.t.Paint(role, widget.Pad(s.t, s.t.State(role)+" "+widget.Harmless(m.Status), 20))
 }
 
 // eventsAbout are the events of a set itself, the newest first.

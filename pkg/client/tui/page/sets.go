@@ -39,7 +39,8 @@ func NewSets(w *World, resource string) *Sets {
 		title, what = "Replica sets", "replica sets"
 	}
 	p.rows = rows[*store.Set]{
-		world: w, title: title, what: what, advice: "docs/sets.md has a pool to apply with kubectl", state: func() store.State { return setsState(w) },
+		world: w, title: title, what: what, advice: "docs/sets.md has a pool to apply with kubectl",
+		state: func() store.State { return setsState(w) },
 		read: func() []*store.Set {
 			all := slices.DeleteFunc(setRows(w),
 				func(s *store.Set) bool { return resource != "" && s.Resource != resource })

@@ -85,7 +85,8 @@ func (s *Summary) Parts(t *theme.Theme) [][]Part {
 		if s.MemoryOf > 0 {
 			memory += " of " + widget.Bytes(s.MemoryOf)
 		}
-		out = append(out, []Part{{"CPU ", theme.Dim}, {cpu, theme.Text}}, []Part{{"memory ", theme.Dim}, {memory, theme.Text}})
+		out = append(out, []Part{{"CPU ", theme.Dim}, {cpu, theme.Text}},
+			[]Part{{"memory ", theme.Dim}, {memory, theme.Text}})
 	}
 	return append(out, s.versions()...)
 }
