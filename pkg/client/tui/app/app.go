@@ -54,7 +54,7 @@ type App struct {
 	editing       func(page.EditText) tea.Cmd
 	copying       func(string) tea.Cmd
 	totals        page.Summary // of the rows, when they were read last
-	place         string // the key of the page in the bar that was gone to
+	place         string       // the key of the page in the bar that was gone to
 }
 
 // entry is a line of the command log.
