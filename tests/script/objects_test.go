@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,4 +70,12 @@ func (c *cluster) serveObjects(mux *http.ServeMux, subresources string) {
 	mux.HandleFunc("GET "+instancetypes+"namespaces/{ns}/{resource}", names("own"))
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/persistentvolumeclaims", names("disk"))
 	mux.HandleFunc("GET /api/v1/nodes", names("node1"))
+	mux.HandleFunc("GET /api/v1/nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("name")
+		if !strings.HasPrefix(name, "node") {
+			refuse(w, apierrors.NewNotFound(group("nodes"), name))
+			return
+		}
+		answer(w, http.StatusOK, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	})
 }

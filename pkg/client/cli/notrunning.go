@@ -41,6 +41,6 @@ func (f *Factory) NotRunning(ctx context.Context, c vmGetter, target Target, err
 		return fmt.Errorf("VM %s/%s: it does not run yet: it is so new that virt-controller has not looked at it; "+
 			"`%s why %s%s` says more", target.Namespace, target.Name, f.Program, target.Name, flag)
 	}
-	return fmt.Errorf("VM %s/%s: it does not run, its status is %s; `%s why %s%s` says what holds it up",
+	return fmt.Errorf("VM %s/%s: it does not run, its status is %s; `%s why %s%s` says what blocks it",
 		target.Namespace, target.Name, vm.Status.PrintableStatus, f.Program, target.Name, flag)
 }

@@ -118,6 +118,8 @@ func pausedBecause(reason string) (string, string) {
 		return ReasonPausedByUser, "The guest was paused by a user."
 	case "ioerror", "io-error":
 		return ReasonPausedIOError, "The guest was paused because of an I/O error on one of its disks."
+	case "paused", "unknown":
+		return ReasonPaused, "The guest is paused."
 	}
 	return ReasonPaused, "The guest is paused: " + clean(reason) + "."
 }

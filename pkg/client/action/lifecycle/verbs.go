@@ -101,6 +101,34 @@ func Done(verb Verb, t Target) string {
 	return asked.kind() + " " + t.Name + " was scheduled to " + string(verb)
 }
 
+// Reached is what is true once a verb was waited for, in a sentence; node is where the guest runs, "" where none does or
+// it is not known. "" says nothing: what Done says of Delete is true by then.
+func Reached(verb Verb, t Target, paused bool, node string) string {
+	name := t.asked(verb).kind() + " " + t.Name
+	on := ""
+	if node != "" {
+		on = " on " + node
+	}
+	switch verb {
+	case Start, Restart:
+		if paused {
+			return name + " is paused before its first instruction" + on
+		}
+		return name + " runs" + on
+	case Unpause:
+		return name + " runs" + on
+	case Stop:
+		return name + " is stopped"
+	case Pause:
+		return name + " is paused" + on
+	case Migrate:
+		return name + " has moved and runs" + on
+	case MigrateCancel:
+		return name + " does not migrate any more"
+	}
+	return ""
+}
+
 // Options of a request; each verb uses those that it has.
 type Options struct {
 	// DryRun has the server check the request and do nothing.

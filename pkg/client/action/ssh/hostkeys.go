@@ -104,7 +104,7 @@ func (h *HostKeys) check(address string, key ssh.PublicKey, err error) error {
 	case len(unlike.Want) > 0:
 		old := unlike.Want[0]
 		return &HostKeyError{fmt.Sprintf("the host key of %s has changed: it is %s %s, and %s:%d has another. Either "+
-			"the machine was made anew, or somebody is in between. If it was, forget the old key with `ssh-keygen -R "+
+			"the machine was made anew, or someone intercepts the connection. If it was made anew, forget the old key with `ssh-keygen -R "+
 			"'%s' -f '%s'`",
 			host, key.Type(), ssh.FingerprintSHA256(key), old.Filename, old.Line, host, h.File)}
 	case h.Checking == Strict:

@@ -1,4 +1,4 @@
-// Package why explains what holds a virtual machine up. Facts are the objects involved, as the API server has them:
+// Package why explains what blocks a virtual machine. Facts are the objects involved, as the API server has them:
 // VM, VMI, launcher pod, claims, nodes, virtkit's own pods, events. Explain turns them into a Report: the chain from
 // the VM down to QEMU with the state of each link, and the causes found, ranked so that mending the first is the
 // way on. It is pure; package gather reads the facts.
@@ -90,7 +90,7 @@ const (
 // Kind of a Report.
 const Kind = "WhyReport"
 
-// Report is what `why -o json` prints: what holds a virtual machine up.
+// Report is what `why -o json` prints: what blocks a virtual machine.
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
 	// Metadata names the virtual machine.
@@ -141,7 +141,7 @@ type Cause struct {
 	Reason string `json:"reason"`
 	// Message is a sentence for people.
 	Message string `json:"message"`
-	// State is broken or waiting; ok for a remark that holds nothing up; off for a VM that is not meant to run.
+	// State is broken or waiting; ok for a remark that blocks nothing; off for a VM that is not meant to run.
 	State State `json:"state"`
 	// Mend are commands or fields that help, the best first.
 	Mend []string `json:"mend,omitempty"`
@@ -243,7 +243,7 @@ func verdict(f Facts, causes []Cause) (State, string) {
 	case f.VMI == nil:
 		return Off, "the VM does not run, and nothing keeps it from being started"
 	case f.VMI.Status.Phase == v1.Running:
-		return OK, "nothing holds it up: the guest runs"
+		return OK, "nothing blocks it: the guest runs"
 	}
 	return Waiting, "it is on its way: nothing is known to hold it up"
 }

@@ -247,7 +247,7 @@ func TestSituations(t *testing.T) {
 		message string // a part of it
 		mend    string // a part of the first
 	}{
-		{"runs", func(*Facts) {}, "", OK, "", "nothing holds it up", ""},
+		{"runs", func(*Facts) {}, "", OK, "", "nothing blocks it", ""},
 		{"virtkit is not installed", func(f *Facts) { *f = Facts{Now: now, Name: "demo", Namespace: "default", NotInstalled: true} }, "NotInstalled", Broken, LayerStack, "not installed", "virtctl install"},
 		{"no such VM", func(f *Facts) { f.VM, f.VMI, f.Pods = nil, nil, nil; f.Name = "dmeo"; f.Others = []string{"demo"} }, "NotFound", Broken, LayerVM, `did you mean "demo"?`, "virtctl why demo"},
 		{"no such VM, none alike", func(f *Facts) { f.VM, f.VMI, f.Pods = nil, nil, nil; f.Name = "payroll" }, "NotFound", Broken, LayerVM, `"payroll" in namespace`, "virtctl list -A"},
@@ -414,7 +414,7 @@ func TestSituations(t *testing.T) {
 
 		{"the claim counts before the scheduler's verdict on it", all(unschedulable(noNodes+`persistentvolumeclaim "data" not found.`), withClaim(nil)), "ClaimMissing", Broken, LayerVolumes, "does not exist", "create it"},
 		{"the claim's wait counts before the scheduler's verdict on it", all(unschedulable(noNodes+"pod has unbound immediate PersistentVolumeClaims."), withClaim(claimOf(corev1.ClaimPending, nil, time.Second))), "Provisioning", Waiting, LayerVolumes, "is being provisioned", "kubectl describe pvc data"},
-		{"nodes may not be read", func(f *Facts) { f.Nodes, f.Stack, f.Unreadable = nil, nil, []string{"nodes", "pods of virtkit"} }, "", OK, "", "nothing holds it up", ""},
+		{"nodes may not be read", func(f *Facts) { f.Nodes, f.Stack, f.Unreadable = nil, nil, []string{"nodes", "pods of virtkit"} }, "", OK, "", "nothing blocks it", ""},
 	}
 	seen := map[string]bool{}
 	for _, c := range cases {

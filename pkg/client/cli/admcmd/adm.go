@@ -11,7 +11,7 @@ import (
 func NewCmdAdm(f *cli.Factory) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use:   "adm",
-		Short: "Administrate the installation",
+		Short: "Manage the installation",
 	})
 	cmd.AddCommand(NewCmdLogVerbosity(f, nil))
 	return cmd

@@ -172,7 +172,7 @@ func (p *page) instance(vmi *v1.VirtualMachineInstance) {
 	}
 	p.line(1, "IPs", strings.Join(ips, ", "))
 	if t := vmi.Status.CurrentCPUTopology; t != nil {
-		p.line(1, "CPU", fmt.Sprintf("%d sockets, %d cores, %d threads", t.Sockets, t.Cores, t.Threads))
+		p.line(1, "CPU", topology(t.Sockets, t.Cores, t.Threads))
 	}
 	if m := vmi.Status.Memory; m != nil && m.GuestCurrent != nil {
 		p.line(1, "Memory", m.GuestCurrent.String())
@@ -186,8 +186,32 @@ func (p *page) instance(vmi *v1.VirtualMachineInstance) {
 	}
 	if s := vmi.Status.MigrationState; s != nil {
 		p.line(1, "Last Migration",
-			fmt.Sprintf("%s to %s, completed %v, failed %v", s.SourceNode, s.TargetNode, s.Completed, s.Failed))
+			fmt.Sprintf("%s to %s, %s", s.SourceNode, s.TargetNode, outcome(s)))
 	}
+}
+
+// topology says how the virtual CPUs are laid out.
+func topology(sockets, cores, threads uint32) string {
+	count := func(n uint32, what string) string {
+		if n == 1 {
+			return "1 " + what
+		}
+		return fmt.Sprintf("%d %ss", n, what)
+	}
+	return count(sockets, "socket") + ", " + count(cores, "core") + ", " + count(threads, "thread")
+}
+
+// outcome says how a migration is, or how it ended.
+func outcome(s *v1.VirtualMachineInstanceMigrationState) string {
+	switch {
+	case s.Failed && s.AbortRequested:
+		return "cancelled"
+	case s.Failed:
+		return "failed"
+	case s.Completed:
+		return "completed"
+	}
+	return "going on"
 }
 
 func (p *page) volumes(r *describe.Report) {

@@ -27,7 +27,7 @@ func NewCmdDoctor(f *cli.Factory, runF func(context.Context, *Options) error) *c
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine this program, the cluster, virtkit and the nodes, and say what mends what is wrong",
+		Short: "Examine this program, the cluster, virtkit and the nodes, and say what fixes what is wrong",
 		Long: `Examine this program, the cluster, virtkit on it, and each node and its machine: versions, credentials, clocks, storage,
 components, certificates, admission, virt-handler, hardware virtualization, memory. What is not well comes with the
 command or setting that mends it. Nothing is changed.
@@ -109,7 +109,7 @@ func (o *Options) print(w io.Writer, r *doctor.Report) error {
 		}
 		fmt.Fprintf(&b, "  %-4s  %s\n", marks[c.Status], printable.Line(c.Message))
 		for _, mend := range c.Mend {
-			fmt.Fprintf(&b, "        mend: %s\n", printable.Line(cli.Mend(o.Factory.Program, mend)))
+			fmt.Fprintf(&b, "        fix: %s\n", printable.Line(cli.Mend(o.Factory.Program, mend)))
 		}
 	}
 	_, err := io.WriteString(w, b.String())

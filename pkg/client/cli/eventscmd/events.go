@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
@@ -99,6 +101,11 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	if len(list.Items) == 0 && selection.Name != "" {
+		if err := o.known(ctx, c, &selection); err != nil {
+			return err
+		}
+	}
 	if o.Output.Given() && !o.Watch {
 		return o.Output.Print(list, o.Factory.IO.Out)
 	}
@@ -106,6 +113,22 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	return events.Watch(ctx, c, selection, list.ResourceVersion, o.one)
+}
+
+// known is an error where neither a VM nor an instance has the name: then no event will come, either. A user who may
+// read events alone gets the empty list.
+func (o *Options) known(ctx context.Context, c *client.Client, s *events.Selection) error {
+	_, err := c.VM(ctx, s.Namespace, s.Name)
+	if apierrors.IsNotFound(err) {
+		if _, instance := c.VMI(ctx, s.Namespace, s.Name); instance == nil {
+			return nil
+		}
+		return err
+	}
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
 }
 
 // one prints an event as it comes.

@@ -75,7 +75,7 @@ func NewCmdRestart(f *cli.Factory, runF runFunc) *cobra.Command {
 // NewCmdPause makes `virtctl pause`; runF replaces Run in tests.
 func NewCmdPause(f *cli.Factory, runF runFunc) *cobra.Command {
 	_, cmd := newVerb(f, lifecycle.Pause, runF, "Pause virtual machines",
-		"Take the CPUs from the guests. Their state is kept in memory until they are unpaused.", `
+		"Pause the guests. Their state is kept in memory until they are unpaused.", `
 		virtctl pause vm demo
 		virtctl pause demo db
 		virtctl pause vmi/demo`)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -29,6 +31,8 @@ type request struct {
 	before before
 	// migration is the one that Migrate made.
 	migration string
+	// node is where the guest runs after the wait.
+	node string
 	// object is what -o prints.
 	object runtime.Object
 	err    error
@@ -75,11 +79,63 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	if err := o.checkTo(ctx, c); err != nil {
+		return err
+	}
 	requests := make([]*request, len(targets))
 	for i, t := range targets {
 		requests[i] = newRequest(t)
 	}
 	return o.carryOut(ctx, c, requests, nil, "")
+}
+
+// checkTo looks whether the node of --to is there. The server would take the name of one that is not, and the migration
+// wait for it. Who may not read nodes is not asked about them.
+func (o *Options) checkTo(ctx context.Context, c *client.Client) error {
+	if o.To == "" {
+		return nil
+	}
+	var node metav1.PartialObjectMetadata
+	switch err := c.Read(ctx, "/api/v1/nodes/"+url.PathEscape(o.To), nil, &node); {
+	case apierrors.IsNotFound(err):
+		return &because{"--to: there is no node " + o.To, err}
+	case err != nil && !apierrors.IsForbidden(err):
+		return fmt.Errorf("look at node %s: %w", o.To, err)
+	}
+	return nil
+}
+
+// because is an error said in better words; what it is stays.
+type because struct {
+	text string
+	err  error
+}
+
+func (e *because) Error() string { return e.text }
+func (e *because) Unwrap() error { return e.err }
+
+// alreadyAsked says of a start that was refused because the VM is to run already, while it does not: what its status is,
+// and who knows more.
+func (o *Options) alreadyAsked(ctx context.Context, c *client.Client, t lifecycle.Target, err error) error {
+	if o.Verb != lifecycle.Start || !apierrors.IsConflict(err) {
+		return err
+	}
+	vm, failed := c.VM(ctx, t.Namespace, t.Name)
+	if failed != nil {
+		return err // which is the server's word
+	}
+	status := vm.Status.PrintableStatus
+	switch status {
+	case "", v1.VirtualMachineStatusRunning, v1.VirtualMachineStatusPaused, v1.VirtualMachineStatusMigrating,
+		v1.VirtualMachineStatusStopped, v1.VirtualMachineStatusStopping:
+		return err
+	}
+	flag := ""
+	if ns, failed := o.Factory.Namespace(); failed == nil && ns != t.Namespace {
+		flag = " -n " + t.Namespace
+	}
+	return &because{fmt.Sprintf("start %s: it was asked to start already, and its status is %s; `%s why %s%s` says what "+
+		"blocks it", t, status, o.Factory.Program, t.Name, flag), err}
 }
 
 func newRequest(t lifecycle.Target) *request {
@@ -168,7 +224,7 @@ func (o *Options) one(ctx context.Context, c *client.Client, r *request) error {
 	if o.DryRun != cli.DryRunClient {
 		r.sent = true
 		if err := lifecycle.Do(ctx, c, o.Verb, r.target, o.options()); err != nil {
-			return err
+			return o.alreadyAsked(ctx, c, r.target, err)
 		}
 		r.accepted = true
 	}
@@ -273,12 +329,12 @@ func (o *Options) tellInterrupted(requests []*request) {
 		text    string
 		targets []lifecycle.Target
 	}{
-		{"was requested and goes on", accepted},
+		{"was requested, and goes on", accepted},
 		{"may have been requested", unknown},
 		{"was not requested", not},
 	} {
 		if len(part.targets) > 0 {
-			fmt.Fprintf(o.Factory.IO.ErrOut, "interrupted: %s %s of %s\n", o.Verb, part.text, o.nameAll(part.targets))
+			fmt.Fprintf(o.Factory.IO.ErrOut, "interrupted: %s of %s %s\n", o.Verb, o.nameAll(part.targets), part.text)
 		}
 	}
 }

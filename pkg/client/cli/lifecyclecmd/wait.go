@@ -45,12 +45,25 @@ func (o *Options) wait(ctx context.Context, c *client.Client, requests []*reques
 		})
 	}
 	var errs []error
-	for _, err := range failures {
+	for i, err := range failures {
+		if err == nil && requests[i].accepted && requests[i].err == nil {
+			err = o.reached(requests[i])
+		}
 		if err != nil && !errors.Is(err, context.Canceled) {
 			errs = append(errs, err)
 		}
 	}
 	return errs
+}
+
+// reached says what was waited for, unless objects are printed.
+func (o *Options) reached(r *request) error {
+	text := lifecycle.Reached(o.Verb, r.target, o.Paused, r.node)
+	if o.Output.Given() || text == "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(o.Factory.IO.Out, text)
+	return err
 }
 
 func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, progress *progress) error {
@@ -64,11 +77,17 @@ func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, pro
 			})
 		if m != nil {
 			r.object = m
+			if s := m.Status.MigrationState; s != nil {
+				r.node = s.TargetNode
+			}
 		}
 		return err
 	}
 	condition, _ := lifecycle.Until(o.Verb, r.before.instance(), o.Paused)
 	state, err := wait.Until(ctx, c, r.target.Namespace, r.target.Name, condition)
+	if state.VMI != nil {
+		r.node = state.VMI.Status.NodeName
+	}
 	switch {
 	case o.Verb == lifecycle.Delete: // printed as it was
 	case (r.target.Instance || o.Verb.OnInstance()) && state.VMI != nil:

@@ -33,16 +33,16 @@ func NewCmdWhy(f *cli.Factory, runF func(context.Context, *Options) error) *cobr
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "why (NAME | vmpool/NAME | vmirs/NAME)",
-		Short: "Explain what holds a virtual machine up, and what mends it",
-		Long: `Explain what holds a virtual machine up, and what mends it.
+		Short: "Explain what blocks a virtual machine, and what fixes it",
+		Long: `Explain what blocks a virtual machine, and what fixes it.
 
 It looks at the VM, its instance, the launcher's pod, volumes, the node, virtkit itself and QEMU, shows the chain
-from the one to the other, and names the causes: the first is the one to mend first. With --migrate it says
+from the one to the other, and names the causes: the first is the one to fix first. With --migrate it says
 why the guest cannot move to another node, with all reasons at once. Of a pool or replica set it says why there
 are fewer ready machines than there are to be, with the first cause of each that is not.
 
-It ends with 0 when nothing is in the way or the VM is not meant to run, with 8 when time alone may help, with 1
-when somebody must act, and with 3 when there is no such VM.`,
+It ends with 0 when nothing blocks it or the VM is not meant to run, with 8 when time alone may help, with 1
+when someone must act, and with 3 when there is no such VM.`,
 		Example: cli.Examples(f.Program, `
 			virtctl why demo
 			virtctl why demo --migrate
@@ -241,9 +241,9 @@ func printMigration(w io.Writer, r *why.Report, program string) error {
 
 func printCause(b *strings.Builder, c why.Cause, program string) {
 	for i, mend := range c.Mend {
-		label := "mend:"
+		label := "fix:"
 		if i > 0 {
-			label = "  or:"
+			label = " or:"
 		}
 		fmt.Fprintf(b, "   %s %s\n", label, printable.Line(cli.Mend(program, mend)))
 	}
