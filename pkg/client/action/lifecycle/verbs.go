@@ -101,8 +101,8 @@ func Done(verb Verb, t Target) string {
 	return asked.kind() + " " + t.Name + " was scheduled to " + string(verb)
 }
 
-// Reached is what is true once a verb was waited for, in a sentence; node is where the guest runs, "" where none does or
-// it is not known. "" says nothing: what Done says of Delete is true by then.
+// Reached is what is true once a verb was waited for, in a sentence; node is where the guest runs, "" where none does
+// or it is not known. "" says nothing: what Done says of Delete is true by then.
 func Reached(verb Verb, t Target, paused bool, node string) string {
 	name := t.asked(verb).kind() + " " + t.Name
 	on := ""

@@ -67,21 +67,21 @@ func TestRows(t *testing.T) {
 	vmis := []v1.VirtualMachineInstance{instance("b", "web", true), instance("a", "lone", false), instance("a", "twin", false)}
 	for kind, want := range map[Kind]string{
 		VMs: `
-a | off | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
-a | twin | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
-b | web | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 60m | 2 | 256Mi | Always | Debian 13
+a | off | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none> | <none>
+a | twin | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none> | <none>
+b | web | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 60m | 2 | 256Mi | Always | Debian 13 | <none>
 `,
 		VMIs: `
-a | lone | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
-a | twin | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
-b | web | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
+a | lone | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13 | <none>
+a | twin | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13 | <none>
+b | web | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13 | <none>
 `,
 		All: `
-a | vmi/lone | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
-a | off | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
-a | twin | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none>
-a | vmi/twin | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13
-b | web | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 60m | 2 | 256Mi | Always | Debian 13
+a | vmi/lone | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13 | <none>
+a | off | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none> | <none>
+a | twin | Stopped | False | <none> | <none> | 60m | 4 | 1Gi | Always | <none> | <none>
+a | vmi/twin | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 59m | 2 | 256Mi | <none> | Debian 13 | <none>
+b | web | Running | True | node1 | 10.0.0.1,fd00::1,10.1.0.1 | 60m | 2 | 256Mi | Always | Debian 13 | <none>
 `,
 	} {
 		if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), text(Rows(kind, vms, vmis))); diff != "" {

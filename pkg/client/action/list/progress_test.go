@@ -48,9 +48,13 @@ func TestProgress(t *testing.T) {
 	}
 	got := rows()
 	Progress(t.Context(), api, "ns", got)
-	for i, want := range []string{"Migrating:63%", "Running", "Migrating", "Migrating", "Migrating"} {
-		if status := got[i].Cells(born, false, false)[1]; status != want {
-			t.Errorf("%s: %s, want %s", got[i].Name, status, want)
+	for i, want := range []string{"63%", "<none>", "<none>", "<none>", "<none>"} {
+		cells := got[i].Cells(born, false, true)
+		if far := cells[len(cells)-1]; far != want {
+			t.Errorf("%s: %s, want %s", got[i].Name, far, want)
+		}
+		if cells[1] != got[i].Status {
+			t.Errorf("%s: its status is %s and is shown as %s", got[i].Name, got[i].Status, cells[1])
 		}
 	}
 	api.asked = 0

@@ -58,7 +58,7 @@ type Row struct {
 func Headers(namespaces, wide bool) []string {
 	headers := []string{"NAME", "STATUS", "READY", "NODE", "IP", "AGE"}
 	if wide {
-		headers = append(headers, "CPU", "MEMORY", "RUN STRATEGY", "GUEST OS")
+		headers = append(headers, "CPU", "MEMORY", "RUN STRATEGY", "GUEST OS", "MIGRATION")
 	}
 	if namespaces {
 		headers = append([]string{"NAMESPACE"}, headers...)
@@ -72,13 +72,9 @@ func (r Row) Cells(now time.Time, namespaces, wide bool) []string {
 	if r.Instance {
 		name = "vmi/" + name
 	}
-	status := r.Status
-	if r.moves() && r.Progress != "" {
-		status += ":" + r.Progress
-	}
-	cells := []string{name, status, ready(r.Ready), r.Node, r.ip(wide), r.age(now)}
+	cells := []string{name, r.Status, ready(r.Ready), r.Node, r.ip(wide), r.age(now)}
 	if wide {
-		cells = append(cells, fmt.Sprint(r.CPUs), amount(r.Memory), r.RunStrategy, r.GuestOS)
+		cells = append(cells, fmt.Sprint(r.CPUs), amount(r.Memory), r.RunStrategy, r.GuestOS, r.Progress)
 	}
 	if namespaces {
 		cells = append([]string{r.Namespace}, cells...)

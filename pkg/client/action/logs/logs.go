@@ -170,8 +170,11 @@ func (r *reading) again(ctx context.Context) (gone bool, err error) {
 	case <-timer.C:
 	}
 	_, err = wait.Until(ctx, r.client, r.namespace, r.name, wait.Running())
-	if errors.Is(err, action.ErrNotFound) || apierrors.IsNotFound(err) {
+	switch {
+	case errors.Is(err, action.ErrNotFound) || apierrors.IsNotFound(err):
 		return true, nil
+	case ctx.Err() == nil && r.uid != "" && wait.Passing(err):
+		return false, nil // the server is away, and was there
 	}
 	return false, err
 }

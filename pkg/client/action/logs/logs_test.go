@@ -124,6 +124,48 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// A log that is followed goes on when the API server was away.
+func TestFollowOverAnOutage(t *testing.T) {
+	api := running(t, "i")
+	away := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		connection, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		connection.Close()
+	})
+	listed, lives := 0, 0
+	api.Put(logPath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if lives++; lives > 1 {
+			_, _ = io.WriteString(w, "after\n")
+			for _, path := range []string{vms, vmis} { // and then the machine is deleted
+				api.Put(path, map[string]any{"items": []any{}})
+			}
+			return
+		}
+		_, _ = io.WriteString(w, "before\n")
+		api.Put(vms, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if listed++; listed > 1 {
+				run(api, "i")
+			}
+			away(w, r)
+		}))
+	}))
+	var out bytes.Buffer
+	err := Copy(t.Context(), api.Client(), "ns", "vm", Options{Source: Serial, Tail: -1, Follow: true}, &out)
+	if err != nil || out.String() != "before\nafter\n" || listed == 0 {
+		t.Errorf("%q, %v, %d times away", out.String(), err, listed)
+	}
+
+	gone := clienttest.New(t)
+	gone.Put(vmis+"/vm", away)
+	gone.Put(vms, away)
+	if err := Copy(t.Context(), gone.Client(), "ns", "vm", Options{Source: Serial, Follow: true}, io.Discard); err == nil {
+		t.Error("a server that was never there is waited for")
+	}
+}
+
 func TestNoLog(t *testing.T) {
 	api := running(t, "i")
 	for _, test := range []struct {

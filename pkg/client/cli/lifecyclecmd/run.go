@@ -114,8 +114,8 @@ type because struct {
 func (e *because) Error() string { return e.text }
 func (e *because) Unwrap() error { return e.err }
 
-// alreadyAsked says of a start that was refused because the VM is to run already, while it does not: what its status is,
-// and who knows more.
+// alreadyAsked says of a start that was refused because the VM is to run already, while it does not: what its status
+// is, and who knows more.
 func (o *Options) alreadyAsked(ctx context.Context, c *client.Client, t lifecycle.Target, err error) error {
 	if o.Verb != lifecycle.Start || !apierrors.IsConflict(err) {
 		return err
@@ -134,8 +134,8 @@ func (o *Options) alreadyAsked(ctx context.Context, c *client.Client, t lifecycl
 	if ns, failed := o.Factory.Namespace(); failed == nil && ns != t.Namespace {
 		flag = " -n " + t.Namespace
 	}
-	return &because{fmt.Sprintf("start %s: it was asked to start already, and its status is %s; `%s why %s%s` says what "+
-		"blocks it", t, status, o.Factory.Program, t.Name, flag), err}
+	return &because{fmt.Sprintf("start %s: it was asked to start already, and its status is %s; `%s why %s%s` says "+
+		"what blocks it", t, status, o.Factory.Program, t.Name, flag), err}
 }
 
 func newRequest(t lifecycle.Target) *request {

@@ -194,7 +194,9 @@ func Run(ctx context.Context, o *Options) error {
 		o.none()
 		return nil
 	}
-	list.Progress(ctx, c, o.Selection.Namespace, rows)
+	if o.Output.Format == formatWide {
+		list.Progress(ctx, c, o.Selection.Namespace, rows)
+	}
 	t := &table{o: o}
 	return errors.Join(t.print(rows), missing)
 }
