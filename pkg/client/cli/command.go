@@ -31,8 +31,7 @@ func Group(cmd *cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
-		cmd.SuggestionsMinimumDistance = 2
-		if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+		if s := near(cmd, args[0]); len(s) > 0 {
 			return UsageErrorf("unknown command %q for %q; did you mean %s?", args[0], cmd.CommandPath(),
 				strings.Join(s, " or "))
 		}

@@ -37,7 +37,12 @@ func (s *Selection) Validate(cmd *cobra.Command, names []string) error {
 	case !s.Given() && len(names) == 0:
 		return UsageErrorf("%s needs the name of a VM, -l SELECTOR or --all", cmd.CommandPath())
 	}
-	if _, err := labels.Parse(s.Selector); err != nil {
+	return CheckSelector(s.Selector)
+}
+
+// CheckSelector is a usage error where the value of -l is no label selector.
+func CheckSelector(text string) error {
+	if _, err := labels.Parse(text); err != nil {
 		return UsageErrorf("-l: %s", err)
 	}
 	return nil

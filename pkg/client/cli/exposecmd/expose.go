@@ -89,6 +89,16 @@ func NewCmdExpose(f *cli.Factory, runF func(context.Context, *Options) error) *c
 	return cmd
 }
 
+// kindOf is the kind that a word names, "" where it names none.
+func kindOf(word string) string {
+	for kind, words := range kinds {
+		if slices.Contains(words, strings.ToLower(word)) {
+			return kind
+		}
+	}
+	return ""
+}
+
 // complete reads TYPE NAME, or TYPE/NAME.
 func (o *Options) complete(args []string) error {
 	if err := o.Output.Validate(); err != nil {
@@ -96,17 +106,16 @@ func (o *Options) complete(args []string) error {
 	}
 	if len(args) == 1 {
 		kind, name, ok := strings.Cut(args[0], "/")
+		if kindOf(args[0]) != "" {
+			return cli.UsageErrorf("the name of the %s is missing", args[0])
+		}
 		if !ok {
 			return cli.UsageErrorf("%q: say what it is: vm %[1]s, vmi %[1]s or vmirs %[1]s", args[0])
 		}
 		args = []string{kind, name}
 	}
 	o.Word, o.Name = strings.ToLower(args[0]), args[1]
-	for kind, words := range kinds {
-		if slices.Contains(words, o.Word) {
-			o.Kind = kind
-		}
-	}
+	o.Kind = kindOf(o.Word)
 	switch {
 	case o.Kind == "":
 		return cli.UsageErrorf("%q is not one of vm, vmi, vmirs", args[0])
@@ -139,6 +148,10 @@ func (o *Options) completeArgs(f *cli.Factory) cobra.CompletionFunc {
 
 // Run looks the object up and makes the Service.
 func Run(ctx context.Context, o *Options) error {
+	var field *expose.FieldError
+	if _, err := expose.Service(o.Service, nil, &v1.VirtualMachineInstanceSpec{}); errors.As(err, &field) {
+		return cli.UsageErrorf("--%s", field) // no cluster is needed to say so
+	}
 	c, err := o.Factory.Client()
 	if err != nil {
 		return err
@@ -153,7 +166,6 @@ func Run(ctx context.Context, o *Options) error {
 		return fmt.Errorf("expose %s %s/%s: %w", o.Kind, ns, o.Name, err)
 	}
 	service, err := expose.Service(o.Service, selector, spec)
-	var field *expose.FieldError
 	switch {
 	case errors.As(err, &field):
 		return cli.UsageErrorf("--%s", field)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -142,6 +143,12 @@ func (o *Options) complete(args []string) error {
 		if !slices.Contains(o.Selection.Names, name) {
 			o.Selection.Names = append(o.Selection.Names, name)
 		}
+	}
+	if err := cli.CheckSelector(o.Selection.LabelSelector); err != nil {
+		return err
+	}
+	if _, err := fields.ParseSelector(o.Selection.FieldSelector); err != nil {
+		return cli.UsageErrorf("--field-selector: %s", err)
 	}
 	if len(o.Selection.Names) > 0 {
 		switch {

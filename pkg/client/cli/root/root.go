@@ -53,6 +53,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/volumecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/waitcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/whycmd"
+	"github.com/virtkit/virtkit/pkg/version"
 )
 
 //go:generate go run ./gen ../../../..
@@ -149,6 +150,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 It takes kubectl's own flags to choose the cluster, the context and the namespace; "%[1]s options" lists
 them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 failure, 2 usage,
 3 not found, 4 not allowed, 8 timed out, 130 interrupted, 255 lost the connection to a guest.`, f.Program),
+		Version:           version.Get().GitVersion,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
@@ -159,6 +161,8 @@ them. Data goes to stdout and everything else to stderr. Exit codes: 0 ok, 1 fai
 	root.SetIn(f.IO.In)
 	root.SetOut(f.IO.Out)
 	root.SetErr(f.IO.ErrOut)
+	root.Flags().Bool("version", false, "Show the version of this program")
+	root.SetVersionTemplate(f.Program + " {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentPreRunE = checkFlags
 	root.SetUsageFunc(func(cmd *cobra.Command) error {

@@ -17,7 +17,7 @@ import (
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
-		return cli.UsageErrorf("%s", err)
+		return cli.UsageErrorf("%s", plainNumber(err.Error()))
 	}
 	message := err.Error()
 	if like := flagsLike(cmd, unknown.GetSpecifiedName()); unknown.GetSpecifiedShortnames() == "" && len(like) > 0 {
@@ -29,6 +29,20 @@ func flagError(cmd *cobra.Command, err error) error {
 	return cli.UsageErrorf("%s", message)
 }
 
+// strconvs is how Go says that a text is no number, or a number too large.
+var strconvs = regexp.MustCompile(`strconv\.Parse\w+: parsing ("(?:[^"\\]|\\.)*"): (invalid syntax|value out of range)`)
+
+// plainNumber says in plain words that a flag's value is no number.
+func plainNumber(text string) string {
+	return strconvs.ReplaceAllStringFunc(text, func(found string) string {
+		parts := strconvs.FindStringSubmatch(found)
+		if parts[2] == "invalid syntax" {
+			return parts[1] + " is not a whole number"
+		}
+		return parts[1] + " is out of range"
+	})
+}
+
 // flagsLike are cmd's flags, with their dashes, whose names are near to name: at most two letters from it, or with it
 // at their beginning.
 func flagsLike(cmd *cobra.Command, name string) []string {
@@ -37,7 +51,7 @@ func flagsLike(cmd *cobra.Command, name string) []string {
 		if f.Hidden || f.Deprecated != "" {
 			return
 		}
-		if len(name) > 1 && strings.HasPrefix(f.Name, name) || distance(name, f.Name) <= min(2, len(name)/2) {
+		if len(name) > 1 && strings.HasPrefix(f.Name, name) || cli.Distance(name, f.Name) <= min(2, len(name)/2) {
 			like = append(like, "--"+f.Name)
 		}
 	})
@@ -45,26 +59,6 @@ func flagsLike(cmd *cobra.Command, name string) []string {
 		return nil
 	}
 	return like
-}
-
-// distance is how many letters must be added, removed or replaced to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 var exclusive = regexp.MustCompile(

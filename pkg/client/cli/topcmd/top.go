@@ -84,6 +84,9 @@ func (o *Options) validate() error {
 	case o.Selector != "" && len(o.Names) > 0:
 		return cli.UsageErrorf("names cannot be given with --selector")
 	}
+	if err := cli.CheckSelector(o.Selector); err != nil {
+		return err
+	}
 	return o.Output.Validate()
 }
 

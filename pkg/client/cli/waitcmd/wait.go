@@ -111,8 +111,11 @@ func Run(ctx context.Context, o *Options) error {
 			return cli.UsageErrorf("--for: %s", err)
 		}
 	}
+	if err := cli.CheckSelector(o.Selector); err != nil {
+		return err
+	}
 	if (len(o.Names) > 0) == (o.Selector != "") {
-		return cli.UsageErrorf("name the VMs to wait for, or choose them with -l")
+		return cli.UsageErrorf("name the VMs to wait for, or choose them with -l; one of both")
 	}
 	ns, err := o.Factory.Namespace()
 	if err != nil {
