@@ -44,9 +44,8 @@ func TestDashboard(t *testing.T) {
 	shows(20*time.Second, "the YAML", "apiVersion: kubevirt.io/v1")
 	m.keys("/", "runstrategy", "Enter")
 	shows(20*time.Second, "the match", "1 of ")
-	m.keys("Escape")
-	m.keys("Escape")
-	shows(20*time.Second, "both machines again", "VMs 2")
+	m.keys("1")
+	shows(20*time.Second, "both machines again", "VMs 2", other.name, "Stopped")
 
 	// A filter leaves one.
 	m.keys("/", "gue", "Enter")

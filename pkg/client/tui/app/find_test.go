@@ -165,3 +165,14 @@ func TestBarIsClicked(t *testing.T) {
 		t.Error("a click on a row leaves the page")
 	}
 }
+
+// TestTwoEscapesAtOnce go back twice: a terminal may send them as one key.
+func TestTwoEscapesAtOnce(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	press(t, a, "y", "/", "'kind", "enter")
+	drive(t, a, tea.KeyPressMsg{Code: tea.KeyEscape, Mod: tea.ModAlt})
+	if len(a.stack) != 1 {
+		t.Errorf("still on %s", a.top().Title())
+	}
+}

@@ -12,6 +12,10 @@ import (
 
 // key gives a key to what has the keyboard.
 func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
+	if m.String() == "alt+esc" { // two of them at once
+		esc := tea.KeyPressMsg{Code: tea.KeyEscape}
+		return tea.Batch(a.key(esc), a.key(esc))
+	}
 	key := m.String()
 	a.notice = ""
 	if a.grabbed() && a.ask == nil && a.prompt == nil {
