@@ -157,7 +157,8 @@ func (o *Options) checkChoice() error {
 	return nil
 }
 
-// selected are the VMs that the selector matches now, or all with --all. None at all is an error unless their end is waited for.
+// selected are the VMs that the selector matches now, or all with --all. None at all is an error unless their end is
+// waited for.
 func (o *Options) selected(ctx context.Context, c *client.Client, ns string) ([]cli.Target, error) {
 	list, err := c.VMList(ctx, ns, metav1.ListOptions{LabelSelector: o.Selector})
 	if err != nil {
