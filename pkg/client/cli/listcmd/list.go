@@ -46,8 +46,10 @@ func NewCmdList(f *cli.Factory, runF func(context.Context, *Options) error) *cob
 		Long: `List virtual machines, one row each with what the VM and its running instance say.
 
 "vm", the default, lists VirtualMachines; "vmi" lists VirtualMachineInstances; "all" lists VirtualMachines and the
-instances that belong to none. "vmpool" and "vmirs" list VirtualMachinePools and VirtualMachineInstanceReplicaSets. Names choose some of them, with -A those of every namespace; with -o one name alone prints the object, but a
-list with -A. The exit code is 3 when one of them is not there.`,
+instances that belong to none. "vmpool" and "vmirs" list VirtualMachinePools and VirtualMachineInstanceReplicaSets.
+
+Names choose some of them, with -A those of every namespace. With -o one name alone prints the object, but a list
+with -A. The exit code is 3 when one of them is not there.`,
 		Example: cli.Examples(f.Program, `
 			virtctl list
 			virtctl list -A -o wide
