@@ -47,11 +47,14 @@ func NewCmdList(f *cli.Factory, runF func(context.Context, *Options) error) *cob
 		Long: `List virtual machines, one row each with what the VM and its running instance say.
 
 "vm", the default, lists VirtualMachines; "vmi" lists VirtualMachineInstances; "all" lists VirtualMachines and the
-instances that belong to none. "vmpool" and "vmirs" list VirtualMachinePools and VirtualMachineInstanceReplicaSets. Names choose some of them; with -o one name alone prints the object, not a list. The exit
-code is 3 when one of them is not there.`,
+instances that belong to none. "vmpool" and "vmirs" list VirtualMachinePools and VirtualMachineInstanceReplicaSets.
+
+Names choose some of them, with -A those of every namespace. With -o one name alone prints the object, but a list
+with -A. The exit code is 3 when one of them is not there.`,
 		Example: cli.Examples(f.Program, `
 			virtctl list
 			virtctl list -A -o wide
+			virtctl list -A demo
 			virtctl list demo -o jsonpath='{.status.printableStatus}'
 			virtctl list vmi -l app=web --watch
 			virtctl list vmpool
@@ -151,10 +154,7 @@ func (o *Options) complete(args []string) error {
 		return cli.UsageErrorf("--field-selector: %s", err)
 	}
 	if len(o.Selection.Names) > 0 {
-		switch {
-		case o.AllNamespaces:
-			return cli.UsageErrorf("names are those of one namespace; they cannot be given with --all-namespaces")
-		case o.Selection.LabelSelector != "" || o.Selection.FieldSelector != "":
+		if o.Selection.LabelSelector != "" || o.Selection.FieldSelector != "" {
 			return cli.UsageErrorf("names cannot be given with a selector")
 		}
 	}
@@ -212,10 +212,21 @@ func Run(ctx context.Context, o *Options) error {
 func (o *Options) missing(objects list.Objects) error {
 	var out []error
 	for _, name := range o.Selection.Missing(objects) {
-		out = append(out, fmt.Errorf("%s %s/%s: %w", o.Selection.Kind, o.Selection.Namespace, name, action.ErrNotFound))
+		out = append(out, o.notFound(string(o.Selection.Kind), name))
 	}
 	return errors.Join(out...)
 }
+
+// notFound is the error for a name that is not in the namespace or, with -A, in none.
+func (o *Options) notFound(kind, name string) error {
+	if o.AllNamespaces {
+		return fmt.Errorf("%s %s in any namespace: %w", kind, name, action.ErrNotFound)
+	}
+	return fmt.Errorf("%s %s/%s: %w", kind, o.Selection.Namespace, name, action.ErrNotFound)
+}
+
+// alone is whether the one object that was named is printed, and no list. A name may be in several namespaces.
+func (o *Options) alone() bool { return len(o.Selection.Names) == 1 && !o.AllNamespaces }
 
 // none says on stderr that there is nothing, as kubectl does.
 func (o *Options) none() {
@@ -228,7 +239,7 @@ func (o *Options) none() {
 
 // object is what to print with -o: a list, or the one object that was named.
 func (o *Options) object(objects list.Objects) runtime.Object {
-	if len(o.Selection.Names) == 1 {
+	if o.alone() {
 		if o.Selection.Kind != list.VMIs && len(objects.VMs) == 1 {
 			return &objects.VMs[0]
 		}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
@@ -28,8 +27,6 @@ func (o *Options) completeSets(names []string) error {
 	switch {
 	case o.Watch:
 		return cli.UsageErrorf("--watch follows machines; list them with -l and a label that the set gives them")
-	case len(names) > 0 && o.AllNamespaces:
-		return cli.UsageErrorf("names are those of one namespace; they cannot be given with --all-namespaces")
 	case len(names) > 0 && (o.Selection.LabelSelector != "" || o.Selection.FieldSelector != ""):
 		return cli.UsageErrorf("names cannot be given with a selector")
 	}
@@ -48,21 +45,22 @@ func (o *Options) listSets(ctx context.Context, c sets.API) error {
 		all := found.Items
 		found.Items = nil
 		for _, name := range o.Selection.Names {
-			i := slices.IndexFunc(all, func(set unstructured.Unstructured) bool { return set.GetName() == name })
-			if i < 0 {
-				missing = append(missing,
-					fmt.Errorf("%s %s/%s: %w", o.Sets.Short, o.Selection.Namespace, name, action.ErrNotFound))
-				continue
+			before := len(found.Items)
+			for _, set := range all {
+				if set.GetName() == name {
+					found.Items = append(found.Items, set)
+				}
 			}
-			found.Items = append(found.Items, all[i])
+			if len(found.Items) == before {
+				missing = append(missing, o.notFound(o.Sets.Short, name))
+			}
 		}
 	}
 	notFound := errors.Join(missing...)
 	switch {
-	case o.Output.Given() && len(o.Selection.Names) == 1:
-		if notFound != nil {
-			return notFound
-		}
+	case o.Output.Given() && len(o.Selection.Names) == 1 && notFound != nil:
+		return notFound
+	case o.Output.Given() && o.alone():
 		return o.Output.Print(&found.Items[0], o.Factory.IO.Out)
 	case o.Output.Given():
 		return errors.Join(o.Output.Print(found, o.Factory.IO.Out), notFound)

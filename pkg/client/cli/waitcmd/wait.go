@@ -31,9 +31,11 @@ type Options struct {
 	Names   []string
 	// Selector chooses machines by their labels instead of Names.
 	Selector string
-	For      string
-	Prompt   string
-	Timeout  cli.Timeout
+	// All chooses every VM of the namespace.
+	All     bool
+	For     string
+	Prompt  string
+	Timeout cli.Timeout
 }
 
 // NewCmdWait makes the command; runF replaces Run in tests.
@@ -44,7 +46,7 @@ func NewCmdWait(f *cli.Factory, runF func(context.Context, *Options) error) *cob
 		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second, Signed: true},
 	}
 	cmd := &cobra.Command{
-		Use:   "wait (NAME... | -l SELECTOR) --for=CONDITION",
+		Use:   "wait (NAME... | -l SELECTOR | --all) --for=CONDITION",
 		Short: "Wait until virtual machines are in a state",
 		Long: `Wait until each of the virtual machines is in a state:
 
@@ -60,12 +62,13 @@ func NewCmdWait(f *cli.Factory, runF func(context.Context, *Options) error) *cob
 
 login reads the console beside whoever uses it and disturbs nobody; a prompt from before a restart of the guest
 does not count. Nothing is printed but for -o. The exit code is 0 when all are there, 8 when the time is up, 3 when
-there is no such machine. Several machines are waited for at the same time; -l takes those that match at its
-beginning.`,
+there is no such machine. Several machines are waited for at the same time; -l and --all take those
+that are there at its beginning.`,
 		Example: cli.Examples(f.Program, `
 			virtctl wait demo --for=running
 			virtctl wait demo --for=login --timeout 2m
 			virtctl wait -l app=web --for=ready
+			virtctl wait --all --for=stopped
 			virtctl wait web1 web2 --for=delete
 			virtctl wait demo --for=condition=AgentConnected
 			virtctl wait demo --for=jsonpath='{.status.printableStatus}'=Paused
@@ -82,6 +85,7 @@ beginning.`,
 	}
 	cmd.Flags().
 		StringVarP(&o.Selector, "selector", "l", "", "Label `SELECTOR`, such as app=web, of the VMs to wait for")
+	cmd.Flags().BoolVar(&o.All, "all", false, "Wait for all VMs of the namespace")
 	cmd.Flags().StringVar(&o.For, "for", "", "What to wait for, a `CONDITION`; see above")
 	cmd.Flags().StringVar(&o.Prompt, "prompt", "", "Regular expression (`REGEXP`) that --for=login looks for at the "+
 		"end of a line, instead of a login prompt")
@@ -114,8 +118,8 @@ func Run(ctx context.Context, o *Options) error {
 	if err := cli.CheckSelector(o.Selector); err != nil {
 		return err
 	}
-	if (len(o.Names) > 0) == (o.Selector != "") {
-		return cli.UsageErrorf("name the VMs to wait for, or choose them with -l; one of both")
+	if err := o.checkChoice(); err != nil {
+		return err
 	}
 	ns, err := o.Factory.Namespace()
 	if err != nil {
@@ -134,7 +138,7 @@ func Run(ctx context.Context, o *Options) error {
 		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
 		defer cancel()
 	}
-	if o.Selector != "" {
+	if len(o.Names) == 0 {
 		if targets, err = o.selected(ctx, c, ns); err != nil {
 			return err
 		}
@@ -142,7 +146,22 @@ func Run(ctx context.Context, o *Options) error {
 	return o.all(ctx, c, targets, prompt)
 }
 
-// selected are the VMs that the selector matches now. None at all is an error unless their end is waited for.
+// checkChoice returns an error unless exactly one of names, -l and --all chooses the VMs.
+func (o *Options) checkChoice() error {
+	given := 0
+	for _, is := range []bool{len(o.Names) > 0, o.Selector != "", o.All} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return cli.UsageErrorf("name the VMs to wait for, or choose them with -l or --all")
+	}
+	return nil
+}
+
+// selected are the VMs that the selector matches now, or all with --all. None at all is an error unless their end is
+// waited for.
 func (o *Options) selected(ctx context.Context, c *client.Client, ns string) ([]cli.Target, error) {
 	list, err := c.VMList(ctx, ns, metav1.ListOptions{LabelSelector: o.Selector})
 	if err != nil {
@@ -157,6 +176,9 @@ func (o *Options) selected(ctx context.Context, c *client.Client, ns string) ([]
 	}
 	if condition, err := wait.Parse(o.For, false); err == nil && condition.Gone {
 		return nil, nil
+	}
+	if o.All {
+		return nil, fmt.Errorf("VMs of namespace %s: %w", ns, action.ErrNotFound)
 	}
 	return nil, fmt.Errorf("VMs of namespace %s with labels %s: %w", ns, o.Selector, action.ErrNotFound)
 }
@@ -182,7 +204,7 @@ func (o *Options) all(ctx context.Context, c *client.Client, targets []cli.Targe
 			objects = append(objects, object)
 		}
 	}
-	alone := len(targets) == 1 && o.Selector == ""
+	alone := len(targets) == 1 && len(o.Names) > 0
 	var err error
 	if o.Output.Given() && (len(objects) > 0 || !alone) {
 		err = o.Output.PrintAll(objects, alone, o.Factory.IO.Out)
