@@ -140,7 +140,7 @@ func slimPod(pod *corev1.Pod) {
 
 // slimClaim keeps what decides how a claim is mounted and whether it is bound.
 func slimClaim(claim *corev1.PersistentVolumeClaim) {
-	claim.Labels, claim.Annotations = keep(claim.Labels, vmstate.Prefix), nil
+	claim.Labels, claim.Annotations = keep(claim.Labels, vmstate.Prefix, v1.MigrationNameLabel), nil
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
 		AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
 		Resources: claim.Spec.Resources, StorageClassName: claim.Spec.StorageClassName,

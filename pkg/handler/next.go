@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
+	"github.com/virtkit/virtkit/pkg/launcher/termination"
 )
 
 const (
@@ -159,6 +160,7 @@ func (d *Decision) awaitTarget(v View, in vmistatus.Input) (again time.Duration)
 	}
 	in.Lost = fmt.Sprintf("The guest had just moved to pod %s on node %s, which has ended.", ms.TargetPod,
 		ms.TargetNode)
+	in.StateMoved = termination.Of(v.Other).StateSaved
 	d.write(v.VMI, vmistatus.Next(in))
 	return 0
 }
@@ -178,6 +180,7 @@ func (d *Decision) awaitRunning(v View, in vmistatus.Input) (again time.Duration
 	case v.Other == nil && slices.Contains(slices.Collect(maps.Values(v.VMI.Status.ActivePods)), ms.TargetNode):
 		// It was removed, and whether it has ended is not known.
 	default:
+		in.StateMoved = v.Other != nil && termination.Of(v.Other).StateSaved
 		in.Lost = fmt.Sprintf("The guest may have run in pod %s on node %s, which has ended.", ms.TargetPod,
 			ms.TargetNode)
 		again = 0

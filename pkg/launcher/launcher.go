@@ -162,7 +162,7 @@ func Run(ctx context.Context, o Options) error {
 	running.Go(func() { s.credentials.run(background) })
 	running.Go(func() { s.freezer.run(background) })
 	running.Go(func() { s.holdReceived(background) })
-	running.Go(func() { s.tpm.run(background) })
+	running.Go(func() { s.state.run(background) })
 	running.Go(func() { s.serveImages(background) })
 	running.Go(func() { newProber(s).serve(background, probes) })
 	running.Go(func() { s.reporter.run(background) })

@@ -28,7 +28,7 @@ type service struct {
 
 	credentials *credentialSync
 	freezer     *freezer
-	tpm         *tpmSync
+	state       *stateSync
 	reporter    *metricsReporter
 	dumper      *dumper
 	fence       *fence
@@ -45,7 +45,7 @@ func newService(life context.Context, o Options, g *guest, run disk.Run) *servic
 	return &service{
 		options: o, guest: g, run: run, life: life,
 		credentials: newCredentialSync(g, o.Disks.Credentials, o.Log), freezer: newFreezer(g, o.Log),
-		tpm:      newTPMSync(o, g),
+		state:    newStateSync(o, g),
 		reporter: newMetricsReporter(o, g), dumper: newDumper(o, g), fence: newFence(o),
 		running:  make(chan struct{}, maxPrograms),
 		incoming: make(chan incomingGuest, 1), images: make(chan incomingImages, 1),

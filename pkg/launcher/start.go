@@ -88,7 +88,7 @@ func (s *service) start(ctx context.Context, req *pb.StartRequest) error {
 	}
 	nvram, err := s.nvram(vmi)
 	if err == nil {
-		err = s.tpm.restore(ctx, vmi)
+		err = s.state.restore(ctx, vmi)
 	}
 	if err != nil {
 		return startError(vmi, images, err)

@@ -85,7 +85,7 @@ func (s *service) expect(ctx context.Context, req *pb.PrepareMigrationTargetRequ
 	if _, err := s.nvram(vmi); err != nil { // its directory
 		return startError(vmi, images, err)
 	}
-	if err := s.tpm.expect(vmi); err != nil {
+	if err := s.state.expect(vmi); err != nil {
 		return startError(vmi, images, err)
 	}
 	s.credentials.set(credentials.NewPlan(&vmi.Spec))

@@ -11,7 +11,8 @@ import (
 // report writes the termination message and gives the error that the process ends with: none after
 // an orderly end, so that the exit code is 0.
 func report(state *pb.GuestState, o Options) error {
-	if err := o.note(termination.Message{Lifecycle: state.Lifecycle, Reason: state.Reason}); err != nil {
+	end := termination.Message{Lifecycle: state.Lifecycle, Reason: state.Reason, StateSaved: state.StateSaved}
+	if err := o.note(end); err != nil {
 		o.Log.Warn("the guest's end is not known to who was not watching", "err", err)
 	}
 	if state.Lifecycle == pb.Lifecycle_LIFECYCLE_CRASHED {

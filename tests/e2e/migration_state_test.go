@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -65,8 +66,8 @@ func (g *guest) again(t *testing.T) *console {
 	return con
 }
 
-// stateStorage names the class of claims for persistent state, so that VMs which have it can move. It stays: others do
-// not mind.
+// stateStorage names the class of claims for persistent state, so that VMs keep theirs when they move. It stays: others
+// do not mind.
 func (c *cluster) stateStorage(t *testing.T) {
 	t.Helper()
 	kv := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.KubeVirt}}
@@ -83,12 +84,43 @@ func expectText(t *testing.T, con *console, command, want string) {
 	}
 }
 
-// The TPM and the EFI variables of a guest go with it when it moves; persistent ones are there after a restart, too,
-// and their claim goes with the VM.
+// claims are those of persistent state in the VM's namespace, by name, with the value of the label that says whose.
+func (g *guest) stateClaims(t *testing.T) map[string]string {
+	t.Helper()
+	var list corev1.PersistentVolumeClaimList
+	if err := g.Client.List(t.Context(), &list, client.InNamespace(g.ns)); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for i := range list.Items {
+		if name := list.Items[i].Name; strings.HasPrefix(name, vmstate.Prefix) {
+			out[name] = list.Items[i].Labels[vmstate.Prefix]
+		}
+	}
+	return out
+}
+
+// awaitStateClaim waits until a VM has one claim of state, and its instance says so, and gives the claim's name.
+func (g *guest) awaitStateClaim(t *testing.T) string {
+	t.Helper()
+	var name string
+	eventually(t, bootTime, "one claim has the state", func() string {
+		claims := g.stateClaims(t)
+		named := vmstate.Claim(g.vmi(t))
+		if named == nil || len(claims) != 1 || claims[named.ClaimName] != g.name {
+			return fmt.Sprintf("claims %v, the status names %+v", claims, named)
+		}
+		name = named.ClaimName
+		return ""
+	})
+	return name
+}
+
+// The TPM and the EFI variables of a guest go with it when it moves, although their claim is of one node; persistent
+// ones are there after a restart, too, and their claim goes with the VM.
 func TestPersistentState(t *testing.T) {
 	t.Parallel()
 	c := theCluster
-	c.stateStorage(t)
 	ns := c.namespace(t, "restricted")
 	g := c.create(t, newVM(ns, "sealed", v1.RunStrategyAlways, withFirmware(true, true), withUserData("#cloud-config\nuser: root\npassword: tiny\n")))
 	g.waitLogin(t)
@@ -97,8 +129,37 @@ func TestPersistentState(t *testing.T) {
 	expectText(t, con, "nv write sealed-1", "00000000")
 	con.run(t, `printf '\7\0\0\0kept-1' > $variable`)
 	first := g.vmi(t)
+	claim := g.awaitStateClaim(t)
 
-	g.waitMigration(t, g.migrate(t, "there"), v1.MigrationSucceeded)
+	// A migration that does not come about leaves the state where it is.
+	nowhere := &v1.VirtualMachineInstanceMigration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "nowhere"},
+		Spec: v1.VirtualMachineInstanceMigrationSpec{
+			VMIName: g.name, AddedNodeSelector: map[string]string{"virtkit.test/no-such-node": "true"},
+		},
+	}
+	if err := g.Client.Create(t.Context(), nowhere); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, bootTime, "the migration makes its claim", func() string {
+		if claims := g.stateClaims(t); len(claims) != 2 {
+			return fmt.Sprintf("claims %v", claims)
+		}
+		return ""
+	})
+	if err := g.Client.Delete(t.Context(), nowhere); err != nil {
+		t.Fatal(err)
+	}
+	if now := g.awaitStateClaim(t); now != claim {
+		t.Errorf("the state is on %s, was on %s", now, claim)
+	}
+
+	there := g.migrate(t, "there")
+	g.waitMigration(t, there, v1.MigrationSucceeded)
+	moved := g.awaitStateClaim(t)
+	if ms := there.Status.MigrationState; ms.SourcePersistentStatePVCName != claim || ms.TargetPersistentStatePVCName != moved || claim == moved {
+		t.Errorf("the state moved from %s to %s; the migration says %+v", claim, moved, ms)
+	}
 	con = g.again(t)
 	expectText(t, con, "nv read", "sealed-1")
 	expectText(t, con, "tail -c6 $variable", "kept-1")
@@ -112,20 +173,31 @@ func TestPersistentState(t *testing.T) {
 	con = g.shell(t, tpm)
 	expectText(t, con, "nv read", "sealed-2")
 	expectText(t, con, "tail -c6 $variable", "kept-1")
-
-	claims := &corev1.PersistentVolumeClaimList{}
-	mine := []client.ListOption{client.InNamespace(ns), client.MatchingLabels{vmstate.Prefix: g.name}}
-	if err := c.Client.List(t.Context(), claims, mine...); err != nil || len(claims.Items) != 1 {
-		t.Fatalf("%d claims of persistent state, %v", len(claims.Items), err)
+	if now := g.awaitStateClaim(t); now != moved {
+		t.Errorf("the state is on %s, was on %s", now, moved)
 	}
+
 	c.virtctl(t, nil, "-n", ns, "delete", "vm", g.name)
 	eventually(t, bootTime, "the claim goes with the VM", func() string {
-		if err := c.Client.List(t.Context(), claims, mine...); err != nil {
-			return err.Error()
-		}
-		if len(claims.Items) > 0 {
-			return "it is there"
+		if claims := g.stateClaims(t); len(claims) > 0 {
+			return fmt.Sprintf("claims %v", claims)
 		}
 		return ""
 	})
+
+	// A claim that both nodes can use stays the VM's.
+	c.stateStorage(t)
+	shared := c.create(t, newVM(ns, "shared", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
+		vm.Spec.Template.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: ptr(true)}
+	}, withUserData("#cloud-config\nuser: root\npassword: tiny\n")))
+	shared.waitLogin(t)
+	con = shared.shell(t, tpm)
+	expectText(t, con, "nv define", "00000000")
+	expectText(t, con, "nv write shared-1", "00000000")
+	claim = shared.awaitStateClaim(t)
+	shared.waitMigration(t, shared.migrate(t, "across"), v1.MigrationSucceeded)
+	if now := shared.awaitStateClaim(t); now != claim {
+		t.Errorf("the state is on %s, was on %s", now, claim)
+	}
+	expectText(t, shared.again(t), "nv read", "shared-1")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 // Reasons of events on a migration; KubeVirt's words.
@@ -61,6 +62,8 @@ type View struct {
 	TargetLost string
 	// Attachments are the pods that hold hotplugged claims for Pod.
 	Attachments []*corev1.Pod
+	// StateClaim is the claim that was made for the guest's persistent state where it goes, as long as it is nothing else.
+	StateClaim *corev1.PersistentVolumeClaim
 	// Policy is the one that holds for the migration, nil for none, and Cluster the configuration without it. They
 	// are known when the migration is about to be scheduled.
 	Policy  *v1alpha1.MigrationPolicy
@@ -79,6 +82,8 @@ type Step struct {
 	// such pods that nobody needs.
 	Attach            []string
 	DeleteAttachments []*corev1.Pod
+	// DeleteState is the claim of StateClaim that nobody needs.
+	DeleteState *corev1.PersistentVolumeClaim
 	// Prune are ended migrations that newer ones displace, and PrunePods what they left behind.
 	Prune     []*v1.VirtualMachineInstanceMigration
 	PrunePods []*corev1.Pod
@@ -162,6 +167,8 @@ func (s *Step) findPlace(view View) {
 	case pod == nil && view.Uncreated && view.VMI.DeletionTimestamp == nil && view.VMI.Status.Phase == v1.Running &&
 		view.Now.Sub(since(&s.Status, v1.MigrationScheduling)) < scheduleTimeout:
 		s.CreatePod = true
+	case pod == nil && view.Uncreated:
+		s.fail(view, "its pod could not be created: the events of the migration say why")
 	case pod == nil:
 		s.fail(view, "its pod was deleted")
 	case over(pod):
@@ -192,7 +199,7 @@ func (s *Step) begin(view View) {
 			s.fail(view, message)
 			return
 		}
-		if view.Wait == "" {
+		if view.Wait == "" && !vmstate.Unsettled(&view.VMI.Status) {
 			s.phase(v1.MigrationScheduling, view.Now)
 			s.CreatePod = true
 			return
@@ -216,6 +223,8 @@ func (s *Step) schedule(view View, attachment *corev1.Pod) {
 		MigrationNetworkType:   v1.Pod,
 		MigrationConfiguration: surface.Configured(view.Cluster, view.Policy),
 	}
+	status.MigrationState.SourcePersistentStatePVCName, status.MigrationState.TargetPersistentStatePVCName =
+		stateClaims(view.Migration, view.VMI)
 	if view.Policy != nil {
 		status.MigrationState.MigrationPolicyName = new(view.Policy.Name)
 	}
@@ -339,6 +348,7 @@ func (s *Step) tidy(view View) {
 			s.DeleteAttachments = view.Attachments
 			s.forget(view)
 		}
+		s.dropState(view)
 		ms := state(view)
 		s.Hide = ms != nil && view.VMI.Labels[v1.MigrationTargetNodeNameLabel] == ms.TargetNode &&
 			view.VMI.Status.NodeName != ms.TargetNode

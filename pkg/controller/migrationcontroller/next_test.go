@@ -131,7 +131,7 @@ func TestNext(t *testing.T) {
 		"no node in time":                   {[]func(*View){scheduling, withoutNode, later(5 * time.Minute)}, v1.MigrationFailed, "no node takes its pod", ""},
 		"the pod vanished":                  {[]func(*View){scheduling, podGone}, v1.MigrationFailed, "its pod was deleted", ""},
 		"killed before it recorded the pod": {[]func(*View){scheduling, podGone, uncreated}, v1.MigrationScheduling, "", "create"},
-		"killed, and no time is left":       {[]func(*View){scheduling, podGone, uncreated, later(5 * time.Minute)}, v1.MigrationFailed, "its pod was deleted", ""},
+		"killed, and no time is left":       {[]func(*View){scheduling, podGone, uncreated, later(5 * time.Minute)}, v1.MigrationFailed, "its pod could not be created", ""},
 		"the pod failed":                    {[]func(*View){scheduling, podDone}, v1.MigrationFailed, "its pod target has ended", ""},
 		"the pod has a node":                {[]func(*View){scheduling}, v1.MigrationScheduled, "", "vmi show"},
 		"preparing":                         {[]func(*View){preparing}, v1.MigrationPreparingTarget, "", "show"},

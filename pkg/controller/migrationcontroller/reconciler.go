@@ -187,6 +187,9 @@ func (r *Reconciler) look(ctx context.Context, migration *v1.VirtualMachineInsta
 			return view, err
 		}
 	}
+	if err := r.lookAtState(ctx, &view); err != nil {
+		return view, err
+	}
 	if err := r.lookAtTarget(ctx, &view); err != nil {
 		return view, err
 	}
@@ -308,6 +311,11 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	}
 	if step.DeletePod {
 		if err := r.deletePod(ctx, view); err != nil {
+			return err
+		}
+	}
+	if step.DeleteState != nil {
+		if err := r.deleteState(ctx, view, step.DeleteState); err != nil {
 			return err
 		}
 	}

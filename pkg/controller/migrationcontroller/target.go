@@ -32,7 +32,12 @@ func (r *Reconciler) createPod(ctx context.Context, view View) error {
 	if err != nil {
 		return err
 	}
+	stateClaim, err := r.createState(ctx, view)
+	if err != nil {
+		return err
+	}
 	pod := Pod(view.Migration, view.VMI, vmicontroller.Facts{
+		StateClaim: stateClaim,
 		FenceAfter: fenceAfter,
 		Config:     r.Config(), Limits: limits, Image: r.Image, ImagePullPolicy: r.ImagePullPolicy, Claims: claims,
 		NetworkResources: resources,

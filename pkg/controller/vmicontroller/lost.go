@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 // fencedAgain is when to look again at a pod that Kubernetes deletes on a node that does not answer: whether the
@@ -62,6 +63,7 @@ func (s *Step) watchOver(view View) {
 			s.plug(view)
 			s.leave(view)
 			s.prune(view)
+			s.settleState(view)
 		}
 		return
 	}
@@ -81,6 +83,9 @@ func (s *Step) watchOver(view View) {
 			func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 		reason, message = podOver(last)
 		end := termination.Of(last)
+		if ms := s.Status.MigrationState; ms != nil && last.Name == ms.TargetPod && end.StateSaved {
+			vmstate.Settle(&s.Status)
+		}
 		if last.Status.Phase == corev1.PodSucceeded && end.Reason != names.ReasonTerminated &&
 			end.Lifecycle != migrated {
 			phase = v1.Succeeded

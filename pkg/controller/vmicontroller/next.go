@@ -87,6 +87,9 @@ type Step struct {
 	AddFinalizer, RemoveFinalizer bool
 	// CreateState asks for the claim of StateClaim().
 	CreateState bool
+	// AdoptState is the claim to which the persistent state has moved, to be labelled as that of the state; RetireState
+	// the one from which it came, to be removed.
+	AdoptState, RetireState *corev1.PersistentVolumeClaim
 	// CreatePod asks for the pod of Pod().
 	CreatePod bool
 	// CreateProvisioning asks for the pod of Provisioning().
@@ -145,6 +148,10 @@ func (s *Step) end(view View) {
 	pods := own(view)
 	if len(pods) == 0 {
 		if s.keepLease(view) {
+			return
+		}
+		if s.settleState(view) {
+			s.RequeueAfter = frame.CatchUp // the next instance must find the right claim
 			return
 		}
 		s.DeleteAttachments = notDeleted(view.Attachments)

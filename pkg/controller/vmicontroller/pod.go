@@ -45,6 +45,8 @@ type Facts struct {
 	Limits Limits
 	// Claims are the VMI's PersistentVolumeClaims that exist, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
+	// StateClaim is the claim that the pod has for the persistent state; empty is the one among Claims.
+	StateClaim string
 	// NetworkResources are the extended resources of the VMI's networks that need one, by the network's name; see
 	// NetworkResources.
 	NetworkResources map[string]string
@@ -80,7 +82,7 @@ func securityContext(sysctls ...corev1.Sysctl) *corev1.PodSecurityContext {
 // Pod is the launcher pod of a VMI. It passes Pod Security `restricted`.
 func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 	grace := GracePeriodSeconds(vmi)
-	volumes := planVolumes(vmi, facts.Claims)
+	volumes := planVolumes(vmi, facts)
 	pullPolicy := facts.ImagePullPolicy
 	if facts.Config.ImagePullPolicy != "" {
 		pullPolicy = facts.Config.ImagePullPolicy

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -179,12 +180,17 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	if err := r.lookAtCID(ctx, &view); err != nil {
 		return View{}, err
 	}
+	if err := lookAtMovedState(ctx, r.Client, vmi, view.Claims); err != nil {
+		return View{}, err
+	}
 	if HandedOver(vmi) && len(hotplug.Volumes(&vmi.Spec)) == 0 {
 		return view, nil
 	}
-	if view.Claims, err = Claims(ctx, r.Client, vmi); err != nil {
+	known, err := Claims(ctx, r.Client, vmi)
+	if err != nil {
 		return View{}, err
 	}
+	maps.Copy(view.Claims, known)
 	if !HandedOver(vmi) {
 		if err := r.lookAtLeases(ctx, &view); err != nil {
 			return View{}, err
@@ -244,6 +250,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	}
 	if step.CreateProvisioning {
 		createErr = r.createPod(ctx, view, step, purposeProvisioning, Provisioning)
+	}
+	if err := r.applyState(ctx, view, step); err != nil {
+		return err
 	}
 	for _, pod := range step.DeletePods {
 		if err := r.deletePod(ctx, vmi, pod); err != nil {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +36,16 @@ func stateOwner(vmi *v1.VirtualMachineInstance) metav1.OwnerReference {
 // StateClaimName is the name of the claim that is made for a VMI's persistent state. It depends on the owner
 // alone, so that a second one cannot come about.
 func StateClaimName(vmi *v1.VirtualMachineInstance) string {
-	sum := sha256.Sum256([]byte(stateOwner(vmi).UID))
+	return stateClaimName(vmi, stateOwner(vmi).UID)
+}
+
+// MigrationStateClaimName is the name of the claim that is made for the state of a VMI that moves.
+func MigrationStateClaimName(vmi *v1.VirtualMachineInstance, migration types.UID) string {
+	return stateClaimName(vmi, migration)
+}
+
+func stateClaimName(vmi *v1.VirtualMachineInstance, of types.UID) string {
+	sum := sha256.Sum256([]byte(of))
 	const most = 253 - len(vmstate.Prefix) - len("--xxxxx")
 	name := strings.TrimRight(vmi.Name[:min(len(vmi.Name), most)], "-.")
 	return vmstate.Prefix + "-" + name + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]
@@ -66,13 +76,39 @@ func StateClaim(vmi *v1.VirtualMachineInstance, configuration config.Config) *co
 	}
 }
 
-// stateClaim chooses among claims the one that has a VMI's persistent state, nil when none does: the oldest with the
-// label that nobody else owns. One without an owner is a user's, restored from a backup for example.
-func stateClaim(vmi *v1.VirtualMachineInstance, claims []*corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+// MigrationStateClaim is the claim to be made for the state of a VMI that moves, where the one that it has is of one
+// node only. It gets the label of the VMI's state when the state is there; until then it has the migration's, as
+// KubeVirt's.
+func MigrationStateClaim(
+	migration *v1.VirtualMachineInstanceMigration, vmi *v1.VirtualMachineInstance, configuration config.Config,
+) *corev1.PersistentVolumeClaim {
+	claim := StateClaim(vmi, configuration)
+	claim.Name = MigrationStateClaimName(vmi, migration.UID)
+	claim.Labels = map[string]string{v1.MigrationNameLabel: LabelValue(migration.Name)}
+	return claim
+}
+
+// IsMigrationState reports whether a claim is what MigrationStateClaim made, and nothing else yet.
+func IsMigrationState(
+	claim *corev1.PersistentVolumeClaim, migration *v1.VirtualMachineInstanceMigration, vmi *v1.VirtualMachineInstance,
+) bool {
+	return claim.Name == MigrationStateClaimName(vmi, migration.UID) && claim.DeletionTimestamp == nil &&
+		claim.Labels[v1.MigrationNameLabel] == LabelValue(migration.Name) && claim.Labels[vmstate.Prefix] == "" &&
+		ownsState(vmi, claim) && !isBlock(claim)
+}
+
+// ownsState reports whether a claim goes with the VMI, or with its VM.
+func ownsState(vmi *v1.VirtualMachineInstance, claim *corev1.PersistentVolumeClaim) bool {
 	owner := stateOwner(vmi).UID
+	return slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner })
+}
+
+// stateClaim chooses among claims the one that has a VMI's persistent state, nil when none does: one with the label
+// that nobody else owns. One without an owner is a user's, restored from a backup for example. The latest to which the
+// state has moved counts, else the oldest.
+func stateClaim(vmi *v1.VirtualMachineInstance, claims []*corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	candidates := slices.DeleteFunc(slices.Clone(claims), func(claim *corev1.PersistentVolumeClaim) bool {
-		others := len(claim.OwnerReferences) > 0 &&
-			!slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner })
+		others := len(claim.OwnerReferences) > 0 && !ownsState(vmi, claim)
 		return claim.Labels[vmstate.Prefix] != LabelValue(vmi.Name) || claim.DeletionTimestamp != nil || others ||
 			isBlock(claim)
 	})
@@ -80,7 +116,18 @@ func stateClaim(vmi *v1.VirtualMachineInstance, claims []*corev1.PersistentVolum
 		return nil
 	}
 	return slices.MinFunc(candidates, func(a, b *corev1.PersistentVolumeClaim) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		_, aMoved := a.Labels[v1.MigrationNameLabel]
+		_, bMoved := b.Labels[v1.MigrationNameLabel]
+		age := cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		switch {
+		case aMoved && bMoved:
+			return -age
+		case aMoved:
+			return -1
+		case bMoved:
+			return 1
+		}
+		return age
 	})
 }
 
@@ -145,14 +192,95 @@ func (r *Reconciler) createState(ctx context.Context, view View, step *Step) err
 	return step.cannotCreate(view, "create the claim of the persistent state", err)
 }
 
-// mountState gives the pod the claim of the persistent state.
-func (p *podVolumes) mountState(vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim) {
+// lookAtMovedState adds the claims from and to which the VMI's state has moved to its others.
+func lookAtMovedState(
+	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance,
+	claims map[string]*corev1.PersistentVolumeClaim,
+) error {
+	source, target := vmstate.Moved(&vmi.Status)
+	for _, name := range []string{source, target} {
+		if name == "" || claims[name] != nil {
+			continue
+		}
+		var claim corev1.PersistentVolumeClaim
+		err := from.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: name}, &claim)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get claim %s: %w", name, err)
+		}
+		if err == nil {
+			claims[name] = &claim
+		}
+	}
+	return nil
+}
+
+// settleState has the claim to which the state has moved be the VMI's, and then the old one be none of it any more. It
+// reports whether there was something to do. The status says that the state is there; as long as there is no label,
+// the old claim is there, too.
+func (s *Step) settleState(view View) bool {
+	source, target := vmstate.Moved(&view.VMI.Status)
+	now := vmstate.Claim(view.VMI)
+	if target == "" || now == nil || now.ClaimName != target {
+		return false
+	}
+	claim, old := view.Claims[target], view.Claims[source]
+	switch {
+	case claim == nil || claim.DeletionTimestamp != nil:
+		return false // somebody has deleted it: the old one is all that is left
+	case claim.Labels[vmstate.Prefix] != LabelValue(view.VMI.Name):
+		s.AdoptState = claim
+	case old != nil && old.DeletionTimestamp == nil && old.Labels[vmstate.Prefix] == LabelValue(view.VMI.Name):
+		s.RetireState = old
+	default:
+		return false
+	}
+	return true
+}
+
+// applyState labels and removes claims of the VMI's state. A claim that a user gave keeps its data: it only loses its
+// label.
+func (r *Reconciler) applyState(ctx context.Context, view View, step *Step) error {
+	if claim := step.AdoptState; claim != nil {
+		err := r.writes.Change(ctx, claim, func() {
+			metav1.SetMetaDataLabel(&claim.ObjectMeta, vmstate.Prefix, LabelValue(view.VMI.Name))
+		})
+		if err != nil {
+			return fmt.Errorf("label claim %s as that of the persistent state: %w", claim.Name, err)
+		}
+	}
+	old := step.RetireState
+	switch {
+	case old == nil:
+	case ownsState(view.VMI, old):
+		deleted, err := r.writes.Delete(ctx, view.VMI, old)
+		if err != nil {
+			return fmt.Errorf("delete claim %s, which the persistent state has left: %w", old.Name, err)
+		}
+		if deleted {
+			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, ReasonSuccessfulDelete,
+				"Deleted PersistentVolumeClaim %s: the persistent state has moved with the guest", old.Name)
+		}
+	default:
+		err := r.writes.Change(ctx, old, func() { delete(old.Labels, vmstate.Prefix) })
+		if err != nil {
+			return fmt.Errorf("take the label from claim %s, which the persistent state has left: %w", old.Name, err)
+		}
+	}
+	return nil
+}
+
+// mountState gives the pod the claim of the persistent state: the one that is named, or that the VMI has.
+func (p *podVolumes) mountState(
+	vmi *v1.VirtualMachineInstance, claims map[string]*corev1.PersistentVolumeClaim, name string,
+) {
 	if !vmstate.Needed(&vmi.Spec) {
 		return
 	}
-	name := StateClaimName(vmi)
-	if claim := stateClaimIn(vmi, claims); claim != nil {
-		name = claim.Name
+	if name == "" {
+		name = StateClaimName(vmi)
+		if claim := stateClaimIn(vmi, claims); claim != nil {
+			name = claim.Name
+		}
 	}
 	p.mount("vm-state", names.VMStateDir, false, corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},

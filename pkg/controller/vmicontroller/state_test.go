@@ -58,13 +58,20 @@ func TestWhichStateClaim(t *testing.T) {
 		return c
 	}
 	block := corev1.PersistentVolumeBlock
+	moved := func(c *corev1.PersistentVolumeClaim) { c.Labels[v1.MigrationNameLabel] = "m" }
 	for name, test := range map[string]struct {
 		claims []*corev1.PersistentVolumeClaim
 		want   string
 	}{
-		"none":              {},
-		"its own":           {[]*corev1.PersistentVolumeClaim{named("a")}, "a"},
-		"the oldest":        {[]*corev1.PersistentVolumeClaim{named("a"), named("b", func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = at(time.Hour) })}, "b"},
+		"none":       {},
+		"its own":    {[]*corev1.PersistentVolumeClaim{named("a")}, "a"},
+		"the oldest": {[]*corev1.PersistentVolumeClaim{named("a"), named("b", func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = at(time.Hour) })}, "b"},
+		"the one to which it moved": {[]*corev1.PersistentVolumeClaim{
+			named("a", func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = at(time.Hour) }), named("b", moved), named("c"),
+		}, "b"},
+		"the one to which it moved last": {[]*corev1.PersistentVolumeClaim{
+			named("a", moved), named("b", moved, func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = at(time.Second) }), named("c"),
+		}, "b"},
 		"a user's":          {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil })}, "a"},
 		"of another VM":     {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences[0].UID = "of the same name, before" })}, ""},
 		"for another VM":    {[]*corev1.PersistentVolumeClaim{named("a", func(c *corev1.PersistentVolumeClaim) { c.Labels[vmstate.Prefix] = "other" })}, ""},
@@ -112,5 +119,95 @@ func TestStateComesFirst(t *testing.T) {
 		return s.Name == "restored" && s.PersistentVolumeClaimInfo != nil && s.PersistentVolumeClaimInfo.ClaimName == "restored"
 	}) {
 		t.Errorf("volumes in the status %+v", statuses)
+	}
+}
+
+// When the state has moved to another claim, that one gets its label, and then the old one is removed. Each step is one
+// that a kill before or after it does no harm to: until the label is there, the old claim is what the next instance
+// finds, and neither the VMI nor the old claim goes.
+func TestStateSettles(t *testing.T) {
+	const source, target = "persistent-state-for-demo-aaaaa", "persistent-state-for-demo-bbbbb"
+	labelled := func(c *corev1.PersistentVolumeClaim) { c.Labels[vmstate.Prefix] = "demo" }
+	gone := func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(at(0)) }
+	for name, test := range map[string]struct {
+		names          string
+		target, source []func(*corev1.PersistentVolumeClaim)
+		adopt, retire  string
+	}{
+		"not there yet":             {names: source},
+		"there":                     {names: target, adopt: target},
+		"labelled":                  {names: target, target: []func(*corev1.PersistentVolumeClaim){labelled}, retire: source},
+		"done":                      {names: target, target: []func(*corev1.PersistentVolumeClaim){labelled}, source: []func(*corev1.PersistentVolumeClaim){gone}},
+		"the new one was deleted":   {names: target, target: []func(*corev1.PersistentVolumeClaim){gone}},
+		"that too, after its label": {names: target, target: []func(*corev1.PersistentVolumeClaim){labelled, gone}},
+	} {
+		for _, ends := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				vmi := testVMI(t, v1.Running, func(vmi *v1.VirtualMachineInstance) {
+					vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)}
+					vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: test.names, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: test.names}}}
+					vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{SourcePersistentStatePVCName: source, TargetPersistentStatePVCName: target}
+				})
+				old := StateClaim(vmi, config.Config{})
+				old.Name, old.CreationTimestamp = source, at(time.Hour)
+				migration := &v1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "mig"}}
+				moved := MigrationStateClaim(migration, vmi, config.Config{})
+				if !IsMigrationState(moved, migration, vmi) || stateClaim(vmi, []*corev1.PersistentVolumeClaim{moved}) != nil {
+					t.Errorf("the claim of a migration: %+v", moved.ObjectMeta)
+				}
+				moved.Name, moved.CreationTimestamp = target, at(time.Minute)
+				for _, change := range test.target {
+					change(moved)
+				}
+				for _, change := range test.source {
+					change(old)
+				}
+				view := View{VMI: vmi, Now: now, Claims: map[string]*corev1.PersistentVolumeClaim{source: old, target: moved}}
+				if ends {
+					vmi.DeletionTimestamp = new(at(0))
+				} else {
+					view.Pods = []*corev1.Pod{testPod(running)}
+				}
+				step := Next(view)
+				name := func(c *corev1.PersistentVolumeClaim) string {
+					if c == nil {
+						return ""
+					}
+					return c.Name
+				}
+				if name(step.AdoptState) != test.adopt || name(step.RetireState) != test.retire {
+					t.Errorf("adopts %q, retires %q; want %q, %q", name(step.AdoptState), name(step.RetireState), test.adopt, test.retire)
+				}
+				if busy := test.adopt+test.retire != ""; ends && step.RemoveFinalizer == busy {
+					t.Errorf("lets the VMI go: %t", step.RemoveFinalizer)
+				}
+				if test.retire != "" && stateClaimIn(vmi, view.Claims) != moved {
+					t.Error("the next instance would find the old claim")
+				}
+			})
+		}
+	}
+}
+
+// A launcher that virt-handler did not see end says by its last word that the state was there.
+func TestStateMovedUnseen(t *testing.T) {
+	const source, target = "persistent-state-for-demo-aaaaa", "persistent-state-for-demo-bbbbb"
+	for message, want := range map[string]string{
+		`{"lifecycle":"LIFECYCLE_SHUTOFF","stateSaved":true}`: target,
+		`{"lifecycle":"LIFECYCLE_SHUTOFF"}`:                   source,
+	} {
+		pod := testPod(ended(corev1.PodSucceeded, ""))
+		pod.Status.ContainerStatuses[0].State.Terminated.Message = message
+		vmi := testVMI(t, v1.Running, func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)}
+			vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: source, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: source}}}
+			vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+				TargetPod: pod.Name, SourcePersistentStatePVCName: source, TargetPersistentStatePVCName: target,
+			}
+		})
+		step := Next(View{VMI: vmi, Pods: []*corev1.Pod{pod}, DeadSince: now.Add(-time.Minute), Now: now})
+		if got := step.Status.VolumeStatus[0].Name; got != want {
+			t.Errorf("%s: claim %s, want %s", message, got, want)
+		}
 	}
 }

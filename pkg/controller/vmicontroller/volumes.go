@@ -29,8 +29,9 @@ type podVolumes struct {
 
 // planVolumes makes the pod's volumes: the emptyDirs of the launcher, then one for each of the
 // VMI's that needs one.
-func planVolumes(vmi *v1.VirtualMachineInstance, known map[string]*corev1.PersistentVolumeClaim) podVolumes {
+func planVolumes(vmi *v1.VirtualMachineInstance, facts Facts) podVolumes {
 	var p podVolumes
+	known := facts.Claims
 	p.mount(names.VolumeRun, names.RunDir, false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	p.mount(names.VolumeDisks, names.DisksDir, false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	if filesystems.Any(&vmi.Spec.Domain) {
@@ -79,7 +80,7 @@ func planVolumes(vmi *v1.VirtualMachineInstance, known map[string]*corev1.Persis
 	}
 	p.kernelBoot(vmi)
 	p.credentials(vmi)
-	p.mountState(vmi, known)
+	p.mountState(vmi, known, facts.StateClaim)
 	return p
 }
 

@@ -10,10 +10,8 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
-	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
-	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 // obstacle is something that keeps a VMI on its node.
@@ -36,7 +34,7 @@ func migratable(vmi *v1.VirtualMachineInstance, plan *network.Plan, emulated boo
 		}
 		c.set(kind, corev1.ConditionFalse, found[0].reason, strings.Join(messages, "; "))
 	}
-	set(v1.VirtualMachineInstanceIsMigratable, slices.Concat(diskObstacles(vmi), stateObstacles(vmi), others))
+	set(v1.VirtualMachineInstanceIsMigratable, slices.Concat(diskObstacles(vmi), others))
 	set(v1.VirtualMachineInstanceIsStorageLiveMigratable, others)
 }
 
@@ -75,27 +73,6 @@ func onBothNodes(info *v1.PersistentVolumeClaimInfo, readOnly bool) bool {
 	return info != nil &&
 		(slices.Contains(info.AccessModes, corev1.ReadWriteMany) ||
 			readOnly && slices.Contains(info.AccessModes, corev1.ReadOnlyMany))
-}
-
-// stateObstacles finds persistent state whose claim stays behind. The claim is no volume of the VMI's; the status
-// names it.
-func stateObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
-	if !vmstate.Needed(&vmi.Spec) {
-		return nil
-	}
-	for _, s := range vmi.Status.VolumeStatus {
-		info := s.PersistentVolumeClaimInfo
-		if s.HotplugVolume != nil || info == nil || hotplug.Volume(&vmi.Spec, s.Name) != nil ||
-			onBothNodes(info, false) {
-			continue
-		}
-		return []obstacle{{
-			v1.VirtualMachineInstanceReasonDisksNotMigratable,
-			fmt.Sprintf("the persistent state of TPM or EFI is on PersistentVolumeClaim %s, which cannot be used on "+
-				"two nodes at once; its access mode would have to be ReadWriteMany", info.ClaimName),
-		}}
-	}
-	return nil
 }
 
 func networkObstacles(vmi *v1.VirtualMachineInstance) []obstacle {

@@ -6,29 +6,69 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// Persistent state that is on a claim of one node keeps the guest there.
-func TestStateObstacles(t *testing.T) {
-	on := true
+// The state of TPM and EFI is on another claim once the target's launcher says so, whatever its access mode: while the
+// guest runs there, when it ends there, and when nobody saw it there but its last word.
+func TestStateMoves(t *testing.T) {
+	const source, target = "persistent-state-for-demo-aaaaa", "persistent-state-for-demo-bbbbb"
+	said := func(phase corev1.PodPhase, text string) *corev1.Pod {
+		pod := &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
+		if text != "" {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: names.ContainerCompute, State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{Message: text},
+			}}}
+		}
+		return pod
+	}
+	runs := &launcherpb.GuestState{Lifecycle: launcherpb.Lifecycle_LIFECYCLE_RUNNING}
+	saved := &launcherpb.GuestState{Lifecycle: launcherpb.Lifecycle_LIFECYCLE_RUNNING, StateSaved: true}
+	const off, offSaved = `{"lifecycle":"LIFECYCLE_SHUTOFF"}`, `{"lifecycle":"LIFECYCLE_SHUTOFF","stateSaved":true}`
 	for name, test := range map[string]struct {
-		persistent *bool
-		access     corev1.PersistentVolumeAccessMode
-		want       int
+		target string
+		in     Input
+		arrive bool
+		want   string
 	}{
-		"shared":         {&on, corev1.ReadWriteMany, 0},
-		"of one node":    {&on, corev1.ReadWriteOnce, 1},
-		"not persistent": {nil, corev1.ReadWriteOnce, 0},
+		"not yet":                     {target, Input{Guest: runs, Pod: said(corev1.PodRunning, "")}, true, source},
+		"at once":                     {target, Input{Guest: saved, Pod: said(corev1.PodRunning, "")}, true, target},
+		"before the guest":            {target, Input{Guest: saved, Pod: said(corev1.PodRunning, "")}, false, source},
+		"both nodes use one":          {source, Input{Guest: saved, Pod: said(corev1.PodRunning, "")}, true, source},
+		"ended there":                 {target, Input{Pod: said(corev1.PodSucceeded, offSaved)}, true, target},
+		"ended there before":          {target, Input{Pod: said(corev1.PodSucceeded, off)}, true, source},
+		"ended there, and nobody saw": {target, Input{Lost: "moved", StateMoved: true}, false, target},
+		"lost on the way":             {target, Input{Lost: "moved"}, false, source},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vmi := &v1.VirtualMachineInstance{}
-			vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: test.persistent}
-			vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: "persistent-state-for-demo-abcde", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
-				ClaimName: "persistent-state-for-demo-abcde", AccessModes: []corev1.PersistentVolumeAccessMode{test.access},
+			vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)}
+			vmi.Status.Phase, vmi.Status.NodeName = v1.Running, "node1"
+			vmi.Status.VolumeStatus = []v1.VolumeStatus{{Name: source, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+				ClaimName: source, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			}}}
-			found := stateObstacles(vmi)
-			if len(found) != test.want || test.want > 0 && found[0].reason != v1.VirtualMachineInstanceReasonDisksNotMigratable {
-				t.Errorf("obstacles %+v", found)
+			vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+				SourceNode: "node1", TargetNode: "node2", TargetNodeAddress: "10.0.0.2",
+				SourcePersistentStatePVCName: source, TargetPersistentStatePVCName: test.target,
+			}
+			test.in.VMI = vmi
+			got := Next(test.in)
+			if test.arrive {
+				if test.in.Guest == nil { // it was taken over and has ended since
+					vmi.Status.MigrationState.Completed, vmi.Status.NodeName = true, "node2"
+					got = Next(test.in)
+				} else {
+					got = Arrive(test.in, Target{Node: "node2"})
+				}
+			}
+			info := got.VolumeStatus[0].PersistentVolumeClaimInfo
+			if len(got.VolumeStatus) != 1 || got.VolumeStatus[0].Name != test.want || info.ClaimName != test.want || len(info.AccessModes) != 1 {
+				t.Errorf("volumes in the status %+v, want %s", got.VolumeStatus, test.want)
+			}
+			if vmi.Status.VolumeStatus[0].Name != source {
+				t.Error("the status that was read has changed")
 			}
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/termination"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
 // Reasons of status.reason when a VMI has failed.
@@ -54,6 +55,8 @@ type Input struct {
 	Gone string
 	// Lost says, when not empty, that the guest had left for another node and is nowhere now.
 	Lost string
+	// StateMoved: the launcher there, which has ended, had the guest's persistent state on its claim.
+	StateMoved bool
 	// Outgoing is the migration of the guest to another node, nil when there is none.
 	Outgoing *Outgoing
 	Now      time.Time
@@ -81,6 +84,9 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 				Phase: phase, PhaseTransitionTimestamp: metav1.NewTime(in.Now).Rfc3339Copy(),
 			})
 		next.Reason = reason
+	}
+	if in.StateMoved || vmstate.Unsettled(&next) && stateSaved(in) {
+		vmstate.Settle(&next)
 	}
 	conditions := conditionList{now: in.Now, list: next.Conditions}
 	switch phase {
@@ -114,6 +120,11 @@ func Next(in Input) v1.VirtualMachineInstanceStatus {
 	}
 	next.Conditions = conditions.list
 	return next
+}
+
+// stateSaved reports whether the guest's persistent state is on the claim of its pod.
+func stateSaved(in Input) bool {
+	return in.Guest.GetStateSaved() || in.Pod != nil && termination.Of(in.Pod).StateSaved
 }
 
 // phaseOf is the phase, with the reason and sentence for it when it is final.

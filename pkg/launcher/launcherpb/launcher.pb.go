@@ -2834,7 +2834,9 @@ type GuestState struct {
 	// The interfaces that the guest has, by the VMI's names, and their links: "up" or "down". Empty where the launcher does not tell.
 	InterfaceLinks map[string]string `protobuf:"bytes,44,rep,name=interface_links,json=interfaceLinks,proto3" json:"interface_links,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Commands that virtkit or KubeVirt's users need of a guest agent and that this one lacks.
-	AgentLacks    []string `protobuf:"bytes,45,rep,name=agent_lacks,json=agentLacks,proto3" json:"agent_lacks,omitempty"`
+	AgentLacks []string `protobuf:"bytes,45,rep,name=agent_lacks,json=agentLacks,proto3" json:"agent_lacks,omitempty"`
+	// The persistent state of the guest's TPM and EFI is on this launcher's claim. It stays true then.
+	StateSaved    bool `protobuf:"varint,46,opt,name=state_saved,json=stateSaved,proto3" json:"state_saved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3014,6 +3016,13 @@ func (x *GuestState) GetAgentLacks() []string {
 		return x.AgentLacks
 	}
 	return nil
+}
+
+func (x *GuestState) GetStateSaved() bool {
+	if x != nil {
+		return x.StateSaved
+	}
+	return false
 }
 
 type AgentCredentials struct {
@@ -3551,7 +3560,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x14SetInterfacesRequest\x12\x19\n" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\x12*\n" +
 	"\x11network_plan_json\x18\x02 \x01(\fR\x0fnetworkPlanJson\"\x17\n" +
-	"\x15SetInterfacesResponse\"\xd3\t\n" +
+	"\x15SetInterfacesResponse\"\xf4\t\n" +
 	"\n" +
 	"GuestState\x12<\n" +
 	"\tlifecycle\x18\x01 \x01(\x0e2\x1e.virtkit.launcher.v1.LifecycleR\tlifecycle\x12\x16\n" +
@@ -3577,7 +3586,9 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x0fimage_checksums\x18+ \x03(\v23.virtkit.launcher.v1.GuestState.ImageChecksumsEntryR\x0eimageChecksums\x12\\\n" +
 	"\x0finterface_links\x18, \x03(\v23.virtkit.launcher.v1.GuestState.InterfaceLinksEntryR\x0einterfaceLinks\x12\x1f\n" +
 	"\vagent_lacks\x18- \x03(\tR\n" +
-	"agentLacks\x1a@\n" +
+	"agentLacks\x12\x1f\n" +
+	"\vstate_saved\x18. \x01(\bR\n" +
+	"stateSaved\x1a@\n" +
 	"\x12VolumeTargetsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aA\n" +

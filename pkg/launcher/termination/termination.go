@@ -20,12 +20,15 @@ type Message struct {
 	// Reason is a text of the launcher's, or one of its well-known words (names.ReasonNeverRan,
 	// names.ReasonTerminated).
 	Reason string
+	// StateSaved: the guest's persistent state is on the claim of the launcher's pod.
+	StateSaved bool
 }
 
 // wire is a message as it is written.
 type wire struct {
-	Lifecycle string `json:"lifecycle"`
-	Reason    string `json:"reason"`
+	Lifecycle  string `json:"lifecycle"`
+	Reason     string `json:"reason"`
+	StateSaved bool   `json:"stateSaved,omitempty"`
 }
 
 // Encode gives the text of a message; none for the zero value.
@@ -33,7 +36,7 @@ func (m Message) Encode() ([]byte, error) {
 	if m == (Message{}) {
 		return nil, nil
 	}
-	text, err := json.Marshal(wire{Lifecycle: m.Lifecycle.String(), Reason: m.Reason})
+	text, err := json.Marshal(wire{Lifecycle: m.Lifecycle.String(), Reason: m.Reason, StateSaved: m.StateSaved})
 	if err != nil {
 		return nil, fmt.Errorf("encode the termination message: %w", err)
 	}
@@ -51,7 +54,7 @@ func Parse(text string) Message {
 	if !known {
 		return Message{}
 	}
-	return Message{Lifecycle: launcherpb.Lifecycle(lifecycle), Reason: w.Reason}
+	return Message{Lifecycle: launcherpb.Lifecycle(lifecycle), Reason: w.Reason, StateSaved: w.StateSaved}
 }
 
 // Of reads what a pod's launcher has said last, if it has ended.

@@ -15,6 +15,9 @@ func TestEncode(t *testing.T) {
 		``: {},
 		`{"lifecycle":"LIFECYCLE_SHUTOFF","reason":"shutdown"}`: {Lifecycle: launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, Reason: "shutdown"},
 		`{"lifecycle":"LIFECYCLE_MIGRATED","reason":""}`:        {Lifecycle: launcherpb.Lifecycle_LIFECYCLE_MIGRATED},
+		`{"lifecycle":"LIFECYCLE_SHUTOFF","reason":"","stateSaved":true}`: {
+			Lifecycle: launcherpb.Lifecycle_LIFECYCLE_SHUTOFF, StateSaved: true,
+		},
 	} {
 		text, err := m.Encode()
 		if err != nil || string(text) != want {

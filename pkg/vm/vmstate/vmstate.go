@@ -6,6 +6,9 @@
 //	<claim>/swtpm/<firmware uuid>/tpm2/…       the TPM's state, a copy that the launcher keeps current
 //
 // The layout and the claim's name and label are KubeVirt's, so that a VM brings its state along.
+//
+// A claim that only one node can use does not move with the guest: the target of a migration gets one of its own
+// (migration.go).
 package vmstate
 
 import (

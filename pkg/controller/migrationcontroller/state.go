@@ -1,0 +1,115 @@
+package migrationcontroller
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+)
+
+// stateClaims are the claims of the guest's persistent state before and after a migration: one and the same where both
+// nodes can use it, and empty where there is none.
+func stateClaims(
+	migration *v1.VirtualMachineInstanceMigration, vmi *v1.VirtualMachineInstance,
+) (source, target string) {
+	claim := vmstate.Claim(vmi)
+	switch {
+	case claim == nil:
+		return "", ""
+	case vmstate.Shared(claim):
+		return claim.ClaimName, claim.ClaimName
+	}
+	return claim.ClaimName, vmicontroller.MigrationStateClaimName(vmi, migration.UID)
+}
+
+// lookAtState finds the claim that was made for the guest's state where it goes.
+func (r *Reconciler) lookAtState(ctx context.Context, view *View) error {
+	source, target := stateClaims(view.Migration, view.VMI)
+	if ms := state(*view); ms != nil { // the guest's claim may be the target by now
+		source, target = vmstate.Moved(&view.VMI.Status)
+	}
+	if target == source {
+		return nil
+	}
+	var claim corev1.PersistentVolumeClaim
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: view.VMI.Namespace, Name: target}, &claim)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get claim %s: %w", target, err)
+	}
+	if err == nil && vmicontroller.IsMigrationState(&claim, view.Migration, view.VMI) {
+		view.StateClaim = &claim
+	}
+	return nil
+}
+
+// createState makes the claim for the guest's state where it goes, if that is another one, and gives its name.
+func (r *Reconciler) createState(ctx context.Context, view View) (string, error) {
+	source, target := stateClaims(view.Migration, view.VMI)
+	if target == source || view.StateClaim != nil {
+		return target, nil
+	}
+	claim := vmicontroller.MigrationStateClaim(view.Migration, view.VMI, r.Config())
+	err := r.Client.Create(ctx, claim)
+	if apierrors.IsAlreadyExists(err) {
+		var existing corev1.PersistentVolumeClaim
+		err = r.Client.Get(ctx, client.ObjectKeyFromObject(claim), &existing)
+		switch {
+		case apierrors.IsNotFound(err):
+			return "", frame.ErrBehind
+		case err != nil:
+			return "", fmt.Errorf("get claim %s: %w", claim.Name, err)
+		}
+		if vmicontroller.IsMigrationState(&existing, view.Migration, view.VMI) {
+			return target, nil
+		}
+		err = fmt.Errorf("PersistentVolumeClaim %s exists already and is not this migration's", claim.Name)
+	}
+	if err != nil {
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeWarning, ReasonFailedCreate,
+			"Error creating the claim of the persistent state: %v", err)
+		return "", fmt.Errorf("create the claim of the persistent state: %w", err)
+	}
+	r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulCreate,
+		"Created PersistentVolumeClaim %s for the persistent state", claim.Name)
+	return target, nil
+}
+
+// dropState deletes the claim that was made for the guest's state, once it is known that the state has not come to it:
+// the migration failed before the guest could begin to move, or the guest is where it was. As long as neither is known,
+// the claim stays, and goes with the VM.
+func (s *Step) dropState(view View) {
+	claim := view.StateClaim
+	if claim == nil || view.Pod != nil && arrived(view) {
+		return
+	}
+	if now := vmstate.Claim(view.VMI); now != nil && now.ClaimName == claim.Name {
+		return
+	}
+	ms := state(view)
+	begun := ms != nil && ms.TargetNodeAddress != ""
+	stayed := ms != nil && ms.Failed && view.VMI.Status.NodeName == ms.SourceNode && view.VMI.Status.Phase == v1.Running
+	if !begun || stayed {
+		s.DeleteState = claim
+	}
+}
+
+// deleteState deletes what dropState chose.
+func (r *Reconciler) deleteState(ctx context.Context, view View, claim *corev1.PersistentVolumeClaim) error {
+	deleted, err := r.writes.Delete(ctx, view.Migration, claim)
+	if err != nil {
+		return fmt.Errorf("delete claim %s: %w", claim.Name, err)
+	}
+	if deleted {
+		r.Recorder.Eventf(view.Migration, corev1.EventTypeNormal, ReasonSuccessfulDelete,
+			"Deleted PersistentVolumeClaim %s, to which the persistent state has not moved", claim.Name)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package vmstate
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+)
+
+// Claim is the claim that has the state of a VMI, as its status says; nil before its pod has a node. It is no volume of
+// the spec's: the status names it beside those.
+func Claim(vmi *v1.VirtualMachineInstance) *v1.PersistentVolumeClaimInfo {
+	if !Needed(&vmi.Spec) {
+		return nil
+	}
+	for _, s := range vmi.Status.VolumeStatus {
+		if s.PersistentVolumeClaimInfo != nil && s.HotplugVolume == nil && hotplug.Volume(&vmi.Spec, s.Name) == nil {
+			return s.PersistentVolumeClaimInfo
+		}
+	}
+	return nil
+}
+
+// Shared reports whether two nodes can use a claim at once, so that the guest keeps it when it moves.
+func Shared(claim *v1.PersistentVolumeClaimInfo) bool {
+	return slices.Contains(claim.AccessModes, corev1.ReadWriteMany)
+}
+
+// Moved gives the claims from and to which the state goes with the VMI's last migration; empty when it stays where it
+// is.
+func Moved(status *v1.VirtualMachineInstanceStatus) (source, target string) {
+	ms := status.MigrationState
+	if ms == nil || ms.TargetPersistentStatePVCName == ms.SourcePersistentStatePVCName {
+		return "", ""
+	}
+	return ms.SourcePersistentStatePVCName, ms.TargetPersistentStatePVCName
+}
+
+// Unsettled reports whether the guest has moved to a pod with another claim, and its state is not known to be there
+// yet: the status names the old one.
+func Unsettled(status *v1.VirtualMachineInstanceStatus) bool {
+	source, target := Moved(status)
+	ms := status.MigrationState
+	return target != "" && ms.Completed && !ms.Failed && status.NodeName == ms.TargetNode && named(status, source) >= 0
+}
+
+// Settle has the status name the claim to which the state has moved, in place of the one from which it came.
+func Settle(status *v1.VirtualMachineInstanceStatus) {
+	source, target := Moved(status)
+	at := named(status, source)
+	if target == "" || at < 0 {
+		return
+	}
+	status.VolumeStatus = slices.Clone(status.VolumeStatus)
+	info := status.VolumeStatus[at].PersistentVolumeClaimInfo.DeepCopy()
+	info.ClaimName = target
+	status.VolumeStatus[at].Name, status.VolumeStatus[at].PersistentVolumeClaimInfo = target, info
+}
+
+// named is where the status has a claim of that name, which is also its entry's, or less than 0.
+func named(status *v1.VirtualMachineInstanceStatus, claim string) int {
+	return slices.IndexFunc(status.VolumeStatus, func(s v1.VolumeStatus) bool {
+		return s.Name == claim && s.PersistentVolumeClaimInfo != nil && s.PersistentVolumeClaimInfo.ClaimName == claim
+	})
+}
