@@ -138,7 +138,7 @@ func (k *stateSync) take(ctx context.Context, s tpmstate.Store, taken chan<- str
 	for ours, first := false, true; ; {
 		state, changed := k.guest.watch()
 		var again <-chan time.Time
-		if leaving(state) {
+		if isLeaving(state) {
 			ours = false
 		} else if !ours {
 			err := s.Take(ctx)
@@ -163,8 +163,8 @@ func (k *stateSync) take(ctx context.Context, s tpmstate.Store, taken chan<- str
 // takeAgain is the pause after an attempt to take the TPM's state that failed.
 const takeAgain = time.Second
 
-// leaving reports whether the guest is on its way to another launcher, or there.
-func leaving(state *pb.GuestState) bool {
+// isLeaving reports whether the guest is on its way to another launcher, or there.
+func isLeaving(state *pb.GuestState) bool {
 	phase := state.Migration.GetPhase()
 	return phase == pb.MigrationPhase_MIGRATION_PHASE_RUNNING || phase == pb.MigrationPhase_MIGRATION_PHASE_COMPLETED
 }

@@ -161,6 +161,10 @@ func (c *cluster) authorized(next http.Handler) http.Handler {
 		switch strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") {
 		case tokenAdmin:
 		case tokenViewer:
+			if strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+				fmt.Fprint(w, `{"kind":"SelfSubjectAccessReview","status":{"allowed":false}}`)
+				return
+			}
 			if r.Method != http.MethodGet {
 				message := `User "viewer" cannot update resource "virtualmachines/start" in API group "subresources.kubevirt.io" in the namespace "default"`
 				status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: `virtualmachines.subresources.kubevirt.io "demo" is forbidden: ` + message}

@@ -40,9 +40,9 @@ type Machine struct {
 	UID   types.UID
 	Node  string
 	IPs   []string
-	// CPUs is the number of virtual CPUs.
-	CPUs uint32
-	// Memory is what the guest sees.
+	// CPUs is the number of virtual CPUs, Memory what the guest sees; 0 where an instance type says it and no guest is
+	// there.
+	CPUs    uint32
 	Memory  resource.Quantity
 	GuestOS string
 
@@ -110,9 +110,7 @@ func ofVM(vm *v1.VirtualMachine) *part {
 		Created: vm.CreationTimestamp.Time, Labels: vm.Labels, Deleting: vm.DeletionTimestamp != nil,
 		Revision: vm.ResourceVersion, Owner: ownerOf(vm),
 	}}
-	if vm.Spec.Template != nil {
-		p.CPUs, p.Memory = Size(&vm.Spec.Template.Spec.Domain)
-	}
+	p.CPUs, p.Memory = SizeOf(vm)
 	if strategy, err := vm.RunStrategy(); err == nil {
 		p.RunStrategy = string(strategy)
 	}
@@ -193,6 +191,18 @@ func GuestOS(info v1.VirtualMachineInstanceGuestOSInfo) string {
 		return info.PrettyName
 	}
 	return strings.TrimSpace(info.Name + " " + info.VersionID)
+}
+
+// SizeOf is the size of a VM as it says it itself: zero where its instance type does.
+func SizeOf(vm *v1.VirtualMachine) (uint32, resource.Quantity) {
+	if vm.Spec.Template == nil {
+		return 0, resource.Quantity{}
+	}
+	cpus, memory := Size(&vm.Spec.Template.Spec.Domain)
+	if vm.Spec.Instancetype != nil && vm.Spec.Template.Spec.Domain.CPU == nil {
+		cpus = 0
+	}
+	return cpus, memory
 }
 
 // Size is the number of CPUs, one where nothing is said, and the memory that a domain's guest sees.

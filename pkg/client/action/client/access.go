@@ -31,6 +31,27 @@ func (c *Client) Rules(ctx context.Context, namespace string) (*authorizationv1.
 	return &review.Status, nil
 }
 
+// May reports whether the user may do something with an object or, without a name, with all of its kind.
+func (c *Client) May(ctx context.Context, what authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what},
+	}
+	review.APIVersion, review.Kind = authorizationv1.SchemeGroupVersion.String(), "SelfSubjectAccessReview"
+	body, err := json.Marshal(review)
+	if err != nil {
+		return false, err
+	}
+	data, err := raw(c.vms.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx))
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(data, review); err != nil {
+		return false, fmt.Errorf("read whether %s of %s is allowed: %w", what.Verb, what.Resource, err)
+	}
+	return review.Status.Allowed, nil
+}
+
 // Cordon has the scheduler place nothing new on a node, or lets it.
 func (c *Client) Cordon(ctx context.Context, node string, on bool) error {
 	patch := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, on)

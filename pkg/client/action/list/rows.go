@@ -42,9 +42,9 @@ type Row struct {
 	Ready  bool
 	Node   string
 	IPs    []string
-	// CPUs is the number of virtual CPUs.
-	CPUs uint32
-	// Memory is what the guest sees.
+	// CPUs is the number of virtual CPUs, Memory what the guest sees; 0 where the instance type of a VM without instance
+	// says it, until Sizes has asked that.
+	CPUs    uint32
 	Memory  resource.Quantity
 	GuestOS string
 	// RunStrategy is empty for an instance.
@@ -52,6 +52,8 @@ type Row struct {
 	Created     time.Time
 	// Progress is how far the migration of a guest that moves is, such as "63%"; Progress finds it.
 	Progress string
+	// sizing is the instance type of a VM that does not say its size itself and has no instance.
+	sizing *v1.InstancetypeMatcher
 }
 
 // Headers are the column titles of Cells.
@@ -74,7 +76,7 @@ func (r Row) Cells(now time.Time, namespaces, wide bool) []string {
 	}
 	cells := []string{name, r.Status, ready(r.Ready), r.Node, r.ip(wide), r.age(now)}
 	if wide {
-		cells = append(cells, fmt.Sprint(r.CPUs), amount(r.Memory), r.RunStrategy, r.GuestOS, r.Progress)
+		cells = append(cells, count(r.CPUs), amount(r.Memory), r.RunStrategy, r.GuestOS, r.Progress)
 	}
 	if namespaces {
 		cells = append([]string{r.Namespace}, cells...)
@@ -101,6 +103,13 @@ func (r Row) ip(wide bool) string {
 		return strings.Join(r.IPs, ",")
 	}
 	return r.IPs[0]
+}
+
+func count(n uint32) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
 }
 
 func amount(q resource.Quantity) string {
@@ -147,8 +156,8 @@ func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 
 func vmRow(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) Row {
 	r := Row{}
-	if vm.Spec.Template != nil {
-		r.CPUs, r.Memory = store.Size(&vm.Spec.Template.Spec.Domain)
+	if r.CPUs, r.Memory = store.SizeOf(vm); r.CPUs == 0 || r.Memory.IsZero() {
+		r.sizing = vm.Spec.Instancetype
 	}
 	if vmi != nil {
 		r = vmiRow(vmi)

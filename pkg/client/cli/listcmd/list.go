@@ -203,6 +203,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	if o.Output.Format == formatWide {
 		list.Progress(ctx, c, o.Selection.Namespace, rows)
+		list.Sizes(ctx, c, rows)
 	}
 	t := &table{o: o}
 	return errors.Join(t.print(rows), missing)

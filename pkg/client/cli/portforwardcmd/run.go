@@ -11,8 +11,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -43,6 +45,9 @@ func Run(ctx context.Context, o *Options) error {
 		if err := o.check(ctx, c, target); err != nil {
 			return err
 		}
+	}
+	if err := allowed(ctx, c, target); err != nil {
+		return err
 	}
 	if o.Stdio {
 		return o.stdio(ctx, c, target)
@@ -78,6 +83,31 @@ func (o *Options) check(ctx context.Context, c *client.Client, t forward.Target)
 	}
 	o.say("%s is %s; connections wait for it", t, vm.Status.PrintableStatus)
 	return nil
+}
+
+// allowed is an error for a user who may not forward ports of a machine or, without a name, of those of a namespace. An
+// API server that cannot be asked leaves it to the first connection.
+func allowed(ctx context.Context, c *client.Client, t forward.Target) error {
+	resource := client.VMs
+	if t.Instance {
+		resource = client.VMIs
+	}
+	group := v1.SubresourceStorageGroupVersion
+	may, err := c.May(ctx, authorizationv1.ResourceAttributes{
+		Verb: "get", Group: group.Group, Version: group.Version, Resource: resource, Subresource: "portforward",
+		Namespace: t.Namespace, Name: t.Name,
+	})
+	if err != nil || may {
+		return ctx.Err()
+	}
+	of := "machines in namespace " + t.Namespace
+	if t.Name != "" {
+		of = t.String()
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: group.Group, Resource: resource}, t.Name, nil)
+	forbidden.ErrStatus.Message = fmt.Sprintf("not allowed: you may not forward ports of %s; check with "+
+		"`kubectl auth can-i get %s.%s --subresource=portforward -n %s`", of, resource, group.Group, t.Namespace)
+	return forbidden
 }
 
 func (o *Options) say(format string, args ...any) {

@@ -78,7 +78,7 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 		{Title: "CPU", Right: true, Priority: 2, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			s := w.Usage.Of(m.Key())
 			if s == nil || !m.Alive() {
-				return text(fmt.Sprintf("%*s %4d", sparkWidth, "", m.CPUs))
+				return text(fmt.Sprintf("%*s %4s", sparkWidth, "", known(m.CPUs > 0, m.CPUs)))
 			}
 			full := float64(max(1, m.CPUs)) * 1000
 			return text(widget.Sparkline(w.Theme, s.CPU, full, sparkWidth) +
@@ -89,7 +89,7 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 			Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 				s := w.Usage.Of(m.Key())
 				if s == nil || !m.Alive() {
-					return text(fmt.Sprintf("%*s %6s", sparkWidth, "", m.Memory.String()))
+					return text(fmt.Sprintf("%*s %6s", sparkWidth, "", known(!m.Memory.IsZero(), &m.Memory)))
 				}
 				return text(widget.Sparkline(w.Theme, s.Memory, float64(s.Now.Memory), sparkWidth) + " " +
 					fmt.Sprintf("%6s", widget.Bytes(s.Memory[len(s.Memory)-1])))
@@ -189,4 +189,12 @@ func (p *Machines) machineKeys() keymap.Map[*rows[*store.Machine]] {
 // target names a machine for an action.
 func target(m *store.Machine) lifecycle.Target {
 	return lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance}
+}
+
+// known is a value's text, and none of one that is not known.
+func known(is bool, value any) string {
+	if !is {
+		return ""
+	}
+	return fmt.Sprint(value)
 }

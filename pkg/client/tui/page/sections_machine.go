@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/describe"
+	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
@@ -34,7 +35,7 @@ func (s sections) head() []string {
 	add("Node", m.Node, theme.Text)
 	add("Addresses", strings.Join(m.IPs, ", "), theme.Text)
 	add("Guest OS", m.GuestOS, theme.Text)
-	add("Size", cpuCount(m.CPUs)+", "+m.Memory.String(), theme.Text)
+	add("Size", sizeOf(m), theme.Text)
 	if d := s.details; d != nil {
 		if d.VM != nil && d.VM.Spec.Instancetype != nil {
 			add("Instance type", d.VM.Spec.Instancetype.Name, theme.Text)
@@ -52,6 +53,18 @@ func (s sections) head() []string {
 		lines = append(lines, s.failed(s.objects.err)...)
 	}
 	return lines
+}
+
+// sizeOf is a machine's size in words; empty where its instance type says it.
+func sizeOf(m *store.Machine) string {
+	var words []string
+	if m.CPUs > 0 {
+		words = append(words, cpuCount(m.CPUs))
+	}
+	if !m.Memory.IsZero() {
+		words = append(words, m.Memory.String())
+	}
+	return strings.Join(words, ", ")
 }
 
 // cpuCount is a number of CPUs in words.
