@@ -32,6 +32,7 @@ func dialError(err error) error {
 func TestErrors(t *testing.T) {
 	notFound := apierrors.NewNotFound(vms, "demo")
 	forbidden := apierrors.NewForbidden(vms, "demo", errors.New(`User "me" cannot list resource "virtualmachines" in API group "kubevirt.io" at the cluster scope`))
+	noNodes := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New(`User "me" cannot list resource "nodes" in API group "" at the cluster scope`))
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "a.b" denied the request: spec.x: no`}}
 	nothingThere := apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", vms, "", "404 page not found", 0, true)
 	connection := Connection{Context: "prod", Server: "https://10.0.0.1:6443", Program: "kubectl virt"}
@@ -50,7 +51,8 @@ func TestErrors(t *testing.T) {
 		{"conflict of the API", &apierrors.StatusError{ErrStatus: apierrors.NewConflict(vms, "demo", errors.New("the guest agent does not answer")).Status()}, ExitFailure, "demo: the guest agent does not answer"},
 		{"local port", &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}, ExitFailure, "listen tcp: address already in use"},
 		{"local socket", &net.OpError{Op: "dial", Net: "unix", Err: syscall.ENOENT}, ExitFailure, "dial unix: no such file or directory"},
-		{"forbidden", forbidden, ExitNotAllowed, "not allowed: user \"me\" may not list virtualmachines.kubevirt.io at cluster scope; check with `kubectl auth can-i list virtualmachines.kubevirt.io`"},
+		{"forbidden", forbidden, ExitNotAllowed, "not allowed: user \"me\" may not list virtualmachines.kubevirt.io in all namespaces; check with `kubectl auth can-i list virtualmachines.kubevirt.io -A`"},
+		{"forbidden, of the cluster", noNodes, ExitNotAllowed, "not allowed: user \"me\" may not list nodes of the cluster; check with `kubectl auth can-i list nodes`"},
 		{"denied", fmt.Errorf("create VM: %w", denied), ExitFailure, "spec.x: no"},
 		{"unauthorized", apierrors.NewUnauthorized("Unauthorized"), ExitNotAllowed, `https://10.0.0.1:6443 rejects your credentials (context "prod")`},
 		{"timed out", fmt.Errorf("%w waiting", action.ErrTimeout), ExitTimeout, "timed out waiting"},

@@ -229,17 +229,31 @@ func forbidden(err error) string {
 		return oneLine(err)
 	}
 	resource, sub, hasSub := strings.Cut(m[3], "/")
-	check := fmt.Sprintf("kubectl auth can-i %s %s.%s", m[2], resource, m[4])
+	group := ""
+	if m[4] != "" {
+		group = "." + m[4]
+	}
+	check := fmt.Sprintf("kubectl auth can-i %s %s%s", m[2], resource, group)
 	if hasSub {
 		check += " --subresource=" + sub
 	}
-	where := "at cluster scope"
-	if m[5] != "" {
-		where = fmt.Sprintf("in namespace %q", m[5])
-		check += " -n " + m[5]
+	// Without a namespace it is all of them, or a thing of the cluster; can-i takes -A for both.
+	where, flag := "in all namespaces", " -A"
+	switch {
+	case m[5] != "":
+		where, flag = fmt.Sprintf("in namespace %q", m[5]), " -n "+m[5]
+	case clusterScoped[resource]:
+		where, flag = "of the cluster", ""
 	}
-	return fmt.Sprintf("not allowed: user %q may not %s %s.%s %s; check with `%s`", m[1], m[2], m[3], m[4],
-		where, check)
+	return fmt.Sprintf("not allowed: user %q may not %s %s%s %s; check with `%s%s`", m[1], m[2], m[3], group, where, check,
+		flag)
+}
+
+// clusterScoped are the resources without namespace that commands ask for.
+var clusterScoped = map[string]bool{
+	"clusterroles": true, "customresourcedefinitions": true, "migrationpolicies": true, "namespaces": true, "nodes": true,
+	"persistentvolumes": true, "storageclasses": true, "virtualmachineclusterinstancetypes": true,
+	"virtualmachineclusterpreferences": true,
 }
 
 func oneLine(err error) string {

@@ -182,6 +182,9 @@ func (r *Reconciler) lookAtAttachments(ctx context.Context, view *View) error {
 		}
 		view.Attachments = append(view.Attachments, pods...)
 	}
+	if err := r.lookAtUnnamed(ctx, view); err != nil {
+		return err
+	}
 	// The cache may not have seen yet what was made a moment ago.
 	for i := range vmi.Status.VolumeStatus {
 		status := &vmi.Status.VolumeStatus[i]
@@ -200,6 +203,39 @@ func (r *Reconciler) lookAtAttachments(ctx context.Context, view *View) error {
 		}
 	}
 	return nil
+}
+
+// lookAtUnnamed finds the attachment pods that were made in a pass whose status could not be written.
+func (r *Reconciler) lookAtUnnamed(ctx context.Context, view *View) error {
+	made, ok := r.unnamed.Load(view.VMI.UID)
+	guests := launcher(*view)
+	if !ok || guests == nil {
+		return nil
+	}
+	for volume, pod := range made.(map[string]*corev1.Pod) {
+		current := &corev1.Pod{}
+		err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), current)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("get attachment pod %s: %w", pod.Name, err)
+		case current.UID != pod.UID || current.DeletionTimestamp != nil || terminal(current) ||
+			!OwnedBy(current, guests.UID):
+			continue
+		}
+		if view.Unnamed == nil {
+			view.Unnamed = map[string]*corev1.Pod{}
+		}
+		view.Unnamed[volume] = current
+	}
+	return nil
+}
+
+// noteUnnamed remembers an attachment pod until the status that names it is written. One VMI is worked on by one goroutine.
+func (r *Reconciler) noteUnnamed(vmi types.UID, volume string, pod *corev1.Pod) {
+	made, _ := r.unnamed.LoadOrStore(vmi, map[string]*corev1.Pod{})
+	made.(map[string]*corev1.Pod)[volume] = pod
 }
 
 // applyAttachments deletes and makes attachment pods, and puts those made into the step's status.
@@ -235,6 +271,7 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 			errs = append(errs, errors.New(message))
 			continue
 		}
+		r.noteUnnamed(view.VMI.UID, volume, pod)
 		status.HotplugVolume = &v1.HotplugVolumeStatus{AttachPodName: pod.Name, AttachPodUID: pod.UID}
 		if status.Reason == ReasonMissingAttachmentPod {
 			status.Reason, status.Message = ReasonAttachmentPodNotReady,

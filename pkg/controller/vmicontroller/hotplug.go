@@ -182,6 +182,9 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 		status.PersistentVolumeClaimInfo = claimInfo(bound)
 	}
 	pod := attachment(view, status)
+	if made := view.Unnamed[volume.Name]; pod == nil && made != nil {
+		pod, status.HotplugVolume.AttachPodUID = made, made.UID
+	}
 	if pod != nil {
 		// virt-handler writes the one that it should have after a migration
 		status.HotplugVolume.AttachPodName = pod.Name

@@ -139,3 +139,20 @@ func TestAttachment(t *testing.T) {
 		t.Errorf("block: %+v, %+v", container.VolumeMounts, container.VolumeDevices)
 	}
 }
+
+// An attachment pod that was made in a pass whose status another's write outran serves the volume in the next one:
+// there is no second.
+func TestPlugUnnamed(t *testing.T) {
+	view := plugged(&v1.VolumeStatus{Name: "data", Phase: v1.VolumeBound, Reason: ReasonMissingAttachmentPod})
+	pod := attachPod("a", true)
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(view.Pods[0], corev1.SchemeGroupVersion.WithKind("Pod"))}
+	view.Attachments, view.Unnamed = []*corev1.Pod{pod}, map[string]*corev1.Pod{"data": pod}
+	step := Next(view)
+	if len(step.CreateAttachments)+len(step.DeleteAttachments) > 0 {
+		t.Errorf("makes %v, deletes %v", step.CreateAttachments, step.DeleteAttachments)
+	}
+	status := step.Status.VolumeStatus[0]
+	if status.HotplugVolume.AttachPodUID != "a" || status.HotplugVolume.AttachPodName != "hp-a" || status.Phase != v1.HotplugVolumeAttachedToNode {
+		t.Errorf("status %+v, %+v", status, status.HotplugVolume)
+	}
+}

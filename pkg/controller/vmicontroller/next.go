@@ -56,6 +56,9 @@ type View struct {
 	CDI         bool
 	// Attachments are the VMI's attachment pods that exist.
 	Attachments []*corev1.Pod
+	// Unnamed are those that were made for volumes, by name, and that the status does not name because it could not be
+	// written.
+	Unnamed map[string]*corev1.Pod
 	// CID is the vsock CID that a VMI which has none yet is to have; 0 for none.
 	CID uint32
 	// Node is that of a VMI in phase Unknown, or which was when it ended; nil otherwise, and when it does not

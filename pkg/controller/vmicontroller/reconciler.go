@@ -67,10 +67,12 @@ type Reconciler struct {
 	// deadSince remembers by UID since when a VMI is seen without a pod alive (View.DeadSince). A
 	// new leader starts to count anew, which only makes it more patient.
 	deadSince sync.Map
-	writes    *frame.Writes
-	endings   endings
-	cids      cids
-	silences  silences
+	// unnamed are View.Unnamed, by the VMI's UID.
+	unnamed  sync.Map
+	writes   *frame.Writes
+	endings  endings
+	cids     cids
+	silences silences
 }
 
 // SetupWithManager registers the reconciler and its indexes.
@@ -275,6 +277,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if err := frame.PatchStatus(ctx, r.writes, vmi, &vmi.Status, step.Status); err != nil {
 		return errors.Join(createErr, err)
 	}
+	r.unnamed.Delete(vmi.UID)
 	if step.NodeLabel != "" && vmi.Labels[v1.NodeNameLabel] != step.NodeLabel {
 		err := r.writes.Change(ctx, vmi, func() {
 			metav1.SetMetaDataLabel(&vmi.ObjectMeta, v1.NodeNameLabel, step.NodeLabel)

@@ -45,7 +45,7 @@ func TestSizes(t *testing.T) {
 	}, nil)
 	const group = "/apis/instancetype.kubevirt.io/v1beta1/"
 	api := types{asked: map[string]int{}, there: map[string]string{
-		group + "virtualmachineclusterinstancetypes/u1.small":         `{"spec":{"cpu":{"guest":4},"memory":{"guest":"2Gi"}}}`,
+		group + "virtualmachineclusterinstancetypes/u1.small":    `{"spec":{"cpu":{"guest":4},"memory":{"guest":"2Gi"}}}`,
 		group + "namespaces/ns/virtualmachineinstancetypes/mine": `{"spec":{"cpu":{"guest":3},"memory":{"guest":"1Gi"}}}`,
 	}}
 	Sizes(t.Context(), api, rows)

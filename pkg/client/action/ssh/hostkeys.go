@@ -104,8 +104,8 @@ func (h *HostKeys) check(address string, key ssh.PublicKey, err error) error {
 	case len(unlike.Want) > 0:
 		old := unlike.Want[0]
 		return &HostKeyError{fmt.Sprintf("the host key of %s has changed: it is %s %s, and %s:%d has another. Either "+
-			"the machine was made anew, or someone intercepts the connection. If it was made anew, forget the old key "+
-			"with `ssh-keygen -R '%s' -f '%s'`",
+			"the machine is a new one, as one that starts from a container disk is each time, or someone intercepts "+
+			"the connection. If it is new, forget the old key with `ssh-keygen -R '%s' -f '%s'`",
 			host, key.Type(), ssh.FingerprintSHA256(key), old.Filename, old.Line, host, h.File)}
 	case h.Checking == Strict:
 		return &HostKeyError{fmt.Sprintf("the host key of %s is not known: %s %s is not in %s", host, key.Type(),
