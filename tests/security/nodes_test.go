@@ -164,8 +164,12 @@ func running(node string) v1.VirtualMachineInstanceStatus {
 func moving(from, to string) v1.VirtualMachineInstanceStatus {
 	s := running(from)
 	s.ActivePods["pod2"] = to
+	s.VolumeStatus = append(s.VolumeStatus, v1.VolumeStatus{Name: "state-1", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+		ClaimName: "state-1", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+	}})
 	s.MigrationState = &v1.VirtualMachineInstanceMigrationState{
 		MigrationUID: "m", SourceNode: from, SourcePod: "p1", TargetNode: to, TargetPod: "p2", TargetAttachmentPodUID: "hp2",
+		SourcePersistentStatePVCName: "state-1", TargetPersistentStatePVCName: "state-2",
 	}
 	return s
 }
@@ -197,10 +201,20 @@ func TestInstancesOfVirtHandler(t *testing.T) {
 		change(&s)
 		return map[string]any{"volumeStatus": []v1.VolumeStatus{s}}
 	}
+	state := func(name, claim string, access corev1.PersistentVolumeAccessMode) map[string]any {
+		s := v1.VolumeStatus{Name: name, PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+			ClaimName: claim, AccessModes: []corev1.PersistentVolumeAccessMode{access},
+		}}
+		return map[string]any{"nodeName": ownNode, "volumeStatus": []v1.VolumeStatus{instances["own"].Status.VolumeStatus[0], s}}
+	}
 	for _, c := range []struct {
 		name, instance, says string
 		status               map[string]any
 	}{
+		{"has the state on a claim of its choice", "coming", volume, state("state-2", "other", corev1.ReadWriteOnce)},
+		{"has the state under another name", "coming", volume, state("other", "state-2", corev1.ReadWriteOnce)},
+		{"has the state's claim be another's, too", "coming", volume, state("state-2", "state-2", corev1.ReadWriteMany)},
+		{"has the state's claim without a migration", "own", volume, state("state-2", "state-2", corev1.ReadWriteOnce)},
 		{"ends another node's guest", "other", foreign, map[string]any{"phase": "Failed"}},
 		{"takes another node's guest", "other", foreign, map[string]any{"nodeName": ownNode}},
 		{"takes a guest of no node", "pending", foreign, map[string]any{"nodeName": ownNode, "phase": "Scheduled"}},
@@ -277,7 +291,13 @@ func TestMigrationOfVirtHandler(t *testing.T) {
 		VMI: vmi, Guest: guest, Now: now, Outgoing: &vmistatus.Outgoing{UID: "m", Begun: now, Mode: v1.MigrationPostCopy},
 	}))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod2", Name: "p2"}}
+	vmi.Spec.Domain.Devices.TPM = &v1.TPMDevice{Persistent: new(true)} // nobody here asks the API server for the spec
 	write(target, vmistatus.Arrive(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}, here))
+	guest.StateSaved = true
+	write(target, vmistatus.Next(vmistatus.Input{VMI: vmi, Pod: pod, Guest: guest, Now: now}))
+	if s := vmi.Status.VolumeStatus; len(s) != 2 || s[1].Name != "state-2" || s[1].PersistentVolumeClaimInfo.ClaimName != "state-2" {
+		t.Errorf("volumes %+v", s)
+	}
 	if s := vmi.Status; s.NodeName != ownNode || !s.MigrationState.Completed || s.EvacuationNodeName != "" {
 		t.Errorf("%+v", s)
 	}
