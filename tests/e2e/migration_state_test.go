@@ -84,7 +84,7 @@ func expectText(t *testing.T, con *console, command, want string) {
 	}
 }
 
-// claims are those of persistent state in the VM's namespace, by name, with the value of the label that says whose.
+// stateClaims are those of persistent state in the VM's namespace, by name, with the value of the label that says whose.
 func (g *guest) stateClaims(t *testing.T) map[string]string {
 	t.Helper()
 	var list corev1.PersistentVolumeClaimList
@@ -93,7 +93,8 @@ func (g *guest) stateClaims(t *testing.T) map[string]string {
 	}
 	out := map[string]string{}
 	for i := range list.Items {
-		if name := list.Items[i].Name; strings.HasPrefix(name, vmstate.Prefix) {
+		// Kubernetes keeps what is deleted as long as the completed pod that used it is there.
+		if name := list.Items[i].Name; strings.HasPrefix(name, vmstate.Prefix) && list.Items[i].DeletionTimestamp == nil {
 			out[name] = list.Items[i].Labels[vmstate.Prefix]
 		}
 	}

@@ -173,8 +173,11 @@ func (o *Options) confirm(ctx context.Context, targets []lifecycle.Target) error
 		machines = "this virtual machine"
 	}
 	where := ""
+	if !o.Selection.AllNamespaces {
+		where = " of namespace " + targets[0].Namespace
+	}
 	if c := o.Factory.Connection().Context; c != "" {
-		where = fmt.Sprintf(" of context %q", c)
+		where += fmt.Sprintf(" in context %q", c)
 	}
 	question := fmt.Sprintf("%s\n%s %s%s?", o.nameAll(targets), strings.ToUpper(string(o.Verb[:1]))+string(o.Verb[1:]),
 		machines, where)

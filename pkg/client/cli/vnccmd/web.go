@@ -51,7 +51,10 @@ func (s *session) web(ctx context.Context) (err error) {
 		}
 	}
 	s.say("Showing %s in the browser. The address works once. Press Ctrl-C to end.\n", s.target.Name)
-	return w.Serve(ctx, l, s.first)
+	if err := w.Serve(ctx, l, s.first); err != nil {
+		return err
+	}
+	return ctx.Err() // interrupted, as there is no other end
 }
 
 // browses reports whether there is a user with a desktop to start a browser for.
