@@ -38,6 +38,7 @@ const (
 	resourceVMIs       = "virtualmachineinstances"
 	resourceMigrations = "virtualmachineinstancemigrations"
 	resourceKubeVirts  = "kubevirts"
+	resourceEvents     = "events"
 )
 
 // cluster is an API server that knows virtual machines, their subresources and consoles. Starting and stopping
@@ -65,7 +66,7 @@ type watcher struct {
 
 func newCluster() *cluster {
 	c := &cluster{
-		objects:  map[string]map[string]metav1.Object{resourceVMs: {}, resourceVMIs: {}, resourceSecrets: {}, resourceMigrations: {}, resourceKubeVirts: {}},
+		objects:  map[string]map[string]metav1.Object{resourceVMs: {}, resourceVMIs: {}, resourceSecrets: {}, resourceMigrations: {}, resourceKubeVirts: {}, resourceEvents: {}},
 		watchers: map[*watcher]bool{},
 		consoles: map[string]*guest{},
 	}
@@ -89,6 +90,7 @@ func newCluster() *cluster {
 	c.serveObjects(mux, subresources)
 	c.agentRoutes(mux)
 	c.serveVolumes(mux, subresources)
+	c.serveObserving(mux, subresources)
 	c.server = httptest.NewTLSServer(c.authorized(mux))
 	c.bare = httptest.NewTLSServer(http.NotFoundHandler())
 	return c
@@ -129,6 +131,8 @@ func (c *cluster) load(path string) error {
 			o, resource = &corev1.Secret{}, resourceSecrets
 		case "KubeVirt":
 			o, resource = &v1.KubeVirt{}, resourceKubeVirts
+		case "Event":
+			o, resource = &corev1.Event{}, resourceEvents
 		}
 		if err := yaml.UnmarshalStrict([]byte(document), o); err != nil {
 			return fmt.Errorf("%s: %w", path, err)

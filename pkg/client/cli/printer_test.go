@@ -75,7 +75,7 @@ func TestOutputOfHostileObjects(t *testing.T) {
 // TestRawStreams holds who may write past the Printers: those who carry a guest's bytes, and who draw on the terminal.
 func TestRawStreams(t *testing.T) {
 	allowed := []string{
-		"printer.go", "warnings.go", "while.go", // their text is printable, their sequences are their own
+		"colour.go", "printer.go", "warnings.go", "while.go", // their text is printable, their sequences are their own
 		"completioncmd/completion.go", "consolecmd/outputs.go", "consolecmd/terminal.go", "dashboardcmd/dashboard.go", "execcmd/exec.go", "expectcmd/expect.go",
 		"installcmd/progress.go", "lifecyclecmd/wait.go", "logscmd/logs.go", "portforwardcmd/background.go", "portforwardcmd/run.go", "sshcmd/local.go", "sshcmd/scp.go", "sshcmd/ssh.go",
 		"terminal/ask.go", "terminal/terminal.go", "topcmd/top.go", "vnccmd/screenshot.go", "vnccmd/terminal.go",

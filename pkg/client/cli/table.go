@@ -23,6 +23,11 @@ type Table struct {
 	out  io.Writer
 	text bytes.Buffer
 	rows *tabwriter.Writer
+
+	// colour gives the colour of a cell of column, nil for none; cells are those of the rows so far.
+	colour func(cell string) Colour
+	column int
+	cells  [][]string
 }
 
 // NewTable makes an empty table.
@@ -34,7 +39,11 @@ func NewTable(out io.Writer) *Table {
 
 // Row adds a row.
 func (t *Table) Row(cells ...string) {
-	_, _ = io.WriteString(t.rows, strings.Join(Cells(cells), "\t")+"\n") // a bytes.Buffer takes all
+	clean := Cells(cells)
+	if t.colour != nil {
+		t.cells = append(t.cells, clean)
+	}
+	_, _ = io.WriteString(t.rows, strings.Join(clean, "\t")+"\n") // a bytes.Buffer takes all
 }
 
 // Flush writes the rows.
@@ -43,10 +52,18 @@ func (t *Table) Flush() error {
 		return err
 	}
 	var b strings.Builder
+	out := t.out
 	for line := range strings.Lines(t.text.String()) {
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+		line = strings.TrimRight(line, " \n")
+		if t.colour != nil {
+			line, t.cells = t.painted(line, t.cells[0]), t.cells[1:]
+		}
+		b.WriteString(line + "\n")
 	}
 	t.text.Reset()
-	_, err := io.WriteString(t.out, b.String())
+	if t.colour != nil {
+		out = raw(out) // the cells are clean, and the colours are ours
+	}
+	_, err := io.WriteString(out, b.String())
 	return err
 }

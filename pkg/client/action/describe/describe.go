@@ -122,7 +122,7 @@ func Get(ctx context.Context, c *client.Client, namespace, name string, now time
 		r.Pods = append(r.Pods, podOf(&facts.Pods[i]))
 	}
 	r.Migration = underWay(facts.Migrations)
-	selection := events.Selection{Namespace: namespace, Name: name}
+	selection := events.Selection{Namespace: namespace, Names: []string{name}}
 	for i := range facts.Events {
 		if selection.Match(&facts.Events[i]) {
 			r.Events = append(r.Events, facts.Events[i])

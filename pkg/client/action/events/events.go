@@ -26,8 +26,8 @@ import (
 type Selection struct {
 	// Namespace is empty for all.
 	Namespace string
-	// Name is the VM's, empty for all.
-	Name string
+	// Names are the VMs', none for all.
+	Names []string
 	// Types are Normal, Warning; none is all.
 	Types []string
 
@@ -35,10 +35,10 @@ type Selection struct {
 	moves map[string]string
 }
 
-// learn reads which migrations are the VM's. A user who may not read them gets events of those that are called after
-// the VM.
+// learn reads which migrations are the VMs'. A user who may not read them gets events of those that are called after
+// a VM.
 func (s *Selection) learn(ctx context.Context, c *client.Client) error {
-	if s.Name == "" {
+	if len(s.Names) == 0 {
 		return nil
 	}
 	list, err := c.MigrationList(ctx, s.Namespace, metav1.ListOptions{})
@@ -74,7 +74,27 @@ func (s Selection) Match(e *corev1.Event) bool {
 	if len(s.Types) > 0 && !slices.ContainsFunc(s.Types, func(t string) bool { return strings.EqualFold(t, e.Type) }) {
 		return false
 	}
-	return Of(e.InvolvedObject.Kind, e.InvolvedObject.Name, s.Name, s.moves)
+	return len(s.Names) == 0 && s.of(e, "") ||
+		slices.ContainsFunc(s.Names, func(name string) bool { return s.of(e, name) })
+}
+
+// of reports whether an event is about a VM.
+func (s Selection) of(e *corev1.Event, vm string) bool {
+	return Of(e.InvolvedObject.Kind, e.InvolvedObject.Name, vm, s.moves)
+}
+
+// Without are the names of which no event is in list, which List made.
+func (s Selection) Without(list []corev1.Event) []string {
+	if len(s.Names) == 1 && len(list) > 0 {
+		return nil // all are its own, whatever its migrations are called
+	}
+	var out []string
+	for _, name := range s.Names {
+		if !slices.ContainsFunc(list, func(e corev1.Event) bool { return s.of(&e, name) }) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // Of reports whether an object is a VM's: the VM, its instance, a pod of it, a migration. moves has the VM of each

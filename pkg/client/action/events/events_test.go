@@ -24,17 +24,19 @@ func TestMatch(t *testing.T) {
 		{Selection{}, event("Pod", "virt-launcher-demo-abcde", "Normal"), true},
 		{Selection{}, event("Pod", "web-1", "Normal"), false},
 		{Selection{}, event("Node", "demo", "Normal"), false},
-		{Selection{Name: "demo"}, event("VirtualMachineInstance", "demo", "Normal"), true},
-		{Selection{Name: "demo"}, event("VirtualMachineInstance", "demo2", "Normal"), false},
-		{Selection{Name: "demo"}, event("Pod", "virt-launcher-demo-abcde", "Normal"), true},
-		{Selection{Name: "demo"}, event("Pod", "virt-launcher-demo-two-abcde", "Normal"), false},
-		{Selection{Name: "demo"}, event("Pod", "hp-volume-demo-x7", "Normal"), true},
-		{Selection{Name: "demo"}, event("VirtualMachineInstanceMigration", "demo-migration-x", "Normal"), true},
-		{Selection{Name: "vm", moves: map[string]string{"kubevirt-migrate-vm-x": "demo"}}, event(migration, "kubevirt-migrate-vm-x", "Normal"), false},
-		{Selection{Name: "demo", moves: map[string]string{"kubevirt-migrate-vm-x": "demo"}}, event(migration, "kubevirt-migrate-vm-x", "Normal"), true},
-		{Selection{Name: "demo"}, event(migration, "kubevirt-migrate-vm-x", "Normal"), false},
-		{Selection{Name: "demo", Types: []string{"warning"}}, event("VirtualMachine", "demo", "Normal"), false},
-		{Selection{Name: "demo", Types: []string{"warning"}}, event("VirtualMachine", "demo", "Warning"), true},
+		{Selection{Names: []string{"demo"}}, event("VirtualMachineInstance", "demo", "Normal"), true},
+		{Selection{Names: []string{"demo"}}, event("VirtualMachineInstance", "demo2", "Normal"), false},
+		{Selection{Names: []string{"demo"}}, event("Pod", "virt-launcher-demo-abcde", "Normal"), true},
+		{Selection{Names: []string{"demo"}}, event("Pod", "virt-launcher-demo-two-abcde", "Normal"), false},
+		{Selection{Names: []string{"demo"}}, event("Pod", "hp-volume-demo-x7", "Normal"), true},
+		{Selection{Names: []string{"demo"}}, event("VirtualMachineInstanceMigration", "demo-migration-x", "Normal"), true},
+		{Selection{Names: []string{"vm"}, moves: map[string]string{"kubevirt-migrate-vm-x": "demo"}}, event(migration, "kubevirt-migrate-vm-x", "Normal"), false},
+		{Selection{Names: []string{"demo"}, moves: map[string]string{"kubevirt-migrate-vm-x": "demo"}}, event(migration, "kubevirt-migrate-vm-x", "Normal"), true},
+		{Selection{Names: []string{"demo"}}, event(migration, "kubevirt-migrate-vm-x", "Normal"), false},
+		{Selection{Names: []string{"demo"}, Types: []string{"warning"}}, event("VirtualMachine", "demo", "Normal"), false},
+		{Selection{Names: []string{"demo"}, Types: []string{"warning"}}, event("VirtualMachine", "demo", "Warning"), true},
+		{Selection{Names: []string{"db", "demo"}}, event("VirtualMachine", "demo", "Normal"), true},
+		{Selection{Names: []string{"db", "demo"}}, event("VirtualMachine", "web", "Normal"), false},
 	} {
 		if got := c.s.Match(c.e); got != c.want {
 			t.Errorf("%+v matches %s %s %s: %v", c.s, c.e.InvolvedObject.Kind, c.e.InvolvedObject.Name, c.e.Type, got)
@@ -52,11 +54,22 @@ func TestListKnowsMigrationsByTheirVM(t *testing.T) {
 	api.Put("/api/v1/namespaces/shop/events", &corev1.EventList{Items: []corev1.Event{
 		*event(migration, "kubevirt-migrate-vm-a", "Normal"), *event(migration, "kubevirt-migrate-vm-b", "Normal"),
 	}})
-	list, err := List(t.Context(), api.Client(), Selection{Namespace: "shop", Name: "demo"})
+	list, err := List(t.Context(), api.Client(), Selection{Namespace: "shop", Names: []string{"demo"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(list.Items) != 1 || list.Items[0].InvolvedObject.Name != "kubevirt-migrate-vm-a" {
 		t.Errorf("got %+v", list.Items)
+	}
+}
+
+func TestWithout(t *testing.T) {
+	list := []corev1.Event{*event("VirtualMachine", "web", "Normal"), *event("Pod", "virt-launcher-db-abcde", "Normal")}
+	got := Selection{Names: []string{"ghost", "web", "db", "we"}}.Without(list)
+	if len(got) != 2 || got[0] != "ghost" || got[1] != "we" {
+		t.Errorf("got %v", got)
+	}
+	if got := (Selection{Names: []string{"demo"}}).Without(list); len(got) != 0 {
+		t.Errorf("one name, all that was listed is its own: %v", got)
 	}
 }

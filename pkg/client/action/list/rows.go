@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -54,6 +55,8 @@ type Row struct {
 	Progress string
 	// sizing is the instance type of a VM that does not say its size itself and has no instance.
 	sizing *v1.InstancetypeMatcher
+	// Object is the VirtualMachine, or the VirtualMachineInstance, that the row is of.
+	Object runtime.Object
 }
 
 // Headers are the column titles of Cells.
@@ -162,7 +165,7 @@ func vmRow(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) Row {
 	if vmi != nil {
 		r = vmiRow(vmi)
 	}
-	r.Namespace, r.Name, r.Created = vm.Namespace, vm.Name, vm.CreationTimestamp.Time
+	r.Namespace, r.Name, r.Created, r.Object = vm.Namespace, vm.Name, vm.CreationTimestamp.Time, vm
 	r.Status = string(vm.Status.PrintableStatus)
 	r.Ready = vm.Status.Ready
 	strategy, err := vm.RunStrategy()
@@ -180,6 +183,7 @@ func vmiRow(vmi *v1.VirtualMachineInstance) Row {
 		Node:      vmi.Status.NodeName,
 		Created:   vmi.CreationTimestamp.Time,
 		GuestOS:   store.GuestOS(vmi.Status.GuestOSInfo),
+		Object:    vmi,
 	}
 	r.CPUs, r.Memory = uint32(sizing.VCPUs(&vmi.Spec.Domain)), sizing.Current(vmi)
 	r.Ready = conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceReady)

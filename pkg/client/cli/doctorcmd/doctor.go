@@ -4,7 +4,6 @@ package doctorcmd
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -76,7 +75,7 @@ func Run(ctx context.Context, o *Options) error {
 	if o.Output.Given() {
 		err = o.Output.Print(report, f.IO.Out)
 	} else {
-		err = o.print(f.IO.Out, report)
+		err = o.print(report)
 	}
 	if err == nil && report.Status == doctor.Failed {
 		err = &cli.ExitError{Code: cli.ExitFailure}
@@ -89,7 +88,10 @@ var marks = map[doctor.Status]string{
 	doctor.Skipped: "skip",
 }
 
-func (o *Options) print(w io.Writer, r *doctor.Report) error {
+// colours are those of marks.
+var colours = map[string]cli.Colour{"ok": cli.Green, "warn": cli.Yellow, "FAIL": cli.Red, "skip": cli.Grey}
+
+func (o *Options) print(r *doctor.Report) error {
 	var b strings.Builder
 	title := ""
 	for _, c := range r.Checks {
@@ -112,6 +114,5 @@ func (o *Options) print(w io.Writer, r *doctor.Report) error {
 			fmt.Fprintf(&b, "        fix: %s\n", printable.Line(cli.Mend(o.Factory.Program, mend)))
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return o.Factory.IO.PrintMarks(b.String(), colours)
 }

@@ -4,6 +4,7 @@ package eventscmd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/events"
@@ -23,7 +25,7 @@ type Options struct {
 	Factory *cli.Factory
 	Output  *cli.Output
 
-	Name          string
+	Chosen        cli.Chosen
 	AllNamespaces bool
 	Watch         bool
 	Types         []string
@@ -33,17 +35,24 @@ type Options struct {
 func NewCmdEvents(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
-		Use:   "events [NAME]",
+		Use:   "events [NAME... | -l SELECTOR]",
 		Short: "Show what happened to virtual machines, their instances, migrations and pods",
+		Long: `Show what happened to virtual machines, their instances, migrations and pods, in one table, the oldest first.
+
+The exit code is 3 when one of several names is not there, after the events of the others; then --watch does not go
+on. -l takes the VMs that are there at its beginning.`,
 		Example: cli.Examples(f.Program, `
 			virtctl events
 			virtctl events demo --watch
+			virtctl events web db
+			virtctl events -l app=web
 			virtctl events -A --types Warning`),
-		Args:              cli.Args(0, 1, "the name of a VM"),
-		ValidArgsFunction: completioncmd.VMs(f, 1),
+		Args:              cli.Args(0, -1, "the names of VMs"),
+		ValidArgsFunction: completioncmd.Machines(f, completioncmd.VMs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				o.Name = args[0]
+			o.Chosen.Names = args
+			if err := o.Chosen.Validate(cmd, false); err != nil {
+				return err
 			}
 			if err := o.validate(); err != nil {
 				return err
@@ -55,6 +64,7 @@ func NewCmdEvents(f *cli.Factory, runF func(context.Context, *Options) error) *c
 		},
 	}
 	flags := cmd.Flags()
+	o.Chosen.AddFlag(cmd)
 	flags.BoolVarP(&o.AllNamespaces, "all-namespaces", "A", false, "Show the events of all namespaces")
 	flags.BoolVarP(&o.Watch, "watch", "w", false, "Go on with what happens")
 	flags.StringSliceVar(&o.Types, "types", nil, "Only events of these `TYPES`: Normal, Warning")
@@ -70,30 +80,18 @@ func (o *Options) validate() error {
 			return cli.UsageErrorf("--types: %q is not Normal or Warning", t)
 		}
 	}
-	if o.AllNamespaces && o.Name != "" {
+	if o.AllNamespaces && len(o.Chosen.Names) > 0 {
 		return cli.UsageErrorf("a name cannot be given with --all-namespaces")
+	}
+	if o.AllNamespaces && o.Chosen.Selector != "" {
+		return cli.UsageErrorf("-l cannot be given with --all-namespaces; choose a namespace with -n")
 	}
 	return o.Output.Validate()
 }
 
 // Run prints what has happened, then what happens.
 func Run(ctx context.Context, o *Options) error {
-	selection := events.Selection{Types: o.Types}
-	if !o.AllNamespaces {
-		namespace, err := o.Factory.Namespace()
-		if err != nil {
-			return err
-		}
-		selection.Namespace = namespace
-	}
-	if o.Name != "" {
-		target, err := cli.ParseTarget(o.Name, selection.Namespace)
-		if err != nil {
-			return err
-		}
-		selection.Namespace, selection.Name = target.Namespace, target.Name
-	}
-	c, err := o.Factory.Client()
+	c, selection, err := o.selection(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,26 +99,76 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if len(list.Items) == 0 && selection.Name != "" {
-		if err := o.known(ctx, c, &selection); err != nil {
-			return err
-		}
+	absent := o.absent(ctx, c, selection, list.Items)
+	if absent != nil && len(list.Items) == 0 {
+		return absent
 	}
 	if o.Output.Given() && !o.Watch {
-		return o.Output.Print(list, o.Factory.IO.Out)
+		if err := o.Output.Print(list, o.Factory.IO.Out); err != nil {
+			return err
+		}
+		return absent
 	}
-	if err := o.print(list.Items); err != nil || !o.Watch {
+	if err := o.print(list.Items); err != nil {
 		return err
+	}
+	if absent != nil || !o.Watch {
+		return absent
 	}
 	return events.Watch(ctx, c, selection, list.ResourceVersion, o.one)
 }
 
+// selection is which events are asked for.
+func (o *Options) selection(ctx context.Context) (*client.Client, events.Selection, error) {
+	selection := events.Selection{Types: o.Types}
+	if o.AllNamespaces {
+		c, err := o.Factory.Client()
+		return c, selection, err
+	}
+	namespace, err := o.Factory.Namespace()
+	if err != nil {
+		return nil, selection, err
+	}
+	selection.Namespace = namespace
+	c, targets, err := o.Chosen.Targets(ctx, o.Factory)
+	if err != nil {
+		return nil, selection, err
+	}
+	for i, t := range targets {
+		if i > 0 && t.Namespace != selection.Namespace {
+			return nil, selection, cli.UsageErrorf("VMs of the namespaces %s and %s cannot be named together",
+				selection.Namespace, t.Namespace)
+		}
+		selection.Namespace = t.Namespace
+		if !slices.Contains(selection.Names, t.Name) {
+			selection.Names = append(selection.Names, t.Name)
+		}
+	}
+	return c, selection, nil
+}
+
+// absent is an error for each machine that was named, has no event and is not there.
+func (o *Options) absent(
+	ctx context.Context, c *client.Client, s events.Selection, list []corev1.Event,
+) error {
+	if o.Chosen.Selector != "" {
+		return nil
+	}
+	var errs []error
+	for _, name := range s.Without(list) {
+		if err := known(ctx, c, s.Namespace, name); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
 // known is an error where neither a VM nor an instance has the name: then no event will come, either. A user who may
 // read events alone gets the empty list.
-func (o *Options) known(ctx context.Context, c *client.Client, s *events.Selection) error {
-	_, err := c.VM(ctx, s.Namespace, s.Name)
+func known(ctx context.Context, c *client.Client, namespace, name string) error {
+	_, err := c.VM(ctx, namespace, name)
 	if apierrors.IsNotFound(err) {
-		if _, instance := c.VMI(ctx, s.Namespace, s.Name); instance == nil {
+		if _, instance := c.VMI(ctx, namespace, name); instance == nil {
 			return nil
 		}
 		return err

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/list"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
+	"github.com/virtkit/virtkit/pkg/client/action/sortby"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -33,6 +34,11 @@ type Options struct {
 	Sets          *sets.Kind
 	AllNamespaces bool
 	Watch         bool
+	// SortBy is a column or a JSONPath; empty for namespace and name.
+	SortBy string
+
+	sorter     sortby.Sorter[list.Row]
+	setsSorter sortby.Sorter[unstructured.Unstructured]
 }
 
 const formatWide = "wide"
@@ -50,13 +56,18 @@ func NewCmdList(f *cli.Factory, runF func(context.Context, *Options) error) *cob
 instances that belong to none. "vmpool" and "vmirs" list VirtualMachinePools and VirtualMachineInstanceReplicaSets.
 
 Names choose some of them, with -A those of every namespace. With -o one name alone prints the object, but a list
-with -A. The exit code is 3 when one of them is not there.`,
+with -A. The exit code is 3 when one of them is not there.
+
+--sort-by takes a column, also one of -o wide, or a JSONPath into the objects, as kubectl get does. Words are in their
+order; amounts begin with the greatest, and ages with the oldest. With --watch only the first list is sorted.`,
 		Example: cli.Examples(f.Program, `
 			virtctl list
 			virtctl list -A -o wide
 			virtctl list -A demo
 			virtctl list demo -o jsonpath='{.status.printableStatus}'
 			virtctl list vmi -l app=web --watch
+			virtctl list --sort-by age
+			virtctl list -A --sort-by .metadata.creationTimestamp
 			virtctl list vmpool
 			virtctl list -o custom-columns=NAME:.metadata.name,STATUS:.status.printableStatus`),
 		Args:              cli.Args(0, -1, "one of vm, vmi, all, vmpool, vmirs, and names"),
@@ -77,43 +88,10 @@ with -A. The exit code is 3 when one of them is not there.`,
 	flags.StringVar(&o.Selection.FieldSelector, "field-selector", "", "Field `SELECTOR`, such as metadata.name=demo")
 	flags.BoolVarP(&o.Watch, "watch", "w", false, "Go on and show changes as they happen")
 	flags.BoolVar(&o.Output.NoHeaders, "no-headers", false, "Leave out the column titles")
+	flags.StringVar(&o.SortBy, "sort-by", "", "Sort by a `COLUMN`, or by a JSONPath such as .metadata.name")
+	completioncmd.Flag(cmd, "sort-by", completeSortBy)
 	o.Output.AddFlags(cmd)
 	return cmd
-}
-
-// kindOf is what a first word chooses, when it is a kind.
-func kindOf(word string) (list.Kind, bool) {
-	switch strings.ToLower(word) {
-	case "vm", "vms", "virtualmachine", "virtualmachines":
-		return list.VMs, true
-	case "vmi", "vmis", "virtualmachineinstance", "virtualmachineinstances":
-		return list.VMIs, true
-	case "all":
-		return list.All, true
-	}
-	return list.VMs, false
-}
-
-// completeArgs completes the kind and the names.
-func completeArgs(f *cli.Factory) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		names := completioncmd.VMs
-		if len(args) > 0 {
-			if kind, ok := sets.KindOf(args[0]); ok {
-				return completioncmd.SetsOf(f, kind)(cmd, args, toComplete)
-			}
-			if kind, _ := kindOf(args[0]); kind == list.VMIs {
-				names = completioncmd.VMIs
-			}
-		}
-		found, directive := names(f, -1)(cmd, args, toComplete)
-		if len(args) == 0 {
-			// The kinds are there without a cluster.
-			found, directive = append([]string{"vm", "vmi", "all", "vmpool", "vmirs"}, found...),
-				cobra.ShellCompDirectiveNoFileComp
-		}
-		return found, directive
-	}
 }
 
 func (o *Options) complete(args []string) error {
@@ -161,6 +139,12 @@ func (o *Options) complete(args []string) error {
 	if o.Watch && o.Output.Given() {
 		return cli.UsageErrorf("--watch shows a table; it cannot be given with -o %s", o.Output.Format)
 	}
+	if o.SortBy != "" {
+		var err error
+		if o.sorter, err = list.SortBy(o.SortBy); err != nil {
+			return cli.UsageErrorf("--sort-by: %s", err)
+		}
+	}
 	return o.Output.Validate()
 }
 
@@ -187,13 +171,19 @@ func Run(ctx context.Context, o *Options) error {
 		return fmt.Errorf("list %s: %w", o.Selection.Kind, err)
 	}
 	missing := o.missing(objects)
+	rows := list.Rows(o.Selection.Kind, objects.VMs, objects.VMIs)
+	if o.Output.Format == formatWide || o.SortBy != "" {
+		list.Sizes(ctx, c, rows)
+	}
+	if err := o.sort(rows); err != nil {
+		return err
+	}
 	if o.Output.Given() {
 		if missing != nil && len(o.Selection.Names) == 1 {
 			return missing
 		}
-		return errors.Join(o.Output.Print(o.object(objects), o.Factory.IO.Out), missing)
+		return errors.Join(o.Output.Print(o.object(objects, rows), o.Factory.IO.Out), missing)
 	}
-	rows := list.Rows(o.Selection.Kind, objects.VMs, objects.VMIs)
 	if len(rows) == 0 {
 		if missing != nil {
 			return missing
@@ -203,7 +193,6 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	if o.Output.Format == formatWide {
 		list.Progress(ctx, c, o.Selection.Namespace, rows)
-		list.Sizes(ctx, c, rows)
 	}
 	t := &table{o: o}
 	return errors.Join(t.print(rows), missing)
@@ -238,13 +227,25 @@ func (o *Options) none() {
 	fmt.Fprintf(o.Factory.IO.ErrOut, "No virtual machines found in namespace %s.\n", o.Selection.Namespace)
 }
 
-// object is what to print with -o: a list, or the one object that was named.
-func (o *Options) object(objects list.Objects) runtime.Object {
+// sort sorts rows as --sort-by asks.
+func (o *Options) sort(rows []list.Row) error {
+	if o.sorter == nil {
+		return nil
+	}
+	return o.sorter(rows)
+}
+
+// object is what to print with -o: a list, or the one object that was named. A list that --sort-by sorts has the order
+// of rows.
+func (o *Options) object(objects list.Objects, rows []list.Row) runtime.Object {
 	if o.alone() {
 		if o.Selection.Kind != list.VMIs && len(objects.VMs) == 1 {
 			return &objects.VMs[0]
 		}
 		return &objects.VMIs[0]
+	}
+	if o.sorter != nil {
+		objects = sorted(rows)
 	}
 	switch o.Selection.Kind {
 	case list.VMs:
@@ -257,6 +258,12 @@ func (o *Options) object(objects list.Objects) runtime.Object {
 		return l
 	}
 	l := &metav1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}}
+	if o.sorter != nil {
+		for i := range rows {
+			l.Items = append(l.Items, runtime.RawExtension{Object: rows[i].Object})
+		}
+		return l
+	}
 	for i := range objects.VMs {
 		l.Items = append(l.Items, runtime.RawExtension{Object: &objects.VMs[i]})
 	}
@@ -268,71 +275,28 @@ func (o *Options) object(objects list.Objects) runtime.Object {
 	return l
 }
 
+// sorted are the objects of rows.
+func sorted(rows []list.Row) list.Objects {
+	var out list.Objects
+	for i := range rows {
+		switch object := rows[i].Object.(type) {
+		case *v1.VirtualMachine:
+			out.VMs = append(out.VMs, *object)
+		case *v1.VirtualMachineInstance:
+			out.VMIs = append(out.VMIs, *object)
+		}
+	}
+	return out
+}
+
 func (o *Options) watch(ctx context.Context, c list.API) error {
 	t := &table{o: o}
-	return list.Follow(ctx, c, o.Selection, t.print)
-}
-
-// table prints rows in columns. Rows that come later keep the widths of those before where they fit.
-type table struct {
-	o       *Options
-	started bool
-	widths  []int
-}
-
-func (t *table) print(rows []list.Row) error {
-	o := t.o
-	wide := o.Output.Format == formatWide
-	var lines [][]string
-	if !t.started && !o.Output.NoHeaders {
-		lines = append(lines, list.Headers(o.AllNamespaces, wide))
-	}
-	t.started = true
-	now := o.Factory.Now()
-	for _, row := range rows {
-		lines = append(lines, cli.Cells(row.Cells(now.Truncate(time.Second), o.AllNamespaces, wide)))
-	}
-	if !o.Watch {
-		return t.aligned(lines)
-	}
-	t.widen(lines)
-	for _, line := range lines {
-		if err := t.padded(line); err != nil {
-			return err
+	return list.Follow(ctx, c, o.Selection, func(rows []list.Row) error {
+		if !t.started {
+			if err := o.sort(rows); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
-}
-
-func (t *table) aligned(lines [][]string) error {
-	w := cli.NewTable(t.o.Factory.IO.Out)
-	for _, line := range lines {
-		w.Row(line...)
-	}
-	return w.Flush()
-}
-
-// widen makes room for all lines before the first of them is printed.
-func (t *table) widen(lines [][]string) {
-	for _, line := range lines {
-		if t.widths == nil {
-			t.widths = slices.Repeat([]int{10}, len(line))
-		}
-		for i, cell := range line {
-			t.widths[i] = max(t.widths[i], len(cell))
-		}
-	}
-}
-
-func (t *table) padded(line []string) error {
-	var b strings.Builder
-	for i, cell := range line {
-		if i == len(line)-1 {
-			b.WriteString(cell)
-			break
-		}
-		fmt.Fprintf(&b, "%-*s   ", t.widths[i], cell)
-	}
-	_, err := fmt.Fprintln(t.o.Factory.IO.Out, b.String())
-	return err
+		return t.print(rows)
+	})
 }

@@ -30,6 +30,12 @@ func (o *Options) completeSets(names []string) error {
 	case len(names) > 0 && (o.Selection.LabelSelector != "" || o.Selection.FieldSelector != ""):
 		return cli.UsageErrorf("names cannot be given with a selector")
 	}
+	if o.SortBy != "" {
+		var err error
+		if o.setsSorter, err = sets.SortBy(o.SortBy); err != nil {
+			return cli.UsageErrorf("--sort-by: %s", err)
+		}
+	}
 	return o.Output.Validate()
 }
 
@@ -57,6 +63,11 @@ func (o *Options) listSets(ctx context.Context, c sets.API) error {
 		}
 	}
 	notFound := errors.Join(missing...)
+	if o.setsSorter != nil {
+		if err := o.setsSorter(found.Items); err != nil {
+			return err
+		}
+	}
 	switch {
 	case o.Output.Given() && len(o.Selection.Names) == 1 && notFound != nil:
 		return notFound

@@ -16,7 +16,7 @@ import (
 // Options of `virtctl logs`.
 type Options struct {
 	Factory *cli.Factory
-	Name    string
+	Chosen  cli.Chosen
 	Source  string
 	Since   cli.Timeout
 	Raw     bool
@@ -32,22 +32,31 @@ func NewCmdLogs(f *cli.Factory, runF func(context.Context, *Options) error) *cob
 		sources = append(sources, string(source))
 	}
 	cmd := &cobra.Command{
-		Use:   "logs NAME",
+		Use:   "logs (NAME... | -l SELECTOR)",
 		Short: "Show what the guest wrote to its serial port, or the logs of QEMU or the launcher",
 		Long: `Show what the guest wrote to its serial port, or with --source qemu what QEMU complained of, or with --source launcher the log of
 the launcher's pod.
 
 The guest's and QEMU's logs are kept by the pod, the last megabytes of them; their lines have no times of their own, and --since is
 exact to some ten seconds. With -f it goes on over restarts and migrations. On a terminal the guest's escape sequences are left
-out, unless --raw is given.`,
+out, unless --raw is given.
+
+Of several machines, or with -l, each line begins with the machine's name, as in "[web] ". Their logs come one after the other,
+with -f at the same time. -l takes the VMs that are there at its beginning. The exit code is 3 when one of them is not there,
+after the logs of the others.`,
 		Example: cli.Examples(f.Program, `
 			virtctl logs demo
 			virtctl logs demo -f --tail 20
-			virtctl logs demo --source launcher --since 10m`),
-		Args:              cli.Args(1, 1, "the name of a VM"),
-		ValidArgsFunction: completioncmd.VMIs(f, 1),
+			virtctl logs demo --source launcher --since 10m
+			virtctl logs web db -f
+			virtctl logs -l app=web --tail 20`),
+		Args:              cli.Args(0, -1, "the names of VMs"),
+		ValidArgsFunction: completioncmd.Machines(f, completioncmd.VMIs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Name = args[0]
+			o.Chosen.Names = args
+			if err := o.Chosen.Validate(cmd, true); err != nil {
+				return err
+			}
 			if err := o.validate(sources); err != nil {
 				return err
 			}
@@ -58,6 +67,7 @@ out, unless --raw is given.`,
 		},
 	}
 	flags := cmd.Flags()
+	o.Chosen.AddFlag(cmd)
 	flags.StringVar(&o.Source, "source", string(logs.Serial), "Whose log: "+strings.Join(sources, ", "))
 	flags.BoolVarP(&o.Follow, "follow", "f", false, "Go on with what is added")
 	flags.Int64Var(&o.Tail, "tail", -1, "How many `LINES` of the past; -1 is all")
@@ -81,9 +91,9 @@ func (o *Options) validate(sources []string) error {
 	return nil
 }
 
-// Run copies the log to standard output.
+// Run copies the logs to standard output.
 func Run(ctx context.Context, o *Options) error {
-	c, target, err := o.Factory.Machine(o.Name)
+	c, targets, err := o.Chosen.Targets(ctx, o.Factory)
 	if err != nil {
 		return err
 	}
@@ -92,9 +102,16 @@ func Run(ctx context.Context, o *Options) error {
 	if o.Since.Duration > 0 {
 		reading.Since = o.Factory.Now().Add(-o.Since.Duration)
 	}
+	plain := o.Factory.IO.OutIsTTY && !o.Raw
 	out := o.Factory.IO.RawOut()
-	if o.Factory.IO.OutIsTTY && !o.Raw {
-		out = cli.Plain(o.Factory.IO.Out)
+	if plain {
+		out = o.Factory.IO.Out
 	}
-	return logs.Copy(ctx, c, target.Namespace, target.Name, reading, out)
+	if o.Chosen.Several() {
+		return o.several(ctx, c, targets, reading, out, plain)
+	}
+	if plain {
+		out = cli.Plain(out)
+	}
+	return logs.Copy(ctx, c, targets[0].Namespace, targets[0].Name, reading, out)
 }

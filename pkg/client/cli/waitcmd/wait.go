@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
@@ -163,16 +162,9 @@ func (o *Options) checkChoice() error {
 // selected are the VMs that the selector matches now, or all with --all. None at all is an error unless their end is
 // waited for.
 func (o *Options) selected(ctx context.Context, c *client.Client, ns string) ([]cli.Target, error) {
-	list, err := c.VMList(ctx, ns, metav1.ListOptions{LabelSelector: o.Selector})
-	if err != nil {
-		return nil, fmt.Errorf("list VMs: %w", err)
-	}
-	var out []cli.Target
-	for i := range list.Items {
-		out = append(out, cli.Target{Namespace: ns, Name: list.Items[i].Name})
-	}
-	if len(out) > 0 {
-		return out, nil
+	out, err := cli.Selected(ctx, c, ns, o.Selector)
+	if err != nil || len(out) > 0 {
+		return out, err
 	}
 	if condition, err := wait.Parse(o.For, false); err == nil && condition.Gone {
 		return nil, nil

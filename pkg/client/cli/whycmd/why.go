@@ -3,36 +3,37 @@ package whycmd
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
-	"github.com/virtkit/virtkit/pkg/client/printable"
 )
 
 // Options of `virtctl why`.
 type Options struct {
 	Factory *cli.Factory
 	Output  *cli.Output
-	Name    string
+	Chosen  cli.Chosen
 	Migrate bool
-	// Set is the kind when a pool or replica set is asked about.
-	Set *sets.Kind
 }
 
 // NewCmdWhy makes the command; runF replaces Run in tests.
 func NewCmdWhy(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
-		Use:   "why (NAME | vmpool/NAME | vmirs/NAME)",
+		Use:   "why (NAME... | vmpool/NAME | vmirs/NAME | -l SELECTOR)",
 		Short: "Explain what blocks a virtual machine, and what fixes it",
 		Long: `Explain what blocks a virtual machine, and what fixes it.
 
@@ -42,17 +43,23 @@ why the guest cannot move to another node, with all reasons at once. Of a pool o
 are fewer ready machines than there are to be, with the first cause of each that is not.
 
 It ends with 0 when nothing blocks it or the VM is not meant to run, with 8 when time alone may help, with 1
-when someone must act, and with 3 when there is no such VM.`,
+when someone must act, and with 3 when there is no such VM. Of several machines it explains one after the other; -o
+prints a list of reports, and the code is 1 when those of the machines that are blocked differ.`,
 		Example: cli.Examples(f.Program, `
 			virtctl why demo
 			virtctl why demo --migrate
+			virtctl why web db
+			virtctl why -l app=web
 			virtctl why vmpool/web
 			virtctl why demo -o json | jq -r '.causes[0].mend[0]'`),
-		Args:              cli.Args(1, 1, "the name of a VM"),
+		Args:              cli.Args(0, -1, "the names of VMs"),
 		ValidArgsFunction: complete(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Name = args[0]
-			if err := o.set(); err != nil {
+			o.Chosen.Names = args
+			if err := o.Chosen.Validate(cmd, true); err != nil {
+				return err
+			}
+			if _, err := o.subjects(metav1.NamespaceDefault); err != nil {
 				return err
 			}
 			if err := o.Output.Validate(); err != nil {
@@ -65,76 +72,87 @@ when someone must act, and with 3 when there is no such VM.`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.Migrate, "migrate", false, "Explain why the guest cannot move to another node")
+	o.Chosen.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd
 }
 
 // complete has machines, and sets after a kind.
 func complete(f *cli.Factory) cobra.CompletionFunc {
-	machines, groups := completioncmd.VMs(f, 1), completioncmd.Sets(f, 1)
+	machines, groups := completioncmd.Machines(f, completioncmd.VMs), completioncmd.Sets(f, -1)
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		if strings.Contains(toComplete, "/") {
+		word, _, typed := strings.Cut(toComplete, "/")
+		if _, ok := sets.KindOf(word); typed && ok {
 			return groups(cmd, args, toComplete)
 		}
 		return machines(cmd, args, toComplete)
 	}
 }
 
-// set finds out whether a pool or replica set is meant.
-func (o *Options) set() error {
-	word, name, ok := strings.Cut(o.Name, "/")
-	if !ok {
-		return nil
+// subject is what is asked about: a machine, or a pool or replica set.
+type subject struct {
+	target cli.Target
+	// set is the kind of the set that target names, nil for a machine.
+	set *sets.Kind
+}
+
+// subjects are what the names name, each once; namespace is that of names without one.
+func (o *Options) subjects(namespace string) ([]subject, error) {
+	names, kind := o.Chosen.Names, ""
+	if len(names) > 1 {
+		if _, ok := cli.KindOf(names[0]); ok {
+			kind, names = names[0], names[1:]
+		}
 	}
-	kind, known := sets.KindOf(word)
-	if !known {
-		return nil // vm/NAME, or no kind at all, which is said later
+	var out []subject
+	seen := map[string]bool{}
+	for _, name := range names {
+		s, err := o.subject(kind, name, namespace)
+		if err != nil {
+			return nil, err
+		}
+		id := s.target.Namespace + "/" + s.target.Name
+		if s.set != nil {
+			id = s.set.Short + "/" + id
+		}
+		if !seen[id] {
+			out, seen[id] = append(out, s), true
+		}
 	}
-	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
-		return cli.UsageErrorf("%q is not %s/NAME", o.Name, kind.Short)
+	return out, nil
+}
+
+// subject is what one name names, after a word for the kind or "".
+func (o *Options) subject(kind, name, namespace string) (subject, error) {
+	word, rest, ok := strings.Cut(name, "/")
+	set, known := sets.KindOf(word)
+	if !ok || !known {
+		words := []string{name}
+		if kind != "" {
+			words = []string{kind, name}
+		}
+		targets, err := cli.ParseTargets(words, namespace)
+		if err != nil {
+			return subject{}, err
+		}
+		return subject{target: targets[0]}, nil
+	}
+	if rest == "" || len(content.IsPathSegmentName(rest)) > 0 {
+		return subject{}, cli.UsageErrorf("%q is not %s/NAME", name, set.Short)
 	}
 	if o.Migrate {
-		return cli.UsageErrorf("--migrate is about one machine; %s has several", o.Name)
+		return subject{}, cli.UsageErrorf("--migrate is about one machine; %s has several", name)
 	}
-	o.Set, o.Name = &kind, name
-	return nil
+	return subject{target: cli.Target{Namespace: namespace, Name: rest}, set: &set}, nil
 }
 
 // Run gathers, explains and prints.
 func Run(ctx context.Context, o *Options) error {
-	if o.Set != nil {
-		return o.runSet(ctx)
-	}
-	c, target, err := o.Factory.Machine(o.Name)
+	namespace, err := o.Factory.Namespace()
 	if err != nil {
 		return err
 	}
-	var facts why.Facts
-	err = o.Factory.IO.While("looking at "+target.Name, func() (err error) {
-		facts, err = gather.Facts(ctx, c, target.Namespace, target.Name, o.Factory.Now())
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	report := why.Explain(facts)
-	switch {
-	case o.Output.Given():
-		err = o.Output.Print(report, o.Factory.IO.Out)
-	case o.Migrate:
-		err = printMigration(o.Factory.IO.Out, report, o.Factory.Program)
-	default:
-		err = printReport(o.Factory.IO.Out, report, o.Factory.Program)
-	}
-	if err != nil {
-		return err
-	}
-	return exit(report, o.Migrate)
-}
-
-// runSet does the same of a pool or replica set.
-func (o *Options) runSet(ctx context.Context) error {
-	ns, err := o.Factory.Namespace()
+	subjects, err := o.subjects(namespace)
 	if err != nil {
 		return err
 	}
@@ -142,24 +160,121 @@ func (o *Options) runSet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var facts why.SetFacts
-	err = o.Factory.IO.While("looking at "+o.Name, func() (err error) {
-		facts, err = gather.Set(ctx, c, *o.Set, ns, o.Name, o.Factory.Now())
+	if o.Chosen.Selector != "" {
+		_, targets, err := o.Chosen.Targets(ctx, o.Factory)
+		if err != nil {
+			return err
+		}
+		for _, t := range targets {
+			subjects = append(subjects, subject{target: t})
+		}
+	}
+	reports, errs := o.explain(ctx, c, subjects)
+	if err := o.print(reports); err != nil {
 		return err
+	}
+	return outcome(reports, errs, o.Migrate)
+}
+
+// parallel is how many machines are looked at at once.
+const parallel = 8
+
+// explain looks at each subject, and returns the reports in their order and what could not be looked at.
+func (o *Options) explain(ctx context.Context, c *client.Client, subjects []subject) ([]*why.Report, []error) {
+	found, failures := make([]*why.Report, len(subjects)), make([]error, len(subjects))
+	var names []string
+	for _, s := range subjects {
+		names = append(names, s.target.Name)
+	}
+	_ = o.Factory.IO.While("looking at "+strings.Join(names, ", "), func() error {
+		var group sync.WaitGroup
+		room := make(chan struct{}, parallel)
+		for i, s := range subjects {
+			room <- struct{}{}
+			group.Go(func() {
+				defer func() { <-room }()
+				found[i], failures[i] = o.one(ctx, c, s)
+			})
+		}
+		group.Wait()
+		return nil
 	})
-	if err != nil {
-		return err
+	var reports []*why.Report
+	var errs []error
+	for i := range subjects {
+		if failures[i] != nil {
+			errs = append(errs, failures[i])
+		} else {
+			reports = append(reports, found[i])
+		}
 	}
-	report := why.ExplainSet(facts)
+	return reports, errs
+}
+
+func (o *Options) one(ctx context.Context, c *client.Client, s subject) (*why.Report, error) {
+	if s.set != nil {
+		facts, err := gather.Set(ctx, c, *s.set, s.target.Namespace, s.target.Name, o.Factory.Now())
+		if err != nil {
+			return nil, err
+		}
+		return why.ExplainSet(facts), nil
+	}
+	facts, err := gather.Facts(ctx, c, s.target.Namespace, s.target.Name, o.Factory.Now())
+	if err != nil {
+		return nil, err
+	}
+	return why.Explain(facts), nil
+}
+
+// print writes the reports, each under its machine's name, two blank lines apart.
+func (o *Options) print(reports []*why.Report) error {
 	if o.Output.Given() {
-		err = o.Output.Print(report, o.Factory.IO.Out)
-	} else {
-		err = printReport(o.Factory.IO.Out, report, o.Factory.Program)
+		if len(reports) == 0 && !o.Chosen.Several() {
+			return nil
+		}
+		objects := make([]runtime.Object, len(reports))
+		for i, r := range reports {
+			objects[i] = r
+		}
+		return o.Output.PrintAll(objects, !o.Chosen.Several(), o.Factory.IO.Out)
 	}
-	if err != nil {
-		return err
+	for i, r := range reports {
+		if i > 0 {
+			if _, err := io.WriteString(o.Factory.IO.Out, "\n\n"); err != nil {
+				return err
+			}
+		}
+		write := printReport
+		if o.Migrate {
+			write = printMigration
+		}
+		if err := write(o.Factory.IO, r, o.Factory.Program); err != nil {
+			return err
+		}
 	}
-	return exit(report, false)
+	return nil
+}
+
+// outcome is what the program ends with: the code of the reports and errors that are not ok when they share one. What
+// the reports say has been printed.
+func outcome(reports []*why.Report, errs []error, migrate bool) error {
+	said := utilerrors.NewAggregate(errs)
+	for _, r := range reports {
+		if err := exit(r, migrate); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	code := cli.ExitCode(utilerrors.NewAggregate(errs))
+	if said == nil {
+		return &cli.ExitError{Code: code}
+	}
+	return &cli.ExitError{Code: code, Err: said}
 }
 
 // exit is the report as an exit code. What it says has been printed.
@@ -181,79 +296,4 @@ func exit(r *why.Report, migrate bool) error {
 		return nil
 	}
 	return &cli.ExitError{Code: code}
-}
-
-var marks = map[why.State]string{
-	why.OK: "ok", why.Waiting: "wait", why.Broken: "FAIL", why.Off: "off",
-	why.Unknown: "?",
-}
-
-func printReport(w io.Writer, r *why.Report, program string) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%s: %s\n", r.Metadata.Namespace, r.Metadata.Name, printable.Line(r.Summary))
-	if len(r.Chain) > 0 {
-		b.WriteString("\n")
-		for i, l := range r.Chain {
-			fmt.Fprintf(&b, "  %-4s  %s%s: %s\n", marks[l.State], strings.Repeat("  ", depth(r, i)),
-				printable.Line(l.Object), printable.Line(l.Message))
-		}
-	}
-	for i, c := range r.Causes {
-		fmt.Fprintf(&b, "\n%d. %s (%s)\n", i+1, printable.Line(c.Message), c.Reason)
-		printCause(&b, c, program)
-	}
-	if m := r.Migration; m != nil && !m.Possible && r.Verdict == why.OK {
-		fmt.Fprintf(&b, "\nIt cannot move to another node: %s why %s -n %s --migrate\n", program, r.Metadata.Name,
-			r.Metadata.Namespace)
-	}
-	printUnreadable(&b, r)
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// depth is how far a link is set in: each of a machine's below the one before, the machines of a set beside each other.
-func depth(r *why.Report, i int) int {
-	if r.Chain[0].Layer == why.LayerSet {
-		return min(i, 1)
-	}
-	return i
-}
-
-func printMigration(w io.Writer, r *why.Report, program string) error {
-	var b strings.Builder
-	m := r.Migration
-	switch {
-	case m == nil:
-		fmt.Fprintf(&b, "%s/%s: there is no guest to move: %s\n", r.Metadata.Namespace, r.Metadata.Name, r.Summary)
-	case m.Possible:
-		fmt.Fprintf(&b, "%s/%s: nothing keeps it from moving to another node\n", r.Metadata.Namespace, r.Metadata.Name)
-	default:
-		fmt.Fprintf(&b, "%s/%s: it cannot move to another node\n", r.Metadata.Namespace, r.Metadata.Name)
-		for i, c := range m.Obstacles {
-			fmt.Fprintf(&b, "\n%d. %s (%s)\n", i+1, printable.Line(c.Message), c.Reason)
-			printCause(&b, c, program)
-		}
-	}
-	printUnreadable(&b, r)
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func printCause(b *strings.Builder, c why.Cause, program string) {
-	for i, mend := range c.Mend {
-		label := "fix:"
-		if i > 0 {
-			label = " or:"
-		}
-		fmt.Fprintf(b, "   %s %s\n", label, printable.Line(cli.Mend(program, mend)))
-	}
-	if c.Evidence != "" && !strings.Contains(c.Evidence, c.Message) && !strings.Contains(c.Message, c.Evidence) {
-		fmt.Fprintf(b, "   seen: %s\n", printable.Line(c.Evidence))
-	}
-}
-
-func printUnreadable(b *strings.Builder, r *why.Report) {
-	if len(r.Unreadable) > 0 {
-		fmt.Fprintf(b, "\nYou may not read %s: there may be more to it.\n", strings.Join(r.Unreadable, ", "))
-	}
 }

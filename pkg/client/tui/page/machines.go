@@ -127,18 +127,14 @@ func state(t *theme.Theme, name string, role theme.Role) widget.Cell {
 
 // statusRole is the colour of a status.
 func statusRole(m *store.Machine) theme.Role {
-	switch m.Status {
-	case "Running":
-		if !m.Ready {
-			return theme.Busy
-		}
+	switch store.HealthOf(m.Status, m.Ready) {
+	case store.Well:
 		return theme.Good
-	case "Stopped", "Succeeded", "Halted":
+	case store.Off:
 		return theme.Dim
-	case "Paused":
+	case store.Held:
 		return theme.Warn
-	case "Failed", "CrashLoopBackOff", "ErrorUnschedulable", "ErrImagePull", "ImagePullBackOff", "ErrorPvcNotFound",
-		"DataVolumeError", "Unknown":
+	case store.Bad:
 		return theme.Bad
 	}
 	return theme.Busy

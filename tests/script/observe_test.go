@@ -1,0 +1,47 @@
+package script
+
+import (
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/virtkit/virtkit/pkg/names"
+)
+
+// serveObserving answers what events, logs and why read: events, no pods or classes of storage, the pods of virtkit to nobody, and of each instance a
+// log of two lines, of which the last has no end.
+func (c *cluster) serveObserving(mux *http.ServeMux, subresources string) {
+	mux.HandleFunc("GET /api/v1/namespaces/{ns}/events", func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		list := corev1.EventList{}
+		for _, o := range c.objects[resourceEvents] {
+			if e := o.(*corev1.Event); e.Namespace == r.PathValue("ns") {
+				list.Items = append(list.Items, *e)
+			}
+		}
+		answer(w, http.StatusOK, list)
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/{ns}/pods", func(w http.ResponseWriter, r *http.Request) {
+		if r.PathValue("ns") == names.Namespace {
+			refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil))
+			return
+		}
+		answer(w, http.StatusOK, corev1.PodList{})
+	})
+	mux.HandleFunc("GET /apis/storage.k8s.io/v1/storageclasses", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, storagev1.StorageClassList{})
+	})
+	mux.HandleFunc("GET "+subresources+"namespaces/{ns}/virtualmachineinstances/{name}/log", func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("name")
+		if c.find(resourceVMIs, r.PathValue("ns"), name) == nil {
+			refuse(w, apierrors.NewNotFound(group(resourceVMIs), name))
+			return
+		}
+		fmt.Fprintf(w, "%s boots\n%s login: ", name, name)
+	})
+}
