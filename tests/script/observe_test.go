@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
-// serveObserving answers what events, logs and why read: events, no pods or classes of storage, the pods of virtkit to nobody, and of each instance a
+// serveObserving answers what events, logs, why and evacuate read: events, no pods or classes of storage, the pods of virtkit to nobody, and of each instance a
 // log of two lines, of which the last has no end.
 func (c *cluster) serveObserving(mux *http.ServeMux, subresources string) {
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/events", func(w http.ResponseWriter, r *http.Request) {
@@ -32,6 +33,18 @@ func (c *cluster) serveObserving(mux *http.ServeMux, subresources string) {
 			return
 		}
 		answer(w, http.StatusOK, corev1.PodList{})
+	})
+	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, corev1.PodList{})
+	})
+	mux.HandleFunc("PATCH /api/v1/nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			refuse(w, apierrors.NewBadRequest(err.Error()))
+			return
+		}
+		c.note(r, body)
+		answer(w, http.StatusOK, corev1.Node{})
 	})
 	mux.HandleFunc("GET /apis/storage.k8s.io/v1/storageclasses", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, storagev1.StorageClassList{})

@@ -266,3 +266,15 @@ func TestTerminalInterruptedWhileWaiting(t *testing.T) {
 	p.typeKeys(t, "\x03")
 	p.ends(t, 130)
 }
+
+// On a terminal evacuate says at the end what is true of the node.
+func TestEvacuateOnATerminal(t *testing.T) {
+	c := newCluster()
+	defer c.close()
+	p := onTerminal(t, c, "evacuate", "node1")
+	p.expect(t, "No virtual machine runs on node node1.")
+	p.expect(t, "node node1 is cordoned\r\n")
+	if err := p.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,6 +1,6 @@
-// Package journal keeps what lifecycle verbs were asked from this account, so that the last one can be taken back. It
-// is a file of JSON lines for its owner alone; Append adds an entry, Last finds the one that an undo is about, and
-// Plan, which is pure, says for each of its machines what takes the verb back, or why nothing does.
+// Package journal keeps what lifecycle verbs were asked from this account, so that one can be taken back. It is a file
+// of JSON lines for its owner alone; Append adds an entry, Last and Find return the one that an undo is about, and Plan,
+// which is pure, says for each of its machines what takes the verb back, or why nothing does.
 package journal
 
 import (
@@ -111,6 +111,16 @@ func Last(entries []Entry, server string) (Entry, bool) {
 		}
 	}
 	return Entry{}, false
+}
+
+// Find is the entry of a cluster with an ID.
+func Find(entries []Entry, server, id string) (Listed, bool) {
+	for _, l := range List(entries, server).Entries {
+		if l.ID == id {
+			return l, true
+		}
+	}
+	return Listed{}, false
 }
 
 // File is the journal at a path.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,28 @@ func TestLast(t *testing.T) {
 		got, ok := Last(test.entries, server)
 		if ok != (test.want != 0) || ok && got.Time.Unix() != test.want {
 			t.Errorf("%s: %v %v, want %d", name, got.Time.Unix(), ok, test.want)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	entries := []Entry{entry(1, lifecycle.Start, ""), entry(2, lifecycle.Stop, ""), entry(3, lifecycle.Start, "2"), entry(4, lifecycle.Delete, "")}
+	for i := range entries {
+		entries[i].ID = strconv.Itoa(i + 1)
+	}
+	elsewhere := entry(5, lifecycle.Stop, "")
+	elsewhere.ID, elsewhere.Server = "5", "https://there"
+	entries = append(entries, elsewhere)
+	for id, want := range map[string]Listed{
+		"1": {Entry: entries[0]},
+		"2": {Entry: entries[1], Undone: true},
+		"3": {Entry: entries[2], Irreversible: "it is an undo itself"},
+		"4": {Entry: entries[3], Irreversible: "what is deleted is gone; create it again from its manifest"},
+		"5": {}, "9": {},
+	} {
+		got, ok := Find(entries, server, id)
+		if ok != (want.ID != "") || got.ID != want.ID || got.Undone != want.Undone || got.Irreversible != want.Irreversible {
+			t.Errorf("%s: %+v, %v; want %+v", id, got, ok, want)
 		}
 	}
 }

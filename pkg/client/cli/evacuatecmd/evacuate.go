@@ -120,6 +120,9 @@ func Run(ctx context.Context, o *Options) error {
 	if perr := o.print(report); perr != nil {
 		return perr
 	}
+	if err == nil && o.DryRun == cli.DryRunNone && streams.ErrIsTTY {
+		fmt.Fprintln(streams.ErrOut, summary(report))
+	}
 	return err
 }
 
@@ -171,34 +174,15 @@ func (o *Options) carryOut(ctx context.Context, c *client.Client, plan *evacuate
 		options.Tell = func(r *evacuate.Report) {
 			for i := range r.Guests {
 				g := &r.Guests[i]
-				name, line := g.Namespace+"/"+g.Name, progress(g)
+				name, line := g.Namespace+"/"+g.Name, sentence(g, r.Node)
 				if told[name] != line {
 					told[name] = line
-					fmt.Fprintf(streams.ErrOut, "%s: %s\n", name, line)
+					fmt.Fprintln(streams.ErrOut, line)
 				}
 			}
 		}
 	}
 	return evacuate.Run(ctx, c, plan, options)
-}
-
-// progress is how far it is with a guest.
-func progress(g *evacuate.Guest) string {
-	switch {
-	case g.State == evacuate.Left:
-		return "has left for node " + g.Now
-	case g.State == evacuate.Moving && g.Outcome == evacuate.Restarts:
-		return "was shut down, and is to start elsewhere"
-	case g.State == evacuate.Moving:
-		return "is moving to node " + g.Target
-	case g.State == evacuate.Stopped:
-		return "was shut down"
-	case g.Outcome == evacuate.Marked:
-		return "is marked as one that is to leave"
-	case g.Reason != "":
-		return string(g.State) + ": " + g.Reason
-	}
-	return string(g.State)
 }
 
 func (o *Options) print(r *evacuate.Report) error {

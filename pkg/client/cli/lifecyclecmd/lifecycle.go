@@ -32,6 +32,9 @@ type Options struct {
 	DryRun       cli.DryRun
 	Wait         bool
 	Timeout      cli.Timeout
+
+	// undoes is the verb that this one takes back, for `undo`.
+	undoes lifecycle.Verb
 }
 
 // unset is KubeVirt's default of --grace-period: what the VM's spec says.

@@ -294,11 +294,18 @@ func (o *Options) fetch(ctx context.Context, c *client.Client, r *request) error
 	return nil
 }
 
-// report says what KubeVirt's virtctl says.
+// report says what KubeVirt's virtctl says; `undo`, which that does not have, adds what it undoes.
 func (o *Options) report(t lifecycle.Target) error {
-	_, err := fmt.Fprintf(o.Factory.IO.Out, "%s%s\n", lifecycle.Done(o.Verb, t), o.DryRun.Suffix())
+	undone := ""
+	if o.undoes != "" {
+		undone = fmt.Sprintf(", which undoes %q", o.called(o.undoes))
+	}
+	_, err := fmt.Fprintf(o.Factory.IO.Out, "%s%s%s\n", lifecycle.Done(o.Verb, t), undone, o.DryRun.Suffix())
 	return err
 }
+
+// called is a verb as the user types it.
+func (o *Options) called(verb lifecycle.Verb) string { return o.Factory.Program + " " + string(verb) }
 
 // print writes the objects of the requests that went well.
 func (o *Options) print(requests []*request) error {

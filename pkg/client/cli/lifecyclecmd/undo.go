@@ -3,6 +3,7 @@ package lifecyclecmd
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/journal"
 	"github.com/virtkit/virtkit/pkg/client/cli"
@@ -19,6 +21,8 @@ import (
 type UndoOptions struct {
 	Factory *cli.Factory
 	Output  *cli.Output
+	// ID is the entry of the journal to take back; empty for the last.
+	ID      string
 	List    bool
 	DryRun  cli.DryRun
 	Wait    bool
@@ -32,11 +36,11 @@ func NewCmdUndo(f *cli.Factory, runF func(context.Context, *UndoOptions) error) 
 		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
 	}
 	cmd := &cobra.Command{
-		Use:   "undo",
-		Short: "Take back the last lifecycle verb",
-		Long: `Take back the last lifecycle verb that was asked of this cluster from this account: start and stop, pause and unpause
-take each other back. Others cannot be taken back, and undo says why. Nothing is done to a machine that has changed
-since: one that was deleted or started anew, or whose run strategy is another.
+		Use:   "undo [ID]",
+		Short: "Take back the last lifecycle verb, or an earlier one",
+		Long: `Take back the last lifecycle verb that was asked of this cluster from this account, or the one with an ID that --list
+shows: start and stop, pause and unpause take each other back. Others cannot be taken back, and undo says why. Nothing is done
+to a machine that has changed since: one that was deleted or started anew, or whose run strategy is another.
 
 The verbs are kept in $XDG_STATE_HOME/virtkit/journal.jsonl. What other programs ask is not known there. A cluster is known
 there by the URL of its API server, since to ask it who it is would cost each verb a request and a right that its user may
@@ -44,9 +48,17 @@ not have. Another cluster at the same URL is no danger: its machines are not the
 		Example: cli.Examples(f.Program, `
 			virtctl undo
 			virtctl undo --dry-run=client
-			virtctl undo --list`),
-		Args: cli.Args(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+			virtctl undo --list
+			virtctl undo 1767323045000000000 --wait`),
+		Args:              cli.Args(0, 1, "one ID, which --list shows"),
+		ValidArgsFunction: completeIDs(f),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.ID = args[0]
+			}
+			if err := o.checkID(); err != nil {
+				return err
+			}
 			if err := o.Output.Validate(); err != nil {
 				return err
 			}
@@ -67,26 +79,32 @@ not have. Another cluster at the same URL is no danger: its machines are not the
 	return cmd
 }
 
-// RunUndo takes the last verb back, or lists the verbs.
+// checkID refuses what cannot be an ID.
+func (o *UndoOptions) checkID() error {
+	if o.ID == "" {
+		return nil
+	}
+	if _, err := strconv.ParseUint(o.ID, 10, 64); err != nil {
+		return cli.UsageErrorf("%q is no ID; `%s undo --list` shows them", o.ID, o.Factory.Program)
+	}
+	if o.List {
+		return cli.UsageErrorf("an ID cannot be given with --list")
+	}
+	return nil
+}
+
+// RunUndo takes a verb back, or lists the verbs.
 func RunUndo(ctx context.Context, o *UndoOptions) error {
-	file, err := journalOf(o.Factory)
-	if err != nil {
-		return err
-	}
-	entries, err := file.Read()
-	if err != nil {
-		return err
-	}
-	config, err := o.Factory.RESTConfig()
+	entries, server, err := asked(o.Factory)
 	if err != nil {
 		return err
 	}
 	if o.List {
-		return o.list(journal.List(entries, config.Host))
+		return o.list(journal.List(entries, server))
 	}
-	entry, ok := journal.Last(entries, config.Host)
-	if !ok {
-		return fmt.Errorf("nothing to undo: no lifecycle verb was asked of %s from this account", config.Host)
+	entry, err := o.entry(entries, server)
+	if err != nil {
+		return err
 	}
 	verb, why := journal.Reverse(entry.Verb)
 	if why != "" {
@@ -99,9 +117,70 @@ func RunUndo(ctx context.Context, o *UndoOptions) error {
 	requests, errs := o.plan(ctx, c, entry)
 	asking := &Options{
 		Factory: o.Factory, Output: o.Output, Verb: verb, GracePeriod: unset, DryRun: o.DryRun,
-		Wait: o.Wait, Timeout: o.Timeout,
+		Wait: o.Wait, Timeout: o.Timeout, undoes: entry.Verb,
 	}
 	return asking.carryOut(ctx, c, requests, errs, entry.ID)
+}
+
+// asked are the journal and the cluster that is in use.
+func asked(f *cli.Factory) (entries []journal.Entry, server string, err error) {
+	file, err := journalOf(f)
+	if err != nil {
+		return nil, "", err
+	}
+	if entries, err = file.Read(); err != nil {
+		return nil, "", err
+	}
+	config, err := f.RESTConfig()
+	if err != nil {
+		return nil, "", err
+	}
+	return entries, config.Host, nil
+}
+
+// entry is what to take back: the entry with the ID, which must not be undone yet, or the last one.
+func (o *UndoOptions) entry(entries []journal.Entry, server string) (journal.Entry, error) {
+	if o.ID == "" {
+		entry, ok := journal.Last(entries, server)
+		if !ok {
+			return entry, fmt.Errorf("nothing to undo: no lifecycle verb was asked of %s from this account", server)
+		}
+		return entry, nil
+	}
+	found, ok := journal.Find(entries, server, o.ID)
+	switch {
+	case !ok:
+		return found.Entry, fmt.Errorf("ID %s: %w; `%s undo --list` shows those of this cluster", o.ID,
+			action.ErrNotFound, o.Factory.Program)
+	case found.Undone:
+		return found.Entry, fmt.Errorf("%s of %s is undone already", found.Verb, names(found.Entry))
+	case found.Irreversible != "":
+		return found.Entry, fmt.Errorf("%s of %s cannot be undone: %s", found.Verb, names(found.Entry),
+			found.Irreversible)
+	}
+	return found.Entry, nil
+}
+
+// completeIDs completes the IDs of what can be undone, the newest first; no cluster is asked.
+func completeIDs(f *cli.Factory) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		directive := cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		if len(args) > 0 {
+			return nil, directive
+		}
+		entries, server, err := asked(f)
+		if err != nil {
+			cobra.CompDebugln(err.Error(), false)
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var out []string
+		for _, e := range journal.List(entries, server).Entries {
+			if !e.Undone && e.Irreversible == "" {
+				out = append(out, cobra.CompletionWithDesc(e.ID, string(e.Verb)+" of "+names(e.Entry)))
+			}
+		}
+		return out, directive
+	}
 }
 
 func names(e journal.Entry) string {
@@ -152,7 +231,7 @@ func (o *UndoOptions) list(report *journal.Report) error {
 		return nil
 	}
 	w := cli.NewTable(o.Factory.IO.Out)
-	w.Row("AGE", "VERB", "MACHINES", "UNDO")
+	w.Row("ID", "AGE", "VERB", "MACHINES", "UNDO")
 	for _, e := range report.Entries {
 		undo := "possible"
 		switch {
@@ -161,7 +240,7 @@ func (o *UndoOptions) list(report *journal.Report) error {
 		case e.Irreversible != "":
 			undo = "no: " + e.Irreversible
 		}
-		w.Row(duration.HumanDuration(o.Factory.Now().Sub(e.Time)), string(e.Verb), names(e.Entry), undo)
+		w.Row(e.ID, duration.HumanDuration(o.Factory.Now().Sub(e.Time)), string(e.Verb), names(e.Entry), undo)
 	}
 	return w.Flush()
 }

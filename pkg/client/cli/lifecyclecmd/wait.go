@@ -62,6 +62,9 @@ func (o *Options) reached(r *request) error {
 	if o.Output.Given() || text == "" {
 		return nil
 	}
+	if o.undoes != "" {
+		text += fmt.Sprintf(", and %q is undone", o.called(o.undoes))
+	}
 	_, err := fmt.Fprintln(o.Factory.IO.Out, text)
 	return err
 }
