@@ -34,8 +34,8 @@ type stateSync struct {
 type keptState struct {
 	// tpm is nil where the TPM's state is not kept.
 	tpm *tpmstate.Store
-	// efi: QEMU keeps the EFI variables on the claim. Those of a guest that comes from elsewhere it writes when the guest
-	// runs for the first time.
+	// efi: QEMU keeps the EFI variables on the claim. Those of a guest that comes from elsewhere it writes when the
+	// guest runs for the first time.
 	efi bool
 }
 

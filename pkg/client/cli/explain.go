@@ -245,14 +245,14 @@ func forbidden(err error) string {
 	case clusterScoped[resource]:
 		where, flag = "of the cluster", ""
 	}
-	return fmt.Sprintf("not allowed: user %q may not %s %s%s %s; check with `%s%s`", m[1], m[2], m[3], group, where, check,
-		flag)
+	return fmt.Sprintf("not allowed: user %q may not %s %s%s %s; check with `%s%s`", m[1], m[2], m[3], group, where,
+		check, flag)
 }
 
 // clusterScoped are the resources without namespace that commands ask for.
 var clusterScoped = map[string]bool{
-	"clusterroles": true, "customresourcedefinitions": true, "migrationpolicies": true, "namespaces": true, "nodes": true,
-	"persistentvolumes": true, "storageclasses": true, "virtualmachineclusterinstancetypes": true,
+	"clusterroles": true, "customresourcedefinitions": true, "migrationpolicies": true, "namespaces": true,
+	"nodes": true, "persistentvolumes": true, "storageclasses": true, "virtualmachineclusterinstancetypes": true,
 	"virtualmachineclusterpreferences": true,
 }
 

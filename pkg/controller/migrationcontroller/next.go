@@ -62,7 +62,8 @@ type View struct {
 	TargetLost string
 	// Attachments are the pods that hold hotplugged claims for Pod.
 	Attachments []*corev1.Pod
-	// StateClaim is the claim that was made for the guest's persistent state where it goes, as long as it is nothing else.
+	// StateClaim is the claim that was made for the guest's persistent state where it goes, as long as it is nothing
+	// else.
 	StateClaim *corev1.PersistentVolumeClaim
 	// Policy is the one that holds for the migration, nil for none, and Cluster the configuration without it. They
 	// are known when the migration is about to be scheduled.

@@ -232,7 +232,8 @@ func (r *Reconciler) lookAtUnnamed(ctx context.Context, view *View) error {
 	return nil
 }
 
-// noteUnnamed remembers an attachment pod until the status that names it is written. One VMI is worked on by one goroutine.
+// noteUnnamed remembers an attachment pod until the status that names it is written. One VMI is worked on by one
+// goroutine.
 func (r *Reconciler) noteUnnamed(vmi types.UID, volume string, pod *corev1.Pod) {
 	made, _ := r.unnamed.LoadOrStore(vmi, map[string]*corev1.Pod{})
 	made.(map[string]*corev1.Pod)[volume] = pod

@@ -5,8 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 // Claim is the claim that has the state of a VMI, as its status says; nil before its pod has a node. It is no volume of
@@ -16,7 +14,9 @@ func Claim(vmi *v1.VirtualMachineInstance) *v1.PersistentVolumeClaimInfo {
 		return nil
 	}
 	for _, s := range vmi.Status.VolumeStatus {
-		if s.PersistentVolumeClaimInfo != nil && s.HotplugVolume == nil && hotplug.Volume(&vmi.Spec, s.Name) == nil {
+		inSpec := func(v v1.Volume) bool { return v.Name == s.Name }
+		if s.PersistentVolumeClaimInfo != nil && s.HotplugVolume == nil &&
+			!slices.ContainsFunc(vmi.Spec.Volumes, inSpec) {
 			return s.PersistentVolumeClaimInfo
 		}
 	}

@@ -43,8 +43,8 @@ type Row struct {
 	Ready  bool
 	Node   string
 	IPs    []string
-	// CPUs is the number of virtual CPUs, Memory what the guest sees; 0 where the instance type of a VM without instance
-	// says it, until Sizes has asked that.
+	// CPUs is the number of virtual CPUs, Memory what the guest sees; 0 where the instance type of a VM without
+	// instance says it, until Sizes has asked that.
 	CPUs    uint32
 	Memory  resource.Quantity
 	GuestOS string

@@ -41,7 +41,8 @@ func Sizes(ctx context.Context, api Reader, rows []Row) {
 // typePath is where an instance type is; a kind that is not said is the cluster's.
 func typePath(namespace, kind, name string) string {
 	path := "/apis/" + instancetypev1beta1.SchemeGroupVersion.String()
-	if slices.Contains([]string{instancetype.SingularResourceName, instancetype.PluralResourceName}, strings.ToLower(kind)) {
+	ofNamespace := []string{instancetype.SingularResourceName, instancetype.PluralResourceName}
+	if slices.Contains(ofNamespace, strings.ToLower(kind)) {
 		return path + "/namespaces/" + namespace + "/" + instancetype.PluralResourceName + "/" + name
 	}
 	return path + "/" + instancetype.ClusterPluralResourceName + "/" + name

@@ -15,7 +15,10 @@ var marks = map[why.State]string{
 }
 
 // colours are those of marks.
-var colours = map[string]cli.Colour{"ok": cli.Green, "wait": cli.Yellow, "FAIL": cli.Red, "off": cli.Grey, "?": cli.Yellow}
+var colours = map[string]cli.Colour{
+	"ok": cli.Green, "wait": cli.Yellow, "FAIL": cli.Red, "off": cli.Grey,
+	"?": cli.Yellow,
+}
 
 func printReport(s *cli.IOStreams, r *why.Report, program string) error {
 	var b strings.Builder
