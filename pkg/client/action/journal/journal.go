@@ -1,6 +1,6 @@
 // Package journal keeps what lifecycle verbs were asked from this account, so that one can be taken back. It is a file
-// of JSON lines for its owner alone; Append adds an entry, Last and Find return the one that an undo is about, and Plan,
-// which is pure, says for each of its machines what takes the verb back, or why nothing does.
+// of JSON lines for its owner alone; Append adds an entry, Last and Find return the one that an undo is about, and
+// Plan, which is pure, says for each of its machines what takes the verb back, or why nothing does.
 package journal
 
 import (
