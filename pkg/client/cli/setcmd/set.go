@@ -97,8 +97,10 @@ func newCmdCPU(f *cli.Factory) *cobra.Command {
 		Long: `Change how many CPUs a virtual machine has. VCPUS is the number of all; the sockets follow from it, with
 the cores and threads that each has. A guest that runs can have more sockets; other cores and threads wait for its
 next start.`,
-		Example: cli.Examples(f.Program,
-			"virtctl set cpu web 4\nvirtctl set cpu web --sockets 2 --cores 4\nvirtctl set cpu web 8 --cores 4 --dry-run"),
+		Example: cli.Examples(f.Program, `
+			virtctl set cpu web 4
+			virtctl set cpu web --sockets 2 --cores 4
+			virtctl set cpu web 8 --cores 4 --dry-run`),
 		Args:              cli.Args(1, 2, "the name of a VM and a number of vCPUs"),
 		ValidArgsFunction: complete(f, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
