@@ -43,6 +43,9 @@ func near(cmd *cobra.Command, word string) []string {
 			continue
 		}
 		close := func(name string) bool {
+			if len(name) <= 3 && len(word) == len(name) && !strings.Contains(name, word[:1]) {
+				return false // get is not set
+			}
 			apart := min(2, max(1, (len(word)+1)/4))
 			return len(word) > 1 && strings.HasPrefix(name, word) || Distance(word, name) <= apart
 		}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,27 +61,44 @@ func (e Edit) patch(resourceVersion string) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
+// ChangedError is an object of which others have changed, meanwhile, what a user decides.
+type ChangedError struct{ Kind, Namespace, Name string }
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("%s %s/%s was changed by others since it was opened; edit it again", e.Kind, e.Namespace, e.Name)
+}
+
 // Verdict has the server try what was edited, and says of each field when it takes effect.
 func Verdict(ctx context.Context, api API, e Edit) (*Object, error) {
+	verdict, _, err := Try(ctx, api, e, true)
+	return verdict, err
+}
+
+// Try says of each field that was edited when it takes effect, and what the object would be. With ask the server tries
+// it, so that defaults and webhooks count; else the object is taken as the edit has it.
+func Try(ctx context.Context, api API, e Edit, ask bool) (*Object, map[string]any, error) {
 	head, err := e.head()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	live, err := unchanged(ctx, api, e, head)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	patch, err := e.patch("")
-	if err != nil {
-		return nil, err
-	}
-	then, err := api.TryPatch(ctx, resources[head.Kind], head.Namespace, head.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: "virtctl"})
-	if err != nil {
-		return nil, err
+	then := e.After
+	if ask {
+		patch, err := e.patch("")
+		if err != nil {
+			return nil, nil, err
+		}
+		then, err = api.TryPatch(ctx, resources[head.Kind], head.Namespace, head.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: "virtctl"})
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	head.Exists = true
-	return &head, judge(ctx, api, &head, live, then)
+	return &head, then, judge(ctx, api, &head, live, then)
 }
 
 // unchanged reads the object, and fails when others have changed of it what a user decides: their change would be lost.
@@ -90,33 +108,46 @@ func unchanged(ctx context.Context, api API, e Edit, head Object) (map[string]an
 		return nil, err
 	}
 	if !reflect.DeepEqual(visible(live), visible(e.Before)) {
-		return nil, fmt.Errorf("%s %s/%s was changed by others since it was opened; edit it again", head.Kind,
-			head.Namespace, head.Name)
+		return nil, &ChangedError{head.Kind, head.Namespace, head.Name}
 	}
 	return live, nil
 }
 
 // Apply stores what was edited, unless others have changed the object meanwhile.
 func Apply(ctx context.Context, api EditAPI, e Edit) error {
+	_, err := Store(ctx, api, e)
+	return err
+}
+
+// maxConflicts is how often Store tries again when the server has written the object's status meanwhile.
+const maxConflicts = 5
+
+// Store is Apply, and returns the object as it is stored.
+func Store(ctx context.Context, api EditAPI, e Edit) (runtime.Object, error) {
 	head, err := e.head()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	live, err := unchanged(ctx, api, e, head)
-	if err != nil {
-		return err
+	for tries := 0; ; tries++ {
+		live, err := unchanged(ctx, api, e, head)
+		if err != nil {
+			return nil, err
+		}
+		metadata, _ := live["metadata"].(map[string]any)
+		version, _ := metadata["resourceVersion"].(string)
+		patch, err := e.patch(version)
+		if err != nil {
+			return nil, err
+		}
+		var into runtime.Object = &v1.VirtualMachine{}
+		if head.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
+			into = &v1.VirtualMachineInstance{}
+		}
+		err = api.Patch(ctx, resources[head.Kind], head.Namespace, head.Name, types.MergePatchType, patch, false, into)
+		if !apierrors.IsConflict(err) || tries == maxConflicts {
+			return into, err
+		}
 	}
-	metadata, _ := live["metadata"].(map[string]any)
-	version, _ := metadata["resourceVersion"].(string)
-	patch, err := e.patch(version)
-	if err != nil {
-		return err
-	}
-	var into runtime.Object = &v1.VirtualMachine{}
-	if head.Kind == v1.VirtualMachineInstanceGroupVersionKind.Kind {
-		into = &v1.VirtualMachineInstance{}
-	}
-	return api.Patch(ctx, resources[head.Kind], head.Namespace, head.Name, types.MergePatchType, patch, false, into)
 }
 
 // ReadEdit reads what an editor was given and what it left.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
 // Options of the command.
@@ -192,16 +193,31 @@ func (o *Options) print(report *diff.Report) error {
 		case len(object.Changes) > 0:
 			w.Row(fmt.Sprintf("%s %s/%s, %s", object.Kind, object.Namespace, object.Name, state))
 		}
-		for _, c := range object.Changes {
-			cells := []string{"  " + string(c.Effect), c.Path, value(c.Before) + " → " + value(c.After)}
-			if c.Note != "" {
-				cells = append(cells, c.Note)
-			}
-			w.Row(cells...)
-		}
+		rows(w, object.Changes)
 	}
 	return w.Flush()
 }
+
+// rows writes a line for each field.
+func rows(w *cli.Table, changes []diff.Change) {
+	for _, c := range changes {
+		cells := []string{"  " + string(c.Effect), c.Path, value(c.Before) + " → " + value(c.After)}
+		if c.Note != "" {
+			cells = append(cells, c.Note)
+		}
+		w.Row(cells...)
+	}
+}
+
+// WriteChanges writes a line for each field, as `virtctl diff` does.
+func WriteChanges(out io.Writer, changes []diff.Change) error {
+	w := cli.NewTable(out)
+	rows(w, changes)
+	return w.Flush()
+}
+
+// WaitsForRestart reports whether a change takes effect when the guest, which runs, is started again.
+func WaitsForRestart(c diff.Change) bool { return c.Effect == rollout.Restart }
 
 // maxValue is how much of a value a line shows, characters.
 const maxValue = 60

@@ -49,6 +49,10 @@ var commandLines = map[string][]string{
 	"undo":              {"undo --list"},
 	"scale":             {"scale vmpool/sites --replicas 2"},
 	"diff":              {"diff -f FILE"},
+	"cpu":               {"set cpu demo 2", "set instancetype demo x", "set preference demo x"},
+	"memory":            {"set memory demo 2Gi", "set memory demo 2Gi --dry-run"},
+	"run-strategy":      {"set run-strategy demo Manual --dry-run=client"},
+	"eviction-strategy": {"set eviction-strategy demo None"},
 	"wait":              {"wait demo --for condition=Nothing --timeout 10ms", "wait demo --for agent --timeout 10ms"},
 	"expand":            {"expand --vm demo -o name"},
 	"objectgraph":       {"objectgraph demo -o name"},
@@ -90,7 +94,7 @@ var commandLines = map[string][]string{
 }
 
 // silent are commands that write nothing of a cluster's.
-var silent = []string{"create", "template", "credentials", "memory-dump", "adm", "completion", "options", "help"}
+var silent = []string{"create", "set", "template", "credentials", "memory-dump", "adm", "completion", "options", "help"}
 
 // TestHostileTextReachesNoTerminal runs every command against a server whose objects have hostile text in each string
 // that is not held to a form, and against one that refuses everything in hostile words.

@@ -44,6 +44,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/permittedcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/portforwardcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/scalecmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/setcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/sshcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/templatecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/topcmd"
@@ -215,6 +216,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		lifecyclecmd.NewCmdDelete(f, nil),
 		lifecyclecmd.NewCmdUndo(f, nil),
 		scalecmd.NewCmdScale(f, nil),
+		setcmd.NewCmdSet(f),
 		diffcmd.NewCmdDiff(f, nil),
 		waitcmd.NewCmdWait(f, nil),
 		expandcmd.NewCmdExpand(f, nil),
