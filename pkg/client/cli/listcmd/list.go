@@ -57,6 +57,7 @@ with -A. The exit code is 3 when one of them is not there.`,
 			virtctl list -A demo
 			virtctl list demo -o jsonpath='{.status.printableStatus}'
 			virtctl list vmi -l app=web --watch
+			virtctl list --watch -o jsonl
 			virtctl list vmpool
 			virtctl list -o custom-columns=NAME:.metadata.name,STATUS:.status.printableStatus`),
 		Args:              cli.Args(0, -1, "one of vm, vmi, all, vmpool, vmirs, and names"),
@@ -158,8 +159,9 @@ func (o *Options) complete(args []string) error {
 			return cli.UsageErrorf("names cannot be given with a selector")
 		}
 	}
-	if o.Watch && o.Output.Given() {
-		return cli.UsageErrorf("--watch shows a table; it cannot be given with -o %s", o.Output.Format)
+	if o.Watch && o.Output.Given() && o.Output.Format != cli.FormatLines {
+		return cli.UsageErrorf("--watch shows a table; with it, -o is %s or %s, not %q", formatWide, cli.FormatLines,
+			o.Output.Format)
 	}
 	return o.Output.Validate()
 }
@@ -268,6 +270,11 @@ func (o *Options) object(objects list.Objects) runtime.Object {
 }
 
 func (o *Options) watch(ctx context.Context, c list.API) error {
+	if o.Output.Given() {
+		return list.FollowObjects(ctx, c, o.Selection, func(object runtime.Object) error {
+			return o.Output.Print(object, o.Factory.IO.Out)
+		})
+	}
 	t := &table{o: o}
 	return list.Follow(ctx, c, o.Selection, t.print)
 }
