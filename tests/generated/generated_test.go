@@ -1,8 +1,8 @@
 //go:build generated
 
 // Package generated tests that generated files are what their generators write: custom resource definitions,
-// protobuf code, the API surface, shell completions, the command reference. It needs what `make deps`
-// installs.
+// protobuf code, the API surface, shell completions, the command reference, the schemas of reports. It needs what
+// `make deps` installs.
 package generated
 
 import (

@@ -29,7 +29,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files in the scripts")
 
 func TestMain(m *testing.M) {
-	virtctl := func() { os.Exit(root.Main()) }
+	virtctl := func() { os.Exit(checked(root.Main)) }
 	testscript.Main(m, map[string]func(){"virtctl": virtctl, "kubectl-virt": virtctl, "viewer": viewer, "talk": talk})
 }
 
@@ -41,7 +41,7 @@ func TestOffline(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "no-kubeconfig"))
 			env.Setenv("NO_COLOR", "1")
-			return nil
+			return setSchemas(env)
 		},
 	})
 }
@@ -68,6 +68,9 @@ func TestCluster(t *testing.T) {
 				return err
 			}
 			env.Setenv("PLUGINS", plugins)
+			if err := setSchemas(env); err != nil {
+				return err
+			}
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "kubeconfig"))
 			return c.writeKubeconfig(env.WorkDir)

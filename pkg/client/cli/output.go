@@ -15,7 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// Output is a command's -o flag: json, yaml, name, jsonpath=…, go-template=… and custom-columns=… with
+// Output is a command's -o flag: json, jsonl, yaml, name, jsonpath=…, go-template=… and custom-columns=… with
 // kubectl's meaning and kubectl's printers, and formats of the command's own such as wide.
 type Output struct {
 	Format string
@@ -50,8 +50,8 @@ func (o *Output) AddFlags(cmd *cobra.Command) {
 }
 
 func (o *Output) formats() []string {
-	return append(slices.Clone(o.own), "json", "yaml", "name", "jsonpath=…", "jsonpath-file=…", "go-template=…",
-		"go-template-file=…", "custom-columns=…", "custom-columns-file=…")
+	return append(slices.Clone(o.own), "json", FormatLines, "yaml", "name", "jsonpath=…", "jsonpath-file=…",
+		"go-template=…", "go-template-file=…", "custom-columns=…", "custom-columns-file=…")
 }
 
 func (o *Output) completions() []string {
@@ -88,9 +88,9 @@ func (o *Output) Print(obj runtime.Object, w io.Writer) error {
 		w = forPrograms(w)
 	}
 	objects := []runtime.Object{obj}
-	if o.Format == "name" && meta.IsListType(obj) {
+	if (o.Format == "name" || o.Format == FormatLines) && isList(obj) {
 		if objects, err = meta.ExtractList(obj); err != nil {
-			return fmt.Errorf("print as name: %w", err)
+			return fmt.Errorf("print as %s: %w", o.Format, err)
 		}
 	}
 	for _, obj := range objects {
@@ -128,6 +128,8 @@ func (o *Output) printer() (printers.ResourcePrinter, error) {
 	switch format {
 	case "json":
 		return o.withoutManagedFields(&printers.JSONPrinter{}), nil
+	case FormatLines:
+		return o.withoutManagedFields(printers.ResourcePrinterFunc(printLine)), nil
 	case "yaml":
 		return o.withoutManagedFields(&printers.YAMLPrinter{}), nil
 	case "name":

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,6 +19,17 @@ func machine(name string) v1.VirtualMachine {
 	}
 	vm.Status.Conditions = []v1.VirtualMachineCondition{{Type: "Ready"}, {Type: "Paused"}}
 	return vm
+}
+
+// line is a machine as -o jsonl prints it.
+func line(name string) string {
+	vm := machine(name)
+	vm.ManagedFields = nil
+	text, err := json.Marshal(&vm)
+	if err != nil {
+		panic(err)
+	}
+	return string(text) + "\n"
 }
 
 func parse(t *testing.T, o *Output, args ...string) {
@@ -43,6 +55,7 @@ func TestOutput(t *testing.T) {
 		many string
 	}{
 		{[]string{"-o", "name"}, "virtualmachine.kubevirt.io/demo\n", "virtualmachine.kubevirt.io/a\nvirtualmachine.kubevirt.io/b\n"},
+		{[]string{"-o", "jsonl"}, line("demo"), line("a") + line("b")},
 		{[]string{"-o", "jsonpath={.metadata.name}"}, "demo", ""},
 		{[]string{"-o", "jsonpath=.status.conditions[1].type"}, "Paused", ""},
 		{[]string{"-o", "go-template={{.kind}}"}, "VirtualMachine", ""},
@@ -76,7 +89,7 @@ func TestOutput(t *testing.T) {
 
 func TestOutputLeavesOutManagedFields(t *testing.T) {
 	vm := machine("demo")
-	for _, format := range []string{"json", "yaml"} {
+	for _, format := range []string{"json", "jsonl", "yaml"} {
 		for show, args := range map[bool][]string{false: {"-o", format}, true: {"-o", format, "--show-managed-fields"}} {
 			o := NewOutput()
 			parse(t, o, args...)

@@ -100,7 +100,14 @@ const retryAfter = time.Second
 // Follow calls changed with all rows that are new or differ from what was last reported, first with all there are,
 // until ctx ends. A row that went away is reported with Status "Deleted".
 func Follow(ctx context.Context, api API, s Selection, changed func([]Row) error) error {
-	f := &follower{api: api, selection: s, changed: changed, shown: map[string]Row{}}
+	f := &follower{api: api, selection: s, shown: map[string]Row{}}
+	f.report = func() error { return f.reportRows(changed) }
+	return f.run(ctx)
+}
+
+// run loads and watches until ctx ends, and calls report after each change.
+func (f *follower) run(ctx context.Context) error {
+	api, s := f.api, f.selection
 	for first := true; ; first = false {
 		objects, err := Get(ctx, api, s)
 		switch {
@@ -135,7 +142,8 @@ func refused(err error) bool {
 type follower struct {
 	api       API
 	selection Selection
-	changed   func([]Row) error
+	// report passes on what has changed.
+	report func() error
 
 	vms   map[string]v1.VirtualMachine
 	vmis  map[string]v1.VirtualMachineInstance
@@ -154,7 +162,7 @@ func (f *follower) load(o Objects) error {
 	return f.report()
 }
 
-// watch follows changes until a watch ends; its error is that of changed, or final.
+// watch follows changes until a watch ends; its error is that of report, or final.
 func (f *follower) watch(ctx context.Context, o Objects) error {
 	var vms, vmis <-chan watch.Event
 	open := func(resource, version string) (watch.Interface, error) {
@@ -226,9 +234,9 @@ func (f *follower) apply(event watch.Event) bool {
 	return event.Type != watch.Bookmark
 }
 
-// report compares all rows with those shown. Rows are few beside what the server can send in the same time, so
+// reportRows compares all rows with those shown. Rows are few beside what the server can send in the same time, so
 // they are made anew.
-func (f *follower) report() error {
+func (f *follower) reportRows(report func([]Row) error) error {
 	var vms []v1.VirtualMachine
 	var vmis []v1.VirtualMachineInstance
 	for _, vm := range f.vms {
@@ -257,7 +265,7 @@ func (f *follower) report() error {
 	if len(changed) == 0 {
 		return nil
 	}
-	return f.changed(changed)
+	return report(changed)
 }
 
 func (r Row) id() string {

@@ -3,6 +3,7 @@ package list
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -180,6 +182,53 @@ func TestFollow(t *testing.T) {
 		f.vmis = []v1.VirtualMachineInstance{i}
 		vms.Stop()
 		expect("new Stopped ")
+
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+func TestFollowObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		versioned := func(name, version string) *v1.VirtualMachine {
+			out := vm("a", name, v1.VirtualMachineStatusStopped)
+			out.ResourceVersion = version
+			return &out
+		}
+		f.vms = []v1.VirtualMachine{*versioned("web", "1"), *versioned("off", "2")}
+		ctx, cancel := context.WithCancel(t.Context())
+		changes := make(chan string, 9)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- FollowObjects(ctx, f, Selection{Kind: VMs}, func(o runtime.Object) error {
+				vm := o.(*v1.VirtualMachine)
+				changes <- fmt.Sprintf("%s %s %s %v", vm.Kind, vm.Name, vm.ResourceVersion, vm.DeletionTimestamp != nil)
+				return nil
+			})
+		}()
+		expect := func(want string) {
+			t.Helper()
+			if got := <-changes; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		expect("VirtualMachine off 2 false")
+		expect("VirtualMachine web 1 false")
+		vms, vmis := <-f.watchers[client.VMs], <-f.watchers[client.VMIs]
+		i := instance("a", "web", true)
+		vmis.Add(&i) // no VM: nothing is reported
+		vms.Modify(versioned("web", "3"))
+		expect("VirtualMachine web 3 false")
+		vms.Delete(versioned("off", "4"))
+		expect("VirtualMachine off 2 true")
+
+		// A lost watch is made anew, and only what changed meanwhile is reported.
+		f.vms = []v1.VirtualMachine{*versioned("web", "3"), *versioned("new", "5")}
+		vms.Stop()
+		expect("VirtualMachine new 5 false")
 
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {

@@ -68,6 +68,7 @@ order; amounts begin with the greatest, and ages with the oldest. With --watch o
 			virtctl list vmi -l app=web --watch
 			virtctl list --sort-by age
 			virtctl list -A --sort-by .metadata.creationTimestamp
+			virtctl list --watch -o jsonl
 			virtctl list vmpool
 			virtctl list -o custom-columns=NAME:.metadata.name,STATUS:.status.printableStatus`),
 		Args:              cli.Args(0, -1, "one of vm, vmi, all, vmpool, vmirs, and names"),
@@ -136,10 +137,14 @@ func (o *Options) complete(args []string) error {
 			return cli.UsageErrorf("names cannot be given with a selector")
 		}
 	}
-	if o.Watch && o.Output.Given() {
-		return cli.UsageErrorf("--watch shows a table; it cannot be given with -o %s", o.Output.Format)
+	if o.Watch && o.Output.Given() && o.Output.Format != cli.FormatLines {
+		return cli.UsageErrorf("--watch shows a table; with it, -o is %s or %s, not %q", formatWide, cli.FormatLines,
+			o.Output.Format)
 	}
 	if o.SortBy != "" {
+		if o.Watch && o.Output.Given() {
+			return cli.UsageErrorf("--sort-by sorts a list; with --watch -o %s objects come as they change", o.Output.Format)
+		}
 		var err error
 		if o.sorter, err = list.SortBy(o.SortBy); err != nil {
 			return cli.UsageErrorf("--sort-by: %s", err)
@@ -290,6 +295,11 @@ func sorted(rows []list.Row) list.Objects {
 }
 
 func (o *Options) watch(ctx context.Context, c list.API) error {
+	if o.Output.Given() {
+		return list.FollowObjects(ctx, c, o.Selection, func(object runtime.Object) error {
+			return o.Output.Print(object, o.Factory.IO.Out)
+		})
+	}
 	t := &table{o: o}
 	return list.Follow(ctx, c, o.Selection, func(rows []list.Row) error {
 		if !t.started {

@@ -1,6 +1,6 @@
 // Command gen writes what is generated from virtctl's commands: completions/, one script a shell, docs/cli/ and
-// docs/man/, one page a command, and in docs/output.md the reports that commands print. Its argument is the
-// repository's root.
+// docs/man/, one page a command, in docs/output.md the reports that commands print, and docs/schemas/, one file a
+// report. Its argument is the repository's root.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 }
 
 // folders are written whole: a file in them that is not generated any more is removed.
-var folders = []string{"completions", "docs/cli", "docs/man"}
+var folders = []string{"completions", "docs/cli", "docs/man", schemasFolder}
 
 func write(dir string) error {
 	files, err := generate(dir)
@@ -70,6 +70,11 @@ func generate(dir string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	described, err := schemas(all)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(files, described)
 	page, err := os.ReadFile(filepath.Join(dir, outputPage))
 	if err != nil {
 		return nil, err
