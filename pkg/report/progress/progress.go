@@ -17,8 +17,8 @@ type Progress struct {
 	// Time is when this was known, and ElapsedSeconds how long the guest had been on its way.
 	Time           time.Time `json:"time"`
 	ElapsedSeconds float64   `json:"elapsedSeconds"`
-	// TotalBytes is memory and disks together, RemainingBytes what is left of them. Memory that changes is copied again,
-	// so ProcessedBytes may be more.
+	// TotalBytes is memory and disks together, RemainingBytes what is left of them. Memory that changes is copied
+	// again, so ProcessedBytes may be more.
 	TotalBytes     uint64 `json:"totalBytes"`
 	ProcessedBytes uint64 `json:"processedBytes"`
 	RemainingBytes uint64 `json:"remainingBytes"`

@@ -143,7 +143,8 @@ func (o *Options) complete(args []string) error {
 	}
 	if o.SortBy != "" {
 		if o.Watch && o.Output.Given() {
-			return cli.UsageErrorf("--sort-by sorts a list; with --watch -o %s objects come as they change", o.Output.Format)
+			return cli.UsageErrorf("--sort-by sorts a list; with --watch -o %s objects come as they change",
+				o.Output.Format)
 		}
 		var err error
 		if o.sorter, err = list.SortBy(o.SortBy); err != nil {
