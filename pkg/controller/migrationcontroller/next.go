@@ -224,8 +224,9 @@ func (s *Step) schedule(view View, attachment *corev1.Pod) {
 		MigrationNetworkType:   v1.Pod,
 		MigrationConfiguration: surface.Configured(view.Cluster, view.Policy),
 	}
-	status.MigrationState.SourcePersistentStatePVCName, status.MigrationState.TargetPersistentStatePVCName =
-		stateClaims(view.Migration, view.VMI)
+	source, target := stateClaims(view.Migration, view.VMI)
+	status.MigrationState.SourcePersistentStatePVCName = source
+	status.MigrationState.TargetPersistentStatePVCName = target
 	if view.Policy != nil {
 		status.MigrationState.MigrationPolicyName = new(view.Policy.Name)
 	}
