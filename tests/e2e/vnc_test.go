@@ -109,7 +109,8 @@ func (g *guest) startVirtctl(t *testing.T, args ...string) *running {
 	}
 	t.Cleanup(func() {
 		_ = r.cmd.Process.Signal(syscall.SIGTERM)
-		if err := r.cmd.Wait(); err != nil {
+		err := r.cmd.Wait()
+		if interrupted := 130; err != nil && r.cmd.ProcessState.ExitCode() != interrupted {
 			t.Errorf("virtctl %v: %v\n%s", args, err, stderr.String())
 		}
 	})
