@@ -53,7 +53,7 @@ Without --apply the manifest is printed, for "kubectl apply -f -" or a file. Wit
 cluster and the name is printed. Disks are attached in the order of their flags within each kind: container
 disks, claims, DataSources, cloned claims, blank volumes, imported volumes, empty disks.
 
-A preference chooses the disks' bus; without one it is virtio. An instance type and a preference are taken from the
+A preference chooses the disks' bus; without one it is sata. An instance type and a preference are taken from the
 labels of the volume that is booted from, where it is a claim or imported and has such labels.`,
 		Example: cli.Examples(f.Program, `
 			# Print a manifest, then run it
