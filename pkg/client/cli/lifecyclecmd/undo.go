@@ -234,7 +234,7 @@ func (o *UndoOptions) list(report *journal.Report) error {
 	w := cli.NewTable(o.Factory.IO.Out)
 	w.Row("ID", "AGE", "VERB", "MACHINES", "UNDO")
 	for _, e := range report.Entries {
-		undo := "possible"
+		undo := "if unchanged since"
 		switch {
 		case e.Undone:
 			undo = "done"
