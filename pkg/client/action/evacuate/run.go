@@ -56,7 +56,7 @@ func Run(ctx context.Context, api API, planned *Report, o Options) (*Report, err
 		denied: make([]error, len(r.Guests)),
 	}
 	if err := e.evict(ctx); err != nil {
-		return r, err
+		return r, e.late(ctx, err)
 	}
 	e.tell()
 	if o.Wait && !o.DryRun {
@@ -122,9 +122,20 @@ func (e *evacuation) one(ctx context.Context, g *Guest) error {
 			g.State = Refused
 		}
 		return err
+	case ctx.Err() != nil || unanswered(err):
+		g.State, g.Reason = Asked, "whether its eviction was granted is not known"
+		return err
 	}
 	g.State, g.Reason = Refused, err.Error()
 	return nil
+}
+
+// unanswered reports whether an error is that the API server did not answer, so that what was asked for may have been
+// done.
+func unanswered(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }
 
 // follow looks until all that is to go has gone.
@@ -160,7 +171,12 @@ func (e *evacuation) late(ctx context.Context, err error) error {
 			left++
 		}
 	}
-	return fmt.Errorf("evacuate node %s: %d guests have not left yet: %w", e.report.Node, left, action.ErrTimeout)
+	cordoned := ""
+	if e.report.Cordoned {
+		cordoned = ", and it is cordoned"
+	}
+	return fmt.Errorf("evacuate node %s: %d guests have not left it yet%s: %w", e.report.Node, left, cordoned,
+		action.ErrTimeout)
 }
 
 // look sees where the guests are now.

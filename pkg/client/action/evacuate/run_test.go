@@ -20,9 +20,11 @@ import (
 
 // cluster is one whose guests do at once what their evictions lead to, but for those that are stuck.
 type cluster struct {
-	mu       sync.Mutex
-	vmis     map[string]*v1.VirtualMachineInstance
-	stuck    map[string]bool
+	mu    sync.Mutex
+	vmis  map[string]*v1.VirtualMachineInstance
+	stuck map[string]bool
+	// silent is what Evict answers of all, as when the API server does not.
+	silent   error
 	cordoned []string
 	evicted  []string
 	dry      bool
@@ -75,6 +77,8 @@ func (c *cluster) Evict(_ context.Context, _, pod string, dryRun bool) error {
 	vmi := c.vmis[name].DeepCopy()
 	denied := apierrors.NewTooManyRequests("Eviction triggered evacuation of VMI", 0)
 	switch {
+	case c.silent != nil:
+		return c.silent
 	case c.stuck[name]:
 		return denied
 	case strings.HasPrefix(name, "moves"):
@@ -179,5 +183,27 @@ func TestStill(t *testing.T) {
 	}
 	if e.still(g, state("new", true)); g.State != Asked || !strings.Contains(g.Reason, "no memory") {
 		t.Errorf("failed: %+v", g)
+	}
+}
+
+// An API server that does not answer has refused nothing: the guests may leave, and are asked again.
+func TestUnanswered(t *testing.T) {
+	for name, silent := range map[string]error{
+		"no answer":   &url.Error{Op: "Post", URL: "https://10.0.0.1/api", Err: context.DeadlineExceeded},
+		"unavailable": apierrors.NewServiceUnavailable("etcd is away"),
+	} {
+		c, plan := start(map[string]v1.EvictionStrategy{"moves": v1.EvictionStrategyLiveMigrate})
+		c.silent = silent
+		report, err := Run(t.Context(), c, plan, Options{Now: time.Now})
+		if g := report.Guests[0]; g.State != Asked || strings.Contains(g.Reason, "http") {
+			t.Errorf("%s: %s, %s: %v", name, g.State, g.Reason, err)
+		}
+	}
+	c, plan := start(map[string]v1.EvictionStrategy{"moves": v1.EvictionStrategyLiveMigrate})
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	_, err := Run(ctx, c, plan, Options{Now: time.Now, Wait: true})
+	if err == nil || !errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error(), "guests have not left it yet, and it is cordoned") {
+		t.Errorf("%v", err)
 	}
 }

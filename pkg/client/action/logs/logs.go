@@ -51,6 +51,8 @@ type Options struct {
 	// Timestamps and Previous are for the launcher alone: the kubelet adds the time of each line; the log of the
 	// container before.
 	Timestamps, Previous bool
+	// Note is told what the log does not have; nil is fine.
+	Note func(string)
 }
 
 // Copy writes the log to w. Without Follow the guest must run, but for the launcher's log, which is there while its pod
@@ -91,6 +93,9 @@ func (r *reading) once(ctx context.Context) error {
 	if uid := string(vmi.UID); uid != r.uid {
 		first := r.uid == ""
 		r.uid, r.last = uid, nil
+		if note := elsewhere(vmi, r.options.Since); note != "" && r.options.Note != nil {
+			r.options.Note(note)
+		}
 		if !first {
 			// a guest that was started while we looked is wanted whole
 			r.options.Tail, r.options.Since = -1, time.Time{}
@@ -130,6 +135,18 @@ func (r *reading) once(ctx context.Context) error {
 			return fmt.Errorf("read the log of %s/%s: %w", r.namespace, r.name, err)
 		}
 	}
+}
+
+// elsewhere says of a guest that has moved that its log began there anew; empty for one that has not, or when nothing
+// older is wanted.
+func elsewhere(vmi *v1.VirtualMachineInstance, since time.Time) string {
+	ms := vmi.Status.MigrationState
+	if ms == nil || !ms.Completed || ms.Failed || ms.EndTimestamp == nil || ms.TargetNode != vmi.Status.NodeName ||
+		!since.IsZero() && since.After(ms.EndTimestamp.Time) {
+		return ""
+	}
+	return fmt.Sprintf("%s/%s moved from node %s to %s at %s; its log begins there", vmi.Namespace, vmi.Name,
+		ms.SourceNode, ms.TargetNode, ms.EndTimestamp.UTC().Format(time.RFC3339))
 }
 
 // writeError is that the reader of ours has gone.

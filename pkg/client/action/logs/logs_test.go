@@ -243,3 +243,34 @@ func TestReaderHasGone(t *testing.T) {
 type broken struct{ err error }
 
 func (b broken) Write([]byte) (int, error) { return 0, b.err }
+
+// A log that began anew with the guest's move says so, unless nothing from before is wanted.
+func TestElsewhere(t *testing.T) {
+	moved := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	vmi := func(change func(*v1.VirtualMachineInstanceMigrationState)) *v1.VirtualMachineInstance {
+		end := metav1.NewTime(moved)
+		ms := &v1.VirtualMachineInstanceMigrationState{Completed: true, EndTimestamp: &end, SourceNode: "node1", TargetNode: "node2"}
+		change(ms)
+		out := &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{NodeName: "node2", MigrationState: ms}}
+		out.Namespace, out.Name = "ns", "web"
+		return out
+	}
+	as := func(*v1.VirtualMachineInstanceMigrationState) {}
+	const said = "ns/web moved from node node1 to node2 at 2026-01-02T03:04:05Z; its log begins there"
+	for name, c := range map[string]struct {
+		vmi   *v1.VirtualMachineInstance
+		since time.Time
+		want  string
+	}{
+		"moved":           {vmi(as), time.Time{}, said},
+		"since before":    {vmi(as), moved.Add(-time.Hour), said},
+		"since then":      {vmi(as), moved.Add(time.Hour), ""},
+		"failed":          {vmi(func(ms *v1.VirtualMachineInstanceMigrationState) { ms.Failed = true }), time.Time{}, ""},
+		"on its way":      {vmi(func(ms *v1.VirtualMachineInstanceMigrationState) { ms.Completed, ms.EndTimestamp = false, nil }), time.Time{}, ""},
+		"never has moved": {&v1.VirtualMachineInstance{}, time.Time{}, ""},
+	} {
+		if got := elsewhere(c.vmi, c.since); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
 )
@@ -240,6 +241,11 @@ func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 		e.add(rankProgress, LayerVMI, e.vmiObject(), Waiting, "EvictionRequested",
 			"the guest is to leave node "+vmi.Status.EvacuationNodeName+", which is being drained",
 			"virtctl why "+e.Name+e.flag()+" --migrate", "virtctl evacuate-cancel vmi "+e.Name+e.flag())
+	}
+	if !store.HasSystem(&vmi.Spec) {
+		e.add(rankRemark, LayerQEMU, object, OK, "NoDisk", "the machine has no disk to boot from",
+			"virtctl addvolume "+e.Name+e.flag()+" --volume-name CLAIM, or another VM: virtctl create vm")
+		return
 	}
 	if conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected, corev1.ConditionTrue) == nil {
 		since := conditions.PhaseSince(&vmi.Status, v1.Running)

@@ -407,6 +407,7 @@ func TestSituations(t *testing.T) {
 		{"paused by an I/O error", condition(v1.VirtualMachineInstancePaused, corev1.ConditionTrue, "PausedIOError", "x"), "IOError", Broken, LayerQEMU, "I/O error", "free or grow"},
 		{"readiness probe fails", condition(v1.VirtualMachineInstanceReady, corev1.ConditionFalse, "ProbeFailed", "connection refused"), "NotReady", Broken, LayerVMI, "not ready: connection refused", "readinessProbe"},
 		{"no guest agent", condition(v1.VirtualMachineInstanceAgentConnected, corev1.ConditionFalse, "", ""), "NoAgent", OK, LayerQEMU, "no guest agent", "qemu-guest-agent"},
+		{"nothing to boot from", func(f *Facts) { f.VMI.Spec.Volumes = nil }, "NoDisk", OK, LayerQEMU, "no disk to boot from", "virtctl create vm"},
 		{"software emulation", condition("SoftwareEmulation", corev1.ConditionTrue, "EmulatedCPU", "The guest's CPU is emulated in software (TCG)."), "SoftwareEmulation", OK, LayerQEMU, "emulated", "virtctl doctor"},
 		{"shutting down", func(f *Facts) { at := ago(3 * time.Second); f.VMI.DeletionTimestamp = &at }, "Stopping", Waiting, LayerVMI, "3s ago", "--force"},
 		{"does not shut down", func(f *Facts) { at := ago(10 * time.Minute); f.VMI.DeletionTimestamp = &at }, "StuckStopping", Broken, LayerVMI, "should have been gone", "--force"},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/create"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/client/store"
 )
 
 // VMOptions of `virtctl create vm`.
@@ -53,7 +53,7 @@ Without --apply the manifest is printed, for "kubectl apply -f -" or a file. Wit
 cluster and the name is printed. Disks are attached in the order of their flags within each kind: container
 disks, claims, DataSources, cloned claims, blank volumes, imported volumes, empty disks.
 
-A preference chooses the disks' bus; without one it is virtio. An instance type and a preference are taken from the
+A preference chooses the disks' bus; without one it is sata. An instance type and a preference are taken from the
 labels of the volume that is booted from, where it is a claim or imported and has such labels.`,
 		Example: cli.Examples(f.Program, `
 			# Print a manifest, then run it
@@ -240,7 +240,7 @@ func RunVM(ctx context.Context, o *VMOptions) error {
 		fmt.Fprintln(o.Factory.IO.ErrOut,
 			"warning: --cloud-init none: the guest is not told what the other options say")
 	}
-	if !hasSystem(vm) {
+	if !store.HasSystem(&vm.Spec.Template.Spec) {
 		fmt.Fprintln(o.Factory.IO.ErrOut, "warning: the VM has no disk to boot from; --container-disk, --pvc and the "+
 			"--volume flags give it one")
 	}
@@ -251,18 +251,6 @@ func RunVM(ctx context.Context, o *VMOptions) error {
 		return o.printManifest(vm)
 	}
 	return o.apply(ctx, vm)
-}
-
-// hasSystem reports whether a VM has a disk that may hold a system, or boots without one.
-func hasSystem(vm *v1.VirtualMachine) bool {
-	spec := &vm.Spec.Template.Spec
-	if f := spec.Domain.Firmware; f != nil && f.KernelBoot != nil {
-		return true
-	}
-	return slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool {
-		return v.ContainerDisk != nil || v.PersistentVolumeClaim != nil || v.DataVolume != nil || v.HostDisk != nil ||
-			v.Ephemeral != nil
-	})
 }
 
 func (o *VMOptions) printManifest(vm *v1.VirtualMachine) error {

@@ -28,6 +28,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 	"github.com/virtkit/virtkit/pkg/report/stats"
@@ -49,7 +50,7 @@ type actions struct {
 }
 
 func (a *actions) Do(ctx context.Context, verb lifecycle.Verb, t lifecycle.Target) error {
-	return lifecycle.Do(ctx, a.client, verb, t, lifecycle.Options{})
+	return lifecyclecmd.Do(ctx, a.factory, a.client, verb, t)
 }
 
 func (a *actions) Why(ctx context.Context, namespace, name string) (*why.Report, error) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/editor"
 	"github.com/virtkit/virtkit/pkg/client/tui/app"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
@@ -136,7 +136,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	model.History = s.history()
 	model.Namespaces, model.Contexts, model.Switch = s.namespaces, s.contexts, s.open
-	model.Editor = editor(f.Getenv)
+	model.Editor = editor.Command(f.Getenv)
 	model.Command = commands(ctx)
 	if shell() {
 		model.Suspend = tea.Suspend
@@ -157,16 +157,6 @@ func Run(ctx context.Context, o *Options) error {
 		return nil
 	}
 	return err
-}
-
-// editor is the command line of the user's editor, chosen as kubectl does.
-func editor(env func(string) string) []string {
-	for _, name := range []string{"KUBE_EDITOR", "VISUAL", "EDITOR"} {
-		if words := strings.Fields(env(name)); len(words) > 0 {
-			return words
-		}
-	}
-	return []string{"vi"}
 }
 
 // fps is how often at most the screen is drawn in a second: a key does not wait longer than half a frame of most

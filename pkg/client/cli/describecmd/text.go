@@ -56,7 +56,11 @@ func write(w io.Writer, r *describe.Report, now time.Time, more bool) error {
 	if err := p.table.Flush(); err != nil {
 		return err
 	}
-	_, err := w.Write(b.Bytes())
+	var text strings.Builder
+	for line := range strings.Lines(b.String()) {
+		text.WriteString(strings.TrimRight(line, " \n") + "\n") // a cell may be empty, and a line ends in no blanks
+	}
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 

@@ -34,12 +34,33 @@ func remember(ctx context.Context, c *client.Client, verb lifecycle.Verb, t life
 	}
 }
 
+// Do asks a verb of one machine and writes it into the journal, as the commands do.
+func Do(ctx context.Context, f *cli.Factory, c *client.Client, verb lifecycle.Verb, t lifecycle.Target) error {
+	r := newRequest(t)
+	remember(ctx, c, verb, t, &r.before)
+	if err := lifecycle.Do(ctx, c, verb, t, lifecycle.Options{}); err != nil {
+		return err
+	}
+	r.accepted = true
+	o := &Options{Factory: f, Verb: verb}
+	if err := o.journal([]*request{r}, ""); err != nil {
+		return fmt.Errorf("%s was done, and cannot be undone: %w", verb, err)
+	}
+	return nil
+}
+
 // record writes the requests that were accepted into the journal. undoes is the entry that they take back, if any. It
 // is a convenience: where it cannot be written the user is told, and what was asked stands.
 func (o *Options) record(requests []*request, undoes string) {
 	if o.DryRun != cli.DryRunNone {
 		return
 	}
+	if err := o.journal(requests, undoes); err != nil && o.Factory.IO.ErrIsTTY {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: it cannot be undone: %v\n", err)
+	}
+}
+
+func (o *Options) journal(requests []*request, undoes string) error {
 	connection := o.Factory.Connection()
 	entry := journal.Entry{
 		Time: o.Factory.Now().UTC(), Server: connection.Server, Context: connection.Context, Verb: o.Verb,
@@ -62,13 +83,11 @@ func (o *Options) record(requests []*request, undoes string) {
 		entry.Machines = append(entry.Machines, m)
 	}
 	if len(entry.Machines) == 0 {
-		return
+		return nil
 	}
 	file, err := journalOf(o.Factory)
-	if err == nil {
-		err = file.Append(entry)
+	if err != nil {
+		return err
 	}
-	if err != nil && o.Factory.IO.ErrIsTTY {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: it cannot be undone: %v\n", err)
-	}
+	return file.Append(entry)
 }

@@ -42,9 +42,9 @@ func NewCmdUndo(f *cli.Factory, runF func(context.Context, *UndoOptions) error) 
 shows: start and stop, pause and unpause take each other back. Others cannot be taken back, and undo says why. Nothing is done
 to a machine that has changed since: one that was deleted or started anew, or whose run strategy is another.
 
-The verbs are kept in $XDG_STATE_HOME/virtkit/journal.jsonl. What other programs ask is not known there. A cluster is known
-there by the URL of its API server, since to ask it who it is would cost each verb a request and a right that its user may
-not have. Another cluster at the same URL is no danger: its machines are not the ones that were asked.`,
+The verbs, also those of the dashboard, are kept in $XDG_STATE_HOME/virtkit/journal.jsonl. What other programs ask is
+not there. A cluster is known there by the URL of its API server, since to ask it who it is would cost each verb a
+request and a right that its user may not have. Another cluster at the same URL is no danger: its machines are not the ones that were asked.`,
 		Example: cli.Examples(f.Program, `
 			virtctl undo
 			virtctl undo --dry-run=client
@@ -108,7 +108,8 @@ func RunUndo(ctx context.Context, o *UndoOptions) error {
 	}
 	verb, why := journal.Reverse(entry.Verb)
 	if why != "" {
-		return fmt.Errorf("the last verb, %s of %s, cannot be undone: %s", entry.Verb, names(entry), why)
+		return fmt.Errorf("the last verb, %s of %s, cannot be undone: %s; `%s undo --list` shows those before it",
+			entry.Verb, names(entry), why, o.Factory.Program)
 	}
 	c, err := o.Factory.Client()
 	if err != nil {
@@ -233,7 +234,7 @@ func (o *UndoOptions) list(report *journal.Report) error {
 	w := cli.NewTable(o.Factory.IO.Out)
 	w.Row("ID", "AGE", "VERB", "MACHINES", "UNDO")
 	for _, e := range report.Entries {
-		undo := "possible"
+		undo := "if unchanged since"
 		switch {
 		case e.Undone:
 			undo = "done"

@@ -3,6 +3,7 @@ package logscmd
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -102,6 +103,7 @@ func Run(ctx context.Context, o *Options) error {
 	if o.Since.Duration > 0 {
 		reading.Since = o.Factory.Now().Add(-o.Since.Duration)
 	}
+	reading.Note = func(text string) { fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s\n", text) }
 	plain := o.Factory.IO.OutIsTTY && !o.Raw
 	out := o.Factory.IO.RawOut()
 	if plain {

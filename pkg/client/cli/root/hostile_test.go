@@ -49,6 +49,7 @@ var commandLines = map[string][]string{
 	"undo":              {"undo --list"},
 	"scale":             {"scale vmpool/sites --replicas 2"},
 	"diff":              {"diff -f FILE"},
+	"edit":              {"edit demo --dry-run", "edit vmi/demo"},
 	"cpu":               {"set cpu demo 2", "set instancetype demo x", "set preference demo x"},
 	"memory":            {"set memory demo 2Gi", "set memory demo 2Gi --dry-run"},
 	"run-strategy":      {"set run-strategy demo Manual --dry-run=client"},
@@ -117,6 +118,7 @@ func TestHostileTextReachesNoTerminal(t *testing.T) {
 		t.Setenv("XDG_STATE_HOME", dir)
 		t.Setenv("XDG_RUNTIME_DIR", dir)
 		t.Setenv("HOME", dir)
+		t.Setenv("KUBE_EDITOR", "sed -i s/^spec:/spec:\\n__running:_true/;s/__/\\x20\\x20/;s/:_true/:\\x20true/")
 		said := 0
 		for _, lines := range commandLines {
 			for _, line := range lines {

@@ -28,6 +28,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/describecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/diffcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/doctorcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/editcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/evacuatecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/eventscmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/execcmd"
@@ -217,6 +218,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		lifecyclecmd.NewCmdUndo(f, nil),
 		scalecmd.NewCmdScale(f, nil),
 		setcmd.NewCmdSet(f),
+		editcmd.NewCmdEdit(f),
 		diffcmd.NewCmdDiff(f, nil),
 		waitcmd.NewCmdWait(f, nil),
 		expandcmd.NewCmdExpand(f, nil),

@@ -39,7 +39,7 @@ func NewSets(w *World, resource string) *Sets {
 		title, what = "Replica sets", "replica sets"
 	}
 	p.rows = rows[*store.Set]{
-		world: w, title: title, what: what, advice: "docs/sets.md has a pool to apply with kubectl",
+		world: w, title: title, what: what, advice: "see docs/sets.md for one to apply with kubectl",
 		state: func() store.State { return setsState(w) },
 		read: func() []*store.Set {
 			all := slices.DeleteFunc(setRows(w),

@@ -33,7 +33,11 @@ func whyLines(r *why.Report, program string) []widget.Line {
 				Role: roles[l.State], Hang: 61,
 			})
 	}
-	lines = append(lines, causes("What blocks it", r.Causes, roles)...)
+	title := "What blocks it"
+	if r.Verdict == why.OK {
+		title = "Remarks"
+	}
+	lines = append(lines, causes(title, r.Causes, roles)...)
 	if r.Migration != nil {
 		if r.Migration.Possible {
 			lines = append(lines, widget.Line{}, widget.Line{Text: "  The guest can be migrated.", Role: theme.Good})
@@ -78,7 +82,7 @@ func resourceOf(m *store.Machine) string {
 }
 
 func newYAML(w *World, resource string, key store.Key) *Text {
-	return NewText(w, "YAML of "+key.String(), func(ctx context.Context) ([]widget.Line, error) {
+	return NewText(w, "YAML of "+strings.TrimPrefix(key.String(), "/"), func(ctx context.Context) ([]widget.Line, error) {
 		text, err := w.Actions.Object(ctx, resource, key.Namespace, key.Name)
 		return yamlLines(text), err
 	})
