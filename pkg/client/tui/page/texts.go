@@ -82,7 +82,8 @@ func resourceOf(m *store.Machine) string {
 }
 
 func newYAML(w *World, resource string, key store.Key) *Text {
-	return NewText(w, "YAML of "+strings.TrimPrefix(key.String(), "/"), func(ctx context.Context) ([]widget.Line, error) {
+	title := "YAML of " + strings.TrimPrefix(key.String(), "/")
+	return NewText(w, title, func(ctx context.Context) ([]widget.Line, error) {
 		text, err := w.Actions.Object(ctx, resource, key.Namespace, key.Name)
 		return yamlLines(text), err
 	})
