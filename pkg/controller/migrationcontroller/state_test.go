@@ -69,6 +69,12 @@ func TestDropState(t *testing.T) {
 		info.Name, info.PersistentVolumeClaimInfo.ClaimName = view.StateClaim.Name, view.StateClaim.Name
 	}
 	over := final(v1.MigrationFailed)
+	// another: the guest was ended while it moved, and its VM has started a new one, which knows nothing of that.
+	another := func(view *View) {
+		view.VMI.UID, view.VMI.Status.MigrationState = "another", nil
+		view.Migration.Status.PhaseTransitionTimestamps = append(view.Migration.Status.PhaseTransitionTimestamps,
+			v1.VirtualMachineInstanceMigrationPhaseTransitionTimestamp{Phase: v1.MigrationScheduled, PhaseTransitionTimestamp: metav1.NewTime(now)})
+	}
 	for name, test := range map[string]struct {
 		view View
 		want bool
@@ -82,6 +88,7 @@ func TestDropState(t *testing.T) {
 		"the guest is there all the same":          {situation(rwo, ownState, failed, succeeded, over), false},
 		"and its pod is gone":                      {situation(rwo, ownState, failed, succeeded, podGone, over), false},
 		"the status names it":                      {situation(rwo, ownState, failed, settled, over), false},
+		"a new instance has no word of it":         {situation(rwo, ownState, another, podGone, over), false},
 		"succeeded":                                {situation(rwo, ownState, succeeded, final(v1.MigrationSucceeded)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
