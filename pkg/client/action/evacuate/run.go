@@ -112,6 +112,9 @@ func (e *evacuation) evict(ctx context.Context) error {
 // one asks for one eviction, and gives the answer when that is not the end of the matter.
 func (e *evacuation) one(ctx context.Context, g *Guest) error {
 	err := e.api.Evict(ctx, g.Namespace, g.pod, e.o.DryRun)
+	if g.Reason == notKnown {
+		g.Reason = ""
+	}
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
 		g.State = Asked
@@ -123,12 +126,15 @@ func (e *evacuation) one(ctx context.Context, g *Guest) error {
 		}
 		return err
 	case ctx.Err() != nil || unanswered(err):
-		g.State, g.Reason = Asked, "whether its eviction was granted is not known"
+		g.State, g.Reason = Asked, notKnown
 		return err
 	}
 	g.State, g.Reason = Refused, err.Error()
 	return nil
 }
+
+// notKnown is the reason of a guest whose eviction was asked for without an answer.
+const notKnown = "whether its eviction was granted is not known"
 
 // unanswered reports whether an error is that the API server did not answer, so that what was asked for may have been
 // done.

@@ -216,8 +216,13 @@ func WriteChanges(out io.Writer, changes []diff.Change) error {
 	return w.Flush()
 }
 
-// WaitsForRestart reports whether a change takes effect when the guest, which runs, is started again.
-func WaitsForRestart(c diff.Change) bool { return c.Effect == rollout.Restart }
+// HintRestart says at a terminal how a machine gets those changes that wait for its guest to be started again.
+func HintRestart(f *cli.Factory, name string, changes []diff.Change) {
+	waits := slices.ContainsFunc(changes, func(c diff.Change) bool { return c.Effect == rollout.Restart })
+	if waits && f.IO.ErrIsTTY {
+		fmt.Fprintf(f.IO.ErrOut, "What says %s waits for: %s restart %s\n", rollout.Restart, f.Program, name)
+	}
+}
 
 // maxValue is how much of a value a line shows, characters.
 const maxValue = 60

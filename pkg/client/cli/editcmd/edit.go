@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +21,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/diffcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/editor"
 	"github.com/virtkit/virtkit/pkg/client/printable"
-	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
 // Options of the command.
@@ -236,10 +234,8 @@ func (s *session) print(object runtime.Object, verdict *diff.Object) error {
 		s.o.DryRun.Suffix()); err != nil {
 		return err
 	}
-	waits := slices.ContainsFunc(verdict.Changes, diffcmd.WaitsForRestart)
-	if waits && s.o.DryRun == cli.DryRunNone && streams.ErrIsTTY {
-		fmt.Fprintf(streams.ErrOut, "What says %s waits for: %s restart %s\n", rollout.Restart, s.o.Factory.Program,
-			s.target.Name)
+	if s.o.DryRun == cli.DryRunNone {
+		diffcmd.HintRestart(s.o.Factory, s.target.Name, verdict.Changes)
 	}
 	return nil
 }

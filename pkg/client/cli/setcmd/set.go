@@ -4,7 +4,6 @@ package setcmd
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/diffcmd"
-	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
 // Options of the commands.
@@ -187,7 +185,9 @@ func Run(ctx context.Context, o *Options) error {
 	if err := o.print(target, result); err != nil {
 		return err
 	}
-	o.hint(target, result)
+	if o.DryRun == cli.DryRunNone {
+		diffcmd.HintRestart(o.Factory, target.Name, result.Verdict.Changes)
+	}
 	return nil
 }
 
@@ -204,13 +204,4 @@ func (o *Options) print(target cli.Target, result *set.Result) error {
 		return err
 	}
 	return diffcmd.WriteChanges(o.Factory.IO.Out, result.Verdict.Changes)
-}
-
-// hint says at a terminal what a change waits for.
-func (o *Options) hint(target cli.Target, result *set.Result) {
-	waits := slices.ContainsFunc(result.Verdict.Changes, diffcmd.WaitsForRestart)
-	if waits && o.DryRun == cli.DryRunNone && o.Factory.IO.ErrIsTTY {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "What says %s waits for: %s restart %s\n", rollout.Restart, o.Factory.Program,
-			target.Name)
-	}
 }
