@@ -12,8 +12,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/virtkit/virtkit/pkg/client/action/editor"
 	"github.com/virtkit/virtkit/pkg/client/cli"
-	"github.com/virtkit/virtkit/pkg/client/cli/editor"
 	"github.com/virtkit/virtkit/pkg/client/tui/app"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"

@@ -16,10 +16,10 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
+	"github.com/virtkit/virtkit/pkg/client/action/editor"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/diffcmd"
-	"github.com/virtkit/virtkit/pkg/client/cli/editor"
 	"github.com/virtkit/virtkit/pkg/client/printable"
 )
 

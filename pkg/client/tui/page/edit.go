@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
+	"github.com/virtkit/virtkit/pkg/client/action/editor"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
@@ -119,16 +120,7 @@ func (p *Edit) edit(text string) tea.Cmd {
 		head.WriteString("# Leave it as it is to change nothing.\n")
 	}
 	return Send(EditText{Text: head.String() +
-		text, Done: func(text string, err error) tea.Msg { return edited{p, uncommented(text), err} }})
-}
-
-// uncommented is a text without the comments that it begins with.
-func uncommented(text string) string {
-	for strings.HasPrefix(text, "#") {
-		_, rest, _ := strings.Cut(text, "\n")
-		text = rest
-	}
-	return text
+		text, Done: func(text string, err error) tea.Msg { return edited{p, editor.Uncommented(text), err} }})
 }
 
 // Update goes from step to step.

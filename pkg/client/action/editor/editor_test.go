@@ -53,3 +53,14 @@ func TestUncommented(t *testing.T) {
 		}
 	}
 }
+
+// What an editor leaves is bounded.
+func TestRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, make([]byte, maxText+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(file); err == nil {
+		t.Error("a text of any size is taken")
+	}
+}

@@ -1,4 +1,5 @@
-// Package editor hands text to the user's editor and takes it back.
+// Package editor hands text to the user's editor and takes it back. The dashboard, which has the terminal itself, uses
+// only its files.
 package editor
 
 import (
@@ -38,13 +39,18 @@ func (e Editor) Edit(ctx context.Context, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(name)
+	defer os.Remove(name) // a leftover is nobody's but the user's
 	//nolint:gosec // the user's own editor
 	command := exec.CommandContext(ctx, e.Command[0], append(e.Command[1:len(e.Command):len(e.Command)], name)...)
 	command.Stdin, command.Stdout, command.Stderr = e.In, e.Out, e.ErrOut
 	if err := command.Run(); err != nil {
 		return "", fmt.Errorf("editor %s: %w; KUBE_EDITOR and EDITOR choose another", e.Command[0], err)
 	}
+	return Read(name)
+}
+
+// Read is what an editor left in a file.
+func Read(name string) (string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return "", fmt.Errorf("read what the editor left: %w", err)
