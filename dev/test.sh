@@ -45,14 +45,15 @@ e2e() {
 	make --no-print-directory images
 	# tests/e2e begins with tests that wait more than they compute: the other packages run beside them, one after the
 	# other, and print when they have ended.
-	local beside others status=0
-	beside=$(mktemp)
-	packages_with e2e | grep -vx ./tests/e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 60m -v >"$beside" 2>&1 &
+	local out others status=0
+	out=$(mktemp -d)
+	packages_with e2e | grep -vx ./tests/e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 60m -v >"$out/beside" 2>&1 &
 	others=$!
-	go test -tags e2e -count=1 -timeout 60m -v ./tests/e2e | failures_last || status=1
+	go test -tags e2e -count=1 -timeout 60m -v ./tests/e2e | tee "$out/first" || status=1
 	wait "$others" || status=1
-	failures_last <"$beside" || status=1
-	rm -f "$beside"
+	cat "$out/beside"
+	[ "$status" = 0 ] || failed "$out/first" "$out/beside"
+	rm -r "$out"
 	[ "$status" = 0 ] || return 1
 	go -C cmd/virt-local test -tags e2e -count=1 -p 1 -timeout 20m -v . | failures_last
 }
@@ -71,13 +72,18 @@ chaos() {
 	go test -tags chaos -count=1 -timeout 0 -v -run '^TestChaos$' ./tests/chaos | failures_last
 }
 
+# failed LOG... says which tests failed, and the last that each said.
+failed() {
+	awk -v lines=40 -f dev/failed.awk "$@"
+}
+
 # failures_last passes on what go test -v prints, and repeats what failed at its end.
 failures_last() {
 	local log status=0
 	log=$(mktemp)
 	tee "$log"
 	if grep -q '^FAIL' "$log"; then
-		awk -v lines=40 -f dev/failed.awk "$log"
+		failed "$log"
 		status=1
 	fi
 	rm -f "$log"
