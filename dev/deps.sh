@@ -10,6 +10,8 @@ packages=(
 	gcc libc6-dev
 	# virt-local's nodes.
 	runc containernetworking-plugins nftables iptables mount kmod
+	# virt-local's volumes.
+	xfsprogs e2fsprogs
 	# Generated code, and lint.
 	protobuf-compiler libprotobuf-dev shellcheck
 )

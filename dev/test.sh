@@ -4,7 +4,7 @@
 #   lint         format, vet, staticcheck, the arrows between packages
 #   generated    generated files are what their generators write
 #   unit         everything that needs no cluster
-#   integration  reconcilers and the installer against virt-local's control plane alone
+#   integration  reconcilers and the installer against virt-local's control plane alone; as root, the CSI project's suite
 #   e2e          virt-local itself, and virtkit on two nodes of a cluster of its own
 #   slow         a real cloud image on a cluster of its own: minutes; as root, for the image is installed
 #   chaos        kills of everything that can be killed while guests write, on a cluster of its own: up to 40 minutes
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 export GOFLAGS='-buildvcs=false -trimpath' CGO_ENABLED=0
 
 # Modules of their own, tested with the main one.
-modules=(cmd/virt-local)
+modules=(cmd/virt-local cmd/virt-local-csi)
 
 lint() {
 	dev/deps.sh
@@ -38,6 +38,7 @@ integration() {
 	make --no-print-directory build
 	# They mostly wait, each for a control plane of its own.
 	packages_with integration | xargs go test -tags integration -count=1 -p 4 -timeout 20m
+	go -C cmd/virt-local-csi test -tags integration -count=1 -timeout 20m ./...
 }
 
 e2e() {
@@ -92,7 +93,7 @@ failures_last() {
 
 # packages_with TAG lists the packages that have files for the build tag.
 packages_with() {
-	git ls-files -co --exclude-standard -- '*_test.go' ':!tests/compat' ':!cmd/virt-local' |
+	git ls-files -co --exclude-standard -- '*_test.go' ':!tests/compat' ':!cmd/virt-local' ':!cmd/virt-local-csi' |
 		xargs grep -l "^//go:build.*\b$1\b" | xargs -n1 dirname | sort -u | sed 's,^,./,'
 }
 
