@@ -56,7 +56,8 @@ func (c *controller) CreateVolume(ctx context.Context, r *csi.CreateVolumeReques
 		return nil, err
 	}
 	if limit := r.GetCapacityRange().GetLimitBytes(); limit > 0 && v.Size > limit {
-		return nil, status.Errorf(codes.AlreadyExists, "volume %q has %d bytes, and %d are the limit", v.Name, v.Size, limit)
+		return nil, status.Errorf(codes.AlreadyExists, "volume %q has %d bytes, and %d are the limit", v.Name, v.Size,
+			limit)
 	}
 	return &csi.CreateVolumeResponse{Volume: asVolume(v)}, nil
 }
@@ -115,8 +116,8 @@ func wantedSize(r *csi.CapacityRange, fsType string) (int64, error) {
 	}
 	size := pool.RoundUp(bytes, fsType)
 	if limit > 0 && size > limit {
-		return 0, status.Errorf(codes.OutOfRange, "capacity_range: a volume of at most %d bytes cannot be: it would have %d",
-			limit, size)
+		return 0, status.Errorf(codes.OutOfRange, "capacity_range: a volume of at most %d bytes cannot be: it would have "+
+			"%d", limit, size)
 	}
 	return size, nil
 }
@@ -141,7 +142,8 @@ func (c *controller) fileSystem(capabilities []*csi.VolumeCapability) (string, e
 	}
 	for fsType := range found {
 		if len(found) > 1 {
-			return "", status.Error(codes.InvalidArgument, "volume_capabilities: a volume is block, or of one file system")
+			return "", status.Error(codes.InvalidArgument,
+				"volume_capabilities: a volume is block, or of one file system")
 		}
 		if !slices.Contains([]string{"", "ext4", "xfs"}, fsType) {
 			return "", status.Errorf(codes.InvalidArgument, "file system %q: use ext4 or xfs", fsType)
@@ -155,8 +157,8 @@ func (c *controller) fileSystem(capabilities []*csi.VolumeCapability) (string, e
 func oneNode(r *csi.CreateVolumeRequest) (string, error) {
 	for _, capability := range r.GetVolumeCapabilities() {
 		if manyNodes(capability.GetAccessMode().GetMode()) {
-			return "", status.Errorf(codes.InvalidArgument, "access mode %s: volumes of this class are for one node: use "+
-				"ReadWriteOnce, or StorageClass local", capability.GetAccessMode().GetMode())
+			return "", status.Errorf(codes.InvalidArgument, "access mode %s: volumes of this class are for one node: "+
+				"use ReadWriteOnce, or StorageClass local", capability.GetAccessMode().GetMode())
 		}
 	}
 	topologies := append(r.GetAccessibilityRequirements().GetPreferred(),
@@ -242,7 +244,9 @@ func (c *controller) ValidateVolumeCapabilities(
 		return nil, err
 	}
 	if fsType != v.FSType {
-		return &csi.ValidateVolumeCapabilitiesResponse{Message: "the volume's file system is " + strconv.Quote(v.FSType)}, nil
+		return &csi.ValidateVolumeCapabilitiesResponse{
+			Message: "the volume's file system is " + strconv.Quote(v.FSType),
+		}, nil
 	}
 	for _, capability := range r.GetVolumeCapabilities() {
 		if v.Node != "" && manyNodes(capability.GetAccessMode().GetMode()) {
@@ -251,7 +255,8 @@ func (c *controller) ValidateVolumeCapabilities(
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{
 		Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
-			VolumeContext: r.GetVolumeContext(), VolumeCapabilities: r.GetVolumeCapabilities(), Parameters: r.GetParameters(),
+			VolumeContext: r.GetVolumeContext(), VolumeCapabilities: r.GetVolumeCapabilities(),
+			Parameters: r.GetParameters(),
 		},
 	}, nil
 }

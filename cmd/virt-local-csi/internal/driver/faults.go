@@ -82,7 +82,8 @@ func (f *faults) inject(ctx context.Context, method, id, text string) error {
 		case <-time.After(fault.delay):
 		}
 		if fault.fails < 0 || f.count(method+" "+id, fault.fails) {
-			return status.Errorf(codes.Unavailable, "%s of %q fails since its class says so (parameter %s)", method, id, FaultsKey)
+			return status.Errorf(codes.Unavailable, "%s of %q fails since its class says so (parameter %s)", method, id,
+				FaultsKey)
 		}
 	}
 	return nil

@@ -100,7 +100,8 @@ func (c *controller) GetCapacity(_ context.Context, r *csi.GetCapacityRequest) (
 		least = pool.RoundUp(0, fsType)
 	}
 	return &csi.GetCapacityResponse{
-		AvailableCapacity: available, MaximumVolumeSize: wrapperspb.Int64(available), MinimumVolumeSize: wrapperspb.Int64(least),
+		AvailableCapacity: available, MaximumVolumeSize: wrapperspb.Int64(available),
+		MinimumVolumeSize: wrapperspb.Int64(least),
 	}, nil
 }
 

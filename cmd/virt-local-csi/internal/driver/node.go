@@ -91,7 +91,8 @@ func sameMode(p *pool.Pool, id string, capability *csi.VolumeCapability) error {
 		return err
 	}
 	if (capability.GetBlock() != nil) != (v.FSType == "") {
-		return status.Errorf(codes.InvalidArgument, "volume_capability: volume %q was made with file system %q", id, v.FSType)
+		return status.Errorf(codes.InvalidArgument, "volume_capability: volume %q was made with file system %q", id,
+			v.FSType)
 	}
 	return nil
 }
@@ -131,7 +132,8 @@ func (n *node) NodePublishVolume(
 			return nil, err
 		}
 		if other != "" {
-			return nil, status.Errorf(codes.FailedPrecondition, "volume %q is for one pod, and another has it at %s", v.ID, other)
+			return nil, status.Errorf(codes.FailedPrecondition, "volume %q is for one pod, and another has it at %s",
+				v.ID, other)
 		}
 	}
 	mounted, err := isMountPoint(target)
@@ -231,7 +233,8 @@ func (n *node) NodeGetVolumeStats(
 		return nil, status.Errorf(codes.NotFound, "volume %q is not at %s", v.ID, r.GetVolumePath())
 	}
 	if v.FSType == "" {
-		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: v.Size}}}, nil
+		bytes := &csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES, Total: v.Size}
+		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{bytes}}, nil
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(r.GetVolumePath(), &st); err != nil {
@@ -243,7 +246,8 @@ func (n *node) NodeGetVolumeStats(
 			Used: int64(st.Blocks-st.Bfree) * st.Bsize,
 		},
 		{
-			Unit: csi.VolumeUsage_INODES, Total: int64(st.Files), Available: int64(st.Ffree), Used: int64(st.Files - st.Ffree),
+			Unit: csi.VolumeUsage_INODES, Total: int64(st.Files), Available: int64(st.Ffree),
+			Used: int64(st.Files - st.Ffree),
 		},
 	}}, nil
 }

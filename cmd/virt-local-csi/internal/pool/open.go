@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -173,7 +174,23 @@ func Release(dir string) error {
 			return err
 		}
 	}
-	return nil
+	return gone(image)
+}
+
+// gone waits until the kernel has let go of the pool's file: it unmounts what it held for the sake of images only after
+// their devices are detached.
+func gone(image string) error {
+	const patience, interval = 5 * time.Second, 10 * time.Millisecond
+	for deadline := time.Now().Add(patience); ; time.Sleep(interval) {
+		devices, err := loop.On(image)
+		if err != nil || len(devices) == 0 {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is still in use by %s: what has the pool mounted? (see lsns -t mnt)", image,
+				strings.Join(devices, ", "))
+		}
+	}
 }
 
 // run runs a program, whose words become part of the error.

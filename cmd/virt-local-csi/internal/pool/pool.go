@@ -121,7 +121,8 @@ func (p *Pool) lock(k kind, id string) (unlock func(), err error) {
 	}
 	// Somebody may have removed it, and another may have come, while we waited.
 	var now, ours unix.Stat_t
-	if err := errors.Join(unix.Fstat(int(f.Fd()), &ours), unix.Stat(p.path(k, id), &now)); err != nil || now.Ino != ours.Ino {
+	err = errors.Join(unix.Fstat(int(f.Fd()), &ours), unix.Stat(p.path(k, id), &now))
+	if err != nil || now.Ino != ours.Ino {
 		f.Close()
 		return nil, fmt.Errorf("%s %q: %w", k.dir, id, ErrNotFound)
 	}

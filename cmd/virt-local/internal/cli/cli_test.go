@@ -38,6 +38,8 @@ func TestDecide(t *testing.T) {
 		{"the default number changes nothing", func(o *upOptions) { o.nodes = 1 }, 2, ""},
 		{"grow", func(o *upOptions) { o.nodes, o.nodesGiven = 3, true }, 3, ""},
 		{"shrink", func(o *upOptions) { o.nodes, o.nodesGiven = 1, true }, 0, "cannot shrink: virt-local down --name test"},
+		{"unknown storage", func(o *upOptions) { o.storage = "nfs" }, 0, `invalid --storage "nfs": csi is possible`},
+		{"storage of a cluster that is down", func(o *upOptions) { o.storage = "csi" }, 2, ""},
 		{"another's directory", func(o *upOptions) { o.which = &which{name: "other"} }, 0, `belongs to the instance "test"`},
 	}
 	for _, test := range tests {

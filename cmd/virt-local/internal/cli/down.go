@@ -88,7 +88,7 @@ func removeRemains(dir string) error {
 		return fmt.Errorf("read state directory: %w", err)
 	}
 	ours := map[string]bool{
-		"pki": true, "etcd": true, "volumes": true, "logs": true, "run": true, "bin": true, "nodes": true,
+		"pki": true, "etcd": true, "volumes": true, "csi": true, "logs": true, "run": true, "bin": true, "nodes": true,
 		"audit.log": true, "audit-policy.yaml": true, "etcd.sock": true, "etcd-peer.sock": true,
 	}
 	for _, e := range entries {

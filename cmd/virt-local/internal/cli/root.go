@@ -1,5 +1,5 @@
 // Package cli is the command line of virt-local: what users type (up, status, logs, load-image, node,
-// down, control-plane), and the hidden commands as which virt-local starts itself again: the control plane of an
+// volume, down, control-plane), and the hidden commands as which virt-local starts itself again: the control plane of an
 // instance, a node's init, containerd, kubelet and kube-proxy.
 package cli
 
@@ -73,7 +73,7 @@ namespaces of its own with containerd, kubelet and kube-proxy.`,
 		"(default /var/lib/virt-local/<name>)")
 	root.AddCommand(
 		newUpCommand(w), newStatusCommand(w), newLogsCommand(w), newLoadImageCommand(w), newNodeCommand(w),
-		newDownCommand(w),
+		newVolumeCommand(w), newDownCommand(w),
 		newControlPlaneCommand(), newClusterControlPlaneCommand(w), newNodeInitCommand(w),
 	)
 	return root

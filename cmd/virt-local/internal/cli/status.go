@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/csi"
 )
 
 func newStatusCommand(w *which) *cobra.Command {
@@ -99,7 +100,7 @@ are shown, each line with its source before it.`,
 		Example: `  sudo virt-local logs control-plane -f
   sudo virt-local logs kubelet --node node2 --tail 50`,
 		Args:      cobra.MaximumNArgs(1),
-		ValidArgs: append([]string{"control-plane", "init"}, cluster.NodePrograms...),
+		ValidArgs: append([]string{"control-plane", csi.Controller, "init"}, cluster.NodePrograms...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				o.component = args[0]

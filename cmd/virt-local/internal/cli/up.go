@@ -30,6 +30,7 @@ type upOptions struct {
 	hints      bool
 	images     []string
 	multus     bool
+	storage    string
 	grace      time.Duration
 	timeout    time.Duration
 }
@@ -58,6 +59,8 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 	f.StringArrayVar(&o.images, "image", nil, "image archive to load into all nodes, see load-image; may be repeated")
 	f.BoolVar(&o.multus, "multus", false, "several networks for pods: Multus as CNI plugin, and two Ethernets "+
 		"between the nodes (bridges lan1, lan2); for a new cluster")
+	f.StringVar(&o.storage, "storage", "", "csi, a preview, for volumes by a CSI driver, with snapshots, clones and "+
+		"expansion; for a cluster that is down; see docs/virt-local.md")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "give up after this time")
 	f.DurationVar(&o.grace, "node-monitor-grace-period", 0,
 		"how long a silent node stays Ready (default Kubernetes', 50 s)")
@@ -91,6 +94,11 @@ func runUp(ctx context.Context, o upOptions) error {
 	in, fresh, err := decide(o, dir, time.Now())
 	if err != nil {
 		return err
+	}
+	if in.Storage == instance.CSI {
+		if err := preflight.CheckStorage(preflight.This()); err != nil {
+			return err
+		}
 	}
 	if err := claim(in, fresh); err != nil {
 		return err
@@ -141,6 +149,9 @@ func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fres
 	case o.nodesGiven:
 		in.Nodes = o.nodes
 	}
+	if err := chooseStorage(o, in); err != nil {
+		return nil, false, err
+	}
 	if o.grace > 0 {
 		in.NodeMonitorGrace = o.grace
 	}
@@ -154,6 +165,27 @@ func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fres
 		}
 	}
 	return in, fresh, nil
+}
+
+// chooseStorage sets what kind of volumes the instance has. A cluster that runs keeps what it has: its nodes would not
+// know the driver.
+func chooseStorage(o upOptions, in *instance.Instance) error {
+	if o.storage == "" || o.storage == in.Storage {
+		return nil
+	}
+	if o.storage != instance.CSI {
+		return fmt.Errorf("invalid --storage %q: csi is possible", o.storage)
+	}
+	runs, err := cluster.Runs(in)
+	if err != nil {
+		return err
+	}
+	if runs {
+		return fmt.Errorf("instance %q runs without --storage csi: virt-local down --keep-data%s first; its volumes stay",
+			in.Name, o.flags())
+	}
+	in.Storage = o.storage
+	return nil
 }
 
 // claim gives the instance its slot, and the machine the settings that instances need.

@@ -20,6 +20,7 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cgroup"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/component"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/controlplane"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/csi"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/hostnet"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/images"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
@@ -43,6 +44,11 @@ func Up(ctx context.Context, in *instance.Instance, tools node.Tools, archives [
 	}
 	if err := payload.Unpack(in.Path("bin")); err != nil {
 		return err
+	}
+	if in.Storage == instance.CSI {
+		if err := payload.UnpackCSI(in.Path("bin")); err != nil {
+			return err
+		}
 	}
 	// The certificates first, and here, so that control plane and nodes need not wait for each other.
 	certs := pki.ControlPlane(in.Slot.HostIP().String(), in.Slot.KubernetesIP().String())
@@ -84,6 +90,7 @@ func Down(ctx context.Context, in *instance.Instance) error {
 	return errors.Join(
 		err,
 		provision.Disk{Dir: in.Path("volumes")}.DetachAll(),
+		csi.Release(ctx, in),
 		cgroup.Remove(hierarchies, in.Cgroup(), 10*time.Second),
 	)
 }
@@ -96,6 +103,9 @@ func (network) Init(context.Context) error    { return nil }
 func (n network) Start(context.Context) error { return hostnet.Up(n.in) }
 func (network) Ready(context.Context) error   { return nil }
 func (n network) Stop(context.Context) error  { return hostnet.Down(n.in) }
+
+// lastClass is the StorageClass that the CSI controller makes last.
+const lastClass = "local-plain"
 
 // controlPlane is the process that runs package controlplane.
 type controlPlane struct{ in *instance.Instance }
@@ -142,9 +152,13 @@ func (c *controlPlane) Ready(ctx context.Context) error {
 		return err
 	}
 	// In the order in which they come to be.
+	class := provision.Class
+	if c.in.Storage == instance.CSI {
+		class = lastClass
+	}
 	paths := []string{
 		"/readyz", "/api/v1/namespaces/default/serviceaccounts/default",
-		"/apis/storage.k8s.io/v1/storageclasses/" + provision.Class,
+		"/apis/storage.k8s.io/v1/storageclasses/" + class,
 	}
 	if c.in.Multus {
 		paths = append(paths, multusPaths...)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/controlplane"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/csi"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/dns"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
@@ -30,6 +31,12 @@ func ServeControlPlane(ctx context.Context, in *instance.Instance) error {
 			Run:  func(ctx context.Context, admin kubeconfig.Credentials) error { return serveDNS(ctx, in, admin) },
 		},
 		{Name: "webhook-clients", Run: serveWebhookClients},
+	}
+	if in.Storage == instance.CSI {
+		extras = append(extras, controlplane.Extra{
+			Name: csi.Controller,
+			Run:  func(ctx context.Context, _ kubeconfig.Credentials) error { return csi.Serve(ctx, in) },
+		})
 	}
 	if in.Multus {
 		extras = append(extras, controlplane.Extra{Name: "multus", Run: serveMultus})
@@ -79,6 +86,9 @@ func serveVolumes(ctx context.Context, in *instance.Instance, admin kubeconfig.C
 	store := provision.Disk{Dir: in.Path("volumes")}
 	if err := store.AttachAll(); err != nil {
 		return err
+	}
+	if in.Storage == instance.CSI {
+		return provision.EraseOld(ctx, client, store)
 	}
 	_, err = client.StorageV1().StorageClasses().Create(ctx, provision.StorageClass(), metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) && !errors.Is(err, context.Canceled) {

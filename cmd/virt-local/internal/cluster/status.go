@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/controlplane"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/csi"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/hostnet"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
@@ -56,8 +57,16 @@ type ProcessStatus struct {
 	Log         string `json:"log"`
 }
 
-// NodePrograms are the programs that each node's init runs.
-var NodePrograms = []string{"containerd", "kubelet", "kube-proxy"}
+// NodePrograms are the programs that each node's init runs; the last only with --storage csi.
+var NodePrograms = []string{"containerd", "kubelet", "kube-proxy", csi.Node}
+
+// nodePrograms are those of an instance's nodes.
+func nodePrograms(in *instance.Instance) []string {
+	if in.Storage == instance.CSI {
+		return NodePrograms
+	}
+	return NodePrograms[:len(NodePrograms)-1]
+}
 
 // ReadStatus looks at the instance's processes and asks the API server about its nodes.
 func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
@@ -70,6 +79,14 @@ func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
 		return s, err
 	}
 	s.Components = append(s.Components, describe(id, ProcessStatus{Name: "control-plane", Log: ControlPlaneLog(in)}))
+	if in.Storage == instance.CSI {
+		controller := ProcessStatus{Name: csi.Controller, Log: csi.ControllerLog(in)}
+		children, err := childrenOf(id)
+		if err != nil {
+			return s, err
+		}
+		s.Components = append(s.Components, findProgram(children, controller))
+	}
 	for _, n := range in.NodeList() {
 		programs, err := nodeProcesses(n)
 		if err != nil {
@@ -116,6 +133,17 @@ func kept(ctx context.Context, in *instance.Instance, admin kubeconfig.Credentia
 		return nil, err
 	}
 	var all []provision.Data
+	if in.Storage == instance.CSI {
+		orphans, err := csi.Orphans(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range orphans {
+			all = append(all, provision.Data{
+				Volume: o.Name, Path: o.Kind + " " + o.Name, Bytes: o.Bytes, Remove: "sudo virt-local volume remove " + o.Name,
+			})
+		}
+	}
 	for _, volume := range volumes {
 		data, err := disk.Describe(volume)
 		if err != nil {
@@ -145,24 +173,34 @@ func nodeProcesses(n instance.Node) ([]ProcessStatus, error) {
 		return nil, err
 	}
 	all := []ProcessStatus{describe(id, ProcessStatus{Name: "init", Node: n.NodeName(), Log: LogFile(n, "init")})}
-	children := map[int][]string{}
-	if all[0].Running {
-		if children, err = process.Children(id.PID); err != nil {
-			return nil, err
-		}
+	children, err := childrenOf(id)
+	if err != nil {
+		return nil, err
 	}
-	for _, name := range NodePrograms {
-		p := ProcessStatus{Name: name, Node: n.NodeName(), Log: LogFile(n, name)}
-		for pid, args := range children {
-			if len(args) > 1 && args[1] == name {
-				if id, err := process.Identify(pid); err == nil {
-					p = describe(id, p)
-				}
-			}
-		}
-		all = append(all, p)
+	for _, name := range nodePrograms(n.Instance) {
+		all = append(all, findProgram(children, ProcessStatus{Name: name, Node: n.NodeName(), Log: LogFile(n, name)}))
 	}
 	return all, nil
+}
+
+// childrenOf are the children of a process, none of one that has ended, with their arguments.
+func childrenOf(id process.ID) (map[int][]string, error) {
+	if !id.Alive() {
+		return nil, nil
+	}
+	return process.Children(id.PID)
+}
+
+// findProgram describes the child that runs the program p.Name.
+func findProgram(children map[int][]string, p ProcessStatus) ProcessStatus {
+	for pid, args := range children {
+		if len(args) > 1 && args[1] == p.Name {
+			if id, err := process.Identify(pid); err == nil {
+				p = describe(id, p)
+			}
+		}
+	}
+	return p
 }
 
 // LogFile is the log of one of a node's programs, or of its init.
@@ -177,8 +215,14 @@ func LogFiles(in *instance.Instance, componentName, nodeName string) ([]ProcessS
 		logs = append(logs, ProcessStatus{Name: "control-plane", Log: ControlPlaneLog(in)})
 	}
 	known := []string{"control-plane"}
+	if in.Storage == instance.CSI {
+		known = append(known, csi.Controller)
+		if nodeName == "" && (componentName == "" || componentName == csi.Controller) {
+			logs = append(logs, ProcessStatus{Name: csi.Controller, Log: csi.ControllerLog(in)})
+		}
+	}
 	for _, n := range in.NodeList() {
-		for _, program := range append([]string{"init"}, NodePrograms...) {
+		for _, program := range append([]string{"init"}, nodePrograms(in)...) {
 			if n.Number == 1 {
 				known = append(known, program)
 			}
@@ -190,8 +234,8 @@ func LogFiles(in *instance.Instance, componentName, nodeName string) ([]ProcessS
 	switch {
 	case componentName != "" && !slices.Contains(known, componentName):
 		return nil, fmt.Errorf("unknown component %q: there are %s", componentName, strings.Join(known, ", "))
-	case len(logs) == 0 && componentName == "control-plane":
-		return nil, fmt.Errorf("the control plane is not on a node: leave out --node")
+	case len(logs) == 0 && (componentName == "control-plane" || componentName == csi.Controller):
+		return nil, fmt.Errorf("%s is not on a node: leave out --node", componentName)
 	case len(logs) == 0:
 		return nil, fmt.Errorf("unknown node %q: there are node1 to node%d", nodeName, in.Nodes)
 	}

@@ -8,6 +8,7 @@
 //	  pki/                       certificates, keys and kubeconfigs of the components
 //	  etcd/  audit.log           the control plane's
 //	  volumes/                   what the StorageClass local hands out
+//	  csi/                       what it hands out with --storage csi
 //	  logs/                      one file a component; logs/<node>/ for a node's
 //	  run/                       pid files
 //	  bin/                       the container shim, Multus
@@ -26,6 +27,9 @@ import (
 	"time"
 )
 
+// CSI is the Storage that clusters have: a CSI driver with Kubernetes' own sidecars.
+const CSI = "csi"
+
 // DefaultName is the instance that commands mean when --name is not given.
 const DefaultName = "virt-local"
 
@@ -39,6 +43,8 @@ type Instance struct {
 	NodeMonitorGrace time.Duration `json:"nodeMonitorGrace,omitempty"`
 	// Multus runs as the nodes' CNI plugin, and LANs join the nodes.
 	Multus bool `json:"multus,omitempty"`
+	// Storage is CSI for volumes of the CSI driver, or empty for those of package provision.
+	Storage string `json:"storage,omitempty"`
 	// Kubeconfig is the file that `up` merged the context into, so that `down` can take it out again.
 	Kubeconfig string    `json:"kubeconfig,omitempty"`
 	Created    time.Time `json:"created"`

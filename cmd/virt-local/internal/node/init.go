@@ -18,6 +18,7 @@ import (
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/component"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/controlplane"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/csi"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/hostnet"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/kubeconfig"
@@ -77,6 +78,9 @@ func runPrograms(ctx context.Context, n instance.Node, s *supervisor) error {
 		"--hostname-override", name, "--node-ip", n.IP(), "--root-dir", "/var/lib/kubelet", "--cert-dir",
 		"/var/lib/kubelet/pki",
 	)
+	if n.Storage == instance.CSI {
+		s.runProgram(ctx, csi.Node, csi.Program(n.Instance), csi.NodeArgs(n)...)
+	}
 	s.run(ctx, "kube-proxy", "kube-proxy", "--config", n.Dir("etc", "kube-proxy.yaml"))
 	<-ctx.Done()
 	return nil

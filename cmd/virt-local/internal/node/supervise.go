@@ -76,11 +76,16 @@ func (s *supervisor) reapOne() bool {
 
 // run keeps a subcommand of this program running, with its output in <name>.log, until ctx is done.
 func (s *supervisor) run(ctx context.Context, name string, args ...string) {
+	s.runProgram(ctx, name, "/proc/self/exe", args...)
+}
+
+// runProgram does so with another program.
+func (s *supervisor) runProgram(ctx context.Context, name, path string, args ...string) {
 	s.programs.Go(func() {
 		wait := s.wait
 		for ctx.Err() == nil {
 			begin := time.Now()
-			what := s.runOnce(ctx, name, args)
+			what := s.runOnce(ctx, name, path, args)
 			if ctx.Err() != nil {
 				return
 			}
@@ -99,13 +104,13 @@ func (s *supervisor) run(ctx context.Context, name string, args ...string) {
 }
 
 // runOnce runs the program to its end and says how that was.
-func (s *supervisor) runOnce(ctx context.Context, name string, args []string) string {
+func (s *supervisor) runOnce(ctx context.Context, name, path string, args []string) string {
 	log, err := process.OpenLog(filepath.Join(s.logDir, name+".log"))
 	if err != nil {
 		return err.Error()
 	}
 	defer log.Close()
-	cmd := exec.Command("/proc/self/exe", args...)
+	cmd := exec.Command(path, args...)
 	cmd.Args[0] = "virt-local"
 	cmd.Stdout, cmd.Stderr = log, log
 	// Away from PID 1's process group, so that nothing that hits one group hits the others.

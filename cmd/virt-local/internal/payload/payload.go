@@ -1,6 +1,7 @@
 // Package payload carries the programs that must be files of their own: containerd's shim, which runs once
-// a pod and would be ten times as large as part of virt-local. The script cmd/virt-local/build compiles it
-// into files/ before virt-local itself.
+// a pod and would be ten times as large as part of virt-local, and the CSI driver with its sidecars, whose feature
+// gates clash with those of Kubernetes' components. The script cmd/virt-local/build compiles them into files/ before
+// virt-local itself.
 package payload
 
 import (
@@ -20,6 +21,9 @@ var files embed.FS
 // Shim is the name under which containerd looks for its shim.
 const Shim = "containerd-shim-runc-v2"
 
+// CSI is the program of the CSI driver, cmd/virt-local-csi.
+const CSI = "virt-local-csi"
+
 // Multus is the name under which containerd looks for the CNI plugin Multus: virt-local itself, which starts in
 // a few hundredths of a second. In a node it is the init's program, wherever that is.
 const (
@@ -28,25 +32,37 @@ const (
 )
 
 // ErrIncomplete says that virt-local was compiled without its payload.
-var ErrIncomplete = errors.New("this virt-local was built without its container shim: build it with " +
+var ErrIncomplete = errors.New("this virt-local was built without its container shim or CSI driver: build it with " +
 	"cmd/virt-local/build (make build)")
 
 // Complete tells whether the payload is there.
 func Complete() error {
-	if _, err := fs.Stat(files, "files/"+Shim); err != nil {
-		return ErrIncomplete
+	for _, name := range []string{Shim, CSI} {
+		if _, err := fs.Stat(files, "files/"+name); err != nil {
+			return ErrIncomplete
+		}
 	}
 	return nil
 }
 
-// Unpack writes the programs into dir.
-func Unpack(dir string) error {
-	b, err := files.ReadFile("files/" + Shim)
+// UnpackCSI writes the CSI driver's program into dir, for an instance that has it.
+func UnpackCSI(dir string) error { return unpack(dir, CSI) }
+
+func unpack(dir, name string) error {
+	b, err := files.ReadFile("files/" + name)
 	if err != nil {
 		return ErrIncomplete
 	}
-	if err := instance.WriteFile(filepath.Join(dir, Shim), b, 0o755); err != nil {
-		return fmt.Errorf("unpack %s: %w", Shim, err)
+	if err := instance.WriteFile(filepath.Join(dir, name), b, 0o755); err != nil {
+		return fmt.Errorf("unpack %s: %w", name, err)
+	}
+	return nil
+}
+
+// Unpack writes the programs that every instance has into dir.
+func Unpack(dir string) error {
+	if err := unpack(dir, Shim); err != nil {
+		return err
 	}
 	if err := os.Symlink(virtLocal, filepath.Join(dir, Multus)); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("unpack %s: %w", Multus, err)

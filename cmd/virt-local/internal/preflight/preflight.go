@@ -116,6 +116,37 @@ func Check(m Machine) (node.Tools, error) {
 	return tools, errors.Join(append(errs, kernel(m), cgroups(m))...)
 }
 
+// storagePrograms are those that the CSI driver runs.
+var storagePrograms = []struct{ name, pkg string }{
+	{"mkfs.xfs", "xfsprogs"}, {"xfs_growfs", "xfsprogs"},
+	{"mkfs.ext4", "e2fsprogs"}, {"resize2fs", "e2fsprogs"}, {"e2fsck", "e2fsprogs"}, {"debugfs", "e2fsprogs"},
+}
+
+// CheckStorage returns an error that lists what the CSI driver lacks and the command that installs it.
+func CheckStorage(m Machine) error {
+	var problems, packages []string
+	for _, p := range storagePrograms {
+		if _, err := m.LookPath(p.name); err != nil {
+			problems = append(problems, p.name)
+			if !slices.Contains(packages, p.pkg) {
+				packages = append(packages, p.pkg)
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("this machine lacks %s, which --storage csi needs; install with\n\n  sudo apt-get install -y %s",
+			strings.Join(problems, ", "), strings.Join(packages, " "))
+	}
+	known, err := m.Filesystems()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(known, "xfs") && m.LoadModule("xfs") != nil {
+		return errors.New("the kernel has no XFS, which --storage csi needs (modprobe xfs)")
+	}
+	return nil
+}
+
 func kernel(m Machine) error {
 	known, err := m.Filesystems()
 	if err != nil {

@@ -79,3 +79,24 @@ func TestOverlayIsLoaded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestStorage(t *testing.T) {
+	m := complete()
+	m.Filesystems = func() ([]string, error) { return []string{"xfs"}, nil }
+	if err := CheckStorage(m); err != nil {
+		t.Errorf("complete: %v", err)
+	}
+	m.Filesystems = func() ([]string, error) { return nil, nil }
+	if err := CheckStorage(m); err == nil || !strings.Contains(err.Error(), "modprobe xfs") {
+		t.Errorf("no XFS: %v", err)
+	}
+	m.LookPath = func(name string) (string, error) {
+		if strings.Contains(name, "xfs") {
+			return "", exec.ErrNotFound
+		}
+		return "/sbin/" + name, nil
+	}
+	if err := CheckStorage(m); err == nil || !strings.HasSuffix(err.Error(), "apt-get install -y xfsprogs") {
+		t.Errorf("no xfsprogs: %v", err)
+	}
+}

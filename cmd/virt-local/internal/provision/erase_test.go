@@ -195,6 +195,28 @@ func TestErasureAfterKill(t *testing.T) {
 	})
 }
 
+// Classes are another provisioner's since: what was made before goes with its claim, and nothing is made.
+func TestEraseOld(t *testing.T) {
+	dir := t.TempDir()
+	data := precious(t, dir, "pvc-fs-uid")
+	waiting := newClaim("waiting", Name, corev1.PersistentVolumeFilesystem)
+	client := fake.NewClientset(newVolume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete), waiting, StorageClass())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- EraseOld(ctx, client, Disk{Dir: dir}) }()
+	eventually(t, "the volume is gone", func() bool { return gone(t, client, "pvc-fs-uid") })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(data); !os.IsNotExist(err) {
+		t.Errorf("its data is left: %v", err)
+	}
+	if !gone(t, client, "pvc-waiting-uid") {
+		t.Error("a volume was made")
+	}
+}
+
 // A volume that does not say which claim it was for is not erased.
 func TestDataOfUnknownClaimIsKept(t *testing.T) {
 	volume := newVolume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete)

@@ -81,6 +81,8 @@ type provisioner struct {
 	claims corelisters.PersistentVolumeClaimLister
 	vols   corelisters.PersistentVolumeLister
 	queue  workqueue.TypedRateLimitingInterface[key]
+	// claim does what a claim needs.
+	claim func(*provisioner, context.Context, key) error
 }
 
 // key is a claim (with namespace) or a volume (without).
@@ -88,9 +90,21 @@ type key struct{ namespace, name string }
 
 // Run provisions until ctx is done.
 func Run(ctx context.Context, client kubernetes.Interface, store Store) error {
+	return run(ctx, client, store, (*provisioner).provide)
+}
+
+// EraseOld erases the volumes that Run has made as their claims are deleted, until ctx is done, and makes none: for an
+// instance whose classes are another provisioner's since.
+func EraseOld(ctx context.Context, client kubernetes.Interface, store Store) error {
+	return run(ctx, client, store, func(*provisioner, context.Context, key) error { return nil })
+}
+
+func run(
+	ctx context.Context, client kubernetes.Interface, store Store, claim func(*provisioner, context.Context, key) error,
+) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	p := &provisioner{
-		client: client, store: store,
+		client: client, store: store, claim: claim,
 		claims: factory.Core().V1().PersistentVolumeClaims().Lister(),
 		vols:   factory.Core().V1().PersistentVolumes().Lister(),
 		queue: workqueue.NewTypedRateLimitingQueue(
@@ -141,9 +155,9 @@ func (p *provisioner) next(ctx context.Context) bool {
 	defer p.queue.Done(k)
 	reconcile := p.claim
 	if k.namespace == "" {
-		reconcile = p.volume
+		reconcile = (*provisioner).volume
 	}
-	if err := reconcile(ctx, k); err != nil {
+	if err := reconcile(p, ctx, k); err != nil {
 		klog.FromContext(ctx).Error(err, "Provision", "namespace", k.namespace, "name", k.name)
 		p.queue.AddRateLimited(k)
 	} else {
@@ -152,8 +166,8 @@ func (p *provisioner) next(ctx context.Context) bool {
 	return true
 }
 
-// claim gives a claim that waits for us its volume.
-func (p *provisioner) claim(ctx context.Context, k key) error {
+// provide gives a claim that waits for us its volume.
+func (p *provisioner) provide(ctx context.Context, k key) error {
 	claim, err := p.claims.PersistentVolumeClaims(k.namespace).Get(k.name)
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -1,0 +1,169 @@
+// virt-local-csi is the storage of a virt-local cluster: the CSI driver on one machine, with Kubernetes' own sidecars.
+// It is a part of virt-local, which starts it; see docs/virt-local.md. It is a module and a program of its own since the
+// sidecars register feature gates under the names that Kubernetes' components have for theirs, which one process cannot
+// have twice.
+//
+//	virt-local-csi csi-controller   Identity and Controller, and the sidecars: one a cluster, in a mount namespace of its own
+//	virt-local-csi csi-node         Identity and Node: one a node, in the node's namespaces
+//	virt-local-csi orphans          lists data that no object is for, as JSON
+//	virt-local-csi remove           removes some of that
+//	virt-local-csi release          detaches all loop devices, when the cluster is down
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/driver"
+	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/orphans"
+	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/plugin"
+	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/pool"
+	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/sidecars"
+)
+
+type options struct {
+	dir, kubeconfig, node, kubelet string
+	args                           []string
+}
+
+var commands = map[string]func(context.Context, options) error{
+	"csi-controller": runController, "csi-node": runNode, "orphans": runOrphans, "remove": runRemove,
+	"release": func(_ context.Context, o options) error { return pool.Release(o.dir) },
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	err := run(ctx, os.Args[1:])
+	stop()
+	klog.Flush()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 || commands[args[0]] == nil {
+		return errors.New("this is a part of virt-local, which starts it: use virt-local up")
+	}
+	var o options
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.StringVar(&o.dir, "dir", "", "the pool's directory")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "of an administrator")
+	flags.StringVar(&o.node, "node", "", "name of the node")
+	flags.StringVar(&o.kubelet, "kubelet", "/var/lib/kubelet", "the kubelet's directory")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	o.args = flags.Args()
+	if o.dir == "" {
+		return errors.New("--dir is missing: name the pool's directory")
+	}
+	return commands[args[0]](ctx, o)
+}
+
+func drivers(p *pool.Pool, node string) []*driver.Driver {
+	return []*driver.Driver{{Name: driver.Name, Pool: p, Node: node}, {Name: driver.Plain, Pool: p, Node: node}}
+}
+
+func runNode(ctx context.Context, o options) error {
+	p, err := pool.Open(o.dir)
+	if err != nil {
+		return err
+	}
+	return plugin.Run(ctx, o.kubelet, drivers(p, o.node)...)
+}
+
+func runController(ctx context.Context, o options) error {
+	config, err := credentials(o)
+	if err != nil {
+		return err
+	}
+	p, err := pool.Open(o.dir)
+	if err != nil {
+		return err
+	}
+	if err := p.Clean(); err != nil {
+		return err
+	}
+	if !p.Reflinks {
+		klog.Info("There is neither a file system with reflinks nor mkfs.xfs: clones are copies, and volumes in use " +
+			"cannot be copied. Install xfsprogs before the cluster is made")
+	}
+	// A socket's path may have 108 characters, and the state directory's may have more.
+	if err := os.Chdir(o.dir); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 3)
+	var served []sidecars.Driver
+	for _, d := range drivers(p, "") {
+		socket := strings.SplitN(d.Name, ".", 2)[0] + ".sock"
+		go func() { failed <- d.Serve(ctx, socket) }()
+		served = append(served, sidecars.Driver{
+			Name: d.Name, Socket: filepath.Join("/proc/self/cwd", socket), Snapshots: d.Name == driver.Name,
+			FSType: pool.DefaultFS(),
+		})
+	}
+	go func() { failed <- sidecars.Run(ctx, config, served) }()
+	err = <-failed
+	if ctx.Err() != nil {
+		return nil // what still runs ends with the process
+	}
+	return err
+}
+
+func credentials(o options) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read --kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst, config.UserAgent = 100, 200, "virt-local-csi"
+	return config, nil
+}
+
+func runOrphans(ctx context.Context, o options) error {
+	found, err := findOrphans(ctx, o)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(found)
+}
+
+func findOrphans(ctx context.Context, o options) ([]orphans.Orphan, error) {
+	config, err := credentials(o)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pool.Open(o.dir)
+	if err != nil {
+		return nil, err
+	}
+	return orphans.Find(ctx, config, p)
+}
+
+// runRemove removes orphans, all or none: what has an object is Kubernetes' to remove.
+func runRemove(ctx context.Context, o options) error {
+	found, err := findOrphans(ctx, o)
+	if err != nil {
+		return err
+	}
+	p, err := pool.Open(o.dir)
+	if err != nil {
+		return err
+	}
+	return orphans.Remove(p, found, o.args)
+}
