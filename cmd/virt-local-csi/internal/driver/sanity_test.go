@@ -4,6 +4,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/pool"
 )
@@ -46,13 +48,13 @@ func openPool(t *testing.T) *pool.Pool {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := pool.Release(dir); err != nil {
-			t.Error(err)
-		}
 		if mounted, err := isMountPoint(p.Root); err != nil || mounted {
-			if err := unmount(p.Root); err != nil {
+			if err := errors.Join(err, unix.Unmount(p.Root, unix.MNT_DETACH)); err != nil {
 				t.Error(err)
 			}
+		}
+		if err := pool.Release(dir); err != nil {
+			t.Error(err)
 		}
 		out, err := exec.Command("losetup", "--noheadings", "--list", "--output", "BACK-FILE").Output()
 		if err != nil || strings.Contains(string(out), dir) {

@@ -75,12 +75,16 @@ func openStill(device, file string) (int, error) {
 	return -1, nil
 }
 
+// sectorSize is that of every device, bytes. Left to itself the kernel takes 4096 for a file that shares blocks: a clone
+// would be a disk with other sectors than its source, which neither its file system nor its partitions are made for.
+const sectorSize = 512
+
 func configure(device string, backing int, autoclear bool) (int, error) {
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
-	config := &unix.LoopConfig{Fd: uint32(backing)}
+	config := &unix.LoopConfig{Fd: uint32(backing), Size: sectorSize}
 	if autoclear {
 		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
 	}
