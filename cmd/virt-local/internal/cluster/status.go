@@ -140,7 +140,8 @@ func kept(ctx context.Context, in *instance.Instance, admin kubeconfig.Credentia
 		}
 		for _, o := range orphans {
 			all = append(all, provision.Data{
-				Volume: o.Name, Path: o.Kind + " " + o.Name, Bytes: o.Bytes, Remove: "sudo virt-local volume remove " + o.Name,
+				Volume: o.Name, Path: o.Kind + " " + o.Name, Bytes: o.Bytes,
+				Remove: "sudo virt-local volume remove " + o.Name + nameFlags(in),
 			})
 		}
 	}
@@ -152,6 +153,18 @@ func kept(ctx context.Context, in *instance.Instance, admin kubeconfig.Credentia
 		all = append(all, data)
 	}
 	return all, nil
+}
+
+// nameFlags are the flags that name an instance, for use in hints.
+func nameFlags(in *instance.Instance) string {
+	flags := ""
+	if in.Name != instance.DefaultName {
+		flags += " --name " + in.Name
+	}
+	if in.StateDir != instance.DefaultStateDir(in.Name) {
+		flags += " --state-dir " + in.StateDir
+	}
+	return flags
 }
 
 func describe(id process.ID, p ProcessStatus) ProcessStatus {

@@ -90,16 +90,16 @@ type key struct{ namespace, name string }
 
 // Run provisions until ctx is done.
 func Run(ctx context.Context, client kubernetes.Interface, store Store) error {
-	return run(ctx, client, store, (*provisioner).provide)
+	return runFor(ctx, client, store, (*provisioner).provide)
 }
 
 // EraseOld erases the volumes that Run has made as their claims are deleted, until ctx is done, and makes none: for an
 // instance whose classes are another provisioner's since.
 func EraseOld(ctx context.Context, client kubernetes.Interface, store Store) error {
-	return run(ctx, client, store, func(*provisioner, context.Context, key) error { return nil })
+	return runFor(ctx, client, store, func(*provisioner, context.Context, key) error { return nil })
 }
 
-func run(
+func runFor(
 	ctx context.Context, client kubernetes.Interface, store Store, claim func(*provisioner, context.Context, key) error,
 ) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
