@@ -25,6 +25,8 @@ type Reader interface {
 
 // NotFoundError says that a VM refers to an object that is not there, or not to be used.
 type NotFoundError struct {
+	// Role is what the object is to the VM.
+	Role Role
 	// Field is the VM's field that refers to it.
 	Field  *field.Path
 	Detail string
@@ -76,12 +78,12 @@ func Absent(err error) *NotFoundError {
 
 func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Object, error) {
 	if m.name == "" {
-		return nil, &NotFoundError{Field: m.field.Child("name"), Detail: "is not set; name the " + string(m.role) +
+		return nil, &NotFoundError{Role: m.role, Field: m.field.Child("name"), Detail: "is not set; name the " + string(m.role) +
 			", or a volume to infer it from with inferFromVolume"}
 	}
 	kind, err := KindOf(m.role, m.kind)
 	if err != nil {
-		return nil, &NotFoundError{Field: m.field.Child("kind"), Detail: err.Error()}
+		return nil, &NotFoundError{Role: m.role, Field: m.field.Child("kind"), Detail: err.Error()}
 	}
 	object := &Object{Role: m.role, Kind: kind, Name: m.name, Revision: m.pinned(kind)}
 	if object.Revision != "" {
@@ -92,6 +94,7 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 		case apierrors.IsNotFound(err):
 			return nil,
 				&NotFoundError{
+					Role:  m.role,
 					Field: m.field.Child("revisionName"),
 					Detail: fmt.Sprintf("there is no ControllerRevision %q in namespace %s; remove revisionName to "+
 						"use the %s of now", m.revision, namespace, m.role),
@@ -101,7 +104,9 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 			return nil, fmt.Errorf("read ControllerRevision %s: %w", object.Revision, err)
 		default:
 			if err := object.fromRevision(revision); err != nil {
-				return nil, &NotFoundError{Field: m.field.Child("revisionName"), Detail: err.Error()}
+				return nil, &NotFoundError{
+					Role: m.role, Field: m.field.Child("revisionName"), Detail: err.Error(),
+				}
 			}
 			return object, nil
 		}
@@ -118,6 +123,7 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 			in = " in namespace " + where
 		}
 		return nil, &NotFoundError{
+			Role:   m.role,
 			Field:  m.field.Child("name"),
 			Detail: fmt.Sprintf("there is no %s %q%s; create it, or name another", kind, m.name, in),
 			Absent: true,
