@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+	api "kubevirt.io/api/instancetype"
 	"kubevirt.io/api/instancetype/v1beta1"
 )
 
@@ -30,6 +33,8 @@ type NotFoundError struct {
 	// Field is the VM's field that refers to it.
 	Field  *field.Path
 	Detail string
+	// Object is the API server's error for an instance type or preference that is not there; nil for all else.
+	Object error
 	// Absent says that the object may still come: nothing else is wrong.
 	Absent bool
 }
@@ -126,6 +131,9 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 			Role:   m.role,
 			Field:  m.field.Child("name"),
 			Detail: fmt.Sprintf("there is no %s %q%s; create it, or name another", kind, m.name, in),
+			Object: apierrors.NewNotFound(schema.GroupResource{
+				Group: api.GroupName, Resource: strings.ToLower(kind) + "s",
+			}, m.name),
 			Absent: true,
 		}
 	}
