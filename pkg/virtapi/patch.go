@@ -39,7 +39,11 @@ func patched(raw []byte, before, after any) (*admissionv1.AdmissionResponse, err
 		patch = append(patch, operation{op, path, merge(user, before, after)})
 	}
 	spec, hasSpec := trees[0]["spec"]
-	add("/spec", spec, trees[1]["spec"], trees[2]["spec"], hasSpec)
+	if exact, fractions := quantities(spec, trees[1]["spec"]); fractions {
+		patch = append(patch, operation{"replace", "/spec", merge(exact, trees[1]["spec"], trees[2]["spec"])})
+	} else {
+		add("/spec", spec, trees[1]["spec"], trees[2]["spec"], hasSpec)
+	}
 	finalizers := func(tree map[string]any) (any, bool) {
 		meta, _ := tree["metadata"].(map[string]any)
 		value, ok := meta["finalizers"]
@@ -58,6 +62,39 @@ func patched(raw []byte, before, after any) (*admissionv1.AdmissionResponse, err
 	}
 	kind := admissionv1.PatchTypeJSONPatch
 	return &admissionv1.AdmissionResponse{Allowed: true, Patch: body, PatchType: &kind}, nil
+}
+
+// quantities is user with each quantity that is written as a fraction, such as cpu: 0.5, as the string that it was read
+// as, and whether there are such. The API server takes fractions in pods, KubeVirt in VMs; the schema of a custom
+// resource has integers and strings only.
+func quantities(user, read any) (any, bool) {
+	fractions := false
+	switch user := user.(type) {
+	case float64:
+		if text, ok := read.(string); ok {
+			return text, true
+		}
+	case map[string]any:
+		was, _ := read.(map[string]any)
+		out := make(map[string]any, len(user))
+		for key, value := range user {
+			exact, changed := quantities(value, was[key])
+			out[key], fractions = exact, fractions || changed
+		}
+		return out, fractions
+	case []any:
+		was, _ := read.([]any)
+		if len(was) != len(user) {
+			return user, false
+		}
+		out := make([]any, len(user))
+		for i, value := range user {
+			exact, changed := quantities(value, was[i])
+			out[i], fractions = exact, fractions || changed
+		}
+		return out, fractions
+	}
+	return user, false
 }
 
 // merge brings the difference between before and after into user.
