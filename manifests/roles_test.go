@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -40,5 +41,21 @@ func TestUserRolesAreKubeVirts(t *testing.T) {
 func TestConfigurationIsWrittenOut(t *testing.T) {
 	if kv := find[v1.KubeVirt](t, "KubeVirt", "kubevirt"); kv.Spec.Configuration.DeveloperConfiguration == nil {
 		t.Errorf("spec.configuration is %+v", kv.Spec.Configuration)
+	}
+}
+
+// A MigrationPolicy has a status to write, as KubeVirt's clients do, and the fields below its spec are kept for virt-api to
+// refuse.
+func TestPoliciesHaveAStatus(t *testing.T) {
+	for _, o := range decode(t, "crds/migrations*.yaml") {
+		for _, version := range typed[apiextensionsv1.CustomResourceDefinition](t, o).Spec.Versions {
+			if version.Subresources == nil || version.Subresources.Status == nil {
+				t.Errorf("%s %s has no status", o.GetName(), version.Name)
+			}
+			spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
+			if keep := spec.XPreserveUnknownFields; keep == nil || !*keep {
+				t.Errorf("%s %s drops unknown fields", o.GetName(), version.Name)
+			}
+		}
 	}
 }
