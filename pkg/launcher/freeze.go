@@ -121,8 +121,8 @@ func (s *service) Unfreeze(ctx context.Context, _ *pb.UnfreezeRequest) (*pb.Unfr
 	return &pb.UnfreezeResponse{}, freezeStatus("Unfreeze", err)
 }
 
-// freezeStatus is agentStatus for a command of KubeVirt's. Where no agent answers, KubeVirt calls that an internal error,
-// in words that its clients look for.
+// freezeStatus is agentStatus for a command of KubeVirt's. Where no agent answers, KubeVirt calls that an internal
+// error, in words that its clients look for.
 func freezeStatus(command string, err error) error {
 	if errors.Is(err, hypervisor.ErrNoAgent) {
 		return status.Errorf(codes.Internal, "command %s failed: %v; is qemu-guest-agent running in the guest?",

@@ -143,8 +143,8 @@ func Expand(vm *v1.VirtualMachine, resolved Resolved) (*v1.VirtualMachineInstanc
 	var errs field.ErrorList
 	if it := resolved.instancetype(); it != nil {
 		conflict := func(path *field.Path) {
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("conflicts with selected %s, which sets it; remove one "+
-				"of them", resolved.Instancetype)).WithOrigin(originConflict))
+			text := fmt.Sprintf("conflicts with selected %s, which sets it; remove one of them", resolved.Instancetype)
+			errs = append(errs, field.Forbidden(path, text).WithOrigin(originConflict))
 		}
 		applyInstancetype(it, resolved.preference(), &template.Spec, at, conflict)
 		template.ObjectMeta.Annotations = addAnnotations(template.ObjectMeta.Annotations, it.Annotations,

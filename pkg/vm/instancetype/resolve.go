@@ -83,8 +83,10 @@ func Absent(err error) *NotFoundError {
 
 func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Object, error) {
 	if m.name == "" {
-		return nil, &NotFoundError{Role: m.role, Field: m.field.Child("name"), Detail: "is not set; name the " + string(m.role) +
-			", or a volume to infer it from with inferFromVolume"}
+		return nil, &NotFoundError{
+			Role: m.role, Field: m.field.Child("name"),
+			Detail: "is not set; name the " + string(m.role) + ", or a volume to infer it from with inferFromVolume",
+		}
 	}
 	kind, err := KindOf(m.role, m.kind)
 	if err != nil {
