@@ -224,3 +224,22 @@ func (spaces) Read(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// A quantity that is written as a fraction is one to the API server, too, whose schema takes integers and strings.
+func TestFractions(t *testing.T) {
+	const resources = `resources: {requests: {cpu: 0.5, memory: 2222222.2}, limits: {cpu: 2, memory: "64Mi"}}`
+	for path, object := range map[string]string{
+		"/mutate/virtualmachines":         `{metadata: {name: vm}, spec: {runStrategy: Halted, template: {spec: {domain: {devices: {}, ` + resources + `}}}}}`,
+		"/mutate/virtualmachineinstances": `{metadata: {name: vm}, spec: {domain: {devices: {}, ` + resources + `}}}`,
+	} {
+		response := reviewed(t, path, object)
+		if !response.Allowed {
+			t.Fatalf("%s: %+v", path, response.Result)
+		}
+		for _, want := range []string{`"cpu":"500m"`, `"memory":"2222222200m"`, `"cpu":2,`, `"memory":"64Mi"`} {
+			if !strings.Contains(string(response.Patch), want) {
+				t.Errorf("%s: no %s in %s", path, want, response.Patch)
+			}
+		}
+	}
+}

@@ -139,16 +139,17 @@ func (s *Step) create() {
 // again looks again at a VM that waits for what nobody watches.
 func (s *Step) again() {
 	switch s.After.FailureReason {
-	case reasonFailedFind, reasonNotApplied, reasonNoCDI, reasonUnauthorized, reasonFailedDataVolume:
+	case reasonNoInstancetype, reasonNoPreference, reasonNotApplied, reasonNoCDI, reasonUnauthorized,
+		reasonFailedDataVolume:
 		s.RequeueAfter = retryMissing
 	}
 }
 
 // reportMissing makes an event of what the VM refers to and is not there, once.
 func (s *Step) reportMissing() {
-	if view := &s.After; view.FailureReason == reasonFailedFind && !hasFailure(view.VM, view.Failure) {
+	if view := &s.After; view.Missing != nil && !hasFailure(view.VM, view.Failure) {
 		s.Events = append(s.Events,
-			vmicontroller.Event{Type: corev1.EventTypeWarning, Reason: reasonFailedFind, Message: view.Failure})
+			vmicontroller.Event{Type: corev1.EventTypeWarning, Reason: view.FailureReason, Message: view.Failure})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -193,14 +194,19 @@ var nexts = []struct {
 	{"of an instance type that is missing", v1.RunStrategyAlways, func(w *world) {
 		w.VMI = nil
 		w.typed()
-		w.Resolved, w.Missing = instancetype.Resolved{}, "there is no instance type"
+		w.Resolved, w.Missing = instancetype.Resolved{}, missing(instancetype.Instancetype)
+	}},
+	{"of a preference that is missing", v1.RunStrategyAlways, func(w *world) {
+		w.VMI = nil
+		w.typed()
+		w.Resolved, w.Missing = instancetype.Resolved{}, missing(instancetype.Preference)
 	}},
 	{"the same, which was said", v1.RunStrategyAlways, func(w *world) {
 		w.VMI = nil
 		w.typed()
-		w.Resolved, w.Missing = instancetype.Resolved{}, "there is no instance type"
+		w.Resolved, w.Missing = instancetype.Resolved{}, missing(instancetype.Preference)
 		w.VM.Status.Conditions = []v1.VirtualMachineCondition{{
-			Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Message: w.Missing,
+			Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Message: w.Missing.Error(),
 			LastTransitionTime: metav1.NewTime(now),
 		}}
 	}},
@@ -227,6 +233,11 @@ var nexts = []struct {
 		going(w.VM)
 		w.VM.Finalizers = append(w.VM.Finalizers, metav1.FinalizerOrphanDependents)
 	}},
+}
+
+// missing is a reference of a VM to what is not there.
+func missing(role instancetype.Role) *instancetype.NotFoundError {
+	return &instancetype.NotFoundError{Role: role, Field: field.NewPath("spec"), Detail: "there is no " + string(role), Absent: true}
 }
 
 // TestNext: what is done to VMs, as testdata/next.golden has it. Nothing that is looked at is changed by looking at it.
