@@ -91,6 +91,7 @@ func newCluster() *cluster {
 	c.agentRoutes(mux)
 	c.serveVolumes(mux, subresources)
 	c.serveObserving(mux, subresources)
+	c.serveRename(mux)
 	c.server = httptest.NewTLSServer(c.authorized(mux))
 	c.bare = httptest.NewTLSServer(http.NotFoundHandler())
 	return c

@@ -8,14 +8,13 @@ import (
 	"maps"
 	"strconv"
 
-	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
@@ -24,10 +23,6 @@ import (
 // TemplateHashAnnotation is on a VM's VMI: what the template was when it was made, so that a later
 // change can be told from one that concerns the VM only, without keeping the old template.
 const TemplateHashAnnotation = "virtkit.io/template-hash"
-
-// firmwareNamespace is KubeVirt's: a VM keeps its UUID, and with it software licences, when it moves
-// from there.
-var firmwareNamespace = uuid.MustParse("6a1a24a1-4061-4607-8bf4-a3963d0c5895")
 
 // Instance is the VMI that a VM's template describes.
 func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, error) {
@@ -80,7 +75,7 @@ func instanceOf(
 		vmi.Spec.Domain.Firmware = &v1.Firmware{}
 	}
 	if vmi.Spec.Domain.Firmware.UUID == "" {
-		vmi.Spec.Domain.Firmware.UUID = types.UID(uuid.NewSHA1(firmwareNamespace, []byte(vm.Name)).String())
+		vmi.Spec.Domain.Firmware.UUID = identity.UUID(vm.Name)
 	}
 	return vmi, nil
 }

@@ -12,10 +12,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
 // reasonInvalidStrategy is the Failure reason of a run strategy that is none.
 const reasonInvalidStrategy = "InvalidRunStrategy"
+
+// reasonRenaming is the Failure reason of a VM that is to take the place of another.
+const reasonRenaming = "Renaming"
 
 // Step is what is to be done, in the order of its fields; the zero Step is nothing.
 type Step struct {
@@ -54,6 +58,7 @@ func Next(view View) Step {
 	}
 	step := Step{After: view}
 	after := &step.After
+	after.awaitPlace()
 	if step.Invalid = step.follow(); step.Invalid != nil {
 		return step
 	}
@@ -74,6 +79,19 @@ func Next(view View) Step {
 	step.RequeueAfter = step.Decision.RequeueAfter
 	step.act()
 	return step
+}
+
+// awaitPlace keeps a VM that is to take the place of another from doing anything: until it has it the disks are the
+// other's.
+func (view *View) awaitPlace() {
+	from, err := identity.RenamingOf(view.VM)
+	switch {
+	case err != nil:
+		view.fail(reasonRenaming, err.Error()+"; remove it if the VM is to start")
+	case from != nil:
+		view.fail(reasonRenaming, fmt.Sprintf("VM %s is being renamed to %s; virtctl rename %[1]s %[2]s finishes it",
+			from.Name, view.VM.Name))
+	}
 }
 
 // change has the VMI written if it is to be another than it was.

@@ -22,6 +22,7 @@ import (
 	"kubevirt.io/api/instancetype/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 )
 
@@ -228,6 +229,14 @@ var nexts = []struct {
 	{"no CDI", v1.RunStrategyAlways, func(w *world) { w.VMI = nil; w.filled("a", ""); w.CDI = false }},
 	{"deleted, runs", v1.RunStrategyAlways, func(w *world) { going(w.VM) }},
 	{"deleted, going", v1.RunStrategyAlways, func(w *world) { going(w.VM); deleted(w.VMI) }},
+	{"waits for another's place", v1.RunStrategyAlways, func(w *world) {
+		w.VMI = nil
+		w.VM.Annotations = map[string]string{identity.RenamingFrom: `{"name":"old","uid":"u","of":"x"}`}
+	}},
+	{"waits for another's place, by a mark of no sense", v1.RunStrategyAlways, func(w *world) {
+		w.VMI = nil
+		w.VM.Annotations = map[string]string{identity.RenamingFrom: "old"}
+	}},
 	{"deleted, gone", v1.RunStrategyAlways, func(w *world) { going(w.VM); w.VMI = nil }},
 	{"deleted, guest stays", v1.RunStrategyAlways, func(w *world) {
 		going(w.VM)

@@ -214,6 +214,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		lifecyclecmd.NewCmdMigrate(f, nil),
 		lifecyclecmd.NewCmdMigrateCancel(f, nil),
 		lifecyclecmd.NewCmdEvacuateCancel(f, nil),
+		lifecyclecmd.NewCmdRename(f, nil),
 		lifecyclecmd.NewCmdDelete(f, nil),
 		lifecyclecmd.NewCmdUndo(f, nil),
 		scalecmd.NewCmdScale(f, nil),
