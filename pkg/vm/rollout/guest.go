@@ -159,7 +159,7 @@ func (g Guest) plugged(d decision, path string, c Change, effect Effect, note st
 			return Hotplug, "plugs the interface in"
 		}
 		return Migration, "plugged in when the guest has migrated"
-	case c.After == nil:
+	case c.After == nil && come == nil:
 		return Live, "the guest has unplugged it"
 	}
 	return Live, noteHas
