@@ -189,6 +189,72 @@ func TestVerdictsComeTrue(t *testing.T) {
 			if changed && !plugs && !strings.HasSuffix(tc.want, "live") || !changed && plugs {
 				t.Errorf("the VMI is changed: %v, and the verdicts are %v", changed, said)
 			}
+
+			// Taken back before the guest was started again, or was given any of it, it waits for nothing.
+			back := edited(t, 3, tc.before)
+			for _, v := range (rollout.Guest{Instance: vmi, Staged: tc.staged}).Verdicts(rollout.Compare(after, before),
+				rollout.Edit{Before: after, After: before, Was: &is.Spec.Template.Spec, Is: &back.Spec.Template.Spec}) {
+				if v.Effect == rollout.Restart {
+					t.Errorf("taken back, %s: %s %s", v.Path, v.Effect, v.Note)
+				}
+			}
+			step = Next(View{VM: back, VMI: vmi.DeepCopy(), Staged: tc.staged, Filled: true})
+			if message := restartOf(status(t, step.After)); message != "" {
+				t.Errorf("taken back: %s", message)
+			}
 		})
+	}
+}
+
+// Of two changes that wait for a restart one is taken back: the other waits.
+func TestVerdictOfWhatIsTakenBack(t *testing.T) {
+	const (
+		made  = "domain: {cpu: {cores: 1}, memory: {guest: 1Gi}}\nterminationGracePeriodSeconds: 30"
+		both  = "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}}\nterminationGracePeriodSeconds: 60"
+		other = "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}}\nterminationGracePeriodSeconds: 90"
+		cores = "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}}\nterminationGracePeriodSeconds: 30"
+		grace = "domain: {cpu: {cores: 1}, memory: {guest: 1Gi}}\nterminationGracePeriodSeconds: 60"
+	)
+	vmi := admitted(t, edited(t, 1, made), true)
+	for name, tc := range map[string]struct{ after, want, message string }{
+		"the grace period": {cores, "spec.template.spec.terminationGracePeriodSeconds: live the guest has it", "domain.cpu.cores"},
+		"the cores":        {grace, "spec.template.spec.domain.cpu.cores: live the guest has it", "terminationGracePeriodSeconds"},
+		"neither":          {other, "spec.template.spec.terminationGracePeriodSeconds: restart", "domain.cpu.cores, spec.template.spec.terminationGracePeriodSeconds"},
+	} {
+		was, is := edited(t, 2, both), edited(t, 3, tc.after)
+		before, after := asMap(t, was), asMap(t, is)
+		var said []string
+		for _, v := range (rollout.Guest{Instance: vmi}).Verdicts(rollout.Compare(before, after),
+			rollout.Edit{Before: before, After: after, Was: &was.Spec.Template.Spec, Is: &is.Spec.Template.Spec}) {
+			said = append(said, strings.TrimSpace(v.Path+": "+string(v.Effect)+" "+v.Note))
+		}
+		if got := strings.Join(said, ", "); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+		message := restartOf(status(t, Next(View{VM: is, VMI: vmi.DeepCopy(), Filled: true}).After))
+		if !strings.HasSuffix(message, ": spec.template.spec."+tc.message) {
+			t.Errorf("%s: the condition says %q, want %s alone", name, message, tc.message)
+		}
+	}
+}
+
+// Labels and annotations of the template are the next instance's; as in KubeVirt the condition does not count them.
+func TestTemplateMetadataWaitsWithoutACondition(t *testing.T) {
+	was := edited(t, 1, "domain: {memory: {guest: 1Gi}}")
+	vmi := admitted(t, was, true)
+	is := edited(t, 2, "domain: {memory: {guest: 1Gi}}")
+	is.Spec.Template.ObjectMeta.Labels = map[string]string{"tier": "front"}
+	before, after := asMap(t, was), asMap(t, is)
+	verdicts := rollout.Guest{Instance: vmi}.Verdicts(rollout.Compare(before, after),
+		rollout.Edit{Before: before, After: after, Was: &was.Spec.Template.Spec, Is: &is.Spec.Template.Spec})
+	if len(verdicts) != 1 || verdicts[0].Effect != rollout.Restart || verdicts[0].Note == "" {
+		t.Errorf("%+v", verdicts)
+	}
+	step := Next(View{VM: is, VMI: vmi.DeepCopy(), Filled: true})
+	if message := restartOf(status(t, step.After)); message != "" {
+		t.Error(message)
+	}
+	if step.After.VMI.Labels["tier"] != "" {
+		t.Error("the instance has the label")
 	}
 }

@@ -37,11 +37,14 @@ type decision struct {
 	nics    Plugging
 	// refused says by path, below the template's spec, why the guest has something only when it is started again.
 	refused map[string]string
+	// made is whether the guest's instance was made from such a template, has its spec as decoded JSON.
+	made bool
+	has  any
 }
 
 // decide asks the rules by which virt-controller changes the instance. template has what the VM refers to written into
-// it.
-func (g Guest) decide(template *v1.VirtualMachineInstanceSpec) decision {
+// it, if it refers to anything.
+func (g Guest) decide(template *v1.VirtualMachineInstanceSpec, refers bool) decision {
 	connected := g.Connected
 	if connected == nil {
 		connected = func(*v1.Interface, *v1.Network) bool { return false }
@@ -53,6 +56,10 @@ func (g Guest) decide(template *v1.VirtualMachineInstanceSpec) decision {
 		volumes: hotplug.Follow(filled, g.Instance, !g.Staged),
 		nics:    Plug(template, g.Instance, connected, !g.Staged),
 		refused: map[string]string{},
+		has:     at(wrapped(&g.Instance.Spec), templatePath),
+	}
+	if made, err := MadeFrom(g.Instance, template, refers); err == nil { // else nothing is known of it
+		d.made = made
 	}
 	maps.Copy(d.refused, d.size.Refused)
 	maps.Copy(d.refused, d.volumes.Refused)
@@ -81,7 +88,8 @@ type Verdict struct {
 func (g Guest) Verdicts(changes []Change, e Edit) []Verdict {
 	var d *decision
 	if g.runs() && e.Is != nil {
-		made := g.decide(e.Is)
+		spec, _ := e.After["spec"].(map[string]any)
+		made := g.decide(e.Is, spec["instancetype"] != nil || spec["preference"] != nil)
 		d = &made
 	}
 	var out []Verdict
@@ -122,7 +130,10 @@ func (g Guest) known(d decision, c Change, effect Effect, note string) (Effect, 
 		}
 		return g.resized(true)
 	}
-	return g.plugged(d, path, c, effect, note)
+	if effect, note = g.plugged(d, path, c, effect, note); effect == Restart && d.backAgain(path, c) {
+		return Live, noteHas
+	}
+	return effect, note
 }
 
 // plugged is when interfaces and networks that come new take effect.
@@ -148,7 +159,7 @@ func (g Guest) plugged(d decision, path string, c Change, effect Effect, note st
 			return Hotplug, "plugs the interface in"
 		}
 		return Migration, "plugged in when the guest has migrated"
-	case c.After == nil:
+	case c.After == nil && come == nil:
 		return Live, "the guest has unplugged it"
 	}
 	return Live, noteHas

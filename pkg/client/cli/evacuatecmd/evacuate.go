@@ -49,7 +49,7 @@ must not be shut down and cannot move.
 the VM asks for: the scheduler decides when the time has come.
 
 It ends with 1 when a guest cannot leave, and with --wait only when all have left, or with 8 when the time is up.
-evacuate-cancel takes back what has not begun; kubectl uncordon lets the node have VMs again.`,
+evacuate-cancel cancels what has not begun; kubectl uncordon lets the node have VMs again.`,
 		Example: cli.Examples(f.Program, `
 			virtctl evacuate node1 --plan
 			virtctl evacuate node1 --wait --timeout 30m

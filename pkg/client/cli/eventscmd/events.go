@@ -67,6 +67,7 @@ on. -l takes the VMs that are there at its beginning.`,
 	o.Chosen.AddFlag(cmd)
 	flags.BoolVarP(&o.AllNamespaces, "all-namespaces", "A", false, "Show the events of all namespaces")
 	flags.BoolVarP(&o.Watch, "watch", "w", false, "Go on with what happens")
+	flags.BoolVarP(&o.Watch, "follow", "f", false, "The same as --watch")
 	flags.StringSliceVar(&o.Types, "types", nil, "Only events of these `TYPES`: Normal, Warning")
 	flags.BoolVar(&o.Output.NoHeaders, "no-headers", false, "Leave out the column titles")
 	o.Output.AddFlags(cmd)

@@ -137,8 +137,8 @@ func NewCmdMigrateCancel(f *cli.Factory, runF runFunc) *cobra.Command {
 
 // NewCmdEvacuateCancel makes `virtctl evacuate-cancel`; runF replaces Run in tests.
 func NewCmdEvacuateCancel(f *cli.Factory, runF runFunc) *cobra.Command {
-	o, cmd := newVerb(f, lifecycle.EvacuateCancel, runF, "Take back the evacuation of virtual machines",
-		"Take back that virtual machines are to leave their node, as a drain asks of them. What is migrating already goes\non: see migrate-cancel. With `node`, all machines that are to leave the nodes.", `
+	o, cmd := newVerb(f, lifecycle.EvacuateCancel, runF, "Cancel the evacuation of virtual machines",
+		"Cancel that virtual machines are to leave their node, as a drain asks of them. What is migrating already goes\non: see migrate-cancel. With `node`, all machines that are to leave the nodes.", `
 		virtctl evacuate-cancel vm demo
 		virtctl evacuate-cancel vmi demo
 		virtctl evacuate-cancel node node1`)

@@ -39,9 +39,10 @@ func NewCmdUndo(f *cli.Factory, runF func(context.Context, *UndoOptions) error) 
 	}
 	cmd := &cobra.Command{
 		Use:   "undo [ID]",
-		Short: "Take back the last lifecycle verb, or an earlier one",
-		Long: `Take back the last lifecycle verb that was asked of this cluster from this account, or the one with an ID that --list
-shows: start and stop, pause and unpause take each other back, and rename itself. Others cannot be taken back, and undo says why. Nothing is done
+		Short: "Undo the last lifecycle verb, or an earlier one",
+		Long: `Undo the last lifecycle verb that was asked of this cluster from this account, or the one with an ID that --list
+shows: start and stop, pause and unpause undo each other, and rename itself. Others
+cannot be undone, and undo says why. Nothing is done
 to a machine that has changed since: one that was deleted or started anew, or whose run strategy is another.
 
 The verbs, also those of the dashboard, are kept in $XDG_STATE_HOME/virtkit/journal.jsonl. What other programs ask is
@@ -156,7 +157,7 @@ func (o *UndoOptions) entry(entries []journal.Entry, server string) (journal.Ent
 	found, ok := journal.Find(entries, server, o.ID)
 	switch {
 	case !ok:
-		return found.Entry, fmt.Errorf("ID %s: %w; `%s undo --list` shows those of this cluster", o.ID,
+		return found.Entry, fmt.Errorf("ID %q %w; `%s undo --list` shows those of this cluster", o.ID,
 			action.ErrNotFound, o.Factory.Program)
 	case found.Undone:
 		return found.Entry, fmt.Errorf("%s of %s is undone already", found.Verb, names(found.Entry))

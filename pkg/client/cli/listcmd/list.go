@@ -207,18 +207,22 @@ func Run(ctx context.Context, o *Options) error {
 // missing is the error for machines that were named and are not there.
 func (o *Options) missing(objects list.Objects) error {
 	var out []error
+	resource := "virtualmachines.kubevirt.io"
+	if o.Selection.Kind == list.VMIs {
+		resource = "virtualmachineinstances.kubevirt.io"
+	}
 	for _, name := range o.Selection.Missing(objects) {
-		out = append(out, o.notFound(string(o.Selection.Kind), name))
+		out = append(out, o.notFound(resource, name))
 	}
 	return errors.Join(out...)
 }
 
-// notFound is the error for a name that is not in the namespace or, with -A, in none.
-func (o *Options) notFound(kind, name string) error {
+// notFound is the error for a name that is not in the namespace or, with -A, in none, in the server's words.
+func (o *Options) notFound(resource, name string) error {
 	if o.AllNamespaces {
-		return fmt.Errorf("%s %s in any namespace: %w", kind, name, action.ErrNotFound)
+		return fmt.Errorf("%s %q %w in any namespace", resource, name, action.ErrNotFound)
 	}
-	return fmt.Errorf("%s %s/%s: %w", kind, o.Selection.Namespace, name, action.ErrNotFound)
+	return fmt.Errorf("%s %q %w", resource, name, action.ErrNotFound)
 }
 
 // alone is whether the one object that was named is printed, and no list. A name may be in several namespaces.

@@ -54,7 +54,7 @@ for the command.`,
 		Example: cli.Examples(f.Program, `
 			virtctl ssh root@demo
 			virtctl ssh root@vm/demo/shop -i key -c 'uname -a'
-			virtctl ssh root@demo -t -- top
+			virtctl ssh -t root@demo -- top
 			tar c src | virtctl ssh root@demo -- tar x
 			virtctl ssh root@demo -N -L 8080:localhost:80
 			virtctl ssh root@demo --local-ssh -t "-o StrictHostKeyChecking=no"`),

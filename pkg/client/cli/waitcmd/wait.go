@@ -170,9 +170,9 @@ func (o *Options) selected(ctx context.Context, c *client.Client, ns string) ([]
 		return nil, nil
 	}
 	if o.All {
-		return nil, fmt.Errorf("VMs of namespace %s: %w", ns, action.ErrNotFound)
+		return nil, fmt.Errorf("VMs %w in namespace %q", action.ErrNotFound, ns)
 	}
-	return nil, fmt.Errorf("VMs of namespace %s with labels %s: %w", ns, o.Selector, action.ErrNotFound)
+	return nil, fmt.Errorf("VMs with labels %s %w in namespace %q", o.Selector, action.ErrNotFound, ns)
 }
 
 // all waits for each target at the same time, and prints in their order those that are there.
