@@ -105,7 +105,7 @@ func (r *Reconciler) list(ctx context.Context, which client.ListOption) []reconc
 	return frame.Requests(vmis.Items, nil)
 }
 
-// look gathers what Next wants to know, which of a VMI that may stay is little.
+// look gathers what Next decides on. For a VMI that may stay that is only the VMI.
 func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstance) (View, error) {
 	c := r.Config()
 	view := View{
