@@ -107,8 +107,8 @@ func mountHere(name string) (*beneath.Dir, error) {
 	return dir, nil
 }
 
-// Prune undoes AttachMount. It fails with EBUSY while somebody uses a file below; what is not mounted is no error. As for
-// ctx, it is like AttachMount.
+// Prune undoes AttachMount. It fails with EBUSY while somebody uses a file below; what is not mounted is no error. ctx
+// is as for AttachMount.
 func Prune(ctx context.Context, to *Process, target string) error {
 	mounted, err := to.Mounted(target)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -99,12 +98,12 @@ func bothTerms(ours, given *corev1.PodAffinity) *corev1.PodAffinity {
 	if ours == nil || given == nil {
 		return cmp.Or(ours, given)
 	}
-	return &corev1.PodAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: slices.Concat(
-			ours.RequiredDuringSchedulingIgnoredDuringExecution, given.RequiredDuringSchedulingIgnoredDuringExecution),
-		PreferredDuringSchedulingIgnoredDuringExecution: slices.Concat(
-			ours.PreferredDuringSchedulingIgnoredDuringExecution, given.PreferredDuringSchedulingIgnoredDuringExecution),
-	}
+	out := ours.DeepCopy()
+	out.RequiredDuringSchedulingIgnoredDuringExecution = append(out.RequiredDuringSchedulingIgnoredDuringExecution,
+		given.RequiredDuringSchedulingIgnoredDuringExecution...)
+	out.PreferredDuringSchedulingIgnoredDuringExecution = append(out.PreferredDuringSchedulingIgnoredDuringExecution,
+		given.PreferredDuringSchedulingIgnoredDuringExecution...)
+	return out
 }
 
 // replicas sets how many pods virt-api and virt-controller have. The one pod of a component may be evicted, or its node
