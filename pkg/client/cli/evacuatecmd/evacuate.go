@@ -29,8 +29,8 @@ type Options struct {
 	Timeout  cli.Timeout
 }
 
-// NewCmdEvacuate makes the command; runF replaces Run in tests.
-func NewCmdEvacuate(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdEvacuate makes the command.
+func NewCmdEvacuate(f *cli.Factory) *cobra.Command {
 	o := &Options{
 		Factory: f, Output: cli.NewOutput(),
 		Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
@@ -60,9 +60,6 @@ evacuate-cancel cancels what has not begun; kubectl uncordon lets the node have 
 			o.Node = args[0]
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

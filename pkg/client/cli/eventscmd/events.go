@@ -31,8 +31,8 @@ type Options struct {
 	Types         []string
 }
 
-// NewCmdEvents makes the command; runF replaces Run in tests.
-func NewCmdEvents(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdEvents makes the command.
+func NewCmdEvents(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "events [NAME... | -l SELECTOR]",
@@ -56,9 +56,6 @@ on. -l takes the VMs that are there at its beginning.`,
 			}
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

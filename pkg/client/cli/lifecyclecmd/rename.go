@@ -34,8 +34,8 @@ type RenameOptions struct {
 	undoes string
 }
 
-// NewCmdRename makes `virtctl rename`; runF replaces RunRename in tests.
-func NewCmdRename(f *cli.Factory, runF func(context.Context, *RenameOptions) error) *cobra.Command {
+// NewCmdRename makes `virtctl rename`.
+func NewCmdRename(f *cli.Factory) *cobra.Command {
 	o := &RenameOptions{
 		Factory: f, Output: cli.NewOutput(),
 		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
@@ -67,9 +67,6 @@ by its VM's name do not find it any more; they are named.`,
 			o.VM, o.Request.To = args[0], args[1]
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return RunRename(cmd.Context(), o)
 		},

@@ -31,8 +31,8 @@ type UndoOptions struct {
 	Timeout cli.Timeout
 }
 
-// NewCmdUndo makes `virtctl undo`; runF replaces RunUndo in tests.
-func NewCmdUndo(f *cli.Factory, runF func(context.Context, *UndoOptions) error) *cobra.Command {
+// NewCmdUndo makes `virtctl undo`.
+func NewCmdUndo(f *cli.Factory) *cobra.Command {
 	o := &UndoOptions{
 		Factory: f, Output: cli.NewOutput(),
 		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
@@ -67,9 +67,6 @@ request and a right that its user may not have. Another cluster at the same URL 
 			}
 			if o.DryRun != cli.DryRunNone && o.Wait {
 				return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return RunUndo(cmd.Context(), o)
 		},

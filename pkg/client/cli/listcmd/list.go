@@ -43,8 +43,8 @@ type Options struct {
 
 const formatWide = "wide"
 
-// NewCmdList makes the command; runF replaces Run in tests.
-func NewCmdList(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdList makes the command.
+func NewCmdList(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput(formatWide)}
 	cmd := &cobra.Command{
 		Use:     "list [vm|vmi|all|vmpool|vmirs] [NAME...]",
@@ -76,9 +76,6 @@ order; amounts begin with the greatest, and ages with the oldest. With --watch o
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

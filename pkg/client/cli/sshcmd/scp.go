@@ -23,8 +23,8 @@ type CopyOptions struct {
 	Quiet     bool
 }
 
-// NewCmdSCP makes the command; runF replaces RunCopy in tests.
-func NewCmdSCP(f *cli.Factory, runF func(context.Context, *CopyOptions) error) *cobra.Command {
+// NewCmdSCP makes the command.
+func NewCmdSCP(f *cli.Factory) *cobra.Command {
 	o := &CopyOptions{login: login{Factory: f}}
 	cmd := &cobra.Command{
 		Use:   "scp SOURCE... DESTINATION",
@@ -62,9 +62,6 @@ own scp does the work.`,
 			o.Sources, o.To = args[:len(args)-1], args[len(args)-1]
 			if err := o.complete(cmd); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return RunCopy(cmd.Context(), o)
 		},

@@ -36,12 +36,10 @@ type Options struct {
 	Timeout cli.Timeout
 }
 
-type runFunc func(context.Context, *Options) error
-
-// NewCmdAddVolume makes `virtctl addvolume`; runF replaces Run in tests.
-func NewCmdAddVolume(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdAddVolume makes `virtctl addvolume`.
+func NewCmdAddVolume(f *cli.Factory) *cobra.Command {
 	o := newOptions(f, false)
-	cmd := o.command(runF, "addvolume NAME", "Plug a volume into a running virtual machine", `
+	cmd := o.command("addvolume NAME", "Plug a volume into a running virtual machine", `
 		virtctl addvolume demo --volume-name=data
 		virtctl addvolume demo --volume-name=data --wait
 		virtctl addvolume vmi/demo --volume-name=data
@@ -64,10 +62,10 @@ the next restart.`
 	return cmd
 }
 
-// NewCmdRemoveVolume makes `virtctl removevolume`; runF replaces Run in tests.
-func NewCmdRemoveVolume(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdRemoveVolume makes `virtctl removevolume`.
+func NewCmdRemoveVolume(f *cli.Factory) *cobra.Command {
 	o := newOptions(f, true)
-	cmd := o.command(runF, "removevolume NAME", "Unplug a volume from a running virtual machine", `
+	cmd := o.command("removevolume NAME", "Unplug a volume from a running virtual machine", `
 		virtctl removevolume demo --volume-name=data
 		virtctl removevolume demo --volume-name=data --wait`)
 	completioncmd.Flag(cmd, "volume-name", completioncmd.Hotplugged(f))
@@ -81,7 +79,7 @@ func newOptions(f *cli.Factory, remove bool) *Options {
 	}
 }
 
-func (o *Options) command(runF runFunc, use, short, examples string) *cobra.Command {
+func (o *Options) command(use, short, examples string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               use,
 		Short:             short,
@@ -92,9 +90,6 @@ func (o *Options) command(runF runFunc, use, short, examples string) *cobra.Comm
 			o.Name = args[0]
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

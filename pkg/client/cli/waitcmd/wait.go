@@ -37,8 +37,8 @@ type Options struct {
 	Timeout cli.Timeout
 }
 
-// NewCmdWait makes the command; runF replaces Run in tests.
-func NewCmdWait(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdWait makes the command.
+func NewCmdWait(f *cli.Factory) *cobra.Command {
 	o := &Options{
 		Factory: f,
 		Output:  cli.NewOutput(),
@@ -76,9 +76,6 @@ that are there at its beginning.`,
 		ValidArgsFunction: completioncmd.Machines(f, completioncmd.VMs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Names = args
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return Run(cmd.Context(), o)
 		},
 	}
