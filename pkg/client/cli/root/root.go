@@ -22,6 +22,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/admcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/consolecmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/cpcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/createcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/credentialscmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/dashboardcmd"
@@ -232,6 +233,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 	add(groupAccess,
 		credentialscmd.NewCmdCredentials(f),
 		execcmd.NewCmdExec(f, nil),
+		cpcmd.NewCmdCopy(f, nil),
 		guestcmd.NewCmdGuestOSInfo(f, nil),
 		guestcmd.NewCmdUserList(f, nil),
 		guestcmd.NewCmdFSList(f, nil),
