@@ -27,8 +27,8 @@ const (
 	exitDamaged     = 47
 )
 
-// sizeAndMode is a script that says of the file $0 its size and mode, if it can; of one that is not there the agent says
-// more.
+// sizeAndMode is a script that says of the file $0 its size and mode, if it can; of one that is not there the agent
+// says more.
 const sizeAndMode = `[ -d "$0" ] && exit 41
 [ -e "$0" ] || exit 0
 [ -f "$0" ] || exit 43
