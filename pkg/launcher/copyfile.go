@@ -37,7 +37,8 @@ func (s *service) CopyFile(stream copyStream) error {
 		return status.Error(codes.InvalidArgument, "the first message does not say what to copy")
 	}
 	request := copyfile.Request{
-		Direction: copyfile.Push, Path: start.Path, Name: start.Name, IntoDirectory: start.IntoDirectory, Mode: start.Mode,
+		Direction: copyfile.Push, Path: start.Path, Name: start.Name, IntoDirectory: start.IntoDirectory,
+		Mode: start.Mode,
 	}
 	if start.Pull {
 		request.Direction = copyfile.Pull
@@ -191,7 +192,8 @@ func (c *copying) write(ctx context.Context, file *guestFile, name string) error
 			}
 			c.sum.Write(what.Data)
 			c.bytes += uint64(len(what.Data))
-			if err := c.stream.Send(&pb.CopyFileResponse{What: &pb.CopyFileResponse_Written{Written: c.bytes}}); err != nil {
+			written := &pb.CopyFileResponse_Written{Written: c.bytes}
+			if err := c.stream.Send(&pb.CopyFileResponse{What: written}); err != nil {
 				return err
 			}
 		default:
@@ -225,8 +227,8 @@ func troubleStatus(name, message string) error {
 		return status.Errorf(codes.PermissionDenied, "%s: the guest has it on a read-only file system", name)
 	case agent.Forbidden:
 		return status.Error(codes.FailedPrecondition, "the guest agent is not allowed to copy files: let its "+
-			"configuration allow guest-file-open, -read, -write, -flush and -close, and unfreeze its file systems if they are "+
-			"frozen")
+			"configuration allow guest-file-open, -read, -write, -flush and -close, and unfreeze its file systems if "+
+			"they are frozen")
 	}
 	return status.Errorf(codes.Aborted, "%s: the guest says: %s", name, message)
 }

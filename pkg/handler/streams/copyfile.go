@@ -163,7 +163,8 @@ func passOn(client io.Reader, guest copySender) error {
 		case channel != copyfile.ChannelData:
 			return apierrors.NewBadRequest("a frame that is not data; see docs/guest-agent.md")
 		case len(payload) == 0:
-			err = guest.Send(&launcherpb.CopyFileRequest{What: &launcherpb.CopyFileRequest_End{End: &launcherpb.CopyFileEnd{}}})
+			end := &launcherpb.CopyFileRequest_End{End: &launcherpb.CopyFileEnd{}}
+			err = guest.Send(&launcherpb.CopyFileRequest{What: end})
 			if err == nil {
 				err = guest.CloseSend()
 			}
@@ -201,7 +202,8 @@ func (s *Server) answerCopy(
 		case *launcherpb.CopyFileResponse_Data:
 			err = exec.WriteAll(client, copyfile.ChannelData, what.Data)
 		case *launcherpb.CopyFileResponse_Written:
-			err = exec.WriteJSON(client, copyfile.ChannelWritten, copyfile.Written{Bytes: int64(min(what.Written, 1<<62))})
+			written := copyfile.Written{Bytes: int64(min(what.Written, 1<<62))}
+			err = exec.WriteJSON(client, copyfile.ChannelWritten, written)
 		case *launcherpb.CopyFileResponse_Result:
 			r := what.Result
 			return copyfile.Result{
@@ -236,8 +238,8 @@ func copyFailed(vmi types.NamespacedName, err error) copyfile.Result {
 	case codes.InvalidArgument:
 		status = apierrors.NewBadRequest(Words(err)).ErrStatus
 	case codes.Unimplemented:
-		status = apierrors.NewConflict(resource, vmi.Name, errors.New("the guest was started by an older virtkit, whose "+
-			"virt-launcher cannot copy files; migrate or restart the VM")).ErrStatus
+		status = apierrors.NewConflict(resource, vmi.Name, errors.New("the guest was started by an older virtkit, "+
+			"whose virt-launcher cannot copy files; migrate or restart the VM")).ErrStatus
 	}
 	status.TypeMeta = metav1.TypeMeta{}
 	return copyfile.Result{Failure: &status}

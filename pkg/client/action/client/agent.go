@@ -54,8 +54,8 @@ func (c *Client) Exec(ctx context.Context, namespace, name string) (*stream.Conn
 	return c.agentStream(ctx, namespace, name, exec.Subresource)
 }
 
-// CopyFile opens the stream in which a file is copied to or from the guest; package stream/copyfile is its protocol. ctx
-// bounds the opening only. Errors are those of GuestAgentInfo.
+// CopyFile opens the stream in which a file is copied to or from the guest; package stream/copyfile is its protocol.
+// ctx bounds the opening only. Errors are those of GuestAgentInfo.
 func (c *Client) CopyFile(ctx context.Context, namespace, name string) (*stream.Conn, error) {
 	return c.agentStream(ctx, namespace, name, copyfile.Subresource)
 }

@@ -30,8 +30,8 @@ type Opener func(context.Context) (*stream.Conn, error)
 type Push struct {
 	// Source is its content.
 	Source io.Reader
-	// Path is the file in the guest; if a directory is there, Name is made in it, unless it is empty. IntoDirectory says
-	// that one has to be there.
+	// Path is the file in the guest; if a directory is there, Name is made in it, unless it is empty. IntoDirectory
+	// says that one has to be there.
 	Path, Name    string
 	IntoDirectory bool
 	// Mode is its permission bits; nil is those of the file that is there, or else 0644.
@@ -44,7 +44,8 @@ type Push struct {
 type Pull struct {
 	// Path is the file in the guest.
 	Path string
-	// To takes its content. Without it File does, a file of this machine, which has all of it afterwards or is as it was.
+	// To takes its content. Without it File does, a file of this machine, which has all of it afterwards or is as it
+	// was.
 	To   io.Writer
 	File string
 	// Opened is told what the guest says of the file, and Read how many bytes have come; nil is nobody.
@@ -284,8 +285,8 @@ func (c *Copied) end(payload []byte) error {
 func (c *Copied) compare(own pushed) error {
 	switch {
 	case c.Bytes != own.bytes:
-		return &FileError{fmt.Sprintf("%s: %d bytes went out or came in here, but the server has counted %d; copy it again",
-			c.Path, own.bytes, c.Bytes)}
+		return &FileError{fmt.Sprintf("%s: %d bytes went out or came in here, but the server has counted %d; "+
+			"copy it again", c.Path, own.bytes, c.Bytes)}
 	case c.SHA256 != own.sum:
 		return &FileError{c.Path + ": it has another checksum at the guest than here; copy it again"}
 	}

@@ -119,7 +119,8 @@ func Run(ctx context.Context, o *Options) error {
 	began := o.Factory.Now()
 	files, err := o.copyAll(ctx, open)
 	if o.Output.Given() && len(files) > 0 {
-		report := guest.NewCopyReport(target.Namespace, target.Name, o.plan.direction, files, o.Factory.Now().Sub(began))
+		took := o.Factory.Now().Sub(began)
+		report := guest.NewCopyReport(target.Namespace, target.Name, o.plan.direction, files, took)
 		if printed := o.Output.Print(report, o.Factory.IO.Out); printed != nil {
 			return printed
 		}
@@ -144,8 +145,8 @@ func (o *Options) checkHere() error {
 		}
 		info, err := os.Stat(source)
 		if err == nil && info.IsDir() {
-			err = fmt.Errorf("%s is a directory, and cp copies files; pack it with tar and copy that, or use `%s scp -r`",
-				source, o.Factory.Program)
+			err = fmt.Errorf("%s is a directory, and cp copies files; pack it with tar and copy that, or use "+
+				"`%s scp -r`", source, o.Factory.Program)
 		}
 		if err != nil {
 			failed = append(failed, err)
@@ -219,8 +220,8 @@ func (o *Options) push(ctx context.Context, open guest.Opener, source string, sh
 		return guest.CopiedFile{}, err
 	}
 	if copied.InPlace {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s was written under its name at once, for the guest has no /bin/sh; "+
-			"its mode is what the guest agent gives\n", copied.Path)
+		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s was written under its name at once, for the guest has no "+
+			"/bin/sh; its mode is what the guest agent gives\n", copied.Path)
 	}
 	return copiedFile(source, copied.Path, copied), nil
 }
