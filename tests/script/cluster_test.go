@@ -56,6 +56,8 @@ type cluster struct {
 	consoles map[string]*guest
 
 	sshd *sshd.Server // of all guests
+	// files are those of the guest that virtctl cp reaches.
+	files guestFiles
 }
 
 type watcher struct {

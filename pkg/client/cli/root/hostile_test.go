@@ -80,6 +80,7 @@ var commandLines = map[string][]string{
 	"set-password":      {"credentials set-password demo --user root --password secret"},
 	"console":           {"console demo --timeout 1m"},
 	"exec":              {"exec demo -- true"},
+	"cp":                {"cp demo:/x DIR/x", "cp DIR/x demo:/x"},
 	"expect":            {"expect demo -"},
 	"ssh":               {"ssh root@demo true"},
 	"scp":               {"scp root@demo:x DIR/x"},

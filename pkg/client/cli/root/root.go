@@ -22,6 +22,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/admcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/consolecmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/cpcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/createcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/credentialscmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/dashboardcmd"
@@ -233,6 +234,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 	add(groupAccess,
 		credentialscmd.NewCmdCredentials(f),
 		execcmd.NewCmdExec(f),
+		cpcmd.NewCmdCopy(f),
 		guestcmd.NewCmdGuestOSInfo(f),
 		guestcmd.NewCmdUserList(f),
 		guestcmd.NewCmdFSList(f),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/ssh"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
 )
 
 // CopyOptions of `virtctl scp`.
@@ -135,9 +136,9 @@ func RunCopy(ctx context.Context, o *CopyOptions) error {
 	defer client.Close()
 	copier := &ssh.Copier{Recursive: o.Recursive, Preserve: o.Preserve}
 	if o.Factory.IO.ErrIsTTY && !o.Quiet {
-		bar := &progress{w: o.Factory.IO.RawErr(), now: o.Factory.Now}
-		copier.Progress = bar.show
-		defer bar.end()
+		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now)
+		copier.Progress = bar.Show
+		defer bar.End()
 	}
 	if err := copier.Open(client); err != nil {
 		return err
