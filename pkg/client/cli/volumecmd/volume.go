@@ -5,15 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -112,32 +109,12 @@ func (o *Options) validate() error {
 	if o.Request.Volume == "" {
 		return cli.UsageErrorf("--volume-name is not given; it is the name of the PersistentVolumeClaim")
 	}
-	if len(content.IsPathSegmentName(o.Request.Volume)) > 0 {
-		return cli.UsageErrorf("--volume-name: %q is not a name", o.Request.Volume)
+	check := o.Request.CheckAdd
+	if o.Remove {
+		check = o.Request.CheckRemove
 	}
-	if o.Request.Disk != "" && len(validation.IsDNS1123Label(o.Request.Disk)) > 0 {
-		return cli.UsageErrorf("--disk-name: %q is not a name; use at most 63 lower-case letters, digits and -",
-			o.Request.Disk)
-	}
-	if o.Request.Disk == "" && !o.Remove && len(validation.IsDNS1123Label(o.Request.Volume)) > 0 {
-		return cli.UsageErrorf("--volume-name: %q cannot name a disk, which takes at most 63 lower-case letters, "+
-			"digits and "+
-			"-; give --disk-name", o.Request.Volume)
-	}
-	for _, flag := range []struct {
-		name, value string
-		allowed     []string
-	}{
-		{"disk-type", o.Request.DiskType, volume.DiskTypes},
-		{"bus", o.Request.Bus, volume.Buses},
-		{"cache", o.Request.Cache, volume.Caches},
-	} {
-		if flag.value != "" && !slices.Contains(flag.allowed, flag.value) {
-			return cli.UsageErrorf("--%s: %q is not one of %s", flag.name, flag.value, strings.Join(flag.allowed, ", "))
-		}
-	}
-	if o.Request.DiskType != "" && o.Request.DiskType != "disk" && o.Request.Bus == "virtio" {
-		return cli.UsageErrorf("--bus virtio has disks only; use scsi for --disk-type %s", o.Request.DiskType)
+	if wrong := (*volume.FieldError)(nil); errors.As(check(), &wrong) {
+		return cli.UsageErrorf("--%s: %s", wrong.Field, wrong.Reason)
 	}
 	if o.DryRun != cli.DryRunNone && o.Wait {
 		return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
