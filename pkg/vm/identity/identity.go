@@ -1,7 +1,7 @@
-// Package identity says by which name a guest knows itself, and marks a VirtualMachine that is renamed. Kubernetes cannot
-// rename an object: `virtctl rename` makes the VM anew under the new name and then removes the old one. What a guest
-// has on its disks of its name stays: cloud-init's instance ID, by which it tells a first boot, and the file of its EFI
-// variables. The package is pure; virtctl, virt-controller and virt-launcher ask it.
+// Package identity says by which name a guest knows itself, and marks a VirtualMachine that is renamed. Kubernetes
+// cannot rename an object: `virtctl rename` makes the VM anew under the new name and then removes the old one. What
+// a guest has on its disks of its name stays: cloud-init's instance ID, by which it tells a first boot, and the
+// file of its EFI variables. The package is pure; virtctl, virt-controller and virt-launcher ask it.
 package identity
 
 import (
@@ -55,7 +55,8 @@ type Renaming struct {
 	RunStrategy v1.VirtualMachineRunStrategy `json:"runStrategy,omitempty"`
 }
 
-// RenamingOf reads the mark of a VM; nil when it takes nobody's place. A mark that cannot be read is an error, and a mark.
+// RenamingOf reads the mark of a VM; nil when it takes nobody's place. A mark that cannot be read is an error, and
+// a mark.
 func RenamingOf(vm *v1.VirtualMachine) (*Renaming, error) {
 	text, marked := vm.Annotations[RenamingFrom]
 	if !marked {

@@ -77,8 +77,8 @@ func lend(dependents []Dependent, old, successor *v1.VirtualMachine) []Change {
 	return out
 }
 
-// adopt makes what was lent the new VM's alone, and has the labels say so. Claims of the old VM's state that nobody owns
-// go along, unless there is another VM of the name.
+// adopt makes what was lent the new VM's alone, and has the labels say so. Claims of the old VM's state that nobody
+// owns go along, unless there is another VM of the name.
 func adopt(
 	dependents []Dependent, oldName string, old types.UID, successor *v1.VirtualMachine, nameless bool,
 ) []Change {
@@ -111,8 +111,8 @@ func adopt(
 
 func controls(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller }
 
-// owner refers to a VM. It does not keep the VM from being deleted in the foreground, which takes a right of its own where
-// the cluster asks for that.
+// owner refers to a VM. It does not keep the VM from being deleted in the foreground, which takes a right of its
+// own where the cluster asks for that.
 func owner(vm *v1.VirtualMachine) metav1.OwnerReference {
 	kind := v1.VirtualMachineGroupVersionKind
 	return metav1.OwnerReference{

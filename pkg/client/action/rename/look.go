@@ -45,8 +45,8 @@ func New(api API, r Request) *Renamer {
 	return &Renamer{api: api, request: r, may: map[Resource]bool{}}
 }
 
-// look reads what Next wants to know. The old VM is read before its instance: an instance that comes about later changes
-// the VM, too, and whoever removes the VM that was read here finds it changed.
+// look reads what Next wants to know. The old VM is read before its instance: an instance that comes about later
+// changes the VM, too, and whoever removes the VM that was read here finds it changed.
 func (n *Renamer) look(ctx context.Context) (View, error) {
 	r := n.request
 	v := View{Request: r}
@@ -179,7 +179,9 @@ func (n *Renamer) mayChange(ctx context.Context, resource Resource) (bool, error
 
 // ask asks whether the user may do something; group is the path of the API.
 func (n *Renamer) ask(ctx context.Context, verb, group, resource, name string) (bool, error) {
-	what := authorizationv1.ResourceAttributes{Namespace: n.request.Namespace, Verb: verb, Resource: resource, Name: name}
+	what := authorizationv1.ResourceAttributes{
+		Namespace: n.request.Namespace, Verb: verb, Resource: resource, Name: name,
+	}
 	if dir, version := path.Split(group); dir != "/api/" {
 		what.Group, what.Version = path.Base(dir), version
 	}

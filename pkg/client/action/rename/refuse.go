@@ -36,8 +36,8 @@ func notFound(r Request) error {
 }
 func refused(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
 
-// Refuse is why a VM cannot be renamed now; nil when it can. runs says that there is an instance of its name, rivals are
-// VMs that wait for its place.
+// Refuse is why a VM cannot be renamed now; nil when it can. runs says that there is an instance of its name,
+// rivals are VMs that wait for its place.
 func Refuse(vm *v1.VirtualMachine, runs bool, rivals []string) error {
 	name := vm.Namespace + "/" + vm.Name
 	stop := fmt.Sprintf("`virtctl stop %s -n %s`", vm.Name, vm.Namespace)

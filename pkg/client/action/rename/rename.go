@@ -15,10 +15,10 @@
 //	gone                        has all         Finish   nobody
 //	gone                        is done         Done     the new one
 //
-// What makes it safe: virt-controller does nothing for a VM that waits for its place, whatever its run strategy. The mark on
-// the old VM is its heir's name, written against others who rename it at the same time. Its claims get the new
-// VM as a second owner before it goes, and it goes as one whose dependents are orphaned, in the very version that was
-// looked at: a start, or any other change, makes the removal fail, and it is looked at again.
+// What makes it safe: virt-controller does nothing for a VM that waits for its place, whatever its run strategy.
+// The mark on the old VM is its heir's name, written against others who rename it at the same time. Its claims get
+// the new VM as a second owner before it goes, and it goes as one whose dependents are orphaned, in the very
+// version that was looked at: a start, or any other change, makes the removal fail, and it is looked at again.
 //
 //	rename.go     what is decided   successor.go   the new VM      refuse.go  why not
 //	dependents.go owners and labels look.go        what is there   run.go     what is written

@@ -29,8 +29,8 @@ type UnfinishedError struct {
 
 func (e *UnfinishedError) Error() string {
 	r := e.Request
-	return fmt.Sprintf("VM %s/%s is not renamed yet (%s): %v; `virtctl rename %[2]s %[5]s -n %[1]s` goes on", r.Namespace,
-		r.Name, e.Last, e.Err, r.To)
+	return fmt.Sprintf("VM %s/%s is not renamed yet (%s): %v; `virtctl rename %[2]s %[5]s -n %[1]s` goes on",
+		r.Namespace, r.Name, e.Last, e.Err, r.To)
 }
 
 func (e *UnfinishedError) Unwrap() error { return e.Err }

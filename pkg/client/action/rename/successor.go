@@ -93,8 +93,8 @@ func keepRevisions(vm *v1.VirtualMachine, status *v1.VirtualMachineStatus) {
 	}
 }
 
-// keepGuest writes out what the guest has from the VM's name: its firmware UUID, its host name, and the name by which it
-// knows itself. Addresses of interfaces that are not in the spec are made anew at each start anyway.
+// keepGuest writes out what the guest has from the VM's name: its firmware UUID, its host name, and the name by
+// which it knows itself. Addresses of interfaces that are not in the spec are made anew at each start anyway.
 func keepGuest(template *v1.VirtualMachineInstanceTemplateSpec, old string, r Request) {
 	spec := &template.Spec
 	if spec.Domain.Firmware == nil {

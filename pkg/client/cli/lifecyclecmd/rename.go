@@ -72,8 +72,8 @@ by its VM's name do not find it any more; they are named.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Request.Hostname, "hostname", "", "Host `NAME` of the guest from its next start on; the one that "+
-		"it has unless given")
+	flags.StringVar(&o.Request.Hostname, "hostname", "",
+		"Host `NAME` of the guest from its next start on; the one that it has unless given")
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "Do not ask before it is renamed")
 	flags.Var(&o.Timeout, "timeout", "How long to wait until the VM of the old name is gone; 0 is no limit")
 	o.DryRun.AddFlag(cmd)
@@ -186,7 +186,8 @@ func (o *RenameOptions) confirm(ctx context.Context, plan *rename.Plan) error {
 		what = "The old VM is gone already; this finishes what was begun."
 	}
 	r := o.Request
-	yes, err := cli.Confirm(ctx, o.Factory.IO, fmt.Sprintf("Rename VM %s/%s to %s? %s", r.Namespace, r.Name, r.To, what))
+	question := fmt.Sprintf("Rename VM %s/%s to %s? %s", r.Namespace, r.Name, r.To, what)
+	yes, err := cli.Confirm(ctx, o.Factory.IO, question)
 	if err == nil && !yes {
 		err = fmt.Errorf("VM %s/%s was not renamed", r.Namespace, r.Name)
 	}
