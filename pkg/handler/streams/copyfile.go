@@ -155,6 +155,7 @@ type copySender interface {
 func passOn(client io.Reader, guest copySender) error {
 	for {
 		channel, payload, err := exec.ReadFrame(client)
+		var passed error
 		switch {
 		case errors.Is(err, exec.ErrTooLarge):
 			return apierrors.NewBadRequest("a frame is too large; see docs/guest-agent.md")
@@ -164,15 +165,15 @@ func passOn(client io.Reader, guest copySender) error {
 			return apierrors.NewBadRequest("a frame that is not data; see docs/guest-agent.md")
 		case len(payload) == 0:
 			end := &launcherpb.CopyFileRequest_End{End: &launcherpb.CopyFileEnd{}}
-			err = guest.Send(&launcherpb.CopyFileRequest{What: end})
-			if err == nil {
-				err = guest.CloseSend()
+			if passed = guest.Send(&launcherpb.CopyFileRequest{What: end}); passed == nil {
+				passed = guest.CloseSend()
 			}
 		default:
-			err = guest.Send(&launcherpb.CopyFileRequest{What: &launcherpb.CopyFileRequest_Data{Data: payload}})
+			passed = guest.Send(&launcherpb.CopyFileRequest{What: &launcherpb.CopyFileRequest_Data{Data: payload}})
 		}
-		if err != nil || len(payload) == 0 {
-			return nil // an error is the launcher's, whose answer says more
+		// Why the launcher takes nothing more, its answer says better.
+		if ended := passed != nil || len(payload) == 0; ended {
+			return nil
 		}
 	}
 }

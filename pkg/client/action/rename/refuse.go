@@ -34,6 +34,7 @@ func (*notFoundError) Is(target error) bool { return target == action.ErrNotFoun
 func notFound(r Request) error {
 	return &notFoundError{fmt.Sprintf("there is no VM %s/%s", r.Namespace, r.Name)}
 }
+
 func refused(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
 
 // Refuse is why a VM cannot be renamed now; nil when it can. runs says that there is an instance of its name,

@@ -62,9 +62,12 @@ func applied(vm *v1.VirtualMachine) error {
 		return nil
 	}
 	var object map[string]any
-	if json.Unmarshal([]byte(text), &object) != nil {
+	if !json.Valid([]byte(text)) {
 		delete(vm.Annotations, corev1.LastAppliedConfigAnnotation) // kubectl would not read it either
 		return nil
+	}
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		return fmt.Errorf("read the annotation %s: %w", corev1.LastAppliedConfigAnnotation, err)
 	}
 	if meta, ok := object["metadata"].(map[string]any); ok {
 		meta["name"] = vm.Name

@@ -94,7 +94,8 @@ func TestAttachments(t *testing.T) {
 		}
 	}
 	both := []Attachment{
-		{Name: "a", Claim: "data", Status: &vmi.Status.VolumeStatus[0]}, {Name: "b", Claim: "extra", Instance: true},
+		{Name: "a", Claim: "data", Status: &vmi.Status.VolumeStatus[0]},
+		{Name: "b", Claim: "extra", Instance: true},
 		{Name: "next", Claim: "image"},
 	}
 	if diff := cmp.Diff(both, Attachments(vm, vmi)); diff != "" {

@@ -24,11 +24,13 @@ func TestVolumesComeAndGo(t *testing.T) {
 		"asks first": {[]string{"down", "P", "'data", "ctrl+s"}, "", ""},
 		"not agreed": {[]string{"down", "P", "'data", "ctrl+s", "enter"}, "", ""},
 		"a claim that was typed": {
-			[]string{"down", "P", "'scratch", "ctrl+s", "y"}, plugged(volume.Options{Volume: "scratch"}),
+			[]string{"down", "P", "'scratch", "ctrl+s", "y"},
+			plugged(volume.Options{Volume: "scratch"}),
 			"virtctl addvolume web --volume-name scratch --namespace prod",
 		},
 		"a claim that was found": {
-			[]string{"down", "P", "'shared", "down", "enter", "ctrl+s", "y"}, plugged(volume.Options{Volume: "scratch-shared"}),
+			[]string{"down", "P", "'shared", "down", "enter", "ctrl+s", "y"},
+			plugged(volume.Options{Volume: "scratch-shared"}),
 			"virtctl addvolume web --volume-name scratch-shared --namespace prod",
 		},
 		"until restart, with all there is to say": {
@@ -47,7 +49,8 @@ func TestVolumesComeAndGo(t *testing.T) {
 		"left without a word":      {[]string{"down", "P", "'data", "esc", "esc"}, "", ""},
 		"unplug asks":              {[]string{"down", "U", "enter"}, "", ""},
 		"unplug agreed": {
-			[]string{"down", "enter", "U", "U", "y"}, "unplug data of prod/web, instance false",
+			[]string{"down", "enter", "U", "U", "y"},
+			"unplug data of prod/web, instance false",
 			"virtctl removevolume web --volume-name data --namespace prod",
 		},
 	} {
