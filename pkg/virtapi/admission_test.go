@@ -155,6 +155,8 @@ func TestValidate(t *testing.T) {
 		"instance, reserved label":   {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), "", `metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself`},
 		"instance by the controller": {"/validate/virtualmachineinstances", controller, strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), defaulted, ``},
 		"instance changed":           {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "1Gi", "2Gi", 1), defaulted, `spec: cannot be changed while the instance exists`},
+		"instance placed":            {"/validate/virtualmachineinstances", controller, strings.Replace(defaulted, "domain:\n", "nodeSelector: {a: b}\n  domain:\n", 1), defaulted, ``},
+		"instance placed by others":  {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "domain:\n", "nodeSelector: {a: b}\n  domain:\n", 1), defaulted, `spec: cannot be changed while the instance exists`},
 		"KubeVirt":                   {"/validate/kubevirts", "jane", `{metadata: {name: kubevirt, namespace: kubevirt}, spec: {configuration: {machineType: x}}}`, "", `spec.configuration.machineType: "x" is not supported`},
 		"migration":                  {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, addedNodeSelector: {a: b}}}`, "", ``},
 		"migration of nothing":       {migrations, "jane", `{metadata: {name: m}, spec: {}}`, "", `spec.vmiName: is not set`},

@@ -363,6 +363,9 @@ func editsOfTheVM() []edit {
 	for path, change := range waiting {
 		edits = append(edits, edit{name: path, change: of(change), want: only(path, rollout.Restart)})
 	}
+	for path, change := range placements {
+		edits = append(edits, edit{name: path, change: of(change), want: only(path, rollout.Live), has: hasPlacement(change)})
+	}
 	return edits
 }
 
@@ -384,6 +387,13 @@ var waiting = map[string]func(*v1.VirtualMachineInstanceSpec){
 	},
 	"evictionStrategy": func(spec *v1.VirtualMachineInstanceSpec) { spec.EvictionStrategy = ptr(v1.EvictionStrategyNone) },
 	"hostname":         func(spec *v1.VirtualMachineInstanceSpec) { spec.Hostname = "renamed" },
+	"terminationGracePeriodSeconds": func(spec *v1.VirtualMachineInstanceSpec) {
+		spec.TerminationGracePeriodSeconds = ptr(int64(21))
+	},
+}
+
+// placements are fields below the template's spec that the instance has at once, and by which the guest moves.
+var placements = map[string]func(*v1.VirtualMachineInstanceSpec){
 	"nodeSelector": func(spec *v1.VirtualMachineInstanceSpec) {
 		spec.NodeSelector = map[string]string{corev1.LabelOSStable: "linux"}
 	},
@@ -399,9 +409,18 @@ var waiting = map[string]func(*v1.VirtualMachineInstanceSpec){
 	"tolerations": func(spec *v1.VirtualMachineInstanceSpec) {
 		spec.Tolerations = []corev1.Toleration{{Key: "some", Operator: corev1.TolerationOpExists}}
 	},
-	"terminationGracePeriodSeconds": func(spec *v1.VirtualMachineInstanceSpec) {
-		spec.TerminationGracePeriodSeconds = ptr(int64(21))
-	},
+}
+
+// hasPlacement reports an instance that has not the placement that a change makes.
+func hasPlacement(change func(*v1.VirtualMachineInstanceSpec)) func(*v1.VirtualMachineInstance) string {
+	var want v1.VirtualMachineInstanceSpec
+	change(&want)
+	return func(vmi *v1.VirtualMachineInstance) string {
+		if has := rollout.PlacementOf(&vmi.Spec); !equality.Semantic.DeepEqual(has, rollout.PlacementOf(&want)) {
+			return fmt.Sprintf("the instance has %+v", has)
+		}
+		return ""
+	}
 }
 
 // typedVM is a VM whose size is that of instance type small, without room for more memory. There are also more, which has

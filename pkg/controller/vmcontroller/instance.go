@@ -22,7 +22,7 @@ func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, e
 func instanceOf(
 	vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTemplateSpec, paused bool,
 ) (*v1.VirtualMachineInstance, error) {
-	hash, err := rollout.TemplateHash(&template.Spec, refers(vm), false)
+	hash, err := rollout.TemplateHash(&template.Spec, refers(vm), rollout.Counted{})
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func restartRequired(view View) bool {
 	}
 	same, err := rollout.MadeFrom(view.VMI, template, refers(view.VM))
 	return err == nil && !same || len(view.Change.Refused) > 0 || len(view.Volumes.Refused) > 0 ||
-		len(view.plugging().Refused) > 0
+		len(view.plugging().Refused) > 0 || len(view.placing().Refused) > 0
 }
 
 // RestartRequired is what is known of that from outside: what the VM's status says, and, before it says so, that

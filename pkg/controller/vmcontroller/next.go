@@ -3,6 +3,7 @@ package vmcontroller
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -101,8 +102,7 @@ func (s *Step) change(was View) {
 	}
 }
 
-// follow brings into the VMI what of a changed VM its guest, which runs, is to have. The order matters: a change of the
-// size or of the interfaces may make the VMI one of the VM's generation, which all of its changes must allow.
+// follow brings into the VMI what of a changed VM its guest, which runs, is to have.
 func (s *Step) follow() error {
 	view := &s.After
 	if view.Adopt {
@@ -115,8 +115,20 @@ func (s *Step) follow() error {
 	}
 	view.followLinks()
 	view.followVolumes()
-	view.followSize()
-	return view.followInterfaces()
+	resized, moved := view.followSize(), view.followPlacement()
+	plugged, err := view.followInterfaces()
+	if err == nil && (resized || moved || plugged) {
+		view.observe()
+	}
+	return err
+}
+
+// observe makes the VMI, which was just changed, one of the VM's generation if it has all of its changes. Before its
+// guest runs size and volumes do not follow yet.
+func (view *View) observe() {
+	if view.VMI.Status.Phase == v1.Running && !view.Volumes.Waiting && !restartRequired(*view) {
+		view.VMI.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(view.VM.Generation, 10)
+	}
 }
 
 // act makes the VMI, deletes it, or lets the VM go.

@@ -35,6 +35,7 @@ type decision struct {
 	size    sizing.Change
 	volumes hotplug.Change
 	nics    Plugging
+	places  Placing
 	// refused says by path, below the template's spec, why the guest has something only when it is started again.
 	refused map[string]string
 	// made is whether the guest's instance was made from such a template, has its spec as decoded JSON.
@@ -55,6 +56,7 @@ func (g Guest) decide(template *v1.VirtualMachineInstanceSpec, refers bool) deci
 		size:    sizing.Of(&template.Domain, g.Instance, !g.Staged),
 		volumes: hotplug.Follow(filled, g.Instance, !g.Staged),
 		nics:    Plug(template, g.Instance, connected, !g.Staged),
+		places:  Place(template, g.Instance, !g.Staged),
 		refused: map[string]string{},
 		has:     at(wrapped(&g.Instance.Spec), templatePath),
 	}
@@ -64,6 +66,7 @@ func (g Guest) decide(template *v1.VirtualMachineInstanceSpec, refers bool) deci
 	maps.Copy(d.refused, d.size.Refused)
 	maps.Copy(d.refused, d.volumes.Refused)
 	maps.Copy(d.refused, d.nics.Refused)
+	maps.Copy(d.refused, d.places.Refused)
 	return d
 }
 
@@ -81,6 +84,11 @@ type Verdict struct {
 	Effect Effect
 	// Note says more; it may be empty.
 	Note string
+}
+
+// Follows reports what a running guest has only where vmRolloutStrategy is not Stage.
+func (v Verdict) Follows() bool {
+	return v.Effect == Hotplug || v.Effect == Migration || v.Effect == Live && v.Note == notePlace
 }
 
 // Verdicts says of each field in which a VirtualMachine is changed when that takes effect for its guest. It asks what
@@ -117,6 +125,8 @@ func (g Guest) known(d decision, c Change, effect Effect, note string) (Effect, 
 		return Restart, why
 	}
 	switch cpu := g.Instance.Spec.Domain.CPU; {
+	case OfPlacement(path):
+		return g.placed(d, path, c)
 	case sameCPU(path, c):
 		return Live, noteHas
 	case path == sizing.SocketsPath, path == "domain.cpu" && onlySize(c) && cpu != nil:
@@ -134,6 +144,17 @@ func (g Guest) known(d decision, c Change, effect Effect, note string) (Effect, 
 		return Live, noteHas
 	}
 	return effect, note
+}
+
+// placed is when another placement takes effect, that nothing stands in the way of.
+func (g Guest) placed(d decision, path string, c Change) (Effect, string) {
+	switch {
+	case !placementKnown(g.Instance) && !d.backAgain(path, c):
+		return Restart, ""
+	case !covered(path, d.places.Changed):
+		return Live, noteHas
+	}
+	return Live, notePlace
 }
 
 // plugged is when interfaces and networks that come new take effect.

@@ -19,13 +19,25 @@ import (
 // change can be told from one that concerns the VM only, without keeping the old template.
 const TemplateHashAnnotation = "virtkit.io/template-hash"
 
+// Counted is what the hash of a template counts beside what never changes while the guest runs. VMIs of this
+// controller have hashes without; those that older ones made need not.
+type Counted struct {
+	// Attachments are interfaces and networks.
+	Attachments bool
+	// Placement is node selector, affinity and tolerations.
+	Placement bool
+}
+
 // TemplateHash does not count what is plugged in while the guest runs, nor the links of its interfaces and its size,
-// which may change then. What an instance type requests goes with the size, where the VM refers to one. attached is
-// whether interfaces and networks count.
-func TemplateHash(spec *v1.VirtualMachineInstanceSpec, refers, attached bool) (string, error) {
-	fixed := sizing.Fixed(Linkless(hotplug.Without(spec)))
-	if !attached {
+// which may change then. What an instance type requests goes with the size, where the VM refers to one.
+func TemplateHash(spec *v1.VirtualMachineInstanceSpec, refers bool, counted Counted) (string, error) {
+	fixed, prefix := sizing.Fixed(Linkless(hotplug.Without(spec))), ""
+	if !counted.Attachments {
 		fixed.Domain.Devices.Interfaces, fixed.Networks = nil, nil
+	}
+	if !counted.Placement {
+		Placement{}.Apply(fixed)
+		prefix = placed
 	}
 	if refers {
 		delete(fixed.Domain.Resources.Requests, corev1.ResourceMemory)
@@ -35,7 +47,7 @@ func TemplateHash(spec *v1.VirtualMachineInstanceSpec, refers, attached bool) (s
 		return "", fmt.Errorf("encode spec.template.spec: %w", err)
 	}
 	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:8]), nil
+	return prefix + hex.EncodeToString(sum[:8]), nil
 }
 
 // MadeFrom reports whether a VMI was made from a template like this one but for what may change while the guest runs,
@@ -44,7 +56,7 @@ func TemplateHash(spec *v1.VirtualMachineInstanceSpec, refers, attached bool) (s
 func MadeFrom(instance *v1.VirtualMachineInstance, spec *v1.VirtualMachineInstanceSpec, refers bool) (bool, error) {
 	_, apart := Taken(instance)
 	for _, spelling := range sizing.Spellings(spec) {
-		got, err := TemplateHash(spelling, refers, !apart)
+		got, err := TemplateHash(spelling, refers, Counted{Attachments: !apart, Placement: !placementKnown(instance)})
 		if err != nil || got == instance.Annotations[TemplateHashAnnotation] {
 			return err == nil, err
 		}
