@@ -30,6 +30,8 @@ generated() {
 unit() {
 	[ -e cmd/virt-local/internal/payload/files/containerd-shim-runc-v2 ] || cmd/virt-local/build
 	go test ./...
+	# Needs a C compiler, but neither libvirt nor its headers.
+	CGO_ENABLED=1 go test -tags libvirt_dlopen ./pkg/hypervisor/libvirt
 	for m in "${modules[@]}"; do go -C "$m" test ./...; done
 }
 

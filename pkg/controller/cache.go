@@ -102,7 +102,7 @@ func typed[T any](change func(*T)) func(any) (any, error) {
 }
 
 // slimPod keeps identity, owner, node, phase, conditions and how the container fares, the networks that were asked for,
-// and whether its launcher ends the guest by itself.
+// whether its launcher ends the guest by itself, and the taints that it tolerates.
 func slimPod(pod *corev1.Pod) {
 	pod.Labels = keep(pod.Labels, v1.AppLabel, v1.CreatedByLabel, v1.MigrationJobLabel)
 	pod.Annotations = keep(pod.Annotations, network.AnnotationNetworks)
@@ -115,7 +115,7 @@ func slimPod(pod *corev1.Pod) {
 	}
 	pod.Spec = corev1.PodSpec{
 		NodeName: pod.Spec.NodeName, Containers: containers,
-		ReadinessGates: pod.Spec.ReadinessGates,
+		ReadinessGates: pod.Spec.ReadinessGates, Tolerations: pod.Spec.Tolerations,
 	}
 	status := corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, QOSClass: pod.Status.QOSClass,

@@ -117,10 +117,10 @@ func (o *Options) manage(ctx context.Context, rest *rest.Config, limiter *config
 	defer broadcaster.Shutdown()
 	recorder := broadcaster.NewRecorder(mgr.GetScheme(), corev1.EventSource{Component: eventSource})
 
-	keeper := certificates.New(client, dynamicClient, apiServices(),
+	rotator := certificates.New(client, dynamicClient, apiServices(),
 		func() certs.Policy { return follower.Current().Certificates }, log.WithName("certificates"))
-	follower.OnChange(keeper.Look)
-	if err := mgr.Add(keeper); err != nil {
+	follower.OnChange(rotator.Look)
+	if err := mgr.Add(rotator); err != nil {
 		return fmt.Errorf("add certificates: %w", err)
 	}
 	if err := o.addMetrics(mgr, rest, client, follower.Current); err != nil {

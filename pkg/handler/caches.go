@@ -79,6 +79,15 @@ func stripPod(object any) (any, error) {
 	pod.ManagedFields = nil
 	pod.Annotations = network.Kept(pod.Annotations)
 	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	if host, ok := pod.Spec.NodeSelector[corev1.LabelHostname]; ok {
+		spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
+	}
+	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
+		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: affinity.NodeAffinity.
+				RequiredDuringSchedulingIgnoredDuringExecution,
+		}}
+	}
 	for _, c := range pod.Spec.Containers {
 		if c.Name == names.ContainerCompute {
 			spec.Containers = []corev1.Container{

@@ -203,7 +203,7 @@ func (s *session) giveDirectory(ctx context.Context, process *podfs.Process, t t
 		return err
 	}
 	defer holder.Close()
-	return podfs.Graft(ctx, holder, source, process, target, t.readOnly)
+	return podfs.AttachMount(ctx, holder, source, process, target, t.readOnly)
 }
 
 // giveDevice makes the device of a block claim in the launcher's pod.

@@ -239,10 +239,10 @@ func makeCertificates(t *testing.T, config *rest.Config) *tls.Config {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	keeper := certificates.New(client, dynamicClient, nil, certs.DefaultPolicy, logr.Discard())
+	rotator := certificates.New(client, dynamicClient, nil, certs.DefaultPolicy, logr.Discard())
 	api := certs.NewSource(client, names.Namespace, names.APICertSecret)
 	var running errgroup.Group
-	running.Go(func() error { return keeper.Start(ctx) })
+	running.Go(func() error { return rotator.Start(ctx) })
 	running.Go(func() error { return api.Run(ctx) })
 	t.Cleanup(func() {
 		stop()

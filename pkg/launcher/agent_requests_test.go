@@ -347,6 +347,26 @@ func TestFreeze(t *testing.T) {
 	l.end(t)
 }
 
+// Without an agent freezing is KubeVirt's internal error, in its words.
+func TestFreezeWithoutAgent(t *testing.T) {
+	l := begin(t)
+	l.memory.agent = func(string) (string, error) {
+		return "", fmt.Errorf("%w: QEMU guest agent is not connected", hypervisor.ErrNoAgent)
+	}
+	if _, err := l.start(demo()); err != nil {
+		t.Fatal(err)
+	}
+	_, frozen := l.client.Freeze(t.Context(), &pb.FreezeRequest{})
+	_, thawed := l.client.Unfreeze(t.Context(), &pb.UnfreezeRequest{})
+	for command, err := range map[string]error{"Freeze": frozen, "Unfreeze": thawed} {
+		const why = "QEMU guest agent is not connected"
+		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "command "+command+" failed: ") || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+	l.end(t)
+}
+
 func TestCredentialSync(t *testing.T) {
 	dir := t.TempDir()
 	write := func(key string) {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -179,46 +178,6 @@ func (s *service) stageInput(ctx context.Context, input []byte) (dir string, err
 		}
 	}()
 	return dir, agentStatus(s.writeFile(ctx, dir+"/input", input))
-}
-
-// writeFile writes a file of the guest, in pieces.
-func (s *service) writeFile(ctx context.Context, path string, data []byte) error {
-	ask := func(command string) (string, error) {
-		if err := ctx.Err(); err != nil {
-			return "", err
-		}
-		ctx, cancel := context.WithTimeout(ctx, transfer)
-		defer cancel()
-		ask, err := s.asker(ctx)
-		if err != nil {
-			return "", err
-		}
-		return ask(command)
-	}
-	reply, err := ask(agent.OpenFile(path))
-	if err != nil {
-		return err
-	}
-	file, err := agent.ParseOpenFile(reply)
-	if err != nil {
-		return err
-	}
-	for len(data) > 0 {
-		n := min(agent.FileChunk, len(data))
-		if reply, err = ask(agent.WriteFile(file, data[:n])); err != nil {
-			break
-		}
-		written, parseErr := agent.ParseWriteFile(reply)
-		if parseErr == nil && (written <= 0 || written > n) {
-			parseErr = fmt.Errorf("the guest agent has written %d bytes of %d", written, n)
-		}
-		if err = parseErr; err != nil {
-			break
-		}
-		data = data[written:]
-	}
-	_, closeErr := ask(agent.CloseFile(file))
-	return errors.Join(err, closeErr)
 }
 
 // succeed runs a program in the guest that must end well.

@@ -2,12 +2,14 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/virtkit/virtkit/pkg/hypervisor"
 	"github.com/virtkit/virtkit/pkg/launcher/agent"
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 )
@@ -103,7 +105,7 @@ func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.Freeze
 	// Also after an error: the agent may have frozen some of them, or its answer may have come too late.
 	s.freezer.arm(s.life, req.UnfreezeAfter.AsDuration())
 	s.guest.wakeAgent()
-	return &pb.FreezeResponse{}, agentStatus(err)
+	return &pb.FreezeResponse{}, freezeStatus("Freeze", err)
 }
 
 // Unfreeze implements the contract.
@@ -116,5 +118,15 @@ func (s *service) Unfreeze(ctx context.Context, _ *pb.UnfreezeRequest) (*pb.Unfr
 	if err == nil {
 		s.freezer.arm(s.life, 0)
 	}
-	return &pb.UnfreezeResponse{}, agentStatus(err)
+	return &pb.UnfreezeResponse{}, freezeStatus("Unfreeze", err)
+}
+
+// freezeStatus is agentStatus for a command of KubeVirt's. Where no agent answers, KubeVirt calls that an internal
+// error, in words that its clients look for.
+func freezeStatus(command string, err error) error {
+	if errors.Is(err, hypervisor.ErrNoAgent) {
+		return status.Errorf(codes.Internal, "command %s failed: %v; is qemu-guest-agent running in the guest?",
+			command, err)
+	}
+	return agentStatus(err)
 }

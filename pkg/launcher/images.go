@@ -75,7 +75,7 @@ func sameImages(vmi *v1.VirtualMachineInstance, images map[string]domain.Source)
 
 // expectImages prepares for the images that come with a guest. The listener is to be closed when the guest is here.
 func (s *service) expectImages(vmi *v1.VirtualMachineInstance) (net.Listener, error) {
-	listener, err := listen(filepath.Join(s.options.RunDir, names.SocketMigrationSeedsIn))
+	listener, err := listen(filepath.Join(s.options.RunDir, names.SocketMigrationImagesIn))
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type bounded struct {
 // misusing its devices.
 func boundedLogs(serial, qemu string, said *lines) []bounded {
 	return []bounded{
-		{path: serial, above: 4 << 20, rest: 1 << 20, offsets: &logOffsets{path: serial + names.MarksSuffix}},
+		{path: serial, above: 4 << 20, rest: 1 << 20, offsets: &logOffsets{path: serial + names.OffsetsSuffix}},
 		{path: qemu, above: 1 << 20, rest: 4 * maxQEMULog, said: &passed{to: said, path: qemu, subcomponent: "qemu"}},
 	}
 }

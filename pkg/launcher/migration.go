@@ -23,8 +23,8 @@ const socketGate = "migration-gate.sock"
 type move struct {
 	uid string
 	to  hypervisor.Migration
-	// handover is the socket behind which the other launcher says that the guest is there.
-	handover string
+	// handoff is the socket behind which the other launcher says that the guest is there.
+	handoff string
 	// gate is the socket at which libvirt finds the way to the other one; empty without a gate.
 	gate string
 	// images is the socket behind which it takes the images of cloud-init and sysprep.
@@ -55,11 +55,11 @@ func (s *service) Migrate(ctx context.Context, req *pb.MigrateRequest) (*pb.Migr
 	in := func(name string) string { return filepath.Join(s.options.RunDir, name) }
 	l := req.Limits
 	return &pb.MigrateResponse{}, s.guest.migrate(move{
-		uid:      req.Uid,
-		handover: in(names.SocketMigrationHandover),
-		gate:     in(socketGate),
-		images:   in(names.SocketMigrationSeeds),
-		limits:   limitsOf(l),
+		uid:     req.Uid,
+		handoff: in(names.SocketMigrationHandoff),
+		gate:    in(socketGate),
+		images:  in(names.SocketMigrationImages),
+		limits:  limitsOf(l),
 		to: hypervisor.Migration{
 			Peer:      in(names.SocketMigrationPeer),
 			Memory:    in(names.SocketMigrationMemory),

@@ -36,6 +36,8 @@ type service struct {
 	images chan incomingImages
 	// running are the programs in the guest that somebody waits for.
 	running chan struct{}
+	// copying are the files that are copied to or from the guest.
+	copying chan struct{}
 
 	// incoming has the guest of another launcher that this one waits for, once.
 	incoming chan incomingGuest
@@ -48,6 +50,7 @@ func newService(life context.Context, o Options, g *guest, run disk.Run) *servic
 		state:    newStateSync(o, g),
 		reporter: newMetricsReporter(o, g), dumper: newDumper(o, g), fence: newFence(o),
 		running:  make(chan struct{}, maxPrograms),
+		copying:  make(chan struct{}, maxCopies),
 		incoming: make(chan incomingGuest, 1), images: make(chan incomingImages, 1),
 	}
 }

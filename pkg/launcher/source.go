@@ -28,7 +28,7 @@ type link struct {
 
 // reach connects to the other launcher and hands the guest over when it has arrived there.
 func (g *guest) reach(ctx context.Context, m *move) (*link, error) {
-	conn, err := g.call(ctx, m.handover)
+	conn, err := g.call(ctx, m.handoff)
 	if err != nil {
 		return nil, fmt.Errorf("reach the other launcher: %w", err)
 	}
@@ -43,11 +43,11 @@ func (g *guest) reach(ctx context.Context, m *move) (*link, error) {
 		l.gate = newGate(ctx, listener, func(ctx context.Context) (net.Conn, error) { return g.call(ctx, peer) })
 		m.to.Peer = m.gate
 	}
-	handover := m.handover
+	socket := m.handoff
 	uid := m.uid
 	go func() {
 		defer close(l.done)
-		g.answerTarget(ctx, l, uid, handover)
+		g.answerTarget(ctx, l, uid, socket)
 	}()
 	return l, nil
 }
@@ -74,7 +74,7 @@ const receivedPatience = 10 * time.Second
 
 // answerTarget answers the target: at once if the guest can be handed over as soon as it is there, or else when it is
 // known what became of it.
-func (g *guest) answerTarget(ctx context.Context, l *link, uid, handover string) {
+func (g *guest) answerTarget(ctx context.Context, l *link, uid, socket string) {
 	defer l.conn.Close()
 	heard := make(chan struct{})
 	go func() {
@@ -93,7 +93,7 @@ func (g *guest) answerTarget(ctx context.Context, l *link, uid, handover string)
 		var h handoff
 		if h, err = g.commit(ctx, uid); err == nil {
 			l.answered.Store(true)
-			g.handOff(ctx, l, h, handover)
+			g.handOff(ctx, l, h, socket)
 			return
 		}
 	}

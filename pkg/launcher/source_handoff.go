@@ -34,7 +34,7 @@ type handoff struct {
 // handOff has the other launcher start the guest. It returns when that one says that the guest runs, and has ended the
 // QEMU here then; or when the other side is known to have ended without having run it, and the guest goes on here. As
 // long as it is not known which, the guest stands still.
-func (g *guest) handOff(ctx context.Context, l *link, h handoff, handover string) {
+func (g *guest) handOff(ctx context.Context, l *link, h handoff, socket string) {
 	defer func() { _ = h.qemu.Release() }()
 	if err := g.note(handedOver); err != nil {
 		g.log.Warn("should the launcher be killed now, nobody will know that the guest was handed over", "err", err)
@@ -44,7 +44,7 @@ func (g *guest) handOff(ctx context.Context, l *link, h handoff, handover string
 		answer = wordStay
 	}
 	late := time.AfterFunc(handoffPatience, func() { g.reportHandoff(true) })
-	word := g.untilKnown(ctx, l.conn, answer, handover)
+	word := g.untilKnown(ctx, l.conn, answer, socket)
 	late.Stop()
 	switch word {
 	case wordRunning:
@@ -70,7 +70,7 @@ func (g *guest) handOff(ctx context.Context, l *link, h handoff, handover string
 // untilKnown asks the other launcher to start the guest until it says what became of it: wordRunning, or wordDead;
 // empty when ctx ends before. It asks again over another connection whenever one is lost, since it cannot know what was
 // heard.
-func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, handover string) string {
+func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, socket string) string {
 	arrived := true // the first connection has said so
 	for {
 		if conn != nil {
@@ -99,7 +99,7 @@ func (g *guest) untilKnown(ctx context.Context, conn net.Conn, answer, handover 
 		case <-ctx.Done():
 			return ""
 		}
-		next, err := g.call(ctx, handover)
+		next, err := g.call(ctx, socket)
 		if err != nil {
 			conn = nil
 			continue

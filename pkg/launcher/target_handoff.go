@@ -16,7 +16,7 @@ import (
 
 // listenForSource makes the socket on which the launcher that the guest leaves reaches this one.
 func (s *service) listenForSource() (net.Listener, error) {
-	return listen(filepath.Join(s.options.RunDir, names.SocketMigrationArrival))
+	return listen(filepath.Join(s.options.RunDir, names.SocketMigrationHandoffIn))
 }
 
 // serveSource answers those who want to know when the guest is here, until it runs here and the launcher that it left

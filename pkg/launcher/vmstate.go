@@ -14,6 +14,7 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/launcher/tpmstate"
 	"github.com/virtkit/virtkit/pkg/vm/domain"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -195,7 +196,7 @@ func (s *service) nvram(vmi *v1.VirtualMachineInstance) (string, error) {
 	if !vmstate.EFI(&vmi.Spec) {
 		return filepath.Join(s.options.RunDir, "nvram.fd"), nil
 	}
-	file := vmstate.NVRAM(s.options.VMState, vmi.Name)
+	file := vmstate.NVRAM(s.options.VMState, identity.Name(vmi))
 	if err := os.MkdirAll(filepath.Dir(file), 0o770); err != nil {
 		return "", fmt.Errorf("make room for the EFI variables: %w", err)
 	}

@@ -11,7 +11,8 @@ var (
 	Tunnels = family(API, Gauge, "kubevirt_portforward_active_tunnels",
 		"Connections to ports of guests that are open through this virt-api.", "namespace", "vmi")
 	LastConnection = family(API, Gauge, "kubevirt_vmi_last_api_connection_timestamp_seconds",
-		"When somebody last connected to a guest through this virt-api: console, VNC, port, exec.", "namespace", "vmi")
+		"When somebody last connected to a guest through this virt-api: console, VNC, port, exec, cp.",
+		"namespace", "vmi")
 	APIReady = family(API, Gauge, "kubevirt_virt_api_ready_status", "1 while this virt-api serves requests.")
 )
 

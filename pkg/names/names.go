@@ -124,8 +124,8 @@ const (
 	// header since addresses are written down on their way, by the API server's audit among others, and what a guest
 	// shows is not theirs.
 	HeaderLogResume = "Virtkit-Log-Resume"
-	// MarksSuffix is that of the file beside a log that says how long the log was when.
-	MarksSuffix = ".marks"
+	// OffsetsSuffix is that of the file beside a log that says how long the log was when.
+	OffsetsSuffix = ".marks"
 	// QEMULogDir has QEMU's own log, named after the domain.
 	QEMULogDir = "cache/libvirt/qemu/log"
 	// SocketMetrics is the port at which a guest asks for metrics.
@@ -145,13 +145,15 @@ const (
 	SocketMigrationPeer   = "migration-peer.sock"
 	SocketMigrationMemory = "migration-memory.sock"
 	SocketMigrationDisks  = "migration-disks.sock"
-	// SocketMigrationHandover leads to the other launcher itself, which listens at SocketMigrationArrival.
-	SocketMigrationHandover = "migration-handover.sock"
-	SocketMigrationArrival  = "migration-arrival.sock"
-	// SocketMigrationSeeds is virt-handler's for the launcher that the guest leaves to give images along, and
-	// SocketMigrationSeedsIn where the other launcher takes them.
-	SocketMigrationSeeds   = "migration-seeds.sock"
-	SocketMigrationSeedsIn = "migration-seeds-in.sock"
+	// The files of those below are named as launchers of earlier versions know them.
+	//
+	// SocketMigrationHandoff leads to the other launcher itself, which listens at SocketMigrationHandoffIn.
+	SocketMigrationHandoff   = "migration-handover.sock"
+	SocketMigrationHandoffIn = "migration-arrival.sock"
+	// SocketMigrationImages is virt-handler's for the launcher that the guest leaves to give images along, and
+	// SocketMigrationImagesIn where the other launcher takes them.
+	SocketMigrationImages   = "migration-seeds.sock"
+	SocketMigrationImagesIn = "migration-seeds-in.sock"
 	// CapabilityCacheDir is libvirt's cache of QEMU capabilities, relative to RunDir; virt-handler
 	// fills it before Start: libvirt reads it when the first domain is made, not before.
 	CapabilityCacheDir = "cache/libvirt/qemu/cache/capabilities"

@@ -155,6 +155,8 @@ func TestValidate(t *testing.T) {
 		"instance, reserved label":   {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), "", `metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself`},
 		"instance by the controller": {"/validate/virtualmachineinstances", controller, strings.Replace(defaulted, "name: vm,", "name: vm, labels: {kubevirt.io/nodeName: x},", 1), defaulted, ``},
 		"instance changed":           {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "1Gi", "2Gi", 1), defaulted, `spec: cannot be changed while the instance exists`},
+		"instance placed":            {"/validate/virtualmachineinstances", controller, strings.Replace(defaulted, "domain:\n", "nodeSelector: {a: b}\n  domain:\n", 1), defaulted, ``},
+		"instance placed by others":  {"/validate/virtualmachineinstances", "jane", strings.Replace(defaulted, "domain:\n", "nodeSelector: {a: b}\n  domain:\n", 1), defaulted, `spec: cannot be changed while the instance exists`},
 		"KubeVirt":                   {"/validate/kubevirts", "jane", `{metadata: {name: kubevirt, namespace: kubevirt}, spec: {configuration: {machineType: x}}}`, "", `spec.configuration.machineType: "x" is not supported`},
 		"migration":                  {migrations, "jane", `{metadata: {name: m}, spec: {vmiName: vm, addedNodeSelector: {a: b}}}`, "", ``},
 		"migration of nothing":       {migrations, "jane", `{metadata: {name: m}, spec: {}}`, "", `spec.vmiName: is not set`},
@@ -223,4 +225,23 @@ func (spaces) Read(p []byte) (int, error) {
 		p[i] = ' '
 	}
 	return len(p), nil
+}
+
+// A quantity that is written as a fraction is one to the API server, too, whose schema takes integers and strings.
+func TestFractions(t *testing.T) {
+	const resources = `resources: {requests: {cpu: 0.5, memory: 2222222.2}, limits: {cpu: 2, memory: "64Mi"}}`
+	for path, object := range map[string]string{
+		"/mutate/virtualmachines":         `{metadata: {name: vm}, spec: {runStrategy: Halted, template: {spec: {domain: {devices: {}, ` + resources + `}}}}}`,
+		"/mutate/virtualmachineinstances": `{metadata: {name: vm}, spec: {domain: {devices: {}, ` + resources + `}}}`,
+	} {
+		response := reviewed(t, path, object)
+		if !response.Allowed {
+			t.Fatalf("%s: %+v", path, response.Result)
+		}
+		for _, want := range []string{`"cpu":"500m"`, `"memory":"2222222200m"`, `"cpu":2,`, `"memory":"64Mi"`} {
+			if !strings.Contains(string(response.Patch), want) {
+				t.Errorf("%s: no %s in %s", path, want, response.Patch)
+			}
+		}
+	}
 }

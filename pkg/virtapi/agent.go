@@ -41,7 +41,7 @@ func mayFreeze(vmi *v1.VirtualMachineInstance) error {
 	return nil
 }
 
-// mayExec refuses what a frozen guest cannot do either: its agent runs no programs.
+// mayExec refuses what a frozen guest cannot do either: its agent runs no programs, and opens no files.
 func mayExec(vmi *v1.VirtualMachineInstance) error {
 	if vmi.Status.FSFreezeStatus == "frozen" {
 		return conflictVMI(vmi, ": VMI's file systems are frozen; unfreeze them first (subresource unfreeze), or "+

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/metrics"
+	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
 
@@ -48,6 +49,7 @@ var counted = []struct {
 	{"portforward", metrics.Tunnels},
 	{"vsock", nil},
 	{exec.Subresource, nil},
+	{copyfile.Subresource, nil},
 }
 
 // begin counts a stream of virt-handler's path in, and gives what counts it out.

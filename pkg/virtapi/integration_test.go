@@ -228,9 +228,16 @@ func TestAgainstAPIServer(t *testing.T) {
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.template.spec.domain.colour: is no field") {
 			t.Errorf("an unknown field: %v", err)
 		}
+		// A quantity may be a fraction, as in pods, although the schema has integers and strings.
+		fraction := strings.Replace(mustJSON(t, goodMachine), `"domain":{`, `"domain":{"resources":{"requests":{"cpu":0.5}},`, 1)
+		answer, err := core.RESTClient().Post().AbsPath("/apis/kubevirt.io/v1/namespaces/default/virtualmachines").
+			SetHeader("Content-Type", "application/json").Param("dryRun", "All").Body([]byte(fraction)).Do(ctx).Raw()
+		if err != nil || !strings.Contains(string(answer), `"cpu":"500m"`) {
+			t.Errorf("a fraction: %v %s", err, answer)
+		}
 		// KubeVirt's v1alpha3 is v1 by another name, with all that admission does.
 		old := strings.Replace(mustJSON(t, goodMachine), "kubevirt.io/v1", "kubevirt.io/v1alpha3", 1)
-		answer, err := core.RESTClient().Post().AbsPath("/apis/kubevirt.io/v1alpha3/namespaces/default/virtualmachines").
+		answer, err = core.RESTClient().Post().AbsPath("/apis/kubevirt.io/v1alpha3/namespaces/default/virtualmachines").
 			SetHeader("Content-Type", "application/json").Param("dryRun", "All").Body([]byte(old)).Do(ctx).Raw()
 		if err != nil || !strings.Contains(string(answer), `"kubevirt.io/v1alpha3"`) || !strings.Contains(string(answer), `"machine":{"type":"q35"}`) {
 			t.Errorf("v1alpha3: %v %s", err, answer)

@@ -124,14 +124,8 @@ func stop(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.Sto
 				conflict(vm, "VM is stopping; Halted only supports manual stop requests with a shorter graceperiod")
 		}
 		return out, nil
-	case v1.RunStrategyAlways:
+	case v1.RunStrategyAlways, v1.RunStrategyOnce:
 		out.strategy, out.legacy = v1.RunStrategyHalted, vm.Spec.Running != nil
-		return out, nil
-	case v1.RunStrategyOnce:
-		if !alive {
-			return change{}, conflict(vm, "VM is not running")
-		}
-		out.strategy = v1.RunStrategyHalted
 		return out, nil
 	}
 	if vmi == nil || vmi.Status.Phase == v1.Succeeded ||

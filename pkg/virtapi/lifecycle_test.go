@@ -148,7 +148,7 @@ func TestLifecycle(t *testing.T) {
 		"stop RerunOnFailure amid backoff": {stopIt, machine(v1.RunStrategyRerunOnFailure, starts), nil, "requests"},
 		"stop RerunOnFailure that ended":   {stopIt, machine(v1.RunStrategyRerunOnFailure), succeeded, notRunning},
 		"stop Once":                        {stopIt, machine(v1.RunStrategyOnce), running, "Halted"},
-		"stop Once that ended":             {stopIt, machine(v1.RunStrategyOnce), succeeded, notRunning},
+		"stop Once that ended":             {stopIt, machine(v1.RunStrategyOnce), succeeded, "Halted"},
 		"stop with a negative grace":       {stopIn(-1), machine(v1.RunStrategyAlways), running, "400 gracePeriod"},
 		"stop with an endless grace":       {stopIn(1 << 62), machine(v1.RunStrategyAlways), running, "400 gracePeriod must be at most"},
 		"stop of both":                     {stopIt, both, running, "409 "},

@@ -94,7 +94,7 @@ func TestSpareConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	spare := func(there bool) (conn net.Conn) {
+	idle := func(there bool) (conn net.Conn) {
 		t.Helper()
 		s := c.q.streams
 		ticker := time.NewTicker(time.Millisecond)
@@ -104,7 +104,7 @@ func TestSpareConnection(t *testing.T) {
 			s.mu.Lock()
 			conn = nil
 			for _, h := range s.hosts {
-				conn = h.spare
+				conn = h.idle
 			}
 			s.mu.Unlock()
 			if (conn != nil) == there {
@@ -113,24 +113,24 @@ func TestSpareConnection(t *testing.T) {
 			select {
 			case <-ticker.C:
 			case <-deadline:
-				t.Fatalf("spare connection: %v", conn)
+				t.Fatalf("idle connection: %v", conn)
 			}
 		}
 	}
 	dial()
-	ready := spare(true)
+	ready := idle(true)
 	dial()
 	if got := address.Load(); got != ready.LocalAddr().String() {
-		t.Errorf("came from %v and not over the spare connection %v", got, ready.LocalAddr())
+		t.Errorf("came from %v and not over the idle connection %v", got, ready.LocalAddr())
 	}
-	if err := spare(true).Close(); err != nil {
+	if err := idle(true).Close(); err != nil {
 		t.Fatal(err)
 	}
-	c.q.streams.spareLife = time.Millisecond
+	c.q.streams.idleLife = time.Millisecond
 	dial()
-	spare(false) // it does not wait for ever
+	idle(false) // it does not wait for ever
 
 	c.q.streams.drain(0)
 	c.q.streams.prepare(hostKey{testNode, "127.0.0.1:1"})
-	spare(false)
+	idle(false)
 }

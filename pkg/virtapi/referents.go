@@ -201,6 +201,9 @@ func expanded(ctx context.Context, r instancetype.Reader, vm *v1.VirtualMachine)
 		return nil, referenceError(err)
 	}
 	template, errs := instancetype.Expand(out, resolved)
+	if conflict := instancetype.Conflict(errs...); conflict != "" {
+		return nil, badRequest(conflict)
+	}
 	if len(errs) > 0 {
 		return nil, badRequest(surface.Message(errs))
 	}
@@ -209,10 +212,14 @@ func expanded(ctx context.Context, r instancetype.Reader, vm *v1.VirtualMachine)
 	return withKind(out), nil
 }
 
-// referenceError says of what a VM names and cannot have that it is the request's fault.
+// referenceError says of what a VM names and cannot have that it is the request's fault; of an object that is not there
+// in the API server's words, as KubeVirt does.
 func referenceError(err error) error {
 	var missing *instancetype.NotFoundError
 	if errors.As(err, &missing) {
+		if missing.Object != nil {
+			return badRequest(missing.Object.Error())
+		}
 		return badRequest(missing.Error())
 	}
 	return err

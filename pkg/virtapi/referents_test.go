@@ -115,6 +115,43 @@ func TestReferringMachines(t *testing.T) {
 	}
 }
 
+// What conflicts with an instance type is a cause in KubeVirt's words, by which its clients tell it.
+func TestConflictCauses(t *testing.T) {
+	object := fmt.Sprintf(referring, "instancetype: {name: u1}", "cpu: {sockets: 1, cores: 1, threads: 1}, resources: {limits: {memory: 1Gi}}", "plain")
+	response := reviewed(t, "/validate/virtualmachines", object)
+	if response.Allowed || response.Result.Details == nil {
+		t.Fatalf("%+v", response.Result)
+	}
+	var got []string
+	for _, cause := range response.Result.Details.Causes {
+		got = append(got, fmt.Sprintf("%s %s: %s", cause.Type, cause.Field, cause.Message))
+	}
+	var want []string
+	for _, name := range []string{"cpu.sockets", "cpu.cores", "cpu.threads", "resources.limits.memory"} {
+		path := "spec.template.spec.domain." + name
+		want = append(want, "FieldValueInvalid "+path+": VM field(s) "+path+" conflicts with selected instance type")
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if !strings.Contains(response.Result.Message, "which sets it; remove one of them") {
+		t.Errorf("the message does not say what mends it: %s", response.Result.Message)
+	}
+}
+
+// A VM that cannot be expanded is refused in KubeVirt's words.
+func TestExpandedConflicts(t *testing.T) {
+	vm := &v1.VirtualMachine{}
+	object := fmt.Sprintf(referring, "instancetype: {name: u1}", "cpu: {cores: 1}, memory: {guest: 1Gi}", "plain")
+	if err := yaml.Unmarshal([]byte(object), vm); err != nil {
+		t.Fatal(err)
+	}
+	const want = "VM field(s) spec.template.spec.domain.cpu.cores, spec.template.spec.domain.memory.guest conflicts with selected instance type"
+	if _, err := expanded(t.Context(), stored{}, vm); !apierrors.IsBadRequest(err) || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
 // Architecture and machine type are left to a preference that is not there yet.
 func TestAbsentPreferenceDecidesLater(t *testing.T) {
 	for preference, want := range map[string]bool{"linux": true, "p9": false} {

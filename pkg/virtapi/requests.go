@@ -162,14 +162,16 @@ func paused(vmi *v1.VirtualMachineInstance) bool {
 	return conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused)
 }
 
+// errProbed begins as KubeVirt says it, which its clients look for.
+var errProbed = errors.New( //nolint:staticcheck // it is KubeVirt that begins it with a capital
+	"Pausing VMIs with LivenessProbe is currently not supported: the probe would end the guest while it is paused")
+
 func mayPause(vmi *v1.VirtualMachineInstance) error {
 	if paused(vmi) {
 		return conflictVMI(vmi, ": VMI is already paused")
 	}
 	if vmi.Spec.LivenessProbe != nil {
-		return apierrors.NewForbidden(v1.Resource("virtualmachineinstances"), vmi.Name,
-			errors.New("pausing VMIs with LivenessProbe is not supported: the probe would end the guest while it is "+
-				"paused"))
+		return apierrors.NewForbidden(v1.Resource("virtualmachineinstances"), vmi.Name, errProbed)
 	}
 	return nil
 }
@@ -186,6 +188,12 @@ func mayReset(*v1.VirtualMachineInstance) error { return nil }
 func maySoftReboot(vmi *v1.VirtualMachineInstance) error {
 	if paused(vmi) {
 		return conflictVMI(vmi, ": VMI is paused; unpause it first")
+	}
+	features := vmi.Spec.Domain.Features
+	deaf := features != nil && features.ACPI.Enabled != nil && !*features.ACPI.Enabled
+	if deaf && !conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected) {
+		return conflictVMI(vmi, ": VMI neither have the agent connected nor the ACPI feature enabled; start "+
+			"qemu-guest-agent in the guest, or restart the machine")
 	}
 	return nil
 }
@@ -218,6 +226,10 @@ func (q *requests) stream(
 func hasSerialConsole(vmi *v1.VirtualMachineInstance) error {
 	if attach := vmi.Spec.Domain.Devices.AutoattachSerialConsole; attach != nil && !*attach {
 		return badRequest("No serial consoles are present. spec.domain.devices.autoattachSerialConsole is false")
+	}
+	if vmi.Status.Phase == v1.Failed {
+		// A guest that has failed does not come back: after a conflict KubeVirt's clients try no more.
+		return conflictVMI(vmi, ": VMI is in failed status")
 	}
 	return nil
 }
@@ -262,8 +274,11 @@ func (q *requests) expandBody(r *restful.Request, w *restful.Response) error {
 	if err := decode(r.Request, vm); err != nil {
 		return err
 	}
-	if vm.Kind != v1.VirtualMachineGroupVersionKind.Kind || vm.Spec.Template == nil {
-		return badRequest("the body is not a VirtualMachine")
+	switch {
+	case vm.Kind != v1.VirtualMachineGroupVersionKind.Kind:
+		return badRequest(fmt.Sprintf("Object is not a valid VirtualMachine: its kind is %q", vm.Kind))
+	case vm.Spec.Template == nil:
+		return badRequest("Object is not a valid VirtualMachine: spec.template is not set")
 	}
 	namespace := r.PathParameter("namespace")
 	if vm.Namespace != "" && vm.Namespace != namespace {

@@ -163,6 +163,11 @@ func TestForceRestart(t *testing.T) {
 func TestSteer(t *testing.T) {
 	stopped := instance(v1.Running)
 	stopped.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstancePaused, Status: "True"}}
+	probed, deaf := instance(v1.Running), instance(v1.Running)
+	probed.Spec.LivenessProbe = &v1.Probe{}
+	deaf.Spec.Domain.Features = &v1.Features{ACPI: v1.FeatureState{Enabled: ptr(false)}}
+	agent := deaf.DeepCopy()
+	agent.Status.Conditions = []v1.VirtualMachineInstanceCondition{{Type: v1.VirtualMachineInstanceAgentConnected, Status: "True"}}
 	lost := pairOf(v1.RunStrategyAlways, instance(v1.Running))
 	lost["virtualmachineinstances/vm"].(*v1.VirtualMachineInstance).Status.NodeName = "node2"
 	running := func() map[string]any { return pairOf(v1.RunStrategyAlways, instance(v1.Running)) }
@@ -178,6 +183,9 @@ func TestSteer(t *testing.T) {
 		"pause twice":      {pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "pause", "", 409, "VMI is already paused", false},
 		"unpause":          {pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "unpause", "", 202, "", true},
 		"unpause running":  {running(), "unpause", "", 409, "VMI is not paused", false},
+		"pause, probed":    {pairOf(v1.RunStrategyAlways, probed), "pause", "", 403, "Pausing VMIs with LivenessProbe is currently not supported", false},
+		"softreboot, deaf": {pairOf(v1.RunStrategyAlways, deaf), "softreboot", "", 409, "VMI neither have the agent connected nor the ACPI feature enabled", false},
+		"softreboot agent": {pairOf(v1.RunStrategyAlways, agent), "softreboot", "", 202, "", true},
 		"reset":            {running(), "reset", "", 202, "", true},
 		"softreboot":       {running(), "softreboot", "", 202, "", true},
 		"softreboot sleep": {pairOf(v1.RunStrategyAlways, stopped.DeepCopy()), "softreboot", "", 409, "VMI is paused", false},
@@ -298,6 +306,8 @@ func TestStreams(t *testing.T) {
 	}{
 		"not running":  {pairOf(v1.RunStrategyAlways, instance(v1.Succeeded)), "console", stream.NotRunning, "because phase is Succeeded instead of Running"},
 		"no instance":  {map[string]any{}, "console", apierrors.IsNotFound, `virtualmachineinstances.kubevirt.io "vm" not found`},
+		"failed":       {pairOf(v1.RunStrategyAlways, instance(v1.Failed)), "console", apierrors.IsConflict, "VMI is in failed status"},
+		"failed, vnc":  {pairOf(v1.RunStrategyAlways, instance(v1.Failed)), "vnc", stream.NotRunning, "because phase is Failed instead of Running"},
 		"no serial":    {pairOf(v1.RunStrategyAlways, without.DeepCopy()), "console", apierrors.IsBadRequest, "No serial consoles are present"},
 		"no graphics":  {pairOf(v1.RunStrategyAlways, without.DeepCopy()), "vnc", apierrors.IsBadRequest, "No graphics devices are present"},
 		"handler says": {running(), "vnc", apierrors.IsServiceUnavailable, "in use"},
@@ -346,8 +356,11 @@ func TestOtherEndpoints(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`{"kind":"Pod"}`: "is not a VirtualMachine",
-		`{"kind":"VirtualMachine","spec":{"instancetype":{"name":"x"},"template":{}}}`: "spec.instancetype.name: there is no VirtualMachineClusterInstancetype",
+		`{"kind":"Pod"}`:                      `Object is not a valid VirtualMachine: its kind is \"Pod\"`,
+		`{"kind":"VirtualMachine","spec":{}}`: "Object is not a valid VirtualMachine: spec.template is not set",
+		`{"kind":"VirtualMachine","spec":{"instancetype":{"name":"x"},"template":{}}}`:                                  `"message":"virtualmachineclusterinstancetypes.instancetype.kubevirt.io \"x\" not found"`,
+		`{"kind":"VirtualMachine","spec":{"preference":{"name":"x","kind":"virtualmachinepreferences"},"template":{}}}`: `"message":"virtualmachinepreferences.instancetype.kubevirt.io \"x\" not found"`,
+		`{"kind":"VirtualMachine","metadata":{"namespace":"madethisup"},"spec":{"template":{}}}`:                        `"message":"VM namespace must be empty or default"`,
 	} {
 		if code, answered := c.do(http.MethodPut, "expand-vm-spec", body); code != 400 || !strings.Contains(answered, want) {
 			t.Errorf("%s: %d %s", body, code, answered)

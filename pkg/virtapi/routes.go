@@ -13,6 +13,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
 
@@ -120,6 +121,7 @@ func (q *requests) endpoints() []endpoint {
 		onInstance("freeze", "freeze the file systems of a VirtualMachineInstance",
 			v1.FreezeUnfreezeTimeout{}, q.freeze),
 		onInstance("unfreeze", "unfreeze the file systems of a VirtualMachineInstance", nil, q.unfreeze),
+		streamOf(copyfile.Subresource, "open a websocket to copy a file to or from a VirtualMachineInstance", mayExec),
 		streamOf(exec.Subresource, "open a websocket to run a program in a VirtualMachineInstance", mayExec),
 		onMachine("addvolume", "add a volume to a VirtualMachine, and plug it in when it runs", v1.AddVolumeOptions{},
 			q.addVolumeToMachine),

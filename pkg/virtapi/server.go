@@ -22,6 +22,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/config"
 	metricsendpoint "github.com/virtkit/virtkit/pkg/metrics/endpoint"
+	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
@@ -49,7 +50,9 @@ var open = []string{"/healthz", "/livez", "/readyz"}
 
 // streaming are the subresources whose requests last: they have no deadline, and do not count among the requests that
 // are served at a time.
-var streaming = sets.NewString("console", "vnc", "usbredir", "vsock", "portforward", exec.Subresource, "log")
+var streaming = sets.NewString(
+	"console", "vnc", "usbredir", "vsock", "portforward", exec.Subresource, copyfile.Subresource, "log",
+)
 
 // serving is what newServer needs besides the routes.
 type serving struct {

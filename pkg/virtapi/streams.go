@@ -28,8 +28,8 @@ const dialTimeout = 10 * time.Second
 
 // streams joins users' websockets to virt-handler's, and knows which are open.
 type streams struct {
-	tls       func(node string) *tls.Config
-	spareLife time.Duration
+	tls      func(node string) *tls.Config
+	idleLife time.Duration
 	// ctx ends all of them.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -51,7 +51,7 @@ func newStreams(config func(node string) *tls.Config) *streams {
 	ctx, cancel := context.WithCancel(context.Background())
 	serving, stop := context.WithCancel(ctx)
 	return &streams{
-		tls: config, spareLife: spareLife, hosts: map[hostKey]*host{}, ctx: ctx, cancel: cancel,
+		tls: config, idleLife: idleLife, hosts: map[hostKey]*host{}, ctx: ctx, cancel: cancel,
 		serving: serving, stop: stop,
 		connections: newConnections(), quota: quota.New(DefaultLimits),
 	}

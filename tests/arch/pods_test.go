@@ -76,9 +76,9 @@ var nodesOwn = map[string][]string{
 	"pkg/handler/records/records.go: Store.each":     {"os.ReadDir"},
 	"pkg/handler/records/records.go: Store.remove":   {"os.Remove"},
 	// mounts, on descriptors that package beneath has found
-	"pkg/handler/podfs/graft.go: Graft":         {"unix.MoveMount"},
-	"pkg/handler/podfs/graft.go: Prune":         {"unix.Fchdir", "unix.Unmount"},
-	"pkg/handler/podfs/graft.go: copyMount":     {"unix.MountSetattr", "unix.OpenTree"},
+	"pkg/handler/podfs/attach.go: AttachMount":  {"unix.MoveMount"},
+	"pkg/handler/podfs/attach.go: Prune":        {"unix.Fchdir", "unix.Unmount"},
+	"pkg/handler/podfs/attach.go: copyMount":    {"unix.MountSetattr", "unix.OpenTree"},
 	"pkg/handler/podfs/nolinks.go: refuseLinks": {"unix.MountSetattr"},
 }
 

@@ -28,7 +28,7 @@ func TestObjectsInAnyOrder(t *testing.T) {
 		domain := &vm.Spec.Template.Spec.Domain
 		domain.CPU, domain.Memory, domain.Resources = nil, nil, v1.ResourceRequirements{}
 	}))
-	waits := func(field string) {
+	waits := func(field, reason string) {
 		t.Helper()
 		eventually(t, 60*time.Second, "the VM waits for "+field, func() string {
 			vm := &v1.VirtualMachine{}
@@ -36,8 +36,11 @@ func TestObjectsInAnyOrder(t *testing.T) {
 				return err.Error()
 			}
 			failure := conditions.Find(vm.Status.Conditions, v1.VirtualMachineFailure)
-			if failure == nil || failure.Reason != "FailedFindInstancetype" || !strings.HasPrefix(failure.Message, field) {
+			if failure == nil || failure.Reason != reason || !strings.HasPrefix(failure.Message, field) {
 				return "conditions are not as wanted"
+			}
+			if vm.Status.PrintableStatus != v1.VirtualMachineStatusStopped {
+				return "its status is " + string(vm.Status.PrintableStatus)
 			}
 			return ""
 		})
@@ -49,11 +52,11 @@ func TestObjectsInAnyOrder(t *testing.T) {
 		}
 	}
 	later := metav1.ObjectMeta{Namespace: ns, Name: "later"}
-	waits("spec.instancetype.name")
+	waits("spec.instancetype.name", "FailedFindInstancetype")
 	add(&v1beta1.VirtualMachineInstancetype{ObjectMeta: later, Spec: v1beta1.VirtualMachineInstancetypeSpec{
 		CPU: v1beta1.CPUInstancetype{Guest: 2}, Memory: v1beta1.MemoryInstancetype{Guest: resource.MustParse("160Mi")},
 	}})
-	waits("spec.preference.name")
+	waits("spec.preference.name", "FailedFindPreference")
 	add(&v1beta1.VirtualMachinePreference{ObjectMeta: later, Spec: v1beta1.VirtualMachinePreferenceSpec{
 		CPU:     &v1beta1.CPUPreferences{PreferredCPUTopology: ptr(v1beta1.Threads)},
 		Machine: &v1beta1.MachinePreferences{PreferredMachineType: "pc-q35-9.2"},

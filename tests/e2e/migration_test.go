@@ -5,6 +5,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -124,6 +125,29 @@ func (g *guest) onlyOn(t *testing.T, node string) {
 	})
 }
 
+// tie has the VM name the node of its guest, none if empty, and waits until the instance has it and is, or is not,
+// migratable.
+func (g *guest) tie(t *testing.T, node string, migratable corev1.ConditionStatus) {
+	t.Helper()
+	var selector map[string]string
+	if node != "" {
+		selector = map[string]string{corev1.LabelHostname: node}
+	}
+	g.template(t, func(spec *v1.VirtualMachineInstanceSpec) { spec.NodeSelector = selector })
+	eventually(t, 60*time.Second, "the instance is to be on node "+node, func() string {
+		vmi := g.vmi(t)
+		if !maps.Equal(vmi.Spec.NodeSelector, selector) {
+			return fmt.Sprintf("its node selector is %v", vmi.Spec.NodeSelector)
+		}
+		for _, c := range vmi.Status.Conditions {
+			if c.Type == v1.VirtualMachineInstanceIsMigratable && c.Status == migratable {
+				return g.restartMessage(t)
+			}
+		}
+		return fmt.Sprintf("its conditions are %+v", vmi.Status.Conditions)
+	})
+}
+
 // A guest with disks of all kinds moves to the other node and back, stays where it is when a migration fails or is
 // cancelled, and notices nothing of it.
 func TestMigration(t *testing.T) {
@@ -214,10 +238,19 @@ func TestMigration(t *testing.T) {
 	}
 	con.run(t, "echo still here")
 
-	// And back.
+	// And back, to the node that the VM names by now.
+	g.tie(t, home, corev1.ConditionTrue)
+	if g.vmi(t).Status.NodeName != away {
+		t.Fatal("the guest has moved by itself")
+	}
 	back := g.migrate(t, "back")
 	g.waitMigration(t, back, v1.MigrationSucceeded)
 	g.onlyOn(t, home)
+	if pod := g.pod(t); pod.Spec.NodeSelector[corev1.LabelHostname] != home {
+		t.Errorf("the new pod's node selector is %v", pod.Spec.NodeSelector)
+	}
+	g.tie(t, home, corev1.ConditionFalse)
+	g.tie(t, "", corev1.ConditionTrue)
 	state = g.vmi(t).Status.MigrationState
 	service.moved(t, state.SourcePod, state.TargetPod, home)
 	con = g.openConsole(t, "")

@@ -41,6 +41,7 @@ import (
 // kinds are all reports. The generator finds them in the code; one that is missing here fails the test.
 func kinds() map[string]runtime.Object {
 	return map[string]runtime.Object{
+		"CopyReport":         &guest.CopyReport{},
 		"CredentialChange":   &credentials.Change{},
 		"DashboardReport":    &overview.Report{},
 		"DescribeReport":     &describe.Report{},

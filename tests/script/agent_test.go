@@ -43,6 +43,7 @@ func (c *cluster) agentRoutes(mux *http.ServeMux) {
 		}
 	}))
 	mux.HandleFunc(vmi+"exec", c.exec)
+	mux.HandleFunc(vmi+"copyfile", c.copyFile)
 	const secrets = "/api/v1/namespaces/{ns}/secrets"
 	mux.HandleFunc("GET "+secrets+"/{name}", c.getSecret)
 	mux.HandleFunc("POST "+secrets, c.createSecret)

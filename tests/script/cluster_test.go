@@ -56,6 +56,8 @@ type cluster struct {
 	consoles map[string]*guest
 
 	sshd *sshd.Server // of all guests
+	// files are those of the guest that virtctl cp reaches.
+	files guestFiles
 }
 
 type watcher struct {
@@ -91,6 +93,7 @@ func newCluster() *cluster {
 	c.agentRoutes(mux)
 	c.serveVolumes(mux, subresources)
 	c.serveObserving(mux, subresources)
+	c.serveRename(mux)
 	c.server = httptest.NewTLSServer(c.authorized(mux))
 	c.bare = httptest.NewTLSServer(http.NotFoundHandler())
 	return c

@@ -2,6 +2,7 @@ package script
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -24,7 +25,7 @@ func (c *cluster) serveObjects(mux *http.ServeMux, subresources string) {
 	mux.HandleFunc("PUT "+subresources+"namespaces/{ns}/expand-vm-spec", func(w http.ResponseWriter, r *http.Request) {
 		vm := &v1.VirtualMachine{}
 		if err := json.NewDecoder(r.Body).Decode(vm); err != nil || vm.Kind != "VirtualMachine" {
-			refuse(w, apierrors.NewBadRequest("the body is not a VirtualMachine"))
+			refuse(w, apierrors.NewBadRequest(fmt.Sprintf("Object is not a valid VirtualMachine: its kind is %q", vm.Kind)))
 			return
 		}
 		vm.Spec.Instancetype = nil

@@ -46,8 +46,8 @@ func TestCertificatesOfNodes(t *testing.T) {
 		}
 	})
 	controller := configOf(names.VirtController, "controlplane")
-	keeper := certificates.New(kubernetes.NewForConfigOrDie(controller), dynamic.NewForConfigOrDie(controller), nil, certs.DefaultPolicy, logr.Discard())
-	running.Go(func() error { return keeper.Start(ctx) })
+	rotator := certificates.New(kubernetes.NewForConfigOrDie(controller), dynamic.NewForConfigOrDie(controller), nil, certs.DefaultPolicy, logr.Discard())
+	running.Go(func() error { return rotator.Start(ctx) })
 
 	handler := kubernetes.NewForConfigOrDie(configOf(names.VirtHandler, ownNode))
 	source := certs.NewNodeSource(certs.NodeCertificate{

@@ -54,7 +54,7 @@ func (o *Chosen) Targets(ctx context.Context, f *Factory) (*client.Client, []Tar
 		return c, targets, nil
 	}
 	if targets, err = Selected(ctx, c, ns, o.Selector); err == nil && len(targets) == 0 {
-		err = fmt.Errorf("VMs of namespace %s with labels %s: %w", ns, o.Selector, action.ErrNotFound)
+		err = fmt.Errorf("VMs with labels %s %w in namespace %q", o.Selector, action.ErrNotFound, ns)
 	}
 	return c, targets, err
 }

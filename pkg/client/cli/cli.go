@@ -3,7 +3,7 @@
 // and one line for the user in one place; Output prints objects as kubectl does.
 //
 // A command lives in a package of its own below this one (pkg/client/cli/<verb>): an Options struct, a
-// NewCmdX(f, runF) that only parses, and a Run that tests call directly. What a command does is in
+// NewCmdX(f) that only parses, and a Run that tests call directly. What a command does is in
 // pkg/client/action, which knows no terminal. pkg/client/cli/root puts the tree together and is what main calls.
 package cli
 

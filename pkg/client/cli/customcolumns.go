@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"reflect"
@@ -86,12 +85,8 @@ func (c *customColumns) PrintObj(obj runtime.Object, w io.Writer) error {
 }
 
 func (c *customColumns) row(item runtime.Object) ([]string, error) {
-	data, err := json.Marshal(item)
+	value, err := tree(item)
 	if err != nil {
-		return nil, err
-	}
-	var value any
-	if err := json.Unmarshal(data, &value); err != nil {
 		return nil, err
 	}
 	row := make([]string, len(c.paths))

@@ -46,7 +46,7 @@ func TestErrors(t *testing.T) {
 		{"usage", UsageErrorf("--x: no"), ExitUsage, "--x: no"},
 		{"plain", errors.New("broken"), ExitFailure, "broken"},
 		{"wrapped not found", fmt.Errorf("start VM: %w", notFound), ExitNotFound, `start VM: virtualmachines.kubevirt.io "demo" not found`},
-		{"no object", fmt.Errorf("VM x: %w", action.ErrNotFound), ExitNotFound, "VM x: not found"},
+		{"no object", fmt.Errorf("VM %q %w", "x", action.ErrNotFound), ExitNotFound, `VM "x" not found`},
 		{"conflict", apierrors.NewConflict(vms, "demo", errors.New("VM is not running")), ExitFailure, "VM is not running"},
 		{"conflict of the API", &apierrors.StatusError{ErrStatus: apierrors.NewConflict(vms, "demo", errors.New("the guest agent does not answer")).Status()}, ExitFailure, "demo: the guest agent does not answer"},
 		{"local port", &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}, ExitFailure, "listen tcp: address already in use"},

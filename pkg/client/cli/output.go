@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
@@ -190,7 +193,7 @@ func (o *Output) templatePrinter(format, text string) (printers.ResourcePrinter,
 		}
 		p.AllowMissingKeys(o.allowMissingKeys)
 		p.EnableJSONOutput(format == "jsonpath-as-json")
-		return p, nil
+		return withIntegers(p), nil
 	case strings.HasPrefix(format, "custom-columns"):
 		return newCustomColumns(format, text, o.NoHeaders)
 	default:
@@ -201,6 +204,28 @@ func (o *Output) templatePrinter(format, text string) (printers.ResourcePrinter,
 		p.AllowMissingKeys(o.allowMissingKeys)
 		return p, nil
 	}
+}
+
+// withIntegers lets p print integers as such, as kubectl does of what it has from a server. It would read them as
+// floating-point numbers, and print 3147743 as 3.147743e+06.
+func withIntegers(p printers.ResourcePrinter) printers.ResourcePrinter {
+	return printers.ResourcePrinterFunc(func(obj runtime.Object, w io.Writer) error {
+		object, err := tree(obj)
+		if err != nil {
+			return err
+		}
+		return p.PrintObj(&unstructured.Unstructured{Object: object}, w)
+	})
+}
+
+// tree is an object's JSON as maps, slices and scalars, integers as int64.
+func tree(obj runtime.Object) (map[string]any, error) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	var object map[string]any
+	return object, utiljson.Unmarshal(data, &object)
 }
 
 // relaxed lets a jsonpath be written without its braces, `.status.phase`, as kubectl does.

@@ -87,6 +87,24 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// What counts bytes is a number that a script can read, also when it has seven digits.
+func TestOutputOfIntegers(t *testing.T) {
+	vm := machine("demo")
+	vm.Generation = 3147743
+	for format, want := range map[string]string{
+		"jsonpath={.metadata.generation}":         "3147743",
+		"jsonpath-as-json={.metadata.generation}": "[\n    3147743\n]\n",
+		"custom-columns=G:.metadata.generation":   "G\n3147743\n",
+	} {
+		o := NewOutput()
+		parse(t, o, "-o", format)
+		var b bytes.Buffer
+		if err := o.Print(&vm, &b); err != nil || b.String() != want {
+			t.Errorf("%s: got %q, %v; want %q", format, b.String(), err, want)
+		}
+	}
+}
+
 func TestOutputLeavesOutManagedFields(t *testing.T) {
 	vm := machine("demo")
 	for _, format := range []string{"json", "jsonl", "yaml"} {

@@ -76,7 +76,7 @@ func TestOutputOfHostileObjects(t *testing.T) {
 func TestRawStreams(t *testing.T) {
 	allowed := []string{
 		"colour.go", "printer.go", "warnings.go", "while.go", // their text is printable, their sequences are their own
-		"completioncmd/completion.go", "consolecmd/outputs.go", "consolecmd/terminal.go", "dashboardcmd/dashboard.go", "editcmd/edit.go", "execcmd/exec.go", "expectcmd/expect.go",
+		"completioncmd/completion.go", "consolecmd/outputs.go", "consolecmd/terminal.go", "cpcmd/cp.go", "dashboardcmd/dashboard.go", "editcmd/edit.go", "execcmd/exec.go", "expectcmd/expect.go",
 		"installcmd/progress.go", "lifecyclecmd/wait.go", "logscmd/logs.go", "portforwardcmd/background.go", "portforwardcmd/run.go", "sshcmd/local.go", "sshcmd/scp.go", "sshcmd/ssh.go",
 		"terminal/ask.go", "terminal/terminal.go", "topcmd/top.go", "vnccmd/screenshot.go", "vnccmd/terminal.go",
 	}

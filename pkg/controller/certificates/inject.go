@@ -24,10 +24,10 @@ type operation struct {
 
 // injectWebhooks sets the bundle in every webhook of a configuration. One that does not exist is
 // no error: it is watched, and gets its bundle when it comes.
-func (k *Keeper) injectWebhooks(
+func (r *Rotator) injectWebhooks(
 	ctx context.Context, resource schema.GroupVersionResource, name string, bundle []byte,
 ) error {
-	return k.inject(ctx, resource, name, func(object *unstructured.Unstructured) ([]operation, error) {
+	return r.inject(ctx, resource, name, func(object *unstructured.Unstructured) ([]operation, error) {
 		webhooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
 		if err != nil {
 			return nil, err
@@ -47,11 +47,11 @@ func (k *Keeper) injectWebhooks(
 	})
 }
 
-func (k *Keeper) injectAPIServices(ctx context.Context, bundle []byte) error {
+func (r *Rotator) injectAPIServices(ctx context.Context, bundle []byte) error {
 	var errs []error
-	for _, name := range k.APIServices {
+	for _, name := range r.APIServices {
 		errs = append(errs,
-			k.inject(ctx, apiServices, name, func(object *unstructured.Unstructured) ([]operation, error) {
+			r.inject(ctx, apiServices, name, func(object *unstructured.Unstructured) ([]operation, error) {
 				encoded := base64.StdEncoding.EncodeToString(bundle)
 				if current, _, _ := unstructured.NestedString(object.Object, "spec", "caBundle"); current == encoded {
 					return nil, nil
@@ -63,10 +63,10 @@ func (k *Keeper) injectAPIServices(ctx context.Context, bundle []byte) error {
 }
 
 // inject applies what plan finds to be missing, if nobody else has written the object meanwhile.
-func (k *Keeper) inject(ctx context.Context, resource schema.GroupVersionResource, name string,
+func (r *Rotator) inject(ctx context.Context, resource schema.GroupVersionResource, name string,
 	plan func(*unstructured.Unstructured) ([]operation, error),
 ) error {
-	api := k.Dynamic.Resource(resource)
+	api := r.Dynamic.Resource(resource)
 	object, err := api.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil

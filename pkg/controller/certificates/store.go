@@ -33,13 +33,13 @@ type stored struct {
 
 // read gathers the state. What is missing or unreadable is left out, to be made anew; what of an
 // old bundle is still readable stays trusted.
-func (k *Keeper) read(ctx context.Context) (stored, error) {
+func (r *Rotator) read(ctx context.Context) (stored, error) {
 	out := stored{
 		state:   certs.State{Leaves: map[string]certs.Pair{}},
 		secrets: map[string]*corev1.Secret{},
 	}
 	for _, name := range secretNames() {
-		secret, err := k.Client.CoreV1().Secrets(k.Namespace).Get(ctx, name, metav1.GetOptions{})
+		secret, err := r.Client.CoreV1().Secrets(r.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -49,7 +49,7 @@ func (k *Keeper) read(ctx context.Context) (stored, error) {
 		out.secrets[name] = secret
 		pair, err := certs.ParsePair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 		if err != nil {
-			k.Log.Info("replacing an unusable certificate", "secret", name, "reason", err.Error())
+			r.Log.Info("replacing an unusable certificate", "secret", name, "reason", err.Error())
 			continue
 		}
 		if name != names.CASecret {
@@ -61,7 +61,7 @@ func (k *Keeper) read(ctx context.Context) (stored, error) {
 			out.state.Next = &next
 		}
 	}
-	bundle, err := k.Client.CoreV1().ConfigMaps(k.Namespace).Get(ctx, names.CABundle, metav1.GetOptions{})
+	bundle, err := r.Client.CoreV1().ConfigMaps(r.Namespace).Get(ctx, names.CABundle, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return stored{}, fmt.Errorf("get config map %s: %w", names.CABundle, err)
 	}
@@ -80,7 +80,7 @@ func secretNames() []string {
 
 // write puts the state into the cluster, the authority first: no certificate may exist whose
 // authority could be lost.
-func (k *Keeper) write(ctx context.Context, old stored, state certs.State) error {
+func (r *Rotator) write(ctx context.Context, old stored, state certs.State) error {
 	authority, err := secretData(*state.Signer)
 	if err != nil {
 		return err
@@ -92,11 +92,11 @@ func (k *Keeper) write(ctx context.Context, old stored, state certs.State) error
 		}
 		authority[nextCertKey], authority[nextPrivateKeyKey] = state.Next.CertificatePEM(), key
 	}
-	if err := k.writeSecret(ctx, names.CASecret, old.secrets[names.CASecret], authority); err != nil {
+	if err := r.writeSecret(ctx, names.CASecret, old.secrets[names.CASecret], authority); err != nil {
 		return err
 	}
 	bundle := certs.EncodeBundle(state.Trusted)
-	if err := k.writeBundle(ctx, old.bundle, string(bundle)); err != nil {
+	if err := r.writeBundle(ctx, old.bundle, string(bundle)); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(state.Leaves)) {
@@ -105,7 +105,7 @@ func (k *Keeper) write(ctx context.Context, old stored, state certs.State) error
 			return err
 		}
 		data[certs.CABundleKey] = bundle
-		if err := k.writeSecret(ctx, name, old.secrets[name], data); err != nil {
+		if err := r.writeSecret(ctx, name, old.secrets[name], data); err != nil {
 			return err
 		}
 	}
@@ -120,11 +120,11 @@ func secretData(pair certs.Pair) (map[string][]byte, error) {
 	return map[string][]byte{corev1.TLSCertKey: pair.CertificatePEM(), corev1.TLSPrivateKeyKey: key}, nil
 }
 
-func (k *Keeper) writeSecret(ctx context.Context, name string, old *corev1.Secret, data map[string][]byte) error {
-	api := k.Client.CoreV1().Secrets(k.Namespace)
+func (r *Rotator) writeSecret(ctx context.Context, name string, old *corev1.Secret, data map[string][]byte) error {
+	api := r.Client.CoreV1().Secrets(r.Namespace)
 	if old == nil {
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: k.Namespace, Labels: labels()},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.Namespace, Labels: labels()},
 			Type:       corev1.SecretTypeTLS,
 			Data:       data,
 		}
@@ -153,11 +153,11 @@ func (k *Keeper) writeSecret(ctx context.Context, name string, old *corev1.Secre
 	return nil
 }
 
-func (k *Keeper) writeBundle(ctx context.Context, old *corev1.ConfigMap, bundle string) error {
-	api := k.Client.CoreV1().ConfigMaps(k.Namespace)
+func (r *Rotator) writeBundle(ctx context.Context, old *corev1.ConfigMap, bundle string) error {
+	api := r.Client.CoreV1().ConfigMaps(r.Namespace)
 	if old == nil {
 		configMap := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: names.CABundle, Namespace: k.Namespace, Labels: labels()},
+			ObjectMeta: metav1.ObjectMeta{Name: names.CABundle, Namespace: r.Namespace, Labels: labels()},
 			Data:       map[string]string{names.CABundleKey: bundle},
 		}
 		if _, err := api.Create(ctx, configMap, metav1.CreateOptions{}); err != nil {

@@ -78,10 +78,9 @@ func (r *Reconciler) all(
 		ctrl.LoggerFrom(ctx).Error(err, "list VMIs")
 		return
 	}
-	for i := range vmis.Items {
-		if vmis.Items[i].Spec.EvictionStrategy == nil {
-			queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])}, settle)
-		}
+	inherits := func(vmi *v1.VirtualMachineInstance) bool { return vmi.Spec.EvictionStrategy == nil }
+	for _, request := range frame.Requests(vmis.Items, inherits) {
+		queue.AddAfter(request, settle)
 	}
 }
 

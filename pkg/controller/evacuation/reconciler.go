@@ -102,14 +102,10 @@ func (r *Reconciler) list(ctx context.Context, which client.ListOption) []reconc
 		ctrl.LoggerFrom(ctx).Error(err, "list VMIs to evacuate")
 		return nil
 	}
-	var out []reconcile.Request
-	for i := range vmis.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])})
-	}
-	return out
+	return frame.Requests(vmis.Items, nil)
 }
 
-// look gathers what Next wants to know, which of a VMI that may stay is little.
+// look gathers what Next decides on. For a VMI that may stay that is only the VMI.
 func (r *Reconciler) look(ctx context.Context, instance *v1.VirtualMachineInstance) (View, error) {
 	c := r.Config()
 	view := View{

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/frame"
 )
 
 // silence is why a node counts as lost to a migration; empty while its kubelet answers. nil is a node that does
@@ -44,14 +46,10 @@ func (r *Reconciler) towards(ctx context.Context, node client.Object) []reconcil
 		ctrl.LoggerFrom(ctx).Error(err, "list migrations")
 		return nil
 	}
-	var out []reconcile.Request
-	for i := range all.Items {
-		m := &all.Items[i]
-		if ms := m.Status.MigrationState; Active(m) && ms != nil && ms.TargetNode == node.GetName() {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
-		}
-	}
-	return out
+	return frame.Requests(all.Items, func(m *v1.VirtualMachineInstanceMigration) bool {
+		ms := m.Status.MigrationState
+		return Active(m) && ms != nil && ms.TargetNode == node.GetName()
+	})
 }
 
 // lookAtTarget says in the view whether the node to which the guest moves is lost.

@@ -92,13 +92,9 @@ func (r *Reconciler) migrationsOf(ctx context.Context, namespace, name string) [
 		ctrl.LoggerFrom(ctx).Error(err, "list migrations by VMI", "vmi", name)
 		return nil
 	}
-	var out []reconcile.Request
-	for i := range migrations.Items {
-		if m := &migrations.Items[i]; !Final(m) || m.DeletionTimestamp != nil || len(m.Finalizers) > 0 {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
-		}
-	}
-	return out
+	return frame.Requests(migrations.Items, func(m *v1.VirtualMachineInstanceMigration) bool {
+		return !Final(m) || m.DeletionTimestamp != nil || len(m.Finalizers) > 0
+	})
 }
 
 // siblings are all migrations of the VMI of one.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/frame"
 )
 
 // frequencies is how the labels for the frequencies change that guests' time stamp counters can have on a node: its
@@ -75,11 +76,7 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	if err := r.Client.List(ctx, &nodes); err != nil {
 		return nil // each node has a heartbeat
 	}
-	var out []reconcile.Request
-	for i := range nodes.Items {
-		if vmicontroller.TSCOf(nodes.Items[i].Labels).Frequency > 0 {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&nodes.Items[i])})
-		}
-	}
-	return out
+	return frame.Requests(nodes.Items, func(node *corev1.Node) bool {
+		return vmicontroller.TSCOf(node.Labels).Frequency > 0
+	})
 }

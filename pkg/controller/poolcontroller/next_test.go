@@ -90,7 +90,7 @@ func machine(t *testing.T, text string) Machine {
 	m.VM.Name, m.VM.UID, m.VM.Generation = words[0], types.UID("uid-"+words[0]), 1
 	m.VM.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
 	m.VM.Status.PrintableStatus = v1.VirtualMachineStatusRunning
-	ready, hasGuest := true, true
+	ready, hasGuest, failing := true, true, false
 	since := time.Hour
 	for _, word := range words[1:] {
 		key, value, _ := strings.Cut(word, "=")
@@ -105,6 +105,8 @@ func machine(t *testing.T, text string) Machine {
 			since = ago
 		case "stopped":
 			hasGuest, ready, m.VM.Status.PrintableStatus = false, false, v1.VirtualMachineStatusStopped
+		case "failing": // as one whose preference is not there
+			hasGuest, ready, failing, m.VM.Status.PrintableStatus = false, false, true, v1.VirtualMachineStatusStopped
 		case "new":
 			hasGuest, ready, m.VM.Status.PrintableStatus = false, false, ""
 		case "age":
@@ -134,6 +136,9 @@ func machine(t *testing.T, text string) Machine {
 		status = corev1.ConditionTrue
 	}
 	m.VM.Status.Conditions = []v1.VirtualMachineCondition{{Type: v1.VirtualMachineReady, Status: status, LastTransitionTime: metav1.NewTime(now.Add(-since))}}
+	if failing {
+		m.VM.Status.Conditions = append(m.VM.Status.Conditions, v1.VirtualMachineCondition{Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue})
+	}
 	if !hasGuest {
 		return m
 	}
@@ -253,6 +258,7 @@ func TestNext(t *testing.T) {
 		"one is about to be away":      {spec: "maxUnavailable: 1", machines: []string{"web-0 guest=1", "web-1 guest=1 asked", "web-2 guest=1"}},
 		"one has just been made":       {spec: "maxUnavailable: 1", machines: []string{"web-0 guest=1", "web-1 new", "web-2 guest=1"}},
 		"one was stopped":              {spec: "maxUnavailable: 1", machines: []string{"web-0 guest=1", "web-1 stopped", "web-2 guest=1"}, want: "restart web-2"},
+		"one cannot start":             {spec: "maxUnavailable: 1", machines: []string{"web-0 guest=1", "web-1 failing", "web-2 guest=1"}},
 		"two thirds":                   {spec: "maxUnavailable: 67%", machines: old, want: "restart web-2 web-1"},
 		"a percent is one":             {spec: "maxUnavailable: 1%", machines: old, want: "restart web-2"},
 		"in order":                     {spec: "{maxUnavailable: 1, updateStrategy: {proactive: {selectionPolicy: {sortPolicy: AscendingOrder}}}}", machines: old, want: "restart web-0"},

@@ -10,6 +10,7 @@ import (
 	"kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmcontroller"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/pools"
 )
 
@@ -107,11 +108,12 @@ func restartable(machine *v1.VirtualMachine) bool {
 			strategy == v1.RunStrategyManual)
 }
 
-// wanted reports a VM that should run: one that was stopped is not missed.
+// wanted reports a VM that should run: one that was stopped is not missed, but one that cannot start is.
 func wanted(machine *v1.VirtualMachine) bool {
 	strategy, err := machine.RunStrategy()
-	return err == nil && strategy != v1.RunStrategyHalted &&
-		machine.Status.PrintableStatus != v1.VirtualMachineStatusStopped
+	stopped := machine.Status.PrintableStatus == v1.VirtualMachineStatusStopped &&
+		!conditions.True(machine.Status.Conditions, v1.VirtualMachineFailure)
+	return err == nil && strategy != v1.RunStrategyHalted && !stopped
 }
 
 // maxUnavailable is how many VMs of a pool may be away at a time because of an update; at least one.

@@ -79,14 +79,10 @@ func (r *Reconciler) adopters(ctx context.Context, instance client.Object) []rec
 		ctrl.LoggerFrom(ctx).Error(err, "list replica sets")
 		return nil
 	}
-	var out []reconcile.Request
-	for i := range sets.Items {
-		selector, err := metav1.LabelSelectorAsSelector(sets.Items[i].Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(instance.GetLabels())) {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
-		}
-	}
-	return out
+	return frame.Requests(sets.Items, func(set *v1.VirtualMachineInstanceReplicaSet) bool {
+		selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+		return err == nil && !selector.Empty() && selector.Matches(labels.Set(instance.GetLabels()))
+	})
 }
 
 // look sorts the VMIs of the set's namespace that might be its own.

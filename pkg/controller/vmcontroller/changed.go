@@ -30,6 +30,7 @@ func restartMessage(view View) string {
 	paths := changedFields(view)
 	refused := map[string]string{}
 	maps.Copy(refused, view.plugging().Refused)
+	maps.Copy(refused, view.placing().Refused)
 	maps.Copy(refused, view.Change.Refused)
 	for _, path := range slices.Sorted(maps.Keys(refused)) {
 		if !slices.ContainsFunc(paths, func(p string) bool { return within(p, path) }) {
@@ -65,9 +66,10 @@ func changedFields(view View) []string {
 	if err != nil {
 		return nil
 	}
-	plugging := view.plugging()
+	plugging, placing := view.plugging(), view.placing()
 	paths := slices.DeleteFunc(rollout.Beyond(template, instance), func(path string) bool {
-		return ofPlugged(view.template(), path) || covers(plugging, view.VMI, path)
+		return ofPlugged(view.template(), path) || covers(plugging, view.VMI, path) ||
+			placing.Covers(view.VMI, path)
 	})
 	paths = append(paths, slices.Collect(maps.Keys(view.Volumes.Refused))...)
 	slices.Sort(paths)

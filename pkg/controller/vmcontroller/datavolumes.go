@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
@@ -61,11 +62,7 @@ func (r *Reconciler) usersOfDataVolume(ctx context.Context, dv client.Object) []
 		ctrl.LoggerFrom(ctx).Error(err, "list VMs by DataVolume", "dataVolume", dv.GetName())
 		return nil
 	}
-	var out []reconcile.Request
-	for i := range vms.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vms.Items[i])})
-	}
-	return out
+	return frame.Requests(vms.Items, nil)
 }
 
 // lookAtDataVolumes finds those that the VM names, and the claims of its templates' names.

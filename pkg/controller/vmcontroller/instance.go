@@ -1,33 +1,17 @@
 package vmcontroller
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"strconv"
 
-	"github.com/google/uuid"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
-	"github.com/virtkit/virtkit/pkg/vm/sizing"
-
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
-
-// TemplateHashAnnotation is on a VM's VMI: what the template was when it was made, so that a later
-// change can be told from one that concerns the VM only, without keeping the old template.
-const TemplateHashAnnotation = "virtkit.io/template-hash"
-
-// firmwareNamespace is KubeVirt's: a VM keeps its UUID, and with it software licences, when it moves
-// from there.
-var firmwareNamespace = uuid.MustParse("6a1a24a1-4061-4607-8bf4-a3963d0c5895")
 
 // Instance is the VMI that a VM's template describes.
 func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, error) {
@@ -38,7 +22,7 @@ func Instance(vm *v1.VirtualMachine, paused bool) (*v1.VirtualMachineInstance, e
 func instanceOf(
 	vm *v1.VirtualMachine, template *v1.VirtualMachineInstanceTemplateSpec, paused bool,
 ) (*v1.VirtualMachineInstance, error) {
-	hash, err := templateHash(&template.Spec, refers(vm), false)
+	hash, err := rollout.TemplateHash(&template.Spec, refers(vm), rollout.Counted{})
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +51,7 @@ func instanceOf(
 	maps.Copy(vmi.Labels, template.ObjectMeta.Labels)
 	maps.Copy(vmi.Annotations, template.ObjectMeta.Annotations)
 	vmi.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(vm.Generation, 10)
-	vmi.Annotations[TemplateHashAnnotation] = hash
+	vmi.Annotations[rollout.TemplateHashAnnotation] = hash
 	if plugged := hotplug.Names(&template.Spec); len(plugged) > 0 {
 		vmi.Annotations[hotplug.DeclaredAnnotation] = hotplug.Declare(plugged)
 	}
@@ -80,7 +64,7 @@ func instanceOf(
 		vmi.Spec.Domain.Firmware = &v1.Firmware{}
 	}
 	if vmi.Spec.Domain.Firmware.UUID == "" {
-		vmi.Spec.Domain.Firmware.UUID = types.UID(uuid.NewSHA1(firmwareNamespace, []byte(vm.Name)).String())
+		vmi.Spec.Domain.Firmware.UUID = identity.UUID(vm.Name)
 	}
 	return vmi, nil
 }
@@ -88,7 +72,7 @@ func instanceOf(
 // upToDate reports whether a VMI was made from its VM as it is now, or has taken over since what was changed. One that
 // does not tell, such as an adopted one, is taken to be.
 func upToDate(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
-	return vmi.Annotations[TemplateHashAnnotation] == "" ||
+	return vmi.Annotations[rollout.TemplateHashAnnotation] == "" ||
 		vmi.Annotations[v1.VirtualMachineGenerationAnnotation] == strconv.FormatInt(vm.Generation, 10)
 }
 
@@ -105,22 +89,9 @@ func restartRequired(view View) bool {
 	if template == nil {
 		return true // nor can what it refers to be read
 	}
-	_, apart := rollout.Taken(view.VMI)
-	same, err := sameTemplate(template, refers(view.VM), !apart, view.VMI.Annotations[TemplateHashAnnotation])
+	same, err := rollout.MadeFrom(view.VMI, template, refers(view.VM))
 	return err == nil && !same || len(view.Change.Refused) > 0 || len(view.Volumes.Refused) > 0 ||
-		len(view.plugging().Refused) > 0
-}
-
-// sameTemplate reports whether a template has the hash, whichever way its size is written: a field of the size that is
-// given now and was left out before, or the other way round, is no other guest.
-func sameTemplate(spec *v1.VirtualMachineInstanceSpec, refers, attached bool, hash string) (bool, error) {
-	for _, spelling := range sizing.Spellings(spec) {
-		got, err := templateHash(spelling, refers, attached)
-		if err != nil || got == hash {
-			return err == nil, err
-		}
-	}
-	return false, nil
+		len(view.plugging().Refused) > 0 || len(view.placing().Refused) > 0
 }
 
 // RestartRequired is what is known of that from outside: what the VM's status says, and, before it says so, that
@@ -138,25 +109,6 @@ func (view View) template() *v1.VirtualMachineInstanceSpec {
 		return &view.VM.Spec.Template.Spec
 	}
 	return view.Template
-}
-
-// templateHash does not count what is plugged in while the guest runs, nor the links of its interfaces and its size,
-// which may change then. What an instance type requests goes with the size. attached is whether interfaces and networks
-// count.
-func templateHash(spec *v1.VirtualMachineInstanceSpec, refers, attached bool) (string, error) {
-	fixed := sizing.Fixed(rollout.Linkless(hotplug.Without(spec)))
-	if !attached {
-		fixed.Domain.Devices.Interfaces, fixed.Networks = nil, nil
-	}
-	if refers {
-		delete(fixed.Domain.Resources.Requests, corev1.ResourceMemory)
-	}
-	data, err := json.Marshal(fixed)
-	if err != nil {
-		return "", fmt.Errorf("encode spec.template.spec: %w", err)
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:8]), nil
 }
 
 // observedGeneration is the VM's generation that its VMI was made from; 0 when unknown.

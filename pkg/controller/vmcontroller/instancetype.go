@@ -21,8 +21,9 @@ import (
 
 // Reasons of a Failure and of events; KubeVirt's.
 const (
-	reasonFailedFind = "FailedFindInstancetype"
-	reasonNotApplied = "FailedApplyInstancetype"
+	reasonNoInstancetype = "FailedFindInstancetype"
+	reasonNoPreference   = "FailedFindPreference"
+	reasonNotApplied     = "FailedApplyInstancetype"
 )
 
 // retryMissing is when a VM that refers to what is not there is looked at again: nobody watches for it.
@@ -76,10 +77,8 @@ func (s *Step) pin() error {
 	if !unpinned(vm) {
 		return nil
 	}
-	if view.Missing != "" {
-		view.Failure, view.FailureReason = view.Missing, reasonFailedFind
-		s.reportMissing()
-	}
+	view.failMissing()
+	s.reportMissing()
 	if view.Failure != "" {
 		return nil
 	}
@@ -92,6 +91,27 @@ func (s *Step) pin() error {
 	}
 	view.Referred = true
 	return nil
+}
+
+// failMissing makes what of the VM's references is missing the view's Failure.
+func (view *View) failMissing() {
+	switch missing := view.Missing; {
+	case missing == nil:
+	case missing.Role == instancetype.Preference:
+		view.Failure, view.FailureReason = missing.Error(), reasonNoPreference
+	default:
+		view.Failure, view.FailureReason = missing.Error(), reasonNoInstancetype
+	}
+}
+
+// awaits reports whether the view's Failure is that of the VM's instance type or preference: there is to be no VMI
+// before they are mended.
+func (view *View) awaits() bool {
+	switch view.FailureReason {
+	case reasonNoInstancetype, reasonNoPreference, reasonNotApplied:
+		return true
+	}
+	return false
 }
 
 // unpinned reports whether the references in the VM's status are not those in its spec.
@@ -129,9 +149,7 @@ func (r *Reconciler) lookAtReferences(ctx context.Context, view *View) error {
 		return nil
 	}
 	resolved, err := instancetype.Resolve(ctx, liveReader{r.Live}, view.VM)
-	var missing *instancetype.NotFoundError
-	if errors.As(err, &missing) {
-		view.Missing = missing.Error()
+	if errors.As(err, &view.Missing) {
 		return nil
 	}
 	view.Resolved = resolved
@@ -194,9 +212,7 @@ func (view *View) expand() *v1.VirtualMachineInstanceTemplateSpec {
 	if !refers(view.VM) {
 		return view.VM.Spec.Template
 	}
-	if view.Missing != "" {
-		view.Failure, view.FailureReason = view.Missing, reasonFailedFind
-	}
+	view.failMissing()
 	if view.Failure != "" || view.Resolved.None() {
 		return nil
 	}

@@ -3,6 +3,7 @@ package vmcontroller
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,10 +13,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
 // reasonInvalidStrategy is the Failure reason of a run strategy that is none.
 const reasonInvalidStrategy = "InvalidRunStrategy"
+
+// reasonRenaming is the Failure reason of a VM that is to take the place of another.
+const reasonRenaming = "Renaming"
 
 // Step is what is to be done, in the order of its fields; the zero Step is nothing.
 type Step struct {
@@ -54,6 +59,7 @@ func Next(view View) Step {
 	}
 	step := Step{After: view}
 	after := &step.After
+	after.awaitPlace()
 	if step.Invalid = step.follow(); step.Invalid != nil {
 		return step
 	}
@@ -76,6 +82,19 @@ func Next(view View) Step {
 	return step
 }
 
+// awaitPlace keeps a VM that is to take the place of another from doing anything: until it has it the disks are the
+// other's.
+func (view *View) awaitPlace() {
+	from, err := identity.RenamingOf(view.VM)
+	switch {
+	case err != nil:
+		view.fail(reasonRenaming, err.Error()+"; remove it if the VM is to start")
+	case from != nil:
+		view.fail(reasonRenaming, fmt.Sprintf("VM %s is being renamed to %s; virtctl rename %[1]s %[2]s finishes it",
+			from.Name, view.VM.Name))
+	}
+}
+
 // change has the VMI written if it is to be another than it was.
 func (s *Step) change(was View) {
 	if s.After.VMI != was.VMI {
@@ -83,8 +102,7 @@ func (s *Step) change(was View) {
 	}
 }
 
-// follow brings into the VMI what of a changed VM its guest, which runs, is to have. The order matters: a change of the
-// size or of the interfaces may make the VMI one of the VM's generation, which all of its changes must allow.
+// follow brings into the VMI what of a changed VM its guest, which runs, is to have.
 func (s *Step) follow() error {
 	view := &s.After
 	if view.Adopt {
@@ -97,8 +115,20 @@ func (s *Step) follow() error {
 	}
 	view.followLinks()
 	view.followVolumes()
-	view.followSize()
-	return view.followInterfaces()
+	resized, moved := view.followSize(), view.followPlacement()
+	plugged, err := view.followInterfaces()
+	if err == nil && (resized || moved || plugged) {
+		view.observe()
+	}
+	return err
+}
+
+// observe makes the VMI, which was just changed, one of the VM's generation if it has all of its changes. Before its
+// guest runs size and volumes do not follow yet.
+func (view *View) observe() {
+	if view.VMI.Status.Phase == v1.Running && !view.Volumes.Waiting && !restartRequired(*view) {
+		view.VMI.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(view.VM.Generation, 10)
+	}
 }
 
 // act makes the VMI, deletes it, or lets the VM go.
@@ -139,16 +169,17 @@ func (s *Step) create() {
 // again looks again at a VM that waits for what nobody watches.
 func (s *Step) again() {
 	switch s.After.FailureReason {
-	case reasonFailedFind, reasonNotApplied, reasonNoCDI, reasonUnauthorized, reasonFailedDataVolume:
+	case reasonNoInstancetype, reasonNoPreference, reasonNotApplied, reasonNoCDI, reasonUnauthorized,
+		reasonFailedDataVolume:
 		s.RequeueAfter = retryMissing
 	}
 }
 
 // reportMissing makes an event of what the VM refers to and is not there, once.
 func (s *Step) reportMissing() {
-	if view := &s.After; view.FailureReason == reasonFailedFind && !hasFailure(view.VM, view.Failure) {
+	if view := &s.After; view.Missing != nil && !hasFailure(view.VM, view.Failure) {
 		s.Events = append(s.Events,
-			vmicontroller.Event{Type: corev1.EventTypeWarning, Reason: reasonFailedFind, Message: view.Failure})
+			vmicontroller.Event{Type: corev1.EventTypeWarning, Reason: view.FailureReason, Message: view.Failure})
 	}
 }
 

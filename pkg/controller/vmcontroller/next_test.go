@@ -17,10 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 )
 
@@ -193,14 +195,19 @@ var nexts = []struct {
 	{"of an instance type that is missing", v1.RunStrategyAlways, func(w *world) {
 		w.VMI = nil
 		w.typed()
-		w.Resolved, w.Missing = instancetype.Resolved{}, "there is no instance type"
+		w.Resolved, w.Missing = instancetype.Resolved{}, missing(instancetype.Instancetype)
+	}},
+	{"of a preference that is missing", v1.RunStrategyAlways, func(w *world) {
+		w.VMI = nil
+		w.typed()
+		w.Resolved, w.Missing = instancetype.Resolved{}, missing(instancetype.Preference)
 	}},
 	{"the same, which was said", v1.RunStrategyAlways, func(w *world) {
 		w.VMI = nil
 		w.typed()
-		w.Resolved, w.Missing = instancetype.Resolved{}, "there is no instance type"
+		w.Resolved, w.Missing = instancetype.Resolved{}, missing(instancetype.Preference)
 		w.VM.Status.Conditions = []v1.VirtualMachineCondition{{
-			Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Message: w.Missing,
+			Type: v1.VirtualMachineFailure, Status: corev1.ConditionTrue, Message: w.Missing.Error(),
 			LastTransitionTime: metav1.NewTime(now),
 		}}
 	}},
@@ -222,11 +229,24 @@ var nexts = []struct {
 	{"no CDI", v1.RunStrategyAlways, func(w *world) { w.VMI = nil; w.filled("a", ""); w.CDI = false }},
 	{"deleted, runs", v1.RunStrategyAlways, func(w *world) { going(w.VM) }},
 	{"deleted, going", v1.RunStrategyAlways, func(w *world) { going(w.VM); deleted(w.VMI) }},
+	{"waits for another's place", v1.RunStrategyAlways, func(w *world) {
+		w.VMI = nil
+		w.VM.Annotations = map[string]string{identity.RenamingFrom: `{"name":"old","uid":"u","of":"x"}`}
+	}},
+	{"waits for another's place, by a mark of no sense", v1.RunStrategyAlways, func(w *world) {
+		w.VMI = nil
+		w.VM.Annotations = map[string]string{identity.RenamingFrom: "old"}
+	}},
 	{"deleted, gone", v1.RunStrategyAlways, func(w *world) { going(w.VM); w.VMI = nil }},
 	{"deleted, guest stays", v1.RunStrategyAlways, func(w *world) {
 		going(w.VM)
 		w.VM.Finalizers = append(w.VM.Finalizers, metav1.FinalizerOrphanDependents)
 	}},
+}
+
+// missing is a reference of a VM to what is not there.
+func missing(role instancetype.Role) *instancetype.NotFoundError {
+	return &instancetype.NotFoundError{Role: role, Field: field.NewPath("spec"), Detail: "there is no " + string(role), Absent: true}
 }
 
 // TestNext: what is done to VMs, as testdata/next.golden has it. Nothing that is looked at is changed by looking at it.

@@ -3,7 +3,6 @@ package vmcontroller
 import (
 	"maps"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -33,30 +32,27 @@ func (view View) connected(nic *v1.Interface, n *v1.Network) bool {
 }
 
 // followInterfaces brings interfaces that were added to a VM into its VMI, and takes those out that were unplugged and
-// removed.
-func (view *View) followInterfaces() error {
+// removed. It reports whether the VMI is changed.
+func (view *View) followInterfaces() (bool, error) {
 	instance := view.VMI
 	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil ||
 		migrations.Begun(instance) || upToDate(view.VM, instance) || view.template() == nil {
-		return nil
+		return false, nil
 	}
 	p := view.plugging()
 	text, err := p.Taken.Encode()
 	if err != nil {
-		return err
+		return false, err
 	}
 	after := instance.DeepCopy()
 	after.Spec.Domain.Devices.Interfaces, after.Spec.Networks = p.Spec.Interfaces, p.Spec.Networks
 	if _, known := rollout.Taken(instance); !known ||
 		text == instance.Annotations[rollout.InterfacesAnnotation] &&
 			equality.Semantic.DeepEqual(after.Spec, instance.Spec) {
-		return nil
+		return false, nil
 	}
 	after.Annotations = maps.Clone(after.Annotations)
 	after.Annotations[rollout.InterfacesAnnotation] = text
 	view.VMI = after
-	if !restartRequired(*view) {
-		after.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(view.VM.Generation, 10)
-	}
-	return nil
+	return true, nil
 }

@@ -151,7 +151,7 @@ func TestPlugAndRestart(t *testing.T) {
 	}
 	// A VMI of a controller that did not write down what it took over.
 	delete(made.Annotations, rollout.InterfacesAnnotation)
-	made.Annotations[TemplateHashAnnotation], err = templateHash(&testVM(v1.RunStrategyAlways).Spec.Template.Spec, false, true)
+	made.Annotations[rollout.TemplateHashAnnotation], err = rollout.TemplateHash(&testVM(v1.RunStrategyAlways).Spec.Template.Spec, false, rollout.Counted{Attachments: true})
 	if err != nil {
 		t.Fatal(err)
 	}

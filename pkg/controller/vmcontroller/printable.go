@@ -69,10 +69,10 @@ var printables = []struct {
 		if active(view.VMI) {
 			return starting(view.VMI.Status.Phase)
 		}
-		return decision.Wanted && retryIn(decision.StartFailure, view.Now) == 0
+		return decision.Wanted && !view.awaits() && retryIn(decision.StartFailure, view.Now) == 0
 	}},
 	{v1.VirtualMachineStatusCrashLoopBackOff, func(view View, decision Decision) bool {
-		return !active(view.VMI) && decision.Wanted
+		return !active(view.VMI) && decision.Wanted && !view.awaits()
 	}},
 	{v1.VirtualMachineStatusStopped, func(view View, _ Decision) bool { return !active(view.VMI) }},
 	{v1.VirtualMachineStatusWaitingForReceiver, func(view View, _ Decision) bool {

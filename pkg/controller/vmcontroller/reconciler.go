@@ -101,11 +101,7 @@ func (r *Reconciler) usersOf(ctx context.Context, claim client.Object) []reconci
 		ctrl.LoggerFrom(ctx).Error(err, "list VMIs by claim", "claim", claim.GetName())
 		return nil
 	}
-	var out []reconcile.Request
-	for i := range vmis.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])})
-	}
-	return out
+	return frame.Requests(vmis.Items, nil)
 }
 
 // imagePullChanged lets through the only thing of a pod that a VM's status does not learn from its VMI.

@@ -1,8 +1,6 @@
 package vmcontroller
 
 import (
-	"strconv"
-
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
@@ -11,31 +9,29 @@ import (
 
 // followSize finds out what of a changed VM its running guest is to have, and brings it into the VMI, from which
 // virt-controller (pkg/controller/resize) and virt-handler take it. What the guest can have only when it is started
-// again stays in the view.
-func (view *View) followSize() {
+// again stays in the view. It reports whether the VMI is changed.
+func (view *View) followSize() bool {
 	instance := view.VMI
 	if instance == nil || instance.IsFinal() || instance.DeletionTimestamp != nil || upToDate(view.VM, instance) {
-		return
+		return false
 	}
 	probe := *view
 	template := probe.expand()
 	if template == nil {
-		return // what stands in the way is said when the VM is started
+		return false // what stands in the way is said when the VM is started
 	}
 	view.Template = &template.Spec
 	if instance.Status.Phase != v1.Running || migrations.Begun(instance) {
-		return // The guest has its size first, and then another.
+		return false // The guest has its size first, and then another.
 	}
 	view.Change = sizing.Of(&template.Spec.Domain, instance, !view.Staged)
 	if !view.Change.Any() {
-		return
+		return false
 	}
 	after := instance.DeepCopy()
 	view.Change.Apply(&after.Spec.Domain)
-	if !restartRequired(*view) && !view.Volumes.Changed && !view.Volumes.Waiting {
-		after.Annotations[v1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(view.VM.Generation, 10)
-	}
 	view.VMI = after
+	return true
 }
 
 // tooLarge is why a guest that runs cannot be given the size that its VMI says; empty when it can.

@@ -267,7 +267,7 @@ func TestInstance(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "demo", Namespace: "default",
 			Labels:          map[string]string{"app": "web", "kubevirt.io/vm": "demo"},
-			Annotations:     map[string]string{"note": "x", "kubevirt.io/vm-generation": "3", TemplateHashAnnotation: got.Annotations[TemplateHashAnnotation], rollout.InterfacesAnnotation: "{}"},
+			Annotations:     map[string]string{"note": "x", "kubevirt.io/vm-generation": "3", rollout.TemplateHashAnnotation: got.Annotations[rollout.TemplateHashAnnotation], rollout.InterfacesAnnotation: "{}"},
 			Finalizers:      []string{v1.VirtualMachineInstanceFinalizer},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)},
 		},

@@ -37,9 +37,10 @@ type View struct {
 	Failure string
 	// FailureReason goes with Failure.
 	FailureReason string
-	// Resolved is what the VM refers to, as far as it is needed now; Missing is what of it cannot be found or used.
+	// Resolved is what the VM refers to, as far as it is needed now; Missing is what of it cannot be found or used, nil
+	// when all can.
 	Resolved instancetype.Resolved
-	Missing  string
+	Missing  *instancetype.NotFoundError
 	// TemplateClaims are the names in spec.dataVolumeTemplates of which there is a claim; CDI says that the cluster has
 	// DataVolumes.
 	TemplateClaims map[string]bool

@@ -125,7 +125,19 @@ func TestVerdictsComeTrue(t *testing.T) {
 		"memory that was the request's":      {before: asked, after: change(asked, "domain: {", "domain: {memory: {guest: 2Gi}, "), want: "domain.memory: hotplug"},
 		"the request's, written out":         {before: asked, after: change(asked, "domain: {", "domain: {memory: {guest: 1Gi}, "), want: "domain.memory: live"},
 		"a request":                          {before: asked, after: change(asked, "cpu: 2", "cpu: 3"), want: "domain.resources.requests.cpu: restart"},
-		"a node selector":                    {before: small, after: small + "\nnodeSelector: {a: b}", want: "nodeSelector: restart"},
+		"a node selector":                    {before: small, after: small + "\nnodeSelector: {a: b}", want: "nodeSelector: live"},
+		"a node selector, staged":            {before: small, after: small + "\nnodeSelector: {a: b}", staged: true, want: "nodeSelector: restart"},
+		"no node selector":                   {before: small + "\nnodeSelector: {a: b}", after: small, want: "nodeSelector: live"},
+		"no node selector, staged":           {before: small + "\nnodeSelector: {a: b}", after: small, staged: true, want: "nodeSelector: restart"},
+		"another node":                       {before: small + "\nnodeSelector: {kubernetes.io/hostname: node1}", after: small + "\nnodeSelector: {kubernetes.io/hostname: node2}", want: "nodeSelector[kubernetes.io/hostname]: live"},
+		"an affinity":                        {before: small, after: small + "\naffinity: {podAntiAffinity: {}}", want: "affinity: live"},
+		"another affinity, staged":           {before: small + "\naffinity: {podAntiAffinity: {}}", after: small + "\naffinity: {podAntiAffinity: {}, podAffinity: {}}", staged: true, want: "affinity.podAffinity: restart"},
+		"a toleration":                       {before: small, after: small + "\ntolerations: [{key: a, operator: Exists}]", want: "tolerations[0]: live"},
+		"another toleration":                 {before: small + "\ntolerations: [{key: a, operator: Exists}]", after: small + "\ntolerations: [{key: b, operator: Exists}]", want: "tolerations[0].key: live"},
+		"a toleration, staged":               {before: small, after: small + "\ntolerations: [{key: a, operator: Exists}]", staged: true, want: "tolerations[0]: restart"},
+		"placement and cores":                {before: small, after: change(small, "domain: {", "domain: {cpu: {cores: 2}, ") + "\nnodeSelector: {a: b}", want: "domain.cpu: restart, nodeSelector: live"},
+		"placement and size":                 {before: large, after: change(large, "1Gi", "2Gi") + "\nnodeSelector: {a: b}", want: "domain.memory.guest: hotplug, nodeSelector: live"},
+		"other nodes to spread over":         {before: small, after: small + "\ntopologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]", want: "topologySpreadConstraints[0]: restart"},
 		"a link":                             {before: red, after: change(red, "{name: red, bridge: {}}", "{name: red, bridge: {}, state: down}"), want: "domain.devices.interfaces[red].state: live"},
 		"an interface comes":                 {before: pod, after: red, want: "domain.devices.interfaces[red]: migration, networks[red]: migration"},
 		"an interface, staged":               {before: pod, after: red, staged: true, want: "domain.devices.interfaces[red]: restart, networks[red]: restart"},
@@ -189,6 +201,72 @@ func TestVerdictsComeTrue(t *testing.T) {
 			if changed && !plugs && !strings.HasSuffix(tc.want, "live") || !changed && plugs {
 				t.Errorf("the VMI is changed: %v, and the verdicts are %v", changed, said)
 			}
+
+			// Taken back before the guest was started again, or was given any of it, it waits for nothing.
+			back := edited(t, 3, tc.before)
+			for _, v := range (rollout.Guest{Instance: vmi, Staged: tc.staged}).Verdicts(rollout.Compare(after, before),
+				rollout.Edit{Before: after, After: before, Was: &is.Spec.Template.Spec, Is: &back.Spec.Template.Spec}) {
+				if v.Effect == rollout.Restart {
+					t.Errorf("taken back, %s: %s %s", v.Path, v.Effect, v.Note)
+				}
+			}
+			step = Next(View{VM: back, VMI: vmi.DeepCopy(), Staged: tc.staged, Filled: true})
+			if message := restartOf(status(t, step.After)); message != "" {
+				t.Errorf("taken back: %s", message)
+			}
 		})
+	}
+}
+
+// Of two changes that wait for a restart one is taken back: the other waits.
+func TestVerdictOfWhatIsTakenBack(t *testing.T) {
+	const (
+		made  = "domain: {cpu: {cores: 1}, memory: {guest: 1Gi}}\nterminationGracePeriodSeconds: 30"
+		both  = "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}}\nterminationGracePeriodSeconds: 60"
+		other = "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}}\nterminationGracePeriodSeconds: 90"
+		cores = "domain: {cpu: {cores: 2}, memory: {guest: 1Gi}}\nterminationGracePeriodSeconds: 30"
+		grace = "domain: {cpu: {cores: 1}, memory: {guest: 1Gi}}\nterminationGracePeriodSeconds: 60"
+	)
+	vmi := admitted(t, edited(t, 1, made), true)
+	for name, tc := range map[string]struct{ after, want, message string }{
+		"the grace period": {cores, "spec.template.spec.terminationGracePeriodSeconds: live the guest has it", "domain.cpu.cores"},
+		"the cores":        {grace, "spec.template.spec.domain.cpu.cores: live the guest has it", "terminationGracePeriodSeconds"},
+		"neither":          {other, "spec.template.spec.terminationGracePeriodSeconds: restart", "domain.cpu.cores, spec.template.spec.terminationGracePeriodSeconds"},
+	} {
+		was, is := edited(t, 2, both), edited(t, 3, tc.after)
+		before, after := asMap(t, was), asMap(t, is)
+		var said []string
+		for _, v := range (rollout.Guest{Instance: vmi}).Verdicts(rollout.Compare(before, after),
+			rollout.Edit{Before: before, After: after, Was: &was.Spec.Template.Spec, Is: &is.Spec.Template.Spec}) {
+			said = append(said, strings.TrimSpace(v.Path+": "+string(v.Effect)+" "+v.Note))
+		}
+		if got := strings.Join(said, ", "); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+		message := restartOf(status(t, Next(View{VM: is, VMI: vmi.DeepCopy(), Filled: true}).After))
+		if !strings.HasSuffix(message, ": spec.template.spec."+tc.message) {
+			t.Errorf("%s: the condition says %q, want %s alone", name, message, tc.message)
+		}
+	}
+}
+
+// Labels and annotations of the template are the next instance's; as in KubeVirt the condition does not count them.
+func TestTemplateMetadataWaitsWithoutACondition(t *testing.T) {
+	was := edited(t, 1, "domain: {memory: {guest: 1Gi}}")
+	vmi := admitted(t, was, true)
+	is := edited(t, 2, "domain: {memory: {guest: 1Gi}}")
+	is.Spec.Template.ObjectMeta.Labels = map[string]string{"tier": "front"}
+	before, after := asMap(t, was), asMap(t, is)
+	verdicts := rollout.Guest{Instance: vmi}.Verdicts(rollout.Compare(before, after),
+		rollout.Edit{Before: before, After: after, Was: &was.Spec.Template.Spec, Is: &is.Spec.Template.Spec})
+	if len(verdicts) != 1 || verdicts[0].Effect != rollout.Restart || verdicts[0].Note == "" {
+		t.Errorf("%+v", verdicts)
+	}
+	step := Next(View{VM: is, VMI: vmi.DeepCopy(), Filled: true})
+	if message := restartOf(status(t, step.After)); message != "" {
+		t.Error(message)
+	}
+	if step.After.VMI.Labels["tier"] != "" {
+		t.Error("the instance has the label")
 	}
 }

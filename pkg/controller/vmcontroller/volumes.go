@@ -5,6 +5,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/rollout"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -14,7 +15,7 @@ import (
 func (view *View) followVolumes() {
 	instance := view.VMI
 	if instance == nil || instance.Status.Phase != v1.Running || instance.DeletionTimestamp != nil ||
-		instance.Annotations[TemplateHashAnnotation] == "" {
+		instance.Annotations[rollout.TemplateHashAnnotation] == "" {
 		return
 	}
 	here := &view.VM.Spec.Template.Spec

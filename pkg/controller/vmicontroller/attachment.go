@@ -95,7 +95,7 @@ func Attachment(vmi *v1.VirtualMachineInstance, volumes []string, launcher *core
 			EnableServiceLinks:            new(false),
 			SecurityContext:               securityContext(),
 			Affinity:                      onNode(launcher.Spec.NodeName),
-			Tolerations:                   copyAll(vmi.Spec.Tolerations),
+			Tolerations:                   copyAll(launcher.Spec.Tolerations), // the VMI may have others since
 			PriorityClassName:             vmi.Spec.PriorityClassName,
 			Containers:                    []corev1.Container{container},
 			Volumes:                       inPod,

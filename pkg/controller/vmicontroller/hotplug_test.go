@@ -120,7 +120,13 @@ func TestPlug(t *testing.T) {
 // An attachment pod holds one claim, on the launcher's node, as Pod Security `restricted` wants it.
 func TestAttachment(t *testing.T) {
 	view := plugged(nil)
+	// The taints are those that the launcher tolerates, whatever the VMI says for its next pod.
+	view.VMI.Spec.Tolerations = []corev1.Toleration{{Key: "later"}}
+	view.Pods[0].Spec.Tolerations = []corev1.Toleration{{Key: "now"}}
 	pod := Attachment(view.VMI, []string{"data"}, view.Pods[0], Facts{Image: "launcher", Claims: view.Claims})
+	if got := pod.Spec.Tolerations; len(got) != 1 || got[0].Key != "now" {
+		t.Errorf("it tolerates %+v", got)
+	}
 	container := pod.Spec.Containers[0]
 	if len(container.VolumeMounts) != 1 || container.VolumeMounts[0].MountPath != "/volumes/data" || len(container.VolumeDevices) != 0 {
 		t.Errorf("filesystem: %+v, %+v", container.VolumeMounts, container.VolumeDevices)

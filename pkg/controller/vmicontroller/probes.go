@@ -42,8 +42,8 @@ func probe(p *v1.Probe) *corev1.Probe {
 	return out
 }
 
-// arrivalWait is how long, seconds, a launcher is asked at a time whether its guest has come.
-const arrivalWait = 600
+// incomingWait is how long, seconds, a launcher is asked at a time whether its guest has come.
+const incomingWait = 600
 
 // TargetProbe is the probe of a launcher that waits for a guest from another node: until the guest is there, the VMI's
 // own probes would fail, and end the launcher. It is answered when the guest is there. Nil when the VMI has none.
@@ -53,10 +53,10 @@ func TargetProbe(vmi *v1.VirtualMachineInstance) *corev1.Probe {
 	}
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
-			Command: []string{launcherBinary, "probe", "--arrived", fmt.Sprintf("--timeout=%ds", arrivalWait)},
+			Command: []string{launcherBinary, "probe", "--arrived", fmt.Sprintf("--timeout=%ds", incomingWait)},
 		}},
-		TimeoutSeconds: arrivalWait + agentSlack, PeriodSeconds: 1,
-		FailureThreshold: 7 * 24 * 60 * 60 / arrivalWait, // a week: longer than any migration
+		TimeoutSeconds: incomingWait + agentSlack, PeriodSeconds: 1,
+		FailureThreshold: 7 * 24 * 60 * 60 / incomingWait, // a week: longer than any migration
 	}
 }
 

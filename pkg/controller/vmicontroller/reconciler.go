@@ -137,15 +137,12 @@ func (r *Reconciler) waitingFor(ctx context.Context, claim client.Object) []reco
 		ctrl.LoggerFrom(ctx).Error(err, "list VMIs by claim", "claim", claim.GetName())
 		return nil
 	}
-	var out []reconcile.Request
+	out := frame.Requests(vmis.Items, func(vmi *v1.VirtualMachineInstance) bool {
+		return !HandedOver(vmi) || len(hotplug.Volumes(&vmi.Spec)) > 0
+	})
 	if name := claim.GetLabels()[vmstate.Prefix]; name != "" {
 		out = append(out,
 			reconcile.Request{NamespacedName: types.NamespacedName{Namespace: claim.GetNamespace(), Name: name}})
-	}
-	for i := range vmis.Items {
-		if !HandedOver(&vmis.Items[i]) || len(hotplug.Volumes(&vmis.Items[i].Spec)) > 0 {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&vmis.Items[i])})
-		}
 	}
 	return out
 }

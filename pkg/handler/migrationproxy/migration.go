@@ -41,10 +41,10 @@ const (
 	Peer   Channel = "peer"
 	Memory Channel = "memory"
 	Disks  Channel = "disks"
-	// Handover is between the two launchers.
-	Handover Channel = "handover"
-	// Seeds is, too: for images that the guest has and that cannot be made anew.
-	Seeds Channel = "seeds"
+	// Handoff is between the two launchers.
+	Handoff Channel = "handover"
+	// Images is, too: for images that the guest has and that cannot be made anew.
+	Images Channel = "seeds"
 )
 
 // sockets are a channel's two ends, as names in the launchers' run directories.
@@ -53,8 +53,8 @@ var sockets = map[Channel]struct{ from, to string }{
 	Memory: {names.SocketMigrationMemory, names.SocketMigrationMemory},
 	Disks:  {names.SocketMigrationDisks, names.SocketMigrationDisks},
 
-	Seeds:    {names.SocketMigrationSeeds, names.SocketMigrationSeedsIn},
-	Handover: {names.SocketMigrationHandover, names.SocketMigrationArrival},
+	Images:  {names.SocketMigrationImages, names.SocketMigrationImagesIn},
+	Handoff: {names.SocketMigrationHandoff, names.SocketMigrationHandoffIn},
 }
 
 const (

@@ -39,13 +39,18 @@ func (p *Process) dev() (*beneath.Dir, error) {
 	return dev, nil
 }
 
-// beneathDev is a path of a device below /dev.
-func beneathDev(name string) (string, error) {
+// inDev opens the pod's /dev for do, which gets the path below it of a device's name.
+func (p *Process) inDev(name string, do func(dev *beneath.Dir, below string) error) error {
 	below, ok := cutDir(name, "/dev")
 	if !ok {
-		return "", fmt.Errorf("%s is not in /dev", name)
+		return fmt.Errorf("%s is not in /dev", name)
 	}
-	return below, nil
+	dev, err := p.dev()
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	return do(dev, below)
 }
 
 // EnsureTun makes /dev/net/tun in the pod, for every user of it. A container's default device rules allow its use.
@@ -75,16 +80,7 @@ func (p *Process) EnsureTun() error {
 // HandOver gives a device node below the pod's /dev to the launcher's user. It refuses what is not one of the granted
 // devices, and what does not lie in the pod's own /dev.
 func (p *Process) HandOver(name string, granted Devices) error {
-	below, err := beneathDev(name)
-	if err != nil {
-		return err
-	}
-	dev, err := p.dev()
-	if err != nil {
-		return err
-	}
-	defer dev.Close()
-	return handOver(dev, below, granted)
+	return p.inDev(name, func(dev *beneath.Dir, below string) error { return handOver(dev, below, granted) })
 }
 
 func handOver(dev *beneath.Dir, name string, granted Devices) error {
@@ -116,16 +112,9 @@ const (
 // HandOverAll gives all granted character devices in a directory below the pod's /dev, and in those below it, to the
 // launcher's user. Others stay as they are. It is no error when there is no such directory.
 func (p *Process) HandOverAll(dir string, granted Devices) error {
-	below, err := beneathDev(dir)
-	if err != nil {
-		return err
-	}
-	dev, err := p.dev()
-	if err != nil {
-		return err
-	}
-	defer dev.Close()
-	return handOverAll(dev, below, granted, maxDepth)
+	return p.inDev(dir, func(dev *beneath.Dir, below string) error {
+		return handOverAll(dev, below, granted, maxDepth)
+	})
 }
 
 func handOverAll(dev *beneath.Dir, name string, granted Devices, depth int) error {
@@ -172,59 +161,45 @@ func handOverGranted(dev *beneath.Dir, name string, granted Devices) error {
 // MakeBlock makes a device node for the launcher's user in the pod's /dev/DIR, which is made too. It may be
 // done again.
 func (p *Process) MakeBlock(name string, device Device) error {
-	below, err := beneathDev(name)
-	if err != nil {
-		return err
-	}
-	dev, err := p.dev()
-	if err != nil {
-		return err
-	}
-	defer dev.Close()
-	dir, err := dev.MakeDir(path.Dir(below), 0o755)
-	if err != nil {
-		return fmt.Errorf("make %s in the pod: %w", name, err)
-	}
-	defer dir.Close()
-	node, err := dir.MakeDevice(path.Base(below), device, 0o600)
-	if errors.Is(err, beneath.ErrNotDevice) { // that of a volume which had the name before
-		if err = dir.Remove(path.Base(below)); err == nil {
-			node, err = dir.MakeDevice(path.Base(below), device, 0o600)
+	return p.inDev(name, func(dev *beneath.Dir, below string) error {
+		dir, err := dev.MakeDir(path.Dir(below), 0o755)
+		if err != nil {
+			return fmt.Errorf("make %s in the pod: %w", name, err)
 		}
-	}
-	if err != nil {
-		return fmt.Errorf("make %s in the pod: %w", name, err)
-	}
-	defer node.Close()
-	if err := node.Give(names.User, names.Group); err != nil {
-		return fmt.Errorf("give %s in the pod to the launcher: %w", name, err)
-	}
-	return nil
+		defer dir.Close()
+		node, err := dir.MakeDevice(path.Base(below), device, 0o600)
+		if errors.Is(err, beneath.ErrNotDevice) { // that of a volume which had the name before
+			if err = dir.Remove(path.Base(below)); err == nil {
+				node, err = dir.MakeDevice(path.Base(below), device, 0o600)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("make %s in the pod: %w", name, err)
+		}
+		defer node.Close()
+		if err := node.Give(names.User, names.Group); err != nil {
+			return fmt.Errorf("give %s in the pod to the launcher: %w", name, err)
+		}
+		return nil
+	})
 }
 
 // RemoveBlock undoes MakeBlock. It is no error when there is no such device node.
 func (p *Process) RemoveBlock(name string) error {
-	below, err := beneathDev(name)
-	if err != nil {
-		return err
-	}
-	dev, err := p.dev()
-	if err != nil {
-		return err
-	}
-	defer dev.Close()
-	dir, err := dev.Dir(path.Dir(below))
-	if errors.Is(err, fs.ErrNotExist) {
+	return p.inDev(name, func(dev *beneath.Dir, below string) error {
+		dir, err := dev.Dir(path.Dir(below))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("in the pod's /dev: %w", err)
+		}
+		defer dir.Close()
+		if err := dir.Remove(path.Base(below)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove %s in the pod: %w", name, err)
+		}
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("in the pod's /dev: %w", err)
-	}
-	defer dir.Close()
-	if err := dir.Remove(path.Base(below)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove %s in the pod: %w", name, err)
-	}
-	return nil
+	})
 }
 
 // cutDir is a path relative to a directory that it is below.

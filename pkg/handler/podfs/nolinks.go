@@ -14,7 +14,7 @@ import (
 // RefuseLinks has nothing in the container follow links in what is mounted at directories: whoever else may write a
 // volume cannot lead QEMU, which opens images by path, to another file of the pod. A directory that is not there, or on
 // which nothing is mounted, is no error, nor is a kernel that cannot do it (before Linux 5.14). As for ctx, it is like
-// Graft.
+// AttachMount.
 func (p *Process) RefuseLinks(ctx context.Context, directories []string) error {
 	if len(directories) == 0 {
 		return nil

@@ -66,6 +66,7 @@ func (s *Server) agentRoutes(mux *http.ServeMux, vmi string) {
 		})
 	})
 	mux.HandleFunc("GET "+vmi+"exec", s.exec)
+	mux.HandleFunc("GET "+vmi+"copyfile", s.copyFile)
 }
 
 func unfreezeAfter(r *http.Request) (time.Duration, error) {

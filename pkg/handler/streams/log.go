@@ -23,8 +23,8 @@ import (
 const (
 	// maxLog is the most of a log's past that is sent, bytes: more than a launcher keeps.
 	maxLog = 8 << 20
-	// maxMarks bounds the file that says how long a log was when, bytes.
-	maxMarks = 64 << 10
+	// maxOffsets bounds the file that says how long a log was when, bytes.
+	maxOffsets = 64 << 10
 	// follow is how often a log that is followed is looked at.
 	follow = 200 * time.Millisecond
 	// lastWrite is what a client that does not read gets when the server ends.
@@ -113,11 +113,11 @@ func past(text *logText, size int64, run *podfs.Run, file string, r *http.Reques
 		if err != nil {
 			return 0, apierrors.NewBadRequest(fmt.Sprintf("since=%q is not a time as RFC 3339 has it", since))
 		}
-		marks, err := run.Read(file+names.MarksSuffix, maxMarks)
+		offsets, err := run.Read(file+names.OffsetsSuffix, maxOffsets)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return 0, err
 		}
-		begin = max(begin, min(sizeAt(marks, at), size))
+		begin = max(begin, min(sizeAt(offsets, at), size))
 	}
 	if tail := query.Get("tail"); tail != "" {
 		lines, err := strconv.Atoi(tail)
@@ -129,10 +129,10 @@ func past(text *logText, size int64, run *podfs.Run, file string, r *http.Reques
 	return begin, nil
 }
 
-// sizeAt is how long a log was at a time at the latest, from its marks; 0 when they do not reach back.
-func sizeAt(marks []byte, at time.Time) int64 {
+// sizeAt is how long a log was at a time at the latest, from its offsets; 0 when they do not reach back.
+func sizeAt(offsets []byte, at time.Time) int64 {
 	size := int64(0)
-	for line := range strings.Lines(string(marks)) {
+	for line := range strings.Lines(string(offsets)) {
 		seconds, bytes, ok := strings.Cut(strings.TrimSpace(line), " ")
 		when, err := strconv.ParseInt(seconds, 10, 64)
 		if !ok || err != nil || when > at.Unix() {

@@ -87,7 +87,7 @@ func running(in Input, c *conditionList) {
 	c.setOrRemove(in.Guest.Emulation, SoftwareEmulation, "EmulatedCPU",
 		"The guest's CPU is emulated in software (TCG), which is many times slower than KVM: the node has no "+
 			"hardware virtualization to offer, or useEmulation is set.")
-	migratable(in.VMI, in.Plan, in.Guest.Emulation, c)
+	migratable(in.VMI, in.Pod, in.Plan, in.Guest.Emulation, c)
 	mustMove(in, c)
 }
 

@@ -13,7 +13,7 @@ func TestDevicesOfTheNode(t *testing.T) {
 		vmi := &v1.VirtualMachineInstance{}
 		vmi.Spec.Domain.Devices = devices
 		c := &conditionList{now: now}
-		migratable(vmi, nil, false, c)
+		migratable(vmi, nil, nil, false, c)
 		if len(c.list) != 2 {
 			t.Fatalf("conditions %+v", c.list)
 		}

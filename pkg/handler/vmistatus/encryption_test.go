@@ -12,7 +12,7 @@ func TestEncryptedMemory(t *testing.T) {
 	vmi := &v1.VirtualMachineInstance{}
 	vmi.Spec.Domain.LaunchSecurity = &v1.LaunchSecurity{SEV: &v1.SEV{}}
 	c := &conditionList{now: now}
-	migratable(vmi, nil, false, c)
+	migratable(vmi, nil, nil, false, c)
 	if len(c.list) != 2 {
 		t.Fatalf("conditions %+v", c.list)
 	}

@@ -18,11 +18,13 @@ import (
 type obstacle struct{ reason, message string }
 
 // migratable says whether the guest could move to another node, and whether it could if its disks
-// were copied along.
-func migratable(vmi *v1.VirtualMachineInstance, plan *network.Plan, emulated bool, c *conditionList) {
+// were copied along. pod is the one that it is in, nil when that is gone.
+func migratable(
+	vmi *v1.VirtualMachineInstance, pod *corev1.Pod, plan *network.Plan, emulated bool, c *conditionList,
+) {
 	others := slices.Concat(networkObstacles(vmi), pluginObstacles(plan), cpuObstacles(vmi, emulated),
 		clockObstacles(vmi, emulated), hypervObstacles(vmi, emulated), deviceObstacles(vmi), encryptionObstacles(vmi),
-		placementObstacles(vmi))
+		placementObstacles(vmi, pod))
 	set := func(kind v1.VirtualMachineInstanceConditionType, found []obstacle) {
 		if len(found) == 0 {
 			c.set(kind, corev1.ConditionTrue, "", "")
@@ -208,23 +210,36 @@ func encryptionObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	}}
 }
 
-// placementObstacles finds a VMI that may run on one node only.
-func placementObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
-	tied := func(field, node string) []obstacle {
-		return []obstacle{{
-			v1.VirtualMachineInstanceReasonNotMigratable,
-			fmt.Sprintf("%s ties the VirtualMachineInstance to node %s", field, node),
-		}}
-	}
-	if node, ok := vmi.Spec.NodeSelector[corev1.LabelHostname]; ok {
-		return tied("spec.nodeSelector", node)
-	}
-	a := vmi.Spec.Affinity
-	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+// placementObstacles finds a VMI that may run on the node only on which its guest is. One that was tied to another
+// node while the guest ran can move, to that node. What the pod is tied to is this node, whose label may be another
+// word than its name.
+func placementObstacles(vmi *v1.VirtualMachineInstance, pod *corev1.Pod) []obstacle {
+	field, node := tie(vmi.Spec.NodeSelector, vmi.Spec.Affinity)
+	if field == "" {
 		return nil
 	}
+	if pod != nil && node != vmi.Status.NodeName {
+		if _, here := tie(pod.Spec.NodeSelector, pod.Spec.Affinity); here != node {
+			return nil
+		}
+	}
+	return []obstacle{{
+		v1.VirtualMachineInstanceReasonNotMigratable,
+		fmt.Sprintf("spec.%s ties the VirtualMachineInstance to node %s", field, node),
+	}}
+}
+
+// tie is the field by which a pod may run on one node only, and that node; empty when it may run on others.
+func tie(selector map[string]string, affinity *corev1.Affinity) (field, node string) {
+	if node, ok := selector[corev1.LabelHostname]; ok {
+		return "nodeSelector", node
+	}
+	if affinity == nil || affinity.NodeAffinity == nil ||
+		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return "", ""
+	}
 	nodes := map[string]bool{}
-	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		only := ""
 		for _, r := range slices.Concat(term.MatchExpressions, term.MatchFields) {
 			if (r.Key == corev1.LabelHostname || r.Key == "metadata.name") && r.Operator == corev1.NodeSelectorOpIn &&
@@ -236,10 +251,10 @@ func placementObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 	}
 	if len(nodes) == 1 && !nodes[""] {
 		for node := range nodes {
-			return tied("spec.affinity.nodeAffinity", node)
+			return "affinity.nodeAffinity", node
 		}
 	}
-	return nil
+	return "", ""
 }
 
 // migrationMethod says whether disks have to be copied when the guest moves: those that live in

@@ -43,7 +43,7 @@ func TestSRIOV(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	c := &conditionList{now: now}
-	migratable(vmi, in.Plan, false, c)
+	migratable(vmi, nil, in.Plan, false, c)
 	for _, got := range c.list {
 		if got.Status != corev1.ConditionFalse || got.Reason != "HostDeviceNotLiveMigratable" {
 			t.Errorf("%+v", got)

@@ -92,7 +92,7 @@ func TestAllObstacles(t *testing.T) {
 	}}}}
 	for emulated, reason := range map[bool]string{false: v1.VirtualMachineInstanceReasonCPUModeNotMigratable, true: v1.VirtualMachineInstanceReasonNotMigratable} {
 		c := &conditionList{}
-		migratable(vmi, nil, emulated, c)
+		migratable(vmi, nil, nil, emulated, c)
 		for _, condition := range c.list {
 			want, parts := v1.VirtualMachineInstanceReasonDisksNotMigratable, 3
 			if condition.Type == v1.VirtualMachineInstanceIsStorageLiveMigratable {
@@ -104,6 +104,51 @@ func TestAllObstacles(t *testing.T) {
 			if condition.Reason != want || len(strings.Split(condition.Message, "; ")) < parts || strings.Contains(condition.Message, "cpu.model") == emulated {
 				t.Errorf("%s, emulated %t: %s: %s", condition.Type, emulated, condition.Reason, condition.Message)
 			}
+		}
+	}
+}
+
+// A VMI is tied to its node when it may be nowhere else; one that was tied to another since can move there.
+func TestTied(t *testing.T) {
+	const hostname = corev1.LabelHostname
+	only := func(key, node string) *corev1.Affinity {
+		requirements := []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: requirements}},
+		}}}
+	}
+	free := &corev1.PodSpec{}
+	for name, tc := range map[string]struct {
+		selector map[string]string
+		affinity *corev1.Affinity
+		pod      *corev1.PodSpec
+		want     string
+	}{
+		"free":                      {nil, nil, free, ""},
+		"to its node":               {map[string]string{hostname: "node1"}, nil, free, "spec.nodeSelector"},
+		"to another":                {map[string]string{hostname: "node2"}, nil, free, ""},
+		"to another, no pod":        {map[string]string{hostname: "node2"}, nil, nil, "spec.nodeSelector"},
+		"by a label that differs":   {map[string]string{hostname: "host1"}, nil, &corev1.PodSpec{NodeSelector: map[string]string{hostname: "host1"}}, "spec.nodeSelector"},
+		"from one to another":       {map[string]string{hostname: "host2"}, nil, &corev1.PodSpec{NodeSelector: map[string]string{hostname: "host1"}}, ""},
+		"by affinity":               {nil, only(hostname, "node1"), free, "spec.affinity.nodeAffinity"},
+		"by affinity, to another":   {nil, only(hostname, "node2"), free, ""},
+		"by affinity, as its pod":   {nil, only(hostname, "host1"), &corev1.PodSpec{Affinity: only(hostname, "host1")}, "spec.affinity.nodeAffinity"},
+		"by affinity, not its pod":  {nil, only(hostname, "host2"), &corev1.PodSpec{Affinity: only(hostname, "host1")}, ""},
+		"by affinity to other keys": {nil, only("zone", "node1"), free, ""},
+	} {
+		vmi := &v1.VirtualMachineInstance{}
+		vmi.Status.NodeName = "node1"
+		vmi.Spec.NodeSelector, vmi.Spec.Affinity = tc.selector, tc.affinity
+		var pod *corev1.Pod
+		if tc.pod != nil {
+			pod = &corev1.Pod{Spec: *tc.pod}
+		}
+		got := ""
+		if found := placementObstacles(vmi, pod); len(found) > 0 {
+			got, _, _ = strings.Cut(found[0].message, " ")
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 }

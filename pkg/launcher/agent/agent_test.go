@@ -142,7 +142,7 @@ func TestCheckExec(t *testing.T) {
 
 func FuzzReplies(f *testing.F) {
 	for _, s := range []string{
-		infoReply, osReply, netReply, freezeReply, `{"return":{"pid":1}}`, `{"return":1}`, `{"return":{"count":1}}`,
+		infoReply, osReply, netReply, freezeReply, `{"return":{"pid":1}}`, `{"return":1}`, `{"return":{"count":1}}`, `{"return":{"count":1,"buf-b64":"YQ==","eof":true}}`,
 		`{"return":{"exited":true,"exitcode":1,"out-data":"b3V0","err-truncated":true}}`, `{"return":[{"user":"a","login-time":1}]}`,
 	} {
 		f.Add(s)
@@ -157,6 +157,10 @@ func FuzzReplies(f *testing.F) {
 		_, _ = ParseExec(reply)
 		_, _ = ParseOpenFile(reply)
 		_, _ = ParseWriteFile(reply)
+		if data, _, err := ParseReadFile(reply); err == nil && len(data) > ReadChunk {
+			t.Error("more of a file than was asked for")
+		}
+		_ = TroubleOf(reply)
 		r, err := Ask(func(string) (string, error) { return reply, nil })
 		if err == nil && len(r.Interfaces) > maxInterfaces {
 			t.Error("too many interfaces")

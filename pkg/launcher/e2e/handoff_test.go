@@ -80,8 +80,8 @@ func newMoving(t *testing.T) *moving {
 	m.relay(names.SocketMigrationPeer, names.SocketLibvirt)
 	m.relay(names.SocketMigrationMemory, names.SocketMigrationMemory)
 	m.relay(names.SocketMigrationDisks, names.SocketMigrationDisks)
-	m.relay(names.SocketMigrationSeeds, names.SocketMigrationSeedsIn)
-	m.relay(names.SocketMigrationHandover, names.SocketMigrationArrival)
+	m.relay(names.SocketMigrationImages, names.SocketMigrationImagesIn)
+	m.relay(names.SocketMigrationHandoff, names.SocketMigrationHandoffIn)
 	m.before = m.count(m.source)
 	if _, err := m.source.client.Migrate(t.Context(), &pb.MigrateRequest{Uid: "m"}); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func (m *moving) relay(from, to string) {
 				return
 			}
 			there, err := net.Dial("unix", filepath.Join(m.target.dir, "run", to))
-			held := from == names.SocketMigrationHandover
+			held := from == names.SocketMigrationHandoff
 			m.mu.Lock()
 			refused := err != nil || held && m.cut
 			if !refused {

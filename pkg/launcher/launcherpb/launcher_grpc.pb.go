@@ -34,6 +34,7 @@ const (
 	Launcher_Freeze_FullMethodName                 = "/virtkit.launcher.v1.Launcher/Freeze"
 	Launcher_Unfreeze_FullMethodName               = "/virtkit.launcher.v1.Launcher/Unfreeze"
 	Launcher_Exec_FullMethodName                   = "/virtkit.launcher.v1.Launcher/Exec"
+	Launcher_CopyFile_FullMethodName               = "/virtkit.launcher.v1.Launcher/CopyFile"
 	Launcher_Screenshot_FullMethodName             = "/virtkit.launcher.v1.Launcher/Screenshot"
 	Launcher_PrepareMigrationTarget_FullMethodName = "/virtkit.launcher.v1.Launcher/PrepareMigrationTarget"
 	Launcher_Migrate_FullMethodName                = "/virtkit.launcher.v1.Launcher/Migrate"
@@ -80,6 +81,13 @@ type LauncherClient interface {
 	// it, the program is ended as far as the guest has means for it. Errors besides: INVALID_ARGUMENT,
 	// NOT_FOUND (no such program), RESOURCE_EXHAUSTED (too many at once, or too much output).
 	Exec(ctx context.Context, in *ExecRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecResponse], error)
+	// CopyFile copies one file to or from the guest through its agent. The first message of the caller has the start; to
+	// push, pieces of the file follow, and the end. The last message of the answer has the result. A caller that goes away
+	// before it, or ends a push without the end, leaves nothing under the file's name, as far as the guest has means for
+	// that. Errors besides: INVALID_ARGUMENT, NOT_FOUND (no such file), PERMISSION_DENIED (the guest's file),
+	// OUT_OF_RANGE (the guest's file system is full), ABORTED (the file is not what it has to be, such as a directory),
+	// DATA_LOSS (the guest has another checksum), RESOURCE_EXHAUSTED (too many at once).
+	CopyFile(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CopyFileRequest, CopyFileResponse], error)
 	// Screenshot sends a picture of the guest's first screen, in pieces. FAILED_PRECONDITION when the guest does not
 	// run or has no screen.
 	Screenshot(ctx context.Context, in *ScreenshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScreenshotPiece], error)
@@ -267,9 +275,22 @@ func (c *launcherClient) Exec(ctx context.Context, in *ExecRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Launcher_ExecClient = grpc.ServerStreamingClient[ExecResponse]
 
+func (c *launcherClient) CopyFile(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CopyFileRequest, CopyFileResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Launcher_ServiceDesc.Streams[2], Launcher_CopyFile_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CopyFileRequest, CopyFileResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Launcher_CopyFileClient = grpc.BidiStreamingClient[CopyFileRequest, CopyFileResponse]
+
 func (c *launcherClient) Screenshot(ctx context.Context, in *ScreenshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScreenshotPiece], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Launcher_ServiceDesc.Streams[2], Launcher_Screenshot_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Launcher_ServiceDesc.Streams[3], Launcher_Screenshot_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -419,6 +440,13 @@ type LauncherServer interface {
 	// it, the program is ended as far as the guest has means for it. Errors besides: INVALID_ARGUMENT,
 	// NOT_FOUND (no such program), RESOURCE_EXHAUSTED (too many at once, or too much output).
 	Exec(*ExecRequest, grpc.ServerStreamingServer[ExecResponse]) error
+	// CopyFile copies one file to or from the guest through its agent. The first message of the caller has the start; to
+	// push, pieces of the file follow, and the end. The last message of the answer has the result. A caller that goes away
+	// before it, or ends a push without the end, leaves nothing under the file's name, as far as the guest has means for
+	// that. Errors besides: INVALID_ARGUMENT, NOT_FOUND (no such file), PERMISSION_DENIED (the guest's file),
+	// OUT_OF_RANGE (the guest's file system is full), ABORTED (the file is not what it has to be, such as a directory),
+	// DATA_LOSS (the guest has another checksum), RESOURCE_EXHAUSTED (too many at once).
+	CopyFile(grpc.BidiStreamingServer[CopyFileRequest, CopyFileResponse]) error
 	// Screenshot sends a picture of the guest's first screen, in pieces. FAILED_PRECONDITION when the guest does not
 	// run or has no screen.
 	Screenshot(*ScreenshotRequest, grpc.ServerStreamingServer[ScreenshotPiece]) error
@@ -503,6 +531,9 @@ func (UnimplementedLauncherServer) Unfreeze(context.Context, *UnfreezeRequest) (
 }
 func (UnimplementedLauncherServer) Exec(*ExecRequest, grpc.ServerStreamingServer[ExecResponse]) error {
 	return status.Error(codes.Unimplemented, "method Exec not implemented")
+}
+func (UnimplementedLauncherServer) CopyFile(grpc.BidiStreamingServer[CopyFileRequest, CopyFileResponse]) error {
+	return status.Error(codes.Unimplemented, "method CopyFile not implemented")
 }
 func (UnimplementedLauncherServer) Screenshot(*ScreenshotRequest, grpc.ServerStreamingServer[ScreenshotPiece]) error {
 	return status.Error(codes.Unimplemented, "method Screenshot not implemented")
@@ -759,6 +790,13 @@ func _Launcher_Exec_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Launcher_ExecServer = grpc.ServerStreamingServer[ExecResponse]
+
+func _Launcher_CopyFile_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(LauncherServer).CopyFile(&grpc.GenericServerStream[CopyFileRequest, CopyFileResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Launcher_CopyFileServer = grpc.BidiStreamingServer[CopyFileRequest, CopyFileResponse]
 
 func _Launcher_Screenshot_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ScreenshotRequest)
@@ -1049,6 +1087,12 @@ var Launcher_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Exec",
 			Handler:       _Launcher_Exec_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "CopyFile",
+			Handler:       _Launcher_CopyFile_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 		{
 			StreamName:    "Screenshot",

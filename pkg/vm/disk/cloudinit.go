@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
 // seedSource is a volume's cloud-init data, of either data source, and the field that it is in; nil when the volume
@@ -49,7 +50,7 @@ func seed(vmi *v1.VirtualMachineInstance, v *v1.Volume, f Facts) (label string, 
 func noCloud(vmi *v1.VirtualMachineInstance, user, network []byte, keys []string) (map[string][]byte, error) {
 	meta, err := json.Marshal(metaData{
 		InstanceType:  instanceType(vmi),
-		InstanceID:    vmi.Name + "." + vmi.Namespace,
+		InstanceID:    identity.Name(vmi) + "." + vmi.Namespace,
 		LocalHostname: Hostname(vmi),
 		PublicKeys:    numbered(keys),
 	})

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
 func TestNoCloud(t *testing.T) {
@@ -45,6 +47,22 @@ func TestNoCloud(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// A guest whose VM was renamed is the instance that it was, so that cloud-init does not take its start for a first boot.
+func TestInstanceIDOfRenamed(t *testing.T) {
+	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "new", Annotations: map[string]string{identity.KnownAs: "old"},
+	}}
+	for file, source := range map[string]v1.VolumeSource{
+		"meta-data":                    {CloudInitNoCloud: &v1.CloudInitNoCloudSource{}},
+		driveFolder + "meta_data.json": {CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{}},
+	} {
+		_, files, err := seed(vmi, &v1.Volume{VolumeSource: source}, Facts{})
+		if err != nil || !strings.Contains(string(files[file]), `"old.ns"`) {
+			t.Errorf("%s: %s, %v", file, files[file], err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/domain"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
 // driveFolder is where OpenStack's config drive, version 2, has its files.
@@ -21,7 +22,7 @@ func configDrive(vmi *v1.VirtualMachineInstance, user, network []byte, keys []st
 	}
 	meta, err := json.Marshal(driveMetaData{
 		InstanceType: instanceType(vmi),
-		InstanceID:   vmi.Name + "." + vmi.Namespace,
+		InstanceID:   identity.Name(vmi) + "." + vmi.Namespace,
 		Hostname:     Hostname(vmi),
 		UUID:         domain.UUID(vmi),
 		PublicKeys:   numbered(keys),

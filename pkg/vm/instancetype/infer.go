@@ -30,7 +30,7 @@ func Infer(ctx context.Context, r Reader, vm *v1.VirtualMachine) error {
 			return err
 		}
 		if problem != "" && !ignore {
-			return &NotFoundError{Field: m.field.Child("inferFromVolume"), Detail: problem}
+			return &NotFoundError{Role: m.role, Field: m.field.Child("inferFromVolume"), Detail: problem}
 		}
 		if m.role == Preference {
 			vm.Spec.Preference = &v1.PreferenceMatcher{Name: name, Kind: kind}

@@ -143,8 +143,8 @@ func Expand(vm *v1.VirtualMachine, resolved Resolved) (*v1.VirtualMachineInstanc
 	var errs field.ErrorList
 	if it := resolved.instancetype(); it != nil {
 		conflict := func(path *field.Path) {
-			errs = append(errs, field.Forbidden(path,
-				fmt.Sprintf("conflicts with selected %s, which sets it; remove one of them", resolved.Instancetype)))
+			text := fmt.Sprintf("conflicts with selected %s, which sets it; remove one of them", resolved.Instancetype)
+			errs = append(errs, field.Forbidden(path, text).WithOrigin(originConflict))
 		}
 		applyInstancetype(it, resolved.preference(), &template.Spec, at, conflict)
 		template.ObjectMeta.Annotations = addAnnotations(template.ObjectMeta.Annotations, it.Annotations,
@@ -157,6 +157,25 @@ func Expand(vm *v1.VirtualMachine, resolved Resolved) (*v1.VirtualMachineInstanc
 		errs = append(errs, requirements(resolved, &template.Spec, at)...)
 	}
 	return template, errs
+}
+
+// originConflict is the Origin of an Expand's error that is a conflict.
+const originConflict = "virtkit.io/instancetype-conflict"
+
+// Conflict is the sentence in which KubeVirt says that the fields of errs conflict with the instance type, which its
+// clients look for; empty unless all of errs are such conflicts.
+func Conflict(errs ...*field.Error) string {
+	paths := make([]string, 0, len(errs))
+	for _, err := range errs {
+		if err.Origin != originConflict {
+			return ""
+		}
+		paths = append(paths, err.Field)
+	}
+	if len(paths) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("VM field(s) %s conflicts with selected instance type", strings.Join(paths, ", "))
 }
 
 // Annotations tell on an instance where it comes from; KubeVirt's keys.

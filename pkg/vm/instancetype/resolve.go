@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+	api "kubevirt.io/api/instancetype"
 	"kubevirt.io/api/instancetype/v1beta1"
 )
 
@@ -25,9 +28,13 @@ type Reader interface {
 
 // NotFoundError says that a VM refers to an object that is not there, or not to be used.
 type NotFoundError struct {
+	// Role is what the object is to the VM.
+	Role Role
 	// Field is the VM's field that refers to it.
 	Field  *field.Path
 	Detail string
+	// Object is the API server's error for an instance type or preference that is not there; nil for all else.
+	Object error
 	// Absent says that the object may still come: nothing else is wrong.
 	Absent bool
 }
@@ -76,12 +83,14 @@ func Absent(err error) *NotFoundError {
 
 func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Object, error) {
 	if m.name == "" {
-		return nil, &NotFoundError{Field: m.field.Child("name"), Detail: "is not set; name the " + string(m.role) +
-			", or a volume to infer it from with inferFromVolume"}
+		return nil, &NotFoundError{
+			Role: m.role, Field: m.field.Child("name"),
+			Detail: "is not set; name the " + string(m.role) + ", or a volume to infer it from with inferFromVolume",
+		}
 	}
 	kind, err := KindOf(m.role, m.kind)
 	if err != nil {
-		return nil, &NotFoundError{Field: m.field.Child("kind"), Detail: err.Error()}
+		return nil, &NotFoundError{Role: m.role, Field: m.field.Child("kind"), Detail: err.Error()}
 	}
 	object := &Object{Role: m.role, Kind: kind, Name: m.name, Revision: m.pinned(kind)}
 	if object.Revision != "" {
@@ -92,6 +101,7 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 		case apierrors.IsNotFound(err):
 			return nil,
 				&NotFoundError{
+					Role:  m.role,
 					Field: m.field.Child("revisionName"),
 					Detail: fmt.Sprintf("there is no ControllerRevision %q in namespace %s; remove revisionName to "+
 						"use the %s of now", m.revision, namespace, m.role),
@@ -101,7 +111,9 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 			return nil, fmt.Errorf("read ControllerRevision %s: %w", object.Revision, err)
 		default:
 			if err := object.fromRevision(revision); err != nil {
-				return nil, &NotFoundError{Field: m.field.Child("revisionName"), Detail: err.Error()}
+				return nil, &NotFoundError{
+					Role: m.role, Field: m.field.Child("revisionName"), Detail: err.Error(),
+				}
 			}
 			return object, nil
 		}
@@ -118,8 +130,12 @@ func (m matcher) resolve(ctx context.Context, r Reader, namespace string) (*Obje
 			in = " in namespace " + where
 		}
 		return nil, &NotFoundError{
+			Role:   m.role,
 			Field:  m.field.Child("name"),
 			Detail: fmt.Sprintf("there is no %s %q%s; create it, or name another", kind, m.name, in),
+			Object: apierrors.NewNotFound(schema.GroupResource{
+				Group: api.GroupName, Resource: strings.ToLower(kind) + "s",
+			}, m.name),
 			Absent: true,
 		}
 	}

@@ -43,6 +43,9 @@ var rules = []rule{
 	{"spec.template", Restart, ""},
 	{socketsPath, Hotplug, "up to maxSockets, unless vmRolloutStrategy is Stage"},
 	{memoryPath, Hotplug, "between what the guest was started with and maxGuest, unless vmRolloutStrategy is Stage"},
+	{templatePath + "." + selectorPath, Live, notePlace + ", unless vmRolloutStrategy is Stage"},
+	{templatePath + "." + affinityPath, Live, notePlace + ", unless vmRolloutStrategy is Stage"},
+	{templatePath + "." + tolerationsPath, Live, notePlace + ", unless vmRolloutStrategy is Stage"},
 	{"spec.template.metadata", Restart, "the instance and its pod have it from their next start on"},
 }
 
@@ -55,7 +58,7 @@ func EffectOf(c Change, running bool) (Effect, string) {
 			best = r
 		}
 	}
-	if !running && best.effect != Live {
+	if !running && (best.effect != Live || within(c.Path, "spec.template")) {
 		return Start, ""
 	}
 	if c.Path == "spec.runStrategy" || c.Path == "spec.running" {

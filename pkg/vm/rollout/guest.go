@@ -35,13 +35,17 @@ type decision struct {
 	size    sizing.Change
 	volumes hotplug.Change
 	nics    Plugging
+	places  Placing
 	// refused says by path, below the template's spec, why the guest has something only when it is started again.
 	refused map[string]string
+	// made is whether the guest's instance was made from such a template, has its spec as decoded JSON.
+	made bool
+	has  any
 }
 
 // decide asks the rules by which virt-controller changes the instance. template has what the VM refers to written into
-// it.
-func (g Guest) decide(template *v1.VirtualMachineInstanceSpec) decision {
+// it, if it refers to anything.
+func (g Guest) decide(template *v1.VirtualMachineInstanceSpec, refers bool) decision {
 	connected := g.Connected
 	if connected == nil {
 		connected = func(*v1.Interface, *v1.Network) bool { return false }
@@ -52,11 +56,17 @@ func (g Guest) decide(template *v1.VirtualMachineInstanceSpec) decision {
 		size:    sizing.Of(&template.Domain, g.Instance, !g.Staged),
 		volumes: hotplug.Follow(filled, g.Instance, !g.Staged),
 		nics:    Plug(template, g.Instance, connected, !g.Staged),
+		places:  Place(template, g.Instance, !g.Staged),
 		refused: map[string]string{},
+		has:     at(wrapped(&g.Instance.Spec), templatePath),
+	}
+	if made, err := MadeFrom(g.Instance, template, refers); err == nil { // else nothing is known of it
+		d.made = made
 	}
 	maps.Copy(d.refused, d.size.Refused)
 	maps.Copy(d.refused, d.volumes.Refused)
 	maps.Copy(d.refused, d.nics.Refused)
+	maps.Copy(d.refused, d.places.Refused)
 	return d
 }
 
@@ -76,12 +86,18 @@ type Verdict struct {
 	Note string
 }
 
+// Follows reports what a running guest has only where vmRolloutStrategy is not Stage.
+func (v Verdict) Follows() bool {
+	return v.Effect == Hotplug || v.Effect == Migration || v.Effect == Live && v.Note == notePlace
+}
+
 // Verdicts says of each field in which a VirtualMachine is changed when that takes effect for its guest. It asks what
 // virt-controller asks, so that what it says comes true.
 func (g Guest) Verdicts(changes []Change, e Edit) []Verdict {
 	var d *decision
 	if g.runs() && e.Is != nil {
-		made := g.decide(e.Is)
+		spec, _ := e.After["spec"].(map[string]any)
+		made := g.decide(e.Is, spec["instancetype"] != nil || spec["preference"] != nil)
 		d = &made
 	}
 	var out []Verdict
@@ -109,6 +125,8 @@ func (g Guest) known(d decision, c Change, effect Effect, note string) (Effect, 
 		return Restart, why
 	}
 	switch cpu := g.Instance.Spec.Domain.CPU; {
+	case OfPlacement(path):
+		return g.placed(d, path, c)
 	case sameCPU(path, c):
 		return Live, noteHas
 	case path == sizing.SocketsPath, path == "domain.cpu" && onlySize(c) && cpu != nil:
@@ -122,7 +140,21 @@ func (g Guest) known(d decision, c Change, effect Effect, note string) (Effect, 
 		}
 		return g.resized(true)
 	}
-	return g.plugged(d, path, c, effect, note)
+	if effect, note = g.plugged(d, path, c, effect, note); effect == Restart && d.backAgain(path, c) {
+		return Live, noteHas
+	}
+	return effect, note
+}
+
+// placed is when another placement takes effect, that nothing stands in the way of.
+func (g Guest) placed(d decision, path string, c Change) (Effect, string) {
+	switch {
+	case !placementKnown(g.Instance) && !d.backAgain(path, c):
+		return Restart, ""
+	case !covered(path, d.places.Changed):
+		return Live, noteHas
+	}
+	return Live, notePlace
 }
 
 // plugged is when interfaces and networks that come new take effect.
@@ -148,7 +180,7 @@ func (g Guest) plugged(d decision, path string, c Change, effect Effect, note st
 			return Hotplug, "plugs the interface in"
 		}
 		return Migration, "plugged in when the guest has migrated"
-	case c.After == nil:
+	case c.After == nil && come == nil:
 		return Live, "the guest has unplugged it"
 	}
 	return Live, noteHas

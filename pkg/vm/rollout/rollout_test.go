@@ -91,6 +91,10 @@ func TestEffectOf(t *testing.T) {
 		{Change{Path: "spec.instancetype.name"}, "restart what is only more sockets and memory, within the guest's bounds, at once", "start"},
 		{Change{Path: "spec.preference"}, "restart", "start"},
 		{Change{Path: "spec.templates"}, "live", "live"},
+		{Change{Path: "spec.template.spec.nodeSelector[kubernetes.io/os]"}, "live the guest stays where it is, and moves by it, unless vmRolloutStrategy is Stage", "start"},
+		{Change{Path: "spec.template.spec.affinity.nodeAffinity"}, "live the guest stays where it is, and moves by it, unless vmRolloutStrategy is Stage", "start"},
+		{Change{Path: "spec.template.spec.tolerations[0].key"}, "live the guest stays where it is, and moves by it, unless vmRolloutStrategy is Stage", "start"},
+		{Change{Path: "spec.template.spec.topologySpreadConstraints[0]"}, "restart", "start"},
 	} {
 		for running, want := range map[bool]string{true: test.running, false: test.stopped} {
 			effect, note := EffectOf(test.change, running)

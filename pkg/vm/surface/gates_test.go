@@ -46,7 +46,7 @@ func TestValidateGates(t *testing.T) {
 func TestKubeVirtWarnings(t *testing.T) {
 	kv := &v1.KubeVirt{}
 	kv.Spec.Configuration.DeveloperConfiguration = &v1.DeveloperConfiguration{
-		FeatureGates:         []string{"HostDisk", "LiveMigration", "Sidecar"},
+		FeatureGates:         []string{"HostDisk", "LiveMigration", "RebootPolicy", "ReservedOverheadMemlock", "Sidecar"},
 		DisabledFeatureGates: []string{"DownwardMetrics", "LiveMigration"},
 	}
 	want := []string{

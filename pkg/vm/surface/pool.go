@@ -171,33 +171,34 @@ func validateScaleIn(strategy *v1beta1.VirtualMachinePoolScaleInStrategy, path *
 	if strategy == nil {
 		return nil
 	}
-	errs := oneStrategy(pointers(*strategy), path)
+	var selection *v1beta1.VirtualMachinePoolSelectionPolicy
 	if strategy.Proactive != nil {
-		errs = append(errs,
-			validateSelection(strategy.Proactive.SelectionPolicy, path.Child("proactive", "selectionPolicy"))...)
+		selection = strategy.Proactive.SelectionPolicy
 	}
-	return errs
+	return validateStrategy(pointers(*strategy), selection, path)
 }
 
 func validateUpdateStrategy(strategy *v1beta1.VirtualMachinePoolUpdateStrategy, path *field.Path) field.ErrorList {
 	if strategy == nil {
 		return nil
 	}
-	errs := oneStrategy(pointers(*strategy), path)
+	var selection *v1beta1.VirtualMachinePoolSelectionPolicy
 	if strategy.Proactive != nil {
-		errs = append(errs,
-			validateSelection(strategy.Proactive.SelectionPolicy, path.Child("proactive", "selectionPolicy"))...)
+		selection = strategy.Proactive.SelectionPolicy
 	}
-	return errs
+	return validateStrategy(pointers(*strategy), selection, path)
 }
 
-func oneStrategy(n int, path *field.Path) field.ErrorList {
-	if n > 1 {
-		return field.ErrorList{
-			field.Forbidden(path, "has several strategies; keep one of unmanaged, opportunistic and proactive"),
-		}
+// validateStrategy checks a strategy of which set members are set, one of them proactive with selection.
+func validateStrategy(
+	set int, selection *v1beta1.VirtualMachinePoolSelectionPolicy, path *field.Path,
+) field.ErrorList {
+	var errs field.ErrorList
+	if set > 1 {
+		errs = append(errs,
+			field.Forbidden(path, "has several strategies; keep one of unmanaged, opportunistic and proactive"))
 	}
-	return nil
+	return append(errs, validateSelection(selection, path.Child("proactive", "selectionPolicy"))...)
 }
 
 func validateSelection(policy *v1beta1.VirtualMachinePoolSelectionPolicy, path *field.Path) field.ErrorList {

@@ -185,15 +185,7 @@ func validateTopologyKey(key string, at *field.Path) field.ErrorList {
 
 // validateKey checks the key of a label or taint.
 func validateKey(key string, at *field.Path) field.ErrorList {
-	if key == "" {
-		return field.ErrorList{field.Required(at, "is not set")}
-	}
-	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-		return field.ErrorList{
-			field.Invalid(at, key, fmt.Sprintf("%q is not the key of a label or taint: %s", key, problems[0])),
-		}
-	}
-	return nil
+	return validateRequiredName(key, at, "the key of a label or taint", validation.IsQualifiedName)
 }
 
 func validateSelector(selector *metav1.LabelSelector, at *field.Path) field.ErrorList {

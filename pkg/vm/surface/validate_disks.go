@@ -233,13 +233,18 @@ func pointers(of any) int {
 }
 
 func validateObjectName(name string, at *field.Path) field.ErrorList {
+	return validateRequiredName(name, at, "the name of an object", validation.IsDNS1123Subdomain)
+}
+
+// validateRequiredName checks a name that has to be there; problems is Kubernetes' rule for what it is.
+func validateRequiredName(
+	name string, at *field.Path, what string, problems func(string) []string,
+) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "is not set")}
 	}
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return field.ErrorList{
-			field.Invalid(at, name, fmt.Sprintf("%q is not the name of an object: %s", name, problems[0])),
-		}
+	if found := problems(name); len(found) > 0 {
+		return field.ErrorList{field.Invalid(at, name, fmt.Sprintf("%q is not %s: %s", name, what, found[0]))}
 	}
 	return nil
 }

@@ -2,7 +2,8 @@
 // state of a persistent TPM and the variables of a persistent EFI. It is kept on a PersistentVolumeClaim
 // that virt-controller makes and the launcher writes. The package is pure; every component asks it.
 //
-//	<claim>/nvram/<vmi>_VARS.fd                the EFI variables; QEMU's pflash writes them
+//	<claim>/nvram/<vmi>_VARS.fd                the EFI variables; QEMU's pflash writes them. It keeps the name of a VM
+//	                                           that is renamed (package identity)
 //	<claim>/swtpm/<firmware uuid>/tpm2/…       the TPM's state, a copy that the launcher keeps current
 //
 // The layout and the claim's name and label are KubeVirt's, so that a VM brings its state along.

@@ -8,6 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
 
@@ -50,8 +51,18 @@ func (c *Client) subresource(ctx context.Context, namespace, name, subresource s
 // Exec opens the stream in which a program runs in the guest; package stream/exec is its protocol. ctx bounds the
 // opening only. Errors are those of GuestAgentInfo.
 func (c *Client) Exec(ctx context.Context, namespace, name string) (*stream.Conn, error) {
+	return c.agentStream(ctx, namespace, name, exec.Subresource)
+}
+
+// CopyFile opens the stream in which a file is copied to or from the guest; package stream/copyfile is its protocol.
+// ctx bounds the opening only. Errors are those of GuestAgentInfo.
+func (c *Client) CopyFile(ctx context.Context, namespace, name string) (*stream.Conn, error) {
+	return c.agentStream(ctx, namespace, name, copyfile.Subresource)
+}
+
+func (c *Client) agentStream(ctx context.Context, namespace, name, subresource string) (*stream.Conn, error) {
 	group := v1.SubresourceStorageGroupVersion
 	path := "/apis/" + group.Group + "/" + group.Version + "/namespaces/" + namespace + "/" + VMIs + "/" + name + "/" +
-		exec.Subresource
+		subresource
 	return stream.Dial(ctx, c.config, path, nil, stream.Options{})
 }

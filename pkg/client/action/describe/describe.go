@@ -4,7 +4,6 @@ package describe
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -102,6 +101,12 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	return &out
 }
 
+// absentError is an action.ErrNotFound that says which machine may have been meant.
+type absentError struct{ text string }
+
+func (e *absentError) Error() string      { return e.text }
+func (*absentError) Is(target error) bool { return target == action.ErrNotFound }
+
 // Get reads and explains. A machine that does not exist is an action.ErrNotFound that says which may have been meant.
 func Get(ctx context.Context, c *client.Client, namespace, name string, now time.Time) (*Report, error) {
 	facts, err := gather.Facts(ctx, c, namespace, name, now)
@@ -116,7 +121,7 @@ func Get(ctx context.Context, c *client.Client, namespace, name string, now time
 		return nil, action.ErrNotInstalled
 	}
 	if r.VM == nil && r.VMI == nil {
-		return nil, fmt.Errorf("%s: %w", r.Why.Summary, action.ErrNotFound)
+		return nil, &absentError{r.Why.Summary}
 	}
 	for i := range facts.Pods {
 		r.Pods = append(r.Pods, podOf(&facts.Pods[i]))

@@ -38,7 +38,7 @@ func judge(ctx context.Context, api API, head *Object, live, then map[string]any
 		}
 	}
 	for _, v := range guest.Verdicts(changes, edit) {
-		if doubt != "" && (v.Effect == rollout.Hotplug || v.Effect == rollout.Migration) {
+		if doubt != "" && v.Follows() {
 			v.Note = joined(v.Note, doubt)
 		}
 		head.Changes = append(head.Changes,

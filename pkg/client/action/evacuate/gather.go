@@ -86,6 +86,6 @@ func on(node string) metav1.ListOptions {
 type noNodeError struct{ node string }
 
 func (e *noNodeError) Error() string {
-	return fmt.Sprintf("there is no node %q; kubectl get nodes lists them", e.node)
+	return fmt.Sprintf("nodes %q not found; kubectl get nodes lists them", e.node)
 }
 func (*noNodeError) Is(target error) bool { return target == action.ErrNotFound }

@@ -174,7 +174,7 @@ func (r Registry) List(ctx context.Context) ([]*Session, error) {
 // action.ErrNotFound.
 func (r Registry) Stop(ctx context.Context, id string) (*Session, error) {
 	if id == "" || id != filepath.Base(id) {
-		return nil, fmt.Errorf("port-forward %q: %w", id, action.ErrNotFound)
+		return nil, fmt.Errorf("port-forward %q %w", id, action.ErrNotFound)
 	}
 	s, err := r.ask(ctx, id, "stop", func(conn net.Conn) error {
 		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
@@ -184,7 +184,7 @@ func (r Registry) Stop(ctx context.Context, id string) (*Session, error) {
 	})
 	switch {
 	case dead(err):
-		return nil, errors.Join(fmt.Errorf("port-forward %s: %w", id, action.ErrNotFound), r.Remove(id))
+		return nil, errors.Join(fmt.Errorf("port-forward %q %w", id, action.ErrNotFound), r.Remove(id))
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:

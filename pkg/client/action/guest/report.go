@@ -71,3 +71,50 @@ func ExitCode(r exec.Result) int {
 	}
 	return r.ExitCode
 }
+
+// CopyReport is what `cp -o json` prints.
+type CopyReport struct {
+	metav1.TypeMeta `json:",inline"`
+	// Metadata has the name and the namespace of the machine.
+	metav1.ObjectMeta `json:"metadata"`
+	// Direction is push, into the guest, or pull, out of it.
+	Direction string `json:"direction"`
+	// Files are those that were copied.
+	Files []CopiedFile `json:"files"`
+	// Seconds is how long it took, as seen from here.
+	Seconds float64 `json:"seconds"`
+}
+
+// CopiedFile is one file of a CopyReport.
+type CopiedFile struct {
+	// Source and Target are where it was and where it is; one of them is in the guest. Standard input and output are -.
+	Source string `json:"source"`
+	Target string `json:"target"`
+	// Bytes is how large it is.
+	Bytes int64 `json:"bytes"`
+	// SHA256 is the checksum of what was copied, in hexadecimal.
+	SHA256 string `json:"sha256"`
+	// Verified says that the guest has computed the same checksum of its file.
+	Verified bool `json:"verified"`
+	// Changed says that the guest's file has changed while it was copied from there.
+	Changed bool `json:"changed,omitempty"`
+	// InPlace says that the guest's file was written under its name, and has the mode that the agent gives.
+	InPlace bool `json:"inPlace,omitempty"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (r *CopyReport) DeepCopyObject() runtime.Object {
+	out := *r
+	out.ObjectMeta = *r.DeepCopy()
+	out.Files = append([]CopiedFile{}, r.Files...)
+	return &out
+}
+
+// NewCopyReport is the report of a copy.
+func NewCopyReport(namespace, name, direction string, files []CopiedFile, took time.Duration) *CopyReport {
+	return &CopyReport{
+		TypeMeta:   metav1.TypeMeta{APIVersion: report.APIVersion, Kind: "CopyReport"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Direction:  direction, Files: append([]CopiedFile{}, files...), Seconds: took.Round(time.Millisecond).Seconds(),
+	}
+}

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -84,26 +85,24 @@ func both(ours, given *corev1.Affinity) *corev1.Affinity {
 	if given.NodeAffinity != nil {
 		out.NodeAffinity = given.NodeAffinity
 	}
-	if add := given.PodAffinity; add != nil {
-		if out.PodAffinity == nil {
-			out.PodAffinity = &corev1.PodAffinity{}
-		}
-		to := out.PodAffinity
-		to.RequiredDuringSchedulingIgnoredDuringExecution = append(to.RequiredDuringSchedulingIgnoredDuringExecution,
-			add.RequiredDuringSchedulingIgnoredDuringExecution...)
-		to.PreferredDuringSchedulingIgnoredDuringExecution = append(to.PreferredDuringSchedulingIgnoredDuringExecution,
-			add.PreferredDuringSchedulingIgnoredDuringExecution...)
+	// Both kinds have the same fields, so a pointer to one is a pointer to the other.
+	type terms = corev1.PodAffinity
+	out.PodAffinity = bothTerms(out.PodAffinity, given.PodAffinity)
+	out.PodAntiAffinity = (*corev1.PodAntiAffinity)(
+		bothTerms((*terms)(out.PodAntiAffinity), (*terms)(given.PodAntiAffinity)))
+	return out
+}
+
+// bothTerms is ours with the terms of given behind; either may be nil.
+func bothTerms(ours, given *corev1.PodAffinity) *corev1.PodAffinity {
+	if ours == nil || given == nil {
+		return cmp.Or(ours, given)
 	}
-	if add := given.PodAntiAffinity; add != nil {
-		if out.PodAntiAffinity == nil {
-			out.PodAntiAffinity = &corev1.PodAntiAffinity{}
-		}
-		to := out.PodAntiAffinity
-		to.RequiredDuringSchedulingIgnoredDuringExecution = append(to.RequiredDuringSchedulingIgnoredDuringExecution,
-			add.RequiredDuringSchedulingIgnoredDuringExecution...)
-		to.PreferredDuringSchedulingIgnoredDuringExecution = append(to.PreferredDuringSchedulingIgnoredDuringExecution,
-			add.PreferredDuringSchedulingIgnoredDuringExecution...)
-	}
+	out := ours.DeepCopy()
+	out.RequiredDuringSchedulingIgnoredDuringExecution = append(out.RequiredDuringSchedulingIgnoredDuringExecution,
+		given.RequiredDuringSchedulingIgnoredDuringExecution...)
+	out.PreferredDuringSchedulingIgnoredDuringExecution = append(out.PreferredDuringSchedulingIgnoredDuringExecution,
+		given.PreferredDuringSchedulingIgnoredDuringExecution...)
 	return out
 }
 

@@ -49,7 +49,10 @@ type Machine struct {
 	Name      string `json:"name"`
 	// Instance says that the VirtualMachineInstance was named, not the VirtualMachine.
 	Instance bool `json:"instance,omitempty"`
+	// RenamedTo is the name that Rename gave it.
+	RenamedTo string `json:"renamedTo,omitempty"`
 	// UID is that of the VirtualMachine, InstanceUID that of its instance; the one that mattered is there.
+	// Of Rename it is that of the VirtualMachine that has the new name.
 	UID         types.UID `json:"uid,omitempty"`
 	InstanceUID types.UID `json:"instanceUID,omitempty"`
 	// Before is the run strategy that the VirtualMachine had.

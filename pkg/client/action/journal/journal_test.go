@@ -187,6 +187,9 @@ func TestPlan(t *testing.T) {
 		{"pause, stopped", lifecycle.Pause, machine(""), State{VM: vm("u", halted)}, "it is not running any more"},
 		{"unpause", lifecycle.Unpause, machine(""), State{VMI: vmi("i")}, ""},
 		{"unpause, paused", lifecycle.Unpause, machine(""), State{VMI: vmi("i", v1.VirtualMachineInstancePaused)}, "it is paused again"},
+		{"rename", lifecycle.Rename, Machine{UID: "u", RenamedTo: "new"}, State{VM: vm("u", halted)}, ""},
+		{"rename, runs", lifecycle.Rename, Machine{Namespace: "ns", UID: "u", RenamedTo: "new"}, State{vm("u", always), vmi("i")}, "it has an instance; stop it first: `virtctl stop new -n ns`"},
+		{"rename, another", lifecycle.Rename, Machine{UID: "u", RenamedTo: "new"}, State{VM: vm("x", halted)}, "it was deleted since, and is another of the same name now"},
 		{"delete", lifecycle.Delete, machine(always), State{}, "what is deleted is gone; create it again from its manifest"},
 	} {
 		if got := Plan(test.verb, test.m, test.now); got.Refusal != test.want {
@@ -196,7 +199,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestReverse(t *testing.T) {
-	for _, verb := range []lifecycle.Verb{lifecycle.Start, lifecycle.Stop, lifecycle.Pause, lifecycle.Unpause} {
+	for _, verb := range []lifecycle.Verb{lifecycle.Start, lifecycle.Stop, lifecycle.Pause, lifecycle.Unpause, lifecycle.Rename} {
 		back, why := Reverse(verb)
 		again, _ := Reverse(back)
 		if why != "" || again != verb {

@@ -20,6 +20,8 @@ func Reverse(verb lifecycle.Verb) (lifecycle.Verb, string) {
 		return lifecycle.Unpause, ""
 	case lifecycle.Unpause:
 		return lifecycle.Pause, ""
+	case lifecycle.Rename:
+		return lifecycle.Rename, ""
 	case lifecycle.Restart, lifecycle.Reset, lifecycle.SoftReboot:
 		return "", "the guest has booted anew, what it had in memory is gone"
 	case lifecycle.Migrate:
@@ -41,7 +43,7 @@ type Step struct {
 	Refusal string
 }
 
-// State is a machine as it is now; either may be nil.
+// State is a machine as it is now, under the name that it was given; either may be nil.
 type State struct {
 	VM  *v1.VirtualMachine
 	VMI *v1.VirtualMachineInstance
@@ -66,6 +68,12 @@ func refusal(verb lifecycle.Verb, m Machine, now State) string {
 	}
 	if now.VM.UID != m.UID {
 		return "it was deleted since, and is another of the same name now"
+	}
+	if verb == lifecycle.Rename {
+		if now.VMI != nil {
+			return fmt.Sprintf("it has an instance; stop it first: `virtctl stop %s -n %s`", m.RenamedTo, m.Namespace)
+		}
+		return ""
 	}
 	strategy, err := now.VM.RunStrategy()
 	if err != nil {

@@ -24,6 +24,8 @@ const (
 	MigrateCancel  Verb = "migrate-cancel"
 	EvacuateCancel Verb = "evacuate-cancel"
 	Delete         Verb = "delete"
+	// Rename is no request, but many: package rename does it. The journal has it.
+	Rename Verb = "rename"
 )
 
 // OnInstance reports a verb that is asked of the instance even when its VirtualMachine is named.

@@ -135,7 +135,7 @@ func (p *Plan) lookAtNodes(f Facts) {
 	case f.To != "" && f.To == p.From:
 		p.Obstacles = append(p.Obstacles, "it is on node "+f.To+" already")
 	case f.To != "" && len(p.Nodes) == 0:
-		p.Obstacles = append(p.Obstacles, "there is no node "+f.To)
+		p.Obstacles = append(p.Obstacles, fmt.Sprintf("nodes %q not found", f.To))
 	case !slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Fits }):
 		p.Obstacles = append(p.Obstacles, "no node can take it")
 	}

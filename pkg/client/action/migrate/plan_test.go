@@ -84,7 +84,7 @@ func TestPlanObstacles(t *testing.T) {
 		"no other node":   {func(f *Facts) { f.Nodes = f.Nodes[:1] }, "no node can take it"},
 		"nodes not read":  {func(f *Facts) { f.Nodes, f.Unread = nil, []string{"nodes"} }, ""},
 		"to where it is":  {func(f *Facts) { f.To = "node1" }, "it is on node node1 already"},
-		"to nowhere":      {func(f *Facts) { f.To = "node9" }, "there is no node node9"},
+		"to nowhere":      {func(f *Facts) { f.To = "node9" }, `nodes "node9" not found`},
 		"a missing label": {func(f *Facts) { f.NodeSelector = map[string]string{"zone": "a"} }, "no node can take it"},
 		"affinity":        {func(f *Facts) { f.VMI.Spec.Affinity = affinity(t, "{key: kubernetes.io/hostname, operator: Exists}") }, "no node can take it"},
 		"affinity met": {func(f *Facts) {

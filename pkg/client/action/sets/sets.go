@@ -26,6 +26,12 @@ type Kind struct {
 	Title string
 }
 
+// Qualified is the resource with its group, as the server names it.
+func (k Kind) Qualified() string {
+	group, _, _ := strings.Cut(strings.TrimPrefix(k.Group, "/apis/"), "/")
+	return k.Resource + "." + group
+}
+
 // The kinds.
 var (
 	ReplicaSet = Kind{"vmirs", "virtualmachineinstancereplicasets", "/apis/kubevirt.io/v1", "replica sets"}
@@ -170,7 +176,7 @@ func Find(ctx context.Context, c API, namespace, name string) (Kind, error) {
 	}
 	switch len(found) {
 	case 0:
-		return Kind{}, fmt.Errorf("no pool and no replica set %s/%s: %w", namespace, name, action.ErrNotFound)
+		return Kind{}, fmt.Errorf("pool or replica set %q %w in namespace %q", name, action.ErrNotFound, namespace)
 	case 1:
 		return found[0], nil
 	}

@@ -84,7 +84,7 @@ func TestScale(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	both := &server{objects: map[string]string{pools + "/db": three, rss + "/db": three, rss + "/web": three}}
-	for name, want := range map[string]string{"web": "vmirs", "db": "ns/db is a pool and a replica set; say vmpool/db or vmirs/db", "none": "no pool and no replica set ns/none: not found"} {
+	for name, want := range map[string]string{"web": "vmirs", "db": "ns/db is a pool and a replica set; say vmpool/db or vmirs/db", "none": `pool or replica set "none" not found in namespace "ns"`} {
 		kind, err := Find(t.Context(), both, "ns", name)
 		got := kind.Short
 		if err != nil {

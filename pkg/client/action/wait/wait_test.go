@@ -117,7 +117,7 @@ func TestUntilEnds(t *testing.T) {
 		want error
 		text string
 	}{
-		{"no such machine", &fake{states: []State{{}}}, action.ErrNotFound, "VM ns/vm: not found"},
+		{"no such machine", &fake{states: []State{{}}}, action.ErrNotFound, `virtualmachines.kubevirt.io "vm" not found`},
 		{"time is up", &fake{states: []State{stopped()}}, action.ErrTimeout, "timed out waiting for VM ns/vm to be running: it is Stopped"},
 		{"refused at once", &fake{states: []State{{}}, listErr: []error{forbidden}}, forbidden, ""},
 		{"refused later", &fake{states: []State{stopped()}, listErr: []error{nil, forbidden}, watches: func(string) (watch.Interface, error) { return nil, errors.New("x") }}, forbidden, ""},

@@ -53,7 +53,7 @@ func (e *explanation) vm() {
 }
 
 func (e *explanation) absent() {
-	message := fmt.Sprintf("there is no VM or VMI %q in namespace %q", e.Name, e.Namespace)
+	message := fmt.Sprintf("VM or VMI %q not found in namespace %q", e.Name, e.Namespace)
 	mend := []string{"virtctl list -A"}
 	if near := nearest(e.Name, e.Others); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)

@@ -250,7 +250,7 @@ func TestSituations(t *testing.T) {
 		{"runs", func(*Facts) {}, "", OK, "", "nothing blocks it", ""},
 		{"virtkit is not installed", func(f *Facts) { *f = Facts{Now: now, Name: "demo", Namespace: "default", NotInstalled: true} }, "NotInstalled", Broken, LayerStack, "not installed", "virtctl install"},
 		{"no such VM", func(f *Facts) { f.VM, f.VMI, f.Pods = nil, nil, nil; f.Name = "dmeo"; f.Others = []string{"demo"} }, "NotFound", Broken, LayerVM, `did you mean "demo"?`, "virtctl why demo"},
-		{"no such VM, none alike", func(f *Facts) { f.VM, f.VMI, f.Pods = nil, nil, nil; f.Name = "payroll" }, "NotFound", Broken, LayerVM, `"payroll" in namespace`, "virtctl list -A"},
+		{"no such VM, none alike", func(f *Facts) { f.VM, f.VMI, f.Pods = nil, nil, nil; f.Name = "payroll" }, "NotFound", Broken, LayerVM, `"payroll" not found in namespace`, "virtctl list -A"},
 		{"virt-controller does not run", stopped(v1.RunStrategyAlways, func(f *Facts) { f.Stack = f.Stack[:1] }), "ComponentMissing", Broken, LayerStack, "virt-controller does not run at all", "virtctl install"},
 		{"virt-api crashes", func(f *Facts) {
 			f.Stack[0].Status.Conditions[0].Status = corev1.ConditionFalse

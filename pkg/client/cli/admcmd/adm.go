@@ -13,6 +13,6 @@ func NewCmdAdm(f *cli.Factory) *cobra.Command {
 		Use:   "adm",
 		Short: "Manage the installation",
 	})
-	cmd.AddCommand(NewCmdLogVerbosity(f, nil))
+	cmd.AddCommand(NewCmdLogVerbosity(f))
 	return cmd
 }

@@ -33,8 +33,8 @@ type Options struct {
 	Levels     []string
 }
 
-// NewCmdLogVerbosity makes the command; runF replaces Run in tests.
-func NewCmdLogVerbosity(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdLogVerbosity makes the command.
+func NewCmdLogVerbosity(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput(), Components: map[string]*string{}}
 	cmd := &cobra.Command{
 		Use:   "log-verbosity",
@@ -54,9 +54,6 @@ A flag of a component without a value shows its level, and with one (--virt-api=
 			virtctl adm log-verbosity --reset=demo`),
 		Args: cli.Args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return Run(cmd.Context(), o)
 		},
 	}

@@ -37,8 +37,8 @@ type Options struct {
 	texts [][]byte // of Send
 }
 
-// NewCmdConsole makes the command; runF replaces Run in tests.
-func NewCmdConsole(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdConsole makes the command.
+func NewCmdConsole(f *cli.Factory) *cobra.Command {
 	o := &Options{
 		Factory: f,
 		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Minute},
@@ -76,9 +76,6 @@ times, each text but the first waits until the guest has been silent for --idle.
 			o.Name = args[0]
 			if err := o.complete(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

@@ -13,6 +13,6 @@ func NewCmdCreate(f *cli.Factory) *cobra.Command {
 		Use:   "create",
 		Short: "Create a virtual machine, an instance type or a preference from flags",
 	})
-	cmd.AddCommand(NewCmdVM(f, nil), NewCmdInstancetype(f, nil), NewCmdPreference(f, nil))
+	cmd.AddCommand(NewCmdVM(f), NewCmdInstancetype(f), NewCmdPreference(f))
 	return cmd
 }

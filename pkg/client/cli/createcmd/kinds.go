@@ -66,8 +66,8 @@ func (o *KindOptions) complete(cmd *cobra.Command) error {
 	return nil
 }
 
-// NewCmdInstancetype makes `virtctl create instancetype`; runF replaces RunKind in tests.
-func NewCmdInstancetype(f *cli.Factory, runF func(context.Context, *KindOptions) error) *cobra.Command {
+// NewCmdInstancetype makes `virtctl create instancetype`.
+func NewCmdInstancetype(f *cli.Factory) *cobra.Command {
 	o := &KindOptions{Factory: f, Output: cli.NewOutput(), what: "instancetype"}
 	var it create.InstancetypeOptions
 	var gpus, hostDevices []string
@@ -83,7 +83,7 @@ func NewCmdInstancetype(f *cli.Factory, runF func(context.Context, *KindOptions)
 		}
 		return create.Instancetype(it)
 	}
-	cmd := o.command(runF, &cobra.Command{
+	cmd := o.command(&cobra.Command{
 		Use:   "instancetype",
 		Short: "Create an instance type: CPUs and memory that VMs can name",
 		Long: `Create a VirtualMachineClusterInstancetype, or with --namespaced a VirtualMachineInstancetype.
@@ -107,15 +107,15 @@ A VM takes its CPUs and memory from it with "create vm --instancetype NAME".`,
 	return cmd
 }
 
-// NewCmdPreference makes `virtctl create preference`; runF replaces RunKind in tests.
-func NewCmdPreference(f *cli.Factory, runF func(context.Context, *KindOptions) error) *cobra.Command {
+// NewCmdPreference makes `virtctl create preference`.
+func NewCmdPreference(f *cli.Factory) *cobra.Command {
 	o := &KindOptions{Factory: f, Output: cli.NewOutput(), what: "preference"}
 	var preference create.PreferenceOptions
 	o.build = func(scope create.Scope) (*unstructured.Unstructured, error) {
 		preference.Scope = scope
 		return create.Preference(preference)
 	}
-	cmd := o.command(runF, &cobra.Command{
+	cmd := o.command(&cobra.Command{
 		Use:   "preference",
 		Short: "Create a preference: devices and firmware that VMs can name",
 		Long: `Create a VirtualMachineClusterPreference, or with --namespaced a VirtualMachinePreference.
@@ -139,14 +139,11 @@ A VM takes from it what it does not say itself, with "create vm --preference NAM
 }
 
 // command completes what the kind says of itself.
-func (o *KindOptions) command(runF func(context.Context, *KindOptions) error, cmd *cobra.Command) *cobra.Command {
+func (o *KindOptions) command(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cli.Args(0, 0, "no arguments; the name is given with --name")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.complete(cmd); err != nil {
 			return err
-		}
-		if runF != nil {
-			return runF(cmd.Context(), o)
 		}
 		return RunKind(cmd.Context(), o)
 	}

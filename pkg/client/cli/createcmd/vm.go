@@ -36,8 +36,8 @@ type VMOptions struct {
 	InferPreference bool
 }
 
-// NewCmdVM makes `virtctl create vm`; runF replaces RunVM in tests.
-func NewCmdVM(f *cli.Factory, runF func(context.Context, *VMOptions) error) *cobra.Command {
+// NewCmdVM makes `virtctl create vm`.
+func NewCmdVM(f *cli.Factory) *cobra.Command {
 	o := &VMOptions{
 		Factory:     f,
 		Output:      cli.NewOutput(),
@@ -84,9 +84,6 @@ labels of the volume that is booted from, where it is a claim or imported and ha
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Complete(cmd); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return RunVM(cmd.Context(), o)
 		},

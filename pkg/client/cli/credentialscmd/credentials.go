@@ -40,8 +40,6 @@ type Options struct {
 	DryRun                 cli.DryRun
 }
 
-type runFunc func(context.Context, *Options) error
-
 // NewCmdCredentials makes `virtctl credentials`.
 func NewCmdCredentials(f *cli.Factory) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
@@ -52,14 +50,14 @@ func NewCmdCredentials(f *cli.Factory) *cobra.Command {
 They are kept in Secrets that spec.accessCredentials of the VM names, and the guest agent brings them into the
 guest: within a minute or two of the change, and after every boot.`,
 	})
-	cmd.AddCommand(NewCmdAddSSHKey(f, nil), NewCmdRemoveSSHKey(f, nil), NewCmdSetPassword(f, nil))
+	cmd.AddCommand(NewCmdAddSSHKey(f), NewCmdRemoveSSHKey(f), NewCmdSetPassword(f))
 	return cmd
 }
 
-// NewCmdAddSSHKey makes `virtctl credentials add-ssh-key`; runF replaces Run in tests.
-func NewCmdAddSSHKey(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdAddSSHKey makes `virtctl credentials add-ssh-key`.
+func NewCmdAddSSHKey(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Verb: AddSSHKey}
-	cmd := o.command(runF, "Let a user log in with an SSH key", `Let a user of the guest log in with an SSH key.
+	cmd := o.command("Let a user log in with an SSH key", `Let a user of the guest log in with an SSH key.
 
 The key is added to the Secret that the VM names for the user. When it names none, one is made and named; a guest
 that runs gets that after its next restart, which --force agrees to.`, `
@@ -74,20 +72,20 @@ that runs gets that after its next restart, which --force agrees to.`, `
 	return cmd
 }
 
-// NewCmdRemoveSSHKey makes `virtctl credentials remove-ssh-key`; runF replaces Run in tests.
-func NewCmdRemoveSSHKey(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdRemoveSSHKey makes `virtctl credentials remove-ssh-key`.
+func NewCmdRemoveSSHKey(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Verb: RemoveSSHKey}
-	cmd := o.command(runF, "Take an SSH key from a user", `Take an SSH key from a user of the guest, in all Secrets that the VM names for the user.`, `
+	cmd := o.command("Take an SSH key from a user", `Take an SSH key from a user of the guest, in all Secrets that the VM names for the user.`, `
 		virtctl credentials remove-ssh-key --user root --file ~/.ssh/id_ed25519.pub demo
 		virtctl credentials remove-ssh-key --user root --value "ssh-ed25519 AAAA..." --secret keys demo`)
 	o.keyFlags(cmd)
 	return cmd
 }
 
-// NewCmdSetPassword makes `virtctl credentials set-password`; runF replaces Run in tests.
-func NewCmdSetPassword(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdSetPassword makes `virtctl credentials set-password`.
+func NewCmdSetPassword(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Verb: SetPassword}
-	cmd := o.command(runF, "Set the password of a user", `Set the password of a user of the guest.
+	cmd := o.command("Set the password of a user", `Set the password of a user of the guest.
 
 Others on this machine may see the command line, with --password in it; --password-file - reads it from standard
 input instead.`, `
@@ -101,7 +99,7 @@ input instead.`, `
 	return cmd
 }
 
-func (o *Options) command(runF runFunc, short, long, examples string) *cobra.Command {
+func (o *Options) command(short, long, examples string) *cobra.Command {
 	o.Output = cli.NewOutput()
 	force := "Change a Secret that is not the VM's own"
 	if o.Verb != RemoveSSHKey {
@@ -118,9 +116,6 @@ func (o *Options) command(runF runFunc, short, long, examples string) *cobra.Com
 			o.Name = args[0]
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

@@ -252,8 +252,11 @@ func (a *actions) Forbidden(namespace string, verb lifecycle.Verb) string {
 // ForbiddenTo is Forbidden of a verb of the API.
 func (a *actions) ForbiddenTo(namespace, verb, resource string) string {
 	group := v1.GroupVersion.Group
-	if plural, _, _ := strings.Cut(resource, "/"); plural == store.Pools {
+	switch plural, sub, _ := strings.Cut(resource, "/"); {
+	case plural == store.Pools:
 		group = poolv1beta1.SchemeGroupVersion.Group
+	case sub == "addvolume" || sub == "removevolume":
+		group = v1.SubresourceStorageGroupVersion.Group
 	}
 	return a.forbidden(namespace, group, resource, verb)
 }

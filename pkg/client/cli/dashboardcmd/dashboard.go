@@ -35,8 +35,8 @@ type Options struct {
 	connection []string
 }
 
-// NewCmdDashboard makes the command; runF replaces Run in tests.
-func NewCmdDashboard(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdDashboard makes the command.
+func NewCmdDashboard(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput(formatText)}
 	cmd := &cobra.Command{
 		Use:     "dashboard",
@@ -64,9 +64,6 @@ Colours follow the terminal. $XDG_CONFIG_HOME/virtkit/theme.yaml replaces some: 
 				return err
 			}
 			o.connection = cli.ConnectionWords(cmd)
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return Run(cmd.Context(), o)
 		},
 	}

@@ -20,8 +20,8 @@ type Options struct {
 	Names   []string
 }
 
-// NewCmdDescribe makes the command; runF replaces Run in tests.
-func NewCmdDescribe(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdDescribe makes the command.
+func NewCmdDescribe(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "describe NAME...",
@@ -35,9 +35,6 @@ func NewCmdDescribe(f *cli.Factory, runF func(context.Context, *Options) error) 
 			o.Names = args
 			if err := o.Output.Validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

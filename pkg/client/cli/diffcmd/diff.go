@@ -34,8 +34,8 @@ const (
 	exitFailure = 2
 )
 
-// NewCmdDiff makes the command; runF replaces Run in tests.
-func NewCmdDiff(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdDiff makes the command.
+func NewCmdDiff(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE...",
@@ -56,9 +56,6 @@ left out; kubectl diff has them. Exit codes are kubectl diff's: 0 no difference,
 			virtctl diff -f vm.yaml -o jsonpath='{.objects[*].changes[?(@.effect=="restart")].path}'`),
 		Args: cli.Args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return Run(cmd.Context(), o)
 		},
 	}

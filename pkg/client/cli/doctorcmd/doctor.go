@@ -21,8 +21,8 @@ type Options struct {
 	Quiet   bool
 }
 
-// NewCmdDoctor makes the command; runF replaces Run in tests.
-func NewCmdDoctor(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdDoctor makes the command.
+func NewCmdDoctor(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -40,9 +40,6 @@ It ends with 1 when a check has failed, with 0 otherwise: a warning is no failur
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Output.Validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

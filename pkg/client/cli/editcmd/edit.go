@@ -63,11 +63,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err := o.Output.Validate(); err != nil {
 		return err
 	}
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	target, err := cli.ParseTarget(o.Machine, ns)
+	target, err := o.Factory.Target(o.Machine)
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,8 @@ type Options struct {
 	Timeout  cli.Timeout
 }
 
-// NewCmdEvacuate makes the command; runF replaces Run in tests.
-func NewCmdEvacuate(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdEvacuate makes the command.
+func NewCmdEvacuate(f *cli.Factory) *cobra.Command {
 	o := &Options{
 		Factory: f, Output: cli.NewOutput(),
 		Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
@@ -49,7 +49,7 @@ must not be shut down and cannot move.
 the VM asks for: the scheduler decides when the time has come.
 
 It ends with 1 when a guest cannot leave, and with --wait only when all have left, or with 8 when the time is up.
-evacuate-cancel takes back what has not begun; kubectl uncordon lets the node have VMs again.`,
+evacuate-cancel cancels what has not begun; kubectl uncordon lets the node have VMs again.`,
 		Example: cli.Examples(f.Program, `
 			virtctl evacuate node1 --plan
 			virtctl evacuate node1 --wait --timeout 30m
@@ -60,9 +60,6 @@ evacuate-cancel takes back what has not begun; kubectl uncordon lets the node ha
 			o.Node = args[0]
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

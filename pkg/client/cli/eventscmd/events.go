@@ -31,8 +31,8 @@ type Options struct {
 	Types         []string
 }
 
-// NewCmdEvents makes the command; runF replaces Run in tests.
-func NewCmdEvents(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdEvents makes the command.
+func NewCmdEvents(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "events [NAME... | -l SELECTOR]",
@@ -57,9 +57,6 @@ on. -l takes the VMs that are there at its beginning.`,
 			if err := o.validate(); err != nil {
 				return err
 			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return Run(cmd.Context(), o)
 		},
 	}
@@ -67,6 +64,7 @@ on. -l takes the VMs that are there at its beginning.`,
 	o.Chosen.AddFlag(cmd)
 	flags.BoolVarP(&o.AllNamespaces, "all-namespaces", "A", false, "Show the events of all namespaces")
 	flags.BoolVarP(&o.Watch, "watch", "w", false, "Go on with what happens")
+	flags.BoolVarP(&o.Watch, "follow", "f", false, "The same as --watch")
 	flags.StringSliceVar(&o.Types, "types", nil, "Only events of these `TYPES`: Normal, Warning")
 	flags.BoolVar(&o.Output.NoHeaders, "no-headers", false, "Leave out the column titles")
 	o.Output.AddFlags(cmd)

@@ -31,8 +31,8 @@ type Options struct {
 	Timeout cli.Timeout
 }
 
-// NewCmdExec makes the command; runF replaces Run in tests.
-func NewCmdExec(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdExec makes the command.
+func NewCmdExec(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Unit: time.Second}}
 	cmd := &cobra.Command{
 		Use:   "exec NAME [-i] -- COMMAND [ARGUMENT...]",
@@ -53,9 +53,6 @@ interrupted or --timeout is over, the command is ended in the guest (not in Wind
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.parse(cmd, args); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

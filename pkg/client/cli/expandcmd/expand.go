@@ -24,8 +24,8 @@ type Options struct {
 	VM, File string
 }
 
-// NewCmdExpand makes `virtctl expand`; runF replaces Run in tests.
-func NewCmdExpand(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdExpand makes `virtctl expand`.
+func NewCmdExpand(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	o.Output.Format = "yaml"
 	cmd := &cobra.Command{
@@ -44,9 +44,6 @@ is or would be run. The VM is one of the cluster's or one in a file, which need 
 			}
 			if (o.VM == "") == (o.File == "") {
 				return cli.UsageErrorf("exactly one of --vm and --file must be given")
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

@@ -39,8 +39,8 @@ type Options struct {
 	variables map[string]string
 }
 
-// NewCmdExpect makes the command; runF replaces Run in tests.
-func NewCmdExpect(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdExpect makes the command.
+func NewCmdExpect(f *cli.Factory) *cobra.Command {
 	o := &Options{
 		Factory: f, Output: cli.NewOutput(),
 		Connect: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Minute},
@@ -82,9 +82,6 @@ before the script does.`,
 			o.Name, o.File = args[0], args[1]
 			if err := o.complete(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

@@ -36,8 +36,8 @@ var kinds = map[string][]string{
 	"vmirs": {"vmirs", "vmirss", "virtualmachineinstancereplicaset", "virtualmachineinstancereplicasets"},
 }
 
-// NewCmdExpose makes `virtctl expose`; runF replaces Run in tests.
-func NewCmdExpose(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdExpose makes `virtctl expose`.
+func NewCmdExpose(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "expose (vm|vmi|vmirs) NAME --name SERVICE",
@@ -54,9 +54,6 @@ func NewCmdExpose(f *cli.Factory, runF func(context.Context, *Options) error) *c
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

@@ -26,48 +26,46 @@ type Options struct {
 	ask func(ctx context.Context, c *client.Client, namespace, name string) (runtime.Object, error)
 }
 
-type runFunc func(context.Context, *Options) error
-
-// NewCmdGuestOSInfo makes `virtctl guestosinfo`; runF replaces Run in tests.
-func NewCmdGuestOSInfo(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdGuestOSInfo makes `virtctl guestosinfo`.
+func NewCmdGuestOSInfo(f *cli.Factory) *cobra.Command {
 	o := &Options{
 		Factory: f,
 		ask: func(ctx context.Context, c *client.Client, namespace, name string) (runtime.Object, error) {
 			return c.GuestAgentInfo(ctx, namespace, name)
 		},
 	}
-	return o.command(runF, "guestosinfo", "Show what a virtual machine's guest agent knows of its system", `
+	return o.command("guestosinfo", "Show what a virtual machine's guest agent knows of its system", `
 		virtctl guestosinfo demo
 		virtctl guestosinfo demo -o jsonpath={.os.prettyName}`)
 }
 
-// NewCmdUserList makes `virtctl userlist`; runF replaces Run in tests.
-func NewCmdUserList(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdUserList makes `virtctl userlist`.
+func NewCmdUserList(f *cli.Factory) *cobra.Command {
 	o := &Options{
 		Factory: f,
 		ask: func(ctx context.Context, c *client.Client, namespace, name string) (runtime.Object, error) {
 			return c.GuestUsers(ctx, namespace, name)
 		},
 	}
-	return o.command(runF, "userlist", "Show who is logged in to a virtual machine", `
+	return o.command("userlist", "Show who is logged in to a virtual machine", `
 		virtctl userlist demo
 		virtctl userlist demo -o jsonpath='{.items[*].userName}'`)
 }
 
-// NewCmdFSList makes `virtctl fslist`; runF replaces Run in tests.
-func NewCmdFSList(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdFSList makes `virtctl fslist`.
+func NewCmdFSList(f *cli.Factory) *cobra.Command {
 	o := &Options{
 		Factory: f,
 		ask: func(ctx context.Context, c *client.Client, namespace, name string) (runtime.Object, error) {
 			return c.GuestFileSystems(ctx, namespace, name)
 		},
 	}
-	return o.command(runF, "fslist", "Show the file systems of a virtual machine", `
+	return o.command("fslist", "Show the file systems of a virtual machine", `
 		virtctl fslist demo
 		virtctl fslist demo -o yaml`)
 }
 
-func (o *Options) command(runF runFunc, verb, short, examples string) *cobra.Command {
+func (o *Options) command(verb, short, examples string) *cobra.Command {
 	o.Output = cli.NewOutput()
 	cmd := &cobra.Command{
 		Use:   verb + " NAME",
@@ -82,9 +80,6 @@ The guest needs qemu-guest-agent: "virtctl wait NAME --for=agent" waits for it.`
 			o.Name = args[0]
 			if err := o.Output.Validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

@@ -26,8 +26,8 @@ type UninstallOptions struct {
 	Output    *cli.Output
 }
 
-// NewCmdUninstall makes the command; runF replaces RunUninstall in tests.
-func NewCmdUninstall(f *cli.Factory, runF func(context.Context, *UninstallOptions) error) *cobra.Command {
+// NewCmdUninstall makes the command.
+func NewCmdUninstall(f *cli.Factory) *cobra.Command {
 	o := &UninstallOptions{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
@@ -44,9 +44,6 @@ Refuses while there are virtual machines, unless told to delete them. Their volu
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Output.Validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return RunUninstall(cmd.Context(), o)
 		},

@@ -124,7 +124,7 @@ func exist(ctx context.Context, c *client.Client, nodes []string) error {
 	}
 	for _, node := range nodes {
 		if !slices.Contains(all, node) {
-			return fmt.Errorf("node %q: %w", node, action.ErrNotFound)
+			return fmt.Errorf("nodes %q %w", node, action.ErrNotFound)
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@
 package lifecyclecmd
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,11 +39,9 @@ type Options struct {
 // unset is KubeVirt's default of --grace-period: what the VM's spec says.
 const unset = -1
 
-type runFunc func(context.Context, *Options) error
-
-// NewCmdStart makes `virtctl start`; runF replaces Run in tests.
-func NewCmdStart(f *cli.Factory, runF runFunc) *cobra.Command {
-	o, cmd := newVerb(f, lifecycle.Start, runF, "Start virtual machines", "", `
+// NewCmdStart makes `virtctl start`.
+func NewCmdStart(f *cli.Factory) *cobra.Command {
+	o, cmd := newVerb(f, lifecycle.Start, "Start virtual machines", "", `
 		virtctl start demo
 		virtctl start demo db --wait --timeout 2m
 		virtctl start -l app=web
@@ -54,9 +51,9 @@ func NewCmdStart(f *cli.Factory, runF runFunc) *cobra.Command {
 	return cmd
 }
 
-// NewCmdStop makes `virtctl stop`; runF replaces Run in tests.
-func NewCmdStop(f *cli.Factory, runF runFunc) *cobra.Command {
-	o, cmd := newVerb(f, lifecycle.Stop, runF, "Stop virtual machines", "", `
+// NewCmdStop makes `virtctl stop`.
+func NewCmdStop(f *cli.Factory) *cobra.Command {
+	o, cmd := newVerb(f, lifecycle.Stop, "Stop virtual machines", "", `
 		virtctl stop demo
 		virtctl stop demo --wait
 		virtctl stop demo --force --grace-period 0
@@ -65,9 +62,9 @@ func NewCmdStop(f *cli.Factory, runF runFunc) *cobra.Command {
 	return cmd
 }
 
-// NewCmdRestart makes `virtctl restart`; runF replaces Run in tests.
-func NewCmdRestart(f *cli.Factory, runF runFunc) *cobra.Command {
-	o, cmd := newVerb(f, lifecycle.Restart, runF, "Restart virtual machines", "", `
+// NewCmdRestart makes `virtctl restart`.
+func NewCmdRestart(f *cli.Factory) *cobra.Command {
+	o, cmd := newVerb(f, lifecycle.Restart, "Restart virtual machines", "", `
 		virtctl restart demo
 		virtctl restart demo --wait
 		virtctl restart demo --force`)
@@ -75,9 +72,9 @@ func NewCmdRestart(f *cli.Factory, runF runFunc) *cobra.Command {
 	return cmd
 }
 
-// NewCmdPause makes `virtctl pause`; runF replaces Run in tests.
-func NewCmdPause(f *cli.Factory, runF runFunc) *cobra.Command {
-	_, cmd := newVerb(f, lifecycle.Pause, runF, "Pause virtual machines",
+// NewCmdPause makes `virtctl pause`.
+func NewCmdPause(f *cli.Factory) *cobra.Command {
+	_, cmd := newVerb(f, lifecycle.Pause, "Pause virtual machines",
 		"Pause the guests. Their state is kept in memory until they are unpaused.", `
 		virtctl pause vm demo
 		virtctl pause demo db
@@ -85,33 +82,33 @@ func NewCmdPause(f *cli.Factory, runF runFunc) *cobra.Command {
 	return cmd
 }
 
-// NewCmdUnpause makes `virtctl unpause`; runF replaces Run in tests.
-func NewCmdUnpause(f *cli.Factory, runF runFunc) *cobra.Command {
-	_, cmd := newVerb(f, lifecycle.Unpause, runF, "Let paused virtual machines run on", "", `
+// NewCmdUnpause makes `virtctl unpause`.
+func NewCmdUnpause(f *cli.Factory) *cobra.Command {
+	_, cmd := newVerb(f, lifecycle.Unpause, "Let paused virtual machines run on", "", `
 		virtctl unpause vm demo
 		virtctl unpause --all`)
 	return cmd
 }
 
-// NewCmdReset makes `virtctl reset`; runF replaces Run in tests.
-func NewCmdReset(f *cli.Factory, runF runFunc) *cobra.Command {
-	_, cmd := newVerb(f, lifecycle.Reset, runF, "Press the reset button of virtual machines",
+// NewCmdReset makes `virtctl reset`.
+func NewCmdReset(f *cli.Factory) *cobra.Command {
+	_, cmd := newVerb(f, lifecycle.Reset, "Press the reset button of virtual machines",
 		"Reset the guests at once, as a machine's reset button does. The instance and its pod stay; the guest loses what it has\nnot written to its disks.", `
 		virtctl reset demo`)
 	return cmd
 }
 
-// NewCmdSoftReboot makes `virtctl soft-reboot`; runF replaces Run in tests.
-func NewCmdSoftReboot(f *cli.Factory, runF runFunc) *cobra.Command {
-	_, cmd := newVerb(f, lifecycle.SoftReboot, runF, "Ask guests to reboot",
+// NewCmdSoftReboot makes `virtctl soft-reboot`.
+func NewCmdSoftReboot(f *cli.Factory) *cobra.Command {
+	_, cmd := newVerb(f, lifecycle.SoftReboot, "Ask guests to reboot",
 		"Ask the guests to reboot by themselves, through the guest agent or ACPI. The instance and its pod stay.", `
 		virtctl soft-reboot demo`)
 	return cmd
 }
 
-// NewCmdMigrate makes `virtctl migrate`; runF replaces Run in tests.
-func NewCmdMigrate(f *cli.Factory, runF runFunc) *cobra.Command {
-	o, cmd := newVerb(f, lifecycle.Migrate, runF, "Move running virtual machines to other nodes",
+// NewCmdMigrate makes `virtctl migrate`.
+func NewCmdMigrate(f *cli.Factory) *cobra.Command {
+	o, cmd := newVerb(f, lifecycle.Migrate, "Move running virtual machines to other nodes",
 		"Move running guests to other nodes without stopping them. With --wait a migration that fails is an error. With --plan\nnothing moves: it says where a guest could go and why not elsewhere, what would be copied, and what holds for it.", `
 		virtctl migrate demo
 		virtctl migrate demo --wait --timeout 10m
@@ -127,18 +124,18 @@ func NewCmdMigrate(f *cli.Factory, runF runFunc) *cobra.Command {
 	return cmd
 }
 
-// NewCmdMigrateCancel makes `virtctl migrate-cancel`; runF replaces Run in tests.
-func NewCmdMigrateCancel(f *cli.Factory, runF runFunc) *cobra.Command {
-	_, cmd := newVerb(f, lifecycle.MigrateCancel, runF, "Cancel migrations of virtual machines",
+// NewCmdMigrateCancel makes `virtctl migrate-cancel`.
+func NewCmdMigrateCancel(f *cli.Factory) *cobra.Command {
+	_, cmd := newVerb(f, lifecycle.MigrateCancel, "Cancel migrations of virtual machines",
 		"Cancel the migrations of virtual machines. The guests run on where they are.", `
 		virtctl migrate-cancel demo`)
 	return cmd
 }
 
-// NewCmdEvacuateCancel makes `virtctl evacuate-cancel`; runF replaces Run in tests.
-func NewCmdEvacuateCancel(f *cli.Factory, runF runFunc) *cobra.Command {
-	o, cmd := newVerb(f, lifecycle.EvacuateCancel, runF, "Take back the evacuation of virtual machines",
-		"Take back that virtual machines are to leave their node, as a drain asks of them. What is migrating already goes\non: see migrate-cancel. With `node`, all machines that are to leave the nodes.", `
+// NewCmdEvacuateCancel makes `virtctl evacuate-cancel`.
+func NewCmdEvacuateCancel(f *cli.Factory) *cobra.Command {
+	o, cmd := newVerb(f, lifecycle.EvacuateCancel, "Cancel the evacuation of virtual machines",
+		"Cancel that virtual machines are to leave their node, as a drain asks of them. What is migrating already goes\non: see migrate-cancel. With `node`, all machines that are to leave the nodes.", `
 		virtctl evacuate-cancel vm demo
 		virtctl evacuate-cancel vmi demo
 		virtctl evacuate-cancel node node1`)
@@ -154,9 +151,9 @@ func NewCmdEvacuateCancel(f *cli.Factory, runF runFunc) *cobra.Command {
 	return cmd
 }
 
-// NewCmdDelete makes `virtctl delete`; runF replaces Run in tests.
-func NewCmdDelete(f *cli.Factory, runF runFunc) *cobra.Command {
-	o, cmd := newVerb(f, lifecycle.Delete, runF, "Delete virtual machines",
+// NewCmdDelete makes `virtctl delete`.
+func NewCmdDelete(f *cli.Factory) *cobra.Command {
+	o, cmd := newVerb(f, lifecycle.Delete, "Delete virtual machines",
 		"Delete virtual machines, after shutting down their guests. PersistentVolumeClaims stay; whatever else the guests wrote\nis lost. `kubectl delete vm` does the same.", `
 		virtctl delete demo
 		virtctl delete vmi/lone
@@ -167,7 +164,7 @@ func NewCmdDelete(f *cli.Factory, runF runFunc) *cobra.Command {
 }
 
 func newVerb(
-	f *cli.Factory, verb lifecycle.Verb, runF runFunc, short, long, examples string,
+	f *cli.Factory, verb lifecycle.Verb, short, long, examples string,
 ) (*Options, *cobra.Command) {
 	o := &Options{
 		Factory:     f,
@@ -187,9 +184,6 @@ func newVerb(
 			o.Names = args
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

@@ -98,7 +98,7 @@ func (o *Options) checkTo(ctx context.Context, c *client.Client) error {
 	var node metav1.PartialObjectMetadata
 	switch err := c.Read(ctx, "/api/v1/nodes/"+url.PathEscape(o.To), nil, &node); {
 	case apierrors.IsNotFound(err):
-		return &because{"--to: there is no node " + o.To, err}
+		return &because{fmt.Sprintf("--to: nodes %q not found", o.To), err}
 	case err != nil && !apierrors.IsForbidden(err):
 		return fmt.Errorf("look at node %s: %w", o.To, err)
 	}

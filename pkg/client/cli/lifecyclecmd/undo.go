@@ -14,6 +14,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/journal"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/rename"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
@@ -29,17 +31,18 @@ type UndoOptions struct {
 	Timeout cli.Timeout
 }
 
-// NewCmdUndo makes `virtctl undo`; runF replaces RunUndo in tests.
-func NewCmdUndo(f *cli.Factory, runF func(context.Context, *UndoOptions) error) *cobra.Command {
+// NewCmdUndo makes `virtctl undo`.
+func NewCmdUndo(f *cli.Factory) *cobra.Command {
 	o := &UndoOptions{
 		Factory: f, Output: cli.NewOutput(),
 		Timeout: cli.Timeout{Duration: 5 * time.Minute, Unit: time.Second},
 	}
 	cmd := &cobra.Command{
 		Use:   "undo [ID]",
-		Short: "Take back the last lifecycle verb, or an earlier one",
-		Long: `Take back the last lifecycle verb that was asked of this cluster from this account, or the one with an ID that --list
-shows: start and stop, pause and unpause take each other back. Others cannot be taken back, and undo says why. Nothing is done
+		Short: "Undo the last lifecycle verb, or an earlier one",
+		Long: `Undo the last lifecycle verb that was asked of this cluster from this account, or the one with an ID that --list
+shows: start and stop, pause and unpause undo each other, and rename itself. Others
+cannot be undone, and undo says why. Nothing is done
 to a machine that has changed since: one that was deleted or started anew, or whose run strategy is another.
 
 The verbs, also those of the dashboard, are kept in $XDG_STATE_HOME/virtkit/journal.jsonl. What other programs ask is
@@ -64,9 +67,6 @@ request and a right that its user may not have. Another cluster at the same URL 
 			}
 			if o.DryRun != cli.DryRunNone && o.Wait {
 				return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return RunUndo(cmd.Context(), o)
 		},
@@ -115,6 +115,9 @@ func RunUndo(ctx context.Context, o *UndoOptions) error {
 	if err != nil {
 		return err
 	}
+	if entry.Verb == lifecycle.Rename {
+		return o.undoRename(ctx, c, entry)
+	}
 	requests, errs := o.plan(ctx, c, entry)
 	asking := &Options{
 		Factory: o.Factory, Output: o.Output, Verb: verb, GracePeriod: unset, DryRun: o.DryRun,
@@ -151,7 +154,7 @@ func (o *UndoOptions) entry(entries []journal.Entry, server string) (journal.Ent
 	found, ok := journal.Find(entries, server, o.ID)
 	switch {
 	case !ok:
-		return found.Entry, fmt.Errorf("ID %s: %w; `%s undo --list` shows those of this cluster", o.ID,
+		return found.Entry, fmt.Errorf("ID %q %w; `%s undo --list` shows those of this cluster", o.ID,
 			action.ErrNotFound, o.Factory.Program)
 	case found.Undone:
 		return found.Entry, fmt.Errorf("%s of %s is undone already", found.Verb, names(found.Entry))
@@ -188,6 +191,9 @@ func names(e journal.Entry) string {
 	out := make([]string, len(e.Machines))
 	for i, m := range e.Machines {
 		out[i] = m.Target().String()
+		if m.RenamedTo != "" {
+			out[i] += " to " + m.RenamedTo
+		}
 	}
 	return strings.Join(out, ", ")
 }
@@ -197,28 +203,51 @@ func (o *UndoOptions) plan(ctx context.Context, c *client.Client, entry journal.
 	var requests []*request
 	var errs []error
 	for _, m := range entry.Machines {
-		var now journal.State
-		vm, err := c.VM(ctx, m.Namespace, m.Name)
-		if err == nil {
-			now.VM = vm
-		}
-		if err == nil || apierrors.IsNotFound(err) {
-			vmi, vmiErr := c.VMI(ctx, m.Namespace, m.Name)
-			if err = vmiErr; err == nil {
-				now.VMI = vmi
-			}
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("look at %s: %w", m.Target(), err))
-			continue
-		}
-		if step := journal.Plan(entry.Verb, m, now); step.Refusal != "" {
-			errs = append(errs, fmt.Errorf("cannot undo the %s of %s: %s", entry.Verb, m.Target(), step.Refusal))
+		if err := undoable(ctx, c, entry.Verb, m, m.Name); err != nil {
+			errs = append(errs, err)
 			continue
 		}
 		requests = append(requests, newRequest(m.Target()))
 	}
 	return requests, errs
+}
+
+// undoable looks at a machine, which has the name now, and says why the verb cannot be taken back.
+func undoable(ctx context.Context, c *client.Client, verb lifecycle.Verb, m journal.Machine, name string) error {
+	var now journal.State
+	vm, err := c.VM(ctx, m.Namespace, name)
+	if err == nil {
+		now.VM = vm
+	}
+	if err == nil || apierrors.IsNotFound(err) {
+		vmi, vmiErr := c.VMI(ctx, m.Namespace, name)
+		if err = vmiErr; err == nil {
+			now.VMI = vmi
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("look at %s: %w", m.Target(), err)
+	}
+	if step := journal.Plan(verb, m, now); step.Refusal != "" {
+		return fmt.Errorf("cannot undo the %s of %s: %s", verb, m.Target(), step.Refusal)
+	}
+	return nil
+}
+
+// undoRename gives a VM the name back that it had.
+func (o *UndoOptions) undoRename(ctx context.Context, c *client.Client, entry journal.Entry) error {
+	if len(entry.Machines) != 1 {
+		return fmt.Errorf("the journal's entry %s is no rename of one VM", entry.ID)
+	}
+	m := entry.Machines[0]
+	if err := undoable(ctx, c, entry.Verb, m, m.RenamedTo); err != nil {
+		return err
+	}
+	back := &RenameOptions{
+		Factory: o.Factory, Output: o.Output, DryRun: o.DryRun, Timeout: o.Timeout, Yes: true, undoes: entry.ID,
+		Request: rename.Request{Namespace: m.Namespace, Name: m.RenamedTo, To: m.Name},
+	}
+	return back.run(ctx, c)
 }
 
 func (o *UndoOptions) list(report *journal.Report) error {

@@ -71,20 +71,28 @@ func (o *Options) reached(r *request) error {
 
 func (o *Options) waitOne(ctx context.Context, c *client.Client, r *request, progress *progress) error {
 	if o.Verb == lifecycle.Migrate {
+		var unwritten error
 		m, err := lifecycle.Follow(ctx, c, r.target.Namespace, r.migration,
 			func(m *v1.VirtualMachineInstanceMigration) {
+				if o.Output.Format == cli.FormatLines && unwritten == nil {
+					unwritten = progress.write(func() error { return o.Output.Print(m, o.Factory.IO.Out) })
+				}
 				progress.say(o.name(r.target), lifecycle.Progress(m))
 				if p := migrate.Progress(m); p != nil && !m.IsFinal() {
 					progress.show(o.name(r.target), p)
 				}
 			})
-		if m != nil {
+		if o.Output.Format == cli.FormatLines {
+			r.object = nil // its last state has a line
+		} else if m != nil {
 			r.object = m
+		}
+		if m != nil {
 			if s := m.Status.MigrationState; s != nil {
 				r.node = s.TargetNode
 			}
 		}
-		return err
+		return errors.Join(err, unwritten)
 	}
 	condition, _ := lifecycle.Until(o.Verb, r.before.instance(), o.Paused)
 	state, err := wait.Until(ctx, c, r.target.Namespace, r.target.Name, condition)
@@ -132,6 +140,14 @@ func (p *progress) show(name string, at *account.Progress) {
 	p.clearLocked()
 	p.drawn = len([]rune(line))
 	fmt.Fprint(p.io.ErrOut, line)
+}
+
+// write has one of those that report at the same time write to standard output.
+func (p *progress) write(write func() error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clearLocked()
+	return write()
 }
 
 // clear takes the bar away.

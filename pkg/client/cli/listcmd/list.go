@@ -43,8 +43,8 @@ type Options struct {
 
 const formatWide = "wide"
 
-// NewCmdList makes the command; runF replaces Run in tests.
-func NewCmdList(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdList makes the command.
+func NewCmdList(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput(formatWide)}
 	cmd := &cobra.Command{
 		Use:     "list [vm|vmi|all|vmpool|vmirs] [NAME...]",
@@ -76,9 +76,6 @@ order; amounts begin with the greatest, and ages with the oldest. With --watch o
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},
@@ -207,18 +204,22 @@ func Run(ctx context.Context, o *Options) error {
 // missing is the error for machines that were named and are not there.
 func (o *Options) missing(objects list.Objects) error {
 	var out []error
+	resource := "virtualmachines.kubevirt.io"
+	if o.Selection.Kind == list.VMIs {
+		resource = "virtualmachineinstances.kubevirt.io"
+	}
 	for _, name := range o.Selection.Missing(objects) {
-		out = append(out, o.notFound(string(o.Selection.Kind), name))
+		out = append(out, o.notFound(resource, name))
 	}
 	return errors.Join(out...)
 }
 
-// notFound is the error for a name that is not in the namespace or, with -A, in none.
-func (o *Options) notFound(kind, name string) error {
+// notFound is the error for a name that is not in the namespace or, with -A, in none, in the server's words.
+func (o *Options) notFound(resource, name string) error {
 	if o.AllNamespaces {
-		return fmt.Errorf("%s %s in any namespace: %w", kind, name, action.ErrNotFound)
+		return fmt.Errorf("%s %q %w in any namespace", resource, name, action.ErrNotFound)
 	}
-	return fmt.Errorf("%s %s/%s: %w", kind, o.Selection.Namespace, name, action.ErrNotFound)
+	return fmt.Errorf("%s %q %w", resource, name, action.ErrNotFound)
 }
 
 // alone is whether the one object that was named is printed, and no list. A name may be in several namespaces.

@@ -58,7 +58,7 @@ func (o *Options) listSets(ctx context.Context, c sets.API) error {
 				}
 			}
 			if len(found.Items) == before {
-				missing = append(missing, o.notFound(o.Sets.Short, name))
+				missing = append(missing, o.notFound(o.Sets.Qualified(), name))
 			}
 		}
 	}

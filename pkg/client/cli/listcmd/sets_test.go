@@ -48,7 +48,7 @@ func TestSetsNamedInAllNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := o.listSets(t.Context(), api)
-	if !errors.Is(err, action.ErrNotFound) || !strings.Contains(err.Error(), "vmpool ghost in any namespace") {
+	if !errors.Is(err, action.ErrNotFound) || !strings.Contains(err.Error(), `virtualmachinepools.pool.kubevirt.io "ghost" not found in any namespace`) {
 		t.Errorf("got error %v", err)
 	}
 	rows := strings.Split(strings.TrimSpace(out.String()), "\n")

@@ -25,8 +25,8 @@ type Options struct {
 	logs.Options
 }
 
-// NewCmdLogs makes the command; runF replaces Run in tests.
-func NewCmdLogs(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdLogs makes the command.
+func NewCmdLogs(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Since: cli.Timeout{Unit: 1e9}}
 	var sources []string
 	for _, source := range logs.Sources {
@@ -60,9 +60,6 @@ after the logs of the others.`,
 			}
 			if err := o.validate(sources); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

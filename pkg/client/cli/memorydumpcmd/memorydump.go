@@ -31,8 +31,6 @@ type Options struct {
 	Timeout cli.Timeout
 }
 
-type runFunc func(context.Context, *Options) error
-
 // accessModes are the values of --access-mode.
 var accessModes = []string{"ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"}
 
@@ -45,14 +43,14 @@ func NewCmdMemoryDump(f *cli.Factory) *cobra.Command {
 
 The guest stands still meanwhile.`,
 	})
-	cmd.AddCommand(NewCmdGet(f, nil), NewCmdRemove(f, nil))
+	cmd.AddCommand(NewCmdGet(f), NewCmdRemove(f))
 	return cmd
 }
 
-// NewCmdGet makes `virtctl memory-dump get`; runF replaces Run in tests.
-func NewCmdGet(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdGet makes `virtctl memory-dump get`.
+func NewCmdGet(f *cli.Factory) *cobra.Command {
 	o := newOptions(f, false)
-	cmd := o.command(runF, "get NAME", "Dump the memory to a claim", `Dump the memory of a running virtual machine to a PersistentVolumeClaim.
+	cmd := o.command("get NAME", "Dump the memory to a claim", `Dump the memory of a running virtual machine to a PersistentVolumeClaim.
 
 Each dump is an ELF core named NAME-CLAIM-TIME.memory.dump. Without --claim-name it goes to the claim of the last one.
 The claim needs the guest's memory and 100Mi more; --create-claim makes one.`, `
@@ -71,10 +69,10 @@ The claim needs the guest's memory and 100Mi more; --create-claim makes one.`, `
 	return cmd
 }
 
-// NewCmdRemove makes `virtctl memory-dump remove`; runF replaces Run in tests.
-func NewCmdRemove(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdRemove makes `virtctl memory-dump remove`.
+func NewCmdRemove(f *cli.Factory) *cobra.Command {
 	o := newOptions(f, true)
-	return o.command(runF, "remove NAME", "Let go of the claim of the last dump", `Let go of the claim that the memory of a virtual machine was dumped to.
+	return o.command("remove NAME", "Let go of the claim of the last dump", `Let go of the claim that the memory of a virtual machine was dumped to.
 
 The dumps on it stay. The next dump may go to another claim.`, `
 		virtctl memory-dump remove demo`)
@@ -87,7 +85,7 @@ func newOptions(f *cli.Factory, remove bool) *Options {
 	}
 }
 
-func (o *Options) command(runF runFunc, use, short, long, examples string) *cobra.Command {
+func (o *Options) command(use, short, long, examples string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               use,
 		Short:             short,
@@ -99,9 +97,6 @@ func (o *Options) command(runF runFunc, use, short, long, examples string) *cobr
 			o.Name = args[0]
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

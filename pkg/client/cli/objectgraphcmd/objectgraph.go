@@ -26,8 +26,8 @@ type Options struct {
 	Selector        map[string]string
 }
 
-// NewCmdObjectGraph makes `virtctl objectgraph`; runF replaces Run in tests.
-func NewCmdObjectGraph(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdObjectGraph makes `virtctl objectgraph`.
+func NewCmdObjectGraph(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	o.Output.Format = "json"
 	cmd := &cobra.Command{
@@ -47,9 +47,6 @@ config.`,
 				return err
 			}
 			o.Name = args[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return Run(cmd.Context(), o)
 		},
 	}

@@ -19,8 +19,8 @@ type Options struct {
 	Output  *cli.Output
 }
 
-// NewCmdPermittedDevices makes the command; runF replaces Run in tests.
-func NewCmdPermittedDevices(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdPermittedDevices makes the command.
+func NewCmdPermittedDevices(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "permitted-devices",
@@ -35,9 +35,6 @@ mediated devices, as KubeVirt's virtctl says. Whether a node has one is in its a
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Output.Validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

@@ -3,7 +3,6 @@
 package portforwardcmd
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -39,8 +38,8 @@ type Options struct {
 	Wait       cli.Timeout
 }
 
-// NewCmdPortForward makes the command; runF replaces Run in tests.
-func NewCmdPortForward(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdPortForward makes the command.
+func NewCmdPortForward(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput(), Wait: cli.Timeout{Duration: 30 * time.Second, Unit: time.Second}}
 	cmd := &cobra.Command{
 		Use:   "port-forward [vm|vmi/]NAME[/NAMESPACE] [PROTOCOL/]PORT[:TARGETPORT]...",
@@ -70,9 +69,6 @@ With --stdio standard input and output are the connection, as ssh's ProxyCommand
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.parse(cmd, args); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

@@ -67,7 +67,7 @@ func TestEveryVerbThatChangesTheClusterHasDryRun(t *testing.T) {
 		dumps = "KubeVirt's requests for memory dumps have none"
 	)
 	check(t, "dry-run", map[string]string{
-		"completion": reads, "console": guest, "dashboard": "it asks before each action that disrupts", "describe": reads, "diff": "it is a dry run", "doctor": reads, "events": reads, "exec": guest,
+		"completion": reads, "console": guest, "cp": guest, "dashboard": "it asks before each action that disrupts", "describe": reads, "diff": "it is a dry run", "doctor": reads, "events": reads, "exec": guest,
 		"expand": reads, "expect": guest, "fslist": reads, "guestosinfo": reads, "list": reads, "logs": reads,
 		"memory-dump get": dumps, "memory-dump remove": dumps, "objectgraph": reads, "options": reads, "permitted-devices": reads, "template convert": reads,
 		"port-forward": reads, "port-forward list": reads, "port-forward stop": "it ends a process of this machine",

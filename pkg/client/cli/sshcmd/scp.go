@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/ssh"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/copybar"
 )
 
 // CopyOptions of `virtctl scp`.
@@ -23,8 +24,8 @@ type CopyOptions struct {
 	Quiet     bool
 }
 
-// NewCmdSCP makes the command; runF replaces RunCopy in tests.
-func NewCmdSCP(f *cli.Factory, runF func(context.Context, *CopyOptions) error) *cobra.Command {
+// NewCmdSCP makes the command.
+func NewCmdSCP(f *cli.Factory) *cobra.Command {
 	o := &CopyOptions{login: login{Factory: f}}
 	cmd := &cobra.Command{
 		Use:   "scp SOURCE... DESTINATION",
@@ -62,9 +63,6 @@ own scp does the work.`,
 			o.Sources, o.To = args[:len(args)-1], args[len(args)-1]
 			if err := o.complete(cmd); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return RunCopy(cmd.Context(), o)
 		},
@@ -138,9 +136,9 @@ func RunCopy(ctx context.Context, o *CopyOptions) error {
 	defer client.Close()
 	copier := &ssh.Copier{Recursive: o.Recursive, Preserve: o.Preserve}
 	if o.Factory.IO.ErrIsTTY && !o.Quiet {
-		bar := &progress{w: o.Factory.IO.RawErr(), now: o.Factory.Now}
-		copier.Progress = bar.show
-		defer bar.end()
+		bar := copybar.New(o.Factory.IO.RawErr(), o.Factory.Now)
+		copier.Progress = bar.Show
+		defer bar.End()
 	}
 	if err := copier.Open(client); err != nil {
 		return err

@@ -33,8 +33,8 @@ type Options struct {
 	here, there, dynamic []string
 }
 
-// NewCmdSSH makes the command; runF replaces Run in tests.
-func NewCmdSSH(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdSSH makes the command.
+func NewCmdSSH(f *cli.Factory) *cobra.Command {
 	o := &Options{login: login{Factory: f}}
 	cmd := &cobra.Command{
 		Use:   "ssh [USER@]NAME [-- COMMAND...]",
@@ -54,7 +54,7 @@ for the command.`,
 		Example: cli.Examples(f.Program, `
 			virtctl ssh root@demo
 			virtctl ssh root@vm/demo/shop -i key -c 'uname -a'
-			virtctl ssh root@demo -t -- top
+			virtctl ssh -t root@demo -- top
 			tar c src | virtctl ssh root@demo -- tar x
 			virtctl ssh root@demo -N -L 8080:localhost:80
 			virtctl ssh root@demo --local-ssh -t "-o StrictHostKeyChecking=no"`),
@@ -62,9 +62,6 @@ for the command.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(cmd, args); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

@@ -19,8 +19,8 @@ type ConvertOptions struct {
 	source
 }
 
-// NewCmdConvert makes the command; runF replaces Run in tests.
-func NewCmdConvert(f *cli.Factory, runF func(context.Context, *ConvertOptions) error) *cobra.Command {
+// NewCmdConvert makes the command.
+func NewCmdConvert(f *cli.Factory) *cobra.Command {
 	o := &ConvertOptions{Factory: f, Output: cli.NewOutput()}
 	o.Output.Format = "yaml"
 	cmd := &cobra.Command{
@@ -38,9 +38,6 @@ object, a VirtualMachine.`,
 			}
 			if err := o.Output.Validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Convert(cmd.Context(), o)
 		},

@@ -20,8 +20,8 @@ type CreateOptions struct {
 	Machine, MachineNamespace, Name string
 }
 
-// NewCmdCreate makes the command; runF replaces Run in tests.
-func NewCmdCreate(f *cli.Factory, runF func(context.Context, *CreateOptions) error) *cobra.Command {
+// NewCmdCreate makes the command.
+func NewCmdCreate(f *cli.Factory) *cobra.Command {
 	o := &CreateOptions{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "create --vm-name VM",
@@ -38,9 +38,6 @@ a VM and its disks. The cluster must have the add-on, and snapshots of VMs.`,
 			}
 			if err := o.Output.Validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Create(cmd.Context(), o)
 		},

@@ -27,8 +27,8 @@ type ProcessOptions struct {
 	source
 }
 
-// NewCmdProcess makes the command; runF replaces Run in tests.
-func NewCmdProcess(f *cli.Factory, runF func(context.Context, *ProcessOptions) error) *cobra.Command {
+// NewCmdProcess makes the command.
+func NewCmdProcess(f *cli.Factory) *cobra.Command {
 	o := &ProcessOptions{Factory: f, Output: cli.NewOutput()}
 	o.Output.Format = "yaml"
 	cmd := &cobra.Command{
@@ -48,9 +48,6 @@ stderr.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.validate(cmd, args); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Process(cmd.Context(), o)
 		},

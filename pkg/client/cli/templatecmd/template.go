@@ -23,7 +23,7 @@ func NewCmdTemplate(f *cli.Factory) *cobra.Command {
 VirtualMachineTemplates of OpenShift's Templates. Files need nothing in the cluster; templates that are in the cluster
 are those of KubeVirt's add-on virt-template.`,
 	})
-	cmd.AddCommand(NewCmdProcess(f, nil), NewCmdConvert(f, nil), NewCmdCreate(f, nil))
+	cmd.AddCommand(NewCmdProcess(f), NewCmdConvert(f), NewCmdCreate(f))
 	return cmd
 }
 

@@ -32,8 +32,8 @@ type Options struct {
 	Interval      cli.Timeout
 }
 
-// NewCmdTop makes the command; runF replaces Run in tests.
-func NewCmdTop(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdTop makes the command.
+func NewCmdTop(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput(), Interval: cli.Timeout{Duration: time.Second, Unit: time.Second}}
 	cmd := &cobra.Command{
 		Use:   "top [NAME...]",
@@ -54,9 +54,6 @@ a second.`,
 			o.Names = args
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

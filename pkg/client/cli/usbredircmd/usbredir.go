@@ -34,8 +34,8 @@ type Options struct {
 	NoLaunch bool
 }
 
-// NewCmdUSBRedir makes the command; runF replaces Run in tests.
-func NewCmdUSBRedir(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdUSBRedir makes the command.
+func NewCmdUSBRedir(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "usbredir {VENDOR:PRODUCT|BUS-DEVICE} NAME",
@@ -71,9 +71,6 @@ With --no-launch virtctl prints the local port for a usbredirect that you start 
 			}
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

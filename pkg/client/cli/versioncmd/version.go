@@ -26,8 +26,8 @@ type report struct {
 	ServerVersion *version.Info `json:"serverVersion,omitempty"`
 }
 
-// NewCmdVersion makes the command; runF replaces Run in tests.
-func NewCmdVersion(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdVersion makes the command.
+func NewCmdVersion(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -37,9 +37,6 @@ func NewCmdVersion(f *cli.Factory, runF func(context.Context, *Options) error) *
 			virtctl version --client -o json`),
 		Args: cli.Args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return Run(cmd.Context(), o)
 		},
 	}

@@ -26,8 +26,8 @@ type ScreenshotOptions struct {
 	Timeout    cli.Timeout
 }
 
-// NewCmdScreenshot makes the command; runF replaces RunScreenshot in tests.
-func NewCmdScreenshot(f *cli.Factory, runF func(context.Context, *ScreenshotOptions) error) *cobra.Command {
+// NewCmdScreenshot makes the command.
+func NewCmdScreenshot(f *cli.Factory) *cobra.Command {
 	o := &ScreenshotOptions{
 		Factory: f, Output: cli.NewOutput(),
 		Timeout: cli.Timeout{Duration: 30 * time.Second, Unit: time.Second},
@@ -47,9 +47,6 @@ A guest that has put its screen to sleep can be woken with --move-cursor.`,
 			o.Name = args[0]
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return RunScreenshot(cmd.Context(), o)
 		},

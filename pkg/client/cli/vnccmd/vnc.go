@@ -45,8 +45,8 @@ type Options struct {
 	Timeout   cli.Timeout
 }
 
-// NewCmdVNC makes the command; runF replaces Run in tests.
-func NewCmdVNC(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdVNC makes the command.
+func NewCmdVNC(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Unit: time.Second}}
 	cmd := &cobra.Command{
 		Use:   "vnc NAME",
@@ -73,9 +73,6 @@ A screen has one session: this one takes over from another client's, unless --pr
 			if err := o.validate(); err != nil {
 				return err
 			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return Run(cmd.Context(), o)
 		},
 	}
@@ -100,7 +97,7 @@ A screen has one session: this one takes over from another client's, unless --pr
 	cli.CompleteFlag(cmd, "draw", "auto", string(screen.Kitty), string(screen.Sixel), string(screen.Blocks))
 	cli.CompleteFlag(cmd, "vnc-type", vnc.Kinds...)
 	cli.CompleteFlag(cmd, "address", "127.0.0.1", "0.0.0.0", "::1")
-	cmd.AddCommand(NewCmdScreenshot(f, nil))
+	cmd.AddCommand(NewCmdScreenshot(f))
 	return cmd
 }
 

@@ -5,15 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -36,12 +33,10 @@ type Options struct {
 	Timeout cli.Timeout
 }
 
-type runFunc func(context.Context, *Options) error
-
-// NewCmdAddVolume makes `virtctl addvolume`; runF replaces Run in tests.
-func NewCmdAddVolume(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdAddVolume makes `virtctl addvolume`.
+func NewCmdAddVolume(f *cli.Factory) *cobra.Command {
 	o := newOptions(f, false)
-	cmd := o.command(runF, "addvolume NAME", "Plug a volume into a running virtual machine", `
+	cmd := o.command("addvolume NAME", "Plug a volume into a running virtual machine", `
 		virtctl addvolume demo --volume-name=data
 		virtctl addvolume demo --volume-name=data --wait
 		virtctl addvolume vmi/demo --volume-name=data
@@ -64,10 +59,10 @@ the next restart.`
 	return cmd
 }
 
-// NewCmdRemoveVolume makes `virtctl removevolume`; runF replaces Run in tests.
-func NewCmdRemoveVolume(f *cli.Factory, runF runFunc) *cobra.Command {
+// NewCmdRemoveVolume makes `virtctl removevolume`.
+func NewCmdRemoveVolume(f *cli.Factory) *cobra.Command {
 	o := newOptions(f, true)
-	cmd := o.command(runF, "removevolume NAME", "Unplug a volume from a running virtual machine", `
+	cmd := o.command("removevolume NAME", "Unplug a volume from a running virtual machine", `
 		virtctl removevolume demo --volume-name=data
 		virtctl removevolume demo --volume-name=data --wait`)
 	completioncmd.Flag(cmd, "volume-name", completioncmd.Hotplugged(f))
@@ -81,7 +76,7 @@ func newOptions(f *cli.Factory, remove bool) *Options {
 	}
 }
 
-func (o *Options) command(runF runFunc, use, short, examples string) *cobra.Command {
+func (o *Options) command(use, short, examples string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               use,
 		Short:             short,
@@ -92,9 +87,6 @@ func (o *Options) command(runF runFunc, use, short, examples string) *cobra.Comm
 			o.Name = args[0]
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},
@@ -117,32 +109,12 @@ func (o *Options) validate() error {
 	if o.Request.Volume == "" {
 		return cli.UsageErrorf("--volume-name is not given; it is the name of the PersistentVolumeClaim")
 	}
-	if len(content.IsPathSegmentName(o.Request.Volume)) > 0 {
-		return cli.UsageErrorf("--volume-name: %q is not a name", o.Request.Volume)
+	check := o.Request.CheckAdd
+	if o.Remove {
+		check = o.Request.CheckRemove
 	}
-	if o.Request.Disk != "" && len(validation.IsDNS1123Label(o.Request.Disk)) > 0 {
-		return cli.UsageErrorf("--disk-name: %q is not a name; use at most 63 lower-case letters, digits and -",
-			o.Request.Disk)
-	}
-	if o.Request.Disk == "" && !o.Remove && len(validation.IsDNS1123Label(o.Request.Volume)) > 0 {
-		return cli.UsageErrorf("--volume-name: %q cannot name a disk, which takes at most 63 lower-case letters, "+
-			"digits and "+
-			"-; give --disk-name", o.Request.Volume)
-	}
-	for _, flag := range []struct {
-		name, value string
-		allowed     []string
-	}{
-		{"disk-type", o.Request.DiskType, volume.DiskTypes},
-		{"bus", o.Request.Bus, volume.Buses},
-		{"cache", o.Request.Cache, volume.Caches},
-	} {
-		if flag.value != "" && !slices.Contains(flag.allowed, flag.value) {
-			return cli.UsageErrorf("--%s: %q is not one of %s", flag.name, flag.value, strings.Join(flag.allowed, ", "))
-		}
-	}
-	if o.Request.DiskType != "" && o.Request.DiskType != "disk" && o.Request.Bus == "virtio" {
-		return cli.UsageErrorf("--bus virtio has disks only; use scsi for --disk-type %s", o.Request.DiskType)
+	if wrong := (*volume.FieldError)(nil); errors.As(check(), &wrong) {
+		return cli.UsageErrorf("--%s: %s", wrong.Field, wrong.Reason)
 	}
 	if o.DryRun != cli.DryRunNone && o.Wait {
 		return cli.UsageErrorf("--wait cannot be given with --dry-run: nothing will change")

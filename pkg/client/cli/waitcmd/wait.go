@@ -37,8 +37,8 @@ type Options struct {
 	Timeout cli.Timeout
 }
 
-// NewCmdWait makes the command; runF replaces Run in tests.
-func NewCmdWait(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdWait makes the command.
+func NewCmdWait(f *cli.Factory) *cobra.Command {
 	o := &Options{
 		Factory: f,
 		Output:  cli.NewOutput(),
@@ -76,9 +76,6 @@ that are there at its beginning.`,
 		ValidArgsFunction: completioncmd.Machines(f, completioncmd.VMs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Names = args
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return Run(cmd.Context(), o)
 		},
 	}
@@ -170,9 +167,9 @@ func (o *Options) selected(ctx context.Context, c *client.Client, ns string) ([]
 		return nil, nil
 	}
 	if o.All {
-		return nil, fmt.Errorf("VMs of namespace %s: %w", ns, action.ErrNotFound)
+		return nil, fmt.Errorf("VMs %w in namespace %q", action.ErrNotFound, ns)
 	}
-	return nil, fmt.Errorf("VMs of namespace %s with labels %s: %w", ns, o.Selector, action.ErrNotFound)
+	return nil, fmt.Errorf("VMs with labels %s %w in namespace %q", o.Selector, action.ErrNotFound, ns)
 }
 
 // all waits for each target at the same time, and prints in their order those that are there.

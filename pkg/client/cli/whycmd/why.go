@@ -29,8 +29,8 @@ type Options struct {
 	Migrate bool
 }
 
-// NewCmdWhy makes the command; runF replaces Run in tests.
-func NewCmdWhy(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+// NewCmdWhy makes the command.
+func NewCmdWhy(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "why (NAME... | vmpool/NAME | vmirs/NAME | -l SELECTOR)",
@@ -64,9 +64,6 @@ prints a list of reports, and the code is 1 when those of the machines that are 
 			}
 			if err := o.Output.Validate(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return Run(cmd.Context(), o)
 		},

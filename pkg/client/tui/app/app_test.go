@@ -27,6 +27,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
@@ -115,6 +116,9 @@ func (f *fake) Machine(_ context.Context, key store.Key, _ bool) (*page.Details,
 	if err := f.wait(); err != nil {
 		return nil, err
 	}
+	if f.nothing {
+		return &page.Details{}, nil
+	}
 	d := details(key)
 	if key.Name == "off" {
 		d.VMI = nil
@@ -202,6 +206,28 @@ func (f *fake) Choices(context.Context, string) page.Choices {
 
 func (f *fake) Create(_ context.Context, namespace string, vm *v1.VirtualMachine) error {
 	f.done = append(f.done, "create "+namespace+"/"+vm.Name)
+	return f.err
+}
+
+func (f *fake) Claims(context.Context, string) ([]volume.Claim, bool, error) {
+	if err := f.wait(); err != nil || f.nothing {
+		return nil, true, err
+	}
+	return []volume.Claim{
+		{Name: "data", Size: "2Gi", Class: "local-path", Modes: "RWO", Phase: "Bound", UsedBy: []string{"web"}},
+		{Name: "installer.iso", Size: "4Gi", Class: "shared", Modes: "ROX", Phase: "Bound", UsedBy: []string{"db", "vmi/probe"}},
+		{Name: "scratch", Size: "10Gi", Class: "local-path", Modes: "RWO", Phase: "Pending"},
+		{Name: "scratch-shared", Size: "100Gi", Class: "shared", Modes: "RWO,RWX", Phase: "Bound"},
+	}, true, nil
+}
+
+func (f *fake) Plug(_ context.Context, key store.Key, o volume.Options) error {
+	f.done = append(f.done, fmt.Sprintf("plug %s %+v", key, o))
+	return f.err
+}
+
+func (f *fake) Unplug(_ context.Context, key store.Key, o volume.Options) error {
+	f.done = append(f.done, fmt.Sprintf("unplug %s of %s, instance %t", o.Volume, key, o.Instance))
 	return f.err
 }
 
@@ -475,6 +501,11 @@ func TestFrames(t *testing.T) {
 		"form-wrong":     {"+", "'new", "up", "'no key"},
 		"form-import":    {"+", "'new", "down", "down", "down", "down", "down", "down", "down", "down", "'type:h", "tab", "'https://host/disk.qcow2"},
 		"evacuate-asked": {"2", "E", "E"},
+		"plug":           {"down", "P"},
+		"plug-found":     {"down", "P", "'scr", "down", "enter", "right", "enter", "enter", "right"},
+		"plug-asked":     {"down", "P", "'iso", "enter", "down", "right", "down", "down", "'installer", "ctrl+s"},
+		"unplug":         {"down", "U"},
+		"unplug-asked":   {"down", "U", "enter"},
 		"events":         {"4"},
 		"health":         {"5"},
 		"why":            {"w"},

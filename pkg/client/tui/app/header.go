@@ -116,21 +116,38 @@ func (a *App) badge() string {
 
 // summary is the line with the cluster and how it is: as much of it as there is room for.
 func (a *App) summary() string {
-	t := a.theme()
 	right := strings.TrimRight(a.warnings(), " ")
-	left := " " + t.Paint(theme.Accent, widget.Harmless(a.World.Context)) + t.Paint(theme.Dim, " / "+a.namespace())
+	room := a.width
+	if right != "" {
+		room -= ansi.StringWidth(right) + 2
+	}
+	left, whole := a.summaryOf(" / "+a.namespace(), "   ", room)
+	if !whole { // that all namespaces are shown can be seen below
+		scope := ""
+		if a.World.Namespace != "" {
+			scope = " / " + a.World.Namespace
+		}
+		left, _ = a.summaryOf(scope, "  ", room)
+	}
+	return a.spread(left, right)
+}
+
+// summaryOf is the summary in so many cells, and whether that is all of it.
+func (a *App) summaryOf(scope, gap string, room int) (line string, whole bool) {
+	t := a.theme()
+	line = " " + t.Paint(theme.Accent, widget.Harmless(a.World.Context)) + t.Paint(theme.Dim, scope)
 	for _, parts := range a.totals.Parts(t) {
 		var b strings.Builder
-		b.WriteString("   ")
+		b.WriteString(gap)
 		for _, p := range parts {
 			b.WriteString(t.Paint(p.Role, p.Text))
 		}
-		if ansi.StringWidth(left)+ansi.StringWidth(b.String())+ansi.StringWidth(right)+2 > a.width {
-			break
+		if ansi.StringWidth(line)+ansi.StringWidth(b.String()) > room {
+			return line, false
 		}
-		left += b.String()
+		line += b.String()
 	}
-	return a.spread(left, right)
+	return line, true
 }
 
 // bar shows the pages with their keys, the current one marked.

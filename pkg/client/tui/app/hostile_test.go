@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
@@ -69,6 +70,12 @@ func (f hostileFake) EvacuationPlan(ctx context.Context, node string) (*evacuate
 func (f hostileFake) Choices(ctx context.Context, namespace string) page.Choices {
 	c, _ := spoilt(f.fake.Choices(ctx, namespace), nil)
 	return c
+}
+
+func (f hostileFake) Claims(ctx context.Context, namespace string) ([]volume.Claim, bool, error) {
+	claims, users, err := f.fake.Claims(ctx, namespace)
+	claims, err = spoilt(claims, err)
+	return claims, users, err
 }
 
 func (f hostileFake) Verdict(ctx context.Context, before, after string) (*diff.Object, error) {

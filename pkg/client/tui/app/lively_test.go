@@ -217,5 +217,26 @@ func TestFilm(t *testing.T) {
 	picture(t, filepath.Join(docs, "film.svg"), film(stills))
 }
 
+// TestLivelyFrames draws a cluster with metrics, in which most things are well, on a small terminal and on a usual one.
+func TestLivelyFrames(t *testing.T) {
+	t.Parallel()
+	for name, keys := range map[string][]string{
+		"lively-machines": {"down", "down"},
+		"lively-machine":  {"/", "'web-0", "enter", "enter"},
+		"lively-nodes":    {"2"},
+	} {
+		for _, size := range []tea.WindowSizeMsg{sizes[0], {Width: 140, Height: 40}} {
+			l := newLively()
+			a := New(l.world)
+			drive(t, a, size)
+			l.use(a)
+			drive(t, a, Changed{})
+			press(t, a, keys...)
+			golden(t, sized(name, size), a)
+			a.Close()
+		}
+	}
+}
+
 // docs is where the pictures are.
 var docs = filepath.Join("..", "..", "..", "..", "docs", "dashboard")

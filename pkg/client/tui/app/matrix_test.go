@@ -41,6 +41,8 @@ var everyPage = map[string]func(*page.World) page.Page{
 	"evacuation": func(w *page.World) page.Page { return page.NewEvacuation(w, "node1") },
 	"edit":       func(w *page.World) page.Page { return page.NewEdit(w, web) },
 	"form":       func(w *page.World) page.Page { return page.NewForm(w) },
+	"plug":       func(w *page.World) page.Page { return page.NewPlug(w, web) },
+	"unplug":     func(w *page.World) page.Page { return page.NewUnplug(w, web) },
 }
 
 var sites = &store.Set{Namespace: "prod", Name: "sites", Resource: store.Pools}

@@ -92,7 +92,7 @@ func NewForm(w *World) *Form {
 	}
 	p.keys = keymap.Map[*Form]{
 		{
-			Keys: []string{"ctrl+s"}, Name: "create", Help: "create the machine", Allowed: (*Form).refusal,
+			Keys: []string{"ctrl+s"}, Name: "submit", Help: "create the machine", Allowed: (*Form).refusal,
 			Do: (*Form).create,
 		},
 		{

@@ -78,7 +78,7 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 		{Title: "CPU", Right: true, Priority: 2, Volatile: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			s := w.Usage.Of(m.Key())
 			if s == nil || !m.Alive() {
-				return text(fmt.Sprintf("%*s %4s", sparkWidth, "", known(m.CPUs > 0, m.CPUs)))
+				return text(w.unmeasured(4, known(m.CPUs > 0, m.CPUs)))
 			}
 			full := float64(max(1, m.CPUs)) * 1000
 			return text(widget.Sparkline(w.Theme, s.CPU, full, sparkWidth) +
@@ -89,7 +89,7 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 			Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 				s := w.Usage.Of(m.Key())
 				if s == nil || !m.Alive() {
-					return text(fmt.Sprintf("%*s %6s", sparkWidth, "", known(!m.Memory.IsZero(), &m.Memory)))
+					return text(w.unmeasured(6, known(!m.Memory.IsZero(), &m.Memory)))
 				}
 				return text(widget.Sparkline(w.Theme, s.Memory, float64(s.Now.Memory), sparkWidth) + " " +
 					fmt.Sprintf("%6s", widget.Bytes(s.Memory[len(s.Memory)-1])))
@@ -111,6 +111,14 @@ func machineColumns(w *World) []widget.Column[*store.Machine] {
 			columns...)
 	}
 	return columns
+}
+
+// unmeasured is a value without a sparkline before it. Room for one is left where other rows have them.
+func (w *World) unmeasured(width int, value string) string {
+	if !w.Usage.Any() {
+		return value
+	}
+	return fmt.Sprintf("%*s", sparkWidth+1+width, value)
 }
 
 func cpu(w *World, m *store.Machine) int64 {

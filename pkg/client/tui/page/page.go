@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/filter"
@@ -167,11 +168,16 @@ type Actions interface {
 	// Choices are what there is to choose from for a machine of a namespace; what cannot be read is left out.
 	Choices(ctx context.Context, namespace string) Choices
 	Create(ctx context.Context, namespace string, vm *v1.VirtualMachine) error
+	// Claims are those of a namespace that can be plugged into its machines; users is whether it is known who has them.
+	Claims(ctx context.Context, namespace string) (found []volume.Claim, users bool, err error)
+	// Plug and Unplug ask for a volume to be plugged into a machine or unplugged.
+	Plug(ctx context.Context, key store.Key, o volume.Options) error
+	Unplug(ctx context.Context, key store.Key, o volume.Options) error
 	// Verdict says what a change of an object's YAML would do, and Apply does it.
 	Verdict(ctx context.Context, before, after string) (*diff.Object, error)
 	Apply(ctx context.Context, before, after string) error
 	// ForbiddenTo says why the user may not do a verb of the API, "create", to a resource of kubevirt.io or
-	// pool.kubevirt.io in a namespace.
+	// pool.kubevirt.io, or to a subresource of machines, in a namespace.
 	ForbiddenTo(namespace, verb, resource string) string
 	// Forbidden says why the user may not do a verb to machines of a namespace; "" that they may, or that it is not
 	// known.

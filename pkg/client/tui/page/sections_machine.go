@@ -185,9 +185,23 @@ func (s sections) disks() []string {
 		if d.Hotplug {
 			state = strings.TrimSpace(d.Target + " hotplugged " + d.Phase)
 		}
-		rows = append(rows, []string{d.Name, cmp.Or(d.Device, "-"), cmp.Or(d.Size, "-"), cmp.Or(state, "-"), d.Source})
+		rows = append(rows, []string{
+			d.Name, cmp.Or(d.Device, "-"), cmp.Or(d.Size, "-"), cmp.Or(state, "-"), shortSource(d.Source),
+		})
 	}
 	return s.table("Disks", []string{"NAME", "DEVICE", "SIZE", "IN GUEST", "SOURCE"}, rows)
+}
+
+// shortSource is a disk's source with shorter words for the usual kinds, so that the name after them can be read.
+func shortSource(source string) string {
+	kind, name, _ := strings.Cut(source, " ")
+	switch kind {
+	case "persistentVolumeClaim":
+		return "claim " + name
+	case "containerDisk":
+		return "image " + name
+	}
+	return source
 }
 
 func (s sections) interfaces() []string {

@@ -66,6 +66,9 @@ func used(row top.Row) uint64 {
 	return min(row.Memory, row.MemoryResident)
 }
 
+// Any reports whether anything is known of any guest.
+func (u *Usage) Any() bool { return len(u.guests) > 0 }
+
 // Of is what a guest used, or nil.
 func (u *Usage) Of(key store.Key) *Series { return u.guests[key] }
 

@@ -57,6 +57,24 @@ func machineBindings() keymap.Map[subject] {
 		}
 		return one(alive)(s)
 	}
+	volumes := func(verb string) func(subject) string {
+		return func(s subject) string {
+			if s.world.ReadOnly {
+				return readOnly
+			}
+			if why := one(nil)(s); why != "" {
+				return why
+			}
+			switch m := s.machines[0]; {
+			case m.Deleting:
+				return "it is being deleted"
+			case m.Instance && !m.Alive():
+				return "it is not running"
+			default:
+				return s.world.Actions.ForbiddenTo(m.Namespace, "update", resourceOf(m)+"/"+verb)
+			}
+		}
+	}
 	verb := func(v lifecycle.Verb) (func(subject) string, func(subject) tea.Cmd) {
 		return func(s subject) string { return s.allowed(v) }, func(s subject) tea.Cmd { return s.ask(v) }
 	}
@@ -123,6 +141,16 @@ func machineBindings() keymap.Map[subject] {
 			Do:      func(s subject) tea.Cmd { return s.ask(s.pausing()) },
 		},
 		bind(lifecycle.Migrate, "move the running guest to another node", false, "m"),
+		{
+			Keys: []string{"P"}, Name: "plug", Help: "plug a volume in, which the guest sees as a disk",
+			Allowed: volumes("addvolume"),
+			Do:      func(s subject) tea.Cmd { return Send(Open{NewPlug(s.world, s.machines[0])}) },
+		},
+		{
+			Keys: []string{"U"}, Name: "unplug", Help: "take a volume out again, or the disc out of a CD-ROM drive",
+			Allowed: volumes("removevolume"),
+			Do:      func(s subject) tea.Cmd { return Send(Open{NewUnplug(s.world, s.machines[0])}) },
+		},
 		bind(lifecycle.MigrateCancel, "cancel the migration; the guest stays where it is", true, "M"),
 		bind(lifecycle.SoftReboot, "ask the guest to reboot", true, "B"),
 		bind(lifecycle.Reset, "press the reset button", true, "ctrl+r"),

@@ -49,7 +49,7 @@ func (t *Table[R]) View(width, height int) string {
 
 // layout decides which columns are drawn, and how wide. What has no room gives way in this order: long columns are cut
 // to shrunk cells, the First one to telling cells, columns of little importance are left out, the First column is cut
-// further, and the others are left out.
+// further, and the others are left out. What room that makes goes to the columns that were cut.
 func (t *Table[R]) layout(width int, cells [][]Cell) {
 	t.grow(width, cells)
 	t.widths = slices.Clone(t.grown)
@@ -65,6 +65,7 @@ func (t *Table[R]) layout(width int, cells [][]Cell) {
 	t.drop(width, important)
 	t.shrink(width, true, shrunk)
 	t.drop(width, 0)
+	t.regain(width)
 	t.stretch(width)
 }
 
@@ -132,6 +133,21 @@ func (t *Table[R]) drop(width, above int) {
 			return
 		}
 		t.shown = slices.Delete(t.shown, worst, worst+1)
+	}
+}
+
+// regain gives room that is left, since columns were left out, back to those that were cut: to the First one before
+// the others.
+func (t *Table[R]) regain(width int) {
+	room := width - t.total()
+	for _, first := range []bool{true, false} {
+		for _, c := range t.shown {
+			if column := &t.Columns[c]; column.First == first && !column.Flex {
+				more := max(0, min(room, t.grown[c]-t.widths[c]))
+				t.widths[c] += more
+				room -= more
+			}
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ func Set(
 	f := why.SetFacts{Kind: kind.Short}
 	set, err := sets.Get(ctx, c, kind, namespace, name)
 	if apierrors.IsNotFound(err) {
-		return f, fmt.Errorf("%s %s/%s: %w", kind.Short, namespace, name, action.ErrNotFound)
+		return f, fmt.Errorf("%s %q %w", kind.Qualified(), name, action.ErrNotFound)
 	}
 	if err != nil {
 		return f, err

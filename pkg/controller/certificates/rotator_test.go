@@ -21,9 +21,9 @@ import (
 
 const apiService = "v1.subresources.kubevirt.io"
 
-// installation is a Keeper on fakes, with what `virtctl install` applied.
+// installation is a Rotator on fakes, with what `virtctl install` applied.
 type installation struct {
-	*Keeper
+	*Rotator
 	client  *fake.Clientset
 	dynamic *dynamicfake.FakeDynamicClient
 	now     time.Time
@@ -51,7 +51,7 @@ func newInstallation(t *testing.T) *installation {
 			}},
 		),
 	}
-	i.Keeper = New(i.client, i.dynamic, []string{apiService, "v1alpha3.subresources.kubevirt.io"}, certs.DefaultPolicy, logr.Discard())
+	i.Rotator = New(i.client, i.dynamic, []string{apiService, "v1alpha3.subresources.kubevirt.io"}, certs.DefaultPolicy, logr.Discard())
 	i.Now = func() time.Time { return i.now }
 	return i
 }
@@ -61,7 +61,7 @@ func (i *installation) keep(t *testing.T) int {
 	t.Helper()
 	i.client.ClearActions()
 	i.dynamic.ClearActions()
-	if _, err := i.Keep(t.Context()); err != nil {
+	if _, err := i.Rotate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	writes := 0
@@ -177,7 +177,7 @@ func TestKeepRotates(t *testing.T) {
 		if steps > 100 {
 			t.Fatal("too many steps")
 		}
-		again, err := i.Keep(t.Context())
+		again, err := i.Rotate(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

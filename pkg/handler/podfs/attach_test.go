@@ -37,7 +37,7 @@ func inOwnMounts(t *testing.T, script string) *Process {
 	return p
 }
 
-func TestGraft(t *testing.T) {
+func TestAttachMount(t *testing.T) {
 	dir := t.TempDir()
 	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "dev/volumes/data")
 	check(t, os.MkdirAll(source, 0o755))
@@ -45,7 +45,7 @@ func TestGraft(t *testing.T) {
 	from := inOwnMounts(t, "mount -t tmpfs none "+source+"; echo kept > "+source+"/disk.img; ln -s "+dir+" "+source+"/link")
 	to := inOwnMounts(t, "mount -t tmpfs none "+filepath.Join(dir, "dev"))
 	for range 2 {
-		check(t, Graft(t.Context(), from, source, to, target, false))
+		check(t, AttachMount(t.Context(), from, source, to, target, false))
 	}
 	inside := func(p *Process, name string) string {
 		return fmt.Sprintf("/proc/%d/root%s", p.PID, name)
@@ -82,11 +82,11 @@ func TestGraft(t *testing.T) {
 		t.Errorf("still mounted: %t, %v", mounted, err)
 	}
 	// Links lead nowhere.
-	if err := Graft(t.Context(), from, source+"/link", to, target, false); !errors.Is(err, unix.ELOOP) {
+	if err := AttachMount(t.Context(), from, source+"/link", to, target, false); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("link: %v", err)
 	}
 	// Read-only.
-	check(t, Graft(t.Context(), from, source, to, target, true))
+	check(t, AttachMount(t.Context(), from, source, to, target, true))
 	if err := os.WriteFile(inside(to, target+"/other"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 		t.Errorf("written: %v", err)
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
-// spareLife is how long a connection waits for its use. It is less than virt-handler waits for a request.
-const spareLife = 8 * time.Second
+// idleLife is how long a connection waits for its use. It is less than virt-handler waits for a request.
+const idleLife = 8 * time.Second
 
-// maxHosts is of how many virt-handlers TLS sessions and spare connections are kept.
+// maxHosts is of how many virt-handlers TLS sessions and idle connections are kept.
 const maxHosts = 4096
 
 // hostKey is a virt-handler: that of a node, at an address.
@@ -23,8 +23,8 @@ type hostKey struct{ node, address string }
 // host is a virt-handler. Each has TLS sessions of its own: all have one name, so that one cache would mix them up.
 type host struct {
 	tls *tls.Config
-	// spare is a connection that is open and authenticated, and not used yet; making says that there will be one.
-	spare  net.Conn
+	// idle is a connection that is open and authenticated, and not used yet; making says that there will be one.
+	idle   net.Conn
 	making bool
 }
 
@@ -45,23 +45,23 @@ func (s *streams) host(key hostKey) *host {
 // dropHosts forgets all; s.mu is held.
 func (s *streams) dropHosts() {
 	for _, h := range s.hosts {
-		if h.spare != nil {
-			_ = h.spare.Close() // nothing was sent over it
-			h.spare = nil
+		if h.idle != nil {
+			_ = h.idle.Close() // nothing was sent over it
+			h.idle = nil
 		}
 	}
 	clear(s.hosts)
 }
 
-// dial opens a stream at the virt-handler of a node, over the spare connection to it if there is one that still works.
+// dial opens a stream at the virt-handler of a node, over the idle connection to it if there is one that still works.
 func (s *streams) dial(ctx context.Context, target *url.URL, node string, header http.Header) (*stream.Conn, error) {
 	s.mu.Lock()
 	h := s.host(hostKey{node, target.Host})
-	spare := h.spare
-	h.spare = nil
+	idle := h.idle
+	h.idle = nil
 	s.mu.Unlock()
-	if spare != nil {
-		conn, err := stream.DialOver(ctx, spare, target, header, stream.Options{})
+	if idle != nil {
+		conn, err := stream.DialOver(ctx, idle, target, header, stream.Options{})
 		if err == nil || answered(err) || ctx.Err() != nil {
 			return conn, err
 		}
@@ -70,13 +70,13 @@ func (s *streams) dial(ctx context.Context, target *url.URL, node string, header
 	return stream.DialURL(ctx, target, h.tls, header, stream.Options{})
 }
 
-// prepare opens a spare connection in the background, after one to that virt-handler was used: who forwards ports opens
+// prepare opens an idle connection in the background, after one to that virt-handler was used: who forwards ports opens
 // many, one after the other, and a handshake takes a third of the time until a new one is there.
 func (s *streams) prepare(key hostKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.host(key)
-	if h.making || h.spare != nil || !s.beginLocked() {
+	if h.making || h.idle != nil || !s.beginLocked() {
 		return
 	}
 	h.making = true
@@ -96,12 +96,12 @@ func (s *streams) prepare(key hostKey) {
 			_ = conn.Close() // nothing was sent over it
 			return
 		}
-		h.spare = conn
-		time.AfterFunc(s.spareLife, func() {
+		h.idle = conn
+		time.AfterFunc(s.idleLife, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if h.spare == conn {
-				h.spare = nil
+			if h.idle == conn {
+				h.idle = nil
 				_ = conn.Close() // nothing was sent over it
 			}
 		})

@@ -1,4 +1,5 @@
-package sshcmd
+// Package copybar draws how far a copy of files is, for people at a terminal: `virtctl scp` and `virtctl cp`.
+package copybar
 
 import (
 	"fmt"
@@ -16,8 +17,8 @@ const (
 	nameWidth = 40
 )
 
-// progress draws how far a copy is, a line a file.
-type progress struct {
+// Bar draws how far a copy is, a line a file. It may be used by several goroutines.
+type Bar struct {
 	w   io.Writer
 	now func() time.Time
 
@@ -28,8 +29,11 @@ type progress struct {
 	open         bool
 }
 
-// show takes how far the file is, in bytes; the first of a file has 0 done.
-func (p *progress) show(name string, done, total int64) {
+// New makes one that draws on w, a terminal.
+func New(w io.Writer, now func() time.Time) *Bar { return &Bar{w: w, now: now} }
+
+// Show takes how far the file is, in bytes; the first of a file has 0 done. A total below 0 is not known.
+func (p *Bar) Show(name string, done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
@@ -44,13 +48,14 @@ func (p *progress) show(name string, done, total int64) {
 	}
 }
 
-func (p *progress) end() {
+// End ends the last line.
+func (p *Bar) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finish()
 }
 
-func (p *progress) finish() {
+func (p *Bar) finish() {
 	if p.open {
 		p.draw()
 		fmt.Fprintln(p.w)
@@ -58,16 +63,19 @@ func (p *progress) finish() {
 	}
 }
 
-func (p *progress) draw() {
-	percent := int64(100)
-	if p.total > 0 {
-		percent = min(100, p.done*100/p.total)
+func (p *Bar) draw() {
+	percent := "100%"
+	switch {
+	case p.total > 0:
+		percent = fmt.Sprintf("%d%%", min(100, p.done*100/p.total))
+	case p.total < 0:
+		percent = ""
 	}
 	rate := 0.0
 	if took := p.now().Sub(p.began).Seconds(); took > 0 {
 		rate = float64(p.done) / took
 	}
-	fmt.Fprintf(p.w, "\r%-*s %3d%% %10s %10s/s", nameWidth, p.name, percent, size(float64(p.done)), size(rate))
+	fmt.Fprintf(p.w, "\r%-*s %4s %10s %10s/s", nameWidth, p.name, percent, size(float64(p.done)), size(rate))
 }
 
 // clip makes a name, which may be a guest's choice, fit for a terminal.

@@ -1,4 +1,4 @@
-// Package certificates keeps the certificates of an installation: the authority and one certificate a
+// Package certificates rotates the certificates of an installation: the authority and one certificate a
 // component in Secrets, the bundle of trusted authorities in a ConfigMap, and that bundle in the
 // APIServices and webhook configurations that lead to virt-api. What is to be done is decided by
 // certs.Rotate; here it is read and written. When nothing is due, nothing is written.
@@ -59,8 +59,8 @@ type object struct {
 	name      string
 }
 
-// Keeper is a leader's background work: Start runs until its context ends.
-type Keeper struct {
+// Rotator is a leader's background work: Start runs until its context ends.
+type Rotator struct {
 	Client  kubernetes.Interface
 	Dynamic dynamic.Interface
 	// Namespace is the installation's.
@@ -77,52 +77,52 @@ type Keeper struct {
 	forgotten bool
 }
 
-// New returns a Keeper of the installation in names.Namespace.
+// New returns a Rotator of the installation in names.Namespace.
 func New(
 	client kubernetes.Interface, dynamic dynamic.Interface, apiServices []string, policy func() certs.Policy,
 	log logr.Logger,
-) *Keeper {
-	k := &Keeper{
+) *Rotator {
+	r := &Rotator{
 		Client: client, Dynamic: dynamic, Namespace: names.Namespace, APIServices: apiServices,
 		Policy: policy, Now: time.Now, Log: log, due: make(chan struct{}, 1),
 	}
-	k.signer = newSigner(client, policy, func() time.Time { return k.Now() }, log)
-	return k
+	r.signer = newSigner(client, policy, func() time.Time { return r.Now() }, log)
+	return r
 }
 
 // NeedLeaderElection says that only the leader keeps certificates.
-func (k *Keeper) NeedLeaderElection() bool { return true }
+func (r *Rotator) NeedLeaderElection() bool { return true }
 
-// Look has the Keeper look again soon; it does not block.
-func (k *Keeper) Look() {
+// Look has the Rotator look again soon; it does not block.
+func (r *Rotator) Look() {
 	select {
-	case k.due <- struct{}{}:
+	case r.due <- struct{}{}:
 	default: // It is going to look anyway.
 	}
 }
 
 // Start keeps the certificates until the context ends.
-func (k *Keeper) Start(ctx context.Context) error {
-	watched := k.watched()
+func (r *Rotator) Start(ctx context.Context) error {
+	watched := r.watched()
 	done := make(chan struct{}, len(watched)+1)
 	go func() {
-		k.signer.run(ctx)
+		r.signer.run(ctx)
 		done <- struct{}{}
 	}()
 	for _, object := range watched {
 		go func() {
-			k.watch(ctx, object)
+			r.watch(ctx, object)
 			done <- struct{}{}
 		}()
 	}
-	k.loop(ctx)
+	r.loop(ctx)
 	for range cap(done) {
 		<-done
 	}
 	return nil
 }
 
-func (k *Keeper) loop(ctx context.Context) {
+func (r *Rotator) loop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -130,65 +130,65 @@ func (k *Keeper) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-k.due:
+		case <-r.due:
 		}
-		again, err := k.Keep(ctx)
-		wait := max(again.Sub(k.Now()), time.Second)
+		again, err := r.Rotate(ctx)
+		wait := max(again.Sub(r.Now()), time.Second)
 		if err != nil && ctx.Err() == nil {
-			k.Log.Error(err, "certificates are not all in place")
+			r.Log.Error(err, "certificates are not all in place")
 			wait = retry
 		}
 		timer.Reset(wait)
 	}
 }
 
-// Keep does what is due and returns when to do so again.
-func (k *Keeper) Keep(ctx context.Context) (time.Time, error) {
-	stored, err := k.read(ctx)
+// Rotate does what is due and returns when to do so again.
+func (r *Rotator) Rotate(ctx context.Context) (time.Time, error) {
+	stored, err := r.read(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
-	state, again, err := certs.Rotate(stored.state, leaves, k.Policy(), k.Now())
+	state, again, err := certs.Rotate(stored.state, leaves, r.Policy(), r.Now())
 	if err != nil {
 		return time.Time{}, err
 	}
-	if err := k.write(ctx, stored, state); err != nil {
+	if err := r.write(ctx, stored, state); err != nil {
 		return time.Time{}, err
 	}
-	k.signer.use(*state.Signer)
+	r.signer.use(*state.Signer)
 	bundle := certs.EncodeBundle(state.Trusted)
 	return again, errors.Join(
-		k.forget(ctx),
-		k.injectWebhooks(ctx, mutatingWebhooks, names.MutatingWebhook, bundle),
-		k.injectWebhooks(ctx, validatingWebhooks, names.ValidatingWebhook, bundle),
-		k.injectAPIServices(ctx, bundle),
+		r.forget(ctx),
+		r.injectWebhooks(ctx, mutatingWebhooks, names.MutatingWebhook, bundle),
+		r.injectWebhooks(ctx, validatingWebhooks, names.ValidatingWebhook, bundle),
+		r.injectAPIServices(ctx, bundle),
 	)
 }
 
 // forget removes the certificate that all virt-handlers had together in earlier versions: nothing takes it any more.
-func (k *Keeper) forget(ctx context.Context) error {
-	if k.forgotten {
+func (r *Rotator) forget(ctx context.Context) error {
+	if r.forgotten {
 		return nil
 	}
-	err := k.Client.CoreV1().Secrets(k.Namespace).Delete(ctx, names.OldHandlerCertSecret, metav1.DeleteOptions{})
+	err := r.Client.CoreV1().Secrets(r.Namespace).Delete(ctx, names.OldHandlerCertSecret, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete secret %s: %w", names.OldHandlerCertSecret, err)
 	}
-	k.forgotten = true
+	r.forgotten = true
 	return nil
 }
 
-func (k *Keeper) watched() []object {
+func (r *Rotator) watched() []object {
 	out := []object{
-		{secrets, k.Namespace, names.CASecret},
-		{configMaps, k.Namespace, names.CABundle},
+		{secrets, r.Namespace, names.CASecret},
+		{configMaps, r.Namespace, names.CABundle},
 		{mutatingWebhooks, "", names.MutatingWebhook},
 		{validatingWebhooks, "", names.ValidatingWebhook},
 	}
 	for name := range leaves {
-		out = append(out, object{secrets, k.Namespace, name})
+		out = append(out, object{secrets, r.Namespace, name})
 	}
-	for _, name := range k.APIServices {
+	for _, name := range r.APIServices {
 		out = append(out, object{apiServices, "", name})
 	}
 	return out
@@ -196,14 +196,14 @@ func (k *Keeper) watched() []object {
 
 // watch looks again whenever the object changes. It asks for that one by name, so that no right to
 // see others is needed.
-func (k *Keeper) watch(ctx context.Context, object object) {
-	var resource dynamic.ResourceInterface = k.Dynamic.Resource(object.resource)
+func (r *Rotator) watch(ctx context.Context, object object) {
+	var resource dynamic.ResourceInterface = r.Dynamic.Resource(object.resource)
 	if object.namespace != "" {
-		resource = k.Dynamic.Resource(object.resource).Namespace(object.namespace)
+		resource = r.Dynamic.Resource(object.resource).Namespace(object.namespace)
 	}
 	listWatch := certs.Selected(resource, fields.OneTermEqualSelector(metav1.ObjectNameField, object.name))
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(listWatch, k.Dynamic),
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(listWatch, r.Dynamic),
 		ObjectType:    &unstructured.Unstructured{},
 		// Only that something happened matters: the content, private keys among it, is not kept.
 		Transform: func(obj any) (any, error) {
@@ -217,9 +217,9 @@ func (k *Keeper) watch(ctx context.Context, object object) {
 			return obj, nil
 		},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { k.Look() },
-			UpdateFunc: func(any, any) { k.Look() },
-			DeleteFunc: func(any) { k.Look() },
+			AddFunc:    func(any) { r.Look() },
+			UpdateFunc: func(any, any) { r.Look() },
+			DeleteFunc: func(any) { r.Look() },
 		},
 	})
 	informer.RunWithContext(ctx)

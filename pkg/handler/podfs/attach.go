@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/podfs/beneath"
 )
 
-// Graft makes a directory that one process has mounted visible to another, which may live in another container: a
+// AttachMount makes a directory that one process has mounted visible to another, which may live in another container: a
 // copy of the mount is taken in the first one's mount namespace and put into the second one's. Nothing of it
 // shows on the node, in the kubelet's directories, or in any other container, and it is gone with the
 // second one's container. It may be done again.
@@ -24,7 +24,7 @@ import (
 //
 // A file system whose server does not answer may hold it up for ever; the end of ctx ends the wait, and what was begun
 // goes on.
-func Graft(ctx context.Context, from *Process, source string, to *Process, target string, readOnly bool) error {
+func AttachMount(ctx context.Context, from *Process, source string, to *Process, target string, readOnly bool) error {
 	if mounted, err := to.Mounted(target); err != nil || mounted {
 		return err
 	}
@@ -107,8 +107,8 @@ func mountHere(name string) (*beneath.Dir, error) {
 	return dir, nil
 }
 
-// Prune undoes Graft. It fails with EBUSY while somebody uses a file below; what is not mounted is no error. As for
-// ctx, it is like Graft.
+// Prune undoes AttachMount. It fails with EBUSY while somebody uses a file below; what is not mounted is no error. ctx
+// is as for AttachMount.
 func Prune(ctx context.Context, to *Process, target string) error {
 	mounted, err := to.Mounted(target)
 	if err != nil {

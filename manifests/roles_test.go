@@ -1,0 +1,61 @@
+package manifests_test
+
+import (
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// What users may do is what they may in KubeVirt, where its roles and ours were apart.
+func TestUserRolesAreKubeVirts(t *testing.T) {
+	for _, tc := range []struct {
+		role, group, resource, verb string
+		may                         bool
+	}{
+		{"kubevirt.io:default", "kubevirt.io", "kubevirts", "get", true},
+		{"kubevirt.io:default", "kubevirt.io", "kubevirts", "list", true},
+		{"kubevirt.io:migrate", "kubevirt.io", "virtualmachineinstancemigrations", "deletecollection", true},
+		{"kubevirt.io:admin", "subresources.kubevirt.io", "virtualmachineinstances/vnc/screenshot", "get", true},
+		{"kubevirt.io:edit", "subresources.kubevirt.io", "virtualmachineinstances/vnc", "get", true},
+		{"kubevirt.io:edit", "subresources.kubevirt.io", "virtualmachineinstances/vnc/screenshot", "get", false},
+		{"kubevirt.io:public", "kubevirt.io", "kubevirts", "get", false},
+	} {
+		role := find[rbacv1.ClusterRole](t, "ClusterRole", tc.role)
+		may := slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.APIGroups, tc.group) && slices.Contains(rule.Resources, tc.resource) && slices.Contains(rule.Verbs, tc.verb)
+		})
+		if may != tc.may {
+			t.Errorf("%s may %s %s: %t", tc.role, tc.verb, tc.resource, may)
+		}
+	}
+	binding := find[rbacv1.ClusterRoleBinding](t, "ClusterRoleBinding", "kubevirt.io:default")
+	if len(binding.Subjects) != 1 || binding.Subjects[0].Name != "system:authenticated" || binding.RoleRef.Name != "kubevirt.io:default" {
+		t.Errorf("it is bound as %+v", binding)
+	}
+}
+
+// The KubeVirt resource of a new installation has a configuration, for clients that patch below it.
+func TestConfigurationIsWrittenOut(t *testing.T) {
+	if kv := find[v1.KubeVirt](t, "KubeVirt", "kubevirt"); kv.Spec.Configuration.DeveloperConfiguration == nil {
+		t.Errorf("spec.configuration is %+v", kv.Spec.Configuration)
+	}
+}
+
+// A MigrationPolicy has a status to write, as KubeVirt's clients do, and the fields below its spec are kept for virt-api to
+// refuse.
+func TestPoliciesHaveAStatus(t *testing.T) {
+	for _, o := range decode(t, "crds/migrations*.yaml") {
+		for _, version := range typed[apiextensionsv1.CustomResourceDefinition](t, o).Spec.Versions {
+			if version.Subresources == nil || version.Subresources.Status == nil {
+				t.Errorf("%s %s has no status", o.GetName(), version.Name)
+			}
+			spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
+			if keep := spec.XPreserveUnknownFields; keep == nil || !*keep {
+				t.Errorf("%s %s drops unknown fields", o.GetName(), version.Name)
+			}
+		}
+	}
+}

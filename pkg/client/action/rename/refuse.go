@@ -1,0 +1,79 @@
+package rename
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+)
+
+// RefusedError says why a VM is not renamed, and what to do about it.
+type RefusedError struct{ text string }
+
+func (e *RefusedError) Error() string { return e.text }
+
+// NotAllowedError says which rights are missing for a rename.
+type NotAllowedError struct {
+	// Missing are the rights, as in "patch persistentvolumeclaims".
+	Missing []string
+}
+
+func (e *NotAllowedError) Error() string {
+	return "renaming needs rights that you do not have: " + strings.Join(e.Missing, ", ")
+}
+
+// notFoundError is an action.ErrNotFound.
+type notFoundError struct{ text string }
+
+func (e *notFoundError) Error() string      { return e.text }
+func (*notFoundError) Is(target error) bool { return target == action.ErrNotFound }
+func notFound(r Request) error {
+	return &notFoundError{fmt.Sprintf("there is no VM %s/%s", r.Namespace, r.Name)}
+}
+
+func refused(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
+
+// Refuse is why a VM cannot be renamed now; nil when it can. runs says that there is an instance of its name,
+// rivals are VMs that wait for its place.
+func Refuse(vm *v1.VirtualMachine, runs bool, rivals []string) error {
+	name := vm.Namespace + "/" + vm.Name
+	stop := fmt.Sprintf("`virtctl stop %s -n %s`", vm.Name, vm.Namespace)
+	if owner := metav1.GetControllerOfNoCopy(vm); owner != nil {
+		return refused("VM %s belongs to %s %s, which would make another in its place; take it out of that first", name,
+			owner.Kind, owner.Name)
+	}
+	if runs {
+		return refused("VM %s has an instance; stop it first: %s", name, stop)
+	}
+	strategy, err := vm.RunStrategy()
+	switch {
+	case err != nil:
+		return refused("VM %s: %v", name, err)
+	case !slices.Contains([]v1.VirtualMachineRunStrategy{v1.RunStrategyHalted, v1.RunStrategyManual}, strategy):
+		return refused("VM %s has run strategy %s, with which it starts by itself; stop it first: %s, or "+
+			"`virtctl set run-strategy %s Halted -n %s`", name, strategy, stop, vm.Name, vm.Namespace)
+	case vm.Spec.Template == nil:
+		return refused("VM %s has no spec.template", name)
+	}
+	status := &vm.Status
+	switch {
+	case len(status.StateChangeRequests) > 0:
+		return refused("VM %s was asked to %s; wait until it has, then stop it: %s", name,
+			strings.ToLower(string(status.StateChangeRequests[0].Action)), stop)
+	case len(status.VolumeRequests) > 0:
+		return refused("VM %s has volumes that are being plugged; wait until they are", name)
+	case status.SnapshotInProgress != nil:
+		return refused("VM %s is part of snapshot %s, which is being taken; wait until it is", name,
+			*status.SnapshotInProgress)
+	case status.RestoreInProgress != nil:
+		return refused("VM %s is being restored by %s; wait until it is", name, *status.RestoreInProgress)
+	case len(rivals) > 0:
+		return refused("VM %s is being renamed to %s, too; `virtctl delete %s -n %s` gives that up", name, rivals[0],
+			rivals[0], vm.Namespace)
+	}
+	return nil
+}

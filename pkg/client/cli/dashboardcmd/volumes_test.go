@@ -1,0 +1,55 @@
+package dashboardcmd
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
+	"github.com/virtkit/virtkit/pkg/client/store"
+)
+
+func TestVolumesArePluggedAndUnplugged(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	note := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, r.URL.Path+" "+string(body))
+	})
+	const subresources = "/apis/subresources.kubevirt.io/v1/namespaces/prod/"
+	api := clienttest.New(t)
+	api.Put("/api/v1/namespaces/prod/persistentvolumeclaims/data", map[string]any{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": "data"}})
+	api.Put(subresources+"virtualmachines/web/addvolume", note)
+	api.Put(subresources+"virtualmachineinstances/web/removevolume", note)
+	a := &actions{client: api.Client(), rules: map[string]*authorizationv1.SubjectRulesReviewStatus{"prod": {ResourceRules: []authorizationv1.ResourceRule{
+		{Verbs: []string{"update"}, APIGroups: []string{"subresources.kubevirt.io"}, Resources: []string{"virtualmachines/addvolume"}},
+	}}}}
+	key := store.Key{Namespace: "prod", Name: "web"}
+	if err := a.Plug(context.Background(), key, volume.Options{Volume: "data"}); err != nil {
+		t.Error(err)
+	}
+	if err := a.Unplug(context.Background(), key, volume.Options{Volume: "data", Instance: true}); err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		subresources + `virtualmachines/web/addvolume {"name":"data","disk":{"name":"data","disk":{"bus":"scsi"},"serial":"data"},"volumeSource":{"persistentVolumeClaim":{"claimName":"data","hotpluggable":true}}}`,
+		subresources + `virtualmachineinstances/web/removevolume {"name":"data"}`,
+	}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Error(diff)
+	}
+	if why := a.ForbiddenTo("prod", "update", "virtualmachines/addvolume"); why != "" {
+		t.Errorf("what is allowed is refused: %s", why)
+	}
+	if a.ForbiddenTo("prod", "update", "virtualmachines/removevolume") == "" {
+		t.Error("what is not allowed is not refused")
+	}
+}

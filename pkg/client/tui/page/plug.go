@@ -1,0 +1,354 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"charm.land/bubbles/v2/textinput"
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/filter"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+// The fields of the form, in their order.
+const (
+	plugClaim = iota
+	plugLasts
+	plugKind
+	plugBus
+	plugName
+	plugSerial
+	plugCache
+	plugFields
+)
+
+// option is one of the values that a field may have; its name is what is shown, and the empty value is the default.
+type option struct{ value, name string }
+
+// untilRestart is the value of plugLasts that changes only the instance.
+const untilRestart = "instance"
+
+// plugField describes a field: how it is called, by the form and by the command line, and what it may be. One without
+// options is typed.
+type plugField struct {
+	title, flag, example string
+	options              []option
+}
+
+var plugForm = [plugFields]plugField{
+	plugClaim: {title: "Claim", flag: "volume-name", example: "type to find, enter takes the one below"},
+	plugLasts: {title: "Lasts", options: []option{{"", "for good"}, {untilRestart, "until restart"}}},
+	plugKind:  {title: "Disk type", flag: "disk-type", options: defaulted(volume.DiskTypes)},
+	plugBus:   {title: "Bus", flag: "bus", options: defaulted(volume.Buses)},
+	plugName:  {title: "Disk name", flag: "disk-name", example: "the claim's"},
+	plugSerial: {
+		title: "Serial", flag: "serial",
+		example: "the claim's; the guest has /dev/disk/by-id/*SERIAL",
+	},
+	plugCache: {title: "Cache", flag: "cache", options: append([]option{{"", "default"}}, options(volume.Caches)...)},
+}
+
+// options are the values as they are called.
+func options(values []string) []option {
+	var out []option
+	for _, v := range values {
+		out = append(out, option{v, v})
+	}
+	return out
+}
+
+// defaulted are options of which the first is what is taken where none is said.
+func defaulted(values []string) []option {
+	out := options(values)
+	out[0].value = ""
+	return out
+}
+
+// Plug plugs a volume into a machine: a form, with the claims of the machine's namespace below it.
+type Plug struct {
+	world  *World
+	row    *store.Machine // the last there was
+	gone   bool
+	inputs [plugFields]textinput.Model // of the fields that are typed
+	chosen [plugFields]string          // of the others
+	at     int
+	begun  bool // whether a claim was typed or taken: an empty form is no mistake
+	table  widget.Table[*volume.Claim]
+	claims []*volume.Claim
+	users  bool // whether it is known who uses the claims
+	list   reading[string]
+	keys   keymap.Map[*Plug]
+}
+
+type claimsRead struct {
+	page   *Plug
+	claims []volume.Claim
+	users  bool
+	err    error
+}
+
+// NewPlug makes the page.
+func NewPlug(w *World, m *store.Machine) *Plug {
+	p := &Plug{world: w, row: m}
+	for i := range p.inputs {
+		input := textinput.New()
+		input.Prompt, input.Placeholder, input.CharLimit = "", plugForm[i].example, 253
+		styles := input.Styles()
+		styles.Cursor.Blink = false
+		input.SetStyles(styles)
+		p.inputs[i] = input
+	}
+	if m.Instance {
+		p.chosen[plugLasts] = untilRestart
+	}
+	p.table = widget.Table[*volume.Claim]{
+		Columns: p.columns(), Key: func(c *volume.Claim) store.Key { return store.Key{Name: c.Name} },
+		Now: w.Now, Theme: w.Theme,
+	}
+	p.keys = plugKeys()
+	p.Refresh()
+	return p
+}
+
+func plugKeys() keymap.Map[*Plug] {
+	// In the first field the keys that move are for the claims below it.
+	move := func(by int, list func(*widget.Table[*volume.Claim])) func(*Plug) tea.Cmd {
+		return func(p *Plug) tea.Cmd {
+			if p.at == plugClaim && list != nil {
+				list(&p.table)
+				return nil
+			}
+			return p.moveTo(p.at + by)
+		}
+	}
+	choose := func(by int) func(*Plug) tea.Cmd {
+		return func(p *Plug) tea.Cmd { p.choose(by); return nil }
+	}
+	type list = *widget.Table[*volume.Claim]
+	return keymap.Map[*Plug]{
+		{
+			Keys: []string{"ctrl+s"}, Name: "submit", Help: "plug the volume in", Allowed: (*Plug).refusal,
+			Do: (*Plug).submit,
+		},
+		{
+			Keys: []string{"enter", "tab"}, Name: "next", Help: "take the claim under the cursor; the next field",
+			Do: func(p *Plug) tea.Cmd {
+				if p.at == plugClaim {
+					p.take()
+				}
+				return p.moveTo(p.at + 1)
+			},
+		},
+		{Keys: []string{"right", "space"}, Name: "change", Help: "another value of the field", Do: choose(1)},
+		{Keys: []string{"left"}, Help: "the value before", Quiet: true, Do: choose(-1)},
+		{
+			Keys: []string{"down"}, Help: "the next claim, or field", Quiet: true,
+			Do: move(1, func(t list) { t.Move(1) }),
+		},
+		{
+			Keys: []string{"up"}, Help: "the claim or field before", Quiet: true,
+			Do: move(-1, func(t list) { t.Move(-1) }),
+		},
+		{Keys: []string{"shift+tab"}, Help: "the field before", Quiet: true, Do: move(-1, nil)},
+		{
+			Keys: []string{"pgdown"}, Help: "one page of claims down", Quiet: true,
+			Do: func(p *Plug) tea.Cmd { p.table.Page(1); return nil },
+		},
+		{
+			Keys: []string{"pgup"}, Help: "one page of claims up", Quiet: true,
+			Do: func(p *Plug) tea.Cmd { p.table.Page(-1); return nil },
+		},
+	}
+}
+
+func (p *Plug) columns() []widget.Column[*volume.Claim] {
+	type column = widget.Column[*volume.Claim]
+	word := func(title string, limit, priority int, of func(*volume.Claim) string) column {
+		return column{
+			Title: title, Max: limit, Priority: priority,
+			Cell: func(c *volume.Claim, _ time.Time) widget.Cell { return widget.Cell{Text: of(c)} },
+		}
+	}
+	name := word("CLAIM", 63, 0, func(c *volume.Claim) string { return c.Name })
+	name.First = true
+	size := word("SIZE", 12, 0, func(c *volume.Claim) string { return c.Size })
+	size.Right = true
+	return []column{
+		name, size,
+		word("CLASS", 24, 2, func(c *volume.Claim) string { return c.Class }),
+		word("ACCESS", 16, 1, func(c *volume.Claim) string { return c.Modes }),
+		{Title: "STATUS", Max: 12, Priority: 3, Cell: func(c *volume.Claim, _ time.Time) widget.Cell {
+			roles := map[string]theme.Role{"Bound": theme.Good, "Pending": theme.Busy}
+			role, ok := roles[c.Phase]
+			if !ok {
+				role = theme.Bad
+			}
+			return state(p.world.Theme, cmp.Or(c.Phase, "Unknown"), role)
+		}},
+		{Title: "USED BY", Flex: true, Cell: func(c *volume.Claim, _ time.Time) widget.Cell {
+			if !p.users {
+				return widget.Cell{Text: "not known", Role: theme.Dim}
+			}
+			return widget.Cell{Text: strings.Join(c.UsedBy, ", "), Role: theme.Warn}
+		}},
+	}
+}
+
+// Start reads the claims.
+func (p *Plug) Start() tea.Cmd { return tea.Batch(p.inputs[p.at].Focus(), p.Wants()) }
+
+// Wants reads the claims, and again after a while when that has failed.
+func (p *Plug) Wants() tea.Cmd {
+	if !p.list.wanted("claims of "+p.row.Namespace, p.world.Now()) {
+		return nil
+	}
+	actions, namespace := p.world.Actions, p.row.Namespace
+	return limited(func(ctx context.Context) tea.Msg {
+		found, users, err := actions.Claims(ctx, namespace)
+		return claimsRead{p, found, users, err}
+	})
+}
+
+// Update takes what was read, and what was pasted.
+func (p *Plug) Update(msg tea.Msg) tea.Cmd {
+	switch m := msg.(type) {
+	case tea.PasteMsg:
+		if p.typed() {
+			return p.give(tea.PasteMsg{Content: strings.TrimSpace(m.Content)})
+		}
+	case claimsRead:
+		if m.page != p {
+			return nil
+		}
+		p.list.done(m.err, p.world.Now())
+		if m.err != nil {
+			return nil
+		}
+		p.claims, p.users = nil, m.users
+		for i := range m.claims {
+			p.claims = append(p.claims, &m.claims[i])
+		}
+		p.table.SetRows(p.claims)
+		p.find()
+	}
+	return nil
+}
+
+// Typed gives what is no key of the form to the field.
+func (p *Plug) Typed(m tea.KeyPressMsg) (tea.Cmd, bool) {
+	key := m.String()
+	switch {
+	case key == "esc" || key == "ctrl+c":
+		return nil, false
+	case p.typed() && slices.Contains([]string{"left", "right", "space"}, key):
+		return p.give(m), true
+	}
+	cmd, known, why := p.keys.Handle(p, key)
+	switch {
+	case why != "":
+		return Send(Notice{Text: capital(why)}), true
+	case known || !p.typed():
+		return cmd, true
+	}
+	return p.give(m), true
+}
+
+// typed reports whether the field is typed rather than chosen.
+func (p *Plug) typed() bool { return plugForm[p.at].options == nil }
+
+func (p *Plug) give(msg tea.Msg) tea.Cmd {
+	var cmd tea.Cmd
+	before := p.value(p.at)
+	p.inputs[p.at], cmd = p.inputs[p.at].Update(msg)
+	if p.at == plugClaim && p.value(p.at) != before {
+		p.begun = true
+		p.find()
+	}
+	return cmd
+}
+
+func (p *Plug) moveTo(i int) tea.Cmd {
+	p.inputs[p.at].Blur()
+	p.at = (i + plugFields) % plugFields
+	if !p.typed() {
+		return nil
+	}
+	p.inputs[p.at].CursorEnd()
+	return p.inputs[p.at].Focus()
+}
+
+// choose goes to another of a field's options. An instance that no VM has made has nothing that lasts.
+func (p *Plug) choose(by int) {
+	all := plugForm[p.at].options
+	if p.at == plugLasts && p.row.Instance {
+		return
+	}
+	at := slices.IndexFunc(all, func(o option) bool { return o.value == p.chosen[p.at] })
+	p.chosen[p.at] = all[(at+by+len(all))%len(all)].value
+}
+
+// value is what a field has.
+func (p *Plug) value(i int) string {
+	if plugForm[i].options != nil {
+		return p.chosen[i]
+	}
+	return strings.TrimSpace(p.inputs[i].Value())
+}
+
+// find shows the claims that match what was typed, with the cursor on the one of that name, or on the first.
+func (p *Plug) find() {
+	text := p.value(plugClaim)
+	if f, err := filter.Parse(text); err == nil { // one that is not finished yet leaves what is shown
+		p.table.SetFilter(f)
+	}
+	p.table.Top()
+	p.table.Select(store.Key{Name: text})
+}
+
+// take takes the claim under the cursor. What was typed stays where no claim matches: perhaps none could be read.
+func (p *Plug) take() {
+	c, ok := p.table.Current()
+	if !ok {
+		return
+	}
+	p.begun = true
+	p.inputs[plugClaim].SetValue(widget.Harmless(c.Name))
+	p.find()
+}
+
+// claim is the claim of the form, if there is one of that name.
+func (p *Plug) claim() *volume.Claim {
+	name := p.value(plugClaim)
+	if at := slices.IndexFunc(p.claims, func(c *volume.Claim) bool { return c.Name == name }); at >= 0 {
+		return p.claims[at]
+	}
+	return nil
+}
+
+// Title names the machine.
+func (p *Plug) Title() string { return "plug into " + p.row.Key().String() }
+
+// Refresh reads the machine's row anew.
+func (p *Plug) Refresh() {
+	row := p.world.Machines.Get(p.row.Key())
+	if p.gone = row == nil && p.world.Machines.State().Synced; row != nil {
+		p.row = row
+	}
+}
+
+// State is that of the connection.
+func (p *Plug) State() store.State { return connection(p.world) }
+
+// Key does what a key is bound to.
+func (p *Plug) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p, key) }
+
+// Hints are the page's keys.
+func (p *Plug) Hints() []keymap.Hint { return p.keys.Hints(p) }

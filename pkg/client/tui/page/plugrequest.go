@@ -1,0 +1,94 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
+	"github.com/virtkit/virtkit/pkg/client/store"
+)
+
+// request is what the form asks for.
+func (p *Plug) request() volume.Options {
+	return volume.Options{
+		Volume: p.value(plugClaim), Disk: p.value(plugName), Instance: p.chosen[plugLasts] == untilRestart,
+		DiskType: p.value(plugKind), Bus: p.value(plugBus), Serial: p.value(plugSerial), Cache: p.value(plugCache),
+	}
+}
+
+func (p *Plug) refusal() string {
+	o := p.request()
+	switch {
+	case p.world.ReadOnly:
+		return readOnly
+	case p.gone:
+		return "the machine has been deleted"
+	case o.Volume == "":
+		return "claim: choose one"
+	case o.Instance && !p.row.Alive():
+		return "lasts: the machine does not run, so there is nothing that ends with a restart"
+	}
+	if wrong := (*volume.FieldError)(nil); errors.As(o.CheckAdd(), &wrong) {
+		for _, f := range plugForm {
+			if f.flag == wrong.Field {
+				return strings.ToLower(f.title) + ": " + wrong.Reason
+			}
+		}
+		return wrong.Error()
+	}
+	return p.world.Actions.ForbiddenTo(p.row.Namespace, "update", volumesOf(o.Instance)+"/addvolume")
+}
+
+// volumesOf is the resource whose volumes are changed.
+func volumesOf(instance bool) string {
+	if instance {
+		return "virtualmachineinstances"
+	}
+	return "virtualmachines"
+}
+
+func (p *Plug) submit() tea.Cmd {
+	o, key, actions := p.request(), p.row.Key(), p.world.Actions
+	lasts := "for good"
+	if o.Instance {
+		lasts = "until it restarts"
+	}
+	question := fmt.Sprintf("Plug claim %s into %s %s?", o.Volume, key, lasts)
+	if c := p.claim(); c != nil && len(c.UsedBy) > 0 {
+		question += " It is used by " + strings.Join(c.UsedBy, ", ") + "."
+	}
+	return Send(Ask{Question: question, Task: Task{
+		Line: p.line(&o),
+		Do:   func(ctx context.Context) error { return actions.Plug(ctx, key, o) },
+		Then: func(err error) tea.Msg {
+			if err != nil { // it is shown, and the form stays
+				return nil
+			}
+			return Back{Of: p, Notice: fmt.Sprintf("Volume %s is on its way into %s", o.Name(), key)}
+		},
+	}})
+}
+
+// line is the command line that does the same.
+func (p *Plug) line(o *volume.Options) string {
+	words := volumeWords(p.world, "addvolume", p.row.Key(), o)
+	for i := plugKind; i < plugFields; i++ {
+		if value := p.value(i); value != "" {
+			words = append(words, "--"+plugForm[i].flag, quoted(value))
+		}
+	}
+	return strings.Join(append(words, "--namespace", p.row.Namespace), " ")
+}
+
+// volumeWords begin the command line of a request.
+func volumeWords(w *World, verb string, key store.Key, o *volume.Options) []string {
+	name := key.Name
+	if o.Instance {
+		name = "vmi/" + name
+	}
+	return []string{w.Program, verb, name, "--volume-name", quoted(o.Volume)}
+}

@@ -1,0 +1,221 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/volume"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+)
+
+// attachment is a volume that was plugged in, as a row of the page.
+type attachment = *volume.Attachment
+
+// unplugging is the page of the volumes that were plugged into a machine, to unplug some.
+type unplugging struct {
+	rows[attachment]
+	machine     *store.Machine
+	attachments []attachment
+	objects     reading[string]
+	good        time.Time // when they were read
+}
+
+// pluggedRead is what was read of a machine for its unplugging page.
+type pluggedRead struct {
+	page    *unplugging
+	details *Details
+	err     error
+}
+
+// NewUnplug makes the page of a machine.
+func NewUnplug(w *World, m *store.Machine) Page {
+	p := &unplugging{machine: m}
+	p.rows = rows[attachment]{
+		world: w, title: "unplug from " + m.Key().String(), what: "volumes that were plugged in",
+		advice: "P on the machine plugs one in", state: p.believed,
+		read: func() []attachment { return p.attachments },
+	}
+	p.table = widget.Table[attachment]{
+		Columns: attachmentColumns(w), Now: w.Now, Theme: w.Theme,
+		Key: func(a attachment) store.Key { return store.Key{Name: a.Name} },
+	}
+	p.double = func() tea.Cmd {
+		if p.refusal() != "" {
+			return nil
+		}
+		return p.ask()
+	}
+	p.bind(keymap.Binding[*rows[attachment]]{
+		Keys: []string{"enter", "U"}, Name: "unplug", Help: "take the volume out of the machine",
+		Allowed: func(*rows[attachment]) string { return p.refusal() },
+		Do:      func(*rows[attachment]) tea.Cmd { return p.ask() },
+	})
+	p.Refresh()
+	return p
+}
+
+func attachmentColumns(w *World) []widget.Column[attachment] {
+	word := func(title string, priority int, of func(attachment) string) widget.Column[attachment] {
+		return widget.Column[attachment]{
+			Title: title, Max: 63, Priority: priority,
+			Cell: func(a attachment, _ time.Time) widget.Cell { return widget.Cell{Text: of(a)} },
+		}
+	}
+	name := word("VOLUME", 0, func(a attachment) string { return a.Name })
+	name.First = true
+	size := word("SIZE", 2, attachedSize)
+	size.Right = true
+	return []widget.Column[attachment]{
+		name,
+		word("CLAIM", 1, func(a attachment) string { return a.Claim }),
+		size,
+		{Title: "STATUS", Max: 24, Cell: func(a attachment, _ time.Time) widget.Cell {
+			switch {
+			case a.Status == nil:
+				return state(w.Theme, "not in the guest", theme.Dim)
+			case a.Status.Phase == v1.VolumeReady:
+				return state(w.Theme, string(v1.VolumeReady), theme.Good)
+			}
+			return state(w.Theme, cmp.Or(string(a.Status.Phase), "Unknown"), theme.Busy)
+		}},
+		word("IN GUEST", 3, func(a attachment) string {
+			if a.Status == nil {
+				return ""
+			}
+			return a.Status.Target
+		}),
+		word("LASTS", 1, func(a attachment) string {
+			if a.Instance {
+				return "until restart"
+			}
+			return "for good"
+		}),
+	}
+}
+
+// attachedSize is a volume's size; empty where that is not known.
+func attachedSize(a attachment) string {
+	switch {
+	case a.Status == nil:
+		return ""
+	case a.Status.Size > 0:
+		return resource.NewQuantity(a.Status.Size, resource.BinarySI).String()
+	case a.Status.PersistentVolumeClaimInfo != nil:
+		if size, ok := a.Status.PersistentVolumeClaimInfo.Capacity["storage"]; ok {
+			return size.String()
+		}
+	}
+	return ""
+}
+
+// believed is the state of what was read.
+func (p *unplugging) believed() store.State {
+	switch {
+	case p.objects.err != nil:
+		return store.State{Synced: !p.good.IsZero(), Err: p.objects.err, Since: p.good}
+	case p.good.IsZero():
+		return store.State{}
+	}
+	return connection(p.world)
+}
+
+// Start reads the machine.
+func (p *unplugging) Start() tea.Cmd { return p.Wants() }
+
+// Refresh reads the machine's row anew.
+func (p *unplugging) Refresh() {
+	if row := p.world.Machines.Get(p.machine.Key()); row != nil {
+		p.machine = row
+	}
+	p.rows.Refresh()
+}
+
+// Wants reads the machine when it has changed.
+func (p *unplugging) Wants() tea.Cmd {
+	m, actions := p.machine, p.world.Actions
+	if !p.objects.wanted(m.Revision+" of "+m.Key().String(), p.world.Now()) {
+		return nil
+	}
+	return limited(func(ctx context.Context) tea.Msg {
+		details, err := actions.Machine(ctx, m.Key(), m.Instance)
+		return pluggedRead{p, details, err}
+	})
+}
+
+// Update takes what was read.
+func (p *unplugging) Update(msg tea.Msg) tea.Cmd {
+	m, ok := msg.(pluggedRead)
+	if !ok || m.page != p {
+		return nil
+	}
+	p.objects.done(m.err, p.world.Now())
+	if m.err != nil {
+		return nil
+	}
+	p.good, p.attachments = p.world.Now(), nil
+	for _, a := range volume.Attachments(m.details.VM, m.details.VMI) {
+		p.attachments = append(p.attachments, &a)
+	}
+	p.Refresh()
+	return p.Wants() // it may have changed meanwhile
+}
+
+func (p *unplugging) refusal() string {
+	if p.world.ReadOnly {
+		return readOnly
+	}
+	if why := p.none(); why != "" {
+		return why
+	}
+	for _, a := range p.table.Marked() {
+		why := p.world.Actions.ForbiddenTo(p.machine.Namespace, "update", volumesOf(a.Instance)+"/removevolume")
+		if why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// ask asks before the marked volumes, or the one under the cursor, are unplugged.
+func (p *unplugging) ask() tea.Cmd {
+	key, actions := p.machine.Key(), p.world.Actions
+	var requests []volume.Options
+	var lines, names []string
+	for _, a := range p.table.Marked() {
+		o := volume.Options{Volume: a.Name, Instance: a.Instance}
+		requests = append(requests, o)
+		lines = append(lines,
+			strings.Join(append(volumeWords(p.world, "removevolume", key, &o), "--namespace", key.Namespace), " "))
+		names = append(names, fmt.Sprintf("volume %s (claim %s)", a.Name, a.Claim))
+	}
+	slices.Sort(names)
+	what := strings.Join(names, ", ")
+	return Send(Ask{Question: fmt.Sprintf("Unplug %s from %s?", what, key), Task: Task{
+		Line: strings.Join(lines, " && "),
+		Do: func(ctx context.Context) error {
+			var failed []error
+			for _, o := range requests {
+				failed = append(failed, actions.Unplug(ctx, key, o))
+			}
+			return errors.Join(failed...)
+		},
+		Then: func(err error) tea.Msg {
+			if err != nil { // it is shown, and the page stays
+				return nil
+			}
+			return Back{Of: p, Notice: fmt.Sprintf("On its way out of %s: %s", key, what)}
+		},
+	}})
+}

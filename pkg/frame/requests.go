@@ -1,0 +1,20 @@
+package frame
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Requests asks for a look at each of the items that match has; a nil match has all.
+func Requests[T any, P interface {
+	*T
+	client.Object
+}](items []T, match func(P) bool) []reconcile.Request {
+	var out []reconcile.Request
+	for i := range items {
+		if item := P(&items[i]); match == nil || match(item) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(item)})
+		}
+	}
+	return out
+}
