@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -32,7 +31,7 @@ func TestCSI(t *testing.T) {
 	}
 	m := &machine{T: t, binary: binary, kubeconfig: filepath.Join(t.TempDir(), "config")}
 	m.must("down")
-	before := traces(t)
+	alone, before := isAlone(), traces(t)
 	t.Cleanup(func() {
 		if t.Failed() && m.client != nil {
 			m.dump()
@@ -60,8 +59,9 @@ func TestCSI(t *testing.T) {
 	}
 	m.must("down", "--keep-data")
 	m.must("up", "--storage", "csi")
-	if s := m.status(); !s.Ready || len(s.Components) != 12 || len(s.Kept) != 0 {
-		t.Fatalf("status: %+v", s)
+	up := m.status()
+	if !up.Ready || len(up.Components) != 12 || len(up.Kept) != 0 {
+		t.Fatalf("status: %+v", up)
 	}
 	m.says("reader", "cat /old/file", "precious\n", "old")
 
@@ -77,9 +77,7 @@ func TestCSI(t *testing.T) {
 		return
 	}
 	m.must("down")
-	if diff := cmp.Diff(before, traces(t)); diff != "" {
-		t.Errorf("down leaves traces (-before +after):\n%s", diff)
-	}
+	m.leftNothing(up, before, alone)
 }
 
 // claim makes a claim of 16 MiB that every node can use, changed before it is made.

@@ -155,13 +155,16 @@ func traces(t *testing.T) map[string][]string {
 }
 
 // withoutOthers drops what belongs to another instance that runs on the same machine, which may come and go.
-func withoutOthers(found map[string][]string, ours string) map[string][]string {
+func withoutOthers(found map[string][]string, ours ...string) map[string][]string {
+	isOurs := func(s string) bool {
+		return slices.ContainsFunc(ours, func(mark string) bool { return strings.Contains(s, mark) })
+	}
 	others := regexp.MustCompile(`vlocal\d+|virt-local-|10\.99\.|10\.(12[89]|1[3-9]\d|2\d\d)\.`)
 	for kind, all := range found {
 		if kind == "settings" || kind == "files" {
 			continue
 		}
-		found[kind] = slices.DeleteFunc(all, func(s string) bool { return others.MatchString(s) && !strings.Contains(s, ours) })
+		found[kind] = slices.DeleteFunc(all, func(s string) bool { return others.MatchString(s) && !isOurs(s) })
 	}
 	return found
 }
@@ -176,11 +179,7 @@ func TestCluster(t *testing.T) {
 	}
 	m := &machine{T: t, binary: binary, kubeconfig: filepath.Join(t.TempDir(), "config")}
 	m.must("down")
-	alone := true
-	if _, err := os.Stat("/run/virt-local"); err == nil {
-		alone = false // another instance runs: what all share stays, and it may change its own
-	}
-	before := traces(t)
+	alone, before := isAlone(), traces(t)
 	wasUp := false
 	t.Cleanup(func() {
 		if t.Failed() && wasUp {
@@ -204,8 +203,6 @@ func TestCluster(t *testing.T) {
 	if !up.Ready || len(up.Nodes) != 2 || len(up.Components) != 9 {
 		t.Fatalf("status after up: %+v", up)
 	}
-	slot := strings.TrimSuffix(strings.TrimPrefix(up.Server, "https://10.99."), ".1:6443")
-
 	m.second(up)
 	m.pods()
 	m.loseNode(up)
@@ -220,13 +217,26 @@ func TestCluster(t *testing.T) {
 	if _, err := os.Stat(m.kubeconfig); !os.IsNotExist(err) {
 		t.Errorf("the kubeconfig that up made is left: %v", err)
 	}
-	after := traces(t)
+	m.leftNothing(up, before, alone)
+}
+
+// isAlone reports whether no instance runs. Else what all share stays, and the others may change their own.
+func isAlone() bool {
+	_, err := os.Stat("/run/virt-local")
+	return err != nil
+}
+
+// leftNothing compares the machine after down with what it was before.
+func (m *machine) leftNothing(up cluster.Status, before map[string][]string, alone bool) {
+	m.Helper()
+	after := traces(m.T)
 	if !alone {
-		ours := "vlocal" + slot
-		before, after = withoutOthers(before, ours), withoutOthers(after, ours)
+		slot := strings.TrimSuffix(strings.TrimPrefix(up.Server, "https://10.99."), ".1:6443")
+		ours := []string{"vlocal" + slot, instanceName}
+		before, after = withoutOthers(before, ours...), withoutOthers(after, ours...)
 	}
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("down leaves traces (-before +after):\n%s", diff)
+		m.Errorf("down leaves traces (-before +after):\n%s", diff)
 	}
 }
 

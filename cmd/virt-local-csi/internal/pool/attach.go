@@ -16,9 +16,8 @@ import (
 // attachment says that a node uses a volume.
 type attachment struct {
 	Node string `json:"node"`
-	// Namespace is the inode of the mount namespace in which it does: when that has no process any more the node has
-	// died, whatever it was about.
-	Namespace uint64 `json:"namespace"`
+	// Init is the node's first process: when that has ended the node has died, whatever it was about.
+	Init process `json:"init"`
 }
 
 func (p *Pool) nodesFile(id string) string { return filepath.Join(p.path(volumes, id), "nodes.json") }
@@ -37,13 +36,17 @@ func (p *Pool) attachedNodes(id string) ([]string, error) {
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	alive, err := liveNamespaces()
+	inits := make([]process, len(all))
+	for i, a := range all {
+		inits[i] = a.Init
+	}
+	alive, err := living(inits)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("find out which nodes live: %w", err)
 	}
 	var nodes []string
 	for _, a := range all {
-		if alive[a.Namespace] {
+		if alive[a.Init] {
 			nodes = append(nodes, a.Node)
 		}
 	}
@@ -64,11 +67,11 @@ func (p *Pool) Attach(id, node string) (v Volume, device string, err error) {
 	if err != nil {
 		return v, "", err
 	}
-	namespace, err := ownNamespace()
+	init, err := identify("/proc/1")
 	if err != nil {
 		return v, "", err
 	}
-	if mine := (attachment{node, namespace}); !slices.Contains(all, mine) {
+	if mine := (attachment{node, init}); !slices.Contains(all, mine) {
 		all = slices.DeleteFunc(all, func(a attachment) bool { return a.Node == node })
 		if err := writeRecord(p.nodesFile(id), append(all, mine)); err != nil {
 			return v, "", fmt.Errorf("record where volume %q is attached: %w", id, err)
@@ -194,33 +197,4 @@ func mountFlags(options []string) (flags uintptr, data []string) {
 		}
 	}
 	return flags, data
-}
-
-func ownNamespace() (uint64, error) {
-	var st unix.Stat_t
-	if err := unix.Stat("/proc/self/ns/mnt", &st); err != nil {
-		return 0, fmt.Errorf("find the mount namespace: %w", err)
-	}
-	return st.Ino, nil
-}
-
-// liveNamespaces are the mount namespaces that have a process which root may look at, as it may at those of nodes. On a
-// node it sees the node's alone.
-func liveNamespaces() (map[uint64]bool, error) {
-	processes, err := filepath.Glob("/proc/[0-9]*/ns/mnt")
-	if err != nil {
-		return nil, fmt.Errorf("list mount namespaces: %w", err)
-	}
-	alive := map[uint64]bool{}
-	for _, link := range processes {
-		var st unix.Stat_t
-		err := unix.Stat(link, &st)
-		switch {
-		case err == nil:
-			alive[st.Ino] = true
-		case !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EACCES):
-			return nil, fmt.Errorf("list mount namespaces: %w", err)
-		}
-	}
-	return alive, nil
 }

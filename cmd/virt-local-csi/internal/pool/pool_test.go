@@ -225,15 +225,20 @@ func TestMakingAfterKill(t *testing.T) {
 	}
 }
 
-// A volume that a node uses is not erased; a node that has died does not use it.
+// A volume that a node uses is not erased; a node that has died does not use it, whatever has its namespace now.
 func TestVolumeInUse(t *testing.T) {
 	p := open(t)
 	create(t, p, Volume{Name: "v", Size: 4096})
-	mine, err := ownNamespace()
+	alive, err := identify("/proc/self")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writeRecord(p.nodesFile("v"), []attachment{{"node1", mine}, {"node2", 1}}); err != nil {
+	// The namespace of a node that has died, or of one before a reboot, may be another's since.
+	dead, before := alive, alive
+	dead.Start--
+	before.Boot = "another"
+	records := []attachment{{"node1", alive}, {"node2", dead}, {"node3", before}}
+	if err := writeRecord(p.nodesFile("v"), records); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Remove("v"); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "[node1]") {

@@ -33,7 +33,7 @@ const (
 	// workers is how many calls of a kind are under way at most.
 	workers = 10
 	// retryFirst and retryLast are the pauses before a call that failed is tried again; they double in between.
-	retryFirst, retryLast = time.Second, time.Minute
+	retryFirst, retryLast = time.Second, 10 * time.Second
 	// resync is when all objects are looked at again although nothing has happened.
 	resync = 15 * time.Minute
 )
