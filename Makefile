@@ -23,7 +23,7 @@ IMAGES := virt-server virt-launcher tiny-disk
 NOVNC  := pkg/client/action/vnc/novnc/files/novnc.zip
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build images debian up down generate lint test test-unit test-generated test-integration test-e2e test-slow chaos fuzz bench scale release-check clean
+.PHONY: help deps build images debian up down generate lint test test-unit test-generated test-integration test-e2e test-csi test-slow chaos fuzz bench scale release-check clean
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -79,6 +79,9 @@ test-integration: ## Run the tests against a real API server
 
 test-e2e: ## Run the tests against a cluster of their own
 	@dev/test.sh e2e
+
+test-csi: ## Run the tests of virt-local's CSI driver, a preview, as root (CI does not run them)
+	@dev/test.sh csi
 
 test-slow: ## Run the tests with a real cloud image, which boots for minutes (CI does not run them)
 	@dev/test.sh slow

@@ -4,8 +4,9 @@
 #   lint         format, vet, staticcheck, the arrows between packages
 #   generated    generated files are what their generators write
 #   unit         everything that needs no cluster
-#   integration  reconcilers and the installer against virt-local's control plane alone; as root, the CSI project's suite
+#   integration  reconcilers and the installer against virt-local's control plane alone
 #   e2e          virt-local itself, and virtkit on two nodes of a cluster of its own
+#   csi          virt-local's CSI driver, a preview: the CSI project's suite, and a cluster of its own; as root
 #   slow         a real cloud image on a cluster of its own: minutes; as root, for the image is installed
 #   chaos        kills of everything that can be killed while guests write, on a cluster of its own: up to 40 minutes
 set -euo pipefail
@@ -28,7 +29,7 @@ generated() {
 }
 
 unit() {
-	[ -e cmd/virt-local/internal/payload/files/containerd-shim-runc-v2 ] || cmd/virt-local/build
+	[ -e cmd/virt-local/internal/payload/files/virt-local-csi ] || cmd/virt-local/build # what it embeds comes first
 	go test ./...
 	# Needs a C compiler, but neither libvirt nor its headers.
 	CGO_ENABLED=1 go test -tags libvirt_dlopen ./pkg/hypervisor/libvirt
@@ -40,7 +41,6 @@ integration() {
 	make --no-print-directory build
 	# They mostly wait, each for a control plane of its own.
 	packages_with integration | xargs go test -tags integration -count=1 -p 4 -timeout 20m
-	go -C cmd/virt-local-csi test -tags integration -count=1 -timeout 20m ./...
 }
 
 e2e() {
@@ -59,6 +59,13 @@ e2e() {
 	rm -r "$out"
 	[ "$status" = 0 ] || return 1
 	go -C cmd/virt-local test -tags e2e -count=1 -p 1 -timeout 20m -v . | failures_last
+}
+
+csi() {
+	dev/deps.sh csi
+	make --no-print-directory build
+	go -C cmd/virt-local-csi test -tags csi -count=1 -timeout 20m ./...
+	go -C cmd/virt-local test -tags e2e,csi -count=1 -timeout 20m -run '^TestCSI$' -v . | failures_last
 }
 
 slow() {

@@ -1,9 +1,9 @@
 // virt-local-csi is the storage of a virt-local cluster: the CSI driver on one machine, with Kubernetes' own sidecars.
-// It is a part of virt-local, which starts it; see docs/virt-local.md. It is a module and a program of its own since the
-// sidecars register feature gates under the names that Kubernetes' components have for theirs, which one process cannot
-// have twice.
+// It is a part of virt-local, which starts it; see docs/virt-local.md. It is a module and a program of its own since
+// the sidecars register feature gates under the names that Kubernetes' components have for theirs, which one process
+// cannot have twice.
 //
-//	virt-local-csi csi-controller   Identity and Controller, and the sidecars: one a cluster, in a mount namespace of its own
+//	virt-local-csi csi-controller   Identity and Controller, and the sidecars: one a cluster, its mounts its own
 //	virt-local-csi csi-node         Identity and Node: one a node, in the node's namespaces
 //	virt-local-csi orphans          lists data that no object is for, as JSON
 //	virt-local-csi remove           removes some of that

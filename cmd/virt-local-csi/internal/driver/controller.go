@@ -116,8 +116,8 @@ func wantedSize(r *csi.CapacityRange, fsType string) (int64, error) {
 	}
 	size := pool.RoundUp(bytes, fsType)
 	if limit > 0 && size > limit {
-		return 0, status.Errorf(codes.OutOfRange, "capacity_range: a volume of at most %d bytes cannot be: it would have "+
-			"%d", limit, size)
+		return 0, status.Errorf(codes.OutOfRange, "capacity_range: a volume of at most %d bytes cannot be: it would "+
+			"have %d", limit, size)
 	}
 	return size, nil
 }

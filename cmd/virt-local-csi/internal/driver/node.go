@@ -15,8 +15,8 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/pool"
 )
 
-// node mounts volumes in the mount namespace of a node. Several nodes that mount one volume have one file system, for it
-// is one kernel.
+// node mounts volumes in the mount namespace of a node. Several nodes that mount one volume have one file system, for
+// it is one kernel.
 type node struct {
 	*Driver
 	csi.UnimplementedNodeServer

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach returns a loop device on the file, one that is there already or a new one. With autoclear the kernel detaches a
-// new one itself when nobody has it open or mounted any more. The caller keeps others from attaching the same file
+// Attach returns a loop device on the file, one that is there already or a new one. With autoclear the kernel detaches
+// a new one itself when nobody has it open or mounted any more. The caller keeps others from attaching the same file
 // meanwhile: two devices on one file would be two caches of the same data.
 //
 // The device is returned open, for with autoclear it would vanish before it is mounted.
@@ -75,8 +75,9 @@ func openStill(device, file string) (int, error) {
 	return -1, nil
 }
 
-// sectorSize is that of every device, bytes. Left to itself the kernel takes 4096 for a file that shares blocks: a clone
-// would be a disk with other sectors than its source, which neither its file system nor its partitions are made for.
+// sectorSize is that of every device, bytes. Left to itself the kernel takes 4096 for a file that shares blocks: a
+// clone would be a disk with other sectors than its source, which neither its file system nor its partitions are
+// made for.
 const sectorSize = 512
 
 func configure(device string, backing int, autoclear bool) (int, error) {

@@ -1,5 +1,6 @@
 // Package orphans finds data in a pool that no object of the cluster is for: what a retained volume has left whose
-// PersistentVolume was deleted, or what was made after the state that etcd was restored to. Nothing erases it by itself.
+// PersistentVolume was deleted, or what was made after the state that etcd was restored to. Nothing erases it by
+// itself.
 package orphans
 
 import (
@@ -128,8 +129,8 @@ func Remove(p *pool.Pool, found []Orphan, names []string) error {
 	for _, name := range names {
 		i := slices.IndexFunc(found, func(o Orphan) bool { return o.Name == name })
 		if i < 0 {
-			return fmt.Errorf("%q is no data without an object, which is all that can be removed here: virt-local status "+
-				"lists it; delete the claim or VolumeSnapshot of anything else", name)
+			return fmt.Errorf("%q is no data without an object, which is all that can be removed here: virt-local "+
+				"status lists it; delete the claim or VolumeSnapshot of anything else", name)
 		}
 		chosen = append(chosen, found[i])
 	}

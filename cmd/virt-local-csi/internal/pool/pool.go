@@ -153,8 +153,8 @@ func (p *Pool) begin(id string) (string, error) {
 	return dir, os.Mkdir(dir, 0o700)
 }
 
-// erase removes an entry in three steps, each of which a kill may be the last: it is moved aside, whole; it is marked as
-// no longer whole; it is deleted. Called again it goes on.
+// erase removes an entry in three steps, each of which a kill may be the last: it is moved aside, whole; it is marked
+// as no longer whole; it is deleted. Called again it goes on.
 func (p *Pool) erase(k kind, id string) error {
 	aside := p.aside(k, id)
 	if err := os.Rename(p.path(k, id), aside); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -79,8 +79,8 @@ func parseStat(line []byte) (state string, start uint64, err error) {
 	return string(fields[0]), start, err
 }
 
-// living are those of the processes that have not ended, of which the caller sees and may trace: root on the machine all,
-// on a node those of the node.
+// living are those of the processes that have not ended, of which the caller sees and may trace: root on the machine
+// all, on a node those of the node.
 func living(wanted []process) (map[process]bool, error) {
 	starts := map[uint64]bool{}
 	for _, p := range wanted {

@@ -12,8 +12,8 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/loop"
 )
 
-// TakeSnapshot makes a snapshot of a volume, or finds it. What was written and flushed before the call is in it, and it is
-// of one instant: as a disk that was pulled.
+// TakeSnapshot makes a snapshot of a volume, or finds it. What was written and flushed before the call is in it, and it
+// is of one instant: as a disk that was pulled.
 func (p *Pool) TakeSnapshot(ctx context.Context, name, volume string) (Snapshot, error) {
 	s := Snapshot{ID: ID(name), Name: name, Volume: volume}
 	if old, err := p.Snapshot(s.ID); err == nil {

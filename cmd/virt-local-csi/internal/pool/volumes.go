@@ -20,8 +20,8 @@ const (
 	smallestXFS  = 300 << 20
 )
 
-// DefaultFS is the file system of volumes whose class names none. An XFS grows while it is mounted; an ext4 does so only
-// where root has CAP_SYS_RESOURCE, which it lacks in many containers and virtual machines.
+// DefaultFS is the file system of volumes whose class names none. An XFS grows while it is mounted; an ext4 does so
+// only where root has CAP_SYS_RESOURCE, which it lacks in many containers and virtual machines.
 func DefaultFS() string {
 	if _, err := exec.LookPath("mkfs.xfs"); err != nil {
 		return "ext4"
@@ -41,8 +41,8 @@ func RoundUp(bytes int64, fsType string) int64 {
 	return (max(bytes, least) + pageSize - 1) &^ (pageSize - 1)
 }
 
-// Create makes the volume v, from its source if it has one, or finds it. It sets v's ID, Family and Created. It fails with
-// ErrExists when there is another of that name, ErrNotFound when there is no such source, and ErrFull.
+// Create makes the volume v, from its source if it has one, or finds it. It sets v's ID, Family and Created. It fails
+// with ErrExists when there is another of that name, ErrNotFound when there is no such source, and ErrFull.
 func (p *Pool) Create(ctx context.Context, v Volume) (Volume, error) {
 	v.ID, v.Created, v.Formatted = ID(v.Name), p.Now().UTC(), 0
 	v.Family = v.ID
@@ -146,8 +146,8 @@ func (p *Pool) makeVolume(ctx context.Context, v Volume, from string) error {
 	return nil
 }
 
-// mkfs makes a file system in an image. Nothing of it is kept back for root, for the size is to be the user's, and anyone
-// may write into its root, for pods are not asked to name an fsGroup.
+// mkfs makes a file system in an image. Nothing of it is kept back for root, for the size is to be the user's, and
+// anyone may write into its root, for pods are not asked to name an fsGroup.
 func mkfs(fsType, image string) error {
 	switch fsType {
 	case "ext4":

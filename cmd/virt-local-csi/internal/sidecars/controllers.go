@@ -40,7 +40,7 @@ func (c clients) provisioner(ctx context.Context, d Driver, connection *grpc.Cli
 		extraMetadata, publishReadOnly, keepVolumeMode = false, false, true
 		wholeUID                                       = -1
 	)
-	// Volumes for all nodes are made before any node is there; those for one come with the node that the scheduler chose.
+	// Volumes for all nodes are made before any node is there; those for one come with the node that was chosen.
 	volumes := provisioner.NewCSIProvisioner(
 		c.kubernetes, callTimeout, d.Name, "pvc", wholeUID, connection, c.snapshots, d.Name, plugin, capabilities,
 		noMigration, strictTopology, immediateTopology, translation.New(), classes, csiNodes, nodes, claims.Lister(),
@@ -98,8 +98,8 @@ func (c clients) snapshotter(ctx context.Context, d Driver, connection *grpc.Cli
 	)
 	main := snapshotsidecar.NewCSISnapshotSideCarController(
 		c.snapshots, c.kubernetes, d.Name, factory.Snapshot().V1().VolumeSnapshotContents(),
-		factory.Snapshot().V1().VolumeSnapshotClasses(), snapshotter.NewSnapshotter(connection), nil, callTimeout, resync,
-		"snapshot", wholeUID, "groupsnapshot", wholeUID, extraMetadata, limiter(), groups, nil, nil, limiter(),
+		factory.Snapshot().V1().VolumeSnapshotClasses(), snapshotter.NewSnapshotter(connection), nil, callTimeout,
+		resync, "snapshot", wholeUID, "groupsnapshot", wholeUID, extraMetadata, limiter(), groups, nil, nil, limiter(),
 	)
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
@@ -114,9 +114,11 @@ func (c clients) snapshotController(ctx context.Context) error {
 	const distributed, keepVolumeMode, groups = false, true, false
 	main := snapshotcontroller.NewCSISnapshotCommonController(
 		c.snapshots, c.kubernetes, factory.Snapshot().V1().VolumeSnapshots(),
-		factory.Snapshot().V1().VolumeSnapshotContents(), factory.Snapshot().V1().VolumeSnapshotClasses(), nil, nil, nil,
+		factory.Snapshot().V1().VolumeSnapshotContents(), factory.Snapshot().V1().VolumeSnapshotClasses(),
+		nil, nil, nil,
 		core.Core().V1().PersistentVolumeClaims(), core.Core().V1().PersistentVolumes(), nil,
-		metrics.NewMetricsManager(), resync, limiter(), limiter(), limiter(), limiter(), distributed, keepVolumeMode, groups,
+		metrics.NewMetricsManager(), resync, limiter(), limiter(), limiter(), limiter(),
+		distributed, keepVolumeMode, groups,
 	)
 	factory.Start(ctx.Done())
 	core.Start(ctx.Done())

@@ -25,7 +25,7 @@ import (
 const (
 	// Local is the default: every access mode, from every node.
 	Local = "local"
-	// LocalNode is what local disks are in other clusters: a volume is on the node whose pod came first, and only there.
+	// LocalNode is what local disks are in other clusters: a volume is on the node of its first pod, and only there.
 	LocalNode = "local-node"
 	// LocalPlain is of a driver that can neither snapshot nor clone nor expand.
 	LocalPlain = "local-plain"

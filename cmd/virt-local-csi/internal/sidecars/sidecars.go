@@ -111,7 +111,9 @@ func (c clients) run(ctx context.Context, drivers []Driver) error {
 		start("provisioner of "+d.Name, func(ctx context.Context) error { return c.provisioner(ctx, d, connection) })
 		if d.Snapshots {
 			start("resizer of "+d.Name, func(ctx context.Context) error { return c.resizer(ctx, d) })
-			start("snapshotter of "+d.Name, func(ctx context.Context) error { return c.snapshotter(ctx, d, connection) })
+			start("snapshotter of "+d.Name, func(ctx context.Context) error {
+				return c.snapshotter(ctx, d, connection)
+			})
 		}
 	}
 	group.Wait()

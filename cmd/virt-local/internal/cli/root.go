@@ -1,6 +1,6 @@
 // Package cli is the command line of virt-local: what users type (up, status, logs, load-image, node,
-// volume, down, control-plane), and the hidden commands as which virt-local starts itself again: the control plane of an
-// instance, a node's init, containerd, kubelet and kube-proxy.
+// volume, down, control-plane), and the hidden commands as which virt-local starts itself again: the control plane of
+// an instance, a node's init, containerd, kubelet and kube-proxy.
 package cli
 
 import (

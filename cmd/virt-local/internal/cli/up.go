@@ -181,8 +181,8 @@ func chooseStorage(o upOptions, in *instance.Instance) error {
 		return err
 	}
 	if runs {
-		return fmt.Errorf("instance %q runs without --storage csi: virt-local down --keep-data%s first; its volumes stay",
-			in.Name, o.flags())
+		return fmt.Errorf("instance %q runs without --storage csi: virt-local down --keep-data%s first; its "+
+			"volumes stay", in.Name, o.flags())
 	}
 	in.Storage = o.storage
 	return nil

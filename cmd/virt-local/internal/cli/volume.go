@@ -20,7 +20,8 @@ be missing since etcd was restored. status lists it.`,
 	}
 	c.AddCommand(&cobra.Command{
 		Use: "remove NAME…", Short: "Remove kept data that status lists, for good",
-		Long:    "Remove kept data that status lists, for good: all that is named, or nothing if a name is not in the list.",
+		Long: "Remove kept data that status lists, for good: all that is named, or nothing if a name is not in " +
+			"the list.",
 		Example: "  sudo virt-local volume remove pvc-2f1e…",
 		Args:    cobra.MinimumNArgs(1),
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -92,8 +92,8 @@ func RemoveVolumes(ctx context.Context, in *instance.Instance, names []string) e
 	}
 	if len(others) > 0 {
 		if in.Storage != instance.CSI {
-			return fmt.Errorf("%q is no data without an object, which is all that can be removed here: virt-local status "+
-				"lists it; delete the claim of anything else", others[0])
+			return fmt.Errorf("%q is no data without an object, which is all that can be removed here: virt-local "+
+				"status lists it; delete the claim of anything else", others[0])
 		}
 		if err := csi.Remove(ctx, in, others); err != nil {
 			return err

@@ -134,8 +134,8 @@ func CheckStorage(m Machine) error {
 		}
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("this machine lacks %s, which --storage csi needs; install with\n\n  sudo apt-get install -y %s",
-			strings.Join(problems, ", "), strings.Join(packages, " "))
+		return fmt.Errorf("this machine lacks %s, which --storage csi needs; install with\n\n  sudo apt-get "+
+			"install -y %s", strings.Join(problems, ", "), strings.Join(packages, " "))
 	}
 	known, err := m.Filesystems()
 	if err != nil {
