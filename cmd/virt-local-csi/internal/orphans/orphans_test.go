@@ -34,7 +34,7 @@ func TestOrphans(t *testing.T) {
 	}
 	waiting := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "claim"}}
 	owned, err := findOwners(t.Context(), fake.NewClientset(waiting, volume("bound", driver.Plain), volume("foreign", "x")),
-		snapshotfake.NewSimpleClientset(content))
+		snapshotfake.NewSimpleClientset(content)) //nolint:staticcheck // it has no other: no apply configurations
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func (p *Pool) Attach(id, node string) (v Volume, device string, err error) {
 	if err != nil {
 		return v, "", err
 	}
-	init, err := identify("/proc/1")
+	init, err := ownInit()
 	if err != nil {
 		return v, "", err
 	}

@@ -235,7 +235,7 @@ func TestVolumeInUse(t *testing.T) {
 	}
 	// The namespace of a node that has died, or of one before a reboot, may be another's since.
 	dead, before := alive, alive
-	dead.Start--
+	dead.Start = 0
 	before.Boot = "another"
 	records := []attachment{{"node1", alive}, {"node2", dead}, {"node3", before}}
 	if err := writeRecord(p.nodesFile("v"), records); err != nil {

@@ -26,22 +26,35 @@ type process struct {
 // errEnded says that a process has ended.
 var errEnded = errors.New("the process has ended")
 
-// identify describes the process that has a directory of /proc. It fails with errEnded, also for one that has ended and
-// that its parent has not asked about, and with a permission error for one that the caller may not look at.
-func identify(dir string) (process, error) {
-	p, err := identifyStart(dir)
+// ownInit describes the first process of the caller's PID namespace, which /proc shows.
+func ownInit() (process, error) {
+	p, err := identifyStart("/proc/1")
 	if err != nil {
 		return process{}, err
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(dir, "ns/pid"), &st); err != nil {
-		return process{}, describing(dir, err)
-	}
-	p.Namespace = st.Ino
-	return p, nil
+	p.Namespace, err = namespaceOf("/proc/self") // that of the first may be seen by those only who may trace it
+	return p, err
 }
 
-// identifyStart describes a process but for its namespace, which only those may see who may trace it.
+// identify describes the process that has a directory of /proc. It fails with errEnded, also for one that has ended and
+// that its parent has not asked about, and with a permission error for one that the caller may not trace.
+func identify(dir string) (process, error) {
+	p, err := identifyStart(dir)
+	if err == nil {
+		p.Namespace, err = namespaceOf(dir)
+	}
+	return p, err
+}
+
+func namespaceOf(dir string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(dir, "ns/pid"), &st); err != nil {
+		return 0, describing(dir, err)
+	}
+	return st.Ino, nil
+}
+
+// identifyStart describes a process but for its namespace.
 func identifyStart(dir string) (process, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -79,27 +92,30 @@ func parseStat(line []byte) (state string, start uint64, err error) {
 	return string(fields[0]), start, err
 }
 
-// living are those of the processes that have not ended, of which the caller sees and may trace: root on the machine
-// all, on a node those of the node.
+// living are those of the processes that the caller sees and that have not ended: all on the machine, those of the node
+// on a node. Of a process whose namespace the caller may not see, the start decides: to take a dead one for alive only
+// keeps data.
 func living(wanted []process) (map[process]bool, error) {
-	starts := map[uint64]bool{}
-	for _, p := range wanted {
-		starts[p.Start] = true
-	}
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	alive := map[process]bool{}
 	for _, dir := range dirs {
-		p, err := identifyStart(dir)
-		if err == nil && starts[p.Start] {
-			p, err = identify(dir)
+		found, err := identifyStart(dir)
+		for _, p := range wanted {
+			if err != nil || found.Boot != p.Boot || found.Start != p.Start {
+				continue
+			}
+			var namespace uint64
+			if namespace, err = namespaceOf(dir); errors.Is(err, os.ErrPermission) {
+				namespace, err = p.Namespace, nil
+			}
+			if err == nil && namespace == p.Namespace {
+				alive[p] = true
+			}
 		}
-		switch {
-		case err == nil:
-			alive[p] = true
-		case !errors.Is(err, errEnded) && !errors.Is(err, os.ErrPermission):
+		if err != nil && !errors.Is(err, errEnded) && !errors.Is(err, os.ErrPermission) {
 			return nil, err
 		}
 	}

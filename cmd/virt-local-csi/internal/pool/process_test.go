@@ -57,3 +57,20 @@ func TestLiving(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// The first process lives, whether or not the caller may trace it; that of another boot does not.
+func TestOwnInit(t *testing.T) {
+	init, err := ownInit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := init
+	before.Boot = "another"
+	alive, err := living([]process{init, before})
+	if err != nil || !alive[init] || alive[before] {
+		t.Errorf("%v, %v", alive, err)
+	}
+	if self, err := identify("/proc/self"); err != nil || self == init || self.Namespace != init.Namespace {
+		t.Errorf("%+v is %+v, %v", self, init, err)
+	}
+}

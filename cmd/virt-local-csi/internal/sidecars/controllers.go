@@ -56,7 +56,7 @@ func (c clients) provisioner(ctx context.Context, d Driver, connection *grpc.Cli
 	)
 	protection := provisioner.NewCloningProtectionController(
 		c.kubernetes, claims.Lister(), claims.Informer(),
-		workqueue.NewNamedRateLimitingQueue(retry, "clones-"+d.Name), capabilities, //nolint:staticcheck // as above
+		workqueue.NewNamedRateLimitingQueue(retry, "clones-"+d.Name), capabilities,
 	)
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()

@@ -48,6 +48,7 @@ func TestClasses(t *testing.T) {
 	annotations := map[string]string{defaultClass: "false", "by": "user"}
 	old := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: Local, Annotations: annotations}, Provisioner: oldProvisioner}
 	theirs := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: LocalNode}, Provisioner: "example.org/theirs"}
+	//nolint:staticcheck // there is no other: it is generated without apply configurations
 	c := clients{fake.NewClientset(old, theirs), snapshotfake.NewSimpleClientset()}
 	for range 2 {
 		if err := makeClasses(t.Context(), c); err != nil {
