@@ -166,8 +166,8 @@ func withoutOthers(found map[string][]string, ours ...string) map[string][]strin
 			continue
 		}
 		found[kind] = slices.DeleteFunc(all, func(s string) bool {
-			// Of the firewall most lines, such as a closing brace, could be anybody's.
-			return !isOurs(s) && (kind == "firewall" || others.MatchString(s))
+			// Most lines of the firewall could be anybody's, and so could the loop devices of kubelets.
+			return !isOurs(s) && (kind == "firewall" || kind == "loops" || others.MatchString(s))
 		})
 	}
 	return found
