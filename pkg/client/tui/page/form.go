@@ -383,7 +383,8 @@ func (p *Form) viewVerdict(width int) []string {
 			lines = append(lines, "  "+t.Paint(theme.Warn, l))
 		}
 	case p.diskless:
-		lines = append(lines, "  "+t.Paint(theme.Warn, "It has no disk to boot from; what stands in the fields is an example."))
+		lines = append(lines, "  "+
+			t.Paint(theme.Warn, "It has no disk to boot from; what stands in the fields is an example."))
 	default:
 		lines = append(lines, "  "+t.Paint(theme.Good, "Complete."))
 	}

@@ -246,8 +246,8 @@ type Task struct {
 	Then func(error) tea.Msg
 }
 
-// line is a command line with the flags that reach this cluster, so that it does the same wherever it is pasted; but for
-// those that are secret.
+// line is a command line with the flags that reach this cluster, so that it does the same wherever it is pasted; but
+// for those that are secret.
 func (w *World) line(words ...string) string {
 	for _, flag := range w.Flags {
 		switch name, _, _ := strings.Cut(flag, "="); name {
