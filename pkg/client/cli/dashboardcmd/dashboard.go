@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -95,6 +96,10 @@ func (o *Options) validate() error {
 	}
 	if io := o.Factory.IO; !io.InIsTTY || !io.OutIsTTY {
 		return cli.UsageErrorf("a dashboard needs a terminal; --once and --plain do not")
+	}
+	if term := o.Factory.Getenv("TERM"); term == "dumb" || term == "" && runtime.GOOS != "windows" {
+		return cli.UsageErrorf("a dashboard needs a terminal that it can draw on, and TERM is %q; --once and --plain do not",
+			term)
 	}
 	return nil
 }

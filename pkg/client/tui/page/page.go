@@ -5,6 +5,7 @@ package page
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -243,6 +244,19 @@ type Task struct {
 	Do func(context.Context) error
 	// Then makes the message that says that it has ended; nil makes none.
 	Then func(error) tea.Msg
+}
+
+// line is a command line with the flags that reach this cluster, so that it does the same wherever it is pasted; but
+// for those that are secret.
+func (w *World) line(words ...string) string {
+	for _, flag := range w.Flags {
+		switch name, _, _ := strings.Cut(flag, "="); name {
+		case "--token", "--password":
+		default:
+			words = append(words, quoted(flag))
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // Send makes a command of a message.

@@ -201,7 +201,7 @@ func (s subject) line(verb lifecycle.Verb, machines []*store.Machine) string {
 			words = append(words, m.Name)
 		}
 	}
-	return strings.Join(append(words, "--namespace", machines[0].Namespace), " ")
+	return s.world.line(append(words, "--namespace", machines[0].Namespace)...)
 }
 
 // allowed says why a verb does nothing to any of the machines.
