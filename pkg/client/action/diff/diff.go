@@ -196,8 +196,8 @@ func lastApplied(live map[string]any) (map[string]any, error) {
 	return original, nil
 }
 
-// annotated is a manifest with the annotations, if only none, that kubectl apply puts into each: it writes them into its own
-// annotation even where the manifest has none, and so never removes all that an object has.
+// annotated is a manifest with the annotations, if only none, that kubectl apply puts into each: it writes them
+// into its own annotation even where the manifest has none, and so never removes all that an object has.
 func annotated(object map[string]any) map[string]any {
 	metadata, _ := object["metadata"].(map[string]any)
 	if _, there := metadata["annotations"].(map[string]any); there {

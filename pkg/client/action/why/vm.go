@@ -55,7 +55,8 @@ func (e *explanation) vm() {
 	e.link(LayerVM, e.vmObject(), state, message, time.Time{})
 }
 
-// renaming tells of a rename that was interrupted: until it is finished nothing is done for the VM, whatever it is asked.
+// renaming tells of a rename that was interrupted: until it is finished nothing is done for the VM, whatever it is
+// asked.
 func (e *explanation) renaming(vm *v1.VirtualMachine) bool {
 	from, err := identity.RenamingOf(vm)
 	if err != nil || from == nil {

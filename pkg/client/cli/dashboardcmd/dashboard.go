@@ -98,8 +98,8 @@ func (o *Options) validate() error {
 		return cli.UsageErrorf("a dashboard needs a terminal; --once and --plain do not")
 	}
 	if term := o.Factory.Getenv("TERM"); term == "dumb" || term == "" && runtime.GOOS != "windows" {
-		return cli.UsageErrorf("a dashboard needs a terminal that it can draw on, and TERM is %q; --once and --plain do not",
-			term)
+		return cli.UsageErrorf(
+			"a dashboard needs a terminal that it can draw on, and TERM is %q; --once and --plain do not", term)
 	}
 	return nil
 }

@@ -206,7 +206,11 @@ type (
 		Notice string
 	}
 	// Run hands the terminal to a command of ours, such as console; its arguments are those of the program.
-	Run struct{ Args []string }
+	Run struct {
+		Args []string
+		// Leave says how the user comes back, where the command itself does not say it.
+		Leave string
+	}
 	// Ask asks before a task is done.
 	Ask struct {
 		Question string
