@@ -17,7 +17,7 @@ const interrupted = 130
 
 // run hands the terminal to a command of ours until that ends.
 func (a *App) run(r page.Run) tea.Cmd {
-	index := a.logged(a.World.Program + " " + strings.Join(r.Args, " "))
+	index := a.logged(a.World.Program + " " + strings.Join(page.Shown(r.Args), " "))
 	program := &handed{Cmd: a.Command(a.Self, r.Args...), leave: r.Leave}
 	return tea.Exec(program, func(err error) tea.Msg { return runEnded{index, err} })
 }

@@ -253,14 +253,20 @@ type Task struct {
 // line is a command line with the flags that reach this cluster, so that it does the same wherever it is pasted; but
 // for those that are secret.
 func (w *World) line(words ...string) string {
-	for _, flag := range w.Flags {
-		switch name, _, _ := strings.Cut(flag, "="); name {
+	return strings.Join(append(words, Shown(w.Flags)...), " ")
+}
+
+// Shown is what may be shown of a command's arguments, quoted for a shell: all but the flags whose values are secret.
+func Shown(args []string) []string {
+	var out []string
+	for _, arg := range args {
+		switch name, _, _ := strings.Cut(arg, "="); name {
 		case "--token", "--password":
 		default:
-			words = append(words, quoted(flag))
+			out = append(out, quoted(arg))
 		}
 	}
-	return strings.Join(words, " ")
+	return out
 }
 
 // Send makes a command of a message.
