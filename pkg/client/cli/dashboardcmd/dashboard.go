@@ -144,7 +144,7 @@ func Run(ctx context.Context, o *Options) error {
 		model.Suspend = tea.Suspend
 	}
 	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.RawOut()),
-		tea.WithFPS(fps))
+		tea.WithFPS(fps), tea.WithoutSignalHandler())
 	s.program.Store(program)
 	var beside sync.WaitGroup
 	beside.Go(s.guarded(func() { s.pump(ctx, program) }))
