@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -41,6 +42,10 @@ func start(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, options *v1.St
 	strategy, err := strategyOf(vm)
 	if err != nil {
 		return change{}, err
+	}
+	if renaming, _ := identity.RenamingOf(vm); renaming != nil { // a mark that cannot be read is a mark
+		return change{}, conflict(vm, fmt.Sprintf("VM waits for the place of VM %s; "+
+			"`virtctl rename %[1]s %s -n %s` finishes that", renaming.Name, vm.Name, vm.Namespace))
 	}
 	if active(vmi) {
 		return change{}, conflict(vm, "VM is already running")

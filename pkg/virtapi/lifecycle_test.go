@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
 func ptr[T any](value T) *T { return &value }
@@ -95,6 +97,10 @@ func TestLifecycle(t *testing.T) {
 	}
 	both := machine(v1.RunStrategyAlways)
 	both.Spec.Running = ptr(true)
+	heir := machine(v1.RunStrategyHalted)
+	heir.Annotations = map[string]string{identity.RenamingFrom: `{"name":"old","uid":"o","of":"h"}`}
+	damaged := machine(v1.RunStrategyManual)
+	damaged.Annotations = map[string]string{identity.RenamingFrom: "?"}
 
 	const isRunning, notRunning, underway = "409 VM is already running", "409 VM is not running", "409 unable to complete request: stop/start already underway"
 	for name, tc := range map[string]struct {
@@ -120,6 +126,8 @@ func TestLifecycle(t *testing.T) {
 		"start RerunOnFailure that failed": {startIt, machine(v1.RunStrategyRerunOnFailure), failed, "409 RerunOnFailure does not support starting VM from failed state"},
 		"start Once":                       {startIt, machine(v1.RunStrategyOnce), nil, "409 Once does not support manual start requests"},
 		"start of both":                    {startIt, both, nil, "409 "},
+		"start amid a rename":              {startIt, heir, nil, "409 VM waits for the place of VM old; `virtctl rename old vm -n default` finishes that"},
+		"start amid a damaged rename":      {startIt, damaged, nil, "409 VM waits for the place of"},
 		"start paused": {func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (change, error) {
 			return start(vm, vmi, &v1.StartOptions{Paused: true})
 		}, machine(v1.RunStrategyHalted), nil, "requests Start(paused)"},

@@ -246,8 +246,12 @@ func TestMigration(t *testing.T) {
 	back := g.migrate(t, "back")
 	g.waitMigration(t, back, v1.MigrationSucceeded)
 	g.onlyOn(t, home)
-	if pod := g.pod(t); pod.Spec.NodeSelector[corev1.LabelHostname] != home {
-		t.Errorf("the new pod's node selector is %v", pod.Spec.NodeSelector)
+	selectors := map[string]map[string]string{}
+	for _, pod := range g.pods(t) {
+		selectors[pod.Name] = pod.Spec.NodeSelector
+	}
+	if selectors[back.Status.MigrationState.TargetPod][corev1.LabelHostname] != home {
+		t.Errorf("the pods' node selectors are %v, the new pod is %s", selectors, back.Status.MigrationState.TargetPod)
 	}
 	g.tie(t, home, corev1.ConditionFalse)
 	g.tie(t, "", corev1.ConditionTrue)

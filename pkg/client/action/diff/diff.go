@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -167,6 +168,9 @@ func try(
 	if err != nil {
 		return nil, err
 	}
+	if len(original) > 0 {
+		object = annotated(object)
+	}
 	data, err := json.Marshal(threeWay(original, object, live))
 	if err != nil {
 		return nil, err
@@ -190,6 +194,21 @@ func lastApplied(live map[string]any) (map[string]any, error) {
 		return nil, fmt.Errorf("annotation %s: %w", lastAppliedKey, err)
 	}
 	return original, nil
+}
+
+// annotated is a manifest with the annotations, if only none, that kubectl apply puts into each: it writes them
+// into its own annotation even where the manifest has none, and so never removes all that an object has.
+func annotated(object map[string]any) map[string]any {
+	metadata, _ := object["metadata"].(map[string]any)
+	if _, there := metadata["annotations"].(map[string]any); there {
+		return object
+	}
+	metadata, object = maps.Clone(metadata), maps.Clone(object)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["annotations"], object["metadata"] = map[string]any{}, metadata
+	return object
 }
 
 // threeWay is the merge patch (RFC 7386) that kubectl apply makes for kinds such as ours: it sets what the manifest

@@ -121,6 +121,34 @@ metadata: {name: s}
 	}
 }
 
+// kubectl apply writes annotations into its own annotation even of a manifest that has none; applied again, that manifest
+// removes no annotation that is another's.
+func TestDiffWithoutAnnotations(t *testing.T) {
+	w := &world{live: read(t, `{metadata: {name: vm, annotations: {virtkit.io/renamed-from: old,
+		kubectl.kubernetes.io/last-applied-configuration:
+		'{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"annotations":{},"name":"vm"}}'}}}`)[0]}
+	w.then = w.live
+	manifest := read(t, "{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: vm}}")
+	if _, err := Diff(t.Context(), w, manifest, Options{Namespace: "ns", FieldManager: "kubectl"}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(w.patches[0], "annotations") {
+		t.Errorf("the annotations of others are removed: %s", w.patches[0])
+	}
+	if _, there := manifest[0]["metadata"].(map[string]any)["annotations"]; there {
+		t.Error("the manifest was changed")
+	}
+	// What the manifest had, and has no longer, it does remove.
+	w.live = read(t, `{metadata: {name: vm, annotations: {own: x, other: y,
+		kubectl.kubernetes.io/last-applied-configuration: '{"metadata":{"annotations":{"own":"x"}}}'}}}`)[0]
+	if _, err := Diff(t.Context(), w, manifest, Options{Namespace: "ns"}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(w.patches[1], `"metadata":{"annotations":{"own":null}}`) {
+		t.Errorf("its own annotation stays: %s", w.patches[1])
+	}
+}
+
 // What is said of the size is what the guest that runs has room for, and what the installation does.
 func TestDiffOfSize(t *testing.T) {
 	template := func(domain string) map[string]any {

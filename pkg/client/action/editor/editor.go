@@ -9,18 +9,25 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 )
 
 // maxText bounds what an editor may leave, bytes.
 const maxText = 4 << 20
 
-// Command is the command line of the user's editor, chosen as kubectl does.
+// Command is the command line of the user's editor, chosen as kubectl does. One with quotes is the shell's to take
+// apart, but in Windows, where \ is of paths.
 func Command(env func(string) string) []string {
 	for _, name := range []string{"KUBE_EDITOR", "VISUAL", "EDITOR"} {
-		if words := strings.Fields(env(name)); len(words) > 0 {
-			return words
+		line := strings.TrimSpace(env(name))
+		switch {
+		case line == "":
+			continue
+		case runtime.GOOS != "windows" && strings.ContainsAny(line, `"'\`):
+			return []string{"/bin/sh", "-c", line + ` "$1"`, line}
 		}
+		return strings.Fields(line)
 	}
 	return []string{"vi"}
 }
@@ -44,7 +51,11 @@ func (e Editor) Edit(ctx context.Context, text string) (string, error) {
 	command := exec.CommandContext(ctx, e.Command[0], append(e.Command[1:len(e.Command):len(e.Command)], name)...)
 	command.Stdin, command.Stdout, command.Stderr = e.In, e.Out, e.ErrOut
 	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("editor %s: %w; KUBE_EDITOR and EDITOR choose another", e.Command[0], err)
+		name := e.Command[0]
+		if name == "/bin/sh" { // its own name for the script is the editor's command line
+			name = e.Command[len(e.Command)-1]
+		}
+		return "", fmt.Errorf("editor %s: %w; KUBE_EDITOR and EDITOR choose another", name, err)
 	}
 	return Read(name)
 }

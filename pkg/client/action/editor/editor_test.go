@@ -1,6 +1,7 @@
 package editor
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,21 @@ func TestEdit(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "virtctl-edit-*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// An editor's command line may have quotes, as in kubectl.
+func TestEditQuoted(t *testing.T) {
+	command := Command(func(name string) string {
+		return map[string]string{"EDITOR": `sed -i 's/a: 1/b: 2/;s/$/ #/'`}[name]
+	})
+	e := Editor{Command: command, In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}
+	if got, err := e.Edit(t.Context(), "a: 1\n"); err != nil || got != "b: 2 #\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	e.Command = Command(func(string) string { return `exit "3" #` })
+	if _, err := e.Edit(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), `editor exit "3" #: exit status 3`) {
+		t.Errorf("an editor that fails: %v", err)
 	}
 }
 

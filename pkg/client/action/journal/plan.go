@@ -32,6 +32,12 @@ func Reverse(verb lifecycle.Verb) (lifecycle.Verb, string) {
 		return "", "only a drain of the node marks the guest again"
 	case lifecycle.Delete:
 		return "", "what is deleted is gone; create it again from its manifest"
+	case lifecycle.Set, lifecycle.Edit:
+		return "", "what it was before is not kept; change it again"
+	case lifecycle.AddVolume:
+		return "", "removevolume takes the volume out"
+	case lifecycle.RemoveVolume:
+		return "", "addvolume plugs the volume in again"
 	}
 	return "", fmt.Sprintf("%s is a verb that this version does not know", verb)
 }

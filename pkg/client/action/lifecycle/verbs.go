@@ -26,6 +26,11 @@ const (
 	Delete         Verb = "delete"
 	// Rename is no request, but many: package rename does it. The journal has it.
 	Rename Verb = "rename"
+	// These change a machine otherwise. The journal has them, so that an undo does not pass them over.
+	Set          Verb = "set"
+	Edit         Verb = "edit"
+	AddVolume    Verb = "addvolume"
+	RemoveVolume Verb = "removevolume"
 )
 
 // OnInstance reports a verb that is asked of the instance even when its VirtualMachine is named.

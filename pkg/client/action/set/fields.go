@@ -88,8 +88,8 @@ func sized(vm *unstructured.Unstructured) error {
 		return err
 	}
 	name, _ := matcher["name"].(string)
-	return fmt.Errorf("its CPUs and memory come from the instance type %q; choose another: "+
-		"virtctl set instancetype %s NAME", name, vm.GetName())
+	return fmt.Errorf("its CPUs and memory come from the instance type %q; choose another, "+
+		"or '' for none: virtctl set instancetype %s NAME", name, vm.GetName())
 }
 
 // minMemory is less than any guest has: a number without its unit.
@@ -164,11 +164,19 @@ func oneOf(text string, words []string) (string, error) {
 // SetInstancetype changes the instance type: NAME of the cluster, or virtualmachineinstancetype/NAME of the namespace.
 func SetInstancetype(text string) (Change, error) { return refer(text, "instancetype") }
 
-// SetPreference changes the preference: NAME of the cluster, or virtualmachinepreference/NAME of the namespace.
+// SetPreference changes the preference: NAME of the cluster, or virtualmachinepreference/NAME of the namespace, or
+// empty for none.
 func SetPreference(text string) (Change, error) { return refer(text, "preference") }
 
-// refer makes a VM refer to another object. The revision of the one that it referred to goes.
+// refer makes a VM refer to another object, or to none where text is empty. The revision of the one that it referred to
+// goes.
 func refer(text, field string) (Change, error) {
+	if text == "" {
+		return func(vm *unstructured.Unstructured) error {
+			unstructured.RemoveNestedField(vm.Object, "spec", field)
+			return nil
+		}, nil
+	}
 	own, cluster := "virtualmachine"+field, "virtualmachinecluster"+field
 	kind, name, found := strings.Cut(text, "/")
 	if !found {

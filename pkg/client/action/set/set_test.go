@@ -31,7 +31,7 @@ func TestChanges(t *testing.T) {
 		"cpus and cores":      {"{template: {spec: {domain: {cpu: {cores: 2}}}}}", cpu(CPU{VCPUs: 8, Cores: 4}), `{"template":{"spec":{"domain":{"cpu":{"cores":4,"sockets":2}}}}}`},
 		"threads":             {"{template: {spec: {domain: {cpu: {cores: 2}}}}}", cpu(CPU{Threads: 2}), `{"template":{"spec":{"domain":{"cpu":{"cores":2,"threads":2}}}}}`},
 		"odd":                 {"{template: {spec: {domain: {cpu: {cores: 2}}}}}", cpu(CPU{VCPUs: 3}), "3 vCPUs are no whole number of sockets, which have 2 each"},
-		"typed":               {"{instancetype: {name: small}}", cpu(CPU{VCPUs: 3}), `come from the instance type "small"; choose another: virtctl set instancetype web NAME`},
+		"typed":               {"{instancetype: {name: small}}", cpu(CPU{VCPUs: 3}), `come from the instance type "small"; choose another, or '' for none: virtctl set instancetype web NAME`},
 		"memory":              {"{}", with(SetMemory, "2048Mi"), `{"template":{"spec":{"domain":{"memory":{"guest":"2Gi"}}}}}`},
 		"the same memory":     {"{template: {spec: {domain: {memory: {guest: 2048Mi}}}}}", with(SetMemory, "2Gi"), `{"template":{"spec":{"domain":{"memory":{"guest":"2048Mi"}}}}}`},
 		"negative memory":     {"{}", with(SetMemory, "-2Gi"), "less than 1Mi"},
@@ -42,6 +42,7 @@ func TestChanges(t *testing.T) {
 		"type":                {"{instancetype: {name: a, revisionName: r}}", with(SetInstancetype, "b"), `{"instancetype":{"kind":"virtualmachineclusterinstancetype","name":"b"}}`},
 		"the same type":       {"{instancetype: {name: a, revisionName: r}}", with(SetInstancetype, "a"), `{"instancetype":{"name":"a","revisionName":"r"}}`},
 		"type of a namespace": {"{}", with(SetPreference, "VirtualMachinePreference/p"), `{"preference":{"kind":"virtualmachinepreference","name":"p"}}`},
+		"type taken away":     {"{instancetype: {name: a}, running: true}", with(SetInstancetype, ""), `{"running":true}`},
 		"no type":             {"{}", with(SetPreference, "virtualmachinepreference/"), "is not NAME or"},
 	} {
 		vm := &unstructured.Unstructured{Object: map[string]any{}}

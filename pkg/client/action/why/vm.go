@@ -11,6 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
 // vm looks at the VM: whether it is there, wants to run, and could be acted on.
@@ -38,6 +39,8 @@ func (e *explanation) vm() {
 			"spec.runStrategy and spec.running contradict each other: "+err.Error(),
 			"set spec.runStrategy alone, to Always, RerunOnFailure, Manual, Once or Halted")
 		state = Broken
+	case e.renaming(vm):
+		state = Broken
 	default:
 		if e.failure(vm) || e.backoff(vm) {
 			state = Broken
@@ -50,6 +53,19 @@ func (e *explanation) vm() {
 		e.restartRequired(vm)
 	}
 	e.link(LayerVM, e.vmObject(), state, message, time.Time{})
+}
+
+// renaming tells of a rename that was interrupted: until it is finished nothing is done for the VM, whatever it is
+// asked.
+func (e *explanation) renaming(vm *v1.VirtualMachine) bool {
+	from, err := identity.RenamingOf(vm)
+	if err != nil || from == nil {
+		return false // what no rename has written, the Failure condition tells of
+	}
+	e.add(rankRefused, LayerVM, e.vmObject(), Broken, "Renaming",
+		fmt.Sprintf("VM %s is being renamed to it, which is not finished; it does not start before", from.Name),
+		"virtctl rename "+from.Name+" "+e.Name+e.flag())
+	return true
 }
 
 func (e *explanation) absent() {

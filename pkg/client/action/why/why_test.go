@@ -13,6 +13,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
 var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
@@ -262,6 +263,9 @@ func TestSituations(t *testing.T) {
 		}), "NotDeployed", Waiting, LayerStack, "phase Deploying", "virtctl doctor"},
 		{"virtkit is being removed", func(f *Facts) { at := ago(time.Second); f.KubeVirt.DeletionTimestamp = &at }, "Uninstalling", Broken, LayerStack, "being removed", "virtctl install"},
 
+		{"being renamed", stopped(v1.RunStrategyHalted, func(f *Facts) {
+			f.VM.Annotations = map[string]string{identity.RenamingFrom: `{"name":"old","uid":"1"}`}
+		}), "Renaming", Broken, LayerVM, "VM old is being renamed to it", "virtctl rename old demo"},
 		{"halted", stopped(v1.RunStrategyHalted), "Halted", Off, LayerVM, "halted", "virtctl start demo"},
 		{"manual", stopped(v1.RunStrategyManual), "Manual", Off, LayerVM, "Manual", "virtctl start demo"},
 		{"start requested", stopped(v1.RunStrategyManual, func(f *Facts) {

@@ -12,6 +12,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
@@ -196,7 +197,12 @@ func (a *actions) Apply(ctx context.Context, before, after string) error {
 	if err != nil {
 		return err
 	}
-	return diff.Apply(ctx, a.client, edit)
+	if err := diff.Apply(ctx, a.client, edit); err != nil {
+		return err
+	}
+	object := unstructured.Unstructured{Object: edit.Before}
+	key := store.Key{Namespace: object.GetNamespace(), Name: object.GetName()}
+	return a.record(lifecycle.Edit, key, object.GetKind() == v1.VirtualMachineInstanceGroupVersionKind.Kind)
 }
 
 func (a *actions) Cordon(ctx context.Context, node string, on bool) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -96,6 +97,10 @@ func (o *Options) validate() error {
 	if io := o.Factory.IO; !io.InIsTTY || !io.OutIsTTY {
 		return cli.UsageErrorf("a dashboard needs a terminal; --once and --plain do not")
 	}
+	if term := o.Factory.Getenv("TERM"); term == "dumb" || term == "" && runtime.GOOS != "windows" {
+		return cli.UsageErrorf(
+			"a dashboard needs a terminal that it can draw on, and TERM is %q; --once and --plain do not", term)
+	}
 	return nil
 }
 
@@ -139,7 +144,7 @@ func Run(ctx context.Context, o *Options) error {
 		model.Suspend = tea.Suspend
 	}
 	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.RawOut()),
-		tea.WithFPS(fps))
+		tea.WithFPS(fps), tea.WithoutSignalHandler())
 	s.program.Store(program)
 	var beside sync.WaitGroup
 	beside.Go(s.guarded(func() { s.pump(ctx, program) }))

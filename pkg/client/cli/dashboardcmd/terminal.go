@@ -9,16 +9,25 @@ import (
 	"time"
 )
 
-// untilSignal calls end when the process is asked to end, or its terminal is closed. The program then puts the terminal
-// right.
+// untilSignal calls end when the process is asked to end, or its terminal is closed. The program then puts the
+// terminal right. An interrupt is a key, or it is for the program that has the terminal, which may have ended
+// before the interrupt is seen here: it never ends this one.
 func untilSignal(ctx context.Context, end func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	select {
-	case <-ctx.Done():
-	case <-signals:
-		end()
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-interrupts:
+		case <-signals:
+			end()
+			return
+		}
 	}
 }
 

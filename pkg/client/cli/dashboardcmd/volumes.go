@@ -3,7 +3,9 @@ package dashboardcmd
 import (
 	"context"
 
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
+	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 	"github.com/virtkit/virtkit/pkg/client/store"
 )
 
@@ -12,9 +14,21 @@ func (a *actions) Claims(ctx context.Context, namespace string) ([]volume.Claim,
 }
 
 func (a *actions) Plug(ctx context.Context, key store.Key, o volume.Options) error {
-	return volume.Add(ctx, a.client, key.Namespace, key.Name, o)
+	if err := volume.Add(ctx, a.client, key.Namespace, key.Name, o); err != nil {
+		return err
+	}
+	return a.record(lifecycle.AddVolume, key, o.Instance)
 }
 
 func (a *actions) Unplug(ctx context.Context, key store.Key, o volume.Options) error {
-	return volume.Remove(ctx, a.client, key.Namespace, key.Name, o)
+	if err := volume.Remove(ctx, a.client, key.Namespace, key.Name, o); err != nil {
+		return err
+	}
+	return a.record(lifecycle.RemoveVolume, key, o.Instance)
+}
+
+// record has the journal know of a change, as the commands do.
+func (a *actions) record(verb lifecycle.Verb, key store.Key, instance bool) error {
+	t := lifecycle.Target{Namespace: key.Namespace, Name: key.Name, Instance: instance}
+	return lifecyclecmd.Record(a.factory, verb, t)
 }

@@ -4,13 +4,17 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
+	"github.com/virtkit/virtkit/pkg/client/action/journal"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
+	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/store"
 )
 
@@ -29,7 +33,10 @@ func TestVolumesArePluggedAndUnplugged(t *testing.T) {
 	api.Put("/api/v1/namespaces/prod/persistentvolumeclaims/data", map[string]any{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": "data"}})
 	api.Put(subresources+"virtualmachines/web/addvolume", note)
 	api.Put(subresources+"virtualmachineinstances/web/removevolume", note)
-	a := &actions{client: api.Client(), rules: map[string]*authorizationv1.SubjectRulesReviewStatus{"prod": {ResourceRules: []authorizationv1.ResourceRule{
+	state := t.TempDir()
+	f := cli.NewFactory("virtctl", cli.NoStreams(),
+		func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] })
+	a := &actions{factory: f, client: api.Client(), rules: map[string]*authorizationv1.SubjectRulesReviewStatus{"prod": {ResourceRules: []authorizationv1.ResourceRule{
 		{Verbs: []string{"update"}, APIGroups: []string{"subresources.kubevirt.io"}, Resources: []string{"virtualmachines/addvolume"}},
 	}}}}
 	key := store.Key{Namespace: "prod", Name: "web"}
@@ -45,6 +52,12 @@ func TestVolumesArePluggedAndUnplugged(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Error(diff)
+	}
+	// An undo must not pass them over.
+	entries, err := journal.File{Path: filepath.Join(state, "virtkit", "journal.jsonl")}.Read()
+	if err != nil || len(entries) != 2 || entries[0].Verb != lifecycle.AddVolume ||
+		entries[1].Verb != lifecycle.RemoveVolume || !entries[1].Machines[0].Instance {
+		t.Errorf("the journal has %+v, %v", entries, err)
 	}
 	if why := a.ForbiddenTo("prod", "update", "virtualmachines/addvolume"); why != "" {
 		t.Errorf("what is allowed is refused: %s", why)

@@ -17,9 +17,11 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/diff"
 	"github.com/virtkit/virtkit/pkg/client/action/editor"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/diffcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 	"github.com/virtkit/virtkit/pkg/client/printable"
 )
 
@@ -197,6 +199,9 @@ func (s *session) store(ctx context.Context, text string) (refused, err error) {
 		if object, err = diff.Store(ctx, s.api, edit); err != nil {
 			return mendable(err)
 		}
+		lifecyclecmd.Note(s.o.Factory, lifecycle.Edit, lifecycle.Target{
+			Namespace: s.target.Namespace, Name: s.target.Name, Instance: s.target.Instance,
+		})
 	}
 	return nil, s.print(object, verdict)
 }

@@ -60,6 +60,24 @@ func (o *Options) record(requests []*request, undoes string) {
 	}
 }
 
+// Record writes a change of a machine that is no lifecycle verb into the journal.
+func Record(f *cli.Factory, verb lifecycle.Verb, t lifecycle.Target) error {
+	r := newRequest(t)
+	r.accepted = true
+	o := &Options{Factory: f, Verb: verb}
+	if err := o.journal([]*request{r}, ""); err != nil {
+		return fmt.Errorf("%s was done, and undo does not know of it: %w", verb, err)
+	}
+	return nil
+}
+
+// Note is Record for a command: what cannot be recorded is warned of, and stands.
+func Note(f *cli.Factory, verb lifecycle.Verb, t lifecycle.Target) {
+	if err := Record(f, verb, t); err != nil && f.IO.ErrIsTTY {
+		fmt.Fprintf(f.IO.ErrOut, "warning: %v\n", err)
+	}
+}
+
 func (o *Options) journal(requests []*request, undoes string) error {
 	connection := o.Factory.Connection()
 	entry := journal.Entry{

@@ -41,9 +41,9 @@ func NewCmdUndo(f *cli.Factory) *cobra.Command {
 		Use:   "undo [ID]",
 		Short: "Undo the last lifecycle verb, or an earlier one",
 		Long: `Undo the last lifecycle verb that was asked of this cluster from this account, or the one with an ID that --list
-shows: start and stop, pause and unpause undo each other, and rename itself. Others
-cannot be undone, and undo says why. Nothing is done
-to a machine that has changed since: one that was deleted or started anew, or whose run strategy is another.
+shows: start and stop, pause and unpause undo each other, and rename itself. Others, and set, edit, addvolume and
+removevolume, cannot be undone, and undo says why. Nothing is done to a machine that has changed since: one that was
+deleted or started anew, or whose run strategy is another.
 
 The verbs, also those of the dashboard, are kept in $XDG_STATE_HOME/virtkit/journal.jsonl. What other programs ask is
 not there. A cluster is known there by the URL of its API server, since to ask it who it is would cost each verb a

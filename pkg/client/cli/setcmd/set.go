@@ -8,10 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/set"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/diffcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 )
 
 // Options of the commands.
@@ -48,13 +50,14 @@ With --dry-run only that is said.`,
 		example: "virtctl set eviction-strategy web LiveMigrate",
 		values:  cobra.FixedCompletions(set.EvictionStrategies(), cobra.ShellCompDirectiveNoFileComp),
 	}), newCmd(f, field{
-		use: "instancetype VM [KIND/]NAME", short: "Change the instance type of a virtual machine",
+		use: "instancetype VM [KIND/]NAME", short: "Change the instance type of a virtual machine, or take it away",
 		value: "an instance type", change: set.SetInstancetype, values: completioncmd.Instancetypes(f),
-		example: "virtctl set instancetype web u1.large\nvirtctl set instancetype web virtualmachineinstancetype/small",
+		example: "virtctl set instancetype web u1.large\nvirtctl set instancetype web ''\n" +
+			"virtctl set instancetype web virtualmachineinstancetype/small",
 	}), newCmd(f, field{
-		use: "preference VM [KIND/]NAME", short: "Change the preference of a virtual machine",
+		use: "preference VM [KIND/]NAME", short: "Change the preference of a virtual machine, or take it away",
 		value: "a preference", change: set.SetPreference, values: completioncmd.Preferences(f),
-		example: "virtctl set preference web fedora",
+		example: "virtctl set preference web fedora\nvirtctl set preference web ''",
 	}))
 	return cmd
 }
@@ -177,6 +180,9 @@ func Run(ctx context.Context, o *Options) error {
 	result, err := set.Run(ctx, c, target.Namespace, target.Name, o.Change, mode)
 	if err != nil {
 		return err
+	}
+	if o.DryRun == cli.DryRunNone && len(result.Verdict.Changes) > 0 {
+		lifecyclecmd.Note(o.Factory, lifecycle.Set, lifecycle.Target{Namespace: target.Namespace, Name: target.Name})
 	}
 	if err := o.print(target, result); err != nil {
 		return err

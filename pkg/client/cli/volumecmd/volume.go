@@ -14,10 +14,12 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
@@ -139,12 +141,16 @@ func Run(ctx context.Context, o *Options) error {
 	if o.Request.Instance, err = o.ofInstance(ctx, c, t); err != nil {
 		return err
 	}
-	request, condition := volume.Add, volume.Plugged(o.Request.Name())
+	verb, request, condition := lifecycle.AddVolume, volume.Add, volume.Plugged(o.Request.Name())
 	if o.Remove {
-		request, condition = volume.Remove, volume.Unplugged(o.Request.Volume)
+		verb, request, condition = lifecycle.RemoveVolume, volume.Remove, volume.Unplugged(o.Request.Volume)
 	}
 	if err := request(ctx, c, t.Namespace, t.Name, o.Request); err != nil {
 		return err
+	}
+	if o.DryRun == cli.DryRunNone {
+		lifecyclecmd.Note(o.Factory, verb,
+			lifecycle.Target{Namespace: t.Namespace, Name: t.Name, Instance: o.Request.Instance})
 	}
 	if !o.Output.Given() {
 		if err := o.report(t); err != nil {

@@ -17,13 +17,17 @@ const interrupted = 130
 
 // run hands the terminal to a command of ours until that ends.
 func (a *App) run(r page.Run) tea.Cmd {
-	index := a.logged(a.World.Program + " " + strings.Join(r.Args, " "))
-	program := &handed{Cmd: a.Command(a.Self, r.Args...)}
+	index := a.logged(a.World.Program + " " + strings.Join(page.Shown(r.Args), " "))
+	program := &handed{Cmd: a.Command(a.Self, r.Args...), leave: r.Leave}
 	return tea.Exec(program, func(err error) tea.Msg { return runEnded{index, err} })
 }
 
 // handed is a program that has the terminal. When it fails, what it has said stays until the user has read it.
-type handed struct{ *exec.Cmd }
+type handed struct {
+	*exec.Cmd
+	// leave is said before it begins, if it is not empty.
+	leave string
+}
 
 func (h *handed) SetStdin(r io.Reader)  { h.Stdin = r }
 func (h *handed) SetStdout(w io.Writer) { h.Stdout = w }
@@ -31,6 +35,9 @@ func (h *handed) SetStderr(w io.Writer) { h.Stderr = w }
 
 // Run returns how the program ended; nil where the user has ended it.
 func (h *handed) Run() error {
+	if h.leave != "" {
+		fmt.Fprintln(h.Stderr, h.leave)
+	}
 	err := h.Cmd.Run()
 	var exit *exec.ExitError
 	switch {

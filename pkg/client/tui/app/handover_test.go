@@ -20,12 +20,15 @@ func TestHandover(t *testing.T) {
 		"is killed":      {"kill -TERM $$", true, false},
 	} {
 		in, out := strings.NewReader("no\nleft"), &bytes.Buffer{}
-		program := &handed{exec.Command("sh", "-c", c.script)}
+		program := &handed{Cmd: exec.Command("sh", "-c", c.script), leave: "Ctrl-C leaves."}
 		program.SetStdin(in)
 		program.SetStdout(out)
 		program.SetStderr(out)
 		if err := program.Run(); (err != nil) != c.fails {
 			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.HasPrefix(out.String(), "Ctrl-C leaves.\n") {
+			t.Errorf("%s: nothing says how to leave: %q", name, out)
 		}
 		if asks := strings.Contains(out.String(), "Enter goes back"); asks != c.asks {
 			t.Errorf("%s: %q", name, out)

@@ -118,7 +118,7 @@ func (a *App) footer(t *theme.Theme) string {
 	} else if _, typing := a.top().(page.Typing); typing { // letters are typed there
 		everywhere = slices.DeleteFunc(everywhere, func(h keymap.Hint) bool { return len(h.Code) == 1 })
 	}
-	right := hints(t, everywhere, a.width/2)
+	right := hints(t, everywhere, a.width*3/5)
 	left := hints(t, a.top().Hints(), a.width-ansi.StringWidth(right)-1)
 	return widget.Pad(t, " "+left, a.width-ansi.StringWidth(right)) + right
 }

@@ -37,7 +37,7 @@ func NewEvacuation(w *World, node string) *Text {
 			return ""
 		}, Do: func(*Text) tea.Cmd {
 			return Send(Ask{Question: evacuationQuestion(report), Task: Task{
-				Line: w.Program + " evacuate " + node + " --yes",
+				Line: w.line(w.Program, "evacuate", node, "--yes"),
 				Do:   func(ctx context.Context) error { return w.Actions.Evacuate(ctx, report) },
 			}})
 		},

@@ -22,6 +22,7 @@ type Form struct {
 	inputs   [fields]textinput.Model
 	at       int
 	wrong    *mistake
+	diskless bool  // whether it would have no disk to boot from, which is allowed
 	failed   error // why the server did not create it, until something is changed
 	manifest []string
 	choices  Choices
@@ -182,7 +183,8 @@ func (p *Form) read() tea.Cmd {
 // changed builds the machine anew.
 func (p *Form) changed() {
 	d := p.draft()
-	_, p.wrong = d.build()
+	vm, wrong := d.build()
+	p.wrong, p.diskless = wrong, wrong == nil && !store.HasSystem(&vm.Spec.Template.Spec)
 	p.failed = nil
 	if text := d.preview(); text != "" {
 		p.manifest = strings.Split(strings.TrimRight(text, "\n"), "\n")
@@ -227,7 +229,7 @@ func (p *Form) create() tea.Cmd {
 	}
 	actions, key := p.world.Actions, store.Key{Namespace: d[fieldNamespace], Name: d[fieldName]}
 	return Send(Task{
-		Line: d.line(p.world.Program),
+		Line: p.world.line(d.line(p.world.Program)),
 		Do:   func(ctx context.Context) error { return actions.Create(ctx, key.Namespace, vm) },
 		Then: func(err error) tea.Msg { return formDone{p, key, err} },
 	})
@@ -380,6 +382,9 @@ func (p *Form) viewVerdict(width int) []string {
 		for _, l := range wrap(widget.Harmless(p.refusal()), width-4) {
 			lines = append(lines, "  "+t.Paint(theme.Warn, l))
 		}
+	case p.diskless:
+		lines = append(lines, "  "+
+			t.Paint(theme.Warn, "It has no disk to boot from; what stands in the fields is an example."))
 	default:
 		lines = append(lines, "  "+t.Paint(theme.Good, "Complete."))
 	}

@@ -159,7 +159,7 @@ func (p *Nodes) cordon() tea.Cmd {
 	}
 	actions := p.world.Actions
 	return Send(Ask{Question: question, Task: Task{
-		Line: "kubectl " + verb + " " + n.Name,
+		Line: p.world.line("kubectl", verb, n.Name),
 		Do:   func(ctx context.Context) error { return actions.Cordon(ctx, n.Name, on) },
 	}})
 }

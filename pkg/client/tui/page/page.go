@@ -5,6 +5,7 @@ package page
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -205,7 +206,11 @@ type (
 		Notice string
 	}
 	// Run hands the terminal to a command of ours, such as console; its arguments are those of the program.
-	Run struct{ Args []string }
+	Run struct {
+		Args []string
+		// Leave says how the user comes back, where the command itself does not say it.
+		Leave string
+	}
 	// Ask asks before a task is done.
 	Ask struct {
 		Question string
@@ -243,6 +248,25 @@ type Task struct {
 	Do func(context.Context) error
 	// Then makes the message that says that it has ended; nil makes none.
 	Then func(error) tea.Msg
+}
+
+// line is a command line with the flags that reach this cluster, so that it does the same wherever it is pasted; but
+// for those that are secret.
+func (w *World) line(words ...string) string {
+	return strings.Join(append(words, Shown(w.Flags)...), " ")
+}
+
+// Shown is what may be shown of a command's arguments, quoted for a shell: all but the flags whose values are secret.
+func Shown(args []string) []string {
+	var out []string
+	for _, arg := range args {
+		switch name, _, _ := strings.Cut(arg, "="); name {
+		case "--token", "--password":
+		default:
+			out = append(out, quoted(arg))
+		}
+	}
+	return out
 }
 
 // Send makes a command of a message.

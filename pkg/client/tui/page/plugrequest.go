@@ -81,7 +81,7 @@ func (p *Plug) line(o *volume.Options) string {
 			words = append(words, "--"+plugForm[i].flag, quoted(value))
 		}
 	}
-	return strings.Join(append(words, "--namespace", p.row.Namespace), " ")
+	return p.world.line(append(words, "--namespace", p.row.Namespace)...)
 }
 
 // volumeWords begin the command line of a request.

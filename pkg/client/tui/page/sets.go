@@ -299,8 +299,8 @@ func replicas(text string) (int32, error) {
 func (g group) scale(n int32) tea.Cmd {
 	s, actions := g.set, g.world.Actions
 	task := Task{
-		Line: fmt.Sprintf("%s scale %s/%s --replicas %d --current-replicas %d --namespace %s", g.world.Program,
-			s.Short(), s.Name, n, s.Desired, s.Namespace),
+		Line: g.world.line(fmt.Sprintf("%s scale %s/%s --replicas %d --current-replicas %d --namespace %s",
+			g.world.Program, s.Short(), s.Name, n, s.Desired, s.Namespace)),
 		Do: func(ctx context.Context) error { return actions.Scale(ctx, s, n) },
 	}
 	ask := Ask{Question: fmt.Sprintf("Scale %s %s from %d to %d?", s.Short(), g.key(), s.Desired, n), Task: task}
@@ -327,7 +327,7 @@ func (g group) askDelete() tea.Cmd {
 		question = fmt.Sprintf("Delete %s %s with its %s?", s.Short(), g.key(), machines(int32(min(n, 1<<30))))
 	}
 	return Send(Ask{Question: question, Typed: s.Name, Task: Task{
-		Line: fmt.Sprintf("kubectl delete %s %s --namespace %s", s.Short(), s.Name, s.Namespace),
+		Line: g.world.line("kubectl delete", s.Short(), s.Name, "--namespace", s.Namespace),
 		Do:   func(ctx context.Context) error { return actions.DeleteSet(ctx, s) },
 	}})
 }

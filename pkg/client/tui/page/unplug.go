@@ -197,7 +197,7 @@ func (p *unplugging) ask() tea.Cmd {
 		o := volume.Options{Volume: a.Name, Instance: a.Instance}
 		requests = append(requests, o)
 		lines = append(lines,
-			strings.Join(append(volumeWords(p.world, "removevolume", key, &o), "--namespace", key.Namespace), " "))
+			p.world.line(append(volumeWords(p.world, "removevolume", key, &o), "--namespace", key.Namespace)...))
 		names = append(names, fmt.Sprintf("volume %s (claim %s)", a.Name, a.Claim))
 	}
 	slices.Sort(names)

@@ -44,6 +44,12 @@ func machineBindings() keymap.Map[subject] {
 	run := func(args ...string) func(subject) tea.Cmd {
 		return func(s subject) tea.Cmd { return Send(Run{Args: s.args(args...)}) }
 	}
+	// until is run of what goes on until the user ends it, and does not say how.
+	until := func(args ...string) func(subject) tea.Cmd {
+		return func(s subject) tea.Cmd {
+			return Send(Run{Args: s.args(args...), Leave: "Ctrl-C goes back to the dashboard."})
+		}
+	}
 	alive := func(m *store.Machine) string {
 		if !m.Alive() {
 			return "it is not running"
@@ -100,12 +106,12 @@ func machineBindings() keymap.Map[subject] {
 		},
 		{
 			Keys: []string{"V"}, Name: "vnc web", Help: "the screen in a web browser", Allowed: typing,
-			Do: run("vnc", "--web"), Quiet: true,
+			Do: until("vnc", "--web"), Quiet: true,
 		},
 		{Keys: []string{"s"}, Name: "ssh", Help: "a shell in the guest by SSH", Allowed: typing, Do: run("ssh")},
 		{
 			Keys: []string{"l"}, Name: "logs", Help: "what the guest writes to its serial console", Allowed: one(alive),
-			Do: run("logs", "--follow"),
+			Do: until("logs", "--follow"),
 		},
 		{
 			Keys: []string{"w"}, Name: "why", Help: "what blocks the machine, and what fixes it", Allowed: one(nil),
@@ -201,7 +207,7 @@ func (s subject) line(verb lifecycle.Verb, machines []*store.Machine) string {
 			words = append(words, m.Name)
 		}
 	}
-	return strings.Join(append(words, "--namespace", machines[0].Namespace), " ")
+	return s.world.line(append(words, "--namespace", machines[0].Namespace)...)
 }
 
 // allowed says why a verb does nothing to any of the machines.

@@ -1,0 +1,34 @@
+package page
+
+import (
+	"slices"
+	"testing"
+)
+
+// A command line that is shown does the same where another cluster is the current one, and shows no secret.
+func TestLineReachesTheCluster(t *testing.T) {
+	w := &World{Flags: []string{"--token=secret", "--password=secret", "--kubeconfig=/a b", "--context=far"}}
+	if got := w.line("virtctl", "pause", "web"); got != "virtctl pause web '--kubeconfig=/a b' --context=far" {
+		t.Error(got)
+	}
+	if got := Shown([]string{"logs", "web", "--token=secret", "--context=far"}); !slices.Equal(got, []string{"logs", "web", "--context=far"}) {
+		t.Error(got)
+	}
+	if got := (&World{}).line("virtctl list"); got != "virtctl list" {
+		t.Error(got)
+	}
+}
+
+// A machine without a disk can be made, and the form says that it would have none.
+func TestFormTellsOfNoDisk(t *testing.T) {
+	p := NewForm(&World{})
+	p.inputs[fieldName].SetValue("web")
+	p.inputs[fieldNamespace].SetValue("prod")
+	for _, image := range []string{"", "image:1"} {
+		p.inputs[fieldImage].SetValue(image)
+		p.changed()
+		if p.wrong != nil || p.diskless != (image == "") {
+			t.Errorf("%q: wrong %v, diskless %v", image, p.wrong, p.diskless)
+		}
+	}
+}
