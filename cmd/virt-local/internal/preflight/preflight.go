@@ -118,8 +118,12 @@ func Check(m Machine) (node.Tools, error) {
 
 // storagePrograms are those that the CSI driver runs.
 var storagePrograms = []struct{ name, pkg string }{
-	{"mkfs.xfs", "xfsprogs"}, {"xfs_growfs", "xfsprogs"},
-	{"mkfs.ext4", "e2fsprogs"}, {"resize2fs", "e2fsprogs"}, {"e2fsck", "e2fsprogs"}, {"debugfs", "e2fsprogs"},
+	{"mkfs.xfs", "xfsprogs"},
+	{"xfs_growfs", "xfsprogs"},
+	{"mkfs.ext4", "e2fsprogs"},
+	{"resize2fs", "e2fsprogs"},
+	{"e2fsck", "e2fsprogs"},
+	{"debugfs", "e2fsprogs"},
 }
 
 // CheckStorage returns an error that lists what the CSI driver lacks and the command that installs it.
