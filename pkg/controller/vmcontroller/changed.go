@@ -27,6 +27,9 @@ func restartMessage(view View) string {
 		return "the guest cannot be given its new interfaces while it runs: " + why
 	}
 	const message = "a non-live-updatable field was changed in the template spec"
+	if view.template() == nil {
+		return message + ": it is not known which (" + view.unresolved() + ")"
+	}
 	paths := changedFields(view)
 	refused := map[string]string{}
 	maps.Copy(refused, view.plugging().Refused)
@@ -54,10 +57,18 @@ func restartMessage(view View) string {
 	return message + ": " + strings.Join(paths, ", ") + more
 }
 
-func changedFields(view View) []string {
-	if view.template() == nil {
-		return nil
+// unresolved says why the view has no template: what the VM refers to is missing, or does not fit the VM.
+func (view View) unresolved() string {
+	switch {
+	case view.Missing != nil:
+		return view.Missing.Error()
+	case view.Failure != "":
+		return view.Failure
 	}
+	return "the VM's instance type and preference cannot be read"
+}
+
+func changedFields(view View) []string {
 	template, err := plain(*view.template())
 	if err != nil {
 		return nil // the message goes without

@@ -7,11 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
-
+	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
@@ -323,5 +324,13 @@ func TestRestartMessage(t *testing.T) {
 		if got := restartMessage(View{VM: changed, VMI: made}); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+	vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: "nosuch"}
+	missing := &instancetype.NotFoundError{
+		Role: instancetype.Instancetype, Field: field.NewPath("spec", "instancetype"), Detail: `"nosuch" is not there`,
+	}
+	const want = words + `: it is not known which (spec.instancetype: "nosuch" is not there)`
+	if got := restartMessage(View{VM: vm, VMI: made, Missing: missing}); got != want {
+		t.Errorf("the instance type is missing: %q, want %q", got, want)
 	}
 }
