@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"io"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/liggitt/tabwriter"
 )
 
 // The widths of kubectl's tables, characters: see GetNewTabWriter of k8s.io/cli-runtime/pkg/printers. Its writer also
-// keeps the widths of one table for the next; ours does not, since a command may print several tables one after the
-// other.
+// keeps the widths of one table for the next; ours does so only in a table that grows, since a command may print several
+// tables one after the other.
 const (
 	tableMinWidth = 6 // with the padding
 	tableTabWidth = 4
@@ -34,6 +35,14 @@ type Table struct {
 func NewTable(out io.Writer) *Table {
 	t := &Table{out: out}
 	t.rows = tabwriter.NewWriter(&t.text, tableMinWidth, tableTabWidth, tablePadding, ' ', 0)
+	return t
+}
+
+// NewGrowingTable makes an empty table to which rows are added after others were flushed: they have the same columns.
+func NewGrowingTable(out io.Writer) *Table {
+	t := &Table{out: out}
+	t.rows = tabwriter.NewWriter(
+		&t.text, tableMinWidth, tableTabWidth, tablePadding, ' ', tabwriter.RememberWidths)
 	return t
 }
 

@@ -80,3 +80,21 @@ func TestOneTable(t *testing.T) {
 		}
 	}
 }
+
+// TestGrowingTable adds rows after others were printed.
+func TestGrowingTable(t *testing.T) {
+	var out bytes.Buffer
+	table := NewGrowingTable(&out)
+	for _, rows := range [][][]string{{{"LAST SEEN", "TYPE", "REASON"}, {"2m57s", "Normal", "Started"}}, {{"0s", "Normal", "Deleted"}}} {
+		for _, row := range rows {
+			table.Row(row...)
+		}
+		if err := table.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "LAST SEEN   TYPE     REASON\n2m57s       Normal   Started\n0s          Normal   Deleted\n"
+	if got := out.String(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}

@@ -6,9 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -178,24 +176,27 @@ func List(ctx context.Context, c *client.Client, s Selection) (*corev1.EventList
 // retry is the pause before a watch is opened again.
 const retry = time.Second
 
-// Watch gives each selected event after version as it comes, until ctx ends or show fails. A watch that ends is opened
-// again where it was; where the server has forgotten that, what is there now is not told again.
+// Watch gives each selected event after version as it comes, until ctx ends, show fails or the server refuses. A watch
+// that ends is opened again where it was, also after the API server was away; where the server has forgotten that, what
+// is there now is not told again.
 func Watch(ctx context.Context, c *client.Client, s Selection, version string, show func(*corev1.Event) error) error {
+	w := &watcher{client: c, selection: s, version: version, show: show}
 	for {
-		next, err := watch(ctx, c, s, version, show)
+		err := w.watch(ctx)
+		if apierrors.IsGone(err) || apierrors.IsResourceExpired(err) {
+			var now *corev1.EventList
+			if now, err = List(ctx, c, s); err == nil {
+				w.version = now.ResourceVersion
+			}
+		}
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case apierrors.IsGone(err) || apierrors.IsResourceExpired(err):
-			now, err := List(ctx, c, s)
-			if err != nil {
-				return err
-			}
-			next = now.ResourceVersion
-		case err != nil:
+		case w.failed != nil:
+			return w.failed
+		case client.Refused(err):
 			return err
 		}
-		version = next
 		timer := time.NewTimer(retry)
 		select {
 		case <-ctx.Done():
@@ -206,14 +207,23 @@ func Watch(ctx context.Context, c *client.Client, s Selection, version string, s
 	}
 }
 
-func watch(
-	ctx context.Context, c *client.Client, s Selection, version string, show func(*corev1.Event) error,
-) (string, error) {
-	body, err := c.Stream(ctx, path(s.Namespace), url.Values{
-		"watch": {"true"}, "resourceVersion": {version}, "allowWatchBookmarks": {"true"},
+type watcher struct {
+	client    *client.Client
+	selection Selection
+	// version is that of the last event that came.
+	version string
+	show    func(*corev1.Event) error
+	// failed is what another watch would not mend.
+	failed error
+}
+
+// watch follows one watch to its end. Its error is the server's, nil when the connection ended.
+func (w *watcher) watch(ctx context.Context) error {
+	body, err := w.client.Stream(ctx, path(w.selection.Namespace), url.Values{
+		"watch": {"true"}, "resourceVersion": {w.version}, "allowWatchBookmarks": {"true"},
 	})
 	if err != nil {
-		return version, fmt.Errorf("watch events: %w", err)
+		return fmt.Errorf("watch events: %w", err)
 	}
 	defer body.Close()
 	for decoder := json.NewDecoder(body); ; {
@@ -221,34 +231,40 @@ func watch(
 			Type   string          `json:"type"`
 			Object json.RawMessage `json:"object"`
 		}
-		if err := decoder.Decode(&change); err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return version, nil
-			}
-			return version, nil // the connection broke
+		if decoder.Decode(&change) != nil {
+			return nil // the connection ended
 		}
 		if change.Type == "ERROR" {
 			var status metav1.Status
 			if err := json.Unmarshal(change.Object, &status); err != nil {
-				return version, fmt.Errorf("watch events: %w", err)
+				w.failed = fmt.Errorf("watch events: %w", err)
+				return nil
 			}
-			return version, &apierrors.StatusError{ErrStatus: status}
+			return &apierrors.StatusError{ErrStatus: status}
 		}
-		event := &corev1.Event{}
-		if err := json.Unmarshal(change.Object, event); err != nil {
-			return version, fmt.Errorf("watch events: %w", err)
-		}
-		version = event.ResourceVersion
-		if _, known := s.moves[event.InvolvedObject.Name]; !known && event.InvolvedObject.Kind == migration {
-			if err := s.learn(ctx, c); err != nil {
-				return version, err
-			}
-		}
-		if (change.Type == "ADDED" || change.Type == "MODIFIED") && s.Match(event) {
-			event.APIVersion, event.Kind = "v1", "Event"
-			if err := show(event); err != nil {
-				return version, err
-			}
+		if err := w.event(ctx, change.Type, change.Object); err != nil || w.failed != nil {
+			return err
 		}
 	}
+}
+
+// event shows one that came if it is selected.
+func (w *watcher) event(ctx context.Context, change string, object json.RawMessage) error {
+	event := &corev1.Event{}
+	if err := json.Unmarshal(object, event); err != nil {
+		w.failed = fmt.Errorf("watch events: %w", err)
+		return nil
+	}
+	involved := event.InvolvedObject
+	if _, known := w.selection.moves[involved.Name]; !known && involved.Kind == migration {
+		if err := w.selection.learn(ctx, w.client); err != nil {
+			return err // the event comes again
+		}
+	}
+	w.version = event.ResourceVersion
+	if (change == "ADDED" || change == "MODIFIED") && w.selection.Match(event) {
+		event.APIVersion, event.Kind = "v1", "Event"
+		w.failed = w.show(event)
+	}
+	return nil
 }

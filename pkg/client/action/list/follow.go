@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
@@ -113,7 +112,7 @@ func (f *follower) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && (first || refused(err)):
+		case err != nil && (first || client.Refused(err)):
 			return err
 		case err == nil:
 			if err := f.load(objects); err != nil {
@@ -131,12 +130,6 @@ func (f *follower) run(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
-}
-
-// refused reports whether the server answered, and no.
-func refused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) ||
-		apierrors.IsBadRequest(err)
 }
 
 type follower struct {
@@ -205,7 +198,7 @@ func (f *follower) watch(ctx context.Context, o Objects) error {
 }
 
 func final(err error) error {
-	if refused(err) || errors.Is(err, context.Canceled) {
+	if client.Refused(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil

@@ -135,9 +135,11 @@ func (r *Report) Sort(by string) error {
 }
 
 // Watch reads every interval and gives each pair of readings to show, until ctx ends or show fails. The first pair
-// comes after the first interval.
+// comes after the first interval. A reading that fails ends it when the server refuses, or when lost is nil; else lost
+// gets the error of the first of those that fail one after the other.
 func Watch(
 	ctx context.Context, c *client.Client, namespace string, interval time.Duration, show func(*Report) error,
+	lost func(error),
 ) error {
 	before, err := c.Stats(ctx, namespace)
 	if err != nil {
@@ -145,16 +147,26 @@ func Watch(
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for {
+	for away := false; ; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
 		}
 		now, err := c.Stats(ctx, namespace)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && (lost == nil || client.Refused(err)):
 			return err
+		case err != nil:
+			if !away {
+				lost(err)
+			}
+			away = true
+			continue
 		}
+		away = false
 		if err := show(Rates(before, now)); err != nil {
 			return err
 		}

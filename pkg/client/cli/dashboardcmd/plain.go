@@ -34,7 +34,7 @@ func (s *session) settled(ctx context.Context, w *page.World) (unreadable map[st
 			switch {
 			case state.Synced:
 			case what != "machines" && (apierrors.IsForbidden(state.Err) || apierrors.IsNotFound(state.Err)):
-				unreadable[what] = state.Err.Error()
+				unreadable[what] = cli.Explain(state.Err, s.options.Factory.Connection())
 			case state.Err != nil:
 				return nil, fmt.Errorf("read the %s: %w", what, state.Err)
 			default:
@@ -100,7 +100,7 @@ func (s *session) plain(ctx context.Context, w *page.World) error {
 			stale = state.Stale()
 			text := "connected again"
 			if stale {
-				text = "the connection is lost: " + state.Err.Error()
+				text = "the connection is lost: " + cli.Explain(state.Err, s.options.Factory.Connection())
 			}
 			fmt.Fprintln(out.ErrOut, widget.Harmless(text))
 		}

@@ -29,6 +29,8 @@ type Options struct {
 	AllNamespaces bool
 	Watch         bool
 	Types         []string
+
+	table *cli.Table
 }
 
 // NewCmdEvents makes the command.
@@ -107,6 +109,7 @@ func Run(ctx context.Context, o *Options) error {
 		}
 		return absent
 	}
+	o.table = cli.NewGrowingTable(o.Factory.IO.Out)
 	if err := o.print(list.Items); err != nil {
 		return err
 	}
@@ -182,8 +185,8 @@ func (o *Options) one(e *corev1.Event) error {
 	if o.Output.Given() {
 		return o.Output.Print(e, o.Factory.IO.Out)
 	}
-	_, err := fmt.Fprintln(o.Factory.IO.Out, strings.Join(cli.Cells(o.cells(e)), "   "))
-	return err
+	o.table.Row(o.cells(e)...)
+	return o.table.Flush()
 }
 
 func (o *Options) print(list []corev1.Event) error {
@@ -201,18 +204,17 @@ func (o *Options) print(list []corev1.Event) error {
 		}
 		return nil
 	}
-	w := cli.NewTable(o.Factory.IO.Out)
 	if !o.Output.NoHeaders {
 		titles := []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}
 		if o.AllNamespaces {
 			titles = append([]string{"NAMESPACE"}, titles...)
 		}
-		w.Row(titles...)
+		o.table.Row(titles...)
 	}
 	for i := range list {
-		w.Row(o.cells(&list[i])...)
+		o.table.Row(o.cells(&list[i])...)
 	}
-	return w.Flush()
+	return o.table.Flush()
 }
 
 // short are kinds as kubectl takes them.

@@ -273,7 +273,7 @@ func (s *session) notify(e forward.Event) {
 		s.open.Add(-1)
 	case forward.Waiting, forward.Failed:
 	}
-	line := sentence(e)
+	line := sentence(e, s.o.Factory.Connection())
 	if line == "" || e.Err == nil && !s.o.Factory.IO.ErrIsTTY {
 		return
 	}
@@ -283,22 +283,22 @@ func (s *session) notify(e forward.Event) {
 }
 
 // sentence says an event in a line.
-func sentence(e forward.Event) string {
+func sentence(e forward.Event, c cli.Connection) string {
 	at := fmt.Sprintf("%s connection from %s for port %d", e.Protocol, e.Client, e.Port)
 	switch {
 	case e.Kind == forward.Opened:
 		return "handling " + at
 	case e.Kind == forward.Waiting:
-		return fmt.Sprintf("%s waits: %s", at, line(e.Err))
+		return fmt.Sprintf("%s waits: %s", at, line(cli.Explain(e.Err, c)))
 	case e.Kind == forward.Failed:
-		return fmt.Sprintf("%s failed: %s", at, line(e.Err))
+		return fmt.Sprintf("%s failed: %s", at, line(cli.Explain(e.Err, c)))
 	case e.Err != nil:
-		return fmt.Sprintf("%s was lost: %s", at, line(e.Err))
+		return fmt.Sprintf("%s was lost: %s", at, line(e.Err.Error()))
 	}
 	return ""
 }
 
-func line(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+func line(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // stdio is one connection over the standard streams.
 func (o *Options) stdio(ctx context.Context, c *client.Client, t forward.Target) error {

@@ -107,7 +107,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	err = top.Watch(ctx, c, namespace, o.Interval.Duration, func(r *top.Report) error {
+	show := func(r *top.Report) error {
 		if wanted != nil {
 			r.Items = slices.DeleteFunc(r.Items, func(row top.Row) bool { return !wanted[row.Namespace+"/"+row.Name] })
 		}
@@ -124,7 +124,14 @@ func Run(ctx context.Context, o *Options) error {
 			return errDone
 		}
 		return nil
-	})
+	}
+	var lost func(error)
+	if o.Watch {
+		lost = func(err error) {
+			fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s; goes on when it answers\n", cli.Explain(err, o.Factory.Connection()))
+		}
+	}
+	err = top.Watch(ctx, c, namespace, o.Interval.Duration, show, lost)
 	if errors.Is(err, errDone) {
 		return nil
 	}

@@ -1,0 +1,49 @@
+package top
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
+)
+
+// TestWatchOutlivesAnOutage has readings that fail: one outage is told once, and without someone to tell it ends.
+func TestWatchOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, patient := range []bool{true, false} {
+		api := clienttest.New(t)
+		asked := 0
+		const path = "/apis/subresources.kubevirt.io/v1/namespaces/shop/stats"
+		api.Put(path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked++
+			switch asked {
+			case 2, 3:
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			case 5:
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"items":[]}`))
+		}))
+		losses, reports := 0, 0
+		var lost func(error)
+		if patient {
+			lost = func(error) { losses++ }
+		}
+		err := Watch(t.Context(), api.Client(), "shop", time.Millisecond, func(*Report) error {
+			reports++
+			return nil
+		}, lost)
+		switch {
+		case patient && (!apierrors.IsForbidden(err) || losses != 1 || reports != 1):
+			t.Errorf("ended with %v, %d losses and %d reports", err, losses, reports)
+		case !patient && (err == nil || reports != 0):
+			t.Errorf("ended with %v after %d reports", err, reports)
+		}
+	}
+}
