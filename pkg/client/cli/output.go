@@ -163,8 +163,19 @@ func (o *Output) withoutManagedFields(p printers.ResourcePrinter) printers.Resou
 	if o.showManagedFields {
 		return p
 	}
-	return &printers.OmitManagedFieldsPrinter{Delegate: p}
+	outer := &printers.OmitManagedFieldsPrinter{Delegate: p}
+	return printers.ResourcePrinterFunc(func(object runtime.Object, w io.Writer) error {
+		if report, ok := object.(Holder); ok {
+			for _, held := range report.Objects() {
+				held.SetManagedFields(nil)
+			}
+		}
+		return outer.PrintObj(object, w)
+	})
 }
+
+// Holder is a report that holds objects of the cluster.
+type Holder interface{ Objects() []metav1.Object }
 
 // argument is what follows FORMAT=, or --template, or what is in the file they name.
 func (o *Output) argument(format, text string) (string, error) {

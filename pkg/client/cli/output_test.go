@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -38,6 +40,38 @@ func parse(t *testing.T, o *Output, args ...string) {
 	o.AddFlags(cmd)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// report holds objects, as that of describe does.
+type report struct {
+	metav1.TypeMeta `json:",inline"`
+	VM              v1.VirtualMachine `json:"vm"`
+}
+
+func (r *report) DeepCopyObject() runtime.Object { return r }
+
+func (r *report) Objects() []metav1.Object { return []metav1.Object{&r.VM} }
+
+// TestManagedFieldsOfReports has them left out of what a report holds, unless they are asked for.
+func TestManagedFieldsOfReports(t *testing.T) {
+	for _, format := range []string{"json", "yaml", "jsonl"} {
+		for _, shown := range []bool{false, true} {
+			o := NewOutput()
+			args := []string{"-o", format}
+			if shown {
+				args = append(args, "--show-managed-fields")
+			}
+			parse(t, o, args...)
+			var out bytes.Buffer
+			r := &report{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Report"}, VM: machine("demo")}
+			if err := o.Print(r, &out); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(out.String(), "managedFields"); got != shown {
+				t.Errorf("%v: managedFields are shown: %t\n%s", args, got, out.String())
+			}
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +26,7 @@ var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 
 
 // Feed keeps the table current until ctx ends. row makes the row of an object; nil leaves the object out.
 func Feed[O metav1.Object, R any](ctx context.Context, t *Table[R], name string, source Source, row func(O) *R) {
-	f := &feed[O, R]{table: t, source: source, row: row, now: time.Now}
+	f := &feed[O, R]{table: t, name: name, source: source, row: row, now: time.Now}
 	silent := klog.Logger{} // what fails is in the table's state
 	pause := backoff
 	cache.NewReflectorWithOptions(&cache.ListWatch{ListWithContextFunc: f.list, WatchFuncWithContext: f.watch}, nil, f,
@@ -35,6 +37,7 @@ func Feed[O metav1.Object, R any](ctx context.Context, t *Table[R], name string,
 // feed is both ends of a reflector: it makes rows of what the server says, and keeps them.
 type feed[O metav1.Object, R any] struct {
 	table  *Table[R]
+	name   string
 	source Source
 	row    func(O) *R
 	now    func() time.Time
@@ -92,11 +95,17 @@ func (f *feed[O, R]) list(ctx context.Context, opts metav1.ListOptions) (runtime
 	return page, err
 }
 
+// unanswered is what client-go returns for a watch that the server did not answer in time: one that ends at once.
+var unanswered = reflect.TypeOf(watch.NewEmptyWatch())
+
 // watch follows changes as rows.
 func (f *feed[O, R]) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	w, err := f.source.Watch(ctx, opts)
 	if err != nil && opts.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) {
 		return nil, err // the reflector lists instead
+	}
+	if err == nil && reflect.TypeOf(w) == unanswered {
+		err = &url.Error{Op: "Get", URL: f.name, Err: context.DeadlineExceeded}
 	}
 	if err != nil {
 		return nil, f.failed(ctx, err)

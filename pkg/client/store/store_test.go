@@ -67,6 +67,9 @@ func (f *fake) source() Source {
 			}
 			select {
 			case err := <-f.refuse:
+				if errors.Is(err, errHangs) {
+					return watch.NewEmptyWatch(), nil // as client-go has it
+				}
 				return nil, err
 			default:
 			}
@@ -76,6 +79,9 @@ func (f *fake) source() Source {
 		},
 	}
 }
+
+// errHangs is a server that does not answer.
+var errHangs = errors.New("the server hangs")
 
 func newFake(list func() (runtime.Object, error)) *fake {
 	return &fake{list: list, watchers: make(chan *watch.FakeWatcher, 9), refuse: make(chan error, 9)}
@@ -136,8 +142,16 @@ func TestFeed(t *testing.T) {
 	if s := m.State(); s.Err == nil || s.Since.Before(before) || !s.Synced || summary(m) != "web:Running:n1:false" {
 		t.Errorf("when the connection went: %+v, %s", s, summary(m))
 	}
-	<-vms.watchers
+	w = <-vms.watchers
 	eventually(t, changes, "fresh again", func() bool { s := m.State(); return !s.Stale() && s.Err == nil })
+	vms.refuse <- errHangs
+	w.Stop()
+	eventually(t, changes, "stale when the server hangs", func() bool { return m.State().Stale() })
+	if s := m.State(); !errors.Is(s.Err, context.DeadlineExceeded) {
+		t.Errorf("when the server hangs: %+v", s)
+	}
+	<-vms.watchers
+	eventually(t, changes, "fresh once more", func() bool { s := m.State(); return !s.Stale() && s.Err == nil })
 
 	cancel()
 	<-ended

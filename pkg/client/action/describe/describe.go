@@ -40,6 +40,21 @@ type Report struct {
 	Events []corev1.Event `json:"events,omitempty"`
 }
 
+// Objects are the objects of the cluster that the report holds.
+func (r *Report) Objects() []metav1.Object {
+	var out []metav1.Object
+	if r.VM != nil {
+		out = append(out, r.VM)
+	}
+	if r.VMI != nil {
+		out = append(out, r.VMI)
+	}
+	for i := range r.Events {
+		out = append(out, &r.Events[i])
+	}
+	return out
+}
+
 // Pod is one of the instance's.
 type Pod struct {
 	// Name is the pod's, Phase its status.phase, and Node where it is, empty before it is scheduled.
