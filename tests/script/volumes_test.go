@@ -49,6 +49,12 @@ func (c *cluster) serveMemoryDumps(mux *http.ServeMux, subresources string) {
 		if err := json.NewDecoder(r.Body).Decode(request); err != nil {
 			return err
 		}
+		if last := vm.Status.MemoryDumpRequest; request.ClaimName == "" && last != nil {
+			request.ClaimName = last.ClaimName
+		}
+		if request.ClaimName == "" {
+			return errors.New("Memory dump requires claim name on first use")
+		}
 		request.Phase = v1.MemoryDumpCompleted
 		if request.ClaimName == "broken" {
 			request.Phase, request.Message = v1.MemoryDumpFailed, "the claim is full"

@@ -53,6 +53,20 @@ func TestParseTarget(t *testing.T) {
 	}
 }
 
+// A word for a kind that is no machine's is refused before names, and a machine may have it for a name.
+func TestParseTargetsRefusesOtherKinds(t *testing.T) {
+	for _, args := range [][]string{{"pod", "web"}, {"Pods", "web"}, {"node", "a", "b"}, {"secrets", "x"}, {"vmpool", "x"}} {
+		if _, err := ParseTargets(args, "ns"); ExitCode(err) != ExitUsage {
+			t.Errorf("%q: %v, want a usage error", args, err)
+		}
+	}
+	for _, args := range [][]string{{"pod"}, {"vm/pod", "web"}, {"web", "pod"}, {"vm", "pod", "node"}, {"podium", "web"}} {
+		if _, err := ParseTargets(args, "ns"); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
 func TestFlagValues(t *testing.T) {
 	var seconds Seconds
 	for text, want := range map[string]Seconds{"0": 0, "30": 30, "-1": -1, "90s": 90, "1m30s": 90, "1500ms": 2} {

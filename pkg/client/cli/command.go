@@ -31,6 +31,9 @@ func Group(cmd *cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
+		if hint := foreignHint(cmd.CommandPath(), args[0]); hint != "" && !cmd.HasParent() {
+			return UsageErrorf("unknown command %q for %q: %s", args[0], cmd.CommandPath(), hint)
+		}
 		if s := near(cmd, args[0]); len(s) > 0 {
 			return UsageErrorf("unknown command %q for %q; did you mean %s?", args[0], cmd.CommandPath(),
 				strings.Join(s, " or "))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -21,6 +22,27 @@ func KindOf(word string) (instance, ok bool) {
 		return true, true
 	}
 	return false, false
+}
+
+// otherKinds are words for kinds that are no machines, as somebody types them who knows kubectl. Short ones that may well
+// be the name of a machine are left out.
+var otherKinds = []string{
+	"pod", "node", "pvc", "persistentvolumeclaim", "secret", "configmap", "service", "deployment", "namespace",
+	"datavolume", "migration", "vmim", "virtualmachineinstancemigration", "vmpool", "virtualmachinepool", "vmirs",
+	"virtualmachineinstancereplicaset", "vmsnapshot", "virtualmachinesnapshot",
+}
+
+// CheckKind is a usage error where the first of several names is a word for a kind that is no machine's: whoever types
+// "pause pod web" means one object, not two machines.
+func CheckKind(names []string) error {
+	if len(names) < 2 {
+		return nil
+	}
+	word := strings.ToLower(names[0])
+	if !slices.Contains(otherKinds, word) && !slices.Contains(otherKinds, strings.TrimSuffix(word, "s")) {
+		return nil
+	}
+	return UsageErrorf("%q: the kind must be vm or vmi; a VM of that name is vm/%s", names[0], names[0])
 }
 
 // ParseTarget reads NAME, vm/NAME or vmi/NAME, and KubeVirt's NAME.NAMESPACE form only where a slash says the kind
@@ -45,13 +67,15 @@ func ParseTarget(arg, namespace string) (Target, error) {
 }
 
 // ParseTargets reads the names of a command line. As in kubectl and in KubeVirt's `pause vmi NAME`, a first word that
-// is a kind says that of the names which follow; a machine that has such a word for a name is vm/NAME there. A machine
-// that is named twice is taken once.
+// is a kind says that of the names which follow, and a kind that is no machine's is refused; a machine that has such a
+// word for a name is vm/NAME there. A machine that is named twice is taken once.
 func ParseTargets(args []string, namespace string) ([]Target, error) {
 	instance := false
 	if len(args) > 1 {
 		if found, ok := KindOf(args[0]); ok {
 			instance, args = found, args[1:]
+		} else if err := CheckKind(args); err != nil {
+			return nil, err
 		}
 	}
 	var out []Target

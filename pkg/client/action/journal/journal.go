@@ -116,6 +116,27 @@ func Last(entries []Entry, server string) (Entry, bool) {
 	return Entry{}, false
 }
 
+// RenamedTo is the name that a machine of an entry has by now, as far as the journal knows of renames after the entry;
+// empty where it knows of none.
+func RenamedTo(entries []Entry, e Entry, m Machine) string {
+	name, renamed, later := m.Name, "", false
+	if m.RenamedTo != "" {
+		name = m.RenamedTo
+	}
+	for _, next := range entries {
+		if later && next.Server == e.Server && next.Verb == lifecycle.Rename {
+			for _, other := range next.Machines {
+				if other.Namespace == m.Namespace && other.Name == name && other.RenamedTo != "" {
+					name, renamed = other.RenamedTo, other.RenamedTo
+					break
+				}
+			}
+		}
+		later = later || next.ID == e.ID
+	}
+	return renamed
+}
+
 // Find is the entry of a cluster with an ID.
 func Find(entries []Entry, server, id string) (Listed, bool) {
 	for _, l := range List(entries, server).Entries {

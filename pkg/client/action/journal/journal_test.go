@@ -123,6 +123,34 @@ func TestLast(t *testing.T) {
 	}
 }
 
+// A machine of an entry is followed through the renames after it, of its cluster and its namespace.
+func TestRenamedTo(t *testing.T) {
+	renamed := func(at int64, name, to string) Entry {
+		e := entry(at, lifecycle.Rename, "")
+		e.ID, e.Machines = strconv.FormatInt(at, 10), []Machine{{Namespace: "ns", Name: name, RenamedTo: to}}
+		return e
+	}
+	before, stop, elsewhere := renamed(1, "vm", "early"), entry(2, lifecycle.Stop, ""), renamed(3, "vm", "far")
+	stop.ID, elsewhere.Server = "2", "https://there"
+	first, other, second := renamed(4, "vm", "web"), renamed(5, "other", "vm"), renamed(6, "web", "shop")
+	entries := []Entry{before, stop, elsewhere, first, other, second}
+	for name, test := range map[string]struct {
+		entries []Entry
+		of      Entry
+		want    string
+	}{
+		"twice":    {entries, stop, "shop"},
+		"a rename": {entries, first, "shop"},
+		"the last": {entries, second, ""},
+		"never":    {entries[:3], stop, ""},
+		"once":     {entries[:4], stop, "web"},
+	} {
+		if got := RenamedTo(test.entries, test.of, test.of.Machines[0]); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestFind(t *testing.T) {
 	entries := []Entry{entry(1, lifecycle.Start, ""), entry(2, lifecycle.Stop, ""), entry(3, lifecycle.Start, "2"), entry(4, lifecycle.Delete, "")}
 	for i := range entries {

@@ -24,6 +24,9 @@ func Applies(verb Verb, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (
 	alive := vmi != nil && vmi.DeletionTimestamp == nil && !vmi.IsFinal()
 	switch verb {
 	case Start:
+		if alive && conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused) {
+			return false, "it is paused; unpause lets it run on"
+		}
 		return applies(!alive, "it is running")
 	case Stop, Restart:
 		return applies(alive || wanted(verb, vm), "it is not running")

@@ -77,7 +77,7 @@ func (r Row) Cells(now time.Time, namespaces, wide bool) []string {
 	if r.Instance {
 		name = "vmi/" + name
 	}
-	cells := []string{name, r.Status, ready(r.Ready), r.Node, r.ip(wide), r.age(now)}
+	cells := []string{name, r.Status, Ready(r.Ready), r.Node, r.ip(wide), r.age(now)}
 	if wide {
 		cells = append(cells, count(r.CPUs), amount(r.Memory), r.RunStrategy, r.GuestOS, r.Progress)
 	}
@@ -191,8 +191,8 @@ func vmiRow(vmi *v1.VirtualMachineInstance) Row {
 	return r
 }
 
-// ready prints as conditions do.
-func ready(is bool) string {
+// Ready prints whether a machine is ready, as conditions do.
+func Ready(is bool) string {
 	if is {
 		return string(corev1.ConditionTrue)
 	}

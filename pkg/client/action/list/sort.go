@@ -13,7 +13,7 @@ var Columns = []sortby.Column[Row]{
 	{Name: "name", Compare: func(a, b Row) int { return strings.Compare(a.Name, b.Name) }},
 	{Name: "namespace", Compare: func(a, b Row) int { return strings.Compare(a.Namespace, b.Namespace) }},
 	{Name: "status", Compare: func(a, b Row) int { return strings.Compare(a.Status, b.Status) }},
-	{Name: "ready", Compare: func(a, b Row) int { return strings.Compare(ready(a.Ready), ready(b.Ready)) }},
+	{Name: "ready", Compare: func(a, b Row) int { return strings.Compare(Ready(a.Ready), Ready(b.Ready)) }},
 	{Name: "node", Compare: func(a, b Row) int { return strings.Compare(a.Node, b.Node) }},
 	{Name: "ip", Compare: func(a, b Row) int { return slices.Compare(a.IPs, b.IPs) }},
 	{Name: "age", Compare: func(a, b Row) int { return sortby.Oldest(a.Created, b.Created) }},

@@ -207,8 +207,9 @@ func disks(vmi *v1.VirtualMachineInstance) []Disk {
 		switch {
 		case v.EmptyDisk != nil:
 			d.How, d.Bytes = Copied, v.EmptyDisk.Capacity.Value()
-		case v.ContainerDisk != nil, v.Ephemeral != nil:
-			d.How = Copied // what the guest wrote
+		case v.ContainerDisk != nil, v.Ephemeral != nil, // what the guest wrote
+			v.CloudInitNoCloud != nil, v.CloudInitConfigDrive != nil, v.Sysprep != nil: // the image that the guest has
+			d.How = Copied
 		case v.PersistentVolumeClaim != nil, v.DataVolume != nil, v.HostDisk != nil:
 			d.How = Shared
 		}

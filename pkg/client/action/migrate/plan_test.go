@@ -57,7 +57,7 @@ func TestPlan(t *testing.T) {
 	if diff := cmp.Diff(want, p.Nodes); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Disk{{Volume: "root", How: Copied}, {Volume: "data", How: Shared}, {Volume: "scratch", How: Copied, Bytes: 2 << 30}, {Volume: "seed", How: Remade}}, p.Disks); diff != "" {
+	if diff := cmp.Diff([]Disk{{Volume: "root", How: Copied}, {Volume: "data", How: Shared}, {Volume: "scratch", How: Copied, Bytes: 2 << 30}, {Volume: "seed", How: Copied}}, p.Disks); diff != "" {
 		t.Error(diff)
 	}
 	if !p.Possible || p.Policy != "fast" || !*p.Configuration.AllowPostCopy || p.MemoryBytes != 1<<30 || p.DiskBytes != 2<<30 {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/virtkit/virtkit/pkg/client/action/list"
 	"github.com/virtkit/virtkit/pkg/client/action/report"
 	"github.com/virtkit/virtkit/pkg/client/store"
 )
@@ -165,7 +166,7 @@ func Rows(r *Report) [][]string {
 			name = "vmi/" + name
 		}
 		rows = append(rows, []string{
-			m.Namespace, name, cmp.Or(m.Status, "<none>"), fmt.Sprint(m.Ready), cmp.Or(m.Node, "<none>"),
+			m.Namespace, name, cmp.Or(m.Status, "<none>"), list.Ready(m.Ready), cmp.Or(m.Node, "<none>"),
 			cmp.Or(ip, "<none>"),
 		})
 	}

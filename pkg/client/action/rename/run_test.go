@@ -280,3 +280,26 @@ func TestPlanRights(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// A rename that its user interrupts while the old VM goes says that it has begun, and goes on when it is asked for
+// again; one that has changed nothing yet is no more than interrupted.
+func TestRunInterrupted(t *testing.T) {
+	c := full()
+	ctx, cancel := context.WithCancel(t.Context())
+	deleted := false
+	c.before = func(verb, what string) {
+		if deleted = deleted || verb == "delete"; deleted {
+			cancel()
+		}
+	}
+	_, err := New(held{c}, request).Run(ctx, interval)
+	var begun *UnfinishedError
+	if !errors.As(err, &begun) || !errors.Is(err, context.Canceled) || begun.Request != request {
+		t.Fatalf("%v", err)
+	}
+	c.before = nil
+	if _, err := New(c, request).Run(t.Context(), interval); err != nil {
+		t.Fatal(err)
+	}
+	whole(t, c, "after the interrupt")
+}

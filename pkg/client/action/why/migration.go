@@ -35,33 +35,57 @@ func (e *explanation) migration() *Migration {
 		}
 	}
 	e.migrationUnderWay(add)
-	if e.Nodes != nil && e.readable("nodes") {
-		var elsewhere, cordoned int
-		for i := range e.Nodes {
-			node := &e.Nodes[i]
-			switch {
-			case node.Name == vmi.Status.NodeName:
-			case schedulable(node):
-				elsewhere++
-			case node.Labels[v1.NodeSchedulable] == "true":
-				cordoned++
-			}
-		}
-		switch {
-		case elsewhere > 0:
-		case cordoned > 0:
-			add(LayerNode, "nodes", "Cordoned",
-				fmt.Sprintf("all other nodes that could take it are cordoned (%d)", cordoned), "kubectl uncordon NODE")
-		default:
-			add(LayerNode, "nodes", "NoOtherNode", "there is no other node that takes VMs",
-				"add a node; virtctl doctor says what keeps the present ones from it")
-		}
-	}
+	e.nodesElsewhere(add)
 	m.Possible = len(m.Obstacles) == 0
 	return m
 }
 
-func (e *explanation) migrationUnderWay(add func(layer Layer, object, reason, message string, mend ...string)) {
+// nodesElsewhere says why there is no other node that takes the guest, by what `migrate --plan` says of each.
+func (e *explanation) nodesElsewhere(add obstacle) {
+	if e.Nodes == nil || !e.readable("nodes") {
+		return
+	}
+	cordoned := 0
+	var misfits []string
+	for i := range e.Nodes {
+		node := &e.Nodes[i]
+		switch {
+		case node.Name == e.VMI.Status.NodeName:
+		case schedulable(node):
+			reasons := migrate.Misfits(e.VMI, node, nil)
+			if len(reasons) == 0 {
+				return
+			}
+			misfits = append(misfits, "not "+node.Name+": "+strings.Join(reasons, ", "))
+		case node.Labels[v1.NodeSchedulable] == "true":
+			cordoned++
+		}
+	}
+	switch {
+	case len(misfits) > 0:
+		more := ""
+		if left := len(misfits) - mostMisfits; left > 0 {
+			misfits, more = misfits[:mostMisfits], fmt.Sprintf("; and %d more nodes", left)
+		}
+		add(LayerNode, "nodes", "NoNodeFits", "no other node fits it: "+strings.Join(misfits, "; ")+more,
+			"virtctl migrate "+e.Name+e.flag()+" --plan (all nodes)",
+			"change spec.template.spec.nodeSelector, affinity or tolerations of the VM")
+	case cordoned > 0:
+		add(LayerNode, "nodes", "Cordoned",
+			fmt.Sprintf("all other nodes that could take it are cordoned (%d)", cordoned), "kubectl uncordon NODE")
+	default:
+		add(LayerNode, "nodes", "NoOtherNode", "there is no other node that takes VMs",
+			"add a node; virtctl doctor says what keeps the present ones from it")
+	}
+}
+
+// mostMisfits is how many nodes are named that do not fit.
+const mostMisfits = 3
+
+// obstacle notes one.
+type obstacle func(layer Layer, object, reason, message string, mend ...string)
+
+func (e *explanation) migrationUnderWay(add obstacle) {
 	for i := range e.Migrations {
 		migration := &e.Migrations[i]
 		if migration.IsFinal() || migration.DeletionTimestamp != nil {
@@ -69,7 +93,7 @@ func (e *explanation) migrationUnderWay(add func(layer Layer, object, reason, me
 		}
 		add(LayerVMI, "vmim/"+migration.Name, "Migrating",
 			fmt.Sprintf("a migration is under way: %s, phase %s", migration.Name, migrate.Stage(migration)),
-			"virtctl wait "+e.Name+e.flag()+" --for=condition=Ready", "virtctl migrate-cancel "+e.Name+e.flag())
+			"kubectl wait vmim/"+migration.Name+e.flag()+" --for=jsonpath={.status.phase}=Succeeded", "virtctl migrate-cancel "+e.Name+e.flag())
 	}
 }
 

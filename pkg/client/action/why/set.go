@@ -61,12 +61,15 @@ func ExplainSet(f SetFacts) *Report {
 	for _, name := range f.Ready {
 		members = append(members, Link{Layer: layer, Object: prefix + name, State: OK, Message: "ready"})
 	}
-	said := map[string]bool{}
+	said, off := map[string]bool{}, 0
 	for i := range f.Short {
 		member := Explain(f.Short[i])
 		members = append(members,
 			Link{Layer: layer, Object: prefix + member.Metadata.Name, State: member.Verdict, Message: member.Summary})
 		e.Unreadable = append(e.Unreadable, member.Unreadable...)
+		if member.Verdict == Off {
+			off++
+		}
 		c := firstOf(member)
 		if said[c.Reason+c.Evidence] {
 			continue // What holds up one holds up others; they have it in the chain.
@@ -89,9 +92,13 @@ func ExplainSet(f SetFacts) *Report {
 		r.Causes = []Cause{}
 	}
 	if row.Ready < row.Desired || row.Current != row.Desired || row.Failure != "" {
-		r.Verdict = Waiting
-		if len(r.Causes) > 0 && r.Causes[0].State == Broken {
+		switch {
+		case len(r.Causes) > 0 && r.Causes[0].State == Broken:
 			r.Verdict = Broken
+		case row.Current == row.Desired && off > 0 && off == len(f.Short):
+			r.Verdict = Off // all that are not ready are not meant to run, and time does not change that
+		default:
+			r.Verdict = Waiting
 		}
 	}
 	if f.More > 0 {

@@ -45,6 +45,14 @@ func TestExplainSet(t *testing.T) {
 			SetFacts{Set: row(9, 9, 0), Short: []Facts{member("web-0", noImage), member("web-1", noImage)}, More: 7},
 			Broken, "0 of 9 machines are ready; 7 more that are not ready were not looked at", 3, "ImageNotFound", "web-0: ",
 		},
+		"halted": {
+			SetFacts{Set: row(2, 2, 0), Short: []Facts{member("web-0", stopped(v1.RunStrategyHalted)), member("web-1", stopped(v1.RunStrategyHalted))}},
+			Off, "0 of 2 machines are ready", 3, "Halted", "web-0: ",
+		},
+		"one halted, one starts": {
+			SetFacts{Set: row(2, 2, 0), Short: []Facts{member("web-0", stopped(v1.RunStrategyHalted)), member("web-1", phase(v1.Scheduled, time.Second))}},
+			Waiting, "0 of 2 machines are ready", 3, "*", "",
+		},
 		"starts": {SetFacts{Set: row(1, 1, 0), Short: []Facts{member("web-0", phase(v1.Scheduled, time.Second))}}, Waiting, "0 of 1 machines are ready", 2, "*", "web-0: "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -150,10 +150,10 @@ func (e *explanation) failure(vm *v1.VirtualMachine) bool {
 	switch {
 	case c.Reason == "VMINotOwned":
 		return refuse(c.Reason, "a VMI of this name exists that does not belong to the VM",
-			"kubectl delete vmi "+e.Name+e.flag(), "or give the VM another name")
+			"kubectl delete vmi "+e.Name+e.flag(), "give the VM another name")
 	case strings.Contains(c.Reason, "Instancetype") || strings.Contains(c.Reason, "Preference") ||
 		strings.Contains(strings.ToLower(text), "instancetype") || strings.Contains(text, "preference"):
-		return refuse("InstancetypeNotApplied", "the instancetype or preference cannot be applied: "+text,
+		return refuse(reasonNotApplied, "the instancetype or preference cannot be applied: "+text,
 			"kubectl get virtualmachineclusterinstancetypes,virtualmachineclusterpreferences; kubectl get "+
 				"virtualmachineinstancetypes,virtualmachinepreferences"+e.flag(),
 			"spec.instancetype and spec.preference of the VM")
@@ -221,6 +221,9 @@ func requested(vm *v1.VirtualMachine, action v1.StateChangeRequestAction) bool {
 	return slices.ContainsFunc(vm.Status.StateChangeRequests,
 		func(r v1.VirtualMachineStateChangeRequest) bool { return r.Action == action })
 }
+
+// reasonNotApplied is why a VM has no instance whose instance type or preference does not fit, or is not there.
+const reasonNotApplied = "InstancetypeNotApplied"
 
 func (e *explanation) restartRequired(vm *v1.VirtualMachine) {
 	c := conditions.With(vm.Status.Conditions, v1.VirtualMachineRestartRequired, corev1.ConditionTrue)

@@ -3,6 +3,7 @@ package why
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 		}
 		message := fmt.Sprintf("volume %q: PersistentVolumeClaim %q does not exist in namespace %q", volume, name,
 			e.Namespace)
-		mend := []string{"create it", "or name another in the volume's persistentVolumeClaim.claimName"}
+		mend := []string{"create it", "name another in the volume's persistentVolumeClaim.claimName"}
 		if near := nearest(name, e.claimNames()); near != "" {
 			message += fmt.Sprintf("; did you mean %q?", near)
 		}
@@ -171,7 +172,7 @@ func (e *explanation) pendingClaim(volume string, claim *corev1.PersistentVolume
 			"make a PersistentVolume that fits")
 	case !known && e.StorageClasses != nil && claim.Spec.StorageClassName == nil:
 		add(Broken, "NoDefaultStorageClass", "names no StorageClass, and the cluster has no default one",
-			"kubectl annotate storageclass NAME "+isDefault+"=true", "or set storageClassName in the claim")
+			"kubectl annotate storageclass NAME "+isDefault+"=true", "set storageClassName in the claim")
 	case !known && e.StorageClasses != nil:
 		add(Broken, "StorageClassMissing", fmt.Sprintf("asks for StorageClass %q, which does not exist", named),
 			"kubectl get storageclass")
@@ -223,13 +224,27 @@ func (e *explanation) references() {
 		case "Secret", "ConfigMap", "ServiceAccount":
 			e.add(rankMissing, LayerVolumes, object, Broken, kind+"Missing",
 				fmt.Sprintf("%s %q, which the VM names, does not exist in namespace %q", kind, name, e.Namespace),
-				"kubectl create "+strings.ToLower(kind)+" --help", "or name another in the VM's volumes")
+				"kubectl create "+strings.ToLower(kind)+" --help", "name another in the VM's volumes")
 		default:
-			e.add(rankMissing, LayerVM, object, Broken, kind+"Missing",
+			if e.refused(name) {
+				continue
+			}
+			reason := "InstancetypeMissing"
+			if strings.Contains(strings.ToLower(kind), "preference") {
+				reason = "PreferenceMissing"
+			}
+			e.add(rankMissing, LayerVM, object, Broken, reason,
 				fmt.Sprintf("%s %q, which the VM names, does not exist", kind, name),
 				"kubectl get "+strings.ToLower(kind)+"s", "spec.instancetype and spec.preference of the VM")
 		}
 	}
+}
+
+// refused reports whether the VM is said to be refused already for want of what has this name.
+func (e *explanation) refused(name string) bool {
+	return slices.ContainsFunc(e.causes, func(c Cause) bool {
+		return c.Reason == reasonNotApplied && strings.Contains(c.Message, strconv.Quote(name))
+	})
 }
 
 // lastEvent is the youngest event of a type about an object.

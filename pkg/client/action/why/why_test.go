@@ -447,6 +447,11 @@ func TestSituations(t *testing.T) {
 			if first.Reason != c.reason || first.Layer != c.layer || !strings.Contains(first.Message, c.message) {
 				t.Errorf("first cause %+v\nof %+v", first, r.Causes)
 			}
+			for _, mend := range first.Mend {
+				if strings.HasPrefix(mend, "or ") {
+					t.Errorf("mend %q: its reader says the or", mend)
+				}
+			}
 			if c.mend != "" && (len(first.Mend) == 0 || !strings.Contains(first.Mend[0], c.mend)) {
 				t.Errorf("mend %q, want %q", first.Mend, c.mend)
 			}
@@ -489,6 +494,12 @@ func TestMigration(t *testing.T) {
 			func(f *Facts) { f.Nodes = f.Nodes[:1] },
 		), []string{v1.VirtualMachineInstanceReasonDisksNotMigratable, v1.VirtualMachineInstanceReasonInterfaceNotMigratable, v1.VirtualMachineInstanceReasonDisksNotMigratable, v1.VirtualMachineInstanceReasonCPUModeNotMigratable, "TiedToNode", "NoOtherNode"}, ""},
 		{"cordoned", func(f *Facts) { f.Nodes[1].Spec.Unschedulable = true }, []string{"Cordoned"}, "cordoned (1)"},
+		{"no node fits", func(f *Facts) { f.VMI.Spec.NodeSelector = map[string]string{"disk": "fast"} }, []string{"NoNodeFits"}, "not two: it has not the label disk=fast"},
+		{"one of many fits", func(f *Facts) {
+			f.VMI.Spec.NodeSelector = map[string]string{"disk": "fast"}
+			f.Nodes = append(f.Nodes, aNode("three"))
+			f.Nodes[2].Labels["disk"] = "fast"
+		}, nil, ""},
 		{"under way", func(f *Facts) {
 			f.Migrations = []v1.VirtualMachineInstanceMigration{{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Status: v1.VirtualMachineInstanceMigrationStatus{Phase: v1.MigrationRunning}}}
 		}, []string{"Migrating"}, "m, phase Running"},
@@ -511,5 +522,20 @@ func TestMigration(t *testing.T) {
 				t.Errorf("possible %v, reasons %q:\n%s", m.Possible, reasons, strings.Join(text, "\n"))
 			}
 		})
+	}
+}
+
+// TestMissingTypesAreSaidOnce has an instance type and a preference that are not there, of which the VM's condition
+// names the first.
+func TestMissingTypesAreSaidOnce(t *testing.T) {
+	f := healthy()
+	apply(&f, []situation{stopped(v1.RunStrategyAlways, vmFailure("FailedFindInstancetype", `virtualmachineclusterinstancetypes.instancetype.kubevirt.io "u1.huge" not found`))})
+	f.References = map[string]bool{"virtualmachineclusterinstancetype/u1.huge": false, "virtualmachineclusterpreference/nopref": false}
+	var reasons []string
+	for _, c := range Explain(f).Causes {
+		reasons = append(reasons, c.Reason)
+	}
+	if want := "InstancetypeNotApplied PreferenceMissing"; strings.Join(reasons, " ") != want {
+		t.Errorf("causes %q, want %s", reasons, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"sync"
@@ -143,8 +144,7 @@ func Run(ctx context.Context, o *Options) error {
 	if shell() {
 		model.Suspend = tea.Suspend
 	}
-	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(f.IO.In), tea.WithOutput(f.IO.RawOut()),
-		tea.WithFPS(fps), tea.WithoutSignalHandler())
+	program := newProgram(ctx, model, f.IO.In, f.IO.RawOut())
 	s.program.Store(program)
 	var beside sync.WaitGroup
 	beside.Go(s.guarded(func() { s.pump(ctx, program) }))
@@ -159,6 +159,12 @@ func Run(ctx context.Context, o *Options) error {
 		return nil
 	}
 	return err
+}
+
+// newProgram makes the program, to which an interrupt is nothing: untilSignal says why.
+func newProgram(ctx context.Context, model tea.Model, in io.Reader, out io.Writer) *tea.Program {
+	return tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithFPS(fps),
+		tea.WithoutSignalHandler())
 }
 
 // fps is how often at most the screen is drawn in a second: a key does not wait longer than half a frame of most

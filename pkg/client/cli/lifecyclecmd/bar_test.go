@@ -39,8 +39,8 @@ func TestWritePlan(t *testing.T) {
 To          node2
             not node3: it is cordoned
 Memory      1.0 GiB
-Disks       root: what the guest wrote is copied
-            scratch: what the guest wrote is copied, at most 2.0 MiB
+Disks       root: copied as the guest has it
+            scratch: copied as the guest has it, at most 2.0 MiB
             data: shared, nothing is copied
 Policy      fast
 Bandwidth   no limit

@@ -105,7 +105,7 @@ func writePlan(out io.Writer, p *migrate.Plan) error {
 }
 
 var becomes = map[string]string{
-	migrate.Copied: "what the guest wrote is copied",
+	migrate.Copied: "copied as the guest has it",
 	migrate.Shared: "shared, nothing is copied", migrate.Remade: "made anew",
 }
 

@@ -114,8 +114,8 @@ type because struct {
 func (e *because) Error() string { return e.text }
 func (e *because) Unwrap() error { return e.err }
 
-// alreadyAsked says of a start that was refused because the VM is to run already, while it does not: what its status
-// is, and who knows more.
+// alreadyAsked says of a start that was refused because the VM is to run already, while its guest does not: what its
+// status is, and what lets it go on or who knows more.
 func (o *Options) alreadyAsked(ctx context.Context, c *client.Client, t lifecycle.Target, err error) error {
 	if o.Verb != lifecycle.Start || !apierrors.IsConflict(err) {
 		return err
@@ -124,15 +124,18 @@ func (o *Options) alreadyAsked(ctx context.Context, c *client.Client, t lifecycl
 	if failed != nil {
 		return err // which is the server's word
 	}
-	status := vm.Status.PrintableStatus
-	switch status {
-	case "", v1.VirtualMachineStatusRunning, v1.VirtualMachineStatusPaused, v1.VirtualMachineStatusMigrating,
-		v1.VirtualMachineStatusStopped, v1.VirtualMachineStatusStopping:
-		return err
-	}
 	flag := ""
 	if ns, failed := o.Factory.Namespace(); failed == nil && ns != t.Namespace {
 		flag = " -n " + t.Namespace
+	}
+	status := vm.Status.PrintableStatus
+	switch status {
+	case v1.VirtualMachineStatusPaused:
+		return &because{fmt.Sprintf("%v; it is paused, and `%s unpause %s%s` lets it run on", err, o.Factory.Program,
+			t.Name, flag), err}
+	case "", v1.VirtualMachineStatusRunning, v1.VirtualMachineStatusMigrating, v1.VirtualMachineStatusStopped,
+		v1.VirtualMachineStatusStopping:
+		return err
 	}
 	return &because{fmt.Sprintf("start %s: it was asked to start already, and its status is %s; `%s why %s%s` says "+
 		"what blocks it", t, status, o.Factory.Program, t.Name, flag), err}

@@ -116,9 +116,9 @@ func RunUndo(ctx context.Context, o *UndoOptions) error {
 		return err
 	}
 	if entry.Verb == lifecycle.Rename {
-		return o.undoRename(ctx, c, entry)
+		return o.undoRename(ctx, c, entries, entry)
 	}
-	requests, errs := o.plan(ctx, c, entry)
+	requests, errs := o.plan(ctx, c, entries, entry)
 	asking := &Options{
 		Factory: o.Factory, Output: o.Output, Verb: verb, GracePeriod: unset, DryRun: o.DryRun,
 		Wait: o.Wait, Timeout: o.Timeout, undoes: entry.Verb,
@@ -190,20 +190,27 @@ func completeIDs(f *cli.Factory) cobra.CompletionFunc {
 func names(e journal.Entry) string {
 	out := make([]string, len(e.Machines))
 	for i, m := range e.Machines {
-		out[i] = m.Target().String()
-		if m.RenamedTo != "" {
-			out[i] += " to " + m.RenamedTo
-		}
+		out[i] = machineName(m)
 	}
 	return strings.Join(out, ", ")
 }
 
+// machineName names a machine, and what it was renamed to.
+func machineName(m journal.Machine) string {
+	if m.RenamedTo != "" {
+		return m.Target().String() + " to " + m.RenamedTo
+	}
+	return m.Target().String()
+}
+
 // plan looks at the machines and makes requests for those of which the verb can be taken back.
-func (o *UndoOptions) plan(ctx context.Context, c *client.Client, entry journal.Entry) ([]*request, []error) {
+func (o *UndoOptions) plan(
+	ctx context.Context, c *client.Client, entries []journal.Entry, entry journal.Entry,
+) ([]*request, []error) {
 	var requests []*request
 	var errs []error
 	for _, m := range entry.Machines {
-		if err := undoable(ctx, c, entry.Verb, m, m.Name); err != nil {
+		if err := o.undoable(ctx, c, entries, entry, m); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -212,8 +219,14 @@ func (o *UndoOptions) plan(ctx context.Context, c *client.Client, entry journal.
 	return requests, errs
 }
 
-// undoable looks at a machine, which has the name now, and says why the verb cannot be taken back.
-func undoable(ctx context.Context, c *client.Client, verb lifecycle.Verb, m journal.Machine, name string) error {
+// undoable looks at a machine of an entry and says why the verb cannot be taken back.
+func (o *UndoOptions) undoable(
+	ctx context.Context, c *client.Client, entries []journal.Entry, entry journal.Entry, m journal.Machine,
+) error {
+	name := m.Name
+	if m.RenamedTo != "" {
+		name = m.RenamedTo
+	}
 	var now journal.State
 	vm, err := c.VM(ctx, m.Namespace, name)
 	if err == nil {
@@ -228,19 +241,43 @@ func undoable(ctx context.Context, c *client.Client, verb lifecycle.Verb, m jour
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("look at %s: %w", m.Target(), err)
 	}
-	if step := journal.Plan(verb, m, now); step.Refusal != "" {
-		return fmt.Errorf("cannot undo the %s of %s: %s", verb, m.Target(), step.Refusal)
+	step := journal.Plan(entry.Verb, m, now)
+	if step.Refusal == "" {
+		return nil
 	}
-	return nil
+	why := step.Refusal
+	if now.VM == nil || now.VM.UID != m.UID {
+		if renamed := o.renamed(entries, entry, m); renamed != "" {
+			why = renamed
+		}
+	}
+	return fmt.Errorf("cannot undo the %s of %s: %s", entry.Verb, machineName(m), why)
+}
+
+// renamed says of a machine that was renamed since what does to it, as it is called now, what an undo would do.
+func (o *UndoOptions) renamed(entries []journal.Entry, entry journal.Entry, m journal.Machine) string {
+	name := journal.RenamedTo(entries, entry, m)
+	verb, why := journal.Reverse(entry.Verb)
+	if name == "" || why != "" {
+		return ""
+	}
+	words := []string{o.Factory.Program, string(verb), name}
+	if verb == lifecycle.Rename {
+		words = append(words, m.Name)
+	}
+	return fmt.Sprintf("it was renamed since, and its name is %s now; `%s -n %s` does it", name,
+		strings.Join(words, " "), m.Namespace)
 }
 
 // undoRename gives a VM the name back that it had.
-func (o *UndoOptions) undoRename(ctx context.Context, c *client.Client, entry journal.Entry) error {
+func (o *UndoOptions) undoRename(
+	ctx context.Context, c *client.Client, entries []journal.Entry, entry journal.Entry,
+) error {
 	if len(entry.Machines) != 1 {
 		return fmt.Errorf("the journal's entry %s is no rename of one VM", entry.ID)
 	}
 	m := entry.Machines[0]
-	if err := undoable(ctx, c, entry.Verb, m, m.RenamedTo); err != nil {
+	if err := o.undoable(ctx, c, entries, entry, m); err != nil {
 		return err
 	}
 	back := &RenameOptions{

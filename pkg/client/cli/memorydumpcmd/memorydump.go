@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -147,7 +148,7 @@ func Run(ctx context.Context, o *Options) error {
 		if o.Create {
 			create = &o.Make
 		}
-		err = memorydump.Get(ctx, c, t.Namespace, t.Name, o.Claim, create)
+		err = o.unnamed(memorydump.Get(ctx, c, t.Namespace, t.Name, o.Claim, create))
 	}
 	if err != nil {
 		return err
@@ -170,6 +171,14 @@ func Run(ctx context.Context, o *Options) error {
 		return fmt.Errorf("look at VM %s/%s: %w", t.Namespace, t.Name, err)
 	}
 	return o.Output.Print(vm, o.Factory.IO.Out)
+}
+
+// unnamed adds to what the server refuses for want of a claim's name which flag names one.
+func (o *Options) unnamed(err error) error {
+	if o.Claim == "" && apierrors.IsBadRequest(err) {
+		return fmt.Errorf("%w; name the claim with --claim-name, and with --create-claim it is made", err)
+	}
+	return err
 }
 
 func (o *Options) wait(ctx context.Context, c *client.Client, t cli.Target) error {

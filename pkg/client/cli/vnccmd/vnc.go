@@ -232,7 +232,10 @@ func (s *session) proxy(ctx context.Context) error {
 			s.say("%s\n", s.explain(err))
 		}
 	}}
-	return s.explain(p.Serve(ctx, l, s.first))
+	if err := p.Serve(ctx, l, s.first); err != nil {
+		return s.explain(err)
+	}
+	return ctx.Err() // interrupted, or nil when the viewer has gone
 }
 
 // print writes the port as KubeVirt's virtctl does, or the report that -o asks for.

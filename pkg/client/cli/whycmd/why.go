@@ -99,6 +99,10 @@ func (o *Options) subjects(namespace string) ([]subject, error) {
 	if len(names) > 1 {
 		if _, ok := cli.KindOf(names[0]); ok {
 			kind, names = names[0], names[1:]
+		} else if set, ok := sets.KindOf(names[0]); ok {
+			return nil, cli.UsageErrorf("%q alone names nothing; say %s/%s", names[0], set.Short, names[1])
+		} else if err := cli.CheckKind(names); err != nil {
+			return nil, err
 		}
 	}
 	var out []subject

@@ -498,7 +498,7 @@ func TestFrames(t *testing.T) {
 		"evacuation":     {"2", "E"},
 		"form":           {"+"},
 		"form-typed":     {"+", "'new", "tab", "tab", "'u1.", "tab", "tab", "tab", "tab", "tab", "'quay.io/containerdisks/fedora:42", "down", "down", "down", "down", "down", "'me", "down", "'secret"},
-		"form-wrong":     {"+", "'new", "up", "'no key"},
+		"form-wrong":     {"+", "'new", "up", "'no key", "up"},
 		"form-import":    {"+", "'new", "down", "down", "down", "down", "down", "down", "down", "down", "'type:h", "tab", "'https://host/disk.qcow2"},
 		"evacuate-asked": {"2", "E", "E"},
 		"plug":           {"down", "P"},

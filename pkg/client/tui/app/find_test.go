@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
+	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/client/tui/page"
 )
 
@@ -174,5 +175,123 @@ func TestTwoEscapesAtOnce(t *testing.T) {
 	drive(t, a, tea.KeyPressMsg{Code: tea.KeyEscape, Mod: tea.ModAlt})
 	if len(a.stack) != 1 {
 		t.Errorf("still on %s", a.top().Title())
+	}
+}
+
+// TestNextOfFilteredRows goes from one row that matches to the next, round the end, and says that / is missing.
+func TestNextOfFilteredRows(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	press(t, a, "n")
+	if a.notice != "Nothing is searched for; / searches" {
+		t.Errorf("without a filter n says %q", a.notice)
+	}
+	press(t, a, "/", "'prod", "enter")
+	if got := a.top().Title(); got != "VMs 2/4 that match prod" {
+		t.Errorf("the title does not say what the filter is: %q", got)
+	}
+	var seen []string
+	for _, key := range []string{"n", "n", "N", "N"} {
+		press(t, a, key)
+		seen = append(seen, a.notice)
+	}
+	if want := []string{"2 of 2", "1 of 2", "2 of 2", "1 of 2"}; !slices.Equal(seen, want) {
+		t.Errorf("n, n, N, N go %q, not %q", seen, want)
+	}
+	press(t, a, "n", "enter")
+	if got := a.top().Title(); got != "prod/web" {
+		t.Errorf("the second of the rows is %s", got)
+	}
+	press(t, a, "esc", "esc", "/", "'nosuch", "enter", "n")
+	if a.notice != "Nothing here matches" {
+		t.Errorf("of no rows n says %q", a.notice)
+	}
+}
+
+// TestKeysWithoutUse presses, on every page, a key of machines that the page may not have, and one that none has: each
+// that does nothing says so.
+func TestKeysWithoutUse(t *testing.T) {
+	t.Parallel()
+	for name, makePage := range everyPage {
+		if name == "split" || name == "form" || name == "plug" { // letters are typed there
+			continue
+		}
+		a := New(world(&fake{doctor: &doctor.Report{}}))
+		a.editing = func(e page.EditText) tea.Cmd { return page.Send(e.Done("kind: VirtualMachine\n", nil)) }
+		run(t, a, a.home(makePage(a.World)), 0)
+		press(t, a, "Z")
+		if a.notice != "Z does nothing on this page; ? shows its keys" {
+			t.Errorf("%s: of Z it says %q", name, a.notice)
+		}
+		has := slices.ContainsFunc(a.top().Hints(), func(h keymap.Hint) bool { return h.Code == "w" })
+		press(t, a, "w")
+		if want := "w (why) is for VMs and does nothing on this page; ? shows its keys"; !has && a.notice != want {
+			t.Errorf("%s: of w it says %q", name, a.notice)
+		}
+		a.Close()
+	}
+}
+
+// TestFormWaits types into the form of a new machine: it complains of a field when that was left, and of the disk when
+// the fields of disks were.
+func TestFormWaits(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	drive(t, a, sizes[1])
+	says := func(what string, shown bool) {
+		t.Helper()
+		if s := ansi.Strip(a.screen()); strings.Contains(s, what) != shown {
+			t.Errorf("%q is shown: %t\n%s", what, !shown, s)
+		}
+	}
+	press(t, a, "+", "'New")
+	says("no name", false)
+	says("A name and a disk are enough", true)
+	press(t, a, "down")
+	says("name: ", true)
+	press(t, a, "up", "backspace", "backspace", "backspace", "'new")
+	says("It has no disk to boot from", false)
+	press(t, a, "down", "down", "down", "down", "down", "down", "'image", "down", "up")
+	says("It has no disk to boot from", false)
+	says("Complete.", true)
+	for range 5 {
+		press(t, a, "backspace")
+	}
+	says("It has no disk to boot from", false)
+	press(t, a, "down", "down", "down")
+	says("It has no disk to boot from", true)
+	press(t, a, "up", "up", "up", "up", "up", "'x")
+	says("is no number of CPUs", false)
+	press(t, a, "ctrl+s")
+	says("is no number of CPUs", true)
+}
+
+// TestNothingToUnplug names the machine that nothing was plugged into, and says what to do.
+func TestNothingToUnplug(t *testing.T) {
+	t.Parallel()
+	w := world(&fake{nothing: true})
+	w.Namespace = "prod"
+	a := New(w)
+	drive(t, a, sizes[1])
+	press(t, a, "/", "'web", "enter", "U")
+	s := strings.Join(strings.Fields(ansi.Strip(a.screen())), " ")
+	for _, want := range []string{"VM prod/web has no volume that was plugged in", "P on the machine plugs a volume in"} {
+		if !strings.Contains(s, want) {
+			t.Errorf("nothing says %q:\n%s", want, s)
+		}
+	}
+	if strings.Contains(s, "0 shows all namespaces") {
+		t.Errorf("a machine is of one namespace:\n%s", s)
+	}
+}
+
+// TestWrongFilterIsSaidWhole types half of a regular expression: what is wrong with it stands beside it, whole.
+func TestWrongFilterIsSaidWhole(t *testing.T) {
+	t.Parallel()
+	a := New(world(&fake{}))
+	drive(t, a, sizes[1])
+	press(t, a, "/", "'^[")
+	if a.prompt.err == nil || !strings.Contains(ansi.Strip(a.screen()), a.prompt.err.Error()) {
+		t.Errorf("what is wrong, %v, is not shown:\n%s", a.prompt.err, a.screen())
 	}
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -51,7 +52,17 @@ func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 			return cmd
 		}
 	}
+	a.notice = a.unbound(key)
 	return nil
+}
+
+// unbound says of a key that is pressed on a page that has no use for it that nothing was done.
+func (a *App) unbound(key string) string {
+	shown := a.theme().Keys(keymap.Spell(key))
+	if name := page.MachineKey(key); name != "" {
+		return fmt.Sprintf("%s (%s) is for VMs and does nothing on this page; ? shows its keys", shown, name)
+	}
+	return shown + " does nothing on this page; ? shows its keys"
 }
 
 // grabbed reports whether all keys are the page's.
@@ -112,12 +123,12 @@ func appKeys() keymap.Map[*App] {
 			}, Do: (*App).find,
 		},
 		{
-			Keys: []string{"n"}, Help: "the next match of the search", Quiet: true, Allowed: (*App).unsearched,
-			Do: func(a *App) tea.Cmd { a.notice = a.searchable().NextMatch(1); return nil },
+			Keys: []string{"n"}, Help: "the next match of the search or the filter", Quiet: true, Allowed: (*App).unsearched,
+			Do: func(a *App) tea.Cmd { a.notice = a.matching().NextMatch(1); return nil },
 		},
 		{
 			Keys: []string{"N"}, Help: "the match before", Quiet: true, Allowed: (*App).unsearched,
-			Do: func(a *App) tea.Cmd { a.notice = a.searchable().NextMatch(-1); return nil },
+			Do: func(a *App) tea.Cmd { a.notice = a.matching().NextMatch(-1); return nil },
 		},
 		{
 			Keys: []string{":"}, Name: "command", Help: "every page and action by its name",
@@ -178,8 +189,13 @@ func (a *App) searchable() page.Searchable {
 
 // unsearched is why there is no next match.
 func (a *App) unsearched() string {
-	if p := a.searchable(); p == nil || p.Searched() == "" {
+	if p := a.matching(); p == nil || p.Searched() == "" {
 		return "nothing is searched for; / searches"
 	}
 	return ""
+}
+
+func (a *App) matching() page.Matching {
+	p, _ := a.top().(page.Matching)
+	return p
 }

@@ -30,7 +30,9 @@ func (a *App) View() tea.View {
 }
 
 // screen is what is drawn, height lines of width cells.
-func (a *App) screen() string {
+func (a *App) screen() string { return a.theme().Whole(a.draw()) }
+
+func (a *App) draw() string {
 	t := a.theme()
 	if a.width < 20 || a.height < 5 {
 		return widget.Fill("The window is too small", a.width, a.height)
@@ -130,7 +132,8 @@ func hints(t *theme.Theme, all []keymap.Hint, width int) string {
 		if h.Quiet || h.Name == "" {
 			continue
 		}
-		text := h.Key + " " + h.Name
+		key := t.Keys(h.Key)
+		text := key + " " + h.Name
 		w := ansi.StringWidth(text) + 2
 		if w > width {
 			break
@@ -138,7 +141,7 @@ func hints(t *theme.Theme, all []keymap.Hint, width int) string {
 		if width -= w; h.Why != "" {
 			b.WriteString(t.Paint(theme.Dim, text))
 		} else {
-			b.WriteString(t.Paint(theme.Key, h.Key) + " " + h.Name)
+			b.WriteString(t.Paint(theme.Key, key) + " " + h.Name)
 		}
 		b.WriteString("  ")
 	}
@@ -156,7 +159,9 @@ func (a *App) showHelp() tea.Cmd {
 				text, role = text+" (now: "+h.Why+")", theme.Dim
 			}
 			lines = append(lines,
-				widget.Line{Text: "  " + widget.Pad(a.theme(), h.Key, 14) + text, Role: role, Hang: 16})
+				widget.Line{
+					Text: "  " + widget.Pad(a.theme(), a.theme().Keys(h.Key), 14) + text, Role: role, Hang: 16,
+				})
 		}
 	}
 	section(a.top().Title(), a.top().Hints())

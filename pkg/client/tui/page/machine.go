@@ -244,7 +244,7 @@ func (p *Machine) View(width, height int) string {
 	t := p.world.Theme
 	if p.row == nil {
 		if state := p.State(); !state.Synced {
-			return empty(p.world, state, "virtual machines", 0, filter.Filter{}, width, "")
+			return empty(p.world, state, "virtual machines", 0, filter.Filter{}, width, "", "")
 		}
 		return t.Paint(theme.Dim, "  There is no machine "+p.key.String())
 	}

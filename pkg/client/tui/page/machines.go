@@ -27,9 +27,17 @@ func NewMachines(w *World) *Machines { return newMachines(w, "VMs", w.Machines.R
 
 // NewGuests is the page of those that run on a node.
 func NewGuests(w *World, node string) *Machines {
-	return newMachines(w, "VMs on "+node, func() []*store.Machine {
+	p := newMachines(w, "VMs on "+node, func() []*store.Machine {
 		return slices.DeleteFunc(w.Machines.Rows(), func(m *store.Machine) bool { return m.Node != node || !m.Alive() })
 	})
+	p.advice = "back to the nodes with esc"
+	p.lacks = func() string {
+		if w.Namespace == "" {
+			return "No VM runs on node " + node
+		}
+		return "No VM of namespace " + w.Namespace + " runs on node " + node + "; 0 shows all namespaces"
+	}
+	return p
 }
 
 func newMachines(w *World, title string, read func() []*store.Machine) *Machines {

@@ -49,13 +49,20 @@ type Filterable interface {
 	Filter() filter.Filter
 }
 
+// Matching pages can go from one match to the next: of a search in lines, or of a filter of rows.
+type Matching interface {
+	// Searched is what was searched for; "" is nothing.
+	Searched() string
+	// NextMatch goes to the next match, or with -1 to the one before, and says where that is.
+	NextMatch(by int) string
+}
+
 // Searchable pages have lines to search in.
 type Searchable interface {
+	Matching
 	// Search goes to the first match of text and says where that is; "" ends it and goes back to where it began.
 	Search(text string) string
-	Searched() string
-	// NextMatch goes to the next match, or with -1 to the one before; EndSearch forgets the search.
-	NextMatch(by int) string
+	// EndSearch forgets the search.
 	EndSearch()
 }
 

@@ -23,8 +23,11 @@ type rows[R any] struct {
 	state func() store.State
 	// read are the rows as they are now.
 	read func() []R
-	// title is how the page is called; what the rows are, for "No … here"; advice says what to do when there are none.
+	// title is how the page is called; what the rows are, for "There are no … here"; advice says what to do when there
+	// are none.
 	title, what, advice string
+	// lacks says that there are none, of a page whose rows are those of one thing.
+	lacks func() string
 	// double is what a double click does.
 	double func() tea.Cmd
 	keys   keymap.Map[*rows[R]]
@@ -68,6 +71,18 @@ func (p *rows[R]) SetFilter(f filter.Filter) { p.table.SetFilter(f) }
 // Filter is what chooses among the rows.
 func (p *rows[R]) Filter() filter.Filter { return p.table.Filter() }
 
+// Searched is the filter as it was typed.
+func (p *rows[R]) Searched() string { return p.table.Filter().String() }
+
+// NextMatch goes to the next of the rows that the filter shows, round the ends.
+func (p *rows[R]) NextMatch(by int) string {
+	at, of := p.table.Step(by)
+	if of == 0 {
+		return "Nothing here matches"
+	}
+	return fmt.Sprintf("%d of %d", at, of)
+}
+
 // State says how much the rows can be believed.
 func (p *rows[R]) State() store.State { return p.state() }
 
@@ -83,7 +98,7 @@ func (p *rows[R]) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle
 // Hints are the page's keys.
 func (p *rows[R]) Hints() []keymap.Hint { return p.keys.Hints(p) }
 
-// Title is the page's name and how many rows it shows, of how many, and how many of them are marked.
+// Title is the page's name and how many rows it shows, of how many, by which filter, and how many of them are marked.
 func (p *rows[R]) Title() string {
 	shown, all := p.table.Len()
 	if !p.state().Synced {
@@ -92,6 +107,9 @@ func (p *rows[R]) Title() string {
 	title := fmt.Sprintf("%s %d", p.title, all)
 	if shown != all {
 		title = fmt.Sprintf("%s %d/%d", p.title, shown, all)
+	}
+	if f := p.table.Filter(); !f.Empty() {
+		title += " that match " + f.String()
 	}
 	if n := p.table.Marks(); n > 0 {
 		title += fmt.Sprintf(", %d marked", n)
@@ -134,13 +152,20 @@ func (p *rows[R]) Click(x, y int, twice bool) tea.Cmd {
 // View draws the table, or says why there is none.
 func (p *rows[R]) View(width, height int) string {
 	if shown, all := p.table.Len(); shown == 0 {
-		return empty(p.world, p.state(), p.what, all, p.table.Filter(), width, p.advice)
+		lacks := ""
+		if p.lacks != nil {
+			lacks = p.lacks()
+		}
+		return empty(p.world, p.state(), p.what, all, p.table.Filter(), width, lacks, p.advice)
 	}
 	return p.table.View(width, height)
 }
 
-// empty says why a page of rows has none, and what to do about that.
-func empty(w *World, state store.State, what string, all int, f filter.Filter, width int, advice string) string {
+// empty says why a page of rows has none, and what to do about that; lacks says it of one thing's, and is empty for
+// those of a namespace or of all.
+func empty(
+	w *World, state store.State, what string, all int, f filter.Filter, width int, lacks, advice string,
+) string {
 	t := w.Theme
 	said := func(role theme.Role, text string) string {
 		var lines []string
@@ -158,14 +183,17 @@ func empty(w *World, state store.State, what string, all int, f filter.Filter, w
 		return said(theme.Dim, "None of the "+what+" matches "+f.String()+"; esc shows all")
 	}
 	where := " here"
-	if w.Namespace != "" && what != "nodes" {
+	if lacks == "" && w.Namespace != "" && what != "nodes" {
 		where = " in namespace " + w.Namespace
 		if advice != "" {
 			advice += "; "
 		}
 		advice += "0 shows all namespaces"
 	}
-	text := said(theme.Text, "There are no "+what+where)
+	if lacks == "" {
+		lacks = "There are no " + what + where
+	}
+	text := said(theme.Text, lacks)
 	if advice != "" {
 		text += "\n\n" + said(theme.Dim, capital(advice))
 	}

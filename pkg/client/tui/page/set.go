@@ -96,7 +96,7 @@ func (p *Set) Hints() []keymap.Hint { return p.keys.Hints(p) }
 func (p *Set) View(width, height int) string {
 	if p.row == nil {
 		if state := p.State(); !state.Synced {
-			return empty(p.world, state, "pools and replica sets", 0, filter.Filter{}, width, "")
+			return empty(p.world, state, "pools and replica sets", 0, filter.Filter{}, width, "", "")
 		}
 		return p.world.Theme.Paint(theme.Dim, "  There is no "+p.Title())
 	}

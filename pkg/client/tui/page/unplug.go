@@ -44,8 +44,13 @@ func NewUnplug(w *World, m *store.Machine) Page {
 	p := &unplugging{machine: m}
 	p.rows = rows[attachment]{
 		world: w, title: "unplug from " + m.Key().String(), what: "volumes that were plugged in",
-		advice: "P on the machine plugs one in", state: p.believed,
-		read: func() []attachment { return p.attachments },
+		lacks: func() string {
+			return fmt.Sprintf("%s has no volume that was plugged in; those that it starts with cannot be taken out",
+				named(p.machine))
+		},
+		advice: "P on the machine plugs a volume in, e changes those that it starts with; esc goes back",
+		state:  p.believed,
+		read:   func() []attachment { return p.attachments },
 	}
 	p.table = widget.Table[attachment]{
 		Columns: attachmentColumns(w), Now: w.Now, Theme: w.Theme,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -177,6 +178,24 @@ func machineBindings() keymap.Map[subject] {
 	}
 }
 
+// MachineKey is what a key does to machines, by its name in the footer; empty for a key that does nothing to them.
+func MachineKey(key string) string {
+	for _, b := range machineBindings() {
+		if slices.Contains(b.Keys, key) {
+			return b.Name
+		}
+	}
+	return ""
+}
+
+// named is how messages call a machine.
+func named(m *store.Machine) string {
+	if m.Instance {
+		return "VMI " + m.Key().String()
+	}
+	return "VM " + m.Key().String()
+}
+
 // pausing is what the pause key does now.
 func (s subject) pausing() lifecycle.Verb {
 	for _, m := range s.machines {
@@ -243,7 +262,10 @@ func Applies(verb lifecycle.Verb, m *store.Machine) string {
 	case m.Instance && !verb.TakesInstance():
 		return "it has no VirtualMachine"
 	case verb == lifecycle.Start:
-		if m.Alive() {
+		switch {
+		case m.Alive() && m.Paused:
+			return "it is paused; p lets it go on"
+		case m.Alive():
 			return "it is running"
 		}
 		return ""

@@ -57,24 +57,29 @@ type Glyphs struct {
 	Thumb          string // the part of a scroll bar that is on the screen
 	// States are before a state's name: good, busy, warning, bad, off.
 	Good, Busy, Warn, Bad, Off string
+	// Enter, Space and Shift are keys.
+	Enter, Space, Shift string
 }
 
 var unicodeGlyphs = Glyphs{
 	Bars: []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, Full: "█", Empty: "░",
 	Up: "↑", Down: "↓", Mark: "✓", Ellipsis: "…", Horizontal: "─", Vertical: "│", Dot: "·", Arrow: "→",
 	Thumb: "┃", Good: "●", Busy: "◐", Warn: "◆", Bad: "✗", Off: "○",
+	Enter: "⏎", Space: "␣", Shift: "⇧",
 }
 
 var asciiGlyphs = Glyphs{
 	Bars: []string{" ", ".", ":", "-", "=", "+", "*", "%", "#"}, Full: "#", Empty: ".",
 	Up: "^", Down: "v", Mark: "*", Ellipsis: "~", Horizontal: "-", Vertical: "|", Dot: ".", Arrow: "->",
 	Thumb: "#", Good: "+", Busy: "~", Warn: "!", Bad: "x", Off: "-",
+	Enter: "Enter", Space: "Space", Shift: "S-",
 }
 
 // Theme is made once and then read only.
 type Theme struct {
 	Glyphs
 	styles [roles]lipgloss.Style
+	ascii  bool
 	// Plain is whether there is no colour: the cursor and marks are then shown in reverse and bold.
 	Plain bool
 }
@@ -103,7 +108,7 @@ var light = map[Role]string{
 
 // New makes a theme.
 func New(o Options) *Theme {
-	t := &Theme{Glyphs: unicodeGlyphs, Plain: o.NoColour}
+	t := &Theme{Glyphs: unicodeGlyphs, Plain: o.NoColour, ascii: o.ASCII}
 	if o.ASCII {
 		t.Glyphs = asciiGlyphs
 	}

@@ -179,6 +179,17 @@ func (t *Table[R]) Move(by int) { t.moveTo(t.cursor + by) }
 // Page moves the cursor by pages.
 func (t *Table[R]) Page(by int) { t.moveTo(t.cursor + by*max(1, t.height-1)) }
 
+// Step moves the cursor to the next row, or with -1 to the one before, round the ends. It reports where that is, from 1
+// on, of how many.
+func (t *Table[R]) Step(by int) (at, of int) {
+	of = len(t.rows)
+	if of == 0 {
+		return 0, 0
+	}
+	t.moveTo((t.cursor + by + of) % of)
+	return t.cursor + 1, of
+}
+
 // Top and Bottom move the cursor to the ends.
 func (t *Table[R]) Top() { t.moveTo(0) }
 
