@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"charm.land/bubbles/v2/textinput"
@@ -11,8 +10,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/create"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
-	"github.com/virtkit/virtkit/pkg/client/tui/theme"
-	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
 // Form makes a virtual machine of what is typed, with the manifest beside it. Nothing typed is lost when it is left,
@@ -304,105 +301,3 @@ func (p *Form) Key(key string) (tea.Cmd, bool, string) { return p.keys.Handle(p,
 
 // Hints are the page's keys.
 func (p *Form) Hints() []keymap.Hint { return p.keys.Hints(p) }
-
-// besideForm is the least width with room for the manifest beside the fields.
-const (
-	besideForm = 76
-	formWidth  = 44
-	// formNameWidth is that of a field's title, cells.
-	formNameWidth = 16
-)
-
-// View draws the fields, and the manifest beside them.
-func (p *Form) View(width, height int) string {
-	p.height = max(1, height-1)
-	switch {
-	case p.alone:
-		return strings.Join(p.viewManifest(width, height), "\n")
-	case width < besideForm:
-		return strings.Join(p.viewFields(width, height), "\n")
-	}
-	left := max(formWidth, width*2/5)
-	return strings.Join(beside(p.viewFields(left, height), p.viewManifest(width-left-2, height), left), "\n")
-}
-
-func (p *Form) viewFields(width, height int) []string {
-	t := p.world.Theme
-	below := p.viewVerdict(width)
-	// The field that is typed into stays in sight.
-	room := max(1, height-len(below)-1)
-	first := max(0, min(p.first, p.at, fields-room))
-	if p.at >= first+room {
-		first = p.at - room + 1
-	}
-	p.first = first
-	last := min(fields, first+room)
-	lines := []string{p.more(first, fields-last, width)}
-	for i := first; i < last; i++ {
-		mark, role := "  ", theme.Dim
-		if p.begun && p.wrong != nil && p.wrong.field == i {
-			mark, role = t.Paint(theme.Bad, "! "), theme.Bad
-		}
-		if i == p.at {
-			role = theme.Key
-		}
-		input := &p.inputs[i]
-		input.SetWidth(max(8, width-formNameWidth-6))
-		lines = append(lines, mark+t.Paint(role, widget.Pad(t, draftFields[i].title, formNameWidth))+" "+input.View())
-	}
-	lines = append(lines, below...)
-	return lines[:min(len(lines), height)]
-}
-
-// more says that there are fields above and below those that are shown.
-func (p *Form) more(above, below, width int) string {
-	t := p.world.Theme
-	var words []string
-	if above > 0 {
-		words = append(words, fmt.Sprintf("%s %d more", t.Up, above))
-	}
-	if below > 0 {
-		words = append(words, fmt.Sprintf("%s %d more", t.Down, below))
-	}
-	return t.Paint(theme.Dim, widget.Pad(t, "  "+strings.Join(words, "  "), width))
-}
-
-// viewVerdict says what keeps the machine from being created, and what is suggested.
-func (p *Form) viewVerdict(width int) []string {
-	t := p.world.Theme
-	lines := []string{""}
-	switch {
-	case p.failed != nil:
-		for _, l := range wrap(widget.Harmless(p.world.Say(p.failed)), width-4) {
-			lines = append(lines, "  "+t.Paint(theme.Bad, l))
-		}
-	case !p.begun:
-		lines = append(lines, "  "+t.Paint(theme.Dim, "A name and a disk are enough; tab completes, ^s creates."))
-	case p.wrong != nil:
-		for _, l := range wrap(widget.Harmless(p.refusal()), width-4) {
-			lines = append(lines, "  "+t.Paint(theme.Warn, l))
-		}
-	case p.diskless:
-		lines = append(lines, "  "+
-			t.Paint(theme.Warn, "It has no disk to boot from; what stands in the fields is an example."))
-	default:
-		lines = append(lines, "  "+t.Paint(theme.Good, "Complete."))
-	}
-	if p.suggests() {
-		matches := p.inputs[p.at].MatchedSuggestions()
-		lines = append(lines, "  "+
-			t.Paint(theme.Dim,
-				widget.Pad(t, "tab: "+widget.Harmless(strings.Join(matches[:min(len(matches), 5)], "  ")), width-4)))
-	}
-	return lines
-}
-
-func (p *Form) viewManifest(width, height int) []string {
-	t := p.world.Theme
-	p.offset = max(0, min(p.offset, len(p.manifest)-height+1))
-	lines := []string{t.Paint(theme.Title, "Manifest")}
-	for _, l := range p.manifest[p.offset:min(len(p.manifest), p.offset+height-1)] {
-		lines = append(lines, widget.Pad(t, widget.Harmless(l), width))
-	}
-	return lines
-}
