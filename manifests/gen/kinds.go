@@ -211,15 +211,20 @@ func keepUnknown(schema *apiextensions.JSONSchemaProps) {
 	if schema.Type == "object" && len(schema.Properties) > 0 {
 		schema.XPreserveUnknownFields = pointer(true)
 	}
+	below(schema, keepUnknown)
+}
+
+// below does something with each schema that a schema has directly below it.
+func below(schema *apiextensions.JSONSchemaProps, do func(*apiextensions.JSONSchemaProps)) {
 	for name, property := range schema.Properties {
-		keepUnknown(&property)
+		do(&property)
 		schema.Properties[name] = property
 	}
 	if schema.Items != nil && schema.Items.Schema != nil {
-		keepUnknown(schema.Items.Schema)
+		do(schema.Items.Schema)
 	}
 	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
-		keepUnknown(schema.AdditionalProperties.Schema)
+		do(schema.AdditionalProperties.Schema)
 	}
 }
 
@@ -236,16 +241,7 @@ func defaultReplicas(schema *apiextensions.JSONSchemaProps) {
 // withoutDescriptions makes the schema of an older version smaller: the same fields are described in the newer.
 func withoutDescriptions(schema *apiextensions.JSONSchemaProps) {
 	schema.Description = ""
-	for name, property := range schema.Properties {
-		withoutDescriptions(&property)
-		schema.Properties[name] = property
-	}
-	if schema.Items != nil && schema.Items.Schema != nil {
-		withoutDescriptions(schema.Items.Schema)
-	}
-	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
-		withoutDescriptions(schema.AdditionalProperties.Schema)
-	}
+	below(schema, withoutDescriptions)
 }
 
 type column = apiextensions.CustomResourceColumnDefinition

@@ -30,6 +30,16 @@ type Follower struct {
 // NewFollower returns a follower of the KubeVirt resource; names.Namespace and names.KubeVirt say
 // which one counts. Nothing happens until Run.
 func NewFollower(config *rest.Config, namespace, name string) (*Follower, error) {
+	client, err := KubeVirtClient(config)
+	if err != nil {
+		return nil, err
+	}
+	return newFollower(cache.NewListWatchFromClient(client, "kubevirts", namespace,
+		fields.OneTermEqualSelector(metav1.ObjectNameField, name))), nil
+}
+
+// KubeVirtClient returns a client for the objects of kubevirt.io/v1, which are JSON only.
+func KubeVirtClient(config *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register kubevirt.io/v1: %w", err)
@@ -44,8 +54,7 @@ func NewFollower(config *rest.Config, namespace, name string) (*Follower, error)
 	if err != nil {
 		return nil, fmt.Errorf("make client for kubevirt.io/v1: %w", err)
 	}
-	return newFollower(cache.NewListWatchFromClient(client, "kubevirts", namespace,
-		fields.OneTermEqualSelector(metav1.ObjectNameField, name))), nil
+	return client, nil
 }
 
 func newFollower(listerWatcher cache.ListerWatcher) *Follower {

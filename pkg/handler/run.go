@@ -25,7 +25,6 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/certs"
 	"github.com/virtkit/virtkit/pkg/config"
-	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
 	"github.com/virtkit/virtkit/pkg/handler/hostdevices"
 	"github.com/virtkit/virtkit/pkg/handler/nodestatus"
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
@@ -86,19 +85,7 @@ func (h *handler) run(stop context.Context) error {
 			return nil
 		case <-ready:
 		}
-		beat := nodestatus.Heartbeat{
-			Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine,
-			Wake: h.beat, Labels: h.labels(noKVM),
-			Saw: h.confirmed.saw, Took: h.node.renewals.took, Address: h.address, Settle: w.settle, Settled: w.settled,
-			Paused: w.paused,
-			Every:  func() time.Duration { return min(h.node.renewals.period(), others.period()) },
-			Pause: func() string {
-				if ctx.Err() != nil {
-					return "" // it has failed, and cannot tell launchers
-				}
-				return w.pause()
-			},
-		}
+		beat := h.heartbeat(ctx, machine, noKVM, w, others)
 		return beat.Run(beating)
 	})
 	if noKVM != nil {
@@ -106,22 +93,37 @@ func (h *handler) run(stop context.Context) error {
 	} else {
 		group.Go(func() error {
 			return offerKVM(ctx, h.follower, func(ctx context.Context, guests int) error {
-				plugin := &deviceplugin.Plugin{
-					Resource: names.ResourceKVM, Offer: deviceplugin.Shared{Device: h.device, Count: guests},
-					Dir: h.devices, Socket: "virtkit-kvm.sock", Log: h.log,
-				}
-				return plugin.Run(ctx)
+				return h.offerShared(ctx, names.ResourceKVM, h.device, "virtkit-kvm.sock", guests)
 			})
 		})
 	}
 	group.Go(func() error { return h.probe(ctx) })
 	group.Go(func() error { return h.offerDevices(ctx) })
-	group.Go(func() error { return h.offerVSOCK(ctx) })
-	group.Go(func() error { return h.offerSEV(ctx) })
+	group.Go(func() error { return h.offerGated(ctx, gatedVSOCK) })
+	group.Go(func() error { return h.offerGated(ctx, gatedSEV) })
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// heartbeat is how the node says that it is well. ctx ends when virt-handler has failed.
+func (h *handler) heartbeat(
+	ctx context.Context, machine string, noKVM error, w *witness, others *peers,
+) *nodestatus.Heartbeat {
+	return &nodestatus.Heartbeat{
+		Nodes: h.clients.CoreV1().Nodes(), Name: h.options.node, Log: h.log, Now: time.Now, Host: machine,
+		Wake: h.beat, Labels: h.labels(noKVM),
+		Saw: h.confirmed.saw, Took: h.node.renewals.took, Address: h.address, Settle: w.settle, Settled: w.settled,
+		Paused: w.paused,
+		Every:  func() time.Duration { return min(h.node.renewals.period(), others.period()) },
+		Pause: func() string {
+			if ctx.Err() != nil {
+				return "" // it has failed, and cannot tell launchers
+			}
+			return w.pause()
+		},
+	}
 }
 
 // kubeletDir is the kubelet's directory of the node, seen from virt-handler, which is among the node's processes.

@@ -6,47 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/certs"
-	"github.com/virtkit/virtkit/pkg/handler/deviceplugin"
 	"github.com/virtkit/virtkit/pkg/handler/vsock"
-	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
-
-// vsockUnits is how many guests with vsock a node offers to hold; the device has no limit of its own.
-const vsockUnits = 1000
-
-// offerVSOCK offers the node's vsock to guests while the feature gate is open, if the node has any.
-func (h *handler) offerVSOCK(ctx context.Context) error {
-	changed := newSignal()
-	h.follower.OnChange(changed.call)
-	device := "/dev/" + names.DeviceVSOCK
-	units := func() int {
-		if _, err := os.Stat(filepath.Join(nodeDev, names.DeviceVSOCK)); err != nil || !h.follower.Current().
-			Allowed.Gates[surface.GateVSOCK] {
-			return 0
-		}
-		return vsockUnits
-	}
-	return whileSame(ctx, changed, units, func(ctx context.Context, units int) error {
-		if units == 0 {
-			<-ctx.Done()
-			return nil
-		}
-		plugin := &deviceplugin.Plugin{
-			Resource: names.ResourceVSOCK, Offer: deviceplugin.Shared{Device: device, Count: units},
-			Dir: h.devices, Socket: "virtkit-vsock.sock", Log: h.log,
-		}
-		return plugin.Run(ctx)
-	})
-}
 
 // DialVSOCK connects to a vsock port of a guest on this node. Errors are those of vsock.Dial, or say why there is no
 // guest to dial.

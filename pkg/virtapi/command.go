@@ -188,36 +188,43 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 				return nil
 			}
 		}
-		answer := metricsendpoint.New()
-		answer.Add(q.streams.connections.write)
-		answer.Flag(metrics.APIReady, ready.Load)
-		authentication := options.NewDelegatingAuthenticationOptions()
-		authentication.RemoteKubeConfigFile = o.Kubeconfig
-		authorization := options.NewDelegatingAuthorizationOptions()
-		authorization.RemoteKubeConfigFile = o.Kubeconfig
-		allowedCallers := newCallers(o.WebhookClients)
-		server, err := newServer(serving{
-			listener, newCertificate(source), authentication, authorization, o.audit,
-			allowedCallers, answer,
-		}, q, hooks)
-		if err != nil {
-			return err
-		}
-		if err := server.AddPostStartHook("virt-api-ready", func(genericapiserver.PostStartHookContext) error {
-			ready.Store(true)
-			return nil
-		}); err != nil {
-			return err
-		}
-		klog.InfoS("serving", "address", listener.Addr().String())
-		stopped := context.AfterFunc(ctx, func() { ready.Store(false); q.streams.stop() })
-		defer stopped()
-		err = server.PrepareRun().RunWithContext(ctx)
-		q.streams.drain(drainTime)
-		q.handlers.closeIdle()
-		return err
+		return o.answer(ctx, listener, source, &ready, q, hooks)
 	})
 	return work.Wait()
+}
+
+// answer serves the API and the webhooks until ctx ends, and lets the streams finish.
+func (o Options) answer(
+	ctx context.Context, listener net.Listener, source *certs.Source, ready *atomic.Bool, q *requests, hooks *admission,
+) error {
+	measured := metricsendpoint.New()
+	measured.Add(q.streams.connections.write)
+	measured.Flag(metrics.APIReady, ready.Load)
+	authentication := options.NewDelegatingAuthenticationOptions()
+	authentication.RemoteKubeConfigFile = o.Kubeconfig
+	authorization := options.NewDelegatingAuthorizationOptions()
+	authorization.RemoteKubeConfigFile = o.Kubeconfig
+	allowedCallers := newCallers(o.WebhookClients)
+	server, err := newServer(serving{
+		listener, newCertificate(source), authentication, authorization, o.audit,
+		allowedCallers, measured,
+	}, q, hooks)
+	if err != nil {
+		return err
+	}
+	if err := server.AddPostStartHook("virt-api-ready", func(genericapiserver.PostStartHookContext) error {
+		ready.Store(true)
+		return nil
+	}); err != nil {
+		return err
+	}
+	klog.InfoS("serving", "address", listener.Addr().String())
+	stopped := context.AfterFunc(ctx, func() { ready.Store(false); q.streams.stop() })
+	defer stopped()
+	err = server.PrepareRun().RunWithContext(ctx)
+	q.streams.drain(drainTime)
+	q.handlers.closeIdle()
+	return err
 }
 
 func synced(ctx context.Context, n *nodes) <-chan struct{} {

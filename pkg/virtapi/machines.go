@@ -7,12 +7,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/config"
 )
 
 const (
@@ -30,20 +30,10 @@ type machines struct {
 	core     kubernetes.Interface
 }
 
-func newMachines(config *rest.Config, core kubernetes.Interface) (*machines, error) {
-	scheme := runtime.NewScheme()
-	if err := v1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register kubevirt.io/v1: %w", err)
-	}
-	config = rest.CopyConfig(config)
-	config.APIPath = "/apis"
-	config.GroupVersion = &v1.GroupVersion
-	config.ContentType = runtime.ContentTypeJSON
-	config.AcceptContentTypes = runtime.ContentTypeJSON
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(config)
+func newMachines(restConfig *rest.Config, core kubernetes.Interface) (*machines, error) {
+	client, err := config.KubeVirtClient(restConfig)
 	if err != nil {
-		return nil, fmt.Errorf("make client for kubevirt.io/v1: %w", err)
+		return nil, err
 	}
 	return &machines{kubevirt: client, core: core}, nil
 }

@@ -39,20 +39,17 @@ var byPath = map[string][]string{
 var nodesOwn = map[string][]string{
 	// procfs, cgroupfs and devices of the node
 	"pkg/handler/dial.go: session.dialGuest":                  {"os.Open"},
+	"pkg/handler/gated.go: handler.offerGated":                {"os.Stat"},
 	"pkg/handler/handler.go: bootID":                          {"os.ReadFile"},
 	"pkg/handler/podfs/bpf.go: allowUnified":                  {"os.Open"},
 	"pkg/handler/podfs/cgroup.go: Process.processes":          {"os.ReadFile"},
-	"pkg/handler/podfs/find.go: findProcess":                  {"os.ReadDir"},
+	"pkg/handler/podfs/find.go: processes":                    {"os.ReadDir"},
 	"pkg/handler/podfs/find.go: openProcess":                  {"os.OpenFile"},
-	"pkg/handler/podfs/kill.go: killOnce":                     {"os.ReadDir"},
-	"pkg/handler/podfs/kill.go: Running":                      {"os.ReadDir"},
 	"pkg/handler/podfs/process.go: Process.open":              {"unix.Openat"},
 	"pkg/handler/podfs/process.go: sameFile":                  {"os.Stat"},
 	"pkg/handler/podfs/realtime.go: realtimeThreads":          {"os.ReadDir", "os.ReadFile"},
 	"pkg/handler/podfs/rights.go: setRule":                    {"os.WriteFile"},
 	"pkg/handler/podfs/userfault.go: Process.EnsureUserfault": {"os.ReadFile"},
-	"pkg/handler/sev.go: handler.offerSEV":                    {"os.Stat"},
-	"pkg/handler/vsock.go: handler.offerVSOCK":                {"os.Stat"},
 	"pkg/handler/run.go: handler.offerDevices":                {"os.DirFS"},
 	// the kubelet's directories, as far as pods cannot write them
 	"pkg/handler/handler.go: Node.forgetOldPods":     {"os.Lstat"},

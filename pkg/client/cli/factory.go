@@ -86,6 +86,16 @@ func (f *Factory) Client() (*client.Client, error) {
 	return f.client, f.onceErr
 }
 
+// Scope is the client, and the namespace to work in.
+func (f *Factory) Scope() (*client.Client, string, error) {
+	namespace, err := f.Namespace()
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := f.Client()
+	return c, namespace, err
+}
+
 // InContext is a factory like f for another context of the kubeconfig.
 func (f *Factory) InContext(name string) *Factory {
 	flags := &ConnectionFlags{Kubeconfig: f.Flags.Kubeconfig, Overrides: f.Flags.Overrides, getenv: f.Flags.getenv}

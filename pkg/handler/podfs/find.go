@@ -35,15 +35,11 @@ func FindHolder(proc, podsDir string, pod types.UID, container, at string) (*Pro
 
 // findProcess finds a process of a pod by what it has. One that cannot be looked at has ended meanwhile.
 func findProcess(proc string, pod types.UID, what string, has func(*Process) (bool, error)) (*Process, error) {
-	entries, err := os.ReadDir(proc)
+	pids, err := processes(proc)
 	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
+		return nil, err
 	}
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue // not a process
-		}
+	for _, pid := range pids {
 		p, err := openProcess(proc, pid)
 		if err != nil {
 			continue // ended meanwhile
@@ -58,6 +54,21 @@ func findProcess(proc string, pod types.UID, what string, has func(*Process) (bo
 		p.Close()
 	}
 	return nil, fmt.Errorf("no process of pod %s has %s: %w", pod, what, fs.ErrNotExist)
+}
+
+// processes are the process IDs in procfs.
+func processes(proc string) ([]int, error) {
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var pids []int
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
 }
 
 func openProcess(proc string, pid int) (*Process, error) {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,15 +55,14 @@ func Kill(proc string, pod types.UID) (int, error) {
 }
 
 func killOnce(proc string, pod types.UID, killed map[int]bool) error {
-	entries, err := os.ReadDir(proc)
+	pids, err := processes(proc)
 	if err != nil {
-		return fmt.Errorf("list processes: %w", err)
+		return err
 	}
 	var wrong error
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || killed[pid] {
-			continue // not a process, or dying
+	for _, pid := range pids {
+		if killed[pid] {
+			continue // dying
 		}
 		switch err := killIn(proc, pid, pod); {
 		case err == nil:
@@ -109,15 +107,11 @@ func killIn(proc string, pid int, pod types.UID) error {
 // Running reports whether a process runs in a pod's cgroups. proc is procfs of the host's PID namespace, in which the
 // caller must be. A process that cannot be looked at is an error: it may be the pod's.
 func Running(proc string, pod types.UID) (bool, error) {
-	entries, err := os.ReadDir(proc)
+	pids, err := processes(proc)
 	if err != nil {
-		return false, fmt.Errorf("list processes: %w", err)
+		return false, err
 	}
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue // not a process
-		}
+	for _, pid := range pids {
 		switch runs, err := runsIn(proc, pid, pod); {
 		case runs:
 			return true, nil

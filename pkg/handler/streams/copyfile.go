@@ -2,12 +2,9 @@ package streams
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
-	"sync"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -25,87 +22,29 @@ import (
 const copyRoom = 2 * exec.MaxFrame
 
 // copyFile serves one copy of a file to or from the guest: it has the launcher copy, and passes on what each side
-// sends. The client's leaving ends it.
+// sends.
 func (s *Server) copyFile(w http.ResponseWriter, r *http.Request) {
-	vmi := name(r)
-	if !stream.IsUpgrade(r) {
-		refuse(w, vmi, apierrors.NewBadRequest("this is a stream: ask for a websocket"))
-		return
-	}
-	launcher, _, err := s.Launcher(vmi)
-	if err != nil {
-		refuse(w, vmi, err)
-		return
-	}
-	s.active.Add(1)
-	defer s.active.Done()
-	conn, err := stream.Accept(w, r, stream.Options{})
-	if err != nil {
-		return // Accept has answered
-	}
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	defer conn.Close()
-	ctx, cancel := context.WithCancel(s.ctx)
-	defer cancel()
-	// The end of the server ends the reading, too.
-	defer context.AfterFunc(ctx, func() {
-		if s.ctx.Err() != nil {
-			_ = conn.CloseWithReason(stream.CodeGoingAway, "virt-handler is restarting; the copy is ended")
-		}
-	})()
-	room := &held{of: s.room}
-	defer room.free()
-	request, err := readCopy(conn, room)
-	var result copyfile.Result
-	switch {
-	case errors.Is(err, errLeft):
-		return
-	case err != nil:
-		result = copyFailed(vmi, err)
-	default:
-		if result, err = s.copy(ctx, cancel, vmi, launcher, request, conn, &reading); err != nil {
-			return // the client has left
-		}
-	}
-	_ = exec.WriteJSON(conn, copyfile.ChannelResult, result) // or has left now
+	order[*copyfile.Request, copyfile.Result]{
+		ended: "the copy is ended", channel: copyfile.ChannelResult,
+		read: readCopy, do: runCopy, failed: copyFailed,
+	}.serve(s, w, r)
 }
 
 // readCopy reads the request, and takes room for the copy.
 func readCopy(conn *stream.Conn, room *held) (*copyfile.Request, error) {
-	if err := conn.SetReadDeadline(time.Now().Add(requestWithin)); err != nil {
-		return nil, errLeft
-	}
-	channel, payload, err := exec.ReadFrame(conn)
-	switch {
-	case errors.Is(err, exec.ErrTooLarge):
-		return nil, apierrors.NewBadRequest("the request is too large")
-	case err != nil:
-		return nil, errLeft
-	case channel != copyfile.ChannelRequest:
-		return nil, apierrors.NewBadRequest("the first frame is not a request; see docs/guest-agent.md")
-	case !room.take(copyRoom):
-		return nil, errBusy
-	}
 	request := &copyfile.Request{}
-	if err := json.Unmarshal(payload, request); err != nil {
-		return nil, apierrors.NewBadRequest("read the request: " + err.Error())
+	if err := readRequest(conn, copyfile.ChannelRequest, room, copyRoom, request); err != nil {
+		return nil, err
 	}
 	if err := request.Check(); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if err := conn.SetReadDeadline(time.Time{}); err != nil {
-		return nil, errLeft
-	}
 	return request, nil
 }
 
-// copy has the launcher copy. The error means that the client is gone.
-func (s *Server) copy(
-	ctx context.Context, leave context.CancelFunc, vmi types.NamespacedName, launcher launcherpb.LauncherClient,
-	request *copyfile.Request, client *stream.Conn, reading *sync.WaitGroup,
-) (copyfile.Result, error) {
-	guest, err := launcher.CopyFile(ctx)
+// runCopy has the launcher copy.
+func runCopy(ctx context.Context, c *orderer, request *copyfile.Request) (copyfile.Result, error) {
+	guest, err := c.launcher.CopyFile(ctx)
 	if err == nil {
 		err = guest.Send(&launcherpb.CopyFileRequest{What: &launcherpb.CopyFileRequest_Start{
 			Start: &launcherpb.CopyFileStart{
@@ -116,25 +55,25 @@ func (s *Server) copy(
 	}
 	// What a send fails with, Recv says better.
 	if err != nil && !errors.Is(err, io.EOF) {
-		return copyFailed(vmi, err), ctx.Err()
+		return copyFailed(c.vmi, err), ctx.Err()
 	}
 	odd := make(chan error, 1)
-	reading.Go(func() {
-		defer leave()
+	c.reading.Go(func() {
+		defer c.leave()
 		if request.Direction == copyfile.Push {
-			if err := passOn(client, guest); err != nil {
+			if err := passOn(c.conn, guest); err != nil {
 				odd <- err
 				return
 			}
 		}
 		// Nothing more is to come but the end.
-		_, _ = io.Copy(io.Discard, client)
+		_, _ = io.Copy(io.Discard, c.conn)
 	})
-	result, err := s.answerCopy(vmi, guest, client)
+	result, err := answerCopy(c.vmi, guest, c.conn)
 	select {
 	case err := <-odd:
 		if !errors.Is(err, errLeft) {
-			return copyFailed(vmi, err), nil
+			return copyFailed(c.vmi, err), nil
 		}
 		return result, errLeft
 	default:
@@ -179,7 +118,7 @@ func passOn(client io.Reader, guest copySender) error {
 }
 
 // answerCopy passes on what the launcher sends, to its result. The error means that the client is gone.
-func (s *Server) answerCopy(
+func answerCopy(
 	vmi types.NamespacedName, guest interface {
 		Recv() (*launcherpb.CopyFileResponse, error)
 	}, client io.Writer,

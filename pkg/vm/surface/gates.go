@@ -8,6 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 // Feature gates of KubeVirt's that virtkit keeps closed unless the KubeVirt resource opens them: what they allow
@@ -84,7 +85,7 @@ func validateGates(spec *v1.VirtualMachineInstanceSpec, open Gates, path *field.
 	}
 	devices := path.Child("domain", "devices")
 	for i := range spec.Domain.Devices.Filesystems {
-		if volume := volumeOf(spec, spec.Domain.Devices.Filesystems[i].Name); volume != nil &&
+		if volume := hotplug.Volume(spec, spec.Domain.Devices.Filesystems[i].Name); volume != nil &&
 			filesystems.Storage(volume) {
 			need(GateVirtiofsStorage, devices.Child("filesystems").Index(i))
 		}

@@ -23,7 +23,7 @@ func validateFilesystems(spec *v1.VirtualMachineInstanceSpec, root *field.Path) 
 		if f.Virtiofs == nil {
 			errs = append(errs, field.Required(here.Child("virtiofs"), "is not set; write virtiofs: {}"))
 		}
-		volume := volumeOf(spec, f.Name)
+		volume := hotplug.Volume(spec, f.Name)
 		switch other := used[f.Name]; { // the name's form is checked with the volume's
 		case f.Name == "":
 			errs = append(errs, field.Required(here.Child("name"), "is not set"))
@@ -50,14 +50,4 @@ func validateFilesystems(spec *v1.VirtualMachineInstanceSpec, root *field.Path) 
 		used[f.Name] = "file system"
 	}
 	return errs
-}
-
-// volumeOf finds a volume by its name.
-func volumeOf(spec *v1.VirtualMachineInstanceSpec, name string) *v1.Volume {
-	for i := range spec.Volumes {
-		if spec.Volumes[i].Name == name {
-			return &spec.Volumes[i]
-		}
-	}
-	return nil
 }

@@ -16,17 +16,8 @@ func (c *Client) Rules(ctx context.Context, namespace string) (*authorizationv1.
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
 	}
 	review.APIVersion, review.Kind = authorizationv1.SchemeGroupVersion.String(), "SelfSubjectRulesReview"
-	body, err := json.Marshal(review)
-	if err != nil {
+	if err := c.review(ctx, "selfsubjectrulesreviews", "what is allowed in "+namespace, review); err != nil {
 		return nil, err
-	}
-	data, err := raw(c.vms.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews").
-		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx))
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(data, review); err != nil {
-		return nil, fmt.Errorf("read what is allowed in %s: %w", namespace, err)
 	}
 	return &review.Status, nil
 }
@@ -37,19 +28,28 @@ func (c *Client) May(ctx context.Context, what authorizationv1.ResourceAttribute
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what},
 	}
 	review.APIVersion, review.Kind = authorizationv1.SchemeGroupVersion.String(), "SelfSubjectAccessReview"
-	body, err := json.Marshal(review)
-	if err != nil {
+	asked := fmt.Sprintf("whether %s of %s is allowed", what.Verb, what.Resource)
+	if err := c.review(ctx, "selfsubjectaccessreviews", asked, review); err != nil {
 		return false, err
-	}
-	data, err := raw(c.vms.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
-		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx))
-	if err != nil {
-		return false, err
-	}
-	if err := json.Unmarshal(data, review); err != nil {
-		return false, fmt.Errorf("read whether %s of %s is allowed: %w", what.Verb, what.Resource, err)
 	}
 	return review.Status.Allowed, nil
+}
+
+// review has the cluster fill in a review of what the user may do. asked says for errors what it answers.
+func (c *Client) review(ctx context.Context, resource, asked string, review any) error {
+	body, err := json.Marshal(review)
+	if err != nil {
+		return err
+	}
+	data, err := raw(c.vms.Post().AbsPath("/apis/authorization.k8s.io/v1", resource).
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, review); err != nil {
+		return fmt.Errorf("read %s: %w", asked, err)
+	}
+	return nil
 }
 
 // Cordon has the scheduler place nothing new on a node, or lets it.

@@ -95,13 +95,21 @@ func (c *Client) get(ctx context.Context, resource, namespace, name string, into
 	return err
 }
 
+// list reads a list; the kinds of its items are the caller's to set.
+func (c *Client) list(
+	ctx context.Context, resource, namespace string, opts metav1.ListOptions, into runtime.Object,
+) error {
+	err := c.vms.Get().Namespace(namespace).Resource(resource).VersionedParams(&opts, params()).Do(ctx).Into(into)
+	setKind(into)
+	return err
+}
+
 // VMList lists the VirtualMachines of a namespace, or of all with "".
 func (c *Client) VMList(
 	ctx context.Context, namespace string, opts metav1.ListOptions,
 ) (*v1.VirtualMachineList, error) {
 	list := &v1.VirtualMachineList{}
-	err := c.vms.Get().Namespace(namespace).Resource(VMs).VersionedParams(&opts, params()).Do(ctx).Into(list)
-	setKind(list)
+	err := c.list(ctx, VMs, namespace, opts, list)
 	for i := range list.Items {
 		setKind(&list.Items[i])
 	}
@@ -113,8 +121,7 @@ func (c *Client) VMIList(
 	ctx context.Context, namespace string, opts metav1.ListOptions,
 ) (*v1.VirtualMachineInstanceList, error) {
 	list := &v1.VirtualMachineInstanceList{}
-	err := c.vms.Get().Namespace(namespace).Resource(VMIs).VersionedParams(&opts, params()).Do(ctx).Into(list)
-	setKind(list)
+	err := c.list(ctx, VMIs, namespace, opts, list)
 	for i := range list.Items {
 		setKind(&list.Items[i])
 	}

@@ -15,8 +15,7 @@ func (c *Client) MigrationList(
 	ctx context.Context, namespace string, opts metav1.ListOptions,
 ) (*v1.VirtualMachineInstanceMigrationList, error) {
 	list := &v1.VirtualMachineInstanceMigrationList{}
-	err := c.vms.Get().Namespace(namespace).Resource(Migrations).VersionedParams(&opts, params()).Do(ctx).Into(list)
-	setKind(list)
+	err := c.list(ctx, Migrations, namespace, opts, list)
 	for i := range list.Items {
 		setKind(&list.Items[i])
 	}

@@ -40,6 +40,12 @@ func (c *Client) CreateObject(
 	}
 	request := c.vms.Post().AbsPath(objectPath(group, namespace, resource)...).Param("fieldManager", "virtctl").
 		SetHeader("Content-Type", "application/json").Body(body)
+	return sent(ctx, request, dryRun, object.GetKind()+" that was created")
+}
+
+// sent sends a request that writes an object, and returns what the server answers. With dryRun the server does all but
+// store it.
+func sent(ctx context.Context, request *rest.Request, dryRun bool, what string) (*unstructured.Unstructured, error) {
 	if dryRun {
 		request = request.Param("dryRun", metav1.DryRunAll)
 	}
@@ -47,11 +53,11 @@ func (c *Client) CreateObject(
 	if err != nil {
 		return nil, err
 	}
-	created := &unstructured.Unstructured{}
-	if err := created.UnmarshalJSON(data); err != nil {
-		return nil, fmt.Errorf("read the %s that was created: %w", object.GetKind(), err)
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(data); err != nil {
+		return nil, fmt.Errorf("read the %s: %w", what, err)
 	}
-	return created, nil
+	return object, nil
 }
 
 func objectPath(group, namespace, resource string) []string {
@@ -79,18 +85,7 @@ func (c *Client) MergeObject(
 		path = append(path, subresource)
 	}
 	request := c.vms.Patch(types.MergePatchType).AbsPath(path...).Param("fieldManager", "virtctl").Body(patch)
-	if dryRun {
-		request = request.Param("dryRun", metav1.DryRunAll)
-	}
-	data, err := raw(request.Do(ctx))
-	if err != nil {
-		return nil, err
-	}
-	changed := &unstructured.Unstructured{}
-	if err := changed.UnmarshalJSON(data); err != nil {
-		return nil, fmt.Errorf("read the %s that was changed: %w", resource, err)
-	}
-	return changed, nil
+	return sent(ctx, request, dryRun, resource+" that was changed")
 }
 
 // DeleteObject deletes an object of any resource of a group. It returns when the request is accepted: what has

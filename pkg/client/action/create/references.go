@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
 	api "kubevirt.io/api/instancetype"
+
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 // Inference is whether, and from which volume, an instance type or preference is taken.
@@ -105,7 +107,7 @@ func inferable(vm *v1.VirtualMachine, o Options, i Inference) (string, error) {
 			}
 		}
 	}
-	volume := named(spec, name)
+	volume := hotplug.Volume(spec, name)
 	switch {
 	case volume == nil:
 		return "", fmt.Errorf("there is no volume named %q", name)

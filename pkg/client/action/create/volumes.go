@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 // Kind is where a volume's content comes from.
@@ -102,7 +104,7 @@ func addVolumes(vm *v1.VirtualMachine, o Options) error {
 		if len(validation.IsDNS1123Label(v.Name)) > 0 {
 			return invalid(field, "%q %s", v.Name, label)
 		}
-		if named(spec, v.Name) != nil {
+		if hotplug.Volume(spec, v.Name) != nil {
 			return invalid(field, "another volume has the same name")
 		}
 		if v.BootOrder > 0 {
@@ -124,15 +126,6 @@ func addVolumes(vm *v1.VirtualMachine, o Options) error {
 			disk.BootOrder = &order
 		}
 		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, disk)
-	}
-	return nil
-}
-
-func named(spec *v1.VirtualMachineInstanceSpec, name string) *v1.Volume {
-	for i := range spec.Volumes {
-		if spec.Volumes[i].Name == name {
-			return &spec.Volumes[i]
-		}
 	}
 	return nil
 }
@@ -246,7 +239,7 @@ func addSysprep(spec *v1.VirtualMachineInstanceSpec, s Sysprep) error {
 	if errs := validation.IsDNS1123Subdomain(s.Name); len(errs) > 0 {
 		return invalid(field, "src %q: %s", s.Name, errs[0])
 	}
-	if named(spec, SysprepVolume) != nil {
+	if hotplug.Volume(spec, SysprepVolume) != nil {
 		return invalid("volume "+SysprepVolume, "the name is the sysprep volume's; give another with name:…")
 	}
 	source := &v1.SysprepSource{}

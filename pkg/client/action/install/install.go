@@ -114,18 +114,23 @@ func (i *Installer) checkOurs(ctx context.Context) error {
 
 // serverVersion is the cluster's Kubernetes version, as in "v1.37.1".
 func (i *Installer) serverVersion(ctx context.Context) (string, error) {
+	raw, err := i.get(ctx, "/version")
+	if err != nil {
+		return "", err
+	}
+	return parseVersion(raw)
+}
+
+// get reads what the API server says at a path.
+func (i *Installer) get(ctx context.Context, path ...string) ([]byte, error) {
 	config := rest.CopyConfig(i.Config)
 	config.GroupVersion = &metav1.SchemeGroupVersion
 	config.NegotiatedSerializer = noCodec
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	raw, err := client.Get().AbsPath("/version").DoRaw(ctx)
-	if err != nil {
-		return "", err
-	}
-	return parseVersion(raw)
+	return client.Get().AbsPath(path...).DoRaw(ctx)
 }
 
 func checkVersion(version string) error {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/manifests"
@@ -74,14 +73,7 @@ func MonitoringObjects(account Account) ([]*unstructured.Unstructured, error) {
 
 // Monitored reports whether the cluster has the Prometheus operator's API.
 func (i *Installer) Monitored(ctx context.Context) (bool, error) {
-	config := rest.CopyConfig(i.Config)
-	config.GroupVersion = &metav1.SchemeGroupVersion
-	config.NegotiatedSerializer = noCodec
-	client, err := rest.UnversionedRESTClientFor(config)
-	if err != nil {
-		return false, err
-	}
-	raw, err := client.Get().AbsPath("/apis", monitors.Group, monitors.Version).DoRaw(ctx)
+	raw, err := i.get(ctx, "/apis", monitors.Group, monitors.Version)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

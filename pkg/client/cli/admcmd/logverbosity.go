@@ -171,11 +171,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, ns, err := o.Factory.Scope()
 	if err != nil {
 		return err
 	}

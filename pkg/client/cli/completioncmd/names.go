@@ -67,11 +67,7 @@ func names(f *cli.Factory, most int, list lister) cobra.CompletionFunc {
 }
 
 func listNames(ctx context.Context, f *cli.Factory, list lister) ([]string, error) {
-	ns, err := f.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	c, err := f.Client()
+	c, ns, err := f.Scope()
 	if err != nil {
 		return nil, err
 	}

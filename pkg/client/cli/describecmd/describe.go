@@ -45,11 +45,7 @@ func NewCmdDescribe(f *cli.Factory) *cobra.Command {
 
 // Run describes each machine in turn and goes on after a failure.
 func Run(ctx context.Context, o *Options) error {
-	namespace, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, namespace, err := o.Factory.Scope()
 	if err != nil {
 		return err
 	}

@@ -112,11 +112,7 @@ func (o *Options) compare(ctx context.Context) (*diff.Report, error) {
 		}
 		objects = append(objects, found...)
 	}
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	c, err := o.Factory.Client()
+	c, ns, err := o.Factory.Scope()
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 	v1 "kubevirt.io/api/core/v1"
@@ -64,11 +63,7 @@ func Run(ctx context.Context, o *Options) error {
 			return err
 		}
 	}
-	c, err := o.Factory.Client()
-	if err != nil {
-		return err
-	}
-	ns, err := o.Factory.Namespace()
+	c, ns, err := o.Factory.Scope()
 	if err != nil {
 		return err
 	}
@@ -89,26 +84,11 @@ func Run(ctx context.Context, o *Options) error {
 	return o.Output.Print(manifest, o.Factory.IO.Out)
 }
 
-// maxFile is the most that a VirtualMachine has, bytes: the server takes no more.
-const maxFile = 3 << 20
-
 // read gives a file's VirtualMachine as JSON.
 func read(stdin io.Reader, path string) ([]byte, error) {
-	in := stdin
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, cli.UsageErrorf("--file: %s", err)
-		}
-		defer file.Close()
-		in = file
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	data, err := cli.ReadFile(stdin, "file", path, " and is no VirtualMachine")
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if len(data) > maxFile {
-		return nil, cli.UsageErrorf("--file: %s has more than %d bytes and is no VirtualMachine", path, maxFile)
+		return nil, err
 	}
 	body, err := yaml.YAMLToJSON(data)
 	if err != nil {

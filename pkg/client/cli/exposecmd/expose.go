@@ -149,11 +149,7 @@ func Run(ctx context.Context, o *Options) error {
 	if _, err := expose.Service(o.Service, nil, &v1.VirtualMachineInstanceSpec{}); errors.As(err, &field) {
 		return cli.UsageErrorf("--%s", field) // no cluster is needed to say so
 	}
-	c, err := o.Factory.Client()
-	if err != nil {
-		return err
-	}
-	ns, err := o.Factory.Namespace()
+	c, ns, err := o.Factory.Scope()
 	if err != nil {
 		return err
 	}

@@ -27,11 +27,7 @@ func Run(ctx context.Context, o *Options) error {
 	if id := o.Factory.Getenv(sessionVariable); o.Background && id == "" {
 		return o.spawn(ctx)
 	}
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, ns, err := o.Factory.Scope()
 	if err != nil {
 		return err
 	}

@@ -94,11 +94,7 @@ func (o *Options) complete(cmd *cobra.Command, arg string) error {
 
 // Run changes the size, waits for it if it is asked to, and prints.
 func Run(ctx context.Context, o *Options) error {
-	ns, err := o.Factory.Namespace()
-	if err != nil {
-		return err
-	}
-	c, err := o.Factory.Client()
+	c, ns, err := o.Factory.Scope()
 	if err != nil {
 		return err
 	}

@@ -171,7 +171,7 @@ func (o *ProcessOptions) printParameters(parameters []vmtemplate.Parameter) erro
 
 // readParameters reads a file of values. Numbers and booleans are what they are written as.
 func readParameters(f *cli.Factory, path string) (map[string]string, error) {
-	data, err := readFile(f.IO.In, "params-file", path)
+	data, err := cli.ReadFile(f.IO.In, "params-file", path, "")
 	if err != nil {
 		return nil, err
 	}

@@ -3,9 +3,6 @@ package templatecmd
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -60,13 +57,9 @@ func (s *source) read(
 	get func(ctx context.Context, api vmtemplate.API, namespace, name string) ([]byte, error),
 ) ([]byte, error) {
 	if s.file != "" {
-		return readFile(f.IO.In, "file", s.file)
+		return cli.ReadFile(f.IO.In, "file", s.file, "")
 	}
-	c, err := f.Client()
-	if err != nil {
-		return nil, err
-	}
-	ns, err := f.Namespace()
+	c, ns, err := f.Scope()
 	if err != nil {
 		return nil, err
 	}
@@ -79,28 +72,4 @@ func (s *source) where() string {
 		return s.file
 	}
 	return s.name
-}
-
-// maxFile is the most that a template has, bytes: the server takes no more.
-const maxFile = 3 << 20
-
-// readFile reads the file of a flag.
-func readFile(stdin io.Reader, flag, path string) ([]byte, error) {
-	in := stdin
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, cli.UsageErrorf("--%s: %s", flag, err)
-		}
-		defer file.Close()
-		in = file
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if len(data) > maxFile {
-		return nil, cli.UsageErrorf("--%s: %s has more than %d bytes", flag, path, maxFile)
-	}
-	return data, nil
 }

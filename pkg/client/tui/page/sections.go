@@ -36,14 +36,7 @@ func (p *Machine) draw(width, height int) []string {
 			s.head(), s.usage(1), s.conditions(), s.disks(), s.interfaces(), s.guest(),
 			s.console(consoleTail),
 		}
-		lines := together(all)
-		picture := s.screen()
-		if len(lines) > 0 && len(picture) > 0 {
-			lines = append(lines, "")
-		}
-		p.thumb.from = len(lines)
-		lines = append(lines, picture...)
-		p.thumb.to = len(lines)
+		lines := p.withScreen(together(all), s.screen())
 		return together([][]string{lines, s.events()})
 	}
 	left := (width - 2) / 2
@@ -52,19 +45,23 @@ func (p *Machine) draw(width, height int) []string {
 	if height < roomy {
 		tall /= 2
 	}
-	right := together([][]string{r.usage(tall), r.recent(), r.console(consoleTail)})
-	picture := r.screen()
-	if len(right) > 0 && len(picture) > 0 {
-		right = append(right, "")
-	}
-	p.thumb.from = len(right)
-	right = append(right, picture...)
-	p.thumb.to = len(right)
+	right := p.withScreen(together([][]string{r.usage(tall), r.recent(), r.console(consoleTail)}), r.screen())
 	lines := beside(together([][]string{l.head(), l.disks(), l.interfaces(), l.conditions(), l.guest()}), right, left)
 	if len(p.events) <= recentEvents {
 		return lines
 	}
 	return together([][]string{lines, p.sections(width).events()})
+}
+
+// withScreen puts the guest's screen below other lines, and notes where it is.
+func (p *Machine) withScreen(lines, picture []string) []string {
+	if len(lines) > 0 && len(picture) > 0 {
+		lines = append(lines, "")
+	}
+	p.thumb.from = len(lines)
+	lines = append(lines, picture...)
+	p.thumb.to = len(lines)
+	return lines
 }
 
 // together puts sections one under the other, with a line between.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
@@ -123,7 +124,9 @@ func (g *gathering) second(ctx context.Context) {
 	reads["events"] = func(ctx context.Context) error {
 		var list corev1.EventList
 		err := c.Read(ctx, in+"events", url.Values{"limit": {most}}, &list)
-		slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return when(&a).Compare(when(&b)) })
+		slices.SortStableFunc(list.Items, func(a, b corev1.Event) int {
+			return events.When(&a).Compare(events.When(&b))
+		})
 		f.Events = list.Items
 		return err
 	}
@@ -303,16 +306,4 @@ func absent(err error) bool {
 		slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool {
 			return cause.Type == metav1.CauseTypeUnexpectedServerResponse
 		})
-}
-
-func when(event *corev1.Event) time.Time {
-	switch {
-	case event.Series != nil:
-		return event.Series.LastObservedTime.Time
-	case !event.LastTimestamp.IsZero():
-		return event.LastTimestamp.Time
-	case !event.EventTime.IsZero():
-		return event.EventTime.Time
-	}
-	return event.CreationTimestamp.Time
 }

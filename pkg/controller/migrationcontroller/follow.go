@@ -1,0 +1,116 @@
+package migrationcontroller
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// follow reads from the VMI how the migration goes on, and ends it where no node can.
+func (s *Step) follow(view View) {
+	ms := state(view)
+	s.Status.MigrationState = ms.DeepCopy()
+	s.ShowTo = ms.TargetNode
+	switch {
+	case ms.Failed:
+		reason := ms.FailureReason
+		if view.TargetLost != "" {
+			// What the source saw of it is a connection that ended.
+			reason = view.TargetLost + ": " + reason
+			s.Status.MigrationState.FailureReason = reason
+		}
+		s.fail(view, reason)
+		return
+	case ms.Completed:
+		s.succeed(view)
+		return
+	case ms.StartTimestamp != nil:
+		s.phase(v1.MigrationRunning, view.Now)
+	case ms.TargetNodeAddress != "":
+		s.phase(v1.MigrationTargetReady, view.Now)
+	default:
+		s.phase(v1.MigrationPreparingTarget, view.Now)
+		if reason := s.hopeless(view); reason != "" {
+			s.giveUp(view, reason, false)
+			return
+		}
+	}
+	if view.Migration.DeletionTimestamp == nil {
+		switch {
+		case view.TargetLost == "":
+		case ms.TargetNodeAddress == "":
+			s.giveUp(view, view.TargetLost, false)
+		default:
+			s.abort(view)
+		}
+		return
+	}
+	s.abortRequested(view)
+	if ms.TargetNodeAddress == "" {
+		// The source does not know yet where the guest should go, so nothing has begun.
+		s.giveUp(view, "cancelled before it began", true)
+		return
+	}
+	s.abort(view)
+}
+
+// hopeless says why a target that is being prepared will not be ready.
+func (s *Step) hopeless(view View) string {
+	switch {
+	case view.Pod == nil:
+		return "its pod was deleted"
+	case over(view.Pod):
+		return "its pod " + view.Pod.Name + " has ended: " + ended(view.Pod)
+	}
+	left := prepareTimeout - view.Now.Sub(since(&s.Status, v1.MigrationPreparingTarget))
+	if left <= 0 {
+		return fmt.Sprintf("node %s was not ready for the guest within %s", view.Pod.Spec.NodeName, prepareTimeout)
+	}
+	s.RequeueAfter = left
+	return ""
+}
+
+// giveUp ends a migration of which the source has not been told where to go. Should the target have said so
+// meanwhile, the write fails, and the next pass sees it.
+func (s *Step) giveUp(view View, reason string, cancelled bool) {
+	status := view.VMI.Status.DeepCopy()
+	ms := status.MigrationState
+	end := metav1.NewTime(view.Now).Rfc3339Copy()
+	ms.EndTimestamp, ms.Completed, ms.Failed, ms.FailureReason = &end, true, true, reason
+	if cancelled {
+		ms.AbortRequested, ms.AbortStatus = true, v1.MigrationAbortSucceeded
+	}
+	s.VMIStatus = status
+	s.Status.MigrationState = ms.DeepCopy()
+	s.fail(view, reason)
+}
+
+func (s *Step) succeed(view View) {
+	s.phase(v1.MigrationSucceeded, view.Now)
+	s.event(corev1.EventTypeNormal, ReasonSuccessfulMigration, "Source node reported migration succeeded")
+	s.RemoveFinalizer = true
+}
+
+// fail ends the migration; what is left of it is tidied up in the next pass.
+func (s *Step) fail(view View, reason string) {
+	if s.Status.MigrationState == nil {
+		s.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{
+			MigrationUID: view.Migration.UID,
+			Failed:       true, FailureReason: reason,
+		}
+	}
+	s.phase(v1.MigrationFailed, view.Now)
+	s.event(corev1.EventTypeWarning, ReasonFailedMigration, strings.TrimSuffix("Migration failed: "+reason, ": "))
+}
+
+// guestEnded is why a migration failed whose guest has ended: what the guest's node says of the migration, or just
+// that.
+func guestEnded(view View) string {
+	if ms := state(view); ms != nil && ms.Failed && ms.FailureReason != "" {
+		return "the guest has ended: " + strings.TrimPrefix(ms.FailureReason, "the guest has ended: ")
+	}
+	return "the guest has ended"
+}
