@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -230,32 +232,58 @@ func TestBodiesMakeRoom(t *testing.T) {
 	}
 }
 
+// A source that has all its turns waits for one of them, and others do not; a call that is given up waits no longer.
 func TestTurnsOfOneSource(t *testing.T) {
-	turns := newTurns(4, 2)
-	ctx, cancel := context.WithCancel(t.Context())
-	var ends []func()
-	for range 2 {
-		end, err := turns.take(ctx, "a")
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(4, 2)
+		take := func(ctx context.Context, source string) (end func(), done chan error) {
+			done = make(chan error, 1)
+			var give func()
+			go func() {
+				var err error
+				give, err = turns.take(ctx, source)
+				done <- err
+			}()
+			synctest.Wait()
+			return func() { give() }, done
 		}
-		ends = append(ends, end)
-	}
-	if end, err := turns.take(ctx, "b"); err != nil {
-		t.Errorf("another source waits: %v", err)
-	} else {
-		end()
-	}
-	cancel()
-	if _, err := turns.take(ctx, "a"); err == nil {
-		t.Error("a source has more turns than one may")
-	}
-	for _, end := range ends {
-		end()
-	}
-	if len(turns.of) != 0 || len(turns.all) != 0 {
-		t.Errorf("%d sources and %d turns are left", len(turns.of), len(turns.all))
-	}
+		taken := func(what string, done chan error) {
+			t.Helper()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+			default:
+				t.Fatalf("%s waits", what)
+			}
+		}
+		first, done := take(t.Context(), "a")
+		taken("the first", done)
+		second, done := take(t.Context(), "a")
+		taken("the second", done)
+		given, cancel := context.WithCancel(t.Context())
+		_, abandoned := take(given, "a")
+		third, waits := take(t.Context(), "a")
+		if len(abandoned)+len(waits) > 0 {
+			t.Fatal("a source has more turns than one may")
+		}
+		other, done := take(t.Context(), "b")
+		taken("another source", done)
+		cancel()
+		if err := <-abandoned; !errors.Is(err, context.Canceled) {
+			t.Errorf("a call that was given up: %v", err)
+		}
+		first()
+		synctest.Wait()
+		taken("the third, after the first", waits)
+		for _, end := range []func(){second, third, other} {
+			end()
+		}
+		if len(turns.of) != 0 || len(turns.all) != 0 {
+			t.Errorf("%d sources and %d turns are left", len(turns.of), len(turns.all))
+		}
+	})
 }
 
 // With names given, only a certificate for one of them calls webhooks.

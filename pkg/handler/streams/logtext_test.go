@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -133,6 +135,99 @@ func TestFollowersAreCheap(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / followers; each > 256<<10 {
 		t.Errorf("%d KiB are held for each follower", each>>10)
+	}
+}
+
+// Two hundred followers of one log cost little while they are there, and give back all that they took when they leave:
+// memory to the node, too.
+func TestFollowersLeaveNothingBehind(t *testing.T) {
+	const (
+		followers = 200
+		size      = 1 << 20
+		// most is what each may cost while it follows, both ends of its connection together, and left what all may
+		// leave behind; bytes.
+		most, left = 256 << 10, 8 << 20
+	)
+	s := newSetup(t)
+	content := lines(size)
+	s.writeLog(string(content))
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	begin := func() io.ReadCloser {
+		response, err := client.Get(s.http.URL + guestPath + "log/serial?follow=true")
+		if err != nil {
+			t.Error(err)
+			return http.NoBody
+		}
+		if n, err := io.CopyN(io.Discard, response.Body, int64(len(content))); err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		return response.Body
+	}
+	idle := runtime.NumGoroutine()
+	begin().Close() // what is made once
+	before := heldAfter(t, idle, math.MaxInt64)
+	bodies := make([]io.ReadCloser, followers)
+	var group sync.WaitGroup
+	for i := range bodies {
+		group.Go(func() { bodies[i] = begin() })
+	}
+	group.Wait()
+	const news = "news\n"
+	s.writeLog(news)
+	for _, body := range bodies { // all follow
+		got := make([]byte, len(news))
+		if _, err := io.ReadFull(body, got); err != nil || string(got) != news {
+			t.Fatalf("a follower read %q, %v", got, err)
+		}
+	}
+	during := memoryHeld()
+	if each := (during.bytes - before.bytes) / followers; each > most {
+		t.Errorf("%d KiB are held for each follower", each>>10)
+	}
+	for _, body := range bodies {
+		body.Close()
+	}
+	after := heldAfter(t, before.goroutines, before.bytes+left)
+	t.Logf("held before %d KiB, with %d followers %d KiB, after them %d KiB",
+		before.bytes>>10, followers, during.bytes>>10, after.bytes>>10)
+	if !s.server.room.TryAcquire(maxHeld) {
+		t.Error("room is still taken")
+	}
+}
+
+// memory is what a process has at a time.
+type memory struct {
+	goroutines int
+	bytes      int64 // that the node cannot give to others: heap and stacks, in use or not
+}
+
+// memoryHeld looks at this process after a collection.
+func memoryHeld() memory {
+	for range 2 { // a sync.Pool lets go at the second
+		runtime.GC()
+	}
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return memory{goroutines: runtime.NumGoroutine(), bytes: int64(m.HeapSys-m.HeapReleased) + int64(m.StackInuse)}
+}
+
+// heldAfter waits until the process has no more than so much, and fails after a while.
+func heldAfter(t *testing.T, goroutines int, bytes int64) memory {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		held := memoryHeld()
+		if held.goroutines <= goroutines && held.bytes <= bytes {
+			return held
+		}
+		select {
+		case <-deadline:
+			t.Errorf("%d goroutines and %d KiB are left, want %d and %d KiB at most",
+				held.goroutines, held.bytes>>10, goroutines, bytes>>10)
+			return held
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 }
 
