@@ -114,8 +114,8 @@ func runController(ctx context.Context, o options) error {
 		socket := strings.SplitN(d.Name, ".", 2)[0] + ".sock"
 		go func() { failed <- d.Serve(ctx, socket) }()
 		served = append(served, sidecars.Driver{
-			Name: d.Name, Socket: filepath.Join("/proc/self/cwd", socket), Snapshots: d.Name == driver.Name,
-			FSType: pool.DefaultFS(),
+			Name: d.Name, Socket: filepath.Join("/proc/self/cwd", socket),
+			Snapshots: d.Name == driver.Name, OneNode: d.Name == driver.Name,
 		})
 	}
 	go func() { failed <- sidecars.Run(ctx, config, served) }()

@@ -45,8 +45,8 @@ type Driver struct {
 	Socket string
 	// Snapshots says that it can make snapshots and expand volumes.
 	Snapshots bool
-	// FSType is the file system of volumes whose class names none.
-	FSType string
+	// OneNode says that it has volumes which only one node can use, so that the scheduler is to know where there is room.
+	OneNode bool
 }
 
 // clients are how the sidecars speak with the API server.
