@@ -45,7 +45,7 @@ type Driver struct {
 	Socket string
 	// Snapshots says that it can make snapshots and expand volumes.
 	Snapshots bool
-	// OneNode says that it has volumes which only one node can use, so that the scheduler is to know where there is room.
+	// OneNode says that it has volumes which only one node can use: the scheduler is to know where there is room.
 	OneNode bool
 }
 

@@ -172,9 +172,9 @@ func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fres
 	return in, fresh, nil
 }
 
-// chooseStorage sets where the instance's volumes come from. One that was made before there was a choice, and is down, is
-// taken over: volumes that it has stay as they are. A cluster that runs keeps what it has, for its nodes would not know
-// the driver; and what the driver has made is the driver's, for good.
+// chooseStorage sets where the instance's volumes come from. One that was made before there was a choice, and is down,
+// is taken over: volumes that it has stay as they are. A cluster that runs keeps what it has, for its nodes would not
+// know the driver; and what the driver has made is the driver's, for good.
 func chooseStorage(o upOptions, in *instance.Instance, fresh bool) error {
 	if o.storage != "" && o.storage != instance.CSI && o.storage != instance.HostPath {
 		return fmt.Errorf("invalid --storage %q: csi and hostpath are possible", o.storage)
