@@ -76,11 +76,16 @@ func runController(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// A new pool takes its time, too.
+	prepared := make(chan error, 1)
+	go func() { prepared <- sidecars.Prepare(ctx, config) }()
 	p, err := pool.Open(o.dir)
 	if err != nil {
 		return err
 	}
-	if err := p.Clean(); err != nil {
+	if err := errors.Join(p.Clean(), <-prepared); err != nil {
 		return err
 	}
 	if !p.Reflinks {
@@ -91,8 +96,6 @@ func runController(ctx context.Context, o options) error {
 	if err := os.Chdir(o.dir); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	failed := make(chan error, 3)
 	var served []sidecars.Driver
 	for _, d := range driver.All(p, "") {

@@ -97,6 +97,10 @@ func makeClasses(ctx context.Context, c clients) error {
 			return fmt.Errorf("create StorageClass %s: %w", class.Name, err)
 		}
 	}
+	return nil
+}
+
+func makeSnapshotClass(ctx context.Context, c clients) error {
 	class := SnapshotClass()
 	_, err := c.snapshots.SnapshotV1().VolumeSnapshotClasses().Create(ctx, class, metav1.CreateOptions{})
 	if fails(err) {

@@ -2,6 +2,7 @@ package sidecars
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -52,7 +53,7 @@ func TestClasses(t *testing.T) {
 	//nolint:staticcheck // there is no other: it is generated without apply configurations
 	c := clients{fake.NewClientset(old, theirs, before), snapshotfake.NewSimpleClientset()}
 	for range 2 {
-		if err := makeClasses(t.Context(), c); err != nil {
+		if err := errors.Join(makeClasses(t.Context(), c), makeSnapshotClass(t.Context(), c)); err != nil {
 			t.Fatal(err)
 		}
 	}
