@@ -80,7 +80,7 @@ test-integration: ## Run the tests against a real API server
 test-e2e: ## Run the tests against a cluster of their own
 	@dev/test.sh e2e
 
-test-csi: ## Run the tests of virt-local's CSI driver, a preview, as root (CI does not run them)
+test-csi: ## Run the tests of virt-local's CSI driver alone, as root
 	@dev/test.sh csi
 
 test-slow: ## Run the tests with a real cloud image, which boots for minutes (CI does not run them)

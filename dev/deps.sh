@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deps.sh [e2e|csi]: installs the Debian packages that building needs, or also those tests, those that are
+# deps.sh [e2e]: installs the Debian packages that building needs, or also those tests, those that are
 # missing. Go itself must be there (go.mod says which), for Debian's is too old.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,8 +8,8 @@ packages=(
 	ca-certificates git
 	# virt-launcher is the one cgo program: libvirt's binding.
 	gcc libc6-dev
-	# virt-local's nodes.
-	runc containernetworking-plugins nftables iptables mount kmod
+	# virt-local's nodes, and their volumes.
+	runc containernetworking-plugins nftables iptables mount kmod xfsprogs e2fsprogs
 	# Generated code, and lint.
 	protobuf-compiler libprotobuf-dev shellcheck
 )
@@ -18,10 +18,6 @@ packages+=("${images[@]}")
 if [ "${1:-}" = e2e ]; then
 	# The tiny guest is tested by itself too, nodes with pods of a shell, screens in a browser and a terminal.
 	packages+=(qemu-system-x86 qemu-utils ovmf busybox-static chromium tmux)
-fi
-if [ "${1:-}" = csi ]; then
-	# virt-local's volumes by CSI, and a pod of a shell that uses them.
-	packages+=(xfsprogs e2fsprogs busybox-static)
 fi
 
 # noVNC, for virtctl's page, is an npm package. Any npm will do.

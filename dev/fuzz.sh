@@ -16,7 +16,7 @@ time=${FUZZTIME:-30s}
 filter=${FUZZ:-.*}
 
 # Modules of their own that have targets, beside the main one; see dev/test.sh.
-modules=(cmd/virt-local)
+modules=(cmd/virt-local cmd/virt-local-csi)
 
 # targets lists the targets that the filter has, as MODULE DIRECTORY TARGET; the directory is the module's.
 targets() {

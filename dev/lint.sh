@@ -19,8 +19,8 @@ check() {
 }
 
 check . --build-tags e2e,integration,bench,generated,scale,slow,chaos
-check cmd/virt-local --build-tags e2e,csi
-check cmd/virt-local-csi --build-tags csi
+check cmd/virt-local --build-tags e2e
+check cmd/virt-local-csi --build-tags integration
 check manifests/gen
 # The launcher is the one program that needs cgo, and libvirt_dlopen spares libvirt's headers.
 CGO_ENABLED=1 check . --build-tags launcher,libvirt_dlopen ./cmd/virt-server ./pkg/hypervisor/... ./pkg/launcher/... ./tests/bench/plain

@@ -4,9 +4,10 @@
 #   lint         format, vet, staticcheck, the arrows between packages
 #   generated    generated files are what their generators write
 #   unit         everything that needs no cluster
-#   integration  reconcilers and the installer against virt-local's control plane alone
+#   integration  reconcilers and the installer against virt-local's control plane alone; as root also virt-local's CSI
+#                driver against the CSI project's suite
 #   e2e          virt-local itself, and virtkit on two nodes of a cluster of its own
-#   csi          virt-local's CSI driver, a preview: the CSI project's suite, and a cluster of its own; as root
+#   csi          virt-local's CSI driver alone: the CSI project's suite, and a cluster of its own; as root
 #   slow         a real cloud image on a cluster of its own: minutes; as root, for the image is installed
 #   chaos        kills of everything that can be killed while guests write, on a cluster of its own: up to 40 minutes
 set -euo pipefail
@@ -29,7 +30,7 @@ generated() {
 }
 
 unit() {
-	[ -e cmd/virt-local/internal/payload/files/virt-local-csi ] || cmd/virt-local/build # what it embeds comes first
+	[ -e cmd/virt-local/internal/payload/files/virt-local-csi-node ] || cmd/virt-local/build # what it embeds comes first
 	go test ./...
 	# Needs a C compiler, but neither libvirt nor its headers.
 	CGO_ENABLED=1 go test -tags libvirt_dlopen ./pkg/hypervisor/libvirt
@@ -41,6 +42,12 @@ integration() {
 	make --no-print-directory build
 	# They mostly wait, each for a control plane of its own.
 	packages_with integration | xargs go test -tags integration -count=1 -p 4 -timeout 20m
+	sanity
+}
+
+# sanity runs the CSI project's suite, and tests that mount, which those who are not root skip.
+sanity() {
+	go -C cmd/virt-local-csi test -tags integration -count=1 -timeout 20m ./internal/driver
 }
 
 e2e() {
@@ -62,10 +69,11 @@ e2e() {
 }
 
 csi() {
-	dev/deps.sh csi
+	dev/deps.sh e2e
 	make --no-print-directory build
-	go -C cmd/virt-local-csi test -tags csi -count=1 -timeout 20m ./...
-	go -C cmd/virt-local test -tags e2e,csi -count=1 -timeout 20m -run '^TestCSI$' -v . | failures_last
+	go -C cmd/virt-local-csi test ./...
+	sanity
+	go -C cmd/virt-local test -tags e2e -count=1 -timeout 20m -run '^TestCSI$' -v . | failures_last
 }
 
 slow() {

@@ -1,10 +1,10 @@
 // virt-local-csi is the storage of a virt-local cluster: the CSI driver on one machine, with Kubernetes' own sidecars.
+// What of it each node runs is the program in the directory node.
 // It is a part of virt-local, which starts it; see docs/virt-local.md. It is a module and a program of its own since
 // the sidecars register feature gates under the names that Kubernetes' components have for theirs, which one process
 // cannot have twice.
 //
 //	virt-local-csi csi-controller   Identity and Controller, and the sidecars: one a cluster, its mounts its own
-//	virt-local-csi csi-node         Identity and Node: one a node, in the node's namespaces
 //	virt-local-csi orphans          lists data that no object is for, as JSON
 //	virt-local-csi remove           removes some of that
 //	virt-local-csi release          detaches all loop devices, when the cluster is down
@@ -28,18 +28,17 @@ import (
 
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/driver"
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/orphans"
-	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/plugin"
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/pool"
 	"github.com/virtkit/virtkit/cmd/virt-local-csi/internal/sidecars"
 )
 
 type options struct {
-	dir, kubeconfig, node, kubelet string
-	args                           []string
+	dir, kubeconfig string
+	args            []string
 }
 
 var commands = map[string]func(context.Context, options) error{
-	"csi-controller": runController, "csi-node": runNode, "orphans": runOrphans, "remove": runRemove,
+	"csi-controller": runController, "orphans": runOrphans, "remove": runRemove,
 	"release": func(_ context.Context, o options) error { return pool.Release(o.dir) },
 }
 
@@ -62,8 +61,6 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.StringVar(&o.dir, "dir", "", "the pool's directory")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "of an administrator")
-	flags.StringVar(&o.node, "node", "", "name of the node")
-	flags.StringVar(&o.kubelet, "kubelet", "/var/lib/kubelet", "the kubelet's directory")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -74,28 +71,21 @@ func run(ctx context.Context, args []string) error {
 	return commands[args[0]](ctx, o)
 }
 
-func drivers(p *pool.Pool, node string) []*driver.Driver {
-	return []*driver.Driver{{Name: driver.Name, Pool: p, Node: node}, {Name: driver.Plain, Pool: p, Node: node}}
-}
-
-func runNode(ctx context.Context, o options) error {
-	p, err := pool.Open(o.dir)
-	if err != nil {
-		return err
-	}
-	return plugin.Run(ctx, o.kubelet, drivers(p, o.node)...)
-}
-
 func runController(ctx context.Context, o options) error {
 	config, err := credentials(o)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// A new pool takes its time, too.
+	prepared := make(chan error, 1)
+	go func() { prepared <- sidecars.Prepare(ctx, config) }()
 	p, err := pool.Open(o.dir)
 	if err != nil {
 		return err
 	}
-	if err := p.Clean(); err != nil {
+	if err := errors.Join(p.Clean(), <-prepared); err != nil {
 		return err
 	}
 	if !p.Reflinks {
@@ -106,16 +96,14 @@ func runController(ctx context.Context, o options) error {
 	if err := os.Chdir(o.dir); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	failed := make(chan error, 3)
 	var served []sidecars.Driver
-	for _, d := range drivers(p, "") {
+	for _, d := range driver.All(p, "") {
 		socket := strings.SplitN(d.Name, ".", 2)[0] + ".sock"
 		go func() { failed <- d.Serve(ctx, socket) }()
 		served = append(served, sidecars.Driver{
-			Name: d.Name, Socket: filepath.Join("/proc/self/cwd", socket), Snapshots: d.Name == driver.Name,
-			FSType: pool.DefaultFS(),
+			Name: d.Name, Socket: filepath.Join("/proc/self/cwd", socket),
+			Snapshots: d.Name == driver.Name, OneNode: d.Name == driver.Name,
 		})
 	}
 	go func() { failed <- sidecars.Run(ctx, config, served) }()

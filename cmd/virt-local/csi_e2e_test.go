@@ -1,4 +1,4 @@
-//go:build e2e && csi
+//go:build e2e
 
 package main
 
@@ -44,7 +44,7 @@ func TestCSI(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	m.must("up", "--kubeconfig", m.kubeconfig, "--image", busybox(t))
+	m.must("up", "--storage", "hostpath", "--kubeconfig", m.kubeconfig, "--image", busybox(t))
 	config, err := clientcmd.BuildConfigFromFlags("", m.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -65,10 +65,11 @@ func TestCSI(t *testing.T) {
 	}
 	m.says("reader", "cat /old/file", "precious\n", "old")
 
-	m.pods() // claims filesystem and block, used on both nodes
+	m.pods("1Gi") // claims filesystem and block, used on both nodes
 	m.expand()
 	m.snapshot()
 	m.classes()
+	m.cutPower()
 	m.loseController()
 	m.restart()
 	m.deleteAll()
@@ -142,7 +143,7 @@ func (m *machine) says(name, script, want string, claims ...string) {
 
 // expand grows volumes that pods use.
 func (m *machine) expand() {
-	for claim, size := range map[string]string{"filesystem": "512Mi", "block": "32Mi"} {
+	for claim, size := range map[string]string{"filesystem": "1200Mi", "block": "32Mi"} {
 		if err := m.resize(claim, size); err != nil {
 			m.Fatal(err)
 		}
@@ -152,7 +153,7 @@ func (m *machine) expand() {
 			return err == nil && c.Status.Capacity.Storage().Cmp(resource.MustParse(size)) == 0
 		})
 	}
-	out, err := m.exec("pod-node2", "dd if=/dev/zero of=/data/large bs=1M count=400 2>/dev/null && sync && echo written")
+	out, err := m.exec("pod-node2", "dd if=/dev/zero of=/data/large bs=1M seek=1050 count=20 2>/dev/null && sync && echo written")
 	if err != nil || out != "written\n" {
 		m.Errorf("write to what has grown: %q, %v", out, err)
 	}
@@ -178,7 +179,7 @@ func (m *machine) snapshot() {
 	}
 	group := "snapshot.storage.k8s.io"
 	large := func(c *corev1.PersistentVolumeClaim) {
-		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("600Mi")
+		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("1300Mi")
 	}
 	m.claim("restored", func(c *corev1.PersistentVolumeClaim) {
 		large(c)
@@ -233,9 +234,75 @@ func (m *machine) classes() {
 	if err != nil || volume.Spec.NodeAffinity == nil {
 		m.Errorf("a volume of local-node is not bound to a node: %+v, %v", volume, err)
 	}
+	rooms, err := m.client.StorageV1().CSIStorageCapacities("kube-system").List(m.Context(), metav1.ListOptions{})
+	if err != nil || len(rooms.Items) != 2 {
+		m.Errorf("the room on two nodes: %+v, %v", rooms, err)
+	}
+	for _, room := range rooms.Items {
+		if room.StorageClassName != "local-node" || room.Capacity.Sign() <= 0 || room.NodeTopology == nil {
+			m.Errorf("the room on a node: %+v", room)
+		}
+	}
 	if err := m.resize("local-plain", "1Gi"); !apierrors.IsForbidden(err) {
 		m.Errorf("local-plain expands: %v", err)
 	}
+}
+
+// cutPower stops node2, and later kills its init, while its pods have volumes mounted, one of them of that node alone.
+// Both times the volumes have their data when it is started again, and the other node uses those that are shared meanwhile.
+func (m *machine) cutPower() {
+	class := "local-node"
+	m.claim("own", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.StorageClassName = &class
+		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	})
+	p := pod("node2")
+	p.Name, p.Labels = "keeper", nil
+	c := &p.Spec.Containers[0]
+	c.Command, c.ReadinessProbe, c.VolumeDevices = []string{"sleep", "1000000"}, nil, nil
+	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "own"},
+	}}}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	if _, err := m.client.CoreV1().Pods("default").Create(m.Context(), p, metav1.CreateOptions{}); err != nil {
+		m.Fatal(err)
+	}
+	m.await("three pods are Ready", time.Minute, func(ctx context.Context) bool { return m.podsReady(ctx) == 3 })
+	all := ""
+	for _, end := range []string{"stop", "kill"} {
+		all += end + "\n"
+		for pod, file := range map[string]string{"keeper": "/data/own", "pod-node2": "/data/shared"} {
+			if out, err := m.exec(pod, "echo "+end+" >> "+file+" && sync && cat "+file); err != nil || out != all {
+				m.Errorf("%s before the end: %q, %v", pod, out, err)
+			}
+		}
+		before := m.status()
+		if end == "stop" {
+			m.must("node", "stop", "node2")
+		} else if err := syscall.Kill(pidOf(before, "init", "node2"), syscall.SIGKILL); err != nil {
+			m.Fatal(err)
+		}
+		if out, err := m.exec("pod-node1", "cat /data/shared && echo "+end+" > /data/meanwhile && sync"); err != nil || out != all {
+			m.Errorf("on the other node, after %s: %q, %v", end, out, err)
+		}
+		m.must("node", "start", "node2")
+		for pod, file := range map[string]string{"keeper": "/data/own", "pod-node2": "/data/shared"} {
+			m.await(pod+" has its data after "+end, 2*time.Minute, func(context.Context) bool {
+				out, err := m.exec(pod, "cat "+file+" && echo more > /data/more && sync")
+				return err == nil && out == all
+			})
+		}
+		if out, err := m.exec("pod-node2", "cat /data/meanwhile"); err != nil || out != end+"\n" {
+			m.Errorf("what the other node has written: %q, %v", out, err)
+		}
+	}
+	if err := m.client.CoreV1().Pods("default").Delete(m.Context(), "keeper", metav1.DeleteOptions{}); err != nil {
+		m.Fatal(err)
+	}
+	m.await("its pod is gone", time.Minute, func(ctx context.Context) bool {
+		_, err := m.client.CoreV1().Pods("default").Get(ctx, "keeper", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
 }
 
 // loseController kills the driver's controller, which comes back by itself.

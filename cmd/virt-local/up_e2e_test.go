@@ -204,11 +204,11 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	up := m.status()
-	if !up.Ready || len(up.Nodes) != 2 || len(up.Components) != 9 {
+	if !up.Ready || len(up.Nodes) != 2 || len(up.Components) != 12 {
 		t.Fatalf("status after up: %+v", up)
 	}
 	m.second(up)
-	m.pods()
+	m.pods("16Mi")
 	m.loseNode(up)
 	m.cutNode()
 	m.loseControlPlane()
@@ -255,15 +255,16 @@ func (m *machine) second(first cluster.Status) {
 	}
 }
 
-// pods runs a pod on each node, as unprivileged as a launcher, with volumes that both share.
-func (m *machine) pods() {
+// pods runs a pod on each node, as unprivileged as a launcher, with volumes that both share: one with a file system of
+// the given size, and a block volume.
+func (m *machine) pods(size string) {
 	ctx := context.Background()
-	for _, mode := range []corev1.PersistentVolumeMode{corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock} {
+	for mode, size := range map[corev1.PersistentVolumeMode]string{corev1.PersistentVolumeFilesystem: size, corev1.PersistentVolumeBlock: "16Mi"} {
 		_, err := m.client.CoreV1().PersistentVolumeClaims("default").Create(ctx, &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(string(mode))},
 			Spec: corev1.PersistentVolumeClaimSpec{
 				VolumeMode: &mode, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("16Mi")}},
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}},
 			},
 		}, metav1.CreateOptions{})
 		if err != nil {
@@ -495,10 +496,7 @@ func (m *machine) loseControlPlane() {
 		if err != nil || len(volumes.Items) > 0 {
 			return false
 		}
-		// What is erased is put aside first, into a directory that stays.
-		left, err := filepath.Glob(filepath.Join(after.StateDir, "volumes", "[^.]*"))
-		aside, asideErr := filepath.Glob(filepath.Join(after.StateDir, "volumes", ".erase", "*"))
-		return err == nil && asideErr == nil && len(left) == 0 && len(aside) == 0
+		return len(m.status().Kept) == 0
 	})
 }
 

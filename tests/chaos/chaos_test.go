@@ -54,7 +54,8 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("seed %d, %d kills, no new one after %v", seed, kills, limit)
 	ctx := t.Context()
-	i, err := instance.Start(ctx, "chaos")
+	// The journals are read on the machine, where volumes that are directories have them.
+	i, err := instance.Start(ctx, "chaos", "--storage", "hostpath")
 	if err != nil {
 		t.Fatal(err)
 	}

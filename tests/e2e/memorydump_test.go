@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/tests/instance"
@@ -30,6 +32,25 @@ func TestMemoryDump(t *testing.T) {
 	if first == nil || first.Phase != v1.MemoryDumpCompleted || first.StartTimestamp == nil || first.EndTimestamp == nil || first.FileName == nil {
 		t.Fatalf("%+v", first)
 	}
+	// The claim that was made is for one dump.
+	patch := []byte(`{"spec":{"resources":{"requests":{"storage":"512Mi"}}}}`)
+	if _, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Patch(t.Context(), "dump", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, bootTime, "the claim's volume has grown", func() string {
+		claim, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Get(t.Context(), "dump", metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		volume, err := c.Kube.CoreV1().PersistentVolumes().Get(t.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if size := volume.Spec.Capacity.Storage(); size.Cmp(resource.MustParse("512Mi")) != 0 {
+			return size.String()
+		}
+		return ""
+	})
 	g.virtctl(t, nil, "-n", ns, "memory-dump", "get", g.name, "--wait", "--timeout=120s")
 	second := g.vm(t).Status.MemoryDumpRequest
 	if second == nil || second.FileName == nil || *second.FileName == *first.FileName {

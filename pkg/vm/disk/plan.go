@@ -183,8 +183,12 @@ const (
 	minClaimImage = mebibyte
 )
 
-// claimSize is the size of a new disk.img: the claim's capacity less the share that the file system
-// itself needs (as the VMI's status has it from virt-controller), else what is free; whole MiB.
+// imageMetadata is the part of a claim's free space that a new disk.img leaves for the map of its own blocks.
+const imageMetadata = 128
+
+// claimSize is the size of a new disk.img: the claim's capacity less the share that the file system itself needs (as
+// the VMI's status has it), but no more than what is free, for a guest must not find its disk full below it; else what
+// is free; whole MiB.
 func claimSize(vmi *v1.VirtualMachineInstance, volume string, free int64) int64 {
 	size := free
 	for _, s := range vmi.Status.VolumeStatus {
@@ -206,6 +210,7 @@ func claimSize(vmi *v1.VirtualMachineInstance, volume string, free int64) int64 
 				size = int64(math.Floor(float64(size) * (1 - share)))
 			}
 		}
+		size = min(size, free-free/imageMetadata)
 	}
 	return size / mebibyte * mebibyte
 }

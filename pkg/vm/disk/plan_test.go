@@ -79,6 +79,9 @@ func TestNewPlan(t *testing.T) {
 		"claim-empty-request": {
 			withClaimInfo(vmiWith(asDisk, claimSource(false)), v1.PersistentVolumeClaimInfo{Requests: storage("1Gi")}), Facts{Free: 500 << 30},
 		},
+		"claim-empty-small": {
+			withClaimInfo(vmiWith(asDisk, claimSource(false)), v1.PersistentVolumeClaimInfo{Capacity: storage("64Mi")}), Facts{Free: 60<<20 + 4096},
+		},
 		"cloud-init":      {vmiWith(asDisk, cloudInit), Facts{}},
 		"config-drive":    {vmiWith(asDisk, v1.VolumeSource{CloudInitConfigDrive: &v1.CloudInitConfigDriveSource{UserData: "x"}}), Facts{}},
 		"cloud-init-sata": {vmiWith(v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusSATA}}, cloudInit), Facts{}},

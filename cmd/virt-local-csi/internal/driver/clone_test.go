@@ -1,4 +1,4 @@
-//go:build csi
+//go:build integration
 
 package driver
 

@@ -122,7 +122,8 @@ func wantedSize(r *csi.CapacityRange, fsType string) (int64, error) {
 	return size, nil
 }
 
-// fileSystem finds the file system that volumes with such capabilities need, empty for a block volume.
+// fileSystem finds the file system that volumes with such capabilities need, empty for a block volume, pool.AnyFS where
+// none is named.
 func (c *controller) fileSystem(capabilities []*csi.VolumeCapability) (string, error) {
 	if len(capabilities) == 0 {
 		return "", status.Error(codes.InvalidArgument, "volume_capabilities are missing")
@@ -135,7 +136,7 @@ func (c *controller) fileSystem(capabilities []*csi.VolumeCapability) (string, e
 		case capability.GetMount() == nil:
 			return "", status.Error(codes.InvalidArgument, "volume_capabilities: neither mount nor block")
 		case capability.GetMount().GetFsType() == "":
-			found[pool.DefaultFS()] = true
+			found[pool.AnyFS] = true
 		default:
 			found[capability.GetMount().GetFsType()] = true
 		}
@@ -145,7 +146,7 @@ func (c *controller) fileSystem(capabilities []*csi.VolumeCapability) (string, e
 			return "", status.Error(codes.InvalidArgument,
 				"volume_capabilities: a volume is block, or of one file system")
 		}
-		if !slices.Contains([]string{"", "ext4", "xfs"}, fsType) {
+		if !slices.Contains([]string{"", "ext4", "xfs", pool.AnyFS}, fsType) {
 			return "", status.Errorf(codes.InvalidArgument, "file system %q: use ext4 or xfs", fsType)
 		}
 		return fsType, nil
@@ -243,7 +244,7 @@ func (c *controller) ValidateVolumeCapabilities(
 	if err != nil {
 		return nil, err
 	}
-	if fsType != v.FSType {
+	if fsType != v.FSType && (fsType != pool.AnyFS || v.FSType == "") {
 		return &csi.ValidateVolumeCapabilitiesResponse{
 			Message: "the volume's file system is " + strconv.Quote(v.FSType),
 		}, nil

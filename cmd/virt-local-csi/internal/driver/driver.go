@@ -55,6 +55,11 @@ type Driver struct {
 	faults faults
 }
 
+// All are the drivers on a pool; node is as in Driver.
+func All(p *pool.Pool, node string) []*Driver {
+	return []*Driver{{Name: Name, Pool: p, Node: node}, {Name: Plain, Pool: p, Node: node}}
+}
+
 func (d *Driver) plain() bool { return d.Name == Plain }
 
 // Serve answers at a unix socket until ctx is done.

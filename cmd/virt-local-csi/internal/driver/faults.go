@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -18,6 +19,9 @@ import (
 
 // Faults are written as `METHOD=delay:2s METHOD=fail:3 METHOD=fail`: calls of a method are delayed; or the first three
 // for each volume or snapshot fail, or all.
+
+// longestDelay is more than any caller waits.
+const longestDelay = time.Hour
 
 // fault is what is to happen to calls of a method.
 type fault struct {
@@ -38,8 +42,14 @@ func parseFaults(text string) ([]fault, error) {
 		switch {
 		case verb == "delay" && given:
 			f.delay, err = time.ParseDuration(value)
+			if err == nil && (f.delay < 0 || f.delay > longestDelay) {
+				err = fmt.Errorf("no delay from 0 to %v", longestDelay)
+			}
 		case verb == "fail" && given:
 			f.fails, err = strconv.Atoi(value)
+			if err == nil && f.fails < 0 {
+				err = errors.New("no number of calls")
+			}
 		case verb == "fail":
 			f.fails = -1
 		default:

@@ -91,7 +91,7 @@ func (c *controller) GetCapacity(_ context.Context, r *csi.GetCapacityRequest) (
 	if err != nil {
 		return nil, err
 	}
-	least := pool.RoundUp(0, pool.DefaultFS())
+	least := pool.RoundUp(0, pool.AnyFS)
 	if len(r.GetVolumeCapabilities()) > 0 {
 		fsType, err := c.fileSystem(r.GetVolumeCapabilities())
 		if err != nil {

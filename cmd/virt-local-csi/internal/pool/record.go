@@ -90,15 +90,31 @@ func readRecord(path string, record any) error {
 // Volume reads a volume's record.
 func (p *Pool) Volume(id string) (Volume, error) {
 	var v Volume
-	err := p.read(volumes, id, &v)
-	return v, err
+	if err := p.read(volumes, id, &v); err != nil {
+		return v, err
+	}
+	return v, plausible(volumes, id, v.ID, v.Size, v.Formatted)
 }
 
 // Snapshot reads a snapshot's record.
 func (p *Pool) Snapshot(id string) (Snapshot, error) {
 	var s Snapshot
-	err := p.read(snapshots, id, &s)
-	return s, err
+	if err := p.read(snapshots, id, &s); err != nil {
+		return s, err
+	}
+	return s, plausible(snapshots, id, s.ID, s.Size, s.Formatted)
+}
+
+// largest is more than any file system has: sums of sizes do not overflow.
+const largest = 1 << 56
+
+// plausible returns an error for a record that is damaged, or is another's.
+func plausible(k kind, id, has string, size, formatted int64) error {
+	if has != id || size <= 0 || size > largest || formatted < 0 {
+		return fmt.Errorf("%s %q: its record %s is damaged (id %q, size %d, formatted %d): restore it, or move its "+
+			"directory out of the pool", k.dir, id, k.record, has, size, formatted)
+	}
+	return nil
 }
 
 func (p *Pool) read(k kind, id string, record any) error {

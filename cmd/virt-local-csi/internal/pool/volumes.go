@@ -18,12 +18,22 @@ const (
 	// The least that the file systems are made in.
 	smallestExt4 = 1 << 20
 	smallestXFS  = 300 << 20
+	// fromXFS is the size from which AnyFS is an XFS. The 64 MiB of its journal are too much of anything smaller.
+	fromXFS = 1 << 30
+	// journalFrom is the size from which an ext4 gets a journal of ours, journalPart of the volume, journalMost MiB.
+	journalFrom, journalPart, journalMost = 16 << 20, 32, 64
+	// bytesPerInode is what an ext4 expects files to have: volumes of VMs have few.
+	bytesPerInode = "16384"
 )
 
-// DefaultFS is the file system of volumes whose class names none. An XFS grows while it is mounted; an ext4 does so
-// only where root has CAP_SYS_RESOURCE, which it lacks in many containers and virtual machines.
-func DefaultFS() string {
-	if _, err := exec.LookPath("mkfs.xfs"); err != nil {
+// AnyFS asks for the file system that suits a volume's size, or for its source's. From 1 GiB on that is XFS, which
+// grows while it is mounted; an ext4 does so only where root has CAP_SYS_RESOURCE, which it lacks in many containers
+// and virtual machines. Below that it is ext4, which has no least size and little overhead.
+const AnyFS = "any"
+
+// suitable is the file system that AnyFS stands for.
+func suitable(size int64) string {
+	if _, err := exec.LookPath("mkfs.xfs"); err != nil || size < fromXFS {
 		return "ext4"
 	}
 	return "xfs"
@@ -33,7 +43,7 @@ func DefaultFS() string {
 func RoundUp(bytes int64, fsType string) int64 {
 	least := int64(pageSize)
 	switch fsType {
-	case "ext4":
+	case "ext4", AnyFS:
 		least = smallestExt4
 	case "xfs":
 		least = smallestXFS
@@ -41,7 +51,8 @@ func RoundUp(bytes int64, fsType string) int64 {
 	return (max(bytes, least) + pageSize - 1) &^ (pageSize - 1)
 }
 
-// Create makes the volume v, from its source if it has one, or finds it. It sets v's ID, Family and Created. It fails
+// Create makes the volume v, from its source if it has one, or finds it. It sets v's ID, Family, Created, and FSType
+// where that is AnyFS. It fails
 // with ErrExists when there is another of that name, ErrNotFound when there is no such source, and ErrFull.
 func (p *Pool) Create(ctx context.Context, v Volume) (Volume, error) {
 	v.ID, v.Created, v.Formatted = ID(v.Name), p.Now().UTC(), 0
@@ -56,6 +67,9 @@ func (p *Pool) Create(ctx context.Context, v Volume) (Volume, error) {
 		return v, err
 	}
 	defer unlock()
+	if v.FSType == AnyFS {
+		v.FSType = suitable(v.Size)
+	}
 	err = p.reserve(v.Size, func() error { return p.makeVolume(ctx, v, from) })
 	if err != nil {
 		return v, fmt.Errorf("make volume %q: %w", v.Name, err)
@@ -65,11 +79,14 @@ func (p *Pool) Create(ctx context.Context, v Volume) (Volume, error) {
 
 // sameVolume returns an error unless what is wanted is what there is; it may have grown since.
 func sameVolume(old, v Volume) error {
-	if old.Name != v.Name || old.Size < v.Size || old.FSType != v.FSType || old.Source != v.Source {
+	if old.Name != v.Name || old.Size < v.Size || !sameFS(old.FSType, v.FSType) || old.Source != v.Source {
 		return fmt.Errorf("volume %q: %w", v.Name, ErrExists)
 	}
 	return nil
 }
+
+// sameFS reports whether a volume that has a file system is what was wanted.
+func sameFS(has, wanted string) bool { return has == wanted || wanted == AnyFS && has != "" }
 
 // source finds the image that v is to be made from, empty for none, and holds it until unlock. It sets what v inherits.
 func (p *Pool) source(v *Volume) (image string, unlock func(), err error) {
@@ -85,7 +102,7 @@ func (p *Pool) source(v *Volume) (image string, unlock func(), err error) {
 		}
 		v.Family, v.Formatted = s.Family, s.Formatted
 		image = filepath.Join(p.path(snapshots, s.ID), "image")
-		return image, unlock, fits(*v, s.Size, s.FSType, unlock)
+		return image, unlock, fits(v, s.Size, s.FSType, unlock)
 	case v.Source.Volume != "":
 		if unlock, err = p.lock(volumes, v.Source.Volume); err != nil {
 			return "", nil, err
@@ -99,14 +116,15 @@ func (p *Pool) source(v *Volume) (image string, unlock func(), err error) {
 			return "", nil, err
 		}
 		v.Family, v.Formatted = s.Family, s.Formatted
-		return p.Image(s.ID), unlock, fits(*v, s.Size, s.FSType, unlock)
+		return p.Image(s.ID), unlock, fits(v, s.Size, s.FSType, unlock)
 	}
 	return "", func() {}, nil
 }
 
-// fits returns an error, after it has unlocked, when v cannot have the content of such a source.
-func fits(v Volume, size int64, fsType string, unlock func()) error {
-	if v.Size >= size && v.FSType == fsType {
+// fits gives v its source's file system. It returns an error, after it has unlocked, when v cannot have its content.
+func fits(v *Volume, size int64, fsType string, unlock func()) error {
+	if v.Size >= size && sameFS(fsType, v.FSType) {
+		v.FSType = fsType
 		return nil
 	}
 	unlock()
@@ -132,7 +150,7 @@ func (p *Pool) makeVolume(ctx context.Context, v Volume, from string) error {
 	}
 	if err == nil && from == "" && v.FSType != "" {
 		v.Formatted = v.Size
-		err = mkfs(v.FSType, image)
+		err = mkfs(v.FSType, image, v.Size)
 	}
 	if err == nil {
 		err = writeRecord(filepath.Join(dir, volumes.record), v)
@@ -148,11 +166,10 @@ func (p *Pool) makeVolume(ctx context.Context, v Volume, from string) error {
 
 // mkfs makes a file system in an image. Nothing of it is kept back for root, for the size is to be the user's, and
 // anyone may write into its root, for pods are not asked to name an fsGroup.
-func mkfs(fsType, image string) error {
+func mkfs(fsType, image string, size int64) error {
 	switch fsType {
 	case "ext4":
-		err := run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1", image)
-		if err != nil {
+		if err := run("mkfs.ext4", append(ext4Options(size), image)...); err != nil {
 			return err
 		}
 		return run("debugfs", "-w", "-R", "set_inode_field / mode 040777", image)
@@ -160,6 +177,18 @@ func mkfs(fsType, image string) error {
 		return mkfsXFS(image)
 	}
 	return fmt.Errorf("unknown file system %q: use ext4 or xfs", fsType)
+}
+
+// ext4Options make an ext4 that leaves as much of a small volume as can be: some 95 % of 64 MiB.
+func ext4Options(size int64) []string {
+	options := []string{
+		"-q", "-F", "-m", "0", "-i", bytesPerInode, "-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1",
+	}
+	if size >= journalFrom {
+		journal := min(max(1, size/journalPart>>20), journalMost)
+		options = append(options, "-J", fmt.Sprintf("size=%d", journal))
+	}
+	return options
 }
 
 func mkfsXFS(image string) (err error) {

@@ -41,11 +41,17 @@ func (c clients) provisioner(ctx context.Context, d Driver, connection *grpc.Cli
 		wholeUID                                       = -1
 	)
 	// Volumes for all nodes are made before any node is there; those for one come with the node that was chosen.
-	volumes := provisioner.NewCSIProvisioner(
+	const anyFS = ""
+	var volumes controller.Provisioner = provisioner.NewCSIProvisioner(
 		c.kubernetes, callTimeout, d.Name, "pvc", wholeUID, connection, c.snapshots, d.Name, plugin, capabilities,
 		noMigration, strictTopology, immediateTopology, translation.New(), classes, csiNodes, nodes, claims.Lister(),
-		attachments, nil, extraMetadata, d.FSType, nil, publishReadOnly, keepVolumeMode,
+		attachments, nil, extraMetadata, anyFS, nil, publishReadOnly, keepVolumeMode,
 	)
+	var room *roomReport
+	if d.OneNode {
+		room = c.roomReport(d, connection, factory)
+		volumes = room.wrap(volumes)
+	}
 	retry := workqueue.NewItemExponentialFailureRateLimiter(retryFirst, retryLast) //nolint:staticcheck // its controller wants it
 	main := controller.NewProvisionController(
 		ctx, c.kubernetes, d.Name, volumes,
@@ -65,6 +71,9 @@ func (c clients) provisioner(ctx context.Context, d Driver, connection *grpc.Cli
 	}
 	if protection != nil {
 		go protection.Run(ctx, 1)
+	}
+	if room != nil {
+		room.start(ctx)
 	}
 	main.Run(ctx)
 	return nil

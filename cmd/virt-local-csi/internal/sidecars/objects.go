@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -61,15 +62,16 @@ func SnapshotClass() *snapshotv1.VolumeSnapshotClass {
 	}
 }
 
-// CSIDrivers tell Kubernetes how to treat the drivers: nothing is to be attached before a node stages it.
+// CSIDrivers tell Kubernetes how to treat the drivers: nothing is to be attached before a node stages it; a pod's
+// fsGroup may write to volumes of every access mode; and where volumes of one node go depends on what room there is.
 func CSIDrivers() []*storagev1.CSIDriver {
 	var all []*storagev1.CSIDriver
 	for _, name := range []string{driver.Name, driver.Plain} {
-		no := false
+		no, room, group := false, name == driver.Name, storagev1.FileFSGroupPolicy
 		all = append(all, &storagev1.CSIDriver{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: storagev1.CSIDriverSpec{
-				AttachRequired: &no, PodInfoOnMount: &no,
+				AttachRequired: &no, PodInfoOnMount: &no, FSGroupPolicy: &group, StorageCapacity: &room,
 				VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
 			},
 		})
@@ -81,7 +83,7 @@ func CSIDrivers() []*storagev1.CSIDriver {
 // provisioner cannot be changed; what users have annotated it with stays.
 func makeClasses(ctx context.Context, c clients) error {
 	for _, d := range CSIDrivers() {
-		if _, err := c.kubernetes.StorageV1().CSIDrivers().Create(ctx, d, metav1.CreateOptions{}); fails(err) {
+		if err := makeDriver(ctx, c, d); err != nil {
 			return fmt.Errorf("create CSIDriver %s: %w", d.Name, err)
 		}
 	}
@@ -95,12 +97,36 @@ func makeClasses(ctx context.Context, c clients) error {
 			return fmt.Errorf("create StorageClass %s: %w", class.Name, err)
 		}
 	}
+	return nil
+}
+
+func makeSnapshotClass(ctx context.Context, c clients) error {
 	class := SnapshotClass()
 	_, err := c.snapshots.SnapshotV1().VolumeSnapshotClasses().Create(ctx, class, metav1.CreateOptions{})
 	if fails(err) {
 		return fmt.Errorf("create VolumeSnapshotClass %s: %w", class.Name, err)
 	}
 	return nil
+}
+
+// makeDriver makes a CSIDriver, or brings what may change of one up to date.
+func makeDriver(ctx context.Context, c clients, d *storagev1.CSIDriver) error {
+	drivers := c.kubernetes.StorageV1().CSIDrivers()
+	_, err := drivers.Create(ctx, d, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	now, err := drivers.Get(ctx, d.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	wanted := now.DeepCopy()
+	wanted.Spec.FSGroupPolicy, wanted.Spec.StorageCapacity = d.Spec.FSGroupPolicy, d.Spec.StorageCapacity
+	if equality.Semantic.DeepEqual(now, wanted) {
+		return nil
+	}
+	_, err = drivers.Update(ctx, wanted, metav1.UpdateOptions{})
+	return err
 }
 
 // oldProvisioner is that of the volumes which virt-local made before it had a CSI driver.

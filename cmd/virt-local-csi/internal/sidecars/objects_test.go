@@ -2,6 +2,7 @@ package sidecars
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -47,11 +48,12 @@ func TestCRDs(t *testing.T) {
 func TestClasses(t *testing.T) {
 	annotations := map[string]string{defaultClass: "false", "by": "user"}
 	old := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: Local, Annotations: annotations}, Provisioner: oldProvisioner}
+	before := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.Name}}
 	theirs := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: LocalNode}, Provisioner: "example.org/theirs"}
 	//nolint:staticcheck // there is no other: it is generated without apply configurations
-	c := clients{fake.NewClientset(old, theirs), snapshotfake.NewSimpleClientset()}
+	c := clients{fake.NewClientset(old, theirs, before), snapshotfake.NewSimpleClientset()}
 	for range 2 {
-		if err := makeClasses(t.Context(), c); err != nil {
+		if err := errors.Join(makeClasses(t.Context(), c), makeSnapshotClass(t.Context(), c)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,7 +68,13 @@ func TestClasses(t *testing.T) {
 	}
 	drivers, err := c.kubernetes.StorageV1().CSIDrivers().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(drivers.Items) != 2 {
-		t.Errorf("%+v, %v", drivers, err)
+		t.Fatalf("%+v, %v", drivers, err)
+	}
+	for _, d := range drivers.Items {
+		if spec := d.Spec; spec.FSGroupPolicy == nil || *spec.FSGroupPolicy != storagev1.FileFSGroupPolicy ||
+			spec.StorageCapacity == nil || *spec.StorageCapacity != (d.Name == driver.Name) {
+			t.Errorf("%s, one of them made before: %+v", d.Name, spec)
+		}
 	}
 	if _, err := c.snapshots.SnapshotV1().VolumeSnapshotClasses().Get(t.Context(), Local, metav1.GetOptions{}); err != nil {
 		t.Error(err)

@@ -45,8 +45,8 @@ type Driver struct {
 	Socket string
 	// Snapshots says that it can make snapshots and expand volumes.
 	Snapshots bool
-	// FSType is the file system of volumes whose class names none.
-	FSType string
+	// OneNode says that it has volumes which only one node can use: the scheduler is to know where there is room.
+	OneNode bool
 }
 
 // clients are how the sidecars speak with the API server.
@@ -55,30 +55,45 @@ type clients struct {
 	snapshots  snapshotclient.Interface
 }
 
-// Run makes the CRDs and classes, and runs the sidecars of all drivers, until ctx is done or one of them cannot go on.
+// Prepare makes the CRDs and classes, the VolumeSnapshotClass last.
+func Prepare(ctx context.Context, config *rest.Config) error {
+	c, err := newClients(config)
+	if err != nil {
+		return err
+	}
+	crds := make(chan error, 1)
+	go func() { crds <- makeCRDs(ctx, config) }()
+	if err := errors.Join(makeClasses(ctx, c), <-crds); err != nil {
+		return err
+	}
+	return makeSnapshotClass(ctx, c)
+}
+
+// Run runs the sidecars of all drivers, after Prepare, until ctx is done or one of them cannot go on.
 func Run(ctx context.Context, config *rest.Config, drivers []Driver) error {
-	core := rest.CopyConfig(config)
-	core.ContentType = runtime.ContentTypeProtobuf
-	client, err := kubernetes.NewForConfig(core)
-	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
-	snapshots, err := snapshotclient.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
 	// Events are about objects of these types.
 	if err := snapshotscheme.AddToScheme(scheme.Scheme); err != nil {
 		return fmt.Errorf("register the snapshot types: %w", err)
 	}
-	c := clients{client, snapshots}
-	if err := makeCRDs(ctx, config); err != nil {
-		return err
-	}
-	if err := makeClasses(ctx, c); err != nil {
+	c, err := newClients(config)
+	if err != nil {
 		return err
 	}
 	return c.run(ctx, drivers)
+}
+
+func newClients(config *rest.Config) (clients, error) {
+	core := rest.CopyConfig(config)
+	core.ContentType = runtime.ContentTypeProtobuf
+	client, err := kubernetes.NewForConfig(core)
+	if err != nil {
+		return clients{}, fmt.Errorf("make a client: %w", err)
+	}
+	snapshots, err := snapshotclient.NewForConfig(config)
+	if err != nil {
+		return clients{}, fmt.Errorf("make a client: %w", err)
+	}
+	return clients{client, snapshots}, nil
 }
 
 // run runs the controllers side by side. The first that fails ends the others.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/process"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/provision"
 )
 
@@ -38,8 +39,6 @@ func TestDecide(t *testing.T) {
 		{"the default number changes nothing", func(o *upOptions) { o.nodes = 1 }, 2, ""},
 		{"grow", func(o *upOptions) { o.nodes, o.nodesGiven = 3, true }, 3, ""},
 		{"shrink", func(o *upOptions) { o.nodes, o.nodesGiven = 1, true }, 0, "cannot shrink: virt-local down --name test"},
-		{"unknown storage", func(o *upOptions) { o.storage = "nfs" }, 0, `invalid --storage "nfs": csi is possible`},
-		{"storage of a cluster that is down", func(o *upOptions) { o.storage = "csi" }, 2, ""},
 		{"another's directory", func(o *upOptions) { o.which = &which{name: "other"} }, 0, `belongs to the instance "test"`},
 	}
 	for _, test := range tests {
@@ -56,6 +55,51 @@ func TestDecide(t *testing.T) {
 			}
 			if err != nil || fresh || in.Nodes != test.nodes || in.Kubeconfig != "/k" {
 				t.Errorf("%+v, %v, %v", in, fresh, err)
+			}
+		})
+	}
+}
+
+// Where volumes come from is decided once, but for an instance that is older than the choice, or one that is taken over
+// while it is down.
+func TestChooseStorage(t *testing.T) {
+	for _, c := range []struct {
+		name, has, flag string
+		fresh, runs     bool
+		want, problem   string
+	}{
+		{"new", "", "", true, false, "csi", ""},
+		{"new, as before", "", "hostpath", true, false, "hostpath", ""},
+		{"new, by name", "", "csi", true, false, "csi", ""},
+		{"new, unknown", "", "nfs", true, false, "", `invalid --storage "nfs": csi and hostpath are possible`},
+		{"again", "csi", "", false, true, "csi", ""},
+		{"again, by name", "csi", "csi", false, true, "csi", ""},
+		{"back", "csi", "hostpath", false, false, "", "there is no way back: virt-local down --name test first"},
+		{"from before, down", "", "", false, false, "csi", ""},
+		{"from before, up", "", "", false, true, "", ""},
+		{"from before, kept", "", "hostpath", false, false, "hostpath", ""},
+		{"chosen before, down", "hostpath", "", false, false, "hostpath", ""},
+		{"taken over", "hostpath", "csi", false, false, "csi", ""},
+		{"taken over while it runs", "hostpath", "csi", false, true, "", "virt-local down --keep-data --name test first"},
+		{"from before, taken over while it runs", "", "csi", false, true, "", "virt-local down --keep-data --name test first"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := &instance.Instance{Name: "test", StateDir: t.TempDir(), Storage: c.has}
+			if c.runs {
+				id, err := process.Identify(os.Getpid())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := id.WriteFile(cluster.ControlPlanePIDFile(in)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := chooseStorage(upOptions{which: &which{name: "test"}, storage: c.flag}, in, c.fresh)
+			if c.problem == "" && (err != nil || in.Storage != c.want) {
+				t.Errorf("%q, %v; want %q", in.Storage, err, c.want)
+			}
+			if c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)) {
+				t.Errorf("%v; want %q", err, c.problem)
 			}
 		})
 	}

@@ -59,8 +59,9 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 	f.StringArrayVar(&o.images, "image", nil, "image archive to load into all nodes, see load-image; may be repeated")
 	f.BoolVar(&o.multus, "multus", false, "several networks for pods: Multus as CNI plugin, and two Ethernets "+
 		"between the nodes (bridges lan1, lan2); for a new cluster")
-	f.StringVar(&o.storage, "storage", "", "csi, a preview, for volumes by a CSI driver, with snapshots, clones and "+
-		"expansion; for a cluster that is down; see docs/virt-local.md")
+	f.StringVar(&o.storage, "storage", "", "where volumes come from: csi, or hostpath for directories without sizes, "+
+		"snapshots and clones, on a machine that the CSI driver cannot run on; for a new cluster, or csi for one that "+
+		"is down (default csi)")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "give up after this time")
 	f.DurationVar(&o.grace, "node-monitor-grace-period", 0,
 		"how long a silent node stays Ready (default Kubernetes', 50 s)")
@@ -79,7 +80,7 @@ func runUp(ctx context.Context, o upOptions) error {
 		return err
 	}
 	tools, err := preflight.Check(preflight.This())
-	if err = errors.Join(err, payload.Complete()); err != nil {
+	if err = errors.Join(err, checkStorage(o, dir), payload.Complete()); err != nil {
 		return err
 	}
 	archives, err := openArchives(o.images)
@@ -94,11 +95,6 @@ func runUp(ctx context.Context, o upOptions) error {
 	in, fresh, err := decide(o, dir, time.Now())
 	if err != nil {
 		return err
-	}
-	if in.Storage == instance.CSI {
-		if err := preflight.CheckStorage(preflight.This()); err != nil {
-			return err
-		}
 	}
 	if err := claim(in, fresh); err != nil {
 		return err
@@ -128,6 +124,15 @@ func runUp(ctx context.Context, o upOptions) error {
 	return nil
 }
 
+// checkStorage finds out, before anything is changed, whether the machine can have the volumes that the instance would.
+func checkStorage(o upOptions, dir string) error {
+	in, _, err := decide(o, dir, time.Now())
+	if err != nil || in.Storage != instance.CSI {
+		return err
+	}
+	return preflight.CheckStorage(preflight.This())
+}
+
 // decide returns the instance as it shall be, fresh if it is to be made.
 func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fresh bool, err error) {
 	in, err = instance.Load(dir)
@@ -149,7 +154,7 @@ func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fres
 	case o.nodesGiven:
 		in.Nodes = o.nodes
 	}
-	if err := chooseStorage(o, in); err != nil {
+	if err := chooseStorage(o, in, fresh); err != nil {
 		return nil, false, err
 	}
 	if o.grace > 0 {
@@ -167,24 +172,42 @@ func decide(o upOptions, dir string, now time.Time) (in *instance.Instance, fres
 	return in, fresh, nil
 }
 
-// chooseStorage sets what kind of volumes the instance has. A cluster that runs keeps what it has: its nodes would not
-// know the driver.
-func chooseStorage(o upOptions, in *instance.Instance) error {
-	if o.storage == "" || o.storage == in.Storage {
-		return nil
+// chooseStorage sets where the instance's volumes come from. One that was made before there was a choice, and is down,
+// is taken over: volumes that it has stay as they are. A cluster that runs keeps what it has, for its nodes would not
+// know the driver; and what the driver has made is the driver's, for good.
+func chooseStorage(o upOptions, in *instance.Instance, fresh bool) error {
+	if o.storage != "" && o.storage != instance.CSI && o.storage != instance.HostPath {
+		return fmt.Errorf("invalid --storage %q: csi and hostpath are possible", o.storage)
 	}
-	if o.storage != instance.CSI {
-		return fmt.Errorf("invalid --storage %q: csi is possible", o.storage)
+	has := in.Storage
+	if has == "" && !fresh {
+		has = instance.HostPath
+	}
+	wanted := o.storage
+	if wanted == "" {
+		if wanted = in.Storage; wanted == "" {
+			wanted = instance.CSI
+		}
+	}
+	switch {
+	case fresh || wanted == has:
+		in.Storage = wanted
+		return nil
+	case wanted == instance.HostPath:
+		return fmt.Errorf("instance %q has --storage csi, and there is no way back: virt-local down%s first, which "+
+			"removes its volumes", in.Name, o.flags())
 	}
 	runs, err := cluster.Runs(in)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if runs {
-		return fmt.Errorf("instance %q runs without --storage csi: virt-local down --keep-data%s first; its "+
+	case runs && o.storage == "":
+		return nil // until it is down
+	case runs:
+		return fmt.Errorf("instance %q runs with --storage hostpath: virt-local down --keep-data%s first; its "+
 			"volumes stay", in.Name, o.flags())
 	}
-	in.Storage = o.storage
+	in.Storage = wanted
 	return nil
 }
 

@@ -104,8 +104,8 @@ func (n network) Start(context.Context) error { return hostnet.Up(n.in) }
 func (network) Ready(context.Context) error   { return nil }
 func (n network) Stop(context.Context) error  { return hostnet.Down(n.in) }
 
-// lastClass is the StorageClass that the CSI controller makes last.
-const lastClass = "local-plain"
+// lastClass is what the CSI controller makes last.
+const lastClass = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses/local"
 
 // controlPlane is the process that runs package controlplane.
 type controlPlane struct{ in *instance.Instance }
@@ -152,13 +152,12 @@ func (c *controlPlane) Ready(ctx context.Context) error {
 		return err
 	}
 	// In the order in which they come to be.
-	class := provision.Class
+	class := "/apis/storage.k8s.io/v1/storageclasses/" + provision.Class
 	if c.in.Storage == instance.CSI {
 		class = lastClass
 	}
 	paths := []string{
-		"/readyz", "/api/v1/namespaces/default/serviceaccounts/default",
-		"/apis/storage.k8s.io/v1/storageclasses/" + class,
+		"/readyz", "/api/v1/namespaces/default/serviceaccounts/default", class,
 	}
 	if c.in.Multus {
 		paths = append(paths, multusPaths...)

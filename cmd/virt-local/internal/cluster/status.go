@@ -57,7 +57,7 @@ type ProcessStatus struct {
 	Log         string `json:"log"`
 }
 
-// NodePrograms are the programs that each node's init runs; the last only with --storage csi.
+// NodePrograms are the programs that each node's init runs; the last not with --storage hostpath.
 var NodePrograms = []string{"containerd", "kubelet", "kube-proxy", csi.Node}
 
 // nodePrograms are those of an instance's nodes.

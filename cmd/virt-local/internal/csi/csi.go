@@ -41,8 +41,8 @@ const (
 // Dir has the data of the driver.
 func Dir(in *instance.Instance) string { return in.Path("csi") }
 
-// Program is where the program is unpacked.
-func Program(in *instance.Instance) string { return in.Path("bin", payload.CSI) }
+// NodeProgram is where the program that each node runs is unpacked.
+func NodeProgram(in *instance.Instance) string { return in.Path("bin", payload.CSINode) }
 
 // ControllerLog is what the controller says.
 func ControllerLog(in *instance.Instance) string { return in.Path("logs", Controller+".log") }
@@ -93,7 +93,7 @@ func serveOnce(ctx context.Context, in *instance.Instance) error {
 }
 
 func command(ctx context.Context, in *instance.Instance, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, Program(in), args...)
+	cmd := exec.CommandContext(ctx, in.Path("bin", payload.CSI), args...)
 	cmd.Args[0] = payload.CSI
 	cmd.Env = append(os.Environ(), searchPath)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}

@@ -7,8 +7,8 @@
 //	  lock                       flock'ed by a command that changes the instance
 //	  pki/                       certificates, keys and kubeconfigs of the components
 //	  etcd/  audit.log           the control plane's
-//	  volumes/                   what the StorageClass local hands out
-//	  csi/                       what it hands out with --storage csi
+//	  csi/                       what the StorageClasses hand out
+//	  volumes/                   what the StorageClass local hands out with --storage hostpath
 //	  logs/                      one file a component; logs/<node>/ for a node's
 //	  run/                       pid files
 //	  bin/                       the container shim, Multus
@@ -27,8 +27,13 @@ import (
 	"time"
 )
 
-// CSI is the Storage that clusters have: a CSI driver with Kubernetes' own sidecars.
-const CSI = "csi"
+// What Storage may be.
+const (
+	// CSI is a CSI driver with Kubernetes' own sidecars.
+	CSI = "csi"
+	// HostPath is package provision: directories, and loop devices on files.
+	HostPath = "hostpath"
+)
 
 // DefaultName is the instance that commands mean when --name is not given.
 const DefaultName = "virt-local"
@@ -43,7 +48,8 @@ type Instance struct {
 	NodeMonitorGrace time.Duration `json:"nodeMonitorGrace,omitempty"`
 	// Multus runs as the nodes' CNI plugin, and LANs join the nodes.
 	Multus bool `json:"multus,omitempty"`
-	// Storage is CSI for volumes of the CSI driver, or empty for those of package provision.
+	// Storage is where volumes come from, CSI or HostPath. Empty is HostPath until `up` takes the instance over:
+	// virt-local had no CSI driver when it was made.
 	Storage string `json:"storage,omitempty"`
 	// Kubeconfig is the file that `up` merged the context into, so that `down` can take it out again.
 	Kubeconfig string    `json:"kubeconfig,omitempty"`

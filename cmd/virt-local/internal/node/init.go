@@ -79,7 +79,7 @@ func runPrograms(ctx context.Context, n instance.Node, s *supervisor) error {
 		"/var/lib/kubelet/pki",
 	)
 	if n.Storage == instance.CSI {
-		s.runProgram(ctx, csi.Node, csi.Program(n.Instance), csi.NodeArgs(n)...)
+		s.runProgram(ctx, csi.Node, csi.NodeProgram(n.Instance), csi.NodeArgs(n)...)
 	}
 	s.run(ctx, "kube-proxy", "kube-proxy", "--config", n.Dir("etc", "kube-proxy.yaml"))
 	<-ctx.Done()

@@ -1,6 +1,6 @@
 // Package payload carries the programs that must be files of their own: containerd's shim, which runs once
-// a pod and would be ten times as large as part of virt-local, and the CSI driver with its sidecars, whose feature
-// gates clash with those of Kubernetes' components. The script cmd/virt-local/build compiles them into files/ before
+// a pod and would be ten times as large as part of virt-local; the CSI driver with its sidecars, whose feature gates
+// clash with those of Kubernetes' components; and what of the driver runs once a node. The script cmd/virt-local/build compiles them into files/ before
 // virt-local itself.
 package payload
 
@@ -21,8 +21,11 @@ var files embed.FS
 // Shim is the name under which containerd looks for its shim.
 const Shim = "containerd-shim-runc-v2"
 
-// CSI is the program of the CSI driver, cmd/virt-local-csi.
-const CSI = "virt-local-csi"
+// CSI is the program of the CSI driver, cmd/virt-local-csi, and CSINode what of it each node runs.
+const (
+	CSI     = "virt-local-csi"
+	CSINode = "virt-local-csi-node"
+)
 
 // Multus is the name under which containerd looks for the CNI plugin Multus: virt-local itself, which starts in
 // a few hundredths of a second. In a node it is the init's program, wherever that is.
@@ -37,7 +40,7 @@ var ErrIncomplete = errors.New("this virt-local was built without its container 
 
 // Complete tells whether the payload is there.
 func Complete() error {
-	for _, name := range []string{Shim, CSI} {
+	for _, name := range []string{Shim, CSI, CSINode} {
 		if _, err := fs.Stat(files, "files/"+name); err != nil {
 			return ErrIncomplete
 		}
@@ -45,8 +48,8 @@ func Complete() error {
 	return nil
 }
 
-// UnpackCSI writes the CSI driver's program into dir, for an instance that has it.
-func UnpackCSI(dir string) error { return unpack(dir, CSI) }
+// UnpackCSI writes the CSI driver's programs into dir, for an instance that has it.
+func UnpackCSI(dir string) error { return errors.Join(unpack(dir, CSI), unpack(dir, CSINode)) }
 
 func unpack(dir, name string) error {
 	b, err := files.ReadFile("files/" + name)

@@ -116,6 +116,9 @@ func Check(m Machine) (node.Tools, error) {
 	return tools, errors.Join(append(errs, kernel(m), cgroups(m))...)
 }
 
+// loopControl is there where the kernel has loop devices.
+const loopControl = "/dev/loop-control"
+
 // storagePrograms are those that the CSI driver runs.
 var storagePrograms = []struct{ name, pkg string }{
 	{"mkfs.xfs", "xfsprogs"},
@@ -137,18 +140,25 @@ func CheckStorage(m Machine) error {
 			}
 		}
 	}
+	var errs []error
 	if len(problems) > 0 {
-		return fmt.Errorf("this machine lacks %s, which --storage csi needs; install with\n\n  sudo apt-get "+
-			"install -y %s", strings.Join(problems, ", "), strings.Join(packages, " "))
+		errs = append(errs, fmt.Errorf("this machine lacks %s, which volumes need; install with\n\n  sudo apt-get "+
+			"install -y %s\n\nor do without sizes, snapshots and clones, by --storage hostpath",
+			strings.Join(problems, ", "), strings.Join(packages, " ")))
 	}
 	known, err := m.Filesystems()
 	if err != nil {
 		return err
 	}
 	if !slices.Contains(known, "xfs") && m.LoadModule("xfs") != nil {
-		return errors.New("the kernel has no XFS, which --storage csi needs (modprobe xfs)")
+		errs = append(errs, errors.New("the kernel has no XFS (modprobe xfs), which volumes need: use --storage "+
+			"hostpath, which has neither sizes nor snapshots nor clones"))
 	}
-	return nil
+	if !m.Exists(loopControl) && m.LoadModule("loop") != nil {
+		errs = append(errs, errors.New("the kernel has no loop devices (modprobe loop), which volumes need: use "+
+			"--storage hostpath, which has them for claims of mode Filesystem only"))
+	}
+	return errors.Join(errs...)
 }
 
 func kernel(m Machine) error {

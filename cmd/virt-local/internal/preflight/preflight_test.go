@@ -81,22 +81,32 @@ func TestOverlayIsLoaded(t *testing.T) {
 }
 
 func TestStorage(t *testing.T) {
-	m := complete()
-	m.Filesystems = func() ([]string, error) { return []string{"xfs"}, nil }
-	if err := CheckStorage(m); err != nil {
+	able := func() Machine {
+		m := complete()
+		m.Filesystems = func() ([]string, error) { return []string{"xfs"}, nil }
+		m.Exists = func(path string) bool { return path == loopControl }
+		return m
+	}
+	if err := CheckStorage(able()); err != nil {
 		t.Errorf("complete: %v", err)
 	}
-	m.Filesystems = func() ([]string, error) { return nil, nil }
-	if err := CheckStorage(m); err == nil || !strings.Contains(err.Error(), "modprobe xfs") {
-		t.Errorf("no XFS: %v", err)
-	}
-	m.LookPath = func(name string) (string, error) {
-		if strings.Contains(name, "xfs") {
-			return "", exec.ErrNotFound
+	for want, change := range map[string]func(*Machine){
+		"modprobe xfs":  func(m *Machine) { m.Filesystems = func() ([]string, error) { return nil, nil } },
+		"modprobe loop": func(m *Machine) { m.Exists = func(string) bool { return false } },
+		"apt-get install -y xfsprogs\n": func(m *Machine) {
+			m.LookPath = func(name string) (string, error) {
+				if strings.Contains(name, "xfs") {
+					return "", exec.ErrNotFound
+				}
+				return "/sbin/" + name, nil
+			}
+		},
+	} {
+		m := able()
+		change(&m)
+		err := CheckStorage(m)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--storage hostpath") {
+			t.Errorf("%q is not in: %v", want, err)
 		}
-		return "/sbin/" + name, nil
-	}
-	if err := CheckStorage(m); err == nil || !strings.HasSuffix(err.Error(), "apt-get install -y xfsprogs") {
-		t.Errorf("no xfsprogs: %v", err)
 	}
 }
