@@ -33,6 +33,8 @@ const (
 	coreGroup         = "kubevirt.io"
 	instancetypeV1    = "kubevirt.io/api/instancetype/v1beta1"
 	instancetypeGroup = "instancetype.kubevirt.io"
+	snapshotV1        = "kubevirt.io/api/snapshot/v1beta1"
+	snapshotGroup     = "snapshot.kubevirt.io"
 )
 
 // kinds are the resources that virtkit installs, with KubeVirt's names and columns. A kind is added
@@ -123,6 +125,31 @@ var kinds = []kind{
 		path: instancetypeV1, group: instancetypeGroup, kind: "VirtualMachineClusterPreference", plain: true,
 		cluster:    true,
 		shortNames: []string{"vmcp", "vmcps"}, columns: columns(age),
+	},
+	{
+		path: snapshotV1, older: []string{"kubevirt.io/api/snapshot/v1alpha1"}, group: snapshotGroup,
+		kind: "VirtualMachineSnapshot", shortNames: []string{"vmsnapshot", "vmsnapshots"},
+		columns: columns(text("SourceKind", ".spec.source.kind"), text("SourceName", ".spec.source.name"),
+			text("Phase", ".status.phase"), boolean("ReadyToUse", ".status.readyToUse"),
+			date("CreationTime", ".status.creationTime"), text("Error", ".status.error.message")),
+	},
+	{
+		path: snapshotV1, older: []string{"kubevirt.io/api/snapshot/v1alpha1"}, group: snapshotGroup,
+		kind: "VirtualMachineSnapshotContent", shortNames: []string{"vmsnapshotcontent", "vmsnapshotcontents"},
+		columns: columns(boolean("ReadyToUse", ".status.readyToUse"), date("CreationTime", ".status.creationTime"),
+			text("Error", ".status.error.message")),
+	},
+	{
+		path: snapshotV1, older: []string{"kubevirt.io/api/snapshot/v1alpha1"}, group: snapshotGroup,
+		kind: "VirtualMachineRestore", shortNames: []string{"vmrestore", "vmrestores"},
+		columns: columns(text("TargetKind", ".spec.target.kind"), text("TargetName", ".spec.target.name"),
+			boolean("Complete", ".status.complete"), date("RestoreTime", ".status.restoreTime")),
+	},
+	{
+		path: "kubevirt.io/api/clone/v1beta1", older: []string{"kubevirt.io/api/clone/v1alpha1"},
+		group: "clone.kubevirt.io", kind: "VirtualMachineClone", shortNames: []string{"vmclone", "vmclones"},
+		columns: columns(text("Phase", ".status.phase"), text("SourceVirtualMachine", ".spec.source.name"),
+			text("TargetVirtualMachine", ".spec.target.name")),
 	},
 	{
 		path: "kubevirt.io/api/migrations/v1alpha1", group: "migrations.kubevirt.io", kind: "MigrationPolicy",
@@ -251,6 +278,10 @@ var age = column{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimesta
 func columns(c ...column) []column { return c }
 
 func text(name, path string) column { return column{Name: name, Type: "string", JSONPath: path} }
+
+func boolean(name, path string) column { return column{Name: name, Type: "boolean", JSONPath: path} }
+
+func date(name, path string) column { return column{Name: name, Type: "date", JSONPath: path} }
 
 func number(name, path string) column { return column{Name: name, Type: "integer", JSONPath: path} }
 

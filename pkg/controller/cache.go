@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	v1 "kubevirt.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/poolcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -52,8 +50,6 @@ func cacheOptions() cache.Options {
 			&v1.KubeVirt{}: {Namespaces: installation},
 			// Those of pools.
 			&appsv1.ControllerRevision{}: {Label: labelled(poolcontroller.RevisionLabel)},
-			// Is CDI there? Its own kinds are not here, since they may not be; see slim.
-			cdi.Definition(): {Field: fields.OneTermEqualSelector("metadata.name", cdi.CRDName)},
 			// Those of VMIs.
 			&policyv1.PodDisruptionBudget{}: {Label: labelled(v1.CreatedByLabel)},
 		},

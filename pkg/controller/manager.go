@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	volumesnapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
@@ -17,10 +18,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/instancetype/v1beta1"
 	"kubevirt.io/api/migrations/v1alpha1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
@@ -36,11 +39,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/kubevirtcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/nodecontroller"
+	"github.com/virtkit/virtkit/pkg/controller/optional"
 	"github.com/virtkit/virtkit/pkg/controller/poolcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/replicasetcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/resize"
 	"github.com/virtkit/virtkit/pkg/controller/vmcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
 	"github.com/virtkit/virtkit/pkg/controller/workloadupdate"
 	"github.com/virtkit/virtkit/pkg/frame/written"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -50,11 +55,12 @@ import (
 // eventSource is what events say they come from.
 const eventSource = "virtualmachine-controller"
 
-// newScheme knows Kubernetes' kinds, kubevirt.io/v1's, instancetype.kubevirt.io's, pool.kubevirt.io's and CDI's.
+// newScheme knows Kubernetes' kinds, those of KubeVirt's groups that have a reconciler here, CDI's and CSI's snapshots.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), v1beta1.AddToScheme(scheme),
-		v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme)); err != nil {
+		v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme),
+		snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme), volumesnapshotv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	return scheme, nil
@@ -180,7 +186,11 @@ func (o *Options) addReconcilers(
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	dataVolumes := &cdi.Access{Client: client, Cache: mgr.GetCache(), Discovery: api}
+	access := func(kind optional.Kind) *optional.Access {
+		return &optional.Access{Kind: kind, Client: client, Cache: mgr.GetCache(), Discovery: api}
+	}
+	dataVolumes := &cdi.Access{Access: access(cdi.DataVolumes())}
+	volumeSnapshots := &volumesnapshots.Access{Access: access(volumesnapshots.Kind())}
 	created := &written.Creations{}
 	vmis := &vmicontroller.Reconciler{
 		Created: created,
@@ -216,6 +226,7 @@ func (o *Options) addReconcilers(
 		GitVersion, Now: time.Now}
 	err = errors.Join(
 		dataVolumes.SetupWithManager(mgr),
+		volumeSnapshots.SetupWithManager(mgr),
 		vmis.SetupWithManager(ctx, mgr),
 		migrations.SetupWithManager(ctx, mgr),
 		vms.SetupWithManager(ctx, mgr),

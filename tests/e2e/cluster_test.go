@@ -46,7 +46,11 @@ func runTests(m *testing.M) (code int, err error) {
 	if name := os.Getenv("VIRTKIT_E2E_CLUSTER"); name != "" {
 		i, err = instance.Attach(name)
 	} else {
-		i, err = instance.Start(ctx, "e2e", "--multus")
+		flags := []string{"--multus"}
+		if storage := os.Getenv("VIRTKIT_E2E_STORAGE"); storage != "" {
+			flags = append(flags, "--storage", storage)
+		}
+		i, err = instance.Start(ctx, "e2e", flags...)
 	}
 	if err != nil {
 		return 1, err

@@ -23,10 +23,12 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	migrationsv1alpha1 "kubevirt.io/api/migrations/v1alpha1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -220,7 +222,7 @@ func (i *Instance) connect() error {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme),
 		instancetypev1beta1.AddToScheme(scheme),
 		apiextensionsv1.AddToScheme(scheme), migrationsv1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme),
-		cdiv1.AddToScheme(scheme)); err != nil {
+		cdiv1.AddToScheme(scheme), snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	i.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})

@@ -3,8 +3,8 @@
 //
 //	VirtualMachine dataVolumeTemplates ──New, Authorize──► DataVolume ──CDI──► PersistentVolumeClaim of its name
 //
-// New (this file) is the DataVolume of a template; how far one is says package claim. Access (access.go) finds out
-// whether the cluster has the API and reads it; without it nothing is watched. Authorize (authorize.go) asks whether a
+// New (this file) is the DataVolume of a template; how far one is says package claim. Access (access.go) reads the
+// API where the cluster has it. Authorize (authorize.go) asks whether a
 // VM may clone what its template names. Reconcilers vm and vmi use all of it.
 package cdi
 

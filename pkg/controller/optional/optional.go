@@ -1,0 +1,193 @@
+// Package optional reads a kind that the cluster may or may not have, and that may come and go while virt-controller
+// runs: CDI's DataVolumes, CSI's VolumeSnapshots. Without it nothing is watched.
+package optional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+const (
+	// unserved is when to look again at a definition that is there but not served yet.
+	unserved = time.Second
+	// patience is how long a read of the cache may wait for its first filling.
+	patience = 10 * time.Second
+)
+
+// Kind is a kind by what the API server calls it.
+type Kind struct {
+	// Version is the group and version, Resource the plural name.
+	Version  schema.GroupVersion
+	Resource string
+	// Object is an empty object of the kind.
+	Object client.Object
+}
+
+// definition is the name of the CustomResourceDefinition whose being there means that the kind is.
+func (k Kind) definition() string { return k.Resource + "." + k.Version.Group }
+
+// Access reads objects of a kind where it is served. It watches for the kind's definition, and has its followers watch
+// the objects from when it is served until it is gone.
+type Access struct {
+	Kind Kind
+	// Client and Cache are the manager's, Discovery tells what the API server serves.
+	Client    client.Client
+	Cache     cache.Cache
+	Discovery discovery.ServerResourcesInterface
+
+	mu          sync.Mutex
+	served      bool
+	followers   []follower
+	definitions client.Reader
+}
+
+type follower struct {
+	controller controller.Controller
+	users      handler.MapFunc
+}
+
+// SetupWithManager registers the watch for the kind's definition.
+func (a *Access) SetupWithManager(mgr ctrl.Manager) error {
+	name := a.Kind.definition()
+	// A cache of its own: the manager's has one selector for all definitions.
+	definitions, err := cache.New(mgr.GetConfig(), cache.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		ByObject: map[client.Object]cache.ByObject{
+			definition(): {
+				Field:     fields.OneTermEqualSelector("metadata.name", name),
+				Transform: cache.TransformStripManagedFields(),
+			},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("make the cache of definition %s: %w", name, err)
+	}
+	if err := mgr.Add(definitions); err != nil {
+		return fmt.Errorf("add the cache of definition %s: %w", name, err)
+	}
+	a.definitions = definitions
+	built, err := controller.New(a.Kind.Resource, mgr, controller.Options{Reconciler: a})
+	if err != nil {
+		return fmt.Errorf("make the controller of definition %s: %w", name, err)
+	}
+	return built.Watch(source.Kind(definitions, client.Object(definition()), &handler.EnqueueRequestForObject{}))
+}
+
+// definition is the kind that is watched, as metadata only.
+func definition() *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition",
+	})
+	return object
+}
+
+// Follow has a controller work on the users of each object that changes. It must be called before the manager starts.
+func (a *Access) Follow(c controller.Controller, users handler.MapFunc) {
+	a.followers = append(a.followers, follower{c, users})
+}
+
+// Served reports whether the cluster has the kind.
+func (a *Access) Served() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.served
+}
+
+// Get fills in an object of the kind. It reports whether there is one: not when the cluster does not know the kind.
+func (a *Access) Get(ctx context.Context, key types.NamespacedName, into client.Object) (bool, error) {
+	if !a.Served() {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := a.Client.Get(ctx, key, into)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("get %s %s: %w", a.Kind.Resource, key.Name, err)
+	}
+	return true, nil
+}
+
+// Reconcile looks whether the kind came or went.
+func (a *Access) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	found := definition()
+	err := a.definitions.Get(ctx, request.NamespacedName, found)
+	switch {
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, a.gone(ctx)
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("get definition %s: %w", request.Name, err)
+	case found.DeletionTimestamp != nil:
+		return reconcile.Result{}, a.gone(ctx)
+	case a.Served():
+		return reconcile.Result{}, nil
+	}
+	served, err := a.discovered()
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !served {
+		return reconcile.Result{RequeueAfter: unserved}, nil
+	}
+	return reconcile.Result{}, a.came(ctx)
+}
+
+// discovered asks the API server, since a definition is there for a moment before its kind is.
+func (a *Access) discovered() (bool, error) {
+	list, err := a.Discovery.ServerResourcesForGroupVersion(a.Kind.Version.String())
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask for the kinds of %s: %w", a.Kind.Version, err)
+	}
+	is := func(r metav1.APIResource) bool { return r.Name == a.Kind.Resource }
+	return slices.ContainsFunc(list.APIResources, is), nil
+}
+
+func (a *Access) came(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range a.followers {
+		kind := source.Kind(a.Cache, a.Kind.Object, handler.EnqueueRequestsFromMapFunc(f.users))
+		if err := f.controller.Watch(kind); err != nil {
+			return errors.Join(fmt.Errorf("watch %s: %w", a.Kind.Resource, err),
+				a.Cache.RemoveInformer(ctx, a.Kind.Object))
+		}
+	}
+	a.served = true
+	ctrl.LoggerFrom(ctx).Info("a kind is served", "definition", a.Kind.definition())
+	return nil
+}
+
+func (a *Access) gone(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.served {
+		return nil
+	}
+	a.served = false
+	ctrl.LoggerFrom(ctx).Info("a kind is served no longer", "definition", a.Kind.definition())
+	return a.Cache.RemoveInformer(ctx, a.Kind.Object)
+}

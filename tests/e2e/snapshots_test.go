@@ -1,0 +1,250 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// needSnapshots skips a test on storage that has none: `make test-csi` runs it.
+func needSnapshots(t *testing.T) {
+	t.Helper()
+	if _, err := theCluster.Kube.Discovery().ServerResourcesForGroupVersion("snapshot.storage.k8s.io/v1"); err != nil {
+		t.Skipf("the cluster has no VolumeSnapshots (virt-local up --storage csi): %v", err)
+	}
+}
+
+// counters are the disks to which countingVM's guest writes the same rising number, one after the other. They are mounted
+// at /NAME.
+var counters = []string{"one", "two"}
+
+// countingVM is a VM with a claim for each of counters.
+func countingVM(t *testing.T, ns, name string) *v1.VirtualMachine {
+	t.Helper()
+	for _, disk := range counters {
+		theCluster.claim(t, ns, disk, corev1.PersistentVolumeFilesystem)
+	}
+	return newVM(ns, name, v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
+		spec := &vm.Spec.Template.Spec
+		for _, disk := range counters {
+			spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{
+				Name: disk, Serial: strings.ToUpper(disk),
+				DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
+			})
+			spec.Volumes = append(spec.Volumes, v1.Volume{Name: disk, VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+					PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: disk},
+				},
+			}})
+		}
+	})
+}
+
+// mount is a shell command that mounts a disk by its serial number, formatted when it is new.
+func mount(disk string) string {
+	return fmt.Sprintf(`for d in /sys/block/vd*; do [ "$(cat $d/serial)" = %s ] && D=/dev/${d##*/}; done; mkdir -p /%s; `+
+		`mount $D /%[2]s 2>/dev/null || { mke2fs $D >/dev/null && mount $D /%[2]s; }`, strings.ToUpper(disk), disk)
+}
+
+// mountAll mounts the counters' disks.
+func (g *guest) mountAll(t *testing.T, con *console) {
+	t.Helper()
+	for _, disk := range counters {
+		con.run(t, mount(disk))
+		if got := con.run(t, "grep -c ' /"+disk+" ' /proc/mounts"); got != "1" {
+			t.Fatalf("disk %s of %s is not mounted: %s", disk, g.name, got)
+		}
+	}
+}
+
+// counts reads the numbers that the disks have.
+func counts(t *testing.T, con *console) (numbers []int) {
+	t.Helper()
+	for _, disk := range counters {
+		n, err := strconv.Atoi(con.run(t, "cat /"+disk+"/n"))
+		if err != nil {
+			t.Fatalf("disk %s: %v", disk, err)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers
+}
+
+// oneInstant checks that the disks are of one instant: the writer writes to the first one first.
+func oneInstant(t *testing.T, numbers []int) {
+	t.Helper()
+	if d := numbers[0] - numbers[1]; d != 0 && d != 1 {
+		t.Errorf("the disks %v have %v, which they never had at one time", counters, numbers)
+	}
+}
+
+// A snapshot of a running guest is of one instant on all disks, by its agent and without one; the guest goes on at once.
+// A restore brings it back, in place; a clone is another machine with the same data.
+func TestSnapshots(t *testing.T) {
+	needSnapshots(t)
+	t.Parallel()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	g := c.create(t, countingVM(t, ns, "counting"))
+	g.waitLogin(t)
+	con := g.shell(t, "")
+	g.mountAll(t, con)
+	con.run(t, `(n=0; while :; do n=$((n+1)); for d in `+strings.Join(counters, " ")+`; do echo $n >/$d/n; sync; done; done) & echo $! >/tmp/writer`)
+
+	online := c.snapshot(t, ns, g.name, "online", snapshotv1beta1.VMSnapshotOnlineSnapshotIndication)
+	if online.Status.SnapshotVolumes == nil || !slices.Equal(slices.Sorted(slices.Values(online.Status.SnapshotVolumes.IncludedVolumes)), counters) {
+		t.Errorf("included: %+v", online.Status.SnapshotVolumes)
+	}
+	if !slices.ContainsFunc(online.Status.Indications, func(i snapshotv1beta1.Indication) bool {
+		return i == snapshotv1beta1.VMSnapshotGuestAgentIndication || i == snapshotv1beta1.VMSnapshotNoGuestAgentIndication
+	}) {
+		t.Errorf("indications: %v", online.Status.Indications)
+	}
+	eventually(t, 30*time.Second, "the guest goes on", func() string {
+		vmi := g.vmi(t)
+		if vmi.Status.FSFreezeStatus != "" {
+			return "it is " + vmi.Status.FSFreezeStatus
+		}
+		for _, condition := range vmi.Status.Conditions {
+			if condition.Type == v1.VirtualMachineInstancePaused && condition.Status == corev1.ConditionTrue {
+				return "it is paused"
+			}
+		}
+		return ""
+	})
+	before := counts(t, con)
+	eventually(t, 30*time.Second, "the guest writes", func() string {
+		if now := counts(t, con); now[0] <= before[0] {
+			return fmt.Sprint(now)
+		}
+		return ""
+	})
+	con.run(t, "kill $(cat /tmp/writer); sync")
+	after := counts(t, con)
+
+	t.Run("clone", func(t *testing.T) { testClone(t, g, online.Name, after) })
+
+	g.virtctl(t, nil, "-n", ns, "stop", g.name)
+	g.waitGone(t, 60*time.Second)
+	restore := &snapshotv1beta1.VirtualMachineRestore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "back"},
+		Spec: snapshotv1beta1.VirtualMachineRestoreSpec{
+			Target:                     machine(g.name),
+			VirtualMachineSnapshotName: online.Name,
+		},
+	}
+	if err := c.Client.Create(t.Context(), restore); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 2*time.Minute, "the VM is restored", func() string {
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(restore), restore); err != nil {
+			return err.Error()
+		}
+		if s := restore.Status; s == nil || s.Complete == nil || !*s.Complete {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	})
+	if vm := g.vm(t); vm.Status.RestoreInProgress != nil || vm.UID == "" {
+		t.Errorf("status: %+v", vm.Status)
+	}
+	g.virtctl(t, nil, "-n", ns, "start", g.name)
+	g.waitLogin(t)
+	con = g.shell(t, "")
+	g.mountAll(t, con)
+	restored := counts(t, con)
+	oneInstant(t, restored)
+	if restored[0] >= after[0] || restored[0] == 0 {
+		t.Errorf("the disks have %v; the snapshot was made before they had %v", restored, after)
+	}
+}
+
+// snapshot takes one and waits until it is ready.
+func (c *cluster) snapshot(t *testing.T, ns, vm, name string, wants ...snapshotv1beta1.Indication) *snapshotv1beta1.VirtualMachineSnapshot {
+	t.Helper()
+	snapshot := &snapshotv1beta1.VirtualMachineSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Spec:       snapshotv1beta1.VirtualMachineSnapshotSpec{Source: machine(vm)},
+	}
+	if err := c.Client.Create(t.Context(), snapshot); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 2*time.Minute, "the snapshot is ready", func() string {
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(snapshot), snapshot); err != nil {
+			return err.Error()
+		}
+		if s := snapshot.Status; s == nil || s.ReadyToUse == nil || !*s.ReadyToUse || s.Phase != snapshotv1beta1.Succeeded {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	})
+	for _, want := range wants {
+		if !slices.Contains(snapshot.Status.Indications, want) {
+			t.Errorf("indications %v, want %s", snapshot.Status.Indications, want)
+		}
+	}
+	return snapshot
+}
+
+// machine refers to a VM.
+func machine(name string) corev1.TypedLocalObjectReference {
+	return corev1.TypedLocalObjectReference{APIGroup: ptr("kubevirt.io"), Kind: "VirtualMachine", Name: name}
+}
+
+// testClone makes another machine of a snapshot of a guest whose disks were behind numbers.
+func testClone(t *testing.T, g *guest, snapshot string, numbers []int) {
+	c := theCluster
+	target := machine("clone")
+	clone := &clonev1beta1.VirtualMachineClone{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.ns, Name: "copy"},
+		Spec: clonev1beta1.VirtualMachineCloneSpec{
+			Source: &corev1.TypedLocalObjectReference{APIGroup: ptr("snapshot.kubevirt.io"), Kind: "VirtualMachineSnapshot", Name: snapshot},
+			Target: &target,
+		},
+	}
+	if err := c.Client.Create(t.Context(), clone); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 2*time.Minute, "the VM is cloned", func() string {
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(clone), clone); err != nil {
+			return err.Error()
+		}
+		if clone.Status.Phase != clonev1beta1.Succeeded {
+			return fmt.Sprintf("%+v", clone.Status)
+		}
+		return ""
+	})
+	copied := &guest{cluster: c, ns: g.ns, name: "clone"}
+	if vm := copied.vm(t); vm.Spec.RunStrategy == nil || *vm.Spec.RunStrategy == v1.RunStrategyHalted {
+		copied.virtctl(t, nil, "-n", g.ns, "start", "clone")
+	}
+	copied.waitLogin(t)
+	con := copied.shell(t, "")
+	copied.mountAll(t, con)
+	got := counts(t, con)
+	oneInstant(t, got)
+	if got[0] >= numbers[0] || got[0] == 0 {
+		t.Errorf("the clone's disks have %v; the snapshot was made before they had %v", got, numbers)
+	}
+	was, is := g.vmi(t), copied.vmi(t)
+	if was.Status.Interfaces[0].MAC == is.Status.Interfaces[0].MAC {
+		t.Errorf("both have the MAC address %s", is.Status.Interfaces[0].MAC)
+	}
+	if was.Spec.Domain.Firmware.UUID == is.Spec.Domain.Firmware.UUID {
+		t.Errorf("both have the UUID %s", is.Spec.Domain.Firmware.UUID)
+	}
+	copied.virtctl(t, nil, "-n", g.ns, "stop", "clone")
+	copied.waitGone(t, 60*time.Second)
+}
