@@ -98,7 +98,8 @@ func (s *Server) quiesce(w http.ResponseWriter, r *http.Request, after time.Dura
 			&launcherpb.FreezeRequest{UnfreezeAfter: durationpb.New(after), PauseWithoutAgent: true})
 	}
 	if err == nil && quiesced[answer.Quiesced] == "" {
-		err = fmt.Errorf("the launcher answers with %s, which this virt-handler does not know", answer.Quiesced)
+		err = apierrors.NewInternalError(
+			fmt.Errorf("the launcher answers with %s, which this virt-handler does not know", answer.Quiesced))
 	}
 	if err != nil {
 		refuse(w, name(r), err)
