@@ -73,7 +73,7 @@ func run(t *testing.T, s *server, command func(*cli.Factory) *cobra.Command, arg
 	f.RandomName = func(int) string { return "abcde" }
 	cmd := command(f)
 	f.Flags.AddFlags(cmd.Flags())
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{"--kubeconfig", kubeconfig}, args...))
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	err := cmd.ExecuteContext(t.Context())
 	return out.String(), errOut.String(), err
