@@ -3,7 +3,9 @@ package launcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -17,11 +19,15 @@ import (
 // freezeTimeout bounds a freeze, in which the guest writes out what its file systems still hold in memory.
 const freezeTimeout = 25 * time.Second
 
-// freezer lets a frozen guest's file systems go when nobody does in time: a guest that waits for its disks for
-// ever is worse than a backup that has to be made again.
+// freezer lets a frozen guest's file systems go, or resumes the guest, when nobody does in time: a guest that waits
+// for its disks for ever is worse than a backup that has to be made again.
 type freezer struct {
+	// mu is held by who freezes or unfreezes.
+	mu    sync.Mutex
 	guest *guest
-	log   *slog.Logger
+	// paused says that the last freeze was a pause, for which no agent is asked. mu guards it.
+	paused bool
+	log    *slog.Logger
 	// after takes the time until the next thaw; zero calls it off.
 	after chan time.Duration
 }
@@ -52,22 +58,59 @@ func (f *freezer) run(ctx context.Context) {
 		case <-due:
 			due = nil
 			f.log.Warn("nobody has unfrozen the guest in time; doing so")
-			if err := f.thaw(ctx); err != nil {
+			again, err := f.undo(ctx)
+			if err != nil {
 				f.log.Warn("cannot unfreeze the guest", "err", err)
+			}
+			if again || err != nil {
 				due = time.After(interval)
 			}
 		}
 	}
 }
 
-func (f *freezer) thaw(ctx context.Context) error {
+// undo resumes a guest that a freeze has paused, and thaws its file systems. again says that an agent is connected that
+// has not answered: it may have been asked to freeze, and may do so yet.
+func (f *freezer) undo(ctx context.Context) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
 	conn, err := f.guest.connection(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	_, err = conn.Agent(ctx, agent.Command("guest-fsfreeze-thaw", nil))
+	held, err := f.resume(ctx, conn)
+	if err != nil {
+		return false, err
+	}
+	err = f.thaw(ctx, conn)
+	if held && unanswered(err) {
+		return f.guest.snapshot().GetAgentConnected(), nil
+	}
+	return false, err
+}
+
+// resume lets a guest go on that a freeze has paused, and reports whether it had.
+func (f *freezer) resume(ctx context.Context, conn hypervisor.Connection) (held bool, err error) {
+	if !f.guest.isHeld() {
+		return false, nil
+	}
+	d, err := conn.Domain(ctx)
+	if err == nil && d.Run == hypervisor.Paused {
+		err = conn.Resume(ctx)
+	}
+	if errors.Is(err, hypervisor.ErrNoDomain) {
+		err = nil // it has ended, and waits for nobody
+	}
+	if err != nil {
+		return true, fmt.Errorf("resume the guest: %w", err)
+	}
+	f.guest.letGo()
+	f.guest.refresh(ctx, conn, false)
+	return true, nil
+}
+
+func (f *freezer) thaw(ctx context.Context, conn hypervisor.Connection) error {
+	_, err := conn.Agent(ctx, agent.Command("guest-fsfreeze-thaw", nil))
 	if err == nil {
 		f.guest.update(func(state *pb.GuestState) { state.FsfreezeStatus = thawed })
 	}
@@ -75,48 +118,152 @@ func (f *freezer) thaw(ctx context.Context) error {
 	return err
 }
 
+// unanswered reports whether an error means that no agent has answered, or none in time.
+func unanswered(err error) bool {
+	return errors.Is(err, hypervisor.ErrNoAgent) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// hold notes that a freeze is about to pause the guest, and refuses one that is leaving.
+func (g *guest) hold() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.life.Now().Leaving() {
+		return errMoving
+	}
+	g.held = true
+	return nil
+}
+
+func (g *guest) isHeld() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held
+}
+
+// letGo notes that no freeze is to resume the guest any more, and reports whether one was.
+func (g *guest) letGo() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	held := g.held
+	g.held = false
+	return held
+}
+
+// errMoving refuses to freeze a guest that moves.
+var errMoving = status.Error(codes.FailedPrecondition,
+	"the guest is moving to another node; try again when it is there")
+
 // Freeze implements the contract.
 func (s *service) Freeze(ctx context.Context, req *pb.FreezeRequest) (*pb.FreezeResponse, error) {
+	after := req.UnfreezeAfter.AsDuration()
+	if req.PauseWithoutAgent && after <= 0 {
+		return nil, status.Error(codes.InvalidArgument, "a guest that may be paused needs a time to go on by itself")
+	}
 	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
-	ask, err := s.asker(ctx)
-	if err != nil {
+	s.freezer.mu.Lock()
+	defer s.freezer.mu.Unlock()
+	if !s.guest.exists() {
+		_, err := s.asker(ctx)
 		return nil, err
 	}
 	if s.guest.leaving() {
-		return nil,
-			status.Error(codes.FailedPrecondition, "the guest is moving to another node; try again when it is there")
+		return nil, errMoving
 	}
 	if s.guest.snapshot().GetLifecycle() == pb.Lifecycle_LIFECYCLE_PAUSED {
-		return nil, status.Error(codes.FailedPrecondition, "the guest is paused; unpause it first")
+		switch {
+		case !req.PauseWithoutAgent:
+			return nil, status.Error(codes.FailedPrecondition, "the guest is paused; unpause it first")
+		case s.guest.isHeld():
+			s.freezer.arm(s.life, after) // the timer may just have let it go on
+			return s.pauseFrozen(ctx)
+		}
+		s.freezer.paused = true
+		return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_ALREADY_PAUSED}, nil
+	}
+	err := s.freezeByAgent(ctx, req.PauseWithoutAgent)
+	// Also after an error: the agent may have frozen some of them, or its answer may have come too late.
+	s.freezer.arm(s.life, after)
+	s.guest.wakeAgent()
+	if req.PauseWithoutAgent && unanswered(err) {
+		return s.pauseFrozen(ctx)
+	}
+	s.freezer.paused = false
+	return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_AGENT}, freezeStatus("Freeze", err)
+}
+
+// freezeByAgent has the agent freeze the guest's file systems. hurry leaves time for something else.
+func (s *service) freezeByAgent(ctx context.Context, hurry bool) error {
+	if hurry {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, freezeTimeout/2)
+		defer cancel()
+	}
+	ask, err := s.asker(ctx)
+	if err != nil {
+		return err
 	}
 	// The agent refuses to freeze twice.
-	was := ""
 	reply, err := ask(agent.Command("guest-fsfreeze-status", nil))
-	if err == nil {
-		was, err = agent.ParseFreezeStatus(reply)
+	if err != nil {
+		return err
 	}
+	was, err := agent.ParseFreezeStatus(reply)
 	if err == nil && was != frozen {
 		_, err = ask(agent.Command("guest-fsfreeze-freeze", nil))
 	}
 	if err == nil {
 		s.guest.update(func(state *pb.GuestState) { state.FsfreezeStatus = frozen })
 	}
-	// Also after an error: the agent may have frozen some of them, or its answer may have come too late.
-	s.freezer.arm(s.life, req.UnfreezeAfter.AsDuration())
-	s.guest.wakeAgent()
-	return &pb.FreezeResponse{}, freezeStatus("Freeze", err)
+	return err
+}
+
+// pauseFrozen pauses the guest for a freeze whose timer runs already: from here on the guest goes on by itself,
+// whatever becomes of the one who asked.
+func (s *service) pauseFrozen(ctx context.Context) (*pb.FreezeResponse, error) {
+	s.freezer.paused = true
+	if s.guest.isHeld() {
+		return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_PAUSED}, nil
+	}
+	conn, err := s.guest.connection(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	d, err := conn.Domain(ctx)
+	switch {
+	case err != nil:
+		return nil, agentStatus(err)
+	case d.Run == hypervisor.Paused:
+		return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_ALREADY_PAUSED}, nil
+	case d.Run != hypervisor.Running:
+		return nil, status.Error(codes.FailedPrecondition, wrongState(d.Run))
+	}
+	if err := s.guest.hold(); err != nil {
+		return nil, err
+	}
+	if err := conn.Suspend(ctx); err != nil {
+		return nil, agentStatus(err) // it may be paused all the same, and the timer lets it go on
+	}
+	s.guest.refresh(ctx, conn, false)
+	return &pb.FreezeResponse{Quiesced: pb.Quiesced_QUIESCED_PAUSED}, nil
 }
 
 // Unfreeze implements the contract.
 func (s *service) Unfreeze(ctx context.Context, _ *pb.UnfreezeRequest) (*pb.UnfreezeResponse, error) {
+	s.freezer.mu.Lock()
+	defer s.freezer.mu.Unlock()
 	if !s.guest.exists() {
 		_, err := s.asker(ctx)
 		return nil, err
 	}
-	err := s.freezer.thaw(ctx)
-	if err == nil {
+	again, err := s.freezer.undo(ctx)
+	switch {
+	case again:
+		s.freezer.arm(s.life, interval)
+	case err == nil:
 		s.freezer.arm(s.life, 0)
+	case s.freezer.paused && unanswered(err) && s.guest.snapshot().GetFsfreezeStatus() != frozen:
+		err = nil // nothing was frozen: the guest was paused
 	}
 	return &pb.UnfreezeResponse{}, freezeStatus("Unfreeze", err)
 }

@@ -63,6 +63,8 @@ type guest struct {
 	postCopyError string
 	// moves has the migration to make.
 	moves chan move
+	// held says that a freeze has paused the guest, and is to resume it.
+	held bool
 	// terminated says that the pod is being ended, and the guest with it.
 	terminated bool
 	// stopAt is when a guest that is shutting down loses its power; zero when none was asked to.

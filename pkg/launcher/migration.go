@@ -99,6 +99,9 @@ func (g *guest) migrate(m move) error {
 		return status.Error(codes.FailedPrecondition, "the guest is shutting down")
 	case g.life.Now().Leaving():
 		return status.Error(codes.FailedPrecondition, "another migration of the guest is under way")
+	case g.held:
+		return status.Error(codes.FailedPrecondition,
+			"the guest is paused while it is being snapshotted; unfreeze it first, or wait until it goes on by itself")
 	case g.state.FsfreezeStatus == frozen:
 		// The launcher that it goes to would not know when to let it go.
 		return status.Error(codes.FailedPrecondition,

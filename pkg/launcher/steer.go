@@ -14,12 +14,19 @@ import (
 
 // Pause implements the contract.
 func (s *service) Pause(ctx context.Context, _ *pb.PauseRequest) (*pb.PauseResponse, error) {
+	if s.guest.letGo() {
+		return &pb.PauseResponse{}, nil // a freeze has paused it, and now it stays so
+	}
 	return &pb.PauseResponse{}, s.steer(ctx, hypervisor.Running, hypervisor.Connection.Suspend)
 }
 
 // Unpause implements the contract.
 func (s *service) Unpause(ctx context.Context, _ *pb.UnpauseRequest) (*pb.UnpauseResponse, error) {
-	return &pb.UnpauseResponse{}, s.steer(ctx, hypervisor.Paused, hypervisor.Connection.Resume)
+	err := s.steer(ctx, hypervisor.Paused, hypervisor.Connection.Resume)
+	if err == nil {
+		s.guest.letGo()
+	}
+	return &pb.UnpauseResponse{}, err
 }
 
 // Reset implements the contract.

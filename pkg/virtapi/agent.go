@@ -1,6 +1,7 @@
 package virtapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -81,7 +82,16 @@ func (q *requests) callAgent(
 	return call(ctx, q.handlers.of(vmi.Status.NodeName), method, target, vmi.Status.NodeName)
 }
 
-func (q *requests) freeze(r *restful.Request, _, _ string) error {
+// withoutAgent is the parameter of freeze that says what becomes of a guest whose agent does not answer. KubeVirt has
+// none: its snapshots of such a guest are made while it writes.
+const (
+	withoutAgent = "withoutAgent"
+	pauseInstead = "pause"
+)
+
+// freeze answers 202 as KubeVirt does, and with the parameter withoutAgent=pause what keeps the guest from writing:
+// {"quiesced":"Agent"}, "Paused" or "AlreadyPaused".
+func (q *requests) freeze(r *restful.Request, w *restful.Response) error {
 	options := &v1.FreezeUnfreezeTimeout{}
 	if err := decode(r.Request, options); err != nil {
 		return err
@@ -93,8 +103,33 @@ func (q *requests) freeze(r *restful.Request, _, _ string) error {
 	if after < 0 || after > maxUnfreeze {
 		return badRequest(fmt.Sprintf("unfreezeTimeout: %s is not between 0s (never) and %s", after, maxUnfreeze))
 	}
-	_, err := q.callAgent(r, mayFreeze, http.MethodPut, "freeze", url.Values{"after": {after.String()}})
-	return err
+	query := url.Values{"after": {after.String()}}
+	instead := r.QueryParameter(withoutAgent)
+	switch {
+	case instead == "":
+	case instead != pauseInstead:
+		return badRequest(fmt.Sprintf("%s: %q is not %s", withoutAgent, instead, pauseInstead))
+	case after == 0:
+		return badRequest("unfreezeTimeout: a guest that may be paused must go on by itself; give more than 0s")
+	default:
+		query.Set(withoutAgent, instead)
+	}
+	body, err := q.callAgent(r, mayFreeze, http.MethodPut, "freeze", query)
+	switch {
+	case err != nil:
+		return err
+	case instead == "":
+		w.WriteHeader(http.StatusAccepted)
+		return nil
+	}
+	var answer struct {
+		Quiesced string `json:"quiesced"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.Quiesced == "" {
+		return fmt.Errorf("virt-handler does not say how the guest was quiesced: it may be of an older version")
+	}
+	w.Header().Set("Content-Type", restful.MIME_JSON)
+	return json.NewEncoder(w).Encode(answer)
 }
 
 func (q *requests) unfreeze(r *restful.Request, _, _ string) error {

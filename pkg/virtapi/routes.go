@@ -118,8 +118,11 @@ func (q *requests) endpoints() []endpoint {
 			http.MethodGet, virtualMachineInstances, "filesystemlist", true, vmi, nil, q.agent("filesystemlist"),
 			"get the file systems of a VirtualMachineInstance", get,
 		},
-		onInstance("freeze", "freeze the file systems of a VirtualMachineInstance",
-			v1.FreezeUnfreezeTimeout{}, q.freeze),
+		{
+			http.MethodPut, virtualMachineInstances, "freeze", true, vmi, v1.FreezeUnfreezeTimeout{}, q.freeze,
+			"freeze the file systems of a VirtualMachineInstance, or with ?withoutAgent=pause pause it without an agent",
+			update,
+		},
 		onInstance("unfreeze", "unfreeze the file systems of a VirtualMachineInstance", nil, q.unfreeze),
 		streamOf(copyfile.Subresource, "open a websocket to copy a file to or from a VirtualMachineInstance", mayExec),
 		streamOf(exec.Subresource, "open a websocket to run a program in a VirtualMachineInstance", mayExec),

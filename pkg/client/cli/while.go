@@ -14,6 +14,11 @@ const patience = time.Second
 // While does something that may take its time. On a terminal, from the first second on, a line of standard error says
 // what it is and for how long it has been going on; at the end the line is gone.
 func (s *IOStreams) While(what string, do func() error) error {
+	return s.WhileStage(func() string { return what }, do)
+}
+
+// WhileStage is While for something whose stages have names: what is asked anew each second, from another goroutine.
+func (s *IOStreams) WhileStage(what func() string, do func() error) error {
 	if !s.ErrIsTTY {
 		return do()
 	}
@@ -29,7 +34,7 @@ func (s *IOStreams) While(what string, do func() error) error {
 	return do()
 }
 
-func (s *IOStreams) tell(what string, done <-chan struct{}) {
+func (s *IOStreams) tell(what func() string, done <-chan struct{}) {
 	start := time.Now()
 	tick := time.NewTicker(patience)
 	defer tick.Stop()
@@ -43,7 +48,7 @@ func (s *IOStreams) tell(what string, done <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		line := []rune(fmt.Sprintf("%s … %s", printable.Line(what), time.Since(start).Round(time.Second)))
+		line := []rune(fmt.Sprintf("%s … %s", printable.Line(what()), time.Since(start).Round(time.Second)))
 		width := s.Width()
 		if width <= 1 {
 			width = 80 // standard output is none, or none that tells
@@ -52,6 +57,6 @@ func (s *IOStreams) tell(what string, done <-chan struct{}) {
 			line = line[:width-1] // a line that wraps could not be taken back
 		}
 		longest = max(longest, len(line))
-		fmt.Fprintf(s.RawErr(), "\r%s", string(line))
+		fmt.Fprintf(s.RawErr(), "\r%s%s", string(line), strings.Repeat(" ", longest-len(line)))
 	}
 }

@@ -54,6 +54,10 @@ func (s *Server) agentRoutes(mux *http.ServeMux, vmi string) {
 			refuse(w, name(r), err)
 			return
 		}
+		if r.URL.Query().Get("withoutAgent") != "" {
+			s.quiesce(w, r, after)
+			return
+		}
 		s.request(w, r, func(ctx context.Context, l launcherpb.LauncherClient) error {
 			_, err := l.Freeze(ctx, &launcherpb.FreezeRequest{UnfreezeAfter: durationpb.New(after)})
 			return err
@@ -67,6 +71,42 @@ func (s *Server) agentRoutes(mux *http.ServeMux, vmi string) {
 	})
 	mux.HandleFunc("GET "+vmi+"exec", s.exec)
 	mux.HandleFunc("GET "+vmi+"copyfile", s.copyFile)
+}
+
+// quiesced are the answers to a freeze that may pause the guest. A launcher of an older version names none, and has
+// asked the agent.
+var quiesced = map[launcherpb.Quiesced]string{
+	launcherpb.Quiesced_QUIESCED_UNSPECIFIED:    "Agent",
+	launcherpb.Quiesced_QUIESCED_AGENT:          "Agent",
+	launcherpb.Quiesced_QUIESCED_PAUSED:         "Paused",
+	launcherpb.Quiesced_QUIESCED_ALREADY_PAUSED: "AlreadyPaused",
+}
+
+// quiesce freezes a guest, or pauses it when its agent does not answer, and says which it was.
+func (s *Server) quiesce(w http.ResponseWriter, r *http.Request, after time.Duration) {
+	if text := r.URL.Query().Get("withoutAgent"); text != "pause" || after == 0 {
+		refuse(w, name(r), apierrors.NewBadRequest(fmt.Sprintf("withoutAgent=%q with after=%s: it must be pause, and "+
+			"have a time", text, after)))
+		return
+	}
+	launcher, _, err := s.Launcher(name(r))
+	var answer *launcherpb.FreezeResponse
+	if err == nil {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		answer, err = launcher.Freeze(ctx,
+			&launcherpb.FreezeRequest{UnfreezeAfter: durationpb.New(after), PauseWithoutAgent: true})
+	}
+	if err == nil && quiesced[answer.Quiesced] == "" {
+		err = apierrors.NewInternalError(
+			fmt.Errorf("the launcher answers with %s, which this virt-handler does not know", answer.Quiesced))
+	}
+	if err != nil {
+		refuse(w, name(r), err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, `{"quiesced":%q}`, quiesced[answer.Quiesced]) // the client is gone: nobody to tell
 }
 
 func unfreezeAfter(r *http.Request) (time.Duration, error) {

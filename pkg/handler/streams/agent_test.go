@@ -51,6 +51,8 @@ type execLauncher struct {
 	answers *answers
 	request *launcherpb.ExecRequest
 	after   time.Duration
+	// quiesced is how a guest is frozen that may be paused.
+	quiesced launcherpb.Quiesced
 }
 
 func (l *execLauncher) AskAgent(context.Context, *launcherpb.AskAgentRequest, ...grpc.CallOption) (*launcherpb.AskAgentResponse, error) {
@@ -62,7 +64,10 @@ func (l *execLauncher) AskAgent(context.Context, *launcherpb.AskAgentRequest, ..
 
 func (l *execLauncher) Freeze(_ context.Context, r *launcherpb.FreezeRequest, _ ...grpc.CallOption) (*launcherpb.FreezeResponse, error) {
 	l.after = r.UnfreezeAfter.AsDuration()
-	return &launcherpb.FreezeResponse{}, nil
+	if !r.PauseWithoutAgent {
+		return &launcherpb.FreezeResponse{}, nil
+	}
+	return &launcherpb.FreezeResponse{Quiesced: l.quiesced}, nil
 }
 
 func (l *execLauncher) Exec(ctx context.Context, r *launcherpb.ExecRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[launcherpb.ExecResponse], error) {
@@ -263,5 +268,37 @@ func TestExecInputBounded(t *testing.T) {
 	s.server.Close()
 	if !s.server.room.TryAcquire(maxHeld) {
 		t.Error("a client that has left still has its share")
+	}
+}
+
+func TestFreezeOrPause(t *testing.T) {
+	for _, tc := range []struct {
+		query    string
+		quiesced launcherpb.Quiesced
+		code     int
+		body     string
+	}{
+		{"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_PAUSED, 200, `{"quiesced":"Paused"}`},
+		{"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_ALREADY_PAUSED, 200, `{"quiesced":"AlreadyPaused"}`},
+		{"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_AGENT, 200, `{"quiesced":"Agent"}`},
+		{"?after=90s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_UNSPECIFIED, 200, `{"quiesced":"Agent"}`},
+		{"?after=90s&withoutAgent=pause", 99, 500, "does not know"},
+		{"?after=0s&withoutAgent=pause", launcherpb.Quiesced_QUIESCED_PAUSED, 400, "have a time"},
+		{"?after=90s&withoutAgent=stop", launcherpb.Quiesced_QUIESCED_PAUSED, 400, "it must be pause"},
+	} {
+		s := agentSetup(t, &execLauncher{quiesced: tc.quiesced})
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.http.URL+guestPath+"freeze"+tc.query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != tc.code || !strings.Contains(string(body), tc.body) {
+			t.Errorf("%s, %s: %d %s %v", tc.query, tc.quiesced, response.StatusCode, body, err)
+		}
 	}
 }

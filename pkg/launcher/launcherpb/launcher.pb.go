@@ -26,6 +26,62 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What keeps the guest from writing.
+type Quiesced int32
+
+const (
+	Quiesced_QUIESCED_UNSPECIFIED Quiesced = 0
+	// The guest agent froze the file systems.
+	Quiesced_QUIESCED_AGENT Quiesced = 1
+	// Freeze paused the guest, and Unfreeze resumes it.
+	Quiesced_QUIESCED_PAUSED Quiesced = 2
+	// The guest was paused before, and stays so.
+	Quiesced_QUIESCED_ALREADY_PAUSED Quiesced = 3
+)
+
+// Enum value maps for Quiesced.
+var (
+	Quiesced_name = map[int32]string{
+		0: "QUIESCED_UNSPECIFIED",
+		1: "QUIESCED_AGENT",
+		2: "QUIESCED_PAUSED",
+		3: "QUIESCED_ALREADY_PAUSED",
+	}
+	Quiesced_value = map[string]int32{
+		"QUIESCED_UNSPECIFIED":    0,
+		"QUIESCED_AGENT":          1,
+		"QUIESCED_PAUSED":         2,
+		"QUIESCED_ALREADY_PAUSED": 3,
+	}
+)
+
+func (x Quiesced) Enum() *Quiesced {
+	p := new(Quiesced)
+	*p = x
+	return p
+}
+
+func (x Quiesced) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Quiesced) Descriptor() protoreflect.EnumDescriptor {
+	return file_pkg_launcher_launcherpb_launcher_proto_enumTypes[0].Descriptor()
+}
+
+func (Quiesced) Type() protoreflect.EnumType {
+	return &file_pkg_launcher_launcherpb_launcher_proto_enumTypes[0]
+}
+
+func (x Quiesced) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Quiesced.Descriptor instead.
+func (Quiesced) EnumDescriptor() ([]byte, []int) {
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{0}
+}
+
 type Lifecycle int32
 
 const (
@@ -83,11 +139,11 @@ func (x Lifecycle) String() string {
 }
 
 func (Lifecycle) Descriptor() protoreflect.EnumDescriptor {
-	return file_pkg_launcher_launcherpb_launcher_proto_enumTypes[0].Descriptor()
+	return file_pkg_launcher_launcherpb_launcher_proto_enumTypes[1].Descriptor()
 }
 
 func (Lifecycle) Type() protoreflect.EnumType {
-	return &file_pkg_launcher_launcherpb_launcher_proto_enumTypes[0]
+	return &file_pkg_launcher_launcherpb_launcher_proto_enumTypes[1]
 }
 
 func (x Lifecycle) Number() protoreflect.EnumNumber {
@@ -96,7 +152,7 @@ func (x Lifecycle) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Lifecycle.Descriptor instead.
 func (Lifecycle) EnumDescriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{0}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{1}
 }
 
 type MigrationPhase int32
@@ -137,11 +193,11 @@ func (x MigrationPhase) String() string {
 }
 
 func (MigrationPhase) Descriptor() protoreflect.EnumDescriptor {
-	return file_pkg_launcher_launcherpb_launcher_proto_enumTypes[1].Descriptor()
+	return file_pkg_launcher_launcherpb_launcher_proto_enumTypes[2].Descriptor()
 }
 
 func (MigrationPhase) Type() protoreflect.EnumType {
-	return &file_pkg_launcher_launcherpb_launcher_proto_enumTypes[1]
+	return &file_pkg_launcher_launcherpb_launcher_proto_enumTypes[2]
 }
 
 func (x MigrationPhase) Number() protoreflect.EnumNumber {
@@ -150,7 +206,7 @@ func (x MigrationPhase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MigrationPhase.Descriptor instead.
 func (MigrationPhase) EnumDescriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{1}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{2}
 }
 
 type MigrationMode int32
@@ -189,11 +245,11 @@ func (x MigrationMode) String() string {
 }
 
 func (MigrationMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_pkg_launcher_launcherpb_launcher_proto_enumTypes[2].Descriptor()
+	return file_pkg_launcher_launcherpb_launcher_proto_enumTypes[3].Descriptor()
 }
 
 func (MigrationMode) Type() protoreflect.EnumType {
-	return &file_pkg_launcher_launcherpb_launcher_proto_enumTypes[2]
+	return &file_pkg_launcher_launcherpb_launcher_proto_enumTypes[3]
 }
 
 func (x MigrationMode) Number() protoreflect.EnumNumber {
@@ -202,7 +258,7 @@ func (x MigrationMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MigrationMode.Descriptor instead.
 func (MigrationMode) EnumDescriptor() ([]byte, []int) {
-	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{2}
+	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{3}
 }
 
 type RenewRequest struct {
@@ -1177,8 +1233,11 @@ type FreezeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Time until the file systems are let go by themselves; zero is never.
 	UnfreezeAfter *durationpb.Duration `protobuf:"bytes,1,opt,name=unfreeze_after,json=unfreezeAfter,proto3" json:"unfreeze_after,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// A guest whose agent does not answer is paused instead, and goes on after the same time, which must not be zero. A
+	// guest that is paused already stays as it is. A paused guest is held until Unfreeze or the time.
+	PauseWithoutAgent bool `protobuf:"varint,2,opt,name=pause_without_agent,json=pauseWithoutAgent,proto3" json:"pause_without_agent,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *FreezeRequest) Reset() {
@@ -1218,8 +1277,16 @@ func (x *FreezeRequest) GetUnfreezeAfter() *durationpb.Duration {
 	return nil
 }
 
+func (x *FreezeRequest) GetPauseWithoutAgent() bool {
+	if x != nil {
+		return x.PauseWithoutAgent
+	}
+	return false
+}
+
 type FreezeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Quiesced      Quiesced               `protobuf:"varint,1,opt,name=quiesced,proto3,enum=virtkit.launcher.v1.Quiesced" json:"quiesced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1252,6 +1319,13 @@ func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
 func (*FreezeResponse) Descriptor() ([]byte, []int) {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *FreezeResponse) GetQuiesced() Quiesced {
+	if x != nil {
+		return x.Quiesced
+	}
+	return Quiesced_QUIESCED_UNSPECIFIED
 }
 
 type UnfreezeRequest struct {
@@ -3938,10 +4012,12 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x0fAskAgentRequest\"C\n" +
 	"\x10AskAgentResponse\x12\x1b\n" +
 	"\tinfo_json\x18\x01 \x01(\fR\binfoJson\x12\x12\n" +
-	"\x04load\x18\x02 \x03(\x01R\x04load\"Q\n" +
+	"\x04load\x18\x02 \x03(\x01R\x04load\"\x81\x01\n" +
 	"\rFreezeRequest\x12@\n" +
-	"\x0eunfreeze_after\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\runfreezeAfter\"\x10\n" +
-	"\x0eFreezeResponse\"\x11\n" +
+	"\x0eunfreeze_after\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\runfreezeAfter\x12.\n" +
+	"\x13pause_without_agent\x18\x02 \x01(\bR\x11pauseWithoutAgent\"K\n" +
+	"\x0eFreezeResponse\x129\n" +
+	"\bquiesced\x18\x01 \x01(\x0e2\x1d.virtkit.launcher.v1.QuiescedR\bquiesced\"\x11\n" +
 	"\x0fUnfreezeRequest\"\x12\n" +
 	"\x10UnfreezeResponse\"=\n" +
 	"\vExecRequest\x12\x18\n" +
@@ -4102,7 +4178,12 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\",\n" +
 	"\x10AgentCredentials\x12\x18\n" +
-	"\afailure\x18\x01 \x01(\tR\afailure*\xe3\x01\n" +
+	"\afailure\x18\x01 \x01(\tR\afailure*j\n" +
+	"\bQuiesced\x12\x18\n" +
+	"\x14QUIESCED_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eQUIESCED_AGENT\x10\x01\x12\x13\n" +
+	"\x0fQUIESCED_PAUSED\x10\x02\x12\x1b\n" +
+	"\x17QUIESCED_ALREADY_PAUSED\x10\x03*\xe3\x01\n" +
 	"\tLifecycle\x12\x19\n" +
 	"\x15LIFECYCLE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLIFECYCLE_NONE\x10\x01\x12\x15\n" +
@@ -4163,168 +4244,170 @@ func file_pkg_launcher_launcherpb_launcher_proto_rawDescGZIP() []byte {
 	return file_pkg_launcher_launcherpb_launcher_proto_rawDescData
 }
 
-var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_pkg_launcher_launcherpb_launcher_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_pkg_launcher_launcherpb_launcher_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_pkg_launcher_launcherpb_launcher_proto_goTypes = []any{
-	(Lifecycle)(0),                         // 0: virtkit.launcher.v1.Lifecycle
-	(MigrationPhase)(0),                    // 1: virtkit.launcher.v1.MigrationPhase
-	(MigrationMode)(0),                     // 2: virtkit.launcher.v1.MigrationMode
-	(*RenewRequest)(nil),                   // 3: virtkit.launcher.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 4: virtkit.launcher.v1.RenewResponse
-	(*StartRequest)(nil),                   // 5: virtkit.launcher.v1.StartRequest
-	(*StartResponse)(nil),                  // 6: virtkit.launcher.v1.StartResponse
-	(*ShutdownRequest)(nil),                // 7: virtkit.launcher.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),               // 8: virtkit.launcher.v1.ShutdownResponse
-	(*WatchRequest)(nil),                   // 9: virtkit.launcher.v1.WatchRequest
-	(*StatsRequest)(nil),                   // 10: virtkit.launcher.v1.StatsRequest
-	(*StatsResponse)(nil),                  // 11: virtkit.launcher.v1.StatsResponse
-	(*GuestMemory)(nil),                    // 12: virtkit.launcher.v1.GuestMemory
-	(*PauseRequest)(nil),                   // 13: virtkit.launcher.v1.PauseRequest
-	(*PauseResponse)(nil),                  // 14: virtkit.launcher.v1.PauseResponse
-	(*UnpauseRequest)(nil),                 // 15: virtkit.launcher.v1.UnpauseRequest
-	(*UnpauseResponse)(nil),                // 16: virtkit.launcher.v1.UnpauseResponse
-	(*ResetRequest)(nil),                   // 17: virtkit.launcher.v1.ResetRequest
-	(*ResetResponse)(nil),                  // 18: virtkit.launcher.v1.ResetResponse
-	(*SoftRebootRequest)(nil),              // 19: virtkit.launcher.v1.SoftRebootRequest
-	(*SoftRebootResponse)(nil),             // 20: virtkit.launcher.v1.SoftRebootResponse
-	(*AskAgentRequest)(nil),                // 21: virtkit.launcher.v1.AskAgentRequest
-	(*AskAgentResponse)(nil),               // 22: virtkit.launcher.v1.AskAgentResponse
-	(*FreezeRequest)(nil),                  // 23: virtkit.launcher.v1.FreezeRequest
-	(*FreezeResponse)(nil),                 // 24: virtkit.launcher.v1.FreezeResponse
-	(*UnfreezeRequest)(nil),                // 25: virtkit.launcher.v1.UnfreezeRequest
-	(*UnfreezeResponse)(nil),               // 26: virtkit.launcher.v1.UnfreezeResponse
-	(*ExecRequest)(nil),                    // 27: virtkit.launcher.v1.ExecRequest
-	(*ExecResponse)(nil),                   // 28: virtkit.launcher.v1.ExecResponse
-	(*ExecResult)(nil),                     // 29: virtkit.launcher.v1.ExecResult
-	(*CopyFileRequest)(nil),                // 30: virtkit.launcher.v1.CopyFileRequest
-	(*CopyFileStart)(nil),                  // 31: virtkit.launcher.v1.CopyFileStart
-	(*CopyFileEnd)(nil),                    // 32: virtkit.launcher.v1.CopyFileEnd
-	(*CopyFileResponse)(nil),               // 33: virtkit.launcher.v1.CopyFileResponse
-	(*CopyFileOpened)(nil),                 // 34: virtkit.launcher.v1.CopyFileOpened
-	(*CopyFileResult)(nil),                 // 35: virtkit.launcher.v1.CopyFileResult
-	(*ScreenshotRequest)(nil),              // 36: virtkit.launcher.v1.ScreenshotRequest
-	(*ScreenshotPiece)(nil),                // 37: virtkit.launcher.v1.ScreenshotPiece
-	(*AttachVolumeRequest)(nil),            // 38: virtkit.launcher.v1.AttachVolumeRequest
-	(*AttachVolumeResponse)(nil),           // 39: virtkit.launcher.v1.AttachVolumeResponse
-	(*ResizeRequest)(nil),                  // 40: virtkit.launcher.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 41: virtkit.launcher.v1.ResizeResponse
-	(*DetachVolumeRequest)(nil),            // 42: virtkit.launcher.v1.DetachVolumeRequest
-	(*DetachVolumeResponse)(nil),           // 43: virtkit.launcher.v1.DetachVolumeResponse
-	(*DumpMemoryRequest)(nil),              // 44: virtkit.launcher.v1.DumpMemoryRequest
-	(*DumpMemoryResponse)(nil),             // 45: virtkit.launcher.v1.DumpMemoryResponse
-	(*PrepareMigrationTargetRequest)(nil),  // 46: virtkit.launcher.v1.PrepareMigrationTargetRequest
-	(*PrepareMigrationTargetResponse)(nil), // 47: virtkit.launcher.v1.PrepareMigrationTargetResponse
-	(*MigrateRequest)(nil),                 // 48: virtkit.launcher.v1.MigrateRequest
-	(*MigrationLimits)(nil),                // 49: virtkit.launcher.v1.MigrationLimits
-	(*MigrateResponse)(nil),                // 50: virtkit.launcher.v1.MigrateResponse
-	(*TakeOverRequest)(nil),                // 51: virtkit.launcher.v1.TakeOverRequest
-	(*TakeOverResponse)(nil),               // 52: virtkit.launcher.v1.TakeOverResponse
-	(*CancelMigrationRequest)(nil),         // 53: virtkit.launcher.v1.CancelMigrationRequest
-	(*CancelMigrationResponse)(nil),        // 54: virtkit.launcher.v1.CancelMigrationResponse
-	(*Migration)(nil),                      // 55: virtkit.launcher.v1.Migration
-	(*MigrationProgress)(nil),              // 56: virtkit.launcher.v1.MigrationProgress
-	(*SetInterfacesRequest)(nil),           // 57: virtkit.launcher.v1.SetInterfacesRequest
-	(*SetInterfacesResponse)(nil),          // 58: virtkit.launcher.v1.SetInterfacesResponse
-	(*GuestState)(nil),                     // 59: virtkit.launcher.v1.GuestState
-	(*AgentCredentials)(nil),               // 60: virtkit.launcher.v1.AgentCredentials
-	(*StatsResponse_Interface)(nil),        // 61: virtkit.launcher.v1.StatsResponse.Interface
-	(*StatsResponse_Disk)(nil),             // 62: virtkit.launcher.v1.StatsResponse.Disk
-	(*StatsResponse_VCPU)(nil),             // 63: virtkit.launcher.v1.StatsResponse.VCPU
-	nil,                                    // 64: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	nil,                                    // 65: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	nil,                                    // 66: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	(*durationpb.Duration)(nil),            // 67: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),          // 68: google.protobuf.Timestamp
+	(Quiesced)(0),                          // 0: virtkit.launcher.v1.Quiesced
+	(Lifecycle)(0),                         // 1: virtkit.launcher.v1.Lifecycle
+	(MigrationPhase)(0),                    // 2: virtkit.launcher.v1.MigrationPhase
+	(MigrationMode)(0),                     // 3: virtkit.launcher.v1.MigrationMode
+	(*RenewRequest)(nil),                   // 4: virtkit.launcher.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 5: virtkit.launcher.v1.RenewResponse
+	(*StartRequest)(nil),                   // 6: virtkit.launcher.v1.StartRequest
+	(*StartResponse)(nil),                  // 7: virtkit.launcher.v1.StartResponse
+	(*ShutdownRequest)(nil),                // 8: virtkit.launcher.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),               // 9: virtkit.launcher.v1.ShutdownResponse
+	(*WatchRequest)(nil),                   // 10: virtkit.launcher.v1.WatchRequest
+	(*StatsRequest)(nil),                   // 11: virtkit.launcher.v1.StatsRequest
+	(*StatsResponse)(nil),                  // 12: virtkit.launcher.v1.StatsResponse
+	(*GuestMemory)(nil),                    // 13: virtkit.launcher.v1.GuestMemory
+	(*PauseRequest)(nil),                   // 14: virtkit.launcher.v1.PauseRequest
+	(*PauseResponse)(nil),                  // 15: virtkit.launcher.v1.PauseResponse
+	(*UnpauseRequest)(nil),                 // 16: virtkit.launcher.v1.UnpauseRequest
+	(*UnpauseResponse)(nil),                // 17: virtkit.launcher.v1.UnpauseResponse
+	(*ResetRequest)(nil),                   // 18: virtkit.launcher.v1.ResetRequest
+	(*ResetResponse)(nil),                  // 19: virtkit.launcher.v1.ResetResponse
+	(*SoftRebootRequest)(nil),              // 20: virtkit.launcher.v1.SoftRebootRequest
+	(*SoftRebootResponse)(nil),             // 21: virtkit.launcher.v1.SoftRebootResponse
+	(*AskAgentRequest)(nil),                // 22: virtkit.launcher.v1.AskAgentRequest
+	(*AskAgentResponse)(nil),               // 23: virtkit.launcher.v1.AskAgentResponse
+	(*FreezeRequest)(nil),                  // 24: virtkit.launcher.v1.FreezeRequest
+	(*FreezeResponse)(nil),                 // 25: virtkit.launcher.v1.FreezeResponse
+	(*UnfreezeRequest)(nil),                // 26: virtkit.launcher.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),               // 27: virtkit.launcher.v1.UnfreezeResponse
+	(*ExecRequest)(nil),                    // 28: virtkit.launcher.v1.ExecRequest
+	(*ExecResponse)(nil),                   // 29: virtkit.launcher.v1.ExecResponse
+	(*ExecResult)(nil),                     // 30: virtkit.launcher.v1.ExecResult
+	(*CopyFileRequest)(nil),                // 31: virtkit.launcher.v1.CopyFileRequest
+	(*CopyFileStart)(nil),                  // 32: virtkit.launcher.v1.CopyFileStart
+	(*CopyFileEnd)(nil),                    // 33: virtkit.launcher.v1.CopyFileEnd
+	(*CopyFileResponse)(nil),               // 34: virtkit.launcher.v1.CopyFileResponse
+	(*CopyFileOpened)(nil),                 // 35: virtkit.launcher.v1.CopyFileOpened
+	(*CopyFileResult)(nil),                 // 36: virtkit.launcher.v1.CopyFileResult
+	(*ScreenshotRequest)(nil),              // 37: virtkit.launcher.v1.ScreenshotRequest
+	(*ScreenshotPiece)(nil),                // 38: virtkit.launcher.v1.ScreenshotPiece
+	(*AttachVolumeRequest)(nil),            // 39: virtkit.launcher.v1.AttachVolumeRequest
+	(*AttachVolumeResponse)(nil),           // 40: virtkit.launcher.v1.AttachVolumeResponse
+	(*ResizeRequest)(nil),                  // 41: virtkit.launcher.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 42: virtkit.launcher.v1.ResizeResponse
+	(*DetachVolumeRequest)(nil),            // 43: virtkit.launcher.v1.DetachVolumeRequest
+	(*DetachVolumeResponse)(nil),           // 44: virtkit.launcher.v1.DetachVolumeResponse
+	(*DumpMemoryRequest)(nil),              // 45: virtkit.launcher.v1.DumpMemoryRequest
+	(*DumpMemoryResponse)(nil),             // 46: virtkit.launcher.v1.DumpMemoryResponse
+	(*PrepareMigrationTargetRequest)(nil),  // 47: virtkit.launcher.v1.PrepareMigrationTargetRequest
+	(*PrepareMigrationTargetResponse)(nil), // 48: virtkit.launcher.v1.PrepareMigrationTargetResponse
+	(*MigrateRequest)(nil),                 // 49: virtkit.launcher.v1.MigrateRequest
+	(*MigrationLimits)(nil),                // 50: virtkit.launcher.v1.MigrationLimits
+	(*MigrateResponse)(nil),                // 51: virtkit.launcher.v1.MigrateResponse
+	(*TakeOverRequest)(nil),                // 52: virtkit.launcher.v1.TakeOverRequest
+	(*TakeOverResponse)(nil),               // 53: virtkit.launcher.v1.TakeOverResponse
+	(*CancelMigrationRequest)(nil),         // 54: virtkit.launcher.v1.CancelMigrationRequest
+	(*CancelMigrationResponse)(nil),        // 55: virtkit.launcher.v1.CancelMigrationResponse
+	(*Migration)(nil),                      // 56: virtkit.launcher.v1.Migration
+	(*MigrationProgress)(nil),              // 57: virtkit.launcher.v1.MigrationProgress
+	(*SetInterfacesRequest)(nil),           // 58: virtkit.launcher.v1.SetInterfacesRequest
+	(*SetInterfacesResponse)(nil),          // 59: virtkit.launcher.v1.SetInterfacesResponse
+	(*GuestState)(nil),                     // 60: virtkit.launcher.v1.GuestState
+	(*AgentCredentials)(nil),               // 61: virtkit.launcher.v1.AgentCredentials
+	(*StatsResponse_Interface)(nil),        // 62: virtkit.launcher.v1.StatsResponse.Interface
+	(*StatsResponse_Disk)(nil),             // 63: virtkit.launcher.v1.StatsResponse.Disk
+	(*StatsResponse_VCPU)(nil),             // 64: virtkit.launcher.v1.StatsResponse.VCPU
+	nil,                                    // 65: virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	nil,                                    // 66: virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	nil,                                    // 67: virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	(*durationpb.Duration)(nil),            // 68: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),          // 69: google.protobuf.Timestamp
 }
 var file_pkg_launcher_launcherpb_launcher_proto_depIdxs = []int32{
-	67, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
-	67, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
-	59, // 2: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	67, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
-	61, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
-	62, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
-	63, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
-	12, // 7: virtkit.launcher.v1.StatsResponse.memory:type_name -> virtkit.launcher.v1.GuestMemory
-	67, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
-	29, // 9: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
-	31, // 10: virtkit.launcher.v1.CopyFileRequest.start:type_name -> virtkit.launcher.v1.CopyFileStart
-	32, // 11: virtkit.launcher.v1.CopyFileRequest.end:type_name -> virtkit.launcher.v1.CopyFileEnd
-	34, // 12: virtkit.launcher.v1.CopyFileResponse.opened:type_name -> virtkit.launcher.v1.CopyFileOpened
-	35, // 13: virtkit.launcher.v1.CopyFileResponse.result:type_name -> virtkit.launcher.v1.CopyFileResult
-	68, // 14: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
-	68, // 15: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
-	59, // 16: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
-	49, // 17: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
-	67, // 18: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
-	67, // 19: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
-	1,  // 20: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
-	68, // 21: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
-	68, // 22: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
-	67, // 23: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
-	2,  // 24: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
-	56, // 25: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
-	67, // 26: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
-	67, // 27: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
-	0,  // 28: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
-	68, // 29: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
-	64, // 30: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
-	60, // 31: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
-	55, // 32: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
-	65, // 33: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
-	66, // 34: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
-	5,  // 35: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
-	7,  // 36: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
-	9,  // 37: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
-	10, // 38: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
-	13, // 39: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
-	15, // 40: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
-	17, // 41: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
-	19, // 42: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
-	21, // 43: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
-	23, // 44: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
-	25, // 45: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
-	27, // 46: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
-	30, // 47: virtkit.launcher.v1.Launcher.CopyFile:input_type -> virtkit.launcher.v1.CopyFileRequest
-	36, // 48: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
-	46, // 49: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
-	48, // 50: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
-	53, // 51: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
-	51, // 52: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
-	38, // 53: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
-	42, // 54: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
-	57, // 55: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
-	44, // 56: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
-	40, // 57: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
-	3,  // 58: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
-	6,  // 59: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
-	8,  // 60: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
-	59, // 61: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
-	11, // 62: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
-	14, // 63: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
-	16, // 64: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
-	18, // 65: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
-	20, // 66: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
-	22, // 67: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
-	24, // 68: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
-	26, // 69: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
-	28, // 70: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
-	33, // 71: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
-	37, // 72: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
-	47, // 73: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
-	50, // 74: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
-	54, // 75: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
-	52, // 76: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
-	39, // 77: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
-	43, // 78: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
-	58, // 79: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
-	45, // 80: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
-	41, // 81: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
-	4,  // 82: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
-	59, // [59:83] is the sub-list for method output_type
-	35, // [35:59] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	68, // 0: virtkit.launcher.v1.RenewRequest.heard:type_name -> google.protobuf.Duration
+	68, // 1: virtkit.launcher.v1.RenewResponse.fence_after:type_name -> google.protobuf.Duration
+	60, // 2: virtkit.launcher.v1.StartResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	68, // 3: virtkit.launcher.v1.ShutdownRequest.grace_period:type_name -> google.protobuf.Duration
+	62, // 4: virtkit.launcher.v1.StatsResponse.interfaces:type_name -> virtkit.launcher.v1.StatsResponse.Interface
+	63, // 5: virtkit.launcher.v1.StatsResponse.disks:type_name -> virtkit.launcher.v1.StatsResponse.Disk
+	64, // 6: virtkit.launcher.v1.StatsResponse.vcpu_times:type_name -> virtkit.launcher.v1.StatsResponse.VCPU
+	13, // 7: virtkit.launcher.v1.StatsResponse.memory:type_name -> virtkit.launcher.v1.GuestMemory
+	68, // 8: virtkit.launcher.v1.FreezeRequest.unfreeze_after:type_name -> google.protobuf.Duration
+	0,  // 9: virtkit.launcher.v1.FreezeResponse.quiesced:type_name -> virtkit.launcher.v1.Quiesced
+	30, // 10: virtkit.launcher.v1.ExecResponse.result:type_name -> virtkit.launcher.v1.ExecResult
+	32, // 11: virtkit.launcher.v1.CopyFileRequest.start:type_name -> virtkit.launcher.v1.CopyFileStart
+	33, // 12: virtkit.launcher.v1.CopyFileRequest.end:type_name -> virtkit.launcher.v1.CopyFileEnd
+	35, // 13: virtkit.launcher.v1.CopyFileResponse.opened:type_name -> virtkit.launcher.v1.CopyFileOpened
+	36, // 14: virtkit.launcher.v1.CopyFileResponse.result:type_name -> virtkit.launcher.v1.CopyFileResult
+	69, // 15: virtkit.launcher.v1.DumpMemoryResponse.started:type_name -> google.protobuf.Timestamp
+	69, // 16: virtkit.launcher.v1.DumpMemoryResponse.ended:type_name -> google.protobuf.Timestamp
+	60, // 17: virtkit.launcher.v1.PrepareMigrationTargetResponse.state:type_name -> virtkit.launcher.v1.GuestState
+	50, // 18: virtkit.launcher.v1.MigrateRequest.limits:type_name -> virtkit.launcher.v1.MigrationLimits
+	68, // 19: virtkit.launcher.v1.MigrationLimits.completion_timeout_per_gib:type_name -> google.protobuf.Duration
+	68, // 20: virtkit.launcher.v1.MigrationLimits.progress_timeout:type_name -> google.protobuf.Duration
+	2,  // 21: virtkit.launcher.v1.Migration.phase:type_name -> virtkit.launcher.v1.MigrationPhase
+	69, // 22: virtkit.launcher.v1.Migration.started_at:type_name -> google.protobuf.Timestamp
+	69, // 23: virtkit.launcher.v1.Migration.ended_at:type_name -> google.protobuf.Timestamp
+	68, // 24: virtkit.launcher.v1.Migration.downtime:type_name -> google.protobuf.Duration
+	3,  // 25: virtkit.launcher.v1.Migration.mode:type_name -> virtkit.launcher.v1.MigrationMode
+	57, // 26: virtkit.launcher.v1.Migration.progress:type_name -> virtkit.launcher.v1.MigrationProgress
+	68, // 27: virtkit.launcher.v1.MigrationProgress.elapsed:type_name -> google.protobuf.Duration
+	68, // 28: virtkit.launcher.v1.MigrationProgress.expected_downtime:type_name -> google.protobuf.Duration
+	1,  // 29: virtkit.launcher.v1.GuestState.lifecycle:type_name -> virtkit.launcher.v1.Lifecycle
+	69, // 30: virtkit.launcher.v1.GuestState.started_at:type_name -> google.protobuf.Timestamp
+	65, // 31: virtkit.launcher.v1.GuestState.volume_targets:type_name -> virtkit.launcher.v1.GuestState.VolumeTargetsEntry
+	61, // 32: virtkit.launcher.v1.GuestState.agent_credentials:type_name -> virtkit.launcher.v1.AgentCredentials
+	56, // 33: virtkit.launcher.v1.GuestState.migration:type_name -> virtkit.launcher.v1.Migration
+	66, // 34: virtkit.launcher.v1.GuestState.image_checksums:type_name -> virtkit.launcher.v1.GuestState.ImageChecksumsEntry
+	67, // 35: virtkit.launcher.v1.GuestState.interface_links:type_name -> virtkit.launcher.v1.GuestState.InterfaceLinksEntry
+	6,  // 36: virtkit.launcher.v1.Launcher.Start:input_type -> virtkit.launcher.v1.StartRequest
+	8,  // 37: virtkit.launcher.v1.Launcher.Shutdown:input_type -> virtkit.launcher.v1.ShutdownRequest
+	10, // 38: virtkit.launcher.v1.Launcher.Watch:input_type -> virtkit.launcher.v1.WatchRequest
+	11, // 39: virtkit.launcher.v1.Launcher.Stats:input_type -> virtkit.launcher.v1.StatsRequest
+	14, // 40: virtkit.launcher.v1.Launcher.Pause:input_type -> virtkit.launcher.v1.PauseRequest
+	16, // 41: virtkit.launcher.v1.Launcher.Unpause:input_type -> virtkit.launcher.v1.UnpauseRequest
+	18, // 42: virtkit.launcher.v1.Launcher.Reset:input_type -> virtkit.launcher.v1.ResetRequest
+	20, // 43: virtkit.launcher.v1.Launcher.SoftReboot:input_type -> virtkit.launcher.v1.SoftRebootRequest
+	22, // 44: virtkit.launcher.v1.Launcher.AskAgent:input_type -> virtkit.launcher.v1.AskAgentRequest
+	24, // 45: virtkit.launcher.v1.Launcher.Freeze:input_type -> virtkit.launcher.v1.FreezeRequest
+	26, // 46: virtkit.launcher.v1.Launcher.Unfreeze:input_type -> virtkit.launcher.v1.UnfreezeRequest
+	28, // 47: virtkit.launcher.v1.Launcher.Exec:input_type -> virtkit.launcher.v1.ExecRequest
+	31, // 48: virtkit.launcher.v1.Launcher.CopyFile:input_type -> virtkit.launcher.v1.CopyFileRequest
+	37, // 49: virtkit.launcher.v1.Launcher.Screenshot:input_type -> virtkit.launcher.v1.ScreenshotRequest
+	47, // 50: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:input_type -> virtkit.launcher.v1.PrepareMigrationTargetRequest
+	49, // 51: virtkit.launcher.v1.Launcher.Migrate:input_type -> virtkit.launcher.v1.MigrateRequest
+	54, // 52: virtkit.launcher.v1.Launcher.CancelMigration:input_type -> virtkit.launcher.v1.CancelMigrationRequest
+	52, // 53: virtkit.launcher.v1.Launcher.TakeOver:input_type -> virtkit.launcher.v1.TakeOverRequest
+	39, // 54: virtkit.launcher.v1.Launcher.AttachVolume:input_type -> virtkit.launcher.v1.AttachVolumeRequest
+	43, // 55: virtkit.launcher.v1.Launcher.DetachVolume:input_type -> virtkit.launcher.v1.DetachVolumeRequest
+	58, // 56: virtkit.launcher.v1.Launcher.SetInterfaces:input_type -> virtkit.launcher.v1.SetInterfacesRequest
+	45, // 57: virtkit.launcher.v1.Launcher.DumpMemory:input_type -> virtkit.launcher.v1.DumpMemoryRequest
+	41, // 58: virtkit.launcher.v1.Launcher.Resize:input_type -> virtkit.launcher.v1.ResizeRequest
+	4,  // 59: virtkit.launcher.v1.Launcher.Renew:input_type -> virtkit.launcher.v1.RenewRequest
+	7,  // 60: virtkit.launcher.v1.Launcher.Start:output_type -> virtkit.launcher.v1.StartResponse
+	9,  // 61: virtkit.launcher.v1.Launcher.Shutdown:output_type -> virtkit.launcher.v1.ShutdownResponse
+	60, // 62: virtkit.launcher.v1.Launcher.Watch:output_type -> virtkit.launcher.v1.GuestState
+	12, // 63: virtkit.launcher.v1.Launcher.Stats:output_type -> virtkit.launcher.v1.StatsResponse
+	15, // 64: virtkit.launcher.v1.Launcher.Pause:output_type -> virtkit.launcher.v1.PauseResponse
+	17, // 65: virtkit.launcher.v1.Launcher.Unpause:output_type -> virtkit.launcher.v1.UnpauseResponse
+	19, // 66: virtkit.launcher.v1.Launcher.Reset:output_type -> virtkit.launcher.v1.ResetResponse
+	21, // 67: virtkit.launcher.v1.Launcher.SoftReboot:output_type -> virtkit.launcher.v1.SoftRebootResponse
+	23, // 68: virtkit.launcher.v1.Launcher.AskAgent:output_type -> virtkit.launcher.v1.AskAgentResponse
+	25, // 69: virtkit.launcher.v1.Launcher.Freeze:output_type -> virtkit.launcher.v1.FreezeResponse
+	27, // 70: virtkit.launcher.v1.Launcher.Unfreeze:output_type -> virtkit.launcher.v1.UnfreezeResponse
+	29, // 71: virtkit.launcher.v1.Launcher.Exec:output_type -> virtkit.launcher.v1.ExecResponse
+	34, // 72: virtkit.launcher.v1.Launcher.CopyFile:output_type -> virtkit.launcher.v1.CopyFileResponse
+	38, // 73: virtkit.launcher.v1.Launcher.Screenshot:output_type -> virtkit.launcher.v1.ScreenshotPiece
+	48, // 74: virtkit.launcher.v1.Launcher.PrepareMigrationTarget:output_type -> virtkit.launcher.v1.PrepareMigrationTargetResponse
+	51, // 75: virtkit.launcher.v1.Launcher.Migrate:output_type -> virtkit.launcher.v1.MigrateResponse
+	55, // 76: virtkit.launcher.v1.Launcher.CancelMigration:output_type -> virtkit.launcher.v1.CancelMigrationResponse
+	53, // 77: virtkit.launcher.v1.Launcher.TakeOver:output_type -> virtkit.launcher.v1.TakeOverResponse
+	40, // 78: virtkit.launcher.v1.Launcher.AttachVolume:output_type -> virtkit.launcher.v1.AttachVolumeResponse
+	44, // 79: virtkit.launcher.v1.Launcher.DetachVolume:output_type -> virtkit.launcher.v1.DetachVolumeResponse
+	59, // 80: virtkit.launcher.v1.Launcher.SetInterfaces:output_type -> virtkit.launcher.v1.SetInterfacesResponse
+	46, // 81: virtkit.launcher.v1.Launcher.DumpMemory:output_type -> virtkit.launcher.v1.DumpMemoryResponse
+	42, // 82: virtkit.launcher.v1.Launcher.Resize:output_type -> virtkit.launcher.v1.ResizeResponse
+	5,  // 83: virtkit.launcher.v1.Launcher.Renew:output_type -> virtkit.launcher.v1.RenewResponse
+	60, // [60:84] is the sub-list for method output_type
+	36, // [36:60] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_pkg_launcher_launcherpb_launcher_proto_init() }
@@ -4357,7 +4440,7 @@ func file_pkg_launcher_launcherpb_launcher_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_launcher_launcherpb_launcher_proto_rawDesc), len(file_pkg_launcher_launcherpb_launcher_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -74,7 +74,7 @@ type LauncherClient interface {
 	// with FAILED_PRECONDITION when no agent answers.
 	AskAgent(ctx context.Context, in *AskAgentRequest, opts ...grpc.CallOption) (*AskAgentResponse, error)
 	// Freeze holds the guest's file systems, and lets them go by itself after a time; Unfreeze lets
-	// them go now. Both are idempotent.
+	// them go now, and resumes a guest that Freeze paused. Both are idempotent.
 	Freeze(ctx context.Context, in *FreezeRequest, opts ...grpc.CallOption) (*FreezeResponse, error)
 	Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error)
 	// Exec runs a program in the guest. The last message has the result; when the caller goes away before
@@ -433,7 +433,7 @@ type LauncherServer interface {
 	// with FAILED_PRECONDITION when no agent answers.
 	AskAgent(context.Context, *AskAgentRequest) (*AskAgentResponse, error)
 	// Freeze holds the guest's file systems, and lets them go by itself after a time; Unfreeze lets
-	// them go now. Both are idempotent.
+	// them go now, and resumes a guest that Freeze paused. Both are idempotent.
 	Freeze(context.Context, *FreezeRequest) (*FreezeResponse, error)
 	Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error)
 	// Exec runs a program in the guest. The last message has the result; when the caller goes away before

@@ -11,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
 )
@@ -25,6 +27,7 @@ var watched = sync.OnceValue(func() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		v1.AddToScheme, corev1.AddToScheme,
 		instancetypev1beta1.AddToScheme, poolv1beta1.AddToScheme,
+		snapshotv1beta1.AddToScheme, clonev1beta1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			panic(err) // two types of one name: a programming error
@@ -46,6 +49,15 @@ var lists = map[schema.GroupVersionResource]func() runtime.Object{
 	poolv1beta1.SchemeGroupVersion.WithResource(store.Pools): func() runtime.Object {
 		return &poolv1beta1.VirtualMachinePoolList{}
 	},
+	snapshotv1beta1.SchemeGroupVersion.WithResource(Snapshots): func() runtime.Object {
+		return &snapshotv1beta1.VirtualMachineSnapshotList{}
+	},
+	snapshotv1beta1.SchemeGroupVersion.WithResource(Restores): func() runtime.Object {
+		return &snapshotv1beta1.VirtualMachineRestoreList{}
+	},
+	clonev1beta1.SchemeGroupVersion.WithResource(Clones): func() runtime.Object {
+		return &clonev1beta1.VirtualMachineCloneList{}
+	},
 	v1.GroupVersion.WithResource(store.ReplicaSets): func() runtime.Object {
 		return &v1.VirtualMachineInstanceReplicaSetList{}
 	},
@@ -66,8 +78,11 @@ var lists = map[schema.GroupVersionResource]func() runtime.Object{
 
 // Resources that can be followed, besides VMs, VMIs and Migrations.
 const (
-	Nodes  = "nodes"
-	Events = "events"
+	Nodes     = "nodes"
+	Events    = "events"
+	Snapshots = "virtualmachinesnapshots"
+	Restores  = "virtualmachinerestores"
+	Clones    = "virtualmachineclones"
 )
 
 // Source lists and watches a resource, in one namespace or with "" in all, for pkg/client/store.

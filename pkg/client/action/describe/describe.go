@@ -4,9 +4,11 @@ package describe
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/report/progress"
@@ -34,6 +37,8 @@ type Report struct {
 	Pods []Pod `json:"pods,omitempty"`
 	// Migration is the one that is under way; absent without one.
 	Migration *Migration `json:"migration,omitempty"`
+	// Snapshots are the VM's, the oldest first.
+	Snapshots []Snapshot `json:"snapshots,omitempty"`
 	// Why is the explanation that `virtctl why` gives.
 	Why *why.Report `json:"why"`
 	// Events are about the VM, its instance and its pods, the oldest first.
@@ -53,6 +58,33 @@ func (r *Report) Objects() []metav1.Object {
 		out = append(out, &r.Events[i])
 	}
 	return out
+}
+
+// Snapshot is one of the VM's.
+type Snapshot struct {
+	// Name is the VirtualMachineSnapshot's, Phase its status.phase, Ready whether it can be restored, and Created when it
+	// was asked for.
+	Name    string      `json:"name"`
+	Phase   string      `json:"phase"`
+	Ready   bool        `json:"ready"`
+	Created metav1.Time `json:"created"`
+}
+
+// snapshots are those of a VM. Who may not read them, or has a cluster without them, sees none.
+func snapshots(ctx context.Context, c *client.Client, namespace, name string) ([]Snapshot, error) {
+	list, err := snapshot.List(ctx, c, namespace, "", name)
+	switch {
+	case errors.Is(err, snapshot.ErrNoKinds), apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	var out []Snapshot
+	for i := range list.Items {
+		s := &list.Items[i]
+		out = append(out, Snapshot{s.Name, snapshot.Phase(s), snapshot.Ready(s), s.CreationTimestamp})
+	}
+	return out, nil
 }
 
 // Pod is one of the instance's.
@@ -112,6 +144,7 @@ func (r *Report) DeepCopyObject() runtime.Object {
 		}
 		out.Migration = &migration
 	}
+	out.Snapshots = append([]Snapshot(nil), r.Snapshots...)
 	out.Events = append([]corev1.Event(nil), r.Events...)
 	return &out
 }
@@ -142,6 +175,11 @@ func Get(ctx context.Context, c *client.Client, namespace, name string, now time
 		r.Pods = append(r.Pods, podOf(&facts.Pods[i]))
 	}
 	r.Migration = underWay(facts.Migrations)
+	if r.VM != nil {
+		if r.Snapshots, err = snapshots(ctx, c, namespace, name); err != nil {
+			return nil, err
+		}
+	}
 	selection := events.Selection{Namespace: namespace, Names: []string{name}}
 	for i := range facts.Events {
 		if selection.Match(&facts.Events[i]) {

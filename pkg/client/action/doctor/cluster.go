@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,6 +25,40 @@ func (e *examination) cluster() {
 		e.add(Cluster, "version", OK, "Kubernetes "+v.GitVersion)
 	}
 	e.storage()
+	e.snapshots()
+}
+
+// ErrNoSnapshots is a cluster without CSI's kinds of snapshots.
+var ErrNoSnapshots = errors.New("the cluster does not have the kinds of snapshot.storage.k8s.io")
+
+// snapshots looks whether volumes can be snapshotted. A cluster need not have that.
+func (e *examination) snapshots() {
+	const name = "snapshots"
+	drivers, err := e.SnapshotDrivers.Value, e.SnapshotDrivers.Err
+	switch {
+	case errors.Is(err, ErrNoSnapshots):
+		e.add(Cluster, name, OK, "VMs cannot be snapshotted or cloned: "+err.Error(),
+			"install CSI's snapshot kinds and its snapshot controller, with a driver that has snapshots")
+		return
+	case err != nil:
+		e.skip(Cluster, name, err)
+		return
+	case len(drivers) == 0:
+		e.add(Cluster, name, Warning, "VMs cannot be snapshotted or cloned: there is no VolumeSnapshotClass",
+			"create a VolumeSnapshotClass for the driver of the StorageClass")
+		return
+	}
+	var without []string
+	for i := range e.StorageClasses.Value {
+		if class := &e.StorageClasses.Value[i]; !slices.Contains(drivers, class.Provisioner) {
+			without = append(without, class.Name)
+		}
+	}
+	message := "volumes can be snapshotted by " + strings.Join(drivers, ", ")
+	if len(without) > 0 {
+		message += "; not those of StorageClass " + strings.Join(without, ", ")
+	}
+	e.add(Cluster, name, OK, message)
 }
 
 func (e *examination) storage() {

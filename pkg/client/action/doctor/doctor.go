@@ -102,6 +102,9 @@ type Facts struct {
 	Policies       Read[Policies]
 	StorageClasses Read[[]storagev1.StorageClass]
 	Nodes          Read[[]corev1.Node]
+	// SnapshotDrivers are the drivers of the cluster's VolumeSnapshotClasses. A cluster without that kind is an
+	// ErrNoSnapshots.
+	SnapshotDrivers Read[[]string]
 }
 
 // Program is what is known of this program's surroundings.

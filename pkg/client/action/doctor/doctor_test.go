@@ -35,22 +35,23 @@ func allPolicies() Policies {
 
 // healthy is a cluster with two nodes where all is well.
 func healthy() Facts {
-	class := storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local", Annotations: map[string]string{isDefault: "true"}}}
+	class := storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local", Annotations: map[string]string{isDefault: "true"}}, Provisioner: "driver"}
 	return Facts{
 		Now: now, Namespace: "default", RoundTrip: 3 * time.Millisecond,
 		Program: Program{
 			Version: version.Info{GitVersion: "v1"}, Name: "virtctl", Context: "here", Server: "https://here:6443", CertNotAfter: now.Add(1000 * time.Hour),
 			Path: map[string]string{"kubectl": "k", "kubectl-virt": "v", "kubectl_complete-virt": "c"},
 		},
-		Server:         Read[apiversion.Info]{Value: apiversion.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1"}},
-		VirtAPI:        Read[version.Info]{Value: version.Info{GitVersion: "v1"}},
-		Resources:      Read[[]string]{Value: expected},
-		KubeVirt:       Read[*v1.KubeVirt]{Value: &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Status: v1.KubeVirtStatus{Phase: v1.KubeVirtPhaseDeployed}}},
-		Pods:           Read[[]corev1.Pod]{Value: []corev1.Pod{pod(names.VirtAPI, "one"), pod(names.VirtController, "two"), pod(names.VirtHandler, "one"), pod(names.VirtHandler, "two")}},
-		Authorities:    Read[[]Certificate]{Value: []Certificate{{NotAfter: now.Add(-time.Hour)}, {NotAfter: now.Add(1000 * time.Hour)}}},
-		Policies:       Read[Policies]{Value: allPolicies()},
-		StorageClasses: Read[[]storagev1.StorageClass]{Value: []storagev1.StorageClass{class}},
-		Nodes:          Read[[]corev1.Node]{Value: []corev1.Node{machine("one"), machine("two")}},
+		Server:          Read[apiversion.Info]{Value: apiversion.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1"}},
+		VirtAPI:         Read[version.Info]{Value: version.Info{GitVersion: "v1"}},
+		Resources:       Read[[]string]{Value: expected},
+		KubeVirt:        Read[*v1.KubeVirt]{Value: &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Status: v1.KubeVirtStatus{Phase: v1.KubeVirtPhaseDeployed}}},
+		Pods:            Read[[]corev1.Pod]{Value: []corev1.Pod{pod(names.VirtAPI, "one"), pod(names.VirtController, "two"), pod(names.VirtHandler, "one"), pod(names.VirtHandler, "two")}},
+		Authorities:     Read[[]Certificate]{Value: []Certificate{{NotAfter: now.Add(-time.Hour)}, {NotAfter: now.Add(1000 * time.Hour)}}},
+		Policies:        Read[Policies]{Value: allPolicies()},
+		SnapshotDrivers: Read[[]string]{Value: []string{"driver"}},
+		StorageClasses:  Read[[]storagev1.StorageClass]{Value: []storagev1.StorageClass{class}},
+		Nodes:           Read[[]corev1.Node]{Value: []corev1.Node{machine("one"), machine("two")}},
 	}
 }
 
@@ -120,6 +121,9 @@ func TestChecks(t *testing.T) {
 		{"slow network", func(f *Facts) { f.RoundTrip = 2 * time.Second }, "connection", Warning, "answers in 2s", "slow"},
 		{"own clock", func(f *Facts) { f.Behind = 90 * time.Second }, "clock", Warning, "1m30s ahead of the cluster's", "NTP"},
 		{"Kubernetes is old", func(f *Facts) { f.Server.Value.Minor = "33+" }, "version", Failed, "too old", "upgrade"},
+		{"no VolumeSnapshotClass", func(f *Facts) { f.SnapshotDrivers.Value = nil }, "snapshots", Warning, "no VolumeSnapshotClass", "create a VolumeSnapshotClass"},
+		{"no snapshot kinds", func(f *Facts) { f.SnapshotDrivers = Read[[]string]{Err: ErrNoSnapshots} }, "snapshots", OK, "cannot be snapshotted", "snapshot controller"},
+		{"a driver without a class", func(f *Facts) { f.SnapshotDrivers.Value = []string{"other"} }, "snapshots", OK, "not those of StorageClass local", ""},
 		{"no StorageClass", func(f *Facts) { f.StorageClasses.Value = nil }, "storage", Warning, "no StorageClass", "provisioner"},
 		{"no default StorageClass", func(f *Facts) { f.StorageClasses.Value[0].Annotations = nil }, "storage", Warning, "no StorageClass is the default", "kubectl annotate"},
 		{"not installed", func(f *Facts) { f.Resources.Err = action.ErrNotInstalled }, "installed", Failed, "not installed", "virtctl install"},

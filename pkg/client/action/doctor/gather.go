@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -97,8 +98,28 @@ func Gather(
 		f.Nodes.Err = c.Read(ctx, "/api/v1/nodes", nil, &list)
 		f.Nodes.Value = list.Items
 	})
+	ask(func(ctx context.Context) { f.SnapshotDrivers.Value, f.SnapshotDrivers.Err = snapshotDrivers(ctx, c) })
 	group.Wait()
 	return f
+}
+
+// snapshotDrivers are those of the VolumeSnapshotClasses.
+func snapshotDrivers(ctx context.Context, c *client.Client) ([]string, error) {
+	var list struct {
+		Items []struct {
+			Driver string `json:"driver"`
+		} `json:"items"`
+	}
+	err := c.Read(ctx, "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses", nil, &list)
+	if client.Unserved(err) {
+		return nil, ErrNoSnapshots
+	}
+	var drivers []string
+	for _, class := range list.Items {
+		drivers = append(drivers, class.Driver)
+	}
+	slices.Sort(drivers)
+	return slices.Compact(drivers), err
 }
 
 // server asks for the API server's version, and reads its clock off the answer.

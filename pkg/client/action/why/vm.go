@@ -45,6 +45,7 @@ func (e *explanation) vm() {
 		if e.failure(vm) || e.backoff(vm) {
 			state = Broken
 		}
+		e.underWay(vm)
 		if e.VMI == nil || e.VMI.IsFinal() {
 			if e.notWanted(vm, strategy) {
 				state = Off

@@ -7,6 +7,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/vmtemplate"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
@@ -48,6 +49,13 @@ func scoped(kind, clusterResource string) lister {
 func Claims(f *cli.Factory) cobra.CompletionFunc {
 	return names(f, -1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
 		return c.Names(ctx, core, ns, "persistentvolumeclaims")
+	})
+}
+
+// Snapshots completes the names of VirtualMachineSnapshots, up to most of them on one line (-1 is no limit).
+func Snapshots(f *cli.Factory, most int) cobra.CompletionFunc {
+	return names(f, most, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+		return c.Names(ctx, snapshot.Group, ns, client.Snapshots)
 	})
 }
 

@@ -11,8 +11,8 @@ import (
 func NewCmdCreate(f *cli.Factory) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use:   "create",
-		Short: "Create a virtual machine, an instance type or a preference from flags",
+		Short: "Create a virtual machine, an instance type, a preference or a clone from flags",
 	})
-	cmd.AddCommand(NewCmdVM(f), NewCmdInstancetype(f), NewCmdPreference(f))
+	cmd.AddCommand(NewCmdVM(f), NewCmdInstancetype(f), NewCmdPreference(f), NewCmdClone(f))
 	return cmd
 }

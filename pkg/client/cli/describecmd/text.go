@@ -49,6 +49,7 @@ func write(w io.Writer, r *describe.Report, now time.Time, more bool) error {
 		p.line(0, "Migration", m.Name+" is "+m.Stage)
 	}
 	p.line(0, "Why", r.Why.Summary)
+	p.snapshots(r)
 	p.volumes(r)
 	p.interfaces(r)
 	p.conditions(r)
@@ -191,6 +192,17 @@ func (p *page) instance(vmi *v1.VirtualMachineInstance) {
 	if s := vmi.Status.MigrationState; s != nil {
 		p.line(1, "Last Migration",
 			fmt.Sprintf("%s to %s, %s", s.SourceNode, s.TargetNode, outcome(s)))
+	}
+}
+
+// snapshots has a line for each of the VM's.
+func (p *page) snapshots(r *describe.Report) {
+	for _, s := range r.Snapshots {
+		state := s.Phase
+		if !s.Ready {
+			state += ", not ready"
+		}
+		p.line(0, "Snapshot", fmt.Sprintf("%s (%s) %s ago", s.Name, state, p.age(s.Created.Time)))
 	}
 }
 

@@ -71,7 +71,7 @@ func TestEveryVerbThatChangesTheClusterHasDryRun(t *testing.T) {
 		"expand": reads, "expect": guest, "fslist": reads, "guestosinfo": reads, "list": reads, "logs": reads,
 		"memory-dump get": dumps, "memory-dump remove": dumps, "objectgraph": reads, "options": reads, "permitted-devices": reads, "template convert": reads,
 		"port-forward": reads, "port-forward list": reads, "port-forward stop": "it ends a process of this machine",
-		"scp": guest, "ssh": guest, "top": reads, "usbredir": guest, "userlist": reads, "version": reads, "vnc": guest, "vnc screenshot": reads,
+		"scp": guest, "snapshot list": reads, "snapshot show": reads, "ssh": guest, "top": reads, "usbredir": guest, "userlist": reads, "version": reads, "vnc": guest, "vnc screenshot": reads,
 		"wait": reads, "why": reads,
 	})
 }

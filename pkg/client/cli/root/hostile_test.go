@@ -66,6 +66,10 @@ var commandLines = map[string][]string{
 	"userlist":          {"userlist demo"},
 	"fslist":            {"fslist demo"},
 	"expose":            {"expose vm demo --name x --port 22"},
+	"show":              {"snapshot show snap", "snapshot show snap -o name", "snapshot list", "snapshot list -A -o wide"},
+	"restore":           {"snapshot restore snap --stop --yes", "snapshot restore snap --target copy --dry-run=client"},
+	"clone":             {"clone demo copy", "clone snap --from-snapshot", "create clone --source-name demo --apply"},
+	"snapshots":         {"snapshot create demo", "snapshot create demo --partial", "snapshot delete snap --yes", "snapshot delete --vm demo --yes"},
 	"logs":              {}, // the log is data: docs/output.md
 	"log-verbosity":     {"adm log-verbosity --all", "adm log-verbosity --vm demo"},
 	"permitted-devices": {"permitted-devices"},
@@ -97,7 +101,7 @@ var commandLines = map[string][]string{
 }
 
 // silent are commands that write nothing of a cluster's.
-var silent = []string{"create", "set", "template", "credentials", "memory-dump", "adm", "completion", "options", "help"}
+var silent = []string{"create", "set", "template", "credentials", "memory-dump", "snapshot", "adm", "completion", "options", "help"}
 
 // TestHostileTextReachesNoTerminal runs every command against a server whose objects have hostile text in each string
 // that is not held to a form, and against one that refuses everything in hostile words.
@@ -376,6 +380,18 @@ kind: VirtualMachineInstanceMigration
 metadata: {name: move, namespace: default, uid: m-uid, creationTimestamp: "2026-01-02T03:04:05Z"}
 spec: {vmiName: demo}
 status: {phase: Failed, migrationState: {failureReason: failed, sourceNode: a, targetNode: b}}
+---
+apiVersion: snapshot.kubevirt.io/v1beta1
+kind: VirtualMachineSnapshot
+metadata: {name: snap, namespace: default, uid: s-uid, creationTimestamp: "2026-01-02T03:04:05Z", labels: {team: b}}
+spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: demo}}
+status: {phase: Succeeded, readyToUse: true, virtualMachineSnapshotContentName: content, error: {message: broken}, sourceIndications: [{indication: Online, message: it ran}], snapshotVolumes: {includedVolumes: [disk], excludedVolumes: [other]}, conditions: [{type: Ready, status: "True", reason: r, message: m}]}
+---
+apiVersion: snapshot.kubevirt.io/v1beta1
+kind: VirtualMachineRestore
+metadata: {name: back, namespace: default, uid: r-uid, creationTimestamp: "2026-01-02T03:04:05Z"}
+spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: demo}, virtualMachineSnapshotName: snap}
+status: {complete: false, conditions: [{type: Failure, status: "True", reason: r, message: failed}]}
 ---
 apiVersion: kubevirt.io/v1
 kind: KubeVirt

@@ -20,6 +20,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/admcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/clonecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/consolecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/cpcmd"
@@ -47,6 +48,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/portforwardcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/scalecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/setcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/snapshotcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/sshcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/templatecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/topcmd"
@@ -244,6 +246,8 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		volumecmd.NewCmdAddVolume(f),
 		volumecmd.NewCmdRemoveVolume(f),
 		memorydumpcmd.NewCmdMemoryDump(f),
+		snapshotcmd.NewCmdSnapshot(f),
+		clonecmd.NewCmdClone(f),
 	)
 	add(groupAccess,
 		credentialscmd.NewCmdCredentials(f),

@@ -33,14 +33,15 @@ type Options struct {
 func NewCmdWhy(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
-		Use:   "why (NAME... | vmpool/NAME | vmirs/NAME | -l SELECTOR)",
+		Use:   "why (NAME... | (vmpool|vmirs|snapshot|restore|clone)/NAME | -l SELECTOR)",
 		Short: "Explain what blocks a virtual machine, and what fixes it",
 		Long: `Explain what blocks a virtual machine, and what fixes it.
 
 It looks at the VM, its instance, the launcher's pod, volumes, the node, virtkit itself and QEMU, shows the chain
 from the one to the other, and names the causes: the first is the one to fix first. With --migrate it says
 why the guest cannot move to another node, with all reasons at once. Of a pool or replica set it says why there
-are fewer ready machines than there are to be, with the first cause of each that is not.
+are fewer ready machines than there are to be, with the first cause of each that is not. Of a snapshot, restore or
+clone it says what it waits for, or why it failed.
 
 It ends with 0 when nothing blocks it or the VM is not meant to run, with 8 when time alone may help, with 1
 when someone must act, and with 3 when there is no such VM. Of several machines it explains one after the other; -o
@@ -51,6 +52,7 @@ prints a list of reports, and the code is 1 when those of the machines that are 
 			virtctl why web db
 			virtctl why -l app=web
 			virtctl why vmpool/web
+			virtctl why snapshot/before-upgrade
 			virtctl why demo -o json | jq -r '.causes[0].mend[0]'`),
 		Args:              cli.Args(0, -1, "the names of VMs"),
 		ValidArgsFunction: complete(f),
@@ -91,6 +93,8 @@ type subject struct {
 	target cli.Target
 	// set is the kind of the set that target names, nil for a machine.
 	set *sets.Kind
+	// operation is the kind of a snapshot, restore or clone that target names, empty for none.
+	operation string
 }
 
 // subjects are what the names name, each once; namespace is that of names without one.
@@ -116,6 +120,9 @@ func (o *Options) subjects(namespace string) ([]subject, error) {
 		if s.set != nil {
 			id = s.set.Short + "/" + id
 		}
+		if s.operation != "" {
+			id = s.operation + "/" + id
+		}
 		if !seen[id] {
 			out, seen[id] = append(out, s), true
 		}
@@ -126,6 +133,9 @@ func (o *Options) subjects(namespace string) ([]subject, error) {
 // subject is what one name names, after a word for the kind or "".
 func (o *Options) subject(kind, name, namespace string) (subject, error) {
 	word, rest, ok := strings.Cut(name, "/")
+	if kind, known := gather.OperationOf(word); ok && known {
+		return o.operation(kind, rest, namespace)
+	}
 	set, known := sets.KindOf(word)
 	if !ok || !known {
 		words := []string{name}
@@ -145,6 +155,17 @@ func (o *Options) subject(kind, name, namespace string) (subject, error) {
 		return subject{}, cli.UsageErrorf("--migrate is about one machine; %s has several", name)
 	}
 	return subject{target: cli.Target{Namespace: namespace, Name: rest}, set: &set}, nil
+}
+
+// operation is a snapshot, restore or clone.
+func (o *Options) operation(kind, name, namespace string) (subject, error) {
+	switch {
+	case name == "" || len(content.IsPathSegmentName(name)) > 0:
+		return subject{}, cli.UsageErrorf("%q is not %s/NAME", kind+"/"+name, kind)
+	case o.Migrate:
+		return subject{}, cli.UsageErrorf("--migrate is about a machine; %s/%s is none", kind, name)
+	}
+	return subject{target: cli.Target{Namespace: namespace, Name: name}, operation: kind}, nil
 }
 
 // Run gathers, explains and prints.
@@ -213,6 +234,13 @@ func (o *Options) explain(ctx context.Context, c *client.Client, subjects []subj
 }
 
 func (o *Options) one(ctx context.Context, c *client.Client, s subject) (*why.Report, error) {
+	if s.operation != "" {
+		facts, err := gather.Operation(ctx, c, s.operation, s.target.Namespace, s.target.Name)
+		if err != nil {
+			return nil, err
+		}
+		return why.ExplainOperation(facts), nil
+	}
 	if s.set != nil {
 		facts, err := gather.Set(ctx, c, *s.set, s.target.Namespace, s.target.Name, o.Factory.Now())
 		if err != nil {

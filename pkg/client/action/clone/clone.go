@@ -1,0 +1,160 @@
+// Package clone has a virtual machine cloned, from itself or from a snapshot: the kind of clone.kubevirt.io.
+package clone
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/wait"
+)
+
+// Group is where the kind is served.
+const Group = "/apis/clone.kubevirt.io/v1beta1"
+
+// ErrNoKind is a cluster without clones.
+var ErrNoKind = errors.New("this cluster does not have clones of virtual machines; `virtctl install` brings them")
+
+func errorOf(err error) error {
+	if client.Unserved(err) {
+		return ErrNoKind
+	}
+	return err
+}
+
+// Options are those of a clone.
+type Options struct {
+	// Source is the VM's name, or with FromSnapshot the snapshot's.
+	Source       string
+	FromSnapshot bool
+	// Target is the new VM's name; empty leaves it to the server.
+	Target string
+
+	LabelFilters, AnnotationFilters []string
+	// MACs are the new VM's addresses by interface; others are made.
+	MACs map[string]string
+	// Serial is the SMBIOS serial; empty has one made.
+	Serial string
+	// Patches are JSON patches of the new VM.
+	Patches []string
+}
+
+// New is a clone, as it is asked for.
+func New(namespace, name string, o Options) *clonev1beta1.VirtualMachineClone {
+	machine := v1.VirtualMachineGroupVersionKind
+	source := &corev1.TypedLocalObjectReference{APIGroup: &machine.Group, Kind: machine.Kind, Name: o.Source}
+	if o.FromSnapshot {
+		group := snapshotv1beta1.SchemeGroupVersion.Group
+		source.APIGroup, source.Kind = &group, "VirtualMachineSnapshot"
+	}
+	out := &clonev1beta1.VirtualMachineClone{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: clonev1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineClone",
+		},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: clonev1beta1.VirtualMachineCloneSpec{
+			Source:       source,
+			Target:       &corev1.TypedLocalObjectReference{APIGroup: &machine.Group, Kind: machine.Kind, Name: o.Target},
+			LabelFilters: o.LabelFilters, AnnotationFilters: o.AnnotationFilters,
+			NewMacAddresses: o.MACs, Patches: o.Patches,
+		},
+	}
+	if o.Serial != "" {
+		out.Spec.NewSMBiosSerial = &o.Serial
+	}
+	return out
+}
+
+// Create asks for a clone and returns it as the server has it; it is not done yet.
+func Create(ctx context.Context, c *client.Client, clone *clonev1beta1.VirtualMachineClone, dryRun bool) (
+	*clonev1beta1.VirtualMachineClone, error,
+) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(clone)
+	if err != nil {
+		return nil, err
+	}
+	delete(content, "status")
+	created, err := c.CreateObject(ctx, Group, clone.Namespace, client.Clones,
+		&unstructured.Unstructured{Object: content}, dryRun)
+	if err != nil {
+		return nil, fmt.Errorf("clone %s/%s: %w", clone.Namespace, clone.Spec.Source.Name, errorOf(err))
+	}
+	out := &clonev1beta1.VirtualMachineClone{}
+	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(created.Object, out)
+}
+
+// Get is a clone.
+func Get(ctx context.Context, c *client.Client, namespace, name string) (*clonev1beta1.VirtualMachineClone, error) {
+	out := &clonev1beta1.VirtualMachineClone{}
+	path := Group + "/namespaces/" + url.PathEscape(namespace) + "/" + client.Clones + "/" + url.PathEscape(name)
+	if err := c.Read(ctx, path, nil, out); err != nil {
+		return nil, fmt.Errorf("read clone %s/%s: %w", namespace, name, errorOf(err))
+	}
+	return out, nil
+}
+
+// Stage says in a few words how far a clone is.
+func Stage(clone *clonev1beta1.VirtualMachineClone) string {
+	stage := cmp.Or(string(clone.Status.Phase), "Pending")
+	if said := Trouble(clone); said != "" {
+		stage += ": " + said
+	}
+	return stage
+}
+
+// Trouble is what a clone's conditions say while it is not ready.
+func Trouble(clone *clonev1beta1.VirtualMachineClone) string {
+	said := ""
+	for _, c := range clone.Status.Conditions {
+		if c.Type == clonev1beta1.ConditionReady && c.Status == corev1.ConditionTrue {
+			return ""
+		}
+		said = cmp.Or(c.Message, c.Reason, said)
+	}
+	return said
+}
+
+// Done holds when a clone has succeeded; that it failed is an error.
+func Done(clone *clonev1beta1.VirtualMachineClone) (bool, error) {
+	if clone.Status.Phase == clonev1beta1.Failed {
+		return false, fmt.Errorf("clone %s/%s failed: %s", clone.Namespace, clone.Name,
+			cmp.Or(Trouble(clone), "no reason is given"))
+	}
+	return clone.Status.Phase == clonev1beta1.Succeeded, nil
+}
+
+// Wait waits until a clone has succeeded, and tells each of its stages.
+func Wait(ctx context.Context, c *client.Client, namespace, name string, tell func(stage string)) (
+	*clonev1beta1.VirtualMachineClone, error,
+) {
+	source, err := c.Source(clonev1beta1.SchemeGroupVersion, client.Clones, namespace)
+	if err != nil {
+		return nil, err
+	}
+	stage := ""
+	out, err := wait.Object(ctx, source, name, func(clone *clonev1beta1.VirtualMachineClone) (bool, error) {
+		stage = Stage(clone)
+		tell(stage)
+		return Done(clone)
+	})
+	switch {
+	case errors.Is(err, action.ErrTimeout):
+		err = fmt.Errorf("%w waiting for clone %s/%s: %s", action.ErrTimeout, namespace, name,
+			cmp.Or(stage, "the cluster gave no answer"))
+	case errors.Is(err, action.ErrNotFound):
+		err = fmt.Errorf("clone %s/%s %w: it was deleted meanwhile", namespace, name, action.ErrNotFound)
+	}
+	return out, errorOf(err)
+}

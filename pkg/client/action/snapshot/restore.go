@@ -1,0 +1,221 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/wait"
+)
+
+// VolumePolicies are how the claims of a restore are named.
+func VolumePolicies() []string {
+	return []string{
+		string(snapshotv1beta1.VolumeRestorePolicyRandomizeNames),
+		string(snapshotv1beta1.VolumeRestorePolicyInPlace),
+		string(snapshotv1beta1.VolumeRestorePolicyPrefixTargetName),
+	}
+}
+
+// RestoreOptions are those of a restore.
+type RestoreOptions struct {
+	// Target is the VM to restore; empty is the one that the snapshot was taken of.
+	Target string
+	// Stop has the target stopped first, if it runs.
+	Stop bool
+	// Keep has the restored volumes stay when the VM is deleted.
+	Keep bool
+	// Patches are JSON patches of a VM that is made by the restore.
+	Patches []string
+	// VolumePolicy is one of VolumePolicies, or empty for the first.
+	VolumePolicy string
+}
+
+// Plan is what a restore does.
+type Plan struct {
+	Snapshot *snapshotv1beta1.VirtualMachineSnapshot
+	// Target is the VM's name, and Exists whether it is there: then it is replaced.
+	Target         string
+	Exists, Runs   bool
+	Volumes, Loses []string
+}
+
+// NotReadyError is a snapshot that cannot be restored.
+type NotReadyError struct{ Namespace, Name, Stage string }
+
+func (e *NotReadyError) Error() string {
+	return fmt.Sprintf("snapshot %s/%s is not ready to be restored (%s); look with `virtctl why snapshot/%s -n %s`",
+		e.Namespace, e.Name, e.Stage, e.Name, e.Namespace)
+}
+
+// RunsError is a VM that must be stopped before it is restored.
+type RunsError struct{ Namespace, Name string }
+
+func (e *RunsError) Error() string {
+	return fmt.Sprintf("VM %s/%s runs, and is restored only when it is stopped; stop it with `virtctl stop %s -n %s`, "+
+		"or give --stop", e.Namespace, e.Name, e.Name, e.Namespace)
+}
+
+// Look says what a restore would do, or why it cannot be: a NotReadyError, a RunsError.
+func Look(ctx context.Context, c *client.Client, namespace, name string, o RestoreOptions) (*Plan, error) {
+	s, err := Get(ctx, c, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if !Ready(s) {
+		return nil, &NotReadyError{namespace, name, Stage(s)}
+	}
+	p := &Plan{Snapshot: s, Target: cmp.Or(o.Target, s.Spec.Source.Name)}
+	if s.Status.SnapshotVolumes != nil {
+		p.Volumes = s.Status.SnapshotVolumes.IncludedVolumes
+	}
+	vm, err := c.VM(ctx, namespace, p.Target)
+	switch {
+	case apierrors.IsNotFound(err):
+		return p, nil
+	case err != nil:
+		return nil, fmt.Errorf("look at VM %s/%s: %w", namespace, p.Target, err)
+	}
+	p.Exists, p.Loses = true, lost(vm, p.Volumes)
+	if len(o.Patches) > 0 {
+		return nil, fmt.Errorf("VM %s/%s exists, and patches are for one that the restore makes; give --target with "+
+			"another name, or no --patch", namespace, p.Target)
+	}
+	vmi, err := c.VMI(ctx, namespace, p.Target)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("look whether VM %s/%s runs: %w", namespace, p.Target, err)
+	}
+	if p.Runs = err == nil && !vmi.IsFinal(); p.Runs && !o.Stop {
+		return nil, &RunsError{namespace, p.Target}
+	}
+	return p, nil
+}
+
+// lost are the volumes of a VM that are not among those of a snapshot.
+func lost(vm *v1.VirtualMachine, kept []string) []string {
+	var out []string
+	if vm.Spec.Template == nil {
+		return nil
+	}
+	for _, volume := range vm.Spec.Template.Spec.Volumes {
+		claim := volume.PersistentVolumeClaim != nil || volume.DataVolume != nil
+		if claim && !slices.Contains(kept, volume.Name) {
+			out = append(out, volume.Name)
+		}
+	}
+	return out
+}
+
+// NewRestore is a restore, as it is asked for; the server gives it its name.
+func NewRestore(namespace, name, snapshot string, target string, o RestoreOptions,
+) *snapshotv1beta1.VirtualMachineRestore {
+	r := &snapshotv1beta1.VirtualMachineRestore{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: snapshotv1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineRestore",
+		},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: snapshotv1beta1.VirtualMachineRestoreSpec{
+			Target: machine(target), VirtualMachineSnapshotName: snapshot, Patches: o.Patches,
+		},
+	}
+	if o.Stop {
+		stop := snapshotv1beta1.VirtualMachineRestoreStopTarget
+		r.Spec.TargetReadinessPolicy = &stop
+	}
+	if o.Keep {
+		none := snapshotv1beta1.VolumeOwnershipPolicyNone
+		r.Spec.VolumeOwnershipPolicy = &none
+	}
+	if policy := snapshotv1beta1.VolumeRestorePolicy(o.VolumePolicy); policy != "" {
+		r.Spec.VolumeRestorePolicy = &policy
+	}
+	return r
+}
+
+// CreateRestore asks for a restore and returns it as the server has it; it is not done yet.
+func CreateRestore(
+	ctx context.Context, c *client.Client, r *snapshotv1beta1.VirtualMachineRestore, dryRun bool,
+) (*snapshotv1beta1.VirtualMachineRestore, error) {
+	out := &snapshotv1beta1.VirtualMachineRestore{}
+	if err := create(ctx, c, client.Restores, r, out, dryRun); err != nil {
+		return nil, fmt.Errorf("restore snapshot %s/%s: %w", r.Namespace, r.Spec.VirtualMachineSnapshotName, err)
+	}
+	return out, nil
+}
+
+// GetRestore is a restore.
+func GetRestore(ctx context.Context, c *client.Client, namespace, name string) (
+	*snapshotv1beta1.VirtualMachineRestore, error,
+) {
+	r := &snapshotv1beta1.VirtualMachineRestore{}
+	if err := c.Read(ctx, path(client.Restores, namespace, name), nil, r); err != nil {
+		return nil, fmt.Errorf("read restore %s/%s: %w", namespace, name, errorOf(err))
+	}
+	return r, nil
+}
+
+// RestoresOf are the restores of a snapshot.
+func RestoresOf(ctx context.Context, c *client.Client, namespace, snapshot string) (
+	[]snapshotv1beta1.VirtualMachineRestore, error,
+) {
+	list := &snapshotv1beta1.VirtualMachineRestoreList{}
+	if err := c.Read(ctx, path(client.Restores, namespace), url.Values{}, list); err != nil {
+		return nil, fmt.Errorf("list restores: %w", errorOf(err))
+	}
+	return slices.DeleteFunc(list.Items, func(r snapshotv1beta1.VirtualMachineRestore) bool {
+		return r.Spec.VirtualMachineSnapshotName != snapshot
+	}), nil
+}
+
+// RestoreStage says in a few words how far a restore is.
+func RestoreStage(r *snapshotv1beta1.VirtualMachineRestore) string {
+	switch {
+	case r.Status == nil:
+		return "Pending"
+	case r.Status.Complete != nil && *r.Status.Complete:
+		return "Complete"
+	}
+	if said := failure(r.Status.Conditions); said != "" {
+		return "Failed: " + said
+	}
+	if said := progressing(r.Status.Conditions); said != "" {
+		return "InProgress: " + said
+	}
+	return "InProgress"
+}
+
+// Restored holds when a restore is complete; that it failed is an error.
+func Restored(r *snapshotv1beta1.VirtualMachineRestore) (bool, error) {
+	if r.Status == nil {
+		return false, nil
+	}
+	if said := failure(r.Status.Conditions); said != "" {
+		return false, fmt.Errorf("restore %s/%s failed: %s", r.Namespace, r.Name, said)
+	}
+	return r.Status.Complete != nil && *r.Status.Complete, nil
+}
+
+// WaitRestore waits until a restore is complete, and tells each of its stages.
+func WaitRestore(ctx context.Context, c *client.Client, namespace, name string, tell func(stage string)) (
+	*snapshotv1beta1.VirtualMachineRestore, error,
+) {
+	source, err := c.Source(snapshotv1beta1.SchemeGroupVersion, client.Restores, namespace)
+	if err != nil {
+		return nil, err
+	}
+	stage := ""
+	r, err := wait.Object(ctx, source, name, func(r *snapshotv1beta1.VirtualMachineRestore) (bool, error) {
+		stage = RestoreStage(r)
+		tell(stage)
+		return Restored(r)
+	})
+	return r, late(err, "restore", namespace, name, stage)
+}

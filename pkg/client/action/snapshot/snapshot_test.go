@@ -1,0 +1,218 @@
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
+)
+
+const (
+	snapshots = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/virtualmachinesnapshots"
+	restores  = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/virtualmachinerestores"
+	machines  = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines/"
+	instances = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/"
+)
+
+func snap(change func(*snapshotv1beta1.VirtualMachineSnapshot)) *snapshotv1beta1.VirtualMachineSnapshot {
+	s := New("default", "demo", "snap", Options{})
+	s.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{
+		Phase: snapshotv1beta1.Succeeded, ReadyToUse: new(true),
+		SnapshotVolumes: &snapshotv1beta1.SnapshotVolumesLists{IncludedVolumes: []string{"disk"}},
+	}
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
+func demo() *v1.VirtualMachine {
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo"}}
+	claim := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}
+	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
+	vm.Spec.Template.Spec.Volumes = []v1.Volume{
+		{Name: "disk", VolumeSource: claim}, {Name: "logs", VolumeSource: claim},
+		{Name: "boot", VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{}}},
+	}
+	vm.Status.VolumeSnapshotStatuses = []v1.VolumeSnapshotStatus{
+		{Name: "disk", Enabled: true}, {Name: "logs", Reason: "no class"}, {Name: "boot", Reason: "not supported"},
+	}
+	return vm
+}
+
+func TestLeftOut(t *testing.T) {
+	out := LeftOut(demo())
+	if len(out) != 1 || out[0] != (Volume{"logs", "no class"}) {
+		t.Errorf("%v", out)
+	}
+	if said := Say("demo", out); said != "volumes of VM demo that cannot be snapshotted: logs (no class)" {
+		t.Error(said)
+	}
+}
+
+func TestLook(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(*snapshotv1beta1.VirtualMachineSnapshot)
+		options RestoreOptions
+		runs    bool
+		wrong   string
+		exists  bool
+	}{
+		"over its VM":   {exists: true},
+		"not ready":     {change: func(s *snapshotv1beta1.VirtualMachineSnapshot) { s.Status.ReadyToUse = nil }, wrong: "not ready to be restored"},
+		"it runs":       {runs: true, wrong: "VM default/demo runs"},
+		"stopped first": {runs: true, options: RestoreOptions{Stop: true}, exists: true},
+		"another":       {runs: true, options: RestoreOptions{Target: "copy", Patches: []string{"{}"}}},
+		"patched":       {options: RestoreOptions{Patches: []string{"{}"}}, wrong: "VM default/demo exists"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := clienttest.New(t)
+			api.Put(snapshots+"/snap", snap(tc.change))
+			api.Put(machines+"demo", demo())
+			if tc.runs {
+				api.Put(instances+"demo", &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}})
+			}
+			plan, err := Look(t.Context(), api.Client(), "default", "snap", tc.options)
+			switch {
+			case tc.wrong != "":
+				if err == nil || !strings.Contains(err.Error(), tc.wrong) {
+					t.Errorf("%v", err)
+				}
+			case err != nil || plan.Exists != tc.exists || plan.Runs != (tc.runs && tc.options.Target == ""):
+				t.Errorf("%+v %v", plan, err)
+			case tc.exists && strings.Join(plan.Loses, " ") != "logs":
+				t.Errorf("loses %v", plan.Loses)
+			}
+		})
+	}
+}
+
+func TestClusterWithoutSnapshots(t *testing.T) {
+	api := clienttest.New(t)
+	api.Put(snapshots, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "404 page not found", http.StatusNotFound)
+	}))
+	c := api.Client()
+	_, list := List(t.Context(), c, "default", "", "")
+	_, create := Create(t.Context(), c, New("default", "demo", "snap", Options{}), false)
+	for _, err := range []error{list, create} {
+		if !errors.Is(err, ErrNoKinds) || apierrors.IsNotFound(err) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestRequests(t *testing.T) {
+	api := clienttest.New(t)
+	var bodies []string
+	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		bodies = append(bodies, string(body))
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // a client that has gone
+	})
+	api.Put(snapshots, echo)
+	api.Put(restores, echo)
+	c := api.Client()
+	options := Options{Deadline: &metav1.Duration{Duration: time.Minute}, Policy: snapshotv1beta1.VirtualMachineSnapshotContentRetain}
+	if _, err := Create(t.Context(), c, New("default", "demo", "snap", options), false); err != nil {
+		t.Fatal(err)
+	}
+	r := NewRestore("default", "back", "snap", "copy", RestoreOptions{Stop: true, Keep: true, VolumePolicy: "InPlace", Patches: []string{"{}"}})
+	if _, err := CreateRestore(t.Context(), c, r, false); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{
+		`{"deletionPolicy":"Retain","failureDeadline":"1m0s","source":{"apiGroup":"kubevirt.io","kind":"VirtualMachine","name":"demo"}}`,
+		`{"patches":["{}"],"target":{"apiGroup":"kubevirt.io","kind":"VirtualMachine","name":"copy"},"targetReadinessPolicy":"StopTarget","virtualMachineSnapshotName":"snap","volumeOwnershipPolicy":"None","volumeRestorePolicy":"InPlace"}`,
+	} {
+		var object struct{ Spec, Status json.RawMessage }
+		if err := json.Unmarshal([]byte(bodies[i]), &object); err != nil || string(object.Spec) != want || object.Status != nil {
+			t.Errorf("%s, status %s, %v; want %s", object.Spec, object.Status, err, want)
+		}
+	}
+}
+
+// changing answers a list with the object as it is, and a watch with what it becomes.
+func changing(t *testing.T, list any, changes ...any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("watch") == "" {
+			if err := json.NewEncoder(w).Encode(list); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		for _, change := range changes {
+			if err := json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": change}); err != nil {
+				t.Error(err)
+			}
+		}
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+}
+
+func listOf(items ...snapshotv1beta1.VirtualMachineSnapshot) *snapshotv1beta1.VirtualMachineSnapshotList {
+	return &snapshotv1beta1.VirtualMachineSnapshotList{
+		TypeMeta: metav1.TypeMeta{APIVersion: snapshotv1beta1.SchemeGroupVersion.String(), Kind: "VirtualMachineSnapshotList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: items,
+	}
+}
+
+func TestWait(t *testing.T) {
+	pending := snap(func(s *snapshotv1beta1.VirtualMachineSnapshot) { s.Status = nil })
+	failed := snap(func(s *snapshotv1beta1.VirtualMachineSnapshot) {
+		s.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.Failed, Error: &snapshotv1beta1.Error{Message: new("too late")}}
+	})
+	for name, tc := range map[string]struct {
+		becomes []any
+		wrong   string
+		is      error
+	}{
+		"taken":  {becomes: []any{pending, snap(nil)}},
+		"failed": {becomes: []any{failed}, wrong: "snapshot default/snap failed: too late"},
+		"late":   {wrong: "waiting for snapshot default/snap: Pending", is: action.ErrTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := clienttest.New(t)
+			api.Put(snapshots, changing(t, listOf(*pending), tc.becomes...))
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if tc.is != nil {
+				ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+			}
+			var stages []string
+			_, err := Wait(ctx, api.Client(), "default", "snap", func(stage string) { stages = append(stages, stage) })
+			switch {
+			case tc.wrong == "" && (err != nil || stages[len(stages)-1] != "Succeeded"):
+				t.Errorf("%v, stages %v", err, stages)
+			case tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong)):
+				t.Errorf("%v", err)
+			case tc.is != nil && !errors.Is(err, tc.is):
+				t.Errorf("%v is no timeout", err)
+			}
+		})
+	}
+	api := clienttest.New(t)
+	api.Put(snapshots, listOf())
+	if _, err := Wait(t.Context(), api.Client(), "default", "snap", func(string) {}); !errors.Is(err, action.ErrNotFound) {
+		t.Errorf("one that is gone: %v", err)
+	}
+}

@@ -1,0 +1,161 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/wait"
+)
+
+// Volume is one of a VM's volumes, and why it is not in a snapshot.
+type Volume struct{ Name, Reason string }
+
+// LeftOut are the claims of a VM that cannot be snapshotted, as the VM's status has it. Volumes that are made of the
+// VM's spec, such as container disks, are none: they are made anew.
+func LeftOut(vm *v1.VirtualMachine) []Volume {
+	holds := map[string]bool{}
+	if vm.Spec.Template != nil {
+		for _, volume := range vm.Spec.Template.Spec.Volumes {
+			holds[volume.Name] = volume.PersistentVolumeClaim != nil || volume.DataVolume != nil
+		}
+	}
+	var out []Volume
+	for _, status := range vm.Status.VolumeSnapshotStatuses {
+		if holds[status.Name] && !status.Enabled {
+			out = append(out, Volume{status.Name, cmp.Or(status.Reason, "no reason is given")})
+		}
+	}
+	return out
+}
+
+// Say is a sentence about what is left out.
+func Say(vm string, volumes []Volume) string {
+	var parts []string
+	for _, v := range volumes {
+		parts = append(parts, fmt.Sprintf("%s (%s)", v.Name, v.Reason))
+	}
+	return fmt.Sprintf("volumes of VM %s that cannot be snapshotted: %s", vm, strings.Join(parts, ", "))
+}
+
+// Phase is what a table shows of a snapshot.
+func Phase(s *snapshotv1beta1.VirtualMachineSnapshot) string {
+	if s.DeletionTimestamp != nil {
+		return string(snapshotv1beta1.Deleting)
+	}
+	if s.Status == nil || s.Status.Phase == snapshotv1beta1.PhaseUnset {
+		return "Pending"
+	}
+	return string(s.Status.Phase)
+}
+
+// Ready reports whether a snapshot can be restored.
+func Ready(s *snapshotv1beta1.VirtualMachineSnapshot) bool {
+	return s.Status != nil && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse
+}
+
+// Trouble is what a snapshot says went wrong, empty for none.
+func Trouble(s *snapshotv1beta1.VirtualMachineSnapshot) string {
+	if s.Status == nil {
+		return ""
+	}
+	if e := s.Status.Error; e != nil && e.Message != nil {
+		return *e.Message
+	}
+	return failure(s.Status.Conditions)
+}
+
+// failure is what the condition Failure says, empty unless it holds.
+func failure(conditions []snapshotv1beta1.Condition) string {
+	for _, c := range conditions {
+		if c.Type == snapshotv1beta1.ConditionFailure && c.Status == corev1.ConditionTrue {
+			return cmp.Or(c.Message, c.Reason, "no reason is given")
+		}
+	}
+	return ""
+}
+
+// progressing is what the condition Progressing says, empty without one.
+func progressing(conditions []snapshotv1beta1.Condition) string {
+	for _, c := range conditions {
+		if c.Type == snapshotv1beta1.ConditionProgressing {
+			return cmp.Or(c.Message, c.Reason)
+		}
+	}
+	return ""
+}
+
+// Stage says in a few words how far a snapshot is.
+func Stage(s *snapshotv1beta1.VirtualMachineSnapshot) string {
+	stage := Phase(s)
+	if s.Status == nil {
+		return stage
+	}
+	if said := cmp.Or(Trouble(s), progressing(s.Status.Conditions)); said != "" {
+		stage += ": " + said
+	}
+	return stage
+}
+
+// Indications say how consistent what a snapshot has is.
+func Indications(s *snapshotv1beta1.VirtualMachineSnapshot) []string {
+	var out []string
+	if s.Status == nil {
+		return nil
+	}
+	for _, i := range s.Status.SourceIndications {
+		out = append(out, string(i.Indication))
+	}
+	if out == nil {
+		for _, i := range s.Status.Indications {
+			out = append(out, string(i))
+		}
+	}
+	return out
+}
+
+// Taken holds when a snapshot can be restored; that it failed is an error.
+func Taken(s *snapshotv1beta1.VirtualMachineSnapshot) (bool, error) {
+	if s.Status != nil && s.Status.Phase == snapshotv1beta1.Failed {
+		return false, fmt.Errorf("snapshot %s/%s failed: %s", s.Namespace, s.Name,
+			cmp.Or(Trouble(s), "no reason is given"))
+	}
+	return Ready(s) && s.Status.Phase != snapshotv1beta1.InProgress, nil
+}
+
+// Wait waits until a snapshot can be restored, and tells each of its stages. A deadline of ctx is an action.ErrTimeout.
+func Wait(ctx context.Context, c *client.Client, namespace, name string, tell func(stage string)) (
+	*snapshotv1beta1.VirtualMachineSnapshot, error,
+) {
+	source, err := c.Source(snapshotv1beta1.SchemeGroupVersion, client.Snapshots, namespace)
+	if err != nil {
+		return nil, err
+	}
+	stage := ""
+	s, err := wait.Object(ctx, source, name, func(s *snapshotv1beta1.VirtualMachineSnapshot) (bool, error) {
+		stage = Stage(s)
+		tell(stage)
+		return Taken(s)
+	})
+	return s, late(err, "snapshot", namespace, name, stage)
+}
+
+// late says of what time ran out, and where it stood.
+func late(err error, what, namespace, name, stage string) error {
+	switch {
+	case errors.Is(err, action.ErrTimeout):
+		return fmt.Errorf("%w waiting for %s %s/%s: %s", action.ErrTimeout, what, namespace, name,
+			cmp.Or(stage, "the cluster gave no answer"))
+	case errors.Is(err, action.ErrNotFound):
+		return fmt.Errorf("%s %s/%s %w: it was deleted meanwhile", what, namespace, name, action.ErrNotFound)
+	}
+	return errorOf(err)
+}

@@ -1,0 +1,68 @@
+package gather
+
+import (
+	"context"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/clone"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+	"github.com/virtkit/virtkit/pkg/client/action/why"
+)
+
+// Kinds of operations, as OperationOf reads them.
+const (
+	Snapshot = "snapshot"
+	Restore  = "restore"
+	Clone    = "clone"
+)
+
+// OperationOf reads a word for one of the kinds.
+func OperationOf(word string) (string, bool) {
+	word, _, _ = strings.Cut(strings.ToLower(word), ".") // virtualmachinesnapshots.snapshot.kubevirt.io
+	word = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSuffix(word, "s"), "virtualmachine"), "vm")
+	switch word {
+	case Snapshot, Restore, Clone:
+		return word, true
+	}
+	return "", false
+}
+
+// Operation reads everything about a snapshot, restore or clone.
+func Operation(ctx context.Context, c *client.Client, kind, namespace, name string) (why.OperationFacts, error) {
+	f := why.OperationFacts{Namespace: namespace, Name: name}
+	var err error
+	switch kind {
+	case Snapshot:
+		if f.Snapshot, err = snapshot.Get(ctx, c, namespace, name); err != nil {
+			return f, err
+		}
+		f.Content, err = snapshot.Content(ctx, c, f.Snapshot)
+		err = unread(&f, err, "virtualmachinesnapshotcontents")
+		return f, err
+	case Restore:
+		if f.Restore, err = snapshot.GetRestore(ctx, c, namespace, name); err != nil {
+			return f, err
+		}
+		vmi, err := c.VMI(ctx, namespace, f.Restore.Spec.Target.Name)
+		f.Running = err == nil && !vmi.IsFinal()
+		err = unread(&f, err, "virtualmachineinstances")
+		return f, err
+	}
+	f.Clone, err = clone.Get(ctx, c, namespace, name)
+	return f, err
+}
+
+// unread notes what the user may not read. What does not exist is a fact.
+func unread(f *why.OperationFacts, err error, resource string) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		f.Unreadable = append(f.Unreadable, resource)
+		return nil
+	case apierrors.IsNotFound(err):
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,182 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/clone"
+	"github.com/virtkit/virtkit/pkg/client/action/report"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+)
+
+// LayerSnapshot is a snapshot, restore or clone of a VM.
+const LayerSnapshot Layer = "snapshot"
+
+// OperationFacts are everything an explanation of a snapshot, restore or clone rests on. One of the three is set.
+type OperationFacts struct {
+	Namespace, Name string
+	Snapshot        *snapshotv1beta1.VirtualMachineSnapshot
+	// Content is the snapshot's, nil where there is none.
+	Content *snapshotv1beta1.VirtualMachineSnapshotContent
+	Restore *snapshotv1beta1.VirtualMachineRestore
+	Clone   *clonev1beta1.VirtualMachineClone
+	// Running says that the restore's target has a guest.
+	Running bool
+	// Unreadable are resources that the user may not read.
+	Unreadable []string
+}
+
+// ExplainOperation says what a snapshot, restore or clone waits for, or why it failed.
+func ExplainOperation(f OperationFacts) *Report {
+	e := &explanation{Facts: Facts{Namespace: f.Namespace, Name: f.Name, Unreadable: f.Unreadable}}
+	var state State
+	var summary string
+	switch {
+	case f.Snapshot != nil:
+		state, summary = e.snapshot(f)
+	case f.Restore != nil:
+		state, summary = e.restore(f)
+	default:
+		state, summary = e.clone(f.Clone)
+	}
+	r := &Report{
+		TypeMeta: metav1.TypeMeta{APIVersion: report.APIVersion, Kind: Kind},
+		Metadata: Metadata{Namespace: f.Namespace, Name: f.Name},
+		Verdict:  state, Summary: summary, Chain: e.chain, Causes: e.causes, Unreadable: f.Unreadable,
+	}
+	if r.Causes == nil {
+		r.Causes = []Cause{}
+	}
+	return r
+}
+
+// operation adds the object itself, and its cause unless it is done.
+func (e *explanation) operation(object string, state State, stage, waits string, mend ...string) {
+	e.chain = append(e.chain, Link{Layer: LayerSnapshot, Object: object, State: state, Message: stage})
+	switch state {
+	case Broken:
+		e.add(rankRefused, LayerSnapshot, object, Broken, "Failed", "it failed: "+stage, mend...)
+	case Waiting:
+		e.add(rankProgress, LayerSnapshot, object, Waiting, "InProgress", waits, mend...)
+	}
+}
+
+func (e *explanation) snapshot(f OperationFacts) (State, string) {
+	s, object := f.Snapshot, "snapshot/"+f.Name
+	stage := snapshot.Stage(s)
+	machine := "virtctl why " + s.Spec.Source.Name + e.flag()
+	controller := "virtctl logs --source virt-controller"
+	state, summary := Waiting, "the snapshot is being taken: "+stage
+	switch _, err := snapshot.Taken(s); {
+	case err != nil:
+		state, summary = Broken, err.Error()
+	case snapshot.Ready(s):
+		state, summary = OK, "nothing blocks it: the snapshot can be restored"
+	}
+	e.operation(object, state, stage, "it is not taken yet: "+stage, "virtctl snapshot show "+f.Name+e.flag(), machine,
+		controller)
+	e.chain = append(e.chain, Link{
+		Layer: LayerVM, Object: "vm/" + s.Spec.Source.Name, State: OK, Message: "the VM that it is of",
+	})
+	if f.Content == nil || f.Content.Status == nil {
+		return state, summary
+	}
+	for _, v := range f.Content.Status.VolumeSnapshotStatus {
+		volume := "volumesnapshot/" + v.VolumeSnapshotName
+		switch {
+		case v.Error != nil && v.Error.Message != nil:
+			e.chain = append(e.chain, Link{Layer: LayerVolumes, Object: volume, State: Broken, Message: *v.Error.Message})
+			e.add(rankVolume, LayerVolumes, volume, Broken, "VolumeSnapshotError",
+				"the storage cannot snapshot a volume: "+*v.Error.Message, "kubectl describe "+volume+e.flag())
+			if state == Waiting {
+				state = Broken
+			}
+		case v.ReadyToUse != nil && *v.ReadyToUse:
+			e.chain = append(e.chain, Link{Layer: LayerVolumes, Object: volume, State: OK, Message: "ready"})
+		default:
+			e.chain = append(e.chain, Link{Layer: LayerVolumes, Object: volume, State: Waiting, Message: "not ready yet"})
+		}
+	}
+	return state, summary
+}
+
+func (e *explanation) restore(f OperationFacts) (State, string) {
+	r, object := f.Restore, "restore/"+f.Name
+	stage, target := snapshot.RestoreStage(r), r.Spec.Target.Name
+	state, summary := Waiting, "the restore is under way: "+stage
+	done, err := snapshot.Restored(r)
+	switch {
+	case err != nil:
+		state, summary = Broken, err.Error()
+	case done:
+		state, summary = OK, "nothing blocks it: the restore is complete"
+	}
+	mend := []string{"virtctl why snapshot/" + r.Spec.VirtualMachineSnapshotName + e.flag(), "virtctl why " + target + e.flag()}
+	waits := "it is not complete yet: " + stage
+	if f.Running && state == Waiting {
+		summary = fmt.Sprintf("VM %s runs, and is restored only when it is stopped", target)
+		waits, mend = summary, append([]string{"virtctl stop " + target + e.flag()}, mend...)
+	}
+	e.operation(object, state, stage, waits, mend...)
+	message := "the VM that is restored"
+	if f.Running {
+		message += "; it runs"
+	}
+	e.chain = append(e.chain,
+		Link{Layer: LayerVM, Object: "vm/" + target, State: OK, Message: message},
+		Link{
+			Layer: LayerSnapshot, Object: "snapshot/" + r.Spec.VirtualMachineSnapshotName, State: OK,
+			Message: "the snapshot that is restored",
+		})
+	return state, summary
+}
+
+func (e *explanation) clone(c *clonev1beta1.VirtualMachineClone) (State, string) {
+	stage := clone.Stage(c)
+	state, summary := Waiting, "the clone is under way: "+stage
+	done, err := clone.Done(c)
+	switch {
+	case err != nil:
+		state, summary = Broken, err.Error()
+	case done:
+		state, summary = OK, "nothing blocks it: the clone is there"
+	}
+	var mend []string
+	if name := c.Status.RestoreName; name != nil {
+		mend = append(mend, "virtctl why restore/"+*name+e.flag())
+	}
+	if name := c.Status.SnapshotName; name != nil {
+		mend = append(mend, "virtctl why snapshot/"+*name+e.flag())
+	}
+	mend = append(mend, "virtctl logs --source virt-controller")
+	e.operation("clone/"+e.Name, state, stage, "it is not done yet: "+stage, mend...)
+	if c.Spec.Source != nil {
+		kind := "vm/"
+		if c.Spec.Source.Kind == "VirtualMachineSnapshot" {
+			kind = "snapshot/"
+		}
+		e.chain = append(e.chain,
+			Link{Layer: LayerVM, Object: kind + c.Spec.Source.Name, State: OK, Message: "the source"})
+	}
+	return state, summary
+}
+
+// underWay tells of a snapshot or restore of the VM that is under way.
+func (e *explanation) underWay(vm *v1.VirtualMachine) {
+	if name := vm.Status.RestoreInProgress; name != nil {
+		e.add(rankIntent, LayerVM, e.vmObject(), Waiting, "RestoreInProgress",
+			fmt.Sprintf("restore %s of it is in progress; it does not start before that is complete",
+				cmp.Or(*name, "(unnamed)")),
+			"virtctl why restore/"+*name+e.flag())
+	}
+	if name := vm.Status.SnapshotInProgress; name != nil {
+		e.add(rankRemark, LayerVM, e.vmObject(), OK, "SnapshotInProgress",
+			fmt.Sprintf("snapshot %s of it is being taken", cmp.Or(*name, "(unnamed)")),
+			"virtctl why snapshot/"+*name+e.flag())
+	}
+}

@@ -1,0 +1,69 @@
+package why
+
+import (
+	"strings"
+	"testing"
+
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/clone"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+)
+
+func TestExplainOperation(t *testing.T) {
+	taking := snapshot.New("default", "demo", "snap", snapshot.Options{})
+	taking.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.InProgress}
+	ready := taking.DeepCopy()
+	ready.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.Succeeded, ReadyToUse: new(true)}
+	failed := taking.DeepCopy()
+	failed.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{Phase: snapshotv1beta1.Failed, Error: &snapshotv1beta1.Error{Message: new("deadline")}}
+	content := &snapshotv1beta1.VirtualMachineSnapshotContent{Status: &snapshotv1beta1.VirtualMachineSnapshotContentStatus{
+		VolumeSnapshotStatus: []snapshotv1beta1.VolumeSnapshotStatus{{VolumeSnapshotName: "vs", Error: &snapshotv1beta1.Error{Message: new("pool full")}}},
+	}}
+	restore := snapshot.NewRestore("default", "back", "snap", "demo", snapshot.RestoreOptions{})
+	cloning := clone.New("default", "copy", clone.Options{Source: "demo", Target: "other"})
+	cloning.Status.Phase, cloning.Status.SnapshotName = clonev1beta1.SnapshotInProgress, new("tmp")
+	for name, tc := range map[string]struct {
+		facts   OperationFacts
+		state   State
+		summary string
+		mend    string
+	}{
+		"ready":       {OperationFacts{Name: "snap", Snapshot: ready}, OK, "can be restored", ""},
+		"taking":      {OperationFacts{Name: "snap", Snapshot: taking}, Waiting, "being taken", "virtctl snapshot show snap -n default"},
+		"failed":      {OperationFacts{Name: "snap", Snapshot: failed}, Broken, "failed: deadline", "virtctl snapshot show snap -n default"},
+		"storage":     {OperationFacts{Name: "snap", Snapshot: taking, Content: content}, Broken, "being taken", "kubectl describe volumesnapshot/vs -n default"},
+		"target runs": {OperationFacts{Name: "back", Restore: restore, Running: true}, Waiting, "VM demo runs", "virtctl stop demo -n default"},
+		"restoring":   {OperationFacts{Name: "back", Restore: restore}, Waiting, "under way: Pending", "virtctl why snapshot/snap -n default"},
+		"cloning":     {OperationFacts{Name: "copy", Clone: cloning}, Waiting, "under way: SnapshotInProgress", "virtctl why snapshot/tmp -n default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.facts.Namespace = "default"
+			r := ExplainOperation(tc.facts)
+			mends := ""
+			for _, c := range r.Causes {
+				mends += strings.Join(c.Mend, "\n") + "\n"
+			}
+			if r.Verdict != tc.state || !strings.Contains(r.Summary, tc.summary) || !strings.Contains(mends, tc.mend) {
+				t.Errorf("%s %q\n%s", r.Verdict, r.Summary, mends)
+			}
+			if (r.Verdict == OK) != (len(r.Causes) == 0) || len(r.Chain) < 2 {
+				t.Errorf("causes %v, chain %v", r.Causes, r.Chain)
+			}
+		})
+	}
+}
+
+func TestOperationUnderWay(t *testing.T) {
+	vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{RunStrategy: new(v1.RunStrategyHalted)}}
+	vm.Status.RestoreInProgress, vm.Status.SnapshotInProgress = new("back"), new("snap")
+	r := Explain(Facts{Namespace: "default", Name: "demo", VM: vm})
+	if r.Verdict != Waiting || r.Causes[0].Reason != "RestoreInProgress" {
+		t.Errorf("%s: %+v", r.Verdict, r.Causes)
+	}
+	if last := r.Causes[len(r.Causes)-1]; last.Reason != "SnapshotInProgress" || last.State != OK {
+		t.Errorf("%+v", last)
+	}
+}

@@ -1,0 +1,220 @@
+// Package clonecmd is `virtctl clone`.
+package clonecmd
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/clone"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// Options of `virtctl clone`.
+type Options struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+	DryRun  cli.DryRun
+	MACs    map[string]string
+	Partial bool
+	Wait    bool
+	Timeout cli.Timeout
+
+	clone.Options
+}
+
+// NewCmdClone makes the command.
+func NewCmdClone(f *cli.Factory) *cobra.Command {
+	o := &Options{
+		Factory: f, Output: cli.NewOutput(), Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
+	}
+	cmd := &cobra.Command{
+		Use:   "clone SOURCE [NAME]",
+		Short: "Make a virtual machine that is a copy of another",
+		Long: `Make a virtual machine that is a copy of another, which may run, or with --from-snapshot of a snapshot. The new VM
+does not start by itself; it has its own MAC addresses, firmware UUID and serial number, and its own volumes. One without
+a name is given one, which -o jsonpath={.status.targetName} prints with --wait.
+
+A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of those to drop.`,
+		Example: cli.Examples(f.Program, `
+			virtctl clone demo demo-copy --wait
+			virtctl clone before-upgrade demo-copy --from-snapshot
+			virtctl clone demo demo-copy --new-mac default=02:00:00:00:00:17 --label-filter '*' --label-filter '!app'`),
+		Args:              cli.Args(1, 2, "the name of a VM, and that of its copy"),
+		ValidArgsFunction: complete(f, o),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(args); err != nil {
+				return err
+			}
+			return Run(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.FromSnapshot, "from-snapshot", false, "SOURCE is a snapshot")
+	flags.StringToStringVar(&o.MACs, "new-mac", nil, "MAC addresses of the copy, `INTERFACE=MAC,…`")
+	flags.StringArrayVar(&o.LabelFilters, "label-filter", nil, "`FILTER` of the VM's labels (can be repeated)")
+	flags.StringArrayVar(&o.AnnotationFilters, "annotation-filter", nil,
+		"`FILTER` of the VM's annotations (can be repeated)")
+	flags.StringVar(&o.Serial, "new-smbios-serial", "", "SMBIOS `SERIAL` number of the copy")
+	flags.StringArrayVar(&o.Patches, "patch", nil, "JSON `PATCH` of the copy (can be repeated)")
+	flags.BoolVar(&o.Partial, "partial", false, "Leave out claims that cannot be snapshotted")
+	flags.BoolVar(&o.Wait, "wait", false, "Wait until the copy is there")
+	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	o.DryRun.AddFlag(cmd)
+	o.Output.AddFlags(cmd)
+	return cmd
+}
+
+// complete has VMs, or with --from-snapshot snapshots.
+func complete(f *cli.Factory, o *Options) cobra.CompletionFunc {
+	machines, snapshots := completioncmd.VMs(f, 1), completioncmd.Snapshots(f, 1)
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if o.FromSnapshot {
+			return snapshots(cmd, args, typed)
+		}
+		return machines(cmd, args, typed)
+	}
+}
+
+func (o *Options) complete(args []string) error {
+	o.Source = strings.TrimPrefix(args[0], "vm/")
+	if name, ok := strings.CutPrefix(o.Source, "snapshot/"); ok {
+		o.Source, o.FromSnapshot = name, true
+	}
+	if len(args) > 1 {
+		o.Target = args[1]
+	}
+	for _, name := range append([]string{o.Source}, args[1:]...) {
+		if name == "" || len(content.IsPathSegmentName(name)) > 0 {
+			return cli.UsageErrorf("%q is not a name", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.MACs)) {
+		if _, err := net.ParseMAC(o.MACs[name]); err != nil || name == "" {
+			return cli.UsageErrorf("--new-mac: %q is not INTERFACE=MAC", name+"="+o.MACs[name])
+		}
+	}
+	if o.Wait && o.DryRun != cli.DryRunNone {
+		return cli.UsageErrorf("--wait and --dry-run cannot be given together: a dry run makes nothing to wait for")
+	}
+	o.Options.MACs = o.MACs
+	return o.Output.Validate()
+}
+
+// Run asks for the clone, and with Wait waits until it is there.
+func Run(ctx context.Context, o *Options) error {
+	namespace, err := o.Factory.Namespace()
+	if err != nil {
+		return err
+	}
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	if err := o.check(ctx, c, namespace); err != nil {
+		return err
+	}
+	object := clone.New(namespace, "clone-"+o.Factory.RandomName(5), o.Options)
+	if o.DryRun != cli.DryRunClient {
+		if object, err = clone.Create(ctx, c, object, o.DryRun == cli.DryRunServer); err != nil {
+			return err
+		}
+	}
+	if !o.Output.Given() {
+		_, err := fmt.Fprintf(o.Factory.IO.Out, "virtualmachineclone.clone.kubevirt.io/%s created%s\n", object.Name,
+			o.DryRun.Suffix())
+		if err != nil {
+			return err
+		}
+	}
+	if o.Wait {
+		if object, err = o.wait(ctx, c, object); err != nil {
+			return err
+		}
+		if t := object.Status.TargetName; t != nil && !o.Output.Given() {
+			if _, err := fmt.Fprintf(o.Factory.IO.Out, "virtualmachine.kubevirt.io/%s created\n", *t); err != nil {
+				return err
+			}
+		}
+	}
+	if o.Output.Given() {
+		return o.Output.Print(object, o.Factory.IO.Out)
+	}
+	return nil
+}
+
+// check says what cannot be cloned before anything is done.
+func (o *Options) check(ctx context.Context, c *client.Client, namespace string) error {
+	if o.FromSnapshot {
+		s, err := snapshot.Get(ctx, c, namespace, o.Source)
+		if err != nil {
+			return err
+		}
+		if !snapshot.Ready(s) {
+			return &snapshot.NotReadyError{Namespace: namespace, Name: o.Source, Stage: snapshot.Stage(s)}
+		}
+		return o.free(ctx, c, namespace)
+	}
+	vm, err := c.VM(ctx, namespace, o.Source)
+	if err != nil {
+		return fmt.Errorf("look at VM %s/%s: %w", namespace, o.Source, err)
+	}
+	if out := snapshot.LeftOut(vm); len(out) > 0 {
+		said := snapshot.Say(namespace+"/"+o.Source, out)
+		if !o.Partial {
+			return fmt.Errorf("%s; give --partial to clone it without them", said)
+		}
+		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s; they are left out\n", said)
+	}
+	return o.free(ctx, c, namespace)
+}
+
+// free refuses a name that a VM has.
+func (o *Options) free(ctx context.Context, c *client.Client, namespace string) error {
+	if o.Target == "" {
+		return nil
+	}
+	switch _, err := c.VM(ctx, namespace, o.Target); {
+	case apierrors.IsNotFound(err) && !client.Unserved(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look whether VM %s/%s exists: %w", namespace, o.Target, err)
+	}
+	return fmt.Errorf("VM %s/%s exists already; give the copy another name", namespace, o.Target)
+}
+
+func (o *Options) wait(ctx context.Context, c *client.Client, object *clonev1beta1.VirtualMachineClone) (
+	*clonev1beta1.VirtualMachineClone, error,
+) {
+	if o.Timeout.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout.Duration)
+		defer cancel()
+	}
+	what := "clone " + object.Name
+	var stage atomic.Value
+	stage.Store(what)
+	kind := object.TypeMeta
+	err := o.Factory.IO.WhileStage(func() string { return stage.Load().(string) }, func() (err error) {
+		object, err = clone.Wait(ctx, c, object.Namespace, object.Name,
+			func(said string) { stage.Store(what + ", " + said) })
+		return err
+	})
+	if err == nil {
+		object.TypeMeta = kind
+	}
+	return object, err
+}

@@ -1,0 +1,232 @@
+package snapshotcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// CreateOptions are those of `virtctl snapshot create`.
+type CreateOptions struct {
+	Factory   *cli.Factory
+	Output    *cli.Output
+	DryRun    cli.DryRun
+	Selection cli.Selection
+	// Machine is the VM's name unless Selection is given, Name the snapshot's; one is made of the time when it is empty.
+	Machine, Name string
+	// Deadline is the most that a snapshot may take; 0 is the server's.
+	Deadline cli.Timeout
+	Policy   string
+	// Partial takes snapshots without the claims that cannot be snapshotted.
+	Partial bool
+	Wait    bool
+	Timeout cli.Timeout
+}
+
+var deletionPolicies = []string{
+	string(snapshotv1beta1.VirtualMachineSnapshotContentDelete),
+	string(snapshotv1beta1.VirtualMachineSnapshotContentRetain),
+}
+
+// NewCmdCreate makes `virtctl snapshot create`.
+func NewCmdCreate(f *cli.Factory) *cobra.Command {
+	o := &CreateOptions{
+		Factory: f, Output: cli.NewOutput(), Deadline: cli.Timeout{Unit: time.Second},
+		Timeout: cli.Timeout{Duration: 10 * time.Minute, Unit: time.Second},
+	}
+	cmd := &cobra.Command{
+		Use:   "create (VM [NAME] | -l SELECTOR | --all)",
+		Short: "Take a snapshot of a virtual machine",
+		Long: `Take a snapshot of a virtual machine, which may run. A guest that runs is frozen by its agent while its volumes are
+snapshotted, or paused when it has no agent.
+
+The snapshot is named VM-DATE-TIME unless a name is given. A VM with a claim that cannot be snapshotted is refused;
+--partial leaves such claims out.`,
+		Example: cli.Examples(f.Program, `
+			virtctl snapshot create demo
+			virtctl snapshot create demo before-upgrade --wait
+			virtctl snapshot create -l app=web --yes --wait --timeout 30m
+			virtctl snapshot create demo --failure-deadline 2m --deletion-policy Retain`),
+		Args:              cli.Args(0, 2, "the name of a VM, and that of the snapshot"),
+		ValidArgsFunction: completioncmd.VMs(f, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(cmd, args); err != nil {
+				return err
+			}
+			return Create(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	o.Selection.AddFlags(cmd)
+	flags.Var(&o.Deadline, "failure-deadline", "The most that a snapshot may take; 5m unless given")
+	flags.StringVar(&o.Policy, "deletion-policy", "",
+		"What becomes of the content when the snapshot is deleted, a `POLICY`: "+strings.Join(deletionPolicies, ", "))
+	flags.BoolVar(&o.Partial, "partial", false, "Leave out claims that cannot be snapshotted")
+	flags.BoolVar(&o.Wait, "wait", false, "Wait until the snapshot can be restored")
+	flags.Var(&o.Timeout, "timeout", "How long to wait with --wait; 0 is no limit")
+	cli.CompleteFlag(cmd, "deletion-policy", deletionPolicies...)
+	o.DryRun.AddFlag(cmd)
+	o.Output.AddFlags(cmd)
+	return cmd
+}
+
+func (o *CreateOptions) complete(cmd *cobra.Command, args []string) error {
+	if err := o.Selection.Validate(cmd, args); err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		o.Machine = args[0]
+	}
+	if len(args) > 1 {
+		if o.Name = args[1]; checkName("snapshot", o.Name) != nil {
+			return checkName("snapshot", o.Name)
+		}
+	}
+	switch {
+	case o.Policy != "" && !slices.Contains(deletionPolicies, o.Policy):
+		return cli.UsageErrorf("--deletion-policy: %q is not one of %s", o.Policy, strings.Join(deletionPolicies, ", "))
+	case o.Wait && o.DryRun != cli.DryRunNone:
+		return cli.UsageErrorf("--wait and --dry-run cannot be given together: a dry run makes nothing to wait for")
+	case o.Selection.Given() && !o.Selection.Yes && o.DryRun == cli.DryRunNone && !o.Factory.IO.CanAsk():
+		return cli.UsageErrorf("snapshot create holds the guests that are chosen for a moment; add --yes to say that " +
+			"you mean it, or see with --dry-run which they are")
+	}
+	return o.Output.Validate()
+}
+
+// Create takes the snapshots, and with Wait waits until they are taken.
+func Create(ctx context.Context, o *CreateOptions) error {
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	machines, err := o.machines(ctx, c)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	var made []*snapshotv1beta1.VirtualMachineSnapshot
+	for i := range machines {
+		s, err := o.take(ctx, c, &machines[i])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		made = append(made, s)
+		if !o.Output.Given() {
+			if err := created(o.Factory, "virtualmachinesnapshot.snapshot.kubevirt.io", s.Name, o.DryRun); err != nil {
+				return err
+			}
+		}
+	}
+	objects := make([]runtime.Object, len(made))
+	for i, s := range made {
+		objects[i] = s
+		if !o.Wait {
+			continue
+		}
+		err := waiting(ctx, o.Factory, o.Timeout, "snapshot "+s.Name,
+			func(ctx context.Context, tell func(string)) error {
+				taken, err := snapshot.Wait(ctx, c, s.Namespace, s.Name, tell)
+				if taken != nil {
+					taken.TypeMeta, objects[i] = s.TypeMeta, taken
+				}
+				return err
+			})
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if o.Output.Given() && (len(objects) > 0 || o.Selection.Given()) {
+		if err := o.Output.PrintAll(objects, !o.Selection.Given(), o.Factory.IO.Out); err != nil {
+			return err
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+func created(f *cli.Factory, kind, name string, dryRun cli.DryRun) error {
+	_, err := fmt.Fprintf(f.IO.Out, "%s/%s created%s\n", kind, name, dryRun.Suffix())
+	return err
+}
+
+// machines are the VMs to take snapshots of.
+func (o *CreateOptions) machines(ctx context.Context, c *client.Client) ([]v1.VirtualMachine, error) {
+	if !o.Selection.Given() {
+		t, err := o.Factory.Target(o.Machine)
+		if err != nil {
+			return nil, err
+		}
+		if t.Instance {
+			return nil, cli.UsageErrorf("%q: only a VM can be snapshotted; give the name of a VM", o.Machine)
+		}
+		vm, err := c.VM(ctx, t.Namespace, t.Name)
+		if err != nil {
+			return nil, fmt.Errorf("look at VM %s/%s: %w", t.Namespace, t.Name, err)
+		}
+		return []v1.VirtualMachine{*vm}, nil
+	}
+	namespace, err := o.Factory.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	if o.Selection.AllNamespaces {
+		namespace = ""
+	}
+	list, err := c.VMList(ctx, namespace, metav1.ListOptions{LabelSelector: o.Selection.Selector})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("list VMs: %w", err)
+	case len(list.Items) == 0:
+		return nil, fmt.Errorf("VMs to snapshot %w", action.ErrNotFound)
+	case o.DryRun != cli.DryRunNone:
+		return list.Items, nil
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Namespace+"/"+list.Items[i].Name)
+	}
+	return list.Items, confirm(ctx, o.Factory, o.Selection.Yes,
+		fmt.Sprintf("%s\nTake snapshots of these %d virtual machines?", strings.Join(names, ", "), len(names)))
+}
+
+// take takes the snapshot of one VM.
+func (o *CreateOptions) take(ctx context.Context, c *client.Client, vm *v1.VirtualMachine) (
+	*snapshotv1beta1.VirtualMachineSnapshot, error,
+) {
+	if out := snapshot.LeftOut(vm); len(out) > 0 {
+		said := snapshot.Say(vm.Namespace+"/"+vm.Name, out)
+		if !o.Partial {
+			return nil, fmt.Errorf("%s; give --partial to leave them out", said)
+		}
+		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s; they are left out\n", said)
+	}
+	name := o.Name
+	if name == "" {
+		name = vm.Name + "-" + o.Factory.Now().UTC().Format("20060102-150405")
+	}
+	options := snapshot.Options{Policy: snapshotv1beta1.DeletionPolicy(o.Policy)}
+	if o.Deadline.Duration > 0 {
+		options.Deadline = &metav1.Duration{Duration: o.Deadline.Duration}
+	}
+	s := snapshot.New(vm.Namespace, vm.Name, name, options)
+	if o.DryRun == cli.DryRunClient {
+		return s, nil
+	}
+	return snapshot.Create(ctx, c, s, o.DryRun == cli.DryRunServer)
+}

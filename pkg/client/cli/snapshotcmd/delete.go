@@ -1,0 +1,163 @@
+package snapshotcmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+)
+
+// DeleteOptions are those of `virtctl snapshot delete`.
+type DeleteOptions struct {
+	Factory *cli.Factory
+	Output  *cli.Output
+	DryRun  cli.DryRun
+	Names   []string
+	// Selector, Machine and All choose snapshots instead of Names.
+	Selector, Machine string
+	All               bool
+	Yes               bool
+}
+
+// NewCmdDelete makes `virtctl snapshot delete`.
+func NewCmdDelete(f *cli.Factory) *cobra.Command {
+	o := &DeleteOptions{Factory: f, Output: cli.NewOutput()}
+	cmd := &cobra.Command{
+		Use:   "delete (NAME... | -l SELECTOR | --vm VM | --all)",
+		Short: "Delete snapshots",
+		Long: `Delete snapshots, and what they have of volumes unless their deletion policy is Retain. It asks first; where nobody
+can be asked, --yes must be given.`,
+		Example: cli.Examples(f.Program, `
+			virtctl snapshot delete before-upgrade
+			virtctl snapshot delete --vm demo --yes
+			virtctl snapshot delete -l app=web --dry-run`),
+		Args:              cli.Args(0, -1, "the names of snapshots"),
+		ValidArgsFunction: completioncmd.Snapshots(f, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(cmd, args); err != nil {
+				return err
+			}
+			return Delete(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.Selector, "selector", "l", "", "Choose by a label `SELECTOR` of snapshots, as in -l app=web")
+	flags.StringVar(&o.Machine, "vm", "", "Choose the snapshots of a `VM`")
+	flags.BoolVar(&o.All, "all", false, "Choose all snapshots of the namespace")
+	flags.BoolVarP(&o.Yes, "yes", "y", false, "Do not ask")
+	completioncmd.Flag(cmd, "vm", completioncmd.VMs(f, -1))
+	o.DryRun.AddFlag(cmd)
+	o.Output.AddFlags(cmd)
+	return cmd
+}
+
+func (o *DeleteOptions) complete(cmd *cobra.Command, args []string) error {
+	chosen := o.Selector != "" || o.Machine != "" || o.All
+	for _, arg := range args {
+		name := bare(arg)
+		if err := checkName("snapshot", name); err != nil {
+			return err
+		}
+		o.Names = append(o.Names, name)
+	}
+	switch {
+	case chosen && len(args) > 0:
+		return cli.UsageErrorf("give names, or -l, --vm or --all, not both")
+	case o.All && (o.Selector != "" || o.Machine != ""):
+		return cli.UsageErrorf("--all chooses all snapshots; give it without -l and --vm")
+	case !chosen && len(args) == 0:
+		return cli.UsageErrorf("%s needs the name of a snapshot, -l SELECTOR, --vm VM or --all", cmd.CommandPath())
+	}
+	if err := cli.CheckSelector(o.Selector); err != nil {
+		return err
+	}
+	return o.Output.Validate()
+}
+
+// Delete asks, and deletes.
+func Delete(ctx context.Context, o *DeleteOptions) error {
+	namespace, err := o.Factory.Namespace()
+	if err != nil {
+		return err
+	}
+	c, err := o.Factory.Client()
+	if err != nil {
+		return err
+	}
+	found, errs := o.find(ctx, c, namespace)
+	if len(found) == 0 {
+		return utilerrors.NewAggregate(errs)
+	}
+	var names []string
+	for _, s := range found {
+		names = append(names, s.Name)
+	}
+	if o.DryRun == cli.DryRunNone {
+		question := fmt.Sprintf("Delete snapshots %s of namespace %s?", strings.Join(names, ", "), namespace)
+		if err := confirm(ctx, o.Factory, o.Yes, question); err != nil {
+			return err
+		}
+	}
+	var gone []runtime.Object
+	for _, s := range found {
+		if o.DryRun != cli.DryRunClient {
+			if err := snapshot.Delete(ctx, c, namespace, s.Name, o.DryRun == cli.DryRunServer); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		gone = append(gone, s)
+		if o.Output.Given() {
+			continue
+		}
+		_, err := fmt.Fprintf(o.Factory.IO.Out, "virtualmachinesnapshot.snapshot.kubevirt.io %q deleted%s\n", s.Name,
+			o.DryRun.Suffix())
+		if err != nil {
+			return err
+		}
+	}
+	if o.Output.Given() {
+		if err := o.Output.PrintAll(gone, len(o.Names) == 1, o.Factory.IO.Out); err != nil {
+			return err
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// find are the snapshots to delete, and what of the names is not there.
+func (o *DeleteOptions) find(ctx context.Context, c *client.Client, namespace string) (
+	found []*snapshotv1beta1.VirtualMachineSnapshot, errs []error,
+) {
+	for _, name := range o.Names {
+		s, err := snapshot.Get(ctx, c, namespace, name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		found = append(found, s)
+	}
+	if len(o.Names) > 0 {
+		return found, errs
+	}
+	list, err := snapshot.List(ctx, c, namespace, o.Selector, o.Machine)
+	if err != nil {
+		return nil, []error{err}
+	}
+	if len(list.Items) == 0 {
+		return nil, []error{fmt.Errorf("snapshots to delete %w in namespace %q", action.ErrNotFound, namespace)}
+	}
+	for i := range list.Items {
+		found = append(found, &list.Items[i])
+	}
+	return found, nil
+}

@@ -1,0 +1,199 @@
+package snapshotcmd
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+const group = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/"
+
+// server has objects by path; it answers a POST with what was sent, and a list with what is below its path.
+type server struct {
+	objects map[string]any
+	asked   []string
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	s.asked = append(s.asked, r.Method+" "+r.URL.Path)
+	switch object, ok := s.objects[r.URL.Path]; {
+	case r.Method == http.MethodPost:
+		_, _ = io.Copy(w, r.Body) // a client that has gone
+	case ok:
+		_ = json.NewEncoder(w).Encode(object) // a client that has gone
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"x not found","details":{"name":"x","kind":"things"}}`)
+	}
+}
+
+func (s *server) did(what string) bool {
+	for _, asked := range s.asked {
+		if strings.HasPrefix(asked, what) {
+			return true
+		}
+	}
+	return false
+}
+
+// run runs a command against the server.
+func run(t *testing.T, s *server, command func(*cli.Factory) *cobra.Command, args ...string) (string, string, error) {
+	t.Helper()
+	h := httptest.NewServer(s)
+	defer h.Close()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["x"] = &clientcmdapi.Cluster{Server: h.URL}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "x"}
+	config.CurrentContext = "x"
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut},
+		func(name string) string { return map[string]string{"KUBECONFIG": kubeconfig}[name] })
+	f.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+	f.RandomName = func(int) string { return "abcde" }
+	cmd := command(f)
+	f.Flags.AddFlags(cmd.Flags())
+	cmd.SetArgs(append([]string{"--kubeconfig", kubeconfig}, args...))
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), errOut.String(), err
+}
+
+func machine(statuses ...v1.VolumeSnapshotStatus) *v1.VirtualMachine {
+	vm := &v1.VirtualMachine{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo"},
+	}
+	vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
+	vm.Spec.Template.Spec.Volumes = []v1.Volume{{
+		Name: "disk", VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "disk"}},
+	}}
+	vm.Status.VolumeSnapshotStatuses = statuses
+	return vm
+}
+
+func taken(name string) *snapshotv1beta1.VirtualMachineSnapshot {
+	s := snapshot.New("default", "demo", name, snapshot.Options{})
+	s.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC))
+	s.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{
+		Phase: snapshotv1beta1.Succeeded, ReadyToUse: new(true),
+		SourceIndications: []snapshotv1beta1.SourceIndication{{Indication: snapshotv1beta1.VMSnapshotOnlineSnapshotIndication, Message: "it ran"}},
+		SnapshotVolumes:   &snapshotv1beta1.SnapshotVolumesLists{IncludedVolumes: []string{"disk"}},
+	}
+	return s
+}
+
+func cluster() *server {
+	return &server{objects: map[string]any{
+		"/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo": machine(v1.VolumeSnapshotStatus{Name: "disk", Enabled: true}),
+		group + "virtualmachinesnapshots/snap":                         taken("snap"),
+		group + "virtualmachinesnapshots":                              map[string]any{"items": []any{taken("snap")}},
+		group + "virtualmachinerestores":                               map[string]any{"items": []any{}},
+	}}
+}
+
+func TestCreate(t *testing.T) {
+	s := cluster()
+	out, _, err := run(t, s, NewCmdCreate, "demo")
+	if want := "virtualmachinesnapshot.snapshot.kubevirt.io/demo-20260102-030405 created\n"; err != nil || out != want {
+		t.Errorf("%q %v", out, err)
+	}
+	out, _, err = run(t, s, NewCmdCreate, "demo", "mine", "--deletion-policy", "Retain", "--failure-deadline", "2m", "-o", "jsonpath={.metadata.name} {.spec.deletionPolicy} {.spec.failureDeadline}")
+	if err != nil || out != "mine Retain 2m0s" {
+		t.Errorf("%q %v", out, err)
+	}
+}
+
+func TestCreateRefuses(t *testing.T) {
+	s := cluster()
+	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachines/demo"] = machine(v1.VolumeSnapshotStatus{Name: "disk", Reason: "no class"})
+	_, _, err := run(t, s, NewCmdCreate, "demo")
+	if err == nil || !strings.Contains(err.Error(), "volumes of VM default/demo that cannot be snapshotted: disk (no class); give --partial") || s.did("POST") {
+		t.Errorf("%v, asked %v", err, s.asked)
+	}
+	_, said, err := run(t, s, NewCmdCreate, "demo", "--partial")
+	if err != nil || !strings.Contains(said, "warning: ") || !s.did("POST "+group+"virtualmachinesnapshots") {
+		t.Errorf("%v %q", err, said)
+	}
+	if _, _, err := run(t, s, NewCmdCreate, "ghost"); cli.ExitCode(err) != cli.ExitNotFound {
+		t.Errorf("code %d of %v", cli.ExitCode(err), err)
+	}
+	for _, args := range [][]string{{}, {"demo", "a/b"}, {"demo", "--all"}, {"--all"}, {"vmi/demo"}, {"demo", "--deletion-policy", "x"}, {"demo", "--wait", "--dry-run"}} {
+		if _, _, err := run(t, s, NewCmdCreate, args...); cli.ExitCode(err) != cli.ExitUsage {
+			t.Errorf("%v: code %d of %v", args, cli.ExitCode(err), err)
+		}
+	}
+}
+
+func TestListAndShow(t *testing.T) {
+	out, _, err := run(t, cluster(), NewCmdList, "demo", "-o", "wide")
+	if err != nil || !strings.Contains(out, "snap") || !strings.Contains(out, "Online") || !strings.Contains(out, "4m5s") {
+		t.Errorf("%s %v", out, err)
+	}
+	out, said, err := run(t, cluster(), NewCmdList, "other")
+	if err != nil || out != "" || said != "No snapshots found.\n" {
+		t.Errorf("%q %q %v", out, said, err)
+	}
+	out, _, err = run(t, cluster(), NewCmdList, "-o", "name")
+	if err != nil || out != "virtualmachinesnapshot.snapshot.kubevirt.io/snap\n" {
+		t.Errorf("%q %v", out, err)
+	}
+	out, _, err = run(t, cluster(), NewCmdShow, "snapshot/snap")
+	if err != nil || !strings.Contains(out, "Online: it ran") || !strings.Contains(out, "Succeeded") {
+		t.Errorf("%s %v", out, err)
+	}
+}
+
+func TestRestore(t *testing.T) {
+	s := cluster()
+	_, _, err := run(t, s, NewCmdRestore, "snap")
+	if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), "its volumes disk are replaced") || s.did("POST") {
+		t.Errorf("nobody was asked: %v", err)
+	}
+	out, _, err := run(t, s, NewCmdRestore, "snap", "--yes")
+	if err != nil || out != "virtualmachinerestore.snapshot.kubevirt.io/restore-snap-abcde created\n" {
+		t.Errorf("%q %v", out, err)
+	}
+	out, _, err = run(t, s, NewCmdRestore, "snap", "--target", "copy", "-o", "jsonpath={.spec.target.name}")
+	if err != nil || out != "copy" {
+		t.Errorf("%q %v", out, err)
+	}
+	s.objects["/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/demo"] = &v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}}
+	if _, _, err := run(t, s, NewCmdRestore, "snap", "--yes"); err == nil || !strings.Contains(err.Error(), "virtctl stop demo") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDelete(t *testing.T) {
+	s := cluster()
+	if _, _, err := run(t, s, NewCmdDelete, "snap"); cli.ExitCode(err) != cli.ExitUsage || s.did("DELETE") {
+		t.Errorf("nobody was asked: %v", err)
+	}
+	out, _, err := run(t, s, NewCmdDelete, "--vm", "demo", "--yes")
+	if err != nil || out != "virtualmachinesnapshot.snapshot.kubevirt.io \"snap\" deleted\n" || !s.did("DELETE "+group+"virtualmachinesnapshots/snap") {
+		t.Errorf("%q %v", out, err)
+	}
+	if _, _, err := run(t, s, NewCmdDelete, "ghost", "--yes"); cli.ExitCode(err) != cli.ExitNotFound {
+		t.Errorf("%v", err)
+	}
+}

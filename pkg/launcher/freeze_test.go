@@ -1,0 +1,187 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/virtkit/virtkit/pkg/hypervisor"
+	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
+)
+
+// withoutAgent begins the life of a guest that runs and has no agent.
+func withoutAgent(t *testing.T) *life {
+	t.Helper()
+	l := begin(t)
+	l.memory.agent = func(string) (string, error) {
+		return "", fmt.Errorf("%w: QEMU guest agent is not connected", hypervisor.ErrNoAgent)
+	}
+	if _, err := l.start(demo()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *life) quiesce(after time.Duration) (pb.Quiesced, error) {
+	answer, err := l.client.Freeze(l.t.Context(),
+		&pb.FreezeRequest{UnfreezeAfter: durationpb.New(after), PauseWithoutAgent: true})
+	return answer.GetQuiesced(), err
+}
+
+func (l *life) mustQuiesce(after time.Duration, want pb.Quiesced) {
+	l.t.Helper()
+	if got, err := l.quiesce(after); err != nil || got != want {
+		l.t.Fatalf("%s, %v; want %s", got, err, want)
+	}
+}
+
+func (l *life) isPaused() bool {
+	l.memory.mu.Lock()
+	defer l.memory.mu.Unlock()
+	return l.memory.domain.Run == hypervisor.Paused
+}
+
+func (l *life) mustUnfreeze() {
+	l.t.Helper()
+	if _, err := l.client.Unfreeze(l.t.Context(), &pb.UnfreezeRequest{}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *life) awaitRunning() {
+	l.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); l.isPaused(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			l.t.Fatal("the guest is still paused")
+		}
+	}
+}
+
+func TestFreezePausesWithoutAgent(t *testing.T) {
+	l := withoutAgent(t)
+	for range 2 { // it is idempotent
+		l.mustQuiesce(time.Hour, pb.Quiesced_QUIESCED_PAUSED)
+		if !l.isPaused() {
+			t.Fatal("the guest runs")
+		}
+	}
+	for range 2 {
+		l.mustUnfreeze()
+		if l.isPaused() {
+			t.Fatal("the guest is paused")
+		}
+	}
+	// Without the wish it is refused, as ever.
+	if _, err := l.client.Freeze(t.Context(), &pb.FreezeRequest{UnfreezeAfter: durationpb.New(time.Hour)}); status.Code(err) != codes.Internal || l.isPaused() {
+		t.Errorf("%v", err)
+	}
+	if _, err := l.quiesce(0); status.Code(err) != codes.InvalidArgument || l.isPaused() {
+		t.Errorf("a pause without an end: %v", err)
+	}
+	l.end(t)
+}
+
+func TestFreezeByAgentDoesNotPause(t *testing.T) {
+	l := begin(t)
+	agent := &fakeAgent{}
+	l.memory.agent = agent.reply
+	if _, err := l.start(demo()); err != nil {
+		t.Fatal(err)
+	}
+	l.mustQuiesce(time.Hour, pb.Quiesced_QUIESCED_AGENT)
+	if l.isPaused() {
+		t.Error("it is paused, too")
+	}
+	l.mustUnfreeze()
+	l.end(t)
+}
+
+// Nobody unfreezes this guest, also when libvirtd is restarted meanwhile.
+func TestPausedGuestGoesOnInTime(t *testing.T) {
+	for name, meanwhile := range map[string]func(*life){
+		"quiet":     func(*life) {},
+		"restarted": func(l *life) { l.memory.restart() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := withoutAgent(t)
+			l.mustQuiesce(50*time.Millisecond, pb.Quiesced_QUIESCED_PAUSED)
+			meanwhile(l)
+			l.awaitRunning()
+			l.end(t)
+		})
+	}
+}
+
+// A daemon that fails to resume the guest is asked again.
+func TestPausedGuestGoesOnAfterAFailure(t *testing.T) {
+	l := withoutAgent(t)
+	l.mustQuiesce(time.Hour, pb.Quiesced_QUIESCED_PAUSED)
+	fail := func(err error) { l.memory.mu.Lock(); l.memory.resumeErr = err; l.memory.mu.Unlock() }
+	fail(errors.New("busy"))
+	if _, err := l.client.Unfreeze(t.Context(), &pb.UnfreezeRequest{}); err == nil || !strings.Contains(err.Error(), "busy") {
+		t.Fatalf("%v", err)
+	}
+	fail(nil)
+	l.mustUnfreeze()
+	if l.isPaused() {
+		t.Error("the guest is paused")
+	}
+	l.end(t)
+}
+
+func TestFreezeLeavesAPausedGuestAlone(t *testing.T) {
+	l := withoutAgent(t)
+	if _, err := l.client.Pause(t.Context(), &pb.PauseRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	l.mustQuiesce(time.Millisecond, pb.Quiesced_QUIESCED_ALREADY_PAUSED)
+	l.mustUnfreeze()
+	if !l.isPaused() {
+		t.Error("the guest of a user's pause goes on")
+	}
+	if _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	// One that is paused by its user while a freeze holds it stays so.
+	l.mustQuiesce(time.Hour, pb.Quiesced_QUIESCED_PAUSED)
+	if _, err := l.client.Pause(t.Context(), &pb.PauseRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	l.mustUnfreeze()
+	if !l.isPaused() {
+		t.Error("the guest goes on although its user has paused it meanwhile")
+	}
+	// One that is unpaused, and paused again, is its user's.
+	for _, step := range []func() error{
+		func() error { _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); return err },
+		func() error { _, err := l.quiesce(time.Hour); return err },
+		func() error { _, err := l.client.Unpause(t.Context(), &pb.UnpauseRequest{}); return err },
+		func() error { _, err := l.client.Pause(t.Context(), &pb.PauseRequest{}); return err },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.mustUnfreeze()
+	if !l.isPaused() {
+		t.Error("the guest goes on although its user has paused it again")
+	}
+	l.end(t)
+}
+
+func TestFreezeAndMigration(t *testing.T) {
+	l := withoutAgent(t)
+	l.mustQuiesce(time.Hour, pb.Quiesced_QUIESCED_PAUSED)
+	if _, err := l.client.Migrate(t.Context(), &pb.MigrateRequest{Uid: "a"}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "snapshotted") {
+		t.Errorf("a guest that a freeze holds leaves: %v", err)
+	}
+	l.mustUnfreeze()
+	l.end(t)
+}
