@@ -1,7 +1,7 @@
-// Package payload carries the programs that must be files of their own: containerd's shim, which runs once
-// a pod and would be ten times as large as part of virt-local; the CSI driver with its sidecars, whose feature gates
-// clash with those of Kubernetes' components; and what of the driver runs once a node. The script cmd/virt-local/build compiles them into files/ before
-// virt-local itself.
+// Package payload carries the programs that must be files of their own: containerd's shim, which runs once a pod and
+// would be ten times as large as part of virt-local; the CSI driver with its sidecars, whose feature gates clash with
+// those of Kubernetes' components; and what of the driver runs once a node. The script cmd/virt-local/build compiles
+// them into files/ before virt-local itself.
 package payload
 
 import (
