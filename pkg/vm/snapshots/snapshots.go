@@ -1,6 +1,6 @@
-// Package snapshots has the rules of VirtualMachineSnapshots: what they and their parts are called, how far one is, which
-// volumes of a VM it has and why others are left out (volumes.go), and what it says of the guest (indications.go). It is
-// pure. Names, texts of conditions and states are KubeVirt's, whose clients read them.
+// Package snapshots has the rules of VirtualMachineSnapshots: what they and their parts are called, how far one is,
+// which volumes of a VM it has and why others are left out (volumes.go), and what it says of the guest
+// (indications.go). It is pure. Names, texts of conditions and states are KubeVirt's, whose clients read them.
 //
 //	VirtualMachineSnapshot ──► VirtualMachineSnapshotContent ──► VolumeSnapshot of each claim
 //	                           the VM's spec, the claims
@@ -70,7 +70,9 @@ func phase(snapshot *v1beta1.VirtualMachineSnapshot) v1beta1.VirtualMachineSnaps
 }
 
 // Succeeded reports whether the snapshot was made.
-func Succeeded(snapshot *v1beta1.VirtualMachineSnapshot) bool { return phase(snapshot) == v1beta1.Succeeded }
+func Succeeded(snapshot *v1beta1.VirtualMachineSnapshot) bool {
+	return phase(snapshot) == v1beta1.Succeeded
+}
 
 // Failed reports whether the snapshot will not be made.
 func Failed(snapshot *v1beta1.VirtualMachineSnapshot) bool { return phase(snapshot) == v1beta1.Failed }

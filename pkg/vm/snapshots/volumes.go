@@ -24,14 +24,14 @@ const DefaultClassAnnotation = "snapshot.storage.kubernetes.io/is-default-class"
 
 // Classes are the classes of storage and of snapshots of a cluster.
 type Classes struct {
-	// Provisioners are those of StorageClasses, Preferred the VolumeSnapshotClasses that CDI's StorageProfiles name, both
-	// by the name of the StorageClass.
+	// Provisioners are those of StorageClasses, Preferred the VolumeSnapshotClasses that CDI's StorageProfiles name,
+	// both by the name of the StorageClass.
 	Provisioners, Preferred map[string]string
 	Snapshots               []Class
 }
 
-// Of returns the VolumeSnapshotClass for claims of a StorageClass: the one that its StorageProfile names, the only one of
-// its driver, or that driver's default. It is empty when there is none; trouble says that it cannot be chosen.
+// Of returns the VolumeSnapshotClass for claims of a StorageClass: the one that its StorageProfile names, the only one
+// of its driver, or that driver's default. It is empty when there is none; trouble says that it cannot be chosen.
 func (c Classes) Of(storageClass string) (name, trouble string) {
 	provisioner, ok := c.Provisioners[storageClass]
 	if !ok {
@@ -125,8 +125,8 @@ func Plugged(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []*v1.Volume
 	return out
 }
 
-// Claim returns the name of the claim of a volume that a snapshot can have; empty for another. What a guest writes to an
-// ephemeral volume is not on its claim.
+// Claim returns the name of the claim of a volume that a snapshot can have; empty for another. What a guest writes to
+// an ephemeral volume is not on its claim.
 func Claim(volume *v1.Volume) string {
 	if volume.PersistentVolumeClaim == nil && volume.DataVolume == nil && volume.MemoryDump == nil {
 		return ""
