@@ -9,6 +9,7 @@
 //	a VMI that is to leave its node ──evacuation──► VirtualMachineInstanceMigration
 //	a VMI that is not to be evicted ──disruption──► PodDisruptionBudget
 //	Node, heartbeat ──node──► phase Unknown, kubevirt.io/schedulable
+//	VirtualMachineSnapshot ──snapshot──► VirtualMachineSnapshotContent, VolumeSnapshots of a frozen guest
 //	certificates ──► Secrets, ConfigMap, caBundle of webhooks and APIServices
 //	VMs, VMIs, migrations, nodes ──inventory──► Prometheus
 //	running guests of an older launcher ──workloadupdate──► migrations, evictions
@@ -30,6 +31,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/virtkit/virtkit/pkg/config"
+	"github.com/virtkit/virtkit/pkg/controller/snapshotcontroller"
 	"github.com/virtkit/virtkit/pkg/jsonlog"
 	"github.com/virtkit/virtkit/pkg/names"
 )
@@ -56,6 +58,9 @@ type Options struct {
 	MetricsPort int
 
 	verbosity uint
+
+	// freezer keeps guests from writing while they are snapshotted; virt-api does when it is nil.
+	freezer snapshotcontroller.Freezer
 }
 
 // NewCommand is `virt-server controller`.

@@ -100,7 +100,7 @@ func startController(ctx context.Context) (stop func() error) {
 	options := Options{
 		LauncherImage: "registry.example/virt-launcher:test", ImagePullPolicy: string(corev1.PullIfNotPresent),
 		NodeTimeout: 5 * time.Minute, LeaderElect: true, Identity: "test", HealthAddress: "0",
-		FenceAfter: fenceAfter,
+		FenceAfter: fenceAfter, freezer: guests,
 	}
 	config := rest.CopyConfig(cluster.Config)
 	config.Wrap(writes.wrap)

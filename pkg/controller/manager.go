@@ -43,6 +43,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/poolcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/replicasetcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/resize"
+	"github.com/virtkit/virtkit/pkg/controller/snapshotcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
@@ -191,6 +192,15 @@ func (o *Options) addReconcilers(
 	}
 	dataVolumes := &cdi.Access{Access: access(cdi.DataVolumes())}
 	volumeSnapshots := &volumesnapshots.Access{Access: access(volumesnapshots.Kind())}
+	storage := &volumesnapshots.Storage{
+		Client: client, Classes: access(volumesnapshots.Classes()), Profiles: access(volumesnapshots.Profiles()),
+	}
+	freezer := o.freezer
+	if freezer == nil {
+		if freezer, err = snapshotcontroller.NewFreezer(mgr.GetConfig()); err != nil {
+			return err
+		}
+	}
 	created := &written.Creations{}
 	vmis := &vmicontroller.Reconciler{
 		Created: created,
@@ -210,7 +220,15 @@ func (o *Options) addReconcilers(
 	}
 	vms := &vmcontroller.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
-		CDI: dataVolumes,
+		CDI: dataVolumes, Storage: storage,
+	}
+	vmSnapshots := &snapshotcontroller.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Now: time.Now,
+		CDI: dataVolumes, VolumeSnapshots: volumeSnapshots, Storage: storage,
+	}
+	contents := &snapshotcontroller.Contents{
+		Client: client, Live: live, Recorder: recorder, Now: time.Now, Freezer: freezer,
+		VolumeSnapshots: volumeSnapshots, Storage: storage,
 	}
 	sizes := &resize.Reconciler{Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now}
 	nodes := &nodecontroller.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
@@ -227,6 +245,8 @@ func (o *Options) addReconcilers(
 	err = errors.Join(
 		dataVolumes.SetupWithManager(mgr),
 		volumeSnapshots.SetupWithManager(mgr),
+		storage.Classes.SetupWithManager(mgr),
+		storage.Profiles.SetupWithManager(mgr),
 		vmis.SetupWithManager(ctx, mgr),
 		migrations.SetupWithManager(ctx, mgr),
 		vms.SetupWithManager(ctx, mgr),
@@ -238,6 +258,8 @@ func (o *Options) addReconcilers(
 		updates.SetupWithManager(mgr),
 		replicaSets.SetupWithManager(ctx, mgr),
 		pools.SetupWithManager(ctx, mgr),
+		vmSnapshots.SetupWithManager(ctx, mgr),
+		contents.SetupWithManager(mgr),
 	)
 	if err != nil {
 		return fmt.Errorf("set up controllers: %w", err)

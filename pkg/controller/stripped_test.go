@@ -41,6 +41,7 @@ var elsewhere = map[string]string{
 	"vmicontroller.HostModelSelector":   live,
 	"resize.room":                       live,
 	"resize.shrinks":                    live,
+	"snapshotcontroller.usesAny":        live,
 }
 
 const (

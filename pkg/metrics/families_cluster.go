@@ -82,6 +82,9 @@ var (
 	VMInterfaces = family(Controller, Gauge, "kubevirt_vm_vnic_info", "Network interfaces of a VirtualMachine.",
 		labels(machine, "vnic_name", "binding_type", "network", "binding_name", "model")...)
 
+	SnapshotSucceeded = family(Controller, Gauge, "kubevirt_vmsnapshot_succeeded_timestamp_seconds",
+		"When a VirtualMachineSnapshot was made.", "name", "snapshot_name", "namespace")
+
 	MigrationsUnset = family(Controller, Gauge, "kubevirt_vmi_migrations_in_unset_phase",
 		"Migrations that virt-controller has not seen yet.")
 	MigrationsPending = family(Controller, Gauge, "kubevirt_vmi_migrations_in_pending_phase",

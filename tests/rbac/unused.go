@@ -49,6 +49,27 @@ var unused = map[Right]string{
 	{names.VirtController, "certificates.k8s.io", "signers", "approve", false}: signing,
 	{names.VirtController, "certificates.k8s.io", "signers", "sign", false}:    signing,
 
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots/finalizers", "update", false}:        blockOwnerDeletion,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents/finalizers", "update", false}: blockOwnerDeletion,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots", "get", false}:                      snapshotted,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots", "patch", false}:                    snapshotted,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "create", false}:            snapshotted,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "patch", false}:             snapshotted,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "delete", false}:            snapshotted,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots/status", "patch", false}:             snapshotted,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents/status", "patch", false}:      snapshotted,
+	{names.VirtController, "", "persistentvolumeclaims", "get", false}:                                           snapshotted,
+	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshots", "get", false}:                           snapshotted,
+	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshots", "list", false}:                          snapshotted,
+	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshots", "watch", false}:                         snapshotted,
+	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshots", "create", false}:                        snapshotted,
+	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshotclasses", "list", false}:                    snapshotted,
+	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshotclasses", "watch", false}:                   snapshotted,
+	{names.VirtController, "subresources.kubevirt.io", "virtualmachineinstances/freeze", "update", false}:        snapshotted,
+	{names.VirtController, "subresources.kubevirt.io", "virtualmachineinstances/unfreeze", "update", false}:      snapshotted,
+	{names.VirtController, "cdi.kubevirt.io", "storageprofiles", "list", false}:                                  "CDI's StorageProfiles are read where they are",
+	{names.VirtController, "cdi.kubevirt.io", "storageprofiles", "watch", false}:                                 "CDI's StorageProfiles are read where they are",
+
 	{names.VirtController, "", "events", "patch", false}: repeatedEvent,
 	{names.VirtHandler, "", "events", "patch", false}:    repeatedEvent,
 }
@@ -56,6 +77,7 @@ var unused = map[Right]string{
 const (
 	blockOwnerDeletion = "checked only where the admission plugin OwnerReferencesPermissionEnforcement is on, as on " +
 		"OpenShift"
+	snapshotted   = "the cluster of the ordinary run has no VolumeSnapshots, and none is made of a VM"
 	rotation      = "certificates are renewed after months"
 	staleCache    = "looked up when creating it collides with what the cache has not seen yet"
 	signing       = "asked for by the API server when a certificate signing request is approved or signed"

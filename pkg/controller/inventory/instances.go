@@ -26,6 +26,7 @@ const (
 func (c *Cluster) Write(w *metrics.Writer) {
 	c.writeInstances(w)
 	c.writeMachines(w)
+	c.writeSnapshots(w)
 	c.writeMigrations(w)
 	c.writeNodes(w)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +29,7 @@ type Cluster struct {
 	Instances  []*v1.VirtualMachineInstance
 	Machines   []*v1.VirtualMachine
 	Migrations []*v1.VirtualMachineInstanceMigration
+	Snapshots  []*snapshotv1beta1.VirtualMachineSnapshot
 	Nodes      []*corev1.Node
 	// Pods are the names of running launcher pods, by the UID of their instance and their node.
 	Pods map[OnNode]string
@@ -64,8 +66,8 @@ func (i *Inventory) Start(ctx context.Context) error {
 	lists := map[string]toolscache.Indexer{}
 	for kind, object := range map[string]client.Object{
 		"instances": &v1.VirtualMachineInstance{}, "machines": &v1.VirtualMachine{},
-		"migrations": &v1.VirtualMachineInstanceMigration{},
-		"nodes":      &corev1.Node{}, "pods": &corev1.Pod{}, "claims": &corev1.PersistentVolumeClaim{},
+		"migrations": &v1.VirtualMachineInstanceMigration{}, "snapshots": &snapshotv1beta1.VirtualMachineSnapshot{},
+		"nodes": &corev1.Node{}, "pods": &corev1.Pod{}, "claims": &corev1.PersistentVolumeClaim{},
 	} {
 		informer, err := i.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -95,6 +97,7 @@ func (i *Inventory) Start(ctx context.Context) error {
 			Instances:  all[*v1.VirtualMachineInstance](lists["instances"]),
 			Machines:   all[*v1.VirtualMachine](lists["machines"]),
 			Migrations: all[*v1.VirtualMachineInstanceMigration](lists["migrations"]),
+			Snapshots:  all[*snapshotv1beta1.VirtualMachineSnapshot](lists["snapshots"]),
 			Nodes:      all[*corev1.Node](lists["nodes"]),
 			Pods:       podsByInstance(all[*corev1.Pod](lists["pods"])), Config: i.Config(),
 			Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/config"
@@ -99,6 +100,13 @@ spec: {vmiName: db}
 status: {phase: %q}
 `, name, name, phase))
 	}
+	snapshot := func(name, phase string) *v1beta1.VirtualMachineSnapshot {
+		return parse[v1beta1.VirtualMachineSnapshot](t, fmt.Sprintf(`
+metadata: {namespace: prod, name: %s}
+spec: {source: {kind: VirtualMachine, name: db}}
+status: {phase: %s, creationTime: "2026-01-01T00:20:00Z"}
+`, name, phase))
+	}
 	claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
 		VolumeMode: new(corev1.PersistentVolumeBlock),
 		Resources:  corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}},
@@ -112,6 +120,7 @@ status: {phase: %q}
 		Instances:  []*v1.VirtualMachineInstance{running, pending},
 		Machines:   []*v1.VirtualMachine{vm, stopped},
 		Migrations: []*v1.VirtualMachineInstanceMigration{migration("m1", "Succeeded"), migration("m2", "Failed"), migration("m3", "Pending"), migration("m4", "PreparingTarget"), migration("m5", "")},
+		Snapshots:  []*v1beta1.VirtualMachineSnapshot{snapshot("s1", "Succeeded"), snapshot("s2", "Failed")},
 		Nodes:      []*corev1.Node{node("true"), node("false")},
 		Pods:       map[OnNode]string{{"u1", "node01"}: "virt-launcher-db-abcde"},
 		Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {

@@ -112,6 +112,36 @@ func (a *Access) Served() bool {
 	return a.served
 }
 
+// Settled reports whether Served will stay as it is: not in the moment between the definition's being there and its
+// kind's being served.
+func (a *Access) Settled(ctx context.Context) (bool, error) {
+	if a.Served() {
+		return true, nil
+	}
+	found := definition()
+	err := a.definitions.Get(ctx, types.NamespacedName{Name: a.Kind.definition()}, found)
+	if err == nil {
+		return found.DeletionTimestamp != nil, nil
+	}
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, fmt.Errorf("get definition %s: %w", a.Kind.definition(), err)
+}
+
+// List fills in a list of the kind, which stays empty when the cluster does not know the kind.
+func (a *Access) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	if !a.Served() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := a.Client.List(ctx, into, options...); err != nil {
+		return fmt.Errorf("list %s: %w", a.Kind.Resource, err)
+	}
+	return nil
+}
+
 // Get fills in an object of the kind. It reports whether there is one: not when the cluster does not know the kind.
 func (a *Access) Get(ctx context.Context, key types.NamespacedName, into client.Object) (bool, error) {
 	if !a.Served() {

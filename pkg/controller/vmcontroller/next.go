@@ -173,6 +173,9 @@ func (s *Step) again() {
 		reasonFailedDataVolume:
 		s.RequeueAfter = retryMissing
 	}
+	if s.After.Unsettled && (s.RequeueAfter == 0 || s.RequeueAfter > frame.CatchUp) {
+		s.RequeueAfter = frame.CatchUp
+	}
 }
 
 // reportMissing makes an event of what the VM refers to and is not there, once.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
 	"github.com/virtkit/virtkit/pkg/frame"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
@@ -46,6 +48,8 @@ type Reconciler struct {
 	Now      func() time.Time
 	// CDI is how to DataVolumes, if the cluster has them.
 	CDI *cdi.Access
+	// Storage says which volumes can be snapshotted.
+	Storage *volumesnapshots.Storage
 
 	writes *frame.Writes
 }
@@ -60,6 +64,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err != nil {
 		return fmt.Errorf("index VMs by DataVolume: %w", err)
 	}
+	if err := indexByClaim(ctx, mgr); err != nil {
+		return err
+	}
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("virtualmachine").
 		For(&v1.VirtualMachine{}).
@@ -69,6 +76,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(
 			claimPhaseChanged,
 		)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.vmsOfClaim), builder.WithPredicates(
+			claimClassChanged,
+		)).
+		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.vmsWithClaims), builder.WithPredicates(
+			cameOrWent,
+		)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
 		Build(&frame.Frame[*v1.VirtualMachine, View, Step]{
 			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
@@ -77,6 +90,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	r.CDI.Follow(built, r.usersOfDataVolume)
+	r.Storage.Classes.Follow(built, r.vmsWithClaims)
+	r.Storage.Profiles.Follow(built, r.vmsWithClaims)
 	return nil
 }
 
@@ -194,6 +209,9 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 		return View{}, err
 	}
 	if err := r.lookAtDataVolumes(ctx, &view); err != nil {
+		return View{}, err
+	}
+	if err := r.lookAtSnapshots(ctx, &view); err != nil {
 		return View{}, err
 	}
 	return view, r.lookAtReferences(ctx, &view)

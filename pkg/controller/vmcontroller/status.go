@@ -32,6 +32,9 @@ func Status(view View, decision Decision) v1.VirtualMachineStatus {
 		status.RunStrategy = strategy
 	}
 	status.MemoryDumpRequest = dumpRequest(view)
+	if vm.DeletionTimestamp == nil && !view.Unsettled {
+		status.VolumeSnapshotStatuses = view.Snapshotted
+	}
 	setConditions(&status, view)
 	status.PrintableStatus = Printable(view, decision)
 	return status

@@ -60,6 +60,9 @@ type View struct {
 	// Referred says that InstancetypeRef and PreferenceRef are what the status is to record from now on.
 	Referred                       bool
 	InstancetypeRef, PreferenceRef *v1.InstancetypeStatusRef
+	// Snapshotted says which volumes a snapshot would have. Unsettled says that this is not known yet.
+	Snapshotted []v1.VolumeSnapshotStatus
+	Unsettled   bool
 }
 
 // Action is what to do with the VMI.

@@ -1,0 +1,288 @@
+package snapshotcontroller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/frame/written"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+)
+
+// Contents reads VirtualMachineSnapshotContents, their snapshots, VMIs and VolumeSnapshots. It freezes and thaws
+// guests, creates VolumeSnapshots, and writes the contents' status, finalizer and WindowAnnotation.
+type Contents struct {
+	Client   client.Client
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Now      func() time.Time
+	Freezer  Freezer
+	// VolumeSnapshots and Storage are how to CSI's kinds, if the cluster has them.
+	VolumeSnapshots *volumesnapshots.Access
+	Storage         *volumesnapshots.Storage
+
+	writes *frame.Writes
+}
+
+// SetupWithManager registers the reconciler.
+func (r *Contents) SetupWithManager(mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
+	built, err := ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachinesnapshotcontent").
+		For(&v1beta1.VirtualMachineSnapshotContent{}).
+		Watches(&v1beta1.VirtualMachineSnapshot{}, handler.EnqueueRequestsFromMapFunc(contentOf)).
+		Build(&frame.Frame[*v1beta1.VirtualMachineSnapshotContent, ContentView, ContentStep]{
+			Writes: r.writes, Look: r.look, Next: NextContent, Apply: r.apply,
+		})
+	if err != nil {
+		return err
+	}
+	r.VolumeSnapshots.Follow(built, contentOfVolumeSnapshot)
+	return nil
+}
+
+// contentOf is the content of a snapshot.
+func contentOf(_ context.Context, object client.Object) []reconcile.Request {
+	snapshot := object.(*v1beta1.VirtualMachineSnapshot)
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		Namespace: snapshot.Namespace, Name: snapshots.ContentName(snapshot),
+	}}}
+}
+
+// contentOfVolumeSnapshot is the content that has made a VolumeSnapshot.
+func contentOfVolumeSnapshot(_ context.Context, object client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil || owner.Kind != ContentKind.Kind {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		Namespace: object.GetNamespace(), Name: owner.Name,
+	}}}
+}
+
+// look gathers what NextContent wants to know.
+func (r *Contents) look(ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent) (ContentView, error) {
+	view := ContentView{Content: content, Now: r.Now(), VolumeSnapshots: map[string]*snapshotv1.VolumeSnapshot{}}
+	if content.Spec.VirtualMachineSnapshotName == nil || content.Spec.Source.VirtualMachine == nil {
+		return view, frame.ErrNothing // not made here
+	}
+	snapshot := &v1beta1.VirtualMachineSnapshot{}
+	key := types.NamespacedName{Namespace: content.Namespace, Name: *content.Spec.VirtualMachineSnapshotName}
+	switch err := r.Client.Get(ctx, key, snapshot); {
+	case err == nil && snapshots.ContentName(snapshot) == content.Name:
+		view.Snapshot = snapshot
+	case client.IgnoreNotFound(err) != nil:
+		return view, fmt.Errorf("get VirtualMachineSnapshot %s: %w", key.Name, err)
+	}
+	for _, settled := range []func(context.Context) (bool, error){r.VolumeSnapshots.Settled, r.Storage.Settled} {
+		if is, err := settled(ctx); !is || err != nil {
+			return view, waitFor(err)
+		}
+	}
+	view.Served = r.VolumeSnapshots.Served()
+	if err := r.lookAtVolumeSnapshots(ctx, &view); err != nil {
+		return view, err
+	}
+	var err error
+	if view.Guest, err = r.guest(ctx, content); err != nil {
+		return view, err
+	}
+	view.Classes, err = r.Storage.ReadClasses(ctx)
+	return view, err
+}
+
+// lookAtVolumeSnapshots finds those of the content. It waits for those that were just made.
+func (r *Contents) lookAtVolumeSnapshots(ctx context.Context, view *ContentView) error {
+	content, shown := view.Content, map[types.UID]bool{}
+	for _, backup := range content.Spec.VolumeBackups {
+		if backup.VolumeSnapshotName == nil {
+			continue
+		}
+		found, err := r.VolumeSnapshots.Get(ctx, content.Namespace, *backup.VolumeSnapshotName)
+		if err != nil {
+			return err
+		}
+		if found == nil || !metav1.IsControlledBy(found, content) {
+			continue
+		}
+		shown[found.UID] = found.DeletionTimestamp != nil
+		view.VolumeSnapshots[found.Name] = found
+	}
+	behind, err := r.writes.Dependents.Behind(client.ObjectKeyFromObject(content), shown, view.Now,
+		func(made written.Made) (bool, error) {
+			var found snapshotv1.VolumeSnapshot
+			err := r.Live.Get(ctx, made.Key, &found)
+			if client.IgnoreNotFound(err) != nil {
+				return false, fmt.Errorf("get VolumeSnapshot %s: %w", made.Key.Name, err)
+			}
+			return err == nil && found.UID == made.UID, nil
+		})
+	if behind && err == nil && view.Served {
+		return frame.ErrBehind
+	}
+	return err
+}
+
+// guest is what runs of the content's VM.
+func (r *Contents) guest(ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent) (Guest, error) {
+	vmi := &v1.VirtualMachineInstance{}
+	err := r.Client.Get(ctx, vmiOf(content), vmi)
+	if apierrors.IsNotFound(err) {
+		return NoGuest, nil
+	}
+	if err != nil {
+		return NoGuest, fmt.Errorf("get VMI: %w", err)
+	}
+	return guestOf(vmi), nil
+}
+
+func guestOf(vmi *v1.VirtualMachineInstance) Guest {
+	switch {
+	case vmi == nil || vmi.IsFinal():
+		return NoGuest
+	case vmi.DeletionTimestamp != nil:
+		return GuestChanging
+	case vmi.Status.Phase == v1.Running:
+		return GuestRunning
+	case vmi.Status.Phase == v1.Scheduled:
+		return GuestChanging
+	}
+	return GuestWaiting
+}
+
+func vmiOf(content *v1beta1.VirtualMachineSnapshotContent) types.NamespacedName {
+	return types.NamespacedName{Namespace: content.Namespace, Name: content.Spec.Source.VirtualMachine.Name}
+}
+
+// apply does what the step says.
+func (r *Contents) apply(ctx context.Context, view ContentView, step *ContentStep) error {
+	content := view.Content
+	if len(step.Create) > 0 {
+		if failed := r.cut(ctx, content, step); failed != nil {
+			if err := r.remember(ctx, content, step.Window); err != nil {
+				return errors.Join(failed, err)
+			}
+			ctrl.LoggerFrom(ctx).Info("the volumes of a snapshot cannot be snapshotted", "err", failed)
+			view.fail(step.Status, failed.Error())
+			step.RequeueAfter = retry
+		}
+	}
+	if step.Thaw {
+		if err := r.thaw(ctx, view, step); err != nil {
+			return err
+		}
+	}
+	if err := r.remember(ctx, content, step.Window); err != nil {
+		return err
+	}
+	for _, name := range step.Missing {
+		r.Recorder.Eventf(content, corev1.EventTypeWarning, ReasonVolumeSnapshotMissing,
+			"VolumeSnapshot %s no longer exists", name)
+	}
+	if step.Status != nil {
+		if err := frame.PatchStatus(ctx, r.writes, content, &content.Status, step.Status); err != nil {
+			return err
+		}
+	}
+	if step.RemoveFinalizer {
+		return r.writes.RemoveFinalizer(ctx, content, snapshots.ContentFinalizer)
+	}
+	return nil
+}
+
+// cut makes the VolumeSnapshots while the guest does not write. After an error it lets the guest go.
+func (r *Contents) cut(
+	ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent, step *ContentStep,
+) error {
+	vmi := vmiOf(content)
+	if step.Freeze {
+		// Before the freeze, so that a virt-controller that starts anew undoes it.
+		if err := r.remember(ctx, content, step.Window); err != nil {
+			return err
+		}
+		quiesced, err := r.Freezer.Freeze(ctx, vmi, max(step.Window.Until.Sub(r.Now()), time.Second))
+		if err != nil {
+			return r.letGo(ctx, vmi, step, err)
+		}
+		step.Window.Quiesced = quiesced
+	}
+	for _, snapshot := range step.Create {
+		err := r.Client.Create(ctx, snapshot)
+		if apierrors.IsAlreadyExists(err) {
+			continue // of a moment ago: its event will come
+		}
+		if err != nil {
+			return r.letGo(ctx, vmi, step, fmt.Errorf("create VolumeSnapshot %s: %w", snapshot.Name, err))
+		}
+		r.writes.Dependents.Made(client.ObjectKeyFromObject(content), snapshot, r.Now())
+		r.Recorder.Eventf(content, eventNormal, ReasonVolumeSnapshotCreated, "Successfully created VolumeSnapshot %s",
+			snapshot.Name)
+	}
+	return nil
+}
+
+// letGo thaws a guest after an error. What it cannot thaw stays open, and is thawed later.
+func (r *Contents) letGo(ctx context.Context, vmi types.NamespacedName, step *ContentStep, failed error) error {
+	if !step.Freeze {
+		return failed
+	}
+	if err := r.Freezer.Unfreeze(ctx, vmi); err != nil && !lapsed(err) {
+		return errors.Join(failed, err)
+	}
+	step.Window.Closed = true
+	return failed
+}
+
+// thaw lets the guest write again. Once its time is over the guest's launcher has done so.
+func (r *Contents) thaw(ctx context.Context, view ContentView, step *ContentStep) error {
+	err := r.Freezer.Unfreeze(ctx, vmiOf(view.Content))
+	switch {
+	case lapsed(err):
+		step.Window.Lapsed = true
+	case err != nil && view.Now.Before(step.Window.Until):
+		return err
+	case err != nil:
+		ctrl.LoggerFrom(ctx).Info("a guest is not thawed; its launcher does so by itself", "err", err)
+	}
+	return nil
+}
+
+// remember writes what is known of the freeze.
+func (r *Contents) remember(
+	ctx context.Context, content *v1beta1.VirtualMachineSnapshotContent, window *Window,
+) error {
+	if window == nil {
+		return nil
+	}
+	text, err := json.Marshal(window)
+	if err != nil {
+		return fmt.Errorf("encode what is known of a freeze: %w", err)
+	}
+	if content.Annotations[WindowAnnotation] == string(text) {
+		return nil
+	}
+	err = r.writes.Change(ctx, content, func() {
+		metav1.SetMetaDataAnnotation(&content.ObjectMeta, WindowAnnotation, string(text))
+	})
+	if err != nil {
+		return fmt.Errorf("remember the freeze of a guest: %w", err)
+	}
+	return nil
+}

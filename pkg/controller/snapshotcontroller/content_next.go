@@ -1,0 +1,271 @@
+package snapshotcontroller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+)
+
+// Reasons of events; KubeVirt's.
+const (
+	ReasonVolumeSnapshotCreated = "SuccessfulVolumeSnapshotCreate"
+	ReasonVolumeSnapshotMissing = "VolumeSnapshotMissing"
+)
+
+// retry is when to try again what did not work.
+const retry = 5 * time.Second
+
+// Guest is what a content's VM has running.
+type Guest int
+
+// The states of a guest.
+const (
+	// NoGuest is a VM that is off.
+	NoGuest Guest = iota
+	// GuestWaiting is an instance that has no node yet.
+	GuestWaiting
+	// GuestChanging is a guest that starts or shuts down.
+	GuestChanging
+	// GuestRunning runs, or is paused.
+	GuestRunning
+)
+
+// ContentView is what is decided on for a VirtualMachineSnapshotContent.
+type ContentView struct {
+	Content *v1beta1.VirtualMachineSnapshotContent
+	// Snapshot is the content's, nil when it is gone.
+	Snapshot *v1beta1.VirtualMachineSnapshot
+	Guest    Guest
+	// Served says that the cluster has VolumeSnapshots. VolumeSnapshots are those of the content that exist, by name.
+	Served          bool
+	VolumeSnapshots map[string]*snapshotv1.VolumeSnapshot
+	Classes         snapshots.Classes
+	Now             time.Time
+}
+
+// ContentStep is what is to be done, in the order of its fields.
+type ContentStep struct {
+	// Freeze says that the guest is frozen, for as long as Window says, before the VolumeSnapshots are made.
+	Freeze bool
+	Create []*snapshotv1.VolumeSnapshot
+	// Thaw says that the guest may write again.
+	Thaw bool
+	// Window is what is to be remembered of the freeze; nil leaves it.
+	Window *Window
+	// Missing are VolumeSnapshots to tell of that are gone.
+	Missing []string
+	// Status is the content's; nil leaves it.
+	Status          *v1beta1.VirtualMachineSnapshotContentStatus
+	RemoveFinalizer bool
+	frame.Requeue
+}
+
+// NextContent decides on a content.
+func NextContent(view ContentView) ContentStep {
+	content, snapshot := view.Content, view.Snapshot
+	window := windowOf(content.Annotations)
+	if content.DeletionTimestamp != nil || snapshot == nil || snapshots.Terminating(snapshot, view.Now) {
+		var step ContentStep
+		if window != nil && !window.Closed {
+			step.close(window)
+		}
+		// One that is deleted before its snapshot waits for that.
+		step.RemoveFinalizer = snapshot == nil || snapshots.Terminating(snapshot, view.Now)
+		return step
+	}
+	status := &v1beta1.VirtualMachineSnapshotContentStatus{}
+	if content.Status != nil {
+		status = content.Status.DeepCopy()
+	}
+	step := ContentStep{Status: status}
+	missing := view.missing()
+	status.VolumeSnapshotStatus = view.statuses()
+	if len(missing) > 0 && status.CreationTime == nil {
+		view.begin(&step, window, missing)
+		return step
+	}
+	view.follow(&step, window, missing)
+	return step
+}
+
+// close has the guest write again.
+func (s *ContentStep) close(window *Window) *Window {
+	closed := *window
+	closed.Closed = true
+	s.Thaw, s.Window = true, &closed
+	return &closed
+}
+
+// missing returns the backups whose VolumeSnapshot does not exist.
+func (view *ContentView) missing() []v1beta1.VolumeBackup {
+	var out []v1beta1.VolumeBackup
+	for _, backup := range view.Content.Spec.VolumeBackups {
+		if name := backup.VolumeSnapshotName; name != nil && view.VolumeSnapshots[*name] == nil {
+			out = append(out, backup)
+		}
+	}
+	return out
+}
+
+// statuses returns what is told of each VolumeSnapshot that exists.
+func (view *ContentView) statuses() []v1beta1.VolumeSnapshotStatus {
+	var out []v1beta1.VolumeSnapshotStatus
+	for _, backup := range view.Content.Spec.VolumeBackups {
+		if backup.VolumeSnapshotName == nil || view.VolumeSnapshots[*backup.VolumeSnapshotName] == nil {
+			continue
+		}
+		out = append(out, statusOf(view.VolumeSnapshots[*backup.VolumeSnapshotName]))
+	}
+	return out
+}
+
+func statusOf(snapshot *snapshotv1.VolumeSnapshot) v1beta1.VolumeSnapshotStatus {
+	out := v1beta1.VolumeSnapshotStatus{VolumeSnapshotName: snapshot.Name}
+	if status := snapshot.Status; status != nil {
+		out.ReadyToUse, out.CreationTime = status.ReadyToUse, status.CreationTime
+		if status.Error != nil {
+			out.Error = &v1beta1.Error{Time: status.Error.Time, Message: status.Error.Message}
+		}
+	}
+	return out
+}
+
+// begin has the VolumeSnapshots made that are missing, all at once, while the guest does not write.
+func (view *ContentView) begin(step *ContentStep, window *Window, missing []v1beta1.VolumeBackup) {
+	step.Status.ReadyToUse = new(false)
+	if !view.Served {
+		// Its coming is an event.
+		view.fail(step.Status, "the cluster has no VolumeSnapshots (snapshot.storage.k8s.io); install the CSI snapshot "+
+			"controller and its definitions")
+		return
+	}
+	for i := range missing {
+		snapshot, trouble := view.volumeSnapshot(&missing[i])
+		if trouble != "" {
+			view.fail(step.Status, trouble)
+			step.Create, step.RequeueAfter = nil, retry
+			return
+		}
+		step.Create = append(step.Create, snapshot)
+	}
+	switch view.Guest {
+	case GuestChanging:
+		step.Create, step.RequeueAfter = nil, retry
+	case GuestWaiting:
+		step.Window = &Window{Until: view.Now.UTC().Truncate(time.Second), Quiesced: snapshots.QuiescedNot, Closed: true}
+	case GuestRunning:
+		most := maxWindow
+		if left, ok := snapshots.Left(view.Snapshot, view.Now); ok {
+			most = min(most, max(left, time.Second))
+		}
+		some := len(view.VolumeSnapshots) > 0
+		step.Freeze, step.RequeueAfter = true, most
+		step.Window = &Window{
+			Until:  view.Now.Add(most).UTC().Truncate(time.Second),
+			Lapsed: some && (window == nil || window.Closed || window.Lapsed || view.Now.After(window.Until)),
+		}
+	}
+}
+
+// follow waits for the VolumeSnapshots, and lets the guest write again as soon as all are cut or have failed.
+func (view *ContentView) follow(step *ContentStep, window *Window, missing []v1beta1.VolumeBackup) {
+	cut, settled, ready, trouble := true, true, true, ""
+	for _, s := range step.Status.VolumeSnapshotStatus {
+		failed := s.Error != nil && s.Error.Message != nil
+		cut = cut && s.CreationTime != nil
+		settled = settled && (s.CreationTime != nil || failed)
+		ready = ready && s.ReadyToUse != nil && *s.ReadyToUse
+		if failed && trouble == "" {
+			trouble = fmt.Sprintf("VolumeSnapshot %s error: %s", s.VolumeSnapshotName, *s.Error.Message)
+		}
+	}
+	if len(missing) > 0 {
+		for _, backup := range missing {
+			step.Missing = append(step.Missing, *backup.VolumeSnapshotName)
+		}
+		cut, ready = false, false
+		trouble = fmt.Sprintf("VolumeSnapshots (%s) missing", strings.Join(step.Missing, ","))
+	}
+	if window != nil && !window.Closed {
+		late := !view.Now.Before(window.Until)
+		if settled || late {
+			step.close(window).Lapsed = window.Lapsed || !cut || late
+		} else {
+			step.RequeueAfter = window.Until.Sub(view.Now)
+		}
+	}
+	if cut && step.Status.CreationTime == nil {
+		step.Status.CreationTime = new(metav1.NewTime(view.Now).Rfc3339Copy())
+	}
+	step.Status.ReadyToUse = &ready
+	switch {
+	case trouble == "":
+		step.Status.Error = nil
+	case !ready:
+		view.fail(step.Status, trouble)
+	}
+	step.Missing = slices.DeleteFunc(step.Missing, func(string) bool { return sameError(view.Content.Status, trouble) })
+}
+
+// fail puts an error into the status, unless it is there.
+func (view *ContentView) fail(status *v1beta1.VirtualMachineSnapshotContentStatus, message string) {
+	if !sameError(status, message) {
+		status.Error = newError(view.Now, message)
+	}
+}
+
+func newError(now time.Time, message string) *v1beta1.Error {
+	return &v1beta1.Error{Time: new(metav1.NewTime(now).Rfc3339Copy()), Message: &message}
+}
+
+func sameError(status *v1beta1.VirtualMachineSnapshotContentStatus, message string) bool {
+	return status != nil && status.Error != nil && status.Error.Message != nil && *status.Error.Message == message
+}
+
+// volumeSnapshot returns the VolumeSnapshot of a backup, or why it cannot be made.
+func (view *ContentView) volumeSnapshot(backup *v1beta1.VolumeBackup) (*snapshotv1.VolumeSnapshot, string) {
+	claim := &backup.PersistentVolumeClaim
+	storage := ""
+	if claim.Spec.StorageClassName != nil {
+		storage = *claim.Spec.StorageClassName
+	}
+	class, trouble := view.Classes.Of(storage)
+	if class == "" {
+		if trouble == "" {
+			trouble = fmt.Sprintf("No VolumeSnapshotClass: Volume snapshots are not configured for this "+
+				"StorageClass [%s] [%s]", storage, backup.VolumeName)
+		}
+		return nil, trouble
+	}
+	vm := view.Content.Spec.Source.VirtualMachine
+	return &snapshotv1.VolumeSnapshot{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: view.Content.Namespace, Name: *backup.VolumeSnapshotName,
+			Labels: map[string]string{
+				snapshots.LabelSourceName:      names.Shorten(vm.Name, names.MaxLabel),
+				snapshots.LabelSourceNamespace: view.Content.Namespace,
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(view.Content, ContentKind)},
+		},
+		Spec: snapshotv1.VolumeSnapshotSpec{
+			Source:                  snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: &claim.Name},
+			VolumeSnapshotClassName: &class,
+		},
+	}, ""
+}
+
+// ContentKind is what VolumeSnapshots are owned by.
+var ContentKind = v1beta1.SchemeGroupVersion.WithKind("VirtualMachineSnapshotContent")
+
+// eventNormal is the type of an event that is no trouble.
+const eventNormal = corev1.EventTypeNormal

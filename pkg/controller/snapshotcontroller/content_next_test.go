@@ -1,0 +1,185 @@
+package snapshotcontroller
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+)
+
+var now = time.Unix(1_800_000_000, 0).UTC()
+
+// content has two claims.
+func content(change func(*v1beta1.VirtualMachineSnapshotContent)) *v1beta1.VirtualMachineSnapshotContent {
+	backup := func(name string) v1beta1.VolumeBackup {
+		b := v1beta1.VolumeBackup{VolumeName: name, VolumeSnapshotName: new("vs-" + name)}
+		b.PersistentVolumeClaim.Name = name
+		b.PersistentVolumeClaim.Spec.StorageClassName = new("csi")
+		return b
+	}
+	out := &v1beta1.VirtualMachineSnapshotContent{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "test", Name: "content", UID: "c", Finalizers: []string{snapshots.ContentFinalizer},
+		},
+		Spec: v1beta1.VirtualMachineSnapshotContentSpec{
+			VirtualMachineSnapshotName: new("snap"), VolumeBackups: []v1beta1.VolumeBackup{backup("a"), backup("b")},
+			Source: v1beta1.SourceSpec{VirtualMachine: &v1beta1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}},
+		},
+	}
+	if change != nil {
+		change(out)
+	}
+	return out
+}
+
+func windowed(w Window) func(*v1beta1.VirtualMachineSnapshotContent) {
+	return func(c *v1beta1.VirtualMachineSnapshotContent) {
+		text, err := json.Marshal(w)
+		if err != nil {
+			panic(err)
+		}
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, WindowAnnotation, string(text))
+	}
+}
+
+func snapshotAged(age time.Duration) *v1beta1.VirtualMachineSnapshot {
+	return &v1beta1.VirtualMachineSnapshot{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "test", Name: "snap", UID: "s", CreationTimestamp: metav1.NewTime(now.Add(-age)),
+		Finalizers: []string{snapshots.SnapshotFinalizer},
+	}}
+}
+
+// volumeSnapshot is cut, or has failed with an error, or neither.
+func volumeSnapshot(name string, cut, ready bool, failure string) *snapshotv1.VolumeSnapshot {
+	out := &snapshotv1.VolumeSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: "vs-" + name}, Status: &snapshotv1.VolumeSnapshotStatus{ReadyToUse: &ready},
+	}
+	if cut {
+		out.Status.CreationTime = new(metav1.NewTime(now))
+	}
+	if failure != "" {
+		out.Status.Error = &snapshotv1.VolumeSnapshotError{Message: &failure}
+	}
+	return out
+}
+
+func viewOf(c *v1beta1.VirtualMachineSnapshotContent, guest Guest, there ...*snapshotv1.VolumeSnapshot) ContentView {
+	view := ContentView{
+		Content: c, Snapshot: snapshotAged(time.Minute), Guest: guest, Served: true, Now: now,
+		VolumeSnapshots: map[string]*snapshotv1.VolumeSnapshot{},
+		Classes: snapshots.Classes{
+			Provisioners: map[string]string{"csi": "d"}, Snapshots: []snapshots.Class{{Name: "class", Driver: "d"}},
+		},
+	}
+	for _, s := range there {
+		view.VolumeSnapshots[s.Name] = s
+	}
+	return view
+}
+
+func message(s *v1beta1.VirtualMachineSnapshotContentStatus) string {
+	if s == nil || s.Error == nil {
+		return ""
+	}
+	return *s.Error.Message
+}
+
+func TestNextContent(t *testing.T) {
+	open := Window{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent}
+	over := Window{Until: now.Add(-time.Second), Quiesced: snapshots.QuiescedAgent}
+	closed := Window{Until: now.Add(time.Minute), Quiesced: snapshots.QuiescedAgent, Closed: true}
+	cutA, cutB := volumeSnapshot("a", true, true, ""), volumeSnapshot("b", true, true, "")
+	waiting := volumeSnapshot("b", false, false, "")
+	failed := volumeSnapshot("b", false, false, "no space")
+	made := func(c *v1beta1.VirtualMachineSnapshotContent) {
+		c.Status = &v1beta1.VirtualMachineSnapshotContentStatus{CreationTime: new(metav1.NewTime(now))}
+	}
+	gone := viewOf(content(windowed(open)), GuestRunning, cutA)
+	gone.Snapshot = nil
+	late := viewOf(content(windowed(open)), GuestRunning, cutA, waiting)
+	late.Snapshot = snapshotAged(time.Hour)
+	unserved := viewOf(content(nil), GuestRunning)
+	unserved.Served = false
+	classless := viewOf(content(nil), GuestRunning)
+	classless.Classes = snapshots.Classes{}
+	retained := viewOf(content(made), NoGuest, cutA, cutB)
+	retained.Snapshot.DeletionTimestamp = new(metav1.NewTime(now))
+	deleted := viewOf(content(windowed(open)), GuestRunning, cutA, waiting)
+	deleted.Content.DeletionTimestamp = new(metav1.NewTime(now))
+
+	for name, test := range map[string]struct {
+		view                         ContentView
+		freeze, thaw, created, lapse bool
+		create, missing              int
+		trouble                      string
+		finalizer                    bool
+		again                        time.Duration
+	}{
+		"online begins":             {view: viewOf(content(nil), GuestRunning), freeze: true, create: 2, again: 4 * time.Minute},
+		"offline begins":            {view: viewOf(content(nil), NoGuest), create: 2},
+		"no node yet":               {view: viewOf(content(nil), GuestWaiting), create: 2},
+		"starting":                  {view: viewOf(content(nil), GuestChanging), again: retry},
+		"no kind":                   {view: unserved, trouble: "install the CSI snapshot controller"},
+		"no class":                  {view: classless, trouble: "No VolumeSnapshotClass", again: retry},
+		"one is waited for":         {view: viewOf(content(windowed(open)), GuestRunning, cutA, waiting), again: time.Minute},
+		"all are cut":               {view: viewOf(content(windowed(open)), GuestRunning, cutA, cutB), thaw: true, created: true},
+		"one fails":                 {view: viewOf(content(windowed(open)), GuestRunning, cutA, failed), thaw: true, lapse: true, trouble: "vs-b error: no space"},
+		"the window is over":        {view: viewOf(content(windowed(over)), GuestRunning, cutA, waiting), thaw: true, lapse: true},
+		"cut too late":              {view: viewOf(content(windowed(over)), GuestRunning, cutA, cutB), thaw: true, lapse: true, created: true},
+		"restart, in the window":    {view: viewOf(content(windowed(open)), GuestRunning, cutA), freeze: true, create: 1, again: 4 * time.Minute},
+		"restart, after the window": {view: viewOf(content(windowed(over)), GuestRunning, cutA), freeze: true, create: 1, lapse: true, again: 4 * time.Minute},
+		"after a failed create":     {view: viewOf(content(windowed(closed)), GuestRunning, cutA), freeze: true, create: 1, lapse: true, again: 4 * time.Minute},
+		"after a failed freeze":     {view: viewOf(content(windowed(closed)), GuestRunning), freeze: true, create: 2, again: 4 * time.Minute},
+		"offline, all are cut":      {view: viewOf(content(nil), NoGuest, cutA, cutB), created: true},
+		"one is lost":               {view: viewOf(content(made), NoGuest, cutA), created: true, missing: 1, trouble: "VolumeSnapshots (vs-b) missing"},
+		"snapshot gone":             {view: gone, thaw: true, finalizer: true},
+		"deadline":                  {view: late, thaw: true, finalizer: true},
+		"deleted, kept":             {view: retained, finalizer: true},
+		"content deleted alone":     {view: deleted, thaw: true},
+	} {
+		step := NextContent(test.view)
+		created := step.Status != nil && step.Status.CreationTime != nil
+		lapse := step.Window != nil && step.Window.Lapsed
+		if step.Freeze != test.freeze || step.Thaw != test.thaw || created != test.created || lapse != test.lapse ||
+			len(step.Create) != test.create || len(step.Missing) != test.missing || step.RemoveFinalizer != test.finalizer ||
+			step.RequeueAfter != test.again || (test.trouble == "") != (message(step.Status) == "") ||
+			!strings.Contains(message(step.Status), test.trouble) {
+			t.Errorf("%s: %+v, window %+v, trouble %q", name, step, step.Window, message(step.Status))
+		}
+		if step.Thaw && (step.Window == nil || !step.Window.Closed) {
+			t.Errorf("%s: a thaw that is not remembered: %+v", name, step.Window)
+		}
+	}
+
+	step := NextContent(viewOf(content(nil), GuestRunning))
+	first := step.Create[0]
+	if !step.Window.Until.After(now) || step.Window.Closed || *first.Spec.VolumeSnapshotClassName != "class" ||
+		*first.Spec.Source.PersistentVolumeClaimName != "a" || first.Labels[snapshots.LabelSourceName] != "demo" ||
+		len(first.OwnerReferences) != 1 || first.OwnerReferences[0].UID != "c" {
+		t.Errorf("VolumeSnapshot %+v, window %+v", first, step.Window)
+	}
+}
+
+// A status that is written is not written again.
+func TestNextContentSettles(t *testing.T) {
+	for name, view := range map[string]ContentView{
+		"failed": viewOf(content(windowed(Window{Closed: true})), GuestRunning, volumeSnapshot("a", true, true, ""),
+			volumeSnapshot("b", false, false, "no space")),
+		"ready": viewOf(content(nil), NoGuest, volumeSnapshot("a", true, true, ""), volumeSnapshot("b", true, true, "")),
+	} {
+		first := NextContent(view)
+		view.Content.Status, view.Now = first.Status, now.Add(time.Second)
+		second := NextContent(view)
+		a, errA := json.Marshal(first.Status)
+		b, errB := json.Marshal(second.Status)
+		if errA != nil || errB != nil || string(a) != string(b) || second.Window != nil || second.RequeueAfter != 0 {
+			t.Errorf("%s: first %s, then %s, %+v", name, a, b, second)
+		}
+	}
+}

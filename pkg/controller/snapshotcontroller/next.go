@@ -1,0 +1,161 @@
+// Package snapshotcontroller makes snapshots of VMs, as KubeVirt does. It has two reconcilers:
+//
+//	VirtualMachineSnapshot ──Next──► locks the VM (status.snapshotInProgress and a finalizer),
+//	                                 makes the VirtualMachineSnapshotContent, tells of it, unlocks the VM
+//	…Content ──NextContent──► freezes the guest, makes a VolumeSnapshot of each claim, thaws the guest
+//
+// The content says before a freeze that it is about to (WindowAnnotation), so that a virt-controller that starts anew
+// undoes it. When nobody does the guest's launcher thaws it.
+package snapshotcontroller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+)
+
+// ReasonContentCreated is the reason of an event; KubeVirt's.
+const ReasonContentCreated = "SuccessfulVirtualMachineSnapshotContentCreate"
+
+// View is what is decided on for a VirtualMachineSnapshot.
+type View struct {
+	Snapshot *v1beta1.VirtualMachineSnapshot
+	// VM is the snapshot's, nil when it is gone. VMI is the VM's, nil for none.
+	VM      *v1.VirtualMachine
+	VMI     *v1.VirtualMachineInstance
+	Content *v1beta1.VirtualMachineSnapshotContent
+	// Volumes are the VM's as long as the snapshot is not made; Troubles are, by claim, why it cannot be snapshotted
+	// yet.
+	Volumes  []snapshots.Volume
+	Troubles map[string]string
+	// Served says that the cluster has VolumeSnapshots.
+	Served bool
+	// Pods use the VM's claims although it is off.
+	Pods int
+	// HolderGone says that the snapshot by which the VM is locked does not exist.
+	HolderGone bool
+	Now        time.Time
+}
+
+// Step is what is to be done, in the order of its fields.
+type Step struct {
+	// AddFinalizer is done alone: its event brings the next step.
+	AddFinalizer bool
+	// Lock and Unlock are of the VM.
+	Lock          bool
+	CreateContent bool
+	Unlock        bool
+	DeleteContent bool
+	Status        *v1beta1.VirtualMachineSnapshotStatus
+	// RemoveFinalizer lets the snapshot go.
+	RemoveFinalizer bool
+	frame.Requeue
+}
+
+// Next decides.
+func Next(view View) Step {
+	snapshot := view.Snapshot
+	terminating := snapshots.Terminating(snapshot, view.Now)
+	if !terminating && !slices.Contains(snapshot.Finalizers, snapshots.SnapshotFinalizer) {
+		return Step{AddFinalizer: true}
+	}
+	var step Step
+	locked, waits := view.VM != nil && snapshots.Locked(view.VM, snapshot.Name), ""
+	switch {
+	case view.VM == nil:
+	case snapshots.Progressing(snapshot) && !terminating:
+		if !locked {
+			if waits = view.waits(); waits == "" {
+				step.Lock, locked = true, true
+			} else {
+				step.RequeueAfter = retry
+			}
+		}
+		step.CreateContent = locked && view.Content == nil
+	case view.holds() && view.releasable():
+		step.Unlock, locked = true, false
+	}
+	content := view.Content
+	step.DeleteContent = terminating && content != nil && content.DeletionTimestamp == nil &&
+		snapshots.DeletesContent(snapshot, content)
+	step.Status = status(view, locked, waits)
+	step.RemoveFinalizer = snapshot.DeletionTimestamp != nil && !(view.holds() && !step.Unlock)
+	if left, ok := snapshots.Left(snapshot, view.Now); ok && step.Status.Phase == v1beta1.InProgress &&
+		(step.RequeueAfter == 0 || left < step.RequeueAfter) {
+		step.RequeueAfter = left + time.Millisecond
+	}
+	return step
+}
+
+// holds reports whether the VM is locked by the snapshot, or half so.
+func (view *View) holds() bool {
+	return view.VM != nil && view.VM.Status.SnapshotInProgress != nil &&
+		*view.VM.Status.SnapshotInProgress == view.Snapshot.Name
+}
+
+// releasable reports whether the VM may be unlocked: the snapshot is made, or nothing of it is left that may still be
+// about to thaw the guest.
+func (view *View) releasable() bool {
+	return snapshots.Succeeded(view.Snapshot) || view.Content == nil ||
+		!snapshots.DeletesContent(view.Snapshot, view.Content)
+}
+
+// waits is what the lock of the VM waits for; empty for nothing.
+func (view *View) waits() string {
+	vm := view.VM
+	var troubles []string
+	for _, volume := range view.Volumes {
+		if trouble := view.Troubles[volume.Claim]; volume.Claim != "" && trouble != "" {
+			troubles = append(troubles, trouble+": "+volume.Claim)
+		}
+	}
+	withData := func(v snapshots.Volume) bool { return v.Claim != "" }
+	switch by := vm.Status.SnapshotInProgress; {
+	case vm.DeletionTimestamp != nil:
+		return "source is being deleted"
+	case by != nil && *by != view.Snapshot.Name && !view.HolderGone:
+		return fmt.Sprintf("snapshot %q in progress", *by)
+	case vm.Status.RestoreInProgress != nil:
+		return fmt.Sprintf("restore %q in progress", *vm.Status.RestoreInProgress)
+	case len(troubles) > 0:
+		return fmt.Sprintf("source %s/%s %s", vm.Namespace, vm.Name, strings.Join(troubles, ", "))
+	case !view.Served && slices.ContainsFunc(view.Volumes, withData):
+		return "the cluster has no VolumeSnapshots (snapshot.storage.k8s.io); install the CSI snapshot controller and " +
+			"its definitions"
+	}
+	switch guestOf(view.VMI) {
+	case GuestChanging:
+		return "source is starting or shutting down"
+	case NoGuest:
+		if view.Pods > 0 {
+			return fmt.Sprintf("source is offline but %d pods using PVCs", view.Pods)
+		}
+	}
+	return ""
+}
+
+// Trouble returns why a claim cannot be snapshotted yet, given the DataVolume of its name, nil when there is none;
+// empty when it can. claim is nil when it does not exist.
+func Trouble(claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) string {
+	switch {
+	case claim == nil:
+		return "volume doesnt exist"
+	case claim.DeletionTimestamp != nil:
+		return "volume is being deleted"
+	case claim.Status.Phase != corev1.ClaimBound:
+		return "volume not bound"
+	case claims.StateOfClaim(claim, dv) != claims.Populated:
+		return "volume not populated"
+	}
+	return ""
+}

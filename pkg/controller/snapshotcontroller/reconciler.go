@@ -1,0 +1,406 @@
+package snapshotcontroller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtkit/virtkit/pkg/controller/cdi"
+	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
+	"github.com/virtkit/virtkit/pkg/frame"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+)
+
+// snapshotsByVM has snapshots by the name of their VM.
+const snapshotsByVM = "source-vm"
+
+// Reconciler reads VirtualMachineSnapshots, their contents, VMs and VMIs, and claims. It creates and deletes contents
+// and copies of ControllerRevisions, and writes the snapshots' status and finalizer, and the lock of VMs.
+type Reconciler struct {
+	Client client.Client
+	// Live reads what the cache has not, or not whole: claims, pods, ControllerRevisions.
+	Live     client.Reader
+	Recorder record.EventRecorder
+	Now      func() time.Time
+	CDI      *cdi.Access
+	// VolumeSnapshots and Storage are how to CSI's kinds, if the cluster has them.
+	VolumeSnapshots *volumesnapshots.Access
+	Storage         *volumesnapshots.Storage
+
+	writes *frame.Writes
+}
+
+// SetupWithManager registers the reconciler and its index.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.writes = frame.NewWrites(r.Client)
+	err := mgr.GetFieldIndexer().
+		IndexField(ctx, &v1beta1.VirtualMachineSnapshot{}, snapshotsByVM, func(obj client.Object) []string {
+			return []string{obj.(*v1beta1.VirtualMachineSnapshot).Spec.Source.Name}
+		})
+	if err != nil {
+		return fmt.Errorf("index snapshots by VM: %w", err)
+	}
+	built, err := ctrl.NewControllerManagedBy(mgr).
+		Named("virtualmachinesnapshot").
+		For(&v1beta1.VirtualMachineSnapshot{}).
+		Watches(&v1beta1.VirtualMachineSnapshotContent{}, handler.EnqueueRequestsFromMapFunc(snapshotOf)).
+		Watches(&v1.VirtualMachine{}, handler.EnqueueRequestsFromMapFunc(r.snapshotsOf)).
+		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.snapshotsOf)).
+		Build(&frame.Frame[*v1beta1.VirtualMachineSnapshot, View, Step]{
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+		})
+	if err != nil {
+		return err
+	}
+	r.Storage.Classes.Follow(built, r.waiting)
+	return nil
+}
+
+// snapshotOf is the snapshot of a content.
+func snapshotOf(_ context.Context, object client.Object) []reconcile.Request {
+	name := object.(*v1beta1.VirtualMachineSnapshotContent).Spec.VirtualMachineSnapshotName
+	if name == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: *name}}}
+}
+
+// open reports a snapshot on which more is to be decided.
+func open(snapshot *v1beta1.VirtualMachineSnapshot) bool {
+	return snapshots.Progressing(snapshot) || snapshot.DeletionTimestamp != nil
+}
+
+// snapshotsOf are those of a VM or of the VM of a VMI that are open.
+func (r *Reconciler) snapshotsOf(ctx context.Context, object client.Object) []reconcile.Request {
+	var list v1beta1.VirtualMachineSnapshotList
+	err := r.Client.List(ctx, &list, client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{snapshotsByVM: object.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list snapshots by VM", "vm", client.ObjectKeyFromObject(object))
+		return nil
+	}
+	return frame.Requests(list.Items, func(s *v1beta1.VirtualMachineSnapshot) bool {
+		vm, is := object.(*v1.VirtualMachine)
+		return open(s) || is && snapshots.Locked(vm, s.Name)
+	})
+}
+
+// waiting are all snapshots that are open.
+func (r *Reconciler) waiting(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list v1beta1.VirtualMachineSnapshotList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list snapshots")
+		return nil
+	}
+	return frame.Requests(list.Items, open)
+}
+
+// look gathers what Next wants to know.
+func (r *Reconciler) look(ctx context.Context, snapshot *v1beta1.VirtualMachineSnapshot) (View, error) {
+	view := View{Snapshot: snapshot, Now: r.Now()}
+	if snapshot.Spec.Source.Kind != snapshots.SourceKind {
+		return view, frame.ErrNothing // Admission refuses it.
+	}
+	content := &v1beta1.VirtualMachineSnapshotContent{}
+	key := types.NamespacedName{Namespace: snapshot.Namespace, Name: snapshots.ContentName(snapshot)}
+	switch err := r.Client.Get(ctx, key, content); {
+	case err == nil && r.writes.Deleted(snapshot, content):
+		return view, frame.ErrBehind
+	case err == nil:
+		view.Content = content
+	case client.IgnoreNotFound(err) != nil:
+		return view, fmt.Errorf("get content: %w", err)
+	}
+	if err := r.lookAtVM(ctx, &view); err != nil || view.VM == nil {
+		return view, err
+	}
+	if !open(snapshot) && (snapshot.Status.SnapshotVolumes != nil || view.Content == nil) {
+		return view, nil
+	}
+	return view, r.lookAtVolumes(ctx, &view)
+}
+
+// lookAtVM finds the VM and its instance. One that was made anew under its name is another.
+func (r *Reconciler) lookAtVM(ctx context.Context, view *View) error {
+	key := types.NamespacedName{Namespace: view.Snapshot.Namespace, Name: view.Snapshot.Spec.Source.Name}
+	vm := &v1.VirtualMachine{}
+	err := r.Client.Get(ctx, key, vm)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get VM: %w", err)
+	}
+	if status := view.Snapshot.Status; status != nil && status.SourceUID != nil && *status.SourceUID != vm.UID {
+		return nil
+	}
+	if r.writes.Behind(vm) {
+		return frame.ErrBehind
+	}
+	view.VM = vm
+	vmi := &v1.VirtualMachineInstance{}
+	if err := r.Client.Get(ctx, key, vmi); err == nil {
+		view.VMI = vmi
+	} else if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get VMI: %w", err)
+	}
+	by := vm.Status.SnapshotInProgress
+	if by == nil || *by == view.Snapshot.Name {
+		return nil
+	}
+	var holder v1beta1.VirtualMachineSnapshot
+	err = r.Live.Get(ctx, types.NamespacedName{Namespace: vm.Namespace, Name: *by}, &holder)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get VirtualMachineSnapshot %s: %w", *by, err)
+	}
+	view.HolderGone = err != nil
+	return nil
+}
+
+// lookAtVolumes finds the VM's volumes, their claims, and who uses them.
+func (r *Reconciler) lookAtVolumes(ctx context.Context, view *View) error {
+	if settled, err := r.VolumeSnapshots.Settled(ctx); err != nil || !settled {
+		return waitFor(err)
+	}
+	if settled, err := r.Storage.Settled(ctx); err != nil || !settled {
+		return waitFor(err)
+	}
+	view.Served = r.VolumeSnapshots.Served()
+	facts, err := r.Storage.Facts(ctx, view.VM, view.VMI)
+	if err != nil {
+		return err
+	}
+	view.Volumes, view.Troubles = snapshots.Volumes(view.VM, view.VMI, facts), map[string]string{}
+	for _, volume := range view.Volumes {
+		if volume.Claim == "" {
+			continue
+		}
+		claim := facts.Claims[volume.Claim]
+		if claim == nil && facts.State != nil && facts.State.Name == volume.Claim {
+			claim = facts.State
+		}
+		dv, err := r.CDI.Get(ctx, view.VM.Namespace, volume.Claim)
+		if err != nil {
+			return err
+		}
+		view.Troubles[volume.Claim] = Trouble(claim, dv)
+	}
+	if snapshots.Locked(view.VM, view.Snapshot.Name) || guestOf(view.VMI) != NoGuest {
+		return nil
+	}
+	return r.lookAtPods(ctx, view)
+}
+
+func waitFor(err error) error {
+	if err != nil {
+		return err
+	}
+	return frame.ErrBehind
+}
+
+// lookAtPods counts the pods that use the claims of a VM that is off, of whatever kind: the cache has the launchers
+// only.
+func (r *Reconciler) lookAtPods(ctx context.Context, view *View) error {
+	used := map[string]bool{}
+	for _, volume := range view.Volumes {
+		if volume.Claim != "" {
+			used[volume.Claim] = true
+		}
+	}
+	if len(used) == 0 {
+		return nil
+	}
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.InNamespace(view.VM.Namespace)); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		if usesAny(&pods.Items[i], used) {
+			view.Pods++
+		}
+	}
+	return nil
+}
+
+func usesAny(pod *corev1.Pod, used map[string]bool) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		return volume.PersistentVolumeClaim != nil && used[volume.PersistentVolumeClaim.ClaimName]
+	})
+}
+
+// apply does what the step says.
+func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	snapshot := view.Snapshot
+	if step.AddFinalizer {
+		return r.writes.Change(ctx, snapshot,
+			func() { controllerutil.AddFinalizer(snapshot, snapshots.SnapshotFinalizer) })
+	}
+	if step.Lock {
+		if err := r.lock(ctx, view); err != nil {
+			return err
+		}
+	}
+	if step.CreateContent {
+		if err := r.createContent(ctx, view); err != nil {
+			return err
+		}
+	}
+	if step.DeleteContent {
+		if _, err := r.writes.Delete(ctx, snapshot, view.Content); err != nil {
+			return fmt.Errorf("delete content %s: %w", view.Content.Name, err)
+		}
+	}
+	if step.Unlock {
+		if err := r.unlock(ctx, view); err != nil {
+			return err
+		}
+	}
+	if err := frame.PatchStatus(ctx, r.writes, snapshot, &snapshot.Status, step.Status); err != nil {
+		return err
+	}
+	if step.RemoveFinalizer {
+		return r.writes.RemoveFinalizer(ctx, snapshot, snapshots.SnapshotFinalizer)
+	}
+	return nil
+}
+
+// lock has nobody but this snapshot change the VM.
+func (r *Reconciler) lock(ctx context.Context, view View) error {
+	vm := view.VM
+	err := frame.PatchStatus(ctx, r.writes, vm, &vm.Status.SnapshotInProgress, &view.Snapshot.Name)
+	if err == nil && !controllerutil.ContainsFinalizer(vm, snapshots.SourceFinalizer) {
+		err = r.writes.Change(ctx, vm, func() { controllerutil.AddFinalizer(vm, snapshots.SourceFinalizer) })
+	}
+	if err != nil {
+		return fmt.Errorf("lock VM %s: %w", vm.Name, err)
+	}
+	return nil
+}
+
+// unlock lets the VM go, which may be deleted meanwhile.
+func (r *Reconciler) unlock(ctx context.Context, view View) error {
+	vm := view.VM
+	err := r.writes.RemoveFinalizer(ctx, vm, snapshots.SourceFinalizer)
+	if err == nil {
+		err = frame.PatchStatus(ctx, r.writes, vm, &vm.Status.SnapshotInProgress, nil)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("unlock VM %s: %w", vm.Name, err)
+	}
+	return nil
+}
+
+// createContent makes what the snapshot has of its VM: the spec and the claims that can be snapshotted.
+func (r *Reconciler) createContent(ctx context.Context, view View) error {
+	snapshot := view.Snapshot
+	source, err := r.source(ctx, view)
+	if err != nil {
+		return err
+	}
+	content := &v1beta1.VirtualMachineSnapshotContent{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: snapshot.Namespace, Name: snapshots.ContentName(snapshot),
+			Finalizers: []string{snapshots.ContentFinalizer},
+		},
+		Spec: v1beta1.VirtualMachineSnapshotContentSpec{
+			VirtualMachineSnapshotName: &snapshot.Name, Source: v1beta1.SourceSpec{VirtualMachine: source},
+		},
+	}
+	for _, volume := range view.Volumes {
+		if volume.Reason != "" {
+			continue
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		key := types.NamespacedName{Namespace: snapshot.Namespace, Name: volume.Claim}
+		if err := r.Live.Get(ctx, key, claim); err != nil {
+			return fmt.Errorf("get claim %s: %w", volume.Claim, err)
+		}
+		claim.ManagedFields = nil
+		content.Spec.VolumeBackups = append(content.Spec.VolumeBackups, v1beta1.VolumeBackup{
+			VolumeName: volume.Name,
+			PersistentVolumeClaim: v1beta1.PersistentVolumeClaim{
+				ObjectMeta: claim.ObjectMeta, Spec: claim.Spec,
+			},
+			VolumeSnapshotName: new(snapshots.VolumeSnapshotName(snapshot.UID, volume.Name)),
+		})
+	}
+	err = r.writes.Create(ctx, content)
+	if apierrors.IsAlreadyExists(err) {
+		return nil // of a moment ago: its event will come
+	}
+	if err != nil {
+		return fmt.Errorf("create content %s: %w", content.Name, err)
+	}
+	r.Recorder.Eventf(snapshot, corev1.EventTypeNormal, ReasonContentCreated,
+		"Successfully created VirtualMachineSnapshotContent %s", content.Name)
+	return nil
+}
+
+// source is what the content has of the VM, with copies of what its instance type and preference are.
+func (r *Reconciler) source(ctx context.Context, view View) (*v1beta1.VirtualMachine, error) {
+	var started *appsv1.ControllerRevision
+	if guestOf(view.VMI) != NoGuest && view.VMI.Status.VirtualMachineRevisionName != "" {
+		found, err := r.revision(ctx, view, view.VMI.Status.VirtualMachineRevisionName)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err == nil {
+			started = found
+		}
+	}
+	source, err := sourceOf(view.VM, view.VMI, started)
+	if err != nil {
+		return nil, err
+	}
+	if m := source.Spec.Instancetype; m != nil && m.RevisionName != "" {
+		if m.RevisionName, err = r.copyRevision(ctx, view, m.RevisionName); err != nil {
+			return nil, err
+		}
+	}
+	if m := source.Spec.Preference; m != nil && m.RevisionName != "" {
+		if m.RevisionName, err = r.copyRevision(ctx, view, m.RevisionName); err != nil {
+			return nil, err
+		}
+	}
+	return source, nil
+}
+
+func (r *Reconciler) revision(ctx context.Context, view View, name string) (*appsv1.ControllerRevision, error) {
+	found := &appsv1.ControllerRevision{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: view.Snapshot.Namespace, Name: name}, found)
+	if err != nil {
+		return nil, fmt.Errorf("get ControllerRevision %s: %w", name, err)
+	}
+	return found, nil
+}
+
+// copyRevision makes the snapshot's own copy of a revision, and returns its name.
+func (r *Reconciler) copyRevision(ctx context.Context, view View, name string) (string, error) {
+	revision, err := r.revision(ctx, view, name)
+	if err != nil {
+		return "", err
+	}
+	own := copyOf(revision, view.Snapshot)
+	if err := r.Client.Create(ctx, own); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", fmt.Errorf("copy ControllerRevision %s: %w", name, err)
+	}
+	return own.Name, nil
+}

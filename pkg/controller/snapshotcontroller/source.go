@@ -1,0 +1,77 @@
+package snapshotcontroller
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+)
+
+// sourceOf returns what a content has of the VM. A guest that runs has the spec that it was started with, of revision
+// (nil when that is not there), and the volumes that it has now.
+func sourceOf(
+	vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, revision *appsv1.ControllerRevision,
+) (*v1beta1.VirtualMachine, error) {
+	out := &v1beta1.VirtualMachine{ObjectMeta: *vm.ObjectMeta.DeepCopy(), Spec: *vm.Spec.DeepCopy()}
+	out.ManagedFields = nil
+	if revision != nil {
+		var started struct {
+			Spec v1.VirtualMachineSpec `json:"spec"`
+		}
+		if err := json.Unmarshal(revision.Data.Raw, &started); err != nil {
+			return nil, fmt.Errorf("read ControllerRevision %s: %w", revision.Name, err)
+		}
+		if started.Spec.Template != nil && vm.Spec.Template != nil {
+			now := vm.Spec.DeepCopy()
+			out.Spec = started.Spec
+			out.Spec.DataVolumeTemplates = now.DataVolumeTemplates
+			out.Spec.Template.Spec.Volumes = now.Template.Spec.Volumes
+			out.Spec.Template.Spec.Domain.Devices.Disks = now.Template.Spec.Domain.Devices.Disks
+		}
+	}
+	// A volume that is plugged into the instance only is in the snapshot, too.
+	for _, volume := range snapshots.Plugged(vm, vmi) {
+		spec := &out.Spec.Template.Spec
+		spec.Volumes = append(spec.Volumes, *volume.DeepCopy())
+		if disk := hotplug.Disk(&vmi.Spec, volume.Name); disk != nil {
+			spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, *disk.DeepCopy())
+		}
+	}
+	if m, ref := out.Spec.Instancetype, vm.Status.InstancetypeRef; m != nil && m.RevisionName == "" {
+		m.RevisionName = revisionOf(ref)
+	}
+	if m, ref := out.Spec.Preference, vm.Status.PreferenceRef; m != nil && m.RevisionName == "" {
+		m.RevisionName = revisionOf(ref)
+	}
+	return out, nil
+}
+
+func revisionOf(ref *v1.InstancetypeStatusRef) string {
+	if ref == nil || ref.ControllerRevisionRef == nil {
+		return ""
+	}
+	return ref.ControllerRevisionRef.Name
+}
+
+// copyOf returns the snapshot's own copy of what its VM's instance type or preference was. It goes with the snapshot.
+func copyOf(revision *appsv1.ControllerRevision, snapshot *v1beta1.VirtualMachineSnapshot) *appsv1.ControllerRevision {
+	return &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       snapshot.Namespace,
+			Name:            strings.Replace(revision.Name, snapshot.Spec.Source.Name, snapshot.Name, 1),
+			Labels:          revision.Labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(snapshot, SnapshotKind)},
+		},
+		Data: revision.Data, Revision: revision.Revision,
+	}
+}
+
+// SnapshotKind is what copies of ControllerRevisions are owned by.
+var SnapshotKind = v1beta1.SchemeGroupVersion.WithKind("VirtualMachineSnapshot")

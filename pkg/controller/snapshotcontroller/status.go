@@ -1,0 +1,156 @@
+package snapshotcontroller
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+)
+
+// status returns what the snapshot's status should be. locked says that its VM is, waits what the lock waits for.
+// KubeVirt's texts are in the reasons of conditions.
+func status(view View, locked bool, waits string) *v1beta1.VirtualMachineSnapshotStatus {
+	snapshot := view.Snapshot.DeepCopy()
+	if snapshot.Status == nil {
+		snapshot.Status = &v1beta1.VirtualMachineSnapshotStatus{ReadyToUse: new(false)}
+	}
+	next, content := snapshot.Status, view.Content
+	if view.VM != nil {
+		next.SourceUID = &view.VM.UID
+	}
+	switch {
+	case content != nil && content.Status != nil:
+		next.VirtualMachineSnapshotContentName = &content.Name
+		next.CreationTime, next.ReadyToUse = content.Status.CreationTime, content.Status.ReadyToUse
+		next.Error = content.Status.Error
+	case content == nil && snapshots.Succeeded(snapshot) && snapshot.DeletionTimestamp == nil:
+		next.ReadyToUse = new(false)
+		if message := "VirtualMachineSnapshotContent " + snapshots.ContentName(snapshot) + " is gone"; next.Error == nil ||
+			next.Error.Message == nil || *next.Error.Message != message {
+			next.Error = newError(view.Now, message)
+		}
+	}
+	if content != nil && next.SnapshotVolumes == nil && view.Volumes != nil {
+		listVolumes(view, next)
+	}
+	indicate(view, next)
+	progress(view, snapshot, locked, waits)
+
+	ready := v1beta1.Condition{Type: v1beta1.ConditionReady, Status: corev1.ConditionFalse, Reason: "Not ready"}
+	if snapshots.Ready(snapshot) {
+		ready.Status, ready.Reason = corev1.ConditionTrue, "Ready"
+	}
+	conditions.Set(&next.Conditions, ready, view.Now)
+	return next
+}
+
+// progress sets the phase and the conditions Progressing and Failure.
+func progress(view View, snapshot *v1beta1.VirtualMachineSnapshot, locked bool, waits string) {
+	next := snapshot.Status
+	set := func(kind v1beta1.ConditionType, status corev1.ConditionStatus, reason string) {
+		condition := v1beta1.Condition{Type: kind, Status: status, Reason: reason}
+		if old := conditions.Find(next.Conditions, kind); old != nil {
+			condition.Message = old.Message
+		}
+		conditions.Set(&next.Conditions, condition, view.Now)
+	}
+	const progressing = v1beta1.ConditionProgressing
+	switch {
+	case snapshots.Exceeded(snapshot, view.Now):
+		next.Phase = v1beta1.Failed
+		set(v1beta1.ConditionFailure, corev1.ConditionTrue, "snapshot deadline exceeded")
+		set(progressing, corev1.ConditionFalse, "Operation failed")
+	case snapshots.Succeeded(snapshot) || next.CreationTime != nil:
+		next.Phase = v1beta1.Succeeded
+		set(progressing, corev1.ConditionFalse, "Operation complete")
+	default:
+		next.Phase = v1beta1.InProgress
+		switch {
+		case view.VM == nil:
+			set(progressing, corev1.ConditionFalse, "Source does not exist")
+		case locked:
+			set(progressing, corev1.ConditionTrue, "Source locked and operation in progress")
+		case waits != "":
+			set(progressing, corev1.ConditionFalse, "Source not locked "+waits)
+		default:
+			set(progressing, corev1.ConditionFalse, "Source not locked")
+		}
+		if snapshot.DeletionTimestamp != nil {
+			next.Phase = v1beta1.Deleting
+			set(progressing, corev1.ConditionFalse, "VM snapshot is deleting")
+		}
+	}
+	if next.Error != nil && next.Phase != v1beta1.Failed {
+		set(progressing, corev1.ConditionFalse, "In error state")
+	}
+}
+
+// listVolumes tells which volumes the snapshot has and has not, and why.
+func listVolumes(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
+	included, excluded := snapshots.Split(view.Volumes, view.Content)
+	lists := &v1beta1.SnapshotVolumesLists{IncludedVolumes: included}
+	var withData []snapshots.Volume
+	for _, volume := range excluded {
+		lists.ExcludedVolumes = append(lists.ExcludedVolumes, volume.Name)
+		if volume.Claim != "" {
+			withData = append(withData, volume)
+		}
+	}
+	next.SnapshotVolumes = lists
+	if len(excluded) > 0 {
+		conditions.Set(&next.Conditions, v1beta1.Condition{
+			Type: v1beta1.ConditionProgressing, Status: corev1.ConditionTrue,
+			Message: "left out: " + snapshots.Reasons(excluded),
+		}, view.Now)
+	}
+	if len(withData) > 0 {
+		partial := []v1beta1.Indication{snapshots.PartialSnapshot}
+		next.Indications = partial
+		next.SourceIndications = snapshots.Describe(partial, withData)
+	}
+}
+
+// indicate tells how the guest was quiesced, as long as the snapshot is not over.
+func indicate(view View, next *v1beta1.VirtualMachineSnapshotStatus) {
+	if next.Phase == v1beta1.Succeeded || next.Phase == v1beta1.Failed {
+		return
+	}
+	quiesced, lapsed := quiescedNow(view.VMI), false
+	if view.Content != nil {
+		if window := windowOf(view.Content.Annotations); window != nil && window.Quiesced != "" {
+			quiesced, lapsed = window.Quiesced, window.Lapsed
+		}
+	}
+	list := snapshots.Indications(quiesced, lapsed)
+	described := snapshots.Describe(list, nil)
+	for _, old := range next.SourceIndications {
+		if old.Indication == snapshots.PartialSnapshot {
+			list, described = append(list, old.Indication), append(described, old)
+		}
+	}
+	slices.Sort(list)
+	slices.SortFunc(described, func(a, b v1beta1.SourceIndication) int {
+		if a.Indication < b.Indication {
+			return -1
+		}
+		return 1
+	})
+	next.Indications, next.SourceIndications = list, described
+}
+
+// quiescedNow is how a guest would be quiesced, for a snapshot that has not frozen it yet.
+func quiescedNow(vmi *v1.VirtualMachineInstance) snapshots.Quiesced {
+	switch {
+	case guestOf(vmi) == NoGuest:
+		return ""
+	case conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstancePaused):
+		return snapshots.QuiescedAlready
+	case conditions.True(vmi.Status.Conditions, v1.VirtualMachineInstanceAgentConnected):
+		return snapshots.QuiescedAgent
+	}
+	return snapshots.QuiescedNot
+}

@@ -1,0 +1,128 @@
+// Package snapshots has the rules of VirtualMachineSnapshots: what they and their parts are called, how far one is,
+// which volumes of a VM it has and why others are left out (volumes.go), and what it says of the guest
+// (indications.go). It is pure. Names, texts of conditions and states are KubeVirt's, whose clients read them.
+//
+//	VirtualMachineSnapshot ──► VirtualMachineSnapshotContent ──► VolumeSnapshot of each claim
+//	                           the VM's spec, the claims
+package snapshots
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+)
+
+// Finalizers and labels; KubeVirt's.
+const (
+	// SnapshotFinalizer keeps a VirtualMachineSnapshot until its VM is unlocked.
+	SnapshotFinalizer = "snapshot.kubevirt.io/vmsnapshot-protection"
+	// ContentFinalizer keeps a VirtualMachineSnapshotContent until its guest is thawed.
+	ContentFinalizer = "snapshot.kubevirt.io/vmsnapshotcontent-protection"
+	// SourceFinalizer keeps a VM while a snapshot is made of it.
+	SourceFinalizer = "snapshot.kubevirt.io/snapshot-source-protection"
+	// LabelSourceName and LabelSourceNamespace are on VolumeSnapshots and have the name and namespace of the VM.
+	LabelSourceName      = "snapshot.kubevirt.io/source-vm-name"
+	LabelSourceNamespace = "snapshot.kubevirt.io/source-vm-namespace"
+	// SourceKind is the only kind that a snapshot can be made of.
+	SourceKind = "VirtualMachine"
+)
+
+// ContentName returns the name of a snapshot's content.
+func ContentName(snapshot *v1beta1.VirtualMachineSnapshot) string {
+	if status := snapshot.Status; status != nil && status.VirtualMachineSnapshotContentName != nil {
+		return *status.VirtualMachineSnapshotContentName
+	}
+	return fmt.Sprintf("vmsnapshot-content-%s", snapshot.UID)
+}
+
+// VolumeSnapshotName returns the name of the VolumeSnapshot of a volume.
+func VolumeSnapshotName(snapshot types.UID, volume string) string {
+	return fmt.Sprintf("vmsnapshot-%s-volume-%s", snapshot, volume)
+}
+
+// StateVolume returns the name under which a VM's persistent state, which is no volume of its spec, is listed.
+func StateVolume(vm string) string { return names.Shorten(vmstate.Prefix+"-"+vm, names.MaxLabel) }
+
+// Locked reports whether a VM is locked by the snapshot of a name.
+func Locked(vm *v1.VirtualMachine, snapshot string) bool {
+	if vm.Status.SnapshotInProgress == nil || *vm.Status.SnapshotInProgress != snapshot {
+		return false
+	}
+	for _, finalizer := range vm.Finalizers {
+		if finalizer == SourceFinalizer {
+			return true
+		}
+	}
+	return false
+}
+
+func phase(snapshot *v1beta1.VirtualMachineSnapshot) v1beta1.VirtualMachineSnapshotPhase {
+	if snapshot.Status == nil {
+		return v1beta1.PhaseUnset
+	}
+	return snapshot.Status.Phase
+}
+
+// Succeeded reports whether the snapshot was made.
+func Succeeded(snapshot *v1beta1.VirtualMachineSnapshot) bool {
+	return phase(snapshot) == v1beta1.Succeeded
+}
+
+// Failed reports whether the snapshot will not be made.
+func Failed(snapshot *v1beta1.VirtualMachineSnapshot) bool { return phase(snapshot) == v1beta1.Failed }
+
+// Progressing reports whether it is still open what becomes of the snapshot.
+func Progressing(snapshot *v1beta1.VirtualMachineSnapshot) bool {
+	return !Succeeded(snapshot) && !Failed(snapshot)
+}
+
+// Ready reports whether the snapshot can be restored.
+func Ready(snapshot *v1beta1.VirtualMachineSnapshot) bool {
+	return snapshot.Status != nil && snapshot.Status.ReadyToUse != nil && *snapshot.Status.ReadyToUse
+}
+
+// FailureDeadline returns how long the snapshot may take from its creation; zero is as long as it wants.
+func FailureDeadline(snapshot *v1beta1.VirtualMachineSnapshot) time.Duration {
+	if deadline := snapshot.Spec.FailureDeadline; deadline != nil {
+		return deadline.Duration
+	}
+	return v1beta1.DefaultFailureDeadline
+}
+
+// Left returns how long the snapshot may still take; ok is false when it has no deadline.
+func Left(snapshot *v1beta1.VirtualMachineSnapshot, now time.Time) (left time.Duration, ok bool) {
+	deadline := FailureDeadline(snapshot)
+	if deadline == 0 {
+		return 0, false
+	}
+	return snapshot.CreationTimestamp.Add(deadline).Sub(now), true
+}
+
+// Exceeded reports whether the snapshot has failed or is to fail because its deadline has passed.
+func Exceeded(snapshot *v1beta1.VirtualMachineSnapshot, now time.Time) bool {
+	if !Progressing(snapshot) {
+		return Failed(snapshot)
+	}
+	left, ok := Left(snapshot, now)
+	return ok && left < 0
+}
+
+// Terminating reports whether nothing more is to be made for the snapshot.
+func Terminating(snapshot *v1beta1.VirtualMachineSnapshot, now time.Time) bool {
+	return snapshot.DeletionTimestamp != nil || Exceeded(snapshot, now)
+}
+
+// DeletesContent reports whether a content goes with its snapshot. One that is not ready does always.
+func DeletesContent(
+	snapshot *v1beta1.VirtualMachineSnapshot, content *v1beta1.VirtualMachineSnapshotContent,
+) bool {
+	policy := snapshot.Spec.DeletionPolicy
+	ready := content.Status != nil && content.Status.ReadyToUse != nil && *content.Status.ReadyToUse
+	return !ready || policy == nil || *policy == v1beta1.VirtualMachineSnapshotContentDelete
+}

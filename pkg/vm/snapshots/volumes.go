@@ -1,0 +1,206 @@
+package snapshots
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/vmstate"
+)
+
+// Class is a VolumeSnapshotClass.
+type Class struct {
+	Name, Driver string
+	// Default says that it has the annotation DefaultClassAnnotation.
+	Default bool
+}
+
+// DefaultClassAnnotation is on the VolumeSnapshotClass to be taken where a driver has several.
+const DefaultClassAnnotation = "snapshot.storage.kubernetes.io/is-default-class"
+
+// Classes are the classes of storage and of snapshots of a cluster.
+type Classes struct {
+	// Provisioners are those of StorageClasses, Preferred the VolumeSnapshotClasses that CDI's StorageProfiles name,
+	// both by the name of the StorageClass.
+	Provisioners, Preferred map[string]string
+	Snapshots               []Class
+}
+
+// Of returns the VolumeSnapshotClass for claims of a StorageClass: the one that its StorageProfile names, the only one
+// of its driver, or that driver's default. It is empty when there is none; trouble says that it cannot be chosen.
+func (c Classes) Of(storageClass string) (name, trouble string) {
+	provisioner, ok := c.Provisioners[storageClass]
+	if !ok {
+		return "", ""
+	}
+	if preferred := c.Preferred[storageClass]; preferred != "" {
+		if slices.ContainsFunc(c.Snapshots, func(s Class) bool { return s.Name == preferred }) {
+			return preferred, ""
+		}
+		return "", ""
+	}
+	var matches []Class
+	for _, class := range c.Snapshots {
+		if class.Driver == provisioner {
+			matches = append(matches, class)
+		}
+	}
+	switch len(matches) {
+	case 0:
+		return "", ""
+	case 1:
+		return matches[0].Name, ""
+	}
+	for _, class := range matches {
+		if class.Default {
+			return class.Name, ""
+		}
+	}
+	return "", fmt.Sprintf("%d matching VolumeSnapshotClasses for %s; annotate one with %s", len(matches), storageClass,
+		DefaultClassAnnotation)
+}
+
+// Volume is a volume of a VM as a snapshot sees it.
+type Volume struct {
+	Name string
+	// Claim is empty for a volume that no snapshot has, such as a container disk.
+	Claim string
+	// StorageClass is the claim's, Class the VolumeSnapshotClass for it.
+	StorageClass, Class string
+	// Reason is why no snapshot has the volume; empty when one would have.
+	Reason string
+}
+
+// Facts are what Volumes asks of the cluster.
+type Facts struct {
+	// Claims are those of the VM's volumes that exist, by name. State is the one of its persistent state, nil for none.
+	Claims  map[string]*corev1.PersistentVolumeClaim
+	State   *corev1.PersistentVolumeClaim
+	Classes Classes
+}
+
+// Volumes returns the volumes of a VM: those of its template, those that are plugged into its VMI only, and its
+// persistent state. vmi is nil when there is none.
+func Volumes(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, facts Facts) []Volume {
+	var out []Volume
+	if vm.Spec.Template == nil {
+		return nil
+	}
+	for i := range vm.Spec.Template.Spec.Volumes {
+		out = append(out, facts.volume(vm, &vm.Spec.Template.Spec.Volumes[i]))
+	}
+	for _, volume := range Plugged(vm, vmi) {
+		out = append(out, facts.volume(vm, volume))
+	}
+	if facts.State != nil && KeepsState(vm, vmi) {
+		volume := Volume{Name: StateVolume(vm.Name), Claim: facts.State.Name}
+		facts.classify(&volume, storageClass(facts.State))
+		out = append(out, volume)
+	}
+	return out
+}
+
+// KeepsState reports whether a VM may have persistent state. Its preference, too, may ask for that.
+func KeepsState(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
+	return vm.Spec.Preference != nil || vm.Spec.Template != nil && vmstate.Needed(&vm.Spec.Template.Spec) ||
+		vmi != nil && vmstate.Needed(&vmi.Spec)
+}
+
+// Plugged returns the volumes that are plugged into a VM's instance and that its template does not have. A memory dump
+// is none.
+func Plugged(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []*v1.Volume {
+	if vmi == nil || vm.Spec.Template == nil {
+		return nil
+	}
+	var out []*v1.Volume
+	for _, volume := range hotplug.Volumes(&vmi.Spec) {
+		if volume.MemoryDump == nil && hotplug.Volume(&vm.Spec.Template.Spec, volume.Name) == nil {
+			out = append(out, volume)
+		}
+	}
+	return out
+}
+
+// Claim returns the name of the claim of a volume that a snapshot can have; empty for another. What a guest writes to
+// an ephemeral volume is not on its claim.
+func Claim(volume *v1.Volume) string {
+	if volume.PersistentVolumeClaim == nil && volume.DataVolume == nil && volume.MemoryDump == nil {
+		return ""
+	}
+	return claims.Name(volume)
+}
+
+func (f Facts) volume(vm *v1.VirtualMachine, volume *v1.Volume) Volume {
+	out := Volume{Name: volume.Name, Claim: Claim(volume)}
+	if out.Claim == "" {
+		out.Reason = fmt.Sprintf("Snapshot is not supported for this volumeSource type [%s]", volume.Name)
+		return out
+	}
+	claim := f.Claims[out.Claim]
+	switch {
+	case claim != nil:
+		f.classify(&out, storageClass(claim))
+	case templateClass(vm, volume) != "":
+		f.classify(&out, templateClass(vm, volume))
+	default:
+		out.Reason = "PVC not found"
+	}
+	return out
+}
+
+// classify fills in the class for a volume, or why there is none.
+func (f Facts) classify(volume *Volume, storageClass string) {
+	volume.StorageClass = storageClass
+	class, trouble := f.Classes.Of(storageClass)
+	switch {
+	case trouble != "":
+		volume.Reason = trouble
+	case class == "":
+		volume.Reason = fmt.Sprintf("No VolumeSnapshotClass: Volume snapshots are not configured for this "+
+			"StorageClass [%s] [%s]", storageClass, volume.Name)
+	default:
+		volume.Class = class
+	}
+}
+
+func storageClass(claim *corev1.PersistentVolumeClaim) string {
+	if claim.Spec.StorageClassName == nil {
+		return ""
+	}
+	return *claim.Spec.StorageClassName
+}
+
+// templateClass returns the StorageClass that a DataVolume is to have of which there is no claim yet.
+func templateClass(vm *v1.VirtualMachine, volume *v1.Volume) string {
+	if volume.DataVolume == nil {
+		return ""
+	}
+	for i := range vm.Spec.DataVolumeTemplates {
+		template := &vm.Spec.DataVolumeTemplates[i]
+		if template.Name != volume.DataVolume.Name {
+			continue
+		}
+		if pvc := template.Spec.PVC; pvc != nil && pvc.StorageClassName != nil {
+			return *pvc.StorageClassName
+		}
+		if storage := template.Spec.Storage; storage != nil && storage.StorageClassName != nil {
+			return *storage.StorageClassName
+		}
+	}
+	return ""
+}
+
+// Statuses returns what a VM's status says of its volumes.
+func Statuses(volumes []Volume) []v1.VolumeSnapshotStatus {
+	var out []v1.VolumeSnapshotStatus
+	for _, volume := range volumes {
+		out = append(out, v1.VolumeSnapshotStatus{
+			Name: volume.Name, Enabled: volume.Reason == "", Reason: volume.Reason,
+		})
+	}
+	return out
+}
