@@ -43,6 +43,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/poolcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/replicasetcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/resize"
+	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/controller/volumesnapshots"
@@ -224,6 +225,9 @@ func (o *Options) addReconcilers(
 	}
 	installation := &kubevirtcontroller.Reconciler{Client: client, Config: current, Version: version.Get().
 		GitVersion, Now: time.Now}
+	restores := &restorecontroller.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes, Snapshots: volumeSnapshots,
+	}
 	err = errors.Join(
 		dataVolumes.SetupWithManager(mgr),
 		volumeSnapshots.SetupWithManager(mgr),
@@ -238,6 +242,7 @@ func (o *Options) addReconcilers(
 		updates.SetupWithManager(mgr),
 		replicaSets.SetupWithManager(ctx, mgr),
 		pools.SetupWithManager(ctx, mgr),
+		restores.SetupWithManager(mgr),
 	)
 	if err != nil {
 		return fmt.Errorf("set up controllers: %w", err)
