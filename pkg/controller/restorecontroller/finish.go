@@ -133,7 +133,9 @@ func revisionsOf(vm *v1.VirtualMachine) []string {
 }
 
 // RevisionName is the name that a snapshot's ControllerRevision has as that of the restored VM.
-func RevisionName(revision, snapshot, vm string) string { return strings.Replace(revision, snapshot, vm, 1) }
+func RevisionName(revision, snapshot, vm string) string {
+	return strings.Replace(revision, snapshot, vm, 1)
+}
 
 // revise has the restored VM refer to ControllerRevisions of its own, which are as the snapshot's. One that is there
 // already may be what the VM before the restore refers to, so it is not replaced.

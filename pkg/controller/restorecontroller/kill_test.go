@@ -51,9 +51,9 @@ type (
 	dataVolumes struct{ *world }
 )
 
-func (csi) Served() bool                                         { return true }
+func (csi) Served() bool                                          { return true }
 func (csi) Follow(controller.Controller, handler.MapFunc)         {}
-func (d dataVolumes) Installed() bool                            { return d.cdi }
+func (d dataVolumes) Installed() bool                             { return d.cdi }
 func (dataVolumes) Follow(controller.Controller, handler.MapFunc) {}
 
 func (c csi) Get(ctx context.Context, namespace, name string) (*snapshotsv1.VolumeSnapshot, error) {
@@ -329,9 +329,9 @@ func TestKills(t *testing.T) {
 		root, state  string
 		deletedClaim []string
 	}{
-		"new claims":         {target: "vm", root: "restore-r-uid-root", state: "restore-r-uid-" + vmstate.Prefix + "-vm", deletedClaim: []string{vmstate.Prefix + "-vm-xxxxx"}},
-		"DataVolumes":        {target: "vm", withCDI: true, root: "restore-r-uid-root", state: "restore-r-uid-" + vmstate.Prefix + "-vm"},
-		"in place":           {target: "vm", change: inPlace, root: "root", state: vmstate.Prefix + "-vm-xxxxx"},
+		"new claims":            {target: "vm", root: "restore-r-uid-root", state: "restore-r-uid-" + vmstate.Prefix + "-vm", deletedClaim: []string{vmstate.Prefix + "-vm-xxxxx"}},
+		"DataVolumes":           {target: "vm", withCDI: true, root: "restore-r-uid-root", state: "restore-r-uid-" + vmstate.Prefix + "-vm"},
+		"in place":              {target: "vm", change: inPlace, root: "root", state: vmstate.Prefix + "-vm-xxxxx"},
 		"DataVolumes, in place": {target: "vm", withCDI: true, change: inPlace, root: "root", state: vmstate.Prefix + "-vm-xxxxx"},
 		"another VM": {target: "other", root: "other-root", change: func(s *v1beta1.VirtualMachineRestoreSpec) {
 			s.VolumeRestorePolicy = new(v1beta1.VolumeRestorePolicyPrefixTargetName)
