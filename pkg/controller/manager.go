@@ -10,6 +10,7 @@ import (
 	volumesnapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -34,6 +35,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/config"
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/certificates"
+	"github.com/virtkit/virtkit/pkg/controller/clonecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/disruption"
 	"github.com/virtkit/virtkit/pkg/controller/evacuation"
 	"github.com/virtkit/virtkit/pkg/controller/kubevirtcontroller"
@@ -55,6 +57,9 @@ import (
 
 // eventSource is what events say they come from.
 const eventSource = "virtualmachine-controller"
+
+// nameSuffix is how long the random end of a name is.
+const nameSuffix = 5
 
 // newScheme knows Kubernetes' kinds, those of KubeVirt's groups that have a reconciler here, CDI's and CSI's snapshots.
 func newScheme() (*runtime.Scheme, error) {
@@ -228,6 +233,10 @@ func (o *Options) addReconcilers(
 	restores := &restorecontroller.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes, Snapshots: volumeSnapshots,
 	}
+	clones := &clonecontroller.Reconciler{
+		Client: client, Live: live, Recorder: recorder, Now: time.Now,
+		Suffix: func() string { return utilrand.String(nameSuffix) },
+	}
 	err = errors.Join(
 		dataVolumes.SetupWithManager(mgr),
 		volumeSnapshots.SetupWithManager(mgr),
@@ -243,6 +252,7 @@ func (o *Options) addReconcilers(
 		replicaSets.SetupWithManager(ctx, mgr),
 		pools.SetupWithManager(ctx, mgr),
 		restores.SetupWithManager(mgr),
+		clones.SetupWithManager(mgr),
 	)
 	if err != nil {
 		return fmt.Errorf("set up controllers: %w", err)

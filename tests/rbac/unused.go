@@ -49,6 +49,28 @@ var unused = map[Right]string{
 	{names.VirtController, "certificates.k8s.io", "signers", "approve", false}: signing,
 	{names.VirtController, "certificates.k8s.io", "signers", "sign", false}:    signing,
 
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "patch", false}:        restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores/status", "patch", false}: restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "get", false}:          restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "create", false}:       restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinerestores", "delete", false}:       restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots", "get", false}:         restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots", "create", false}:      restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshots", "delete", false}:      restoring,
+	{names.VirtController, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "get", false}:  restoring,
+	{names.VirtController, "clone.kubevirt.io", "virtualmachineclones", "delete", false}:            restoring,
+	{names.VirtController, "clone.kubevirt.io", "virtualmachineclones/status", "patch", false}:      restoring,
+	{names.VirtController, "clone.kubevirt.io", "virtualmachineclones/finalizers", "update", false}: blockOwnerDeletion,
+	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshots", "list", false}:             restoring,
+	{names.VirtController, "snapshot.storage.k8s.io", "volumesnapshots", "watch", false}:            restoring,
+	{names.VirtController, "", "persistentvolumeclaims", "get", false}:                              restoring,
+	{names.VirtController, "storage.k8s.io", "storageclasses", "get", false}:                        restoring,
+	{names.VirtController, "cdi.kubevirt.io", "datavolumes", "delete", false}:                       restoring,
+	{names.VirtController, "apps", "controllerrevisions", "patch", false}:                           restoring,
+	{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinesnapshots", "get", false}:                restoring,
+	{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinesnapshotcontents", "get", false}:         restoring,
+	{names.VirtAPI, "snapshot.kubevirt.io", "virtualmachinerestores", "list", false}:                restoring,
+
 	{names.VirtController, "", "events", "patch", false}: repeatedEvent,
 	{names.VirtHandler, "", "events", "patch", false}:    repeatedEvent,
 }
@@ -60,5 +82,6 @@ const (
 	staleCache    = "looked up when creating it collides with what the cache has not seen yet"
 	signing       = "asked for by the API server when a certificate signing request is approved or signed"
 	keptDisk      = "a disk that outlives its VM because its pool keeps what it scales in is taken from the VM"
+	restoring     = "snapshots are restored where there is a CSI driver that makes them"
 	repeatedEvent = "an event that is seen again is counted instead of created"
 )
