@@ -66,7 +66,8 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), v1beta1.AddToScheme(scheme),
 		v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme),
-		snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme), volumesnapshotv1.AddToScheme(scheme)); err != nil {
+		snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme),
+		volumesnapshotv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	return scheme, nil

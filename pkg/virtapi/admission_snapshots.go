@@ -104,8 +104,8 @@ func validatePatches(patches []string) (errs field.ErrorList) {
 			Op, Path, From string
 		}
 		if err := json.Unmarshal([]byte(patch), &operation); err != nil || operation.Op == "" {
-			errs = append(errs, field.Invalid(at, patch, "patch format is not valid - a JSON patch operation expected, "+
-				`such as {"op": "replace", "path": "/spec/...", "value": ...}: `+patch))
+			errs = append(errs, field.Invalid(at, patch, "patch format is not valid - a JSON patch operation "+
+				`expected, such as {"op": "replace", "path": "/spec/...", "value": ...}: `+patch))
 			continue
 		}
 		allowed := func(path string) bool {
@@ -184,8 +184,8 @@ func (a *admission) validateRestored(
 	// The state goes by the name of the VM, so a VM that is made again under its name has it.
 	if source != nil && source.Spec.Template != nil && vmstate.Needed(&source.Spec.Template.Spec) &&
 		source.Name != restore.Spec.Target.Name {
-		errs = append(errs, field.Invalid(specField, nil, "Restore to a different VM is not supported when snapshotted VM "+
-			"has backend storage (persistent TPM or EFI)"))
+		errs = append(errs, field.Invalid(specField, nil, "Restore to a different VM is not supported when "+
+			"snapshotted VM has backend storage (persistent TPM or EFI)"))
 	}
 	return errs, nil
 }

@@ -5,8 +5,8 @@
 //
 // The snapshot is what makes the clone of a running guest whole. What the clone has of its own are patches of the
 // restore: MAC addresses, firmware UUID and serial number; the guest's cloud-init sees another instance, since the
-// name by which the guest knows itself is not taken over. Both temporary objects belong to the clone, have names that are
-// made of its UID, and are deleted once the claims of the new VM are bound.
+// name by which the guest knows itself is not taken over. Both temporary objects belong to the clone, are named by
+// its UID, and are deleted once the claims of the new VM are bound.
 package clonecontroller
 
 import (

@@ -13,8 +13,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 )
 
-// apart are annotations that are the restore's business, whatever the filters say: the one that it needs, and those that
-// it does not take over.
+// apart are annotations that are the restore's business, whatever the filters say: the one that it needs, and those
+// that it does not take over.
 var apart = []string{
 	"restore.kubevirt.io/lastRestoreUID", identity.KnownAs, identity.RenamedTo, identity.RenamedFrom,
 	identity.RenamingFrom,

@@ -22,8 +22,8 @@ import (
 )
 
 // Reconciler reads clones from Client's cache, and past it what one that is under way is about: VMs, snapshots, their
-// contents, restores and claims. It creates and deletes temporary snapshots and restores, deletes clones whose VM is gone,
-// and writes the clones' status.
+// contents, restores and claims. It creates and deletes temporary snapshots and restores, deletes clones whose VM is
+// gone, and writes the clones' status.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache.

@@ -104,7 +104,8 @@ func (v *View) provide() (step Step, done bool) {
 		case o.Claim.Status.Phase == corev1.ClaimPending || o.Claim.Status.Phase == "":
 			waiting = waiting || !o.Late
 		default:
-			return v.stuck(fmt.Sprintf("PVC %s/%s in status %q", o.Claim.Namespace, o.Claim.Name, o.Claim.Status.Phase)),
+			claim := o.Claim
+			return v.stuck(fmt.Sprintf("PVC %s/%s in status %q", claim.Namespace, claim.Name, claim.Status.Phase)),
 				false
 		}
 	}
@@ -149,8 +150,8 @@ func (v *View) replace(step *Step, o *Volume, i int) (noted bool) {
 	return false
 }
 
-// claim is the claim of a volume, to be filled from its snapshot: as the one that was snapshotted, and at least as large
-// as the snapshot asks for.
+// claim is the claim of a volume, to be filled from its snapshot: as the one that was snapshotted, and at least as
+// large as the snapshot asks for.
 func (v *View) claim(o *Volume, entry *v1beta1.VolumeRestore) *corev1.PersistentVolumeClaim {
 	source := o.Backup.PersistentVolumeClaim.DeepCopy()
 	group := snapshotsv1.GroupName
@@ -221,8 +222,8 @@ func ownerOf(vm *v1.VirtualMachine) metav1.OwnerReference {
 	return *metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)
 }
 
-// handOver sees that claims of dataVolumeTemplates are DataVolumes; done when they all are, and when it is written which
-// DataVolumes the target will not have any more. Without CDI the claims are all there is of them.
+// handOver sees that claims of dataVolumeTemplates are DataVolumes; done when they all are, and when it is written
+// which DataVolumes the target will not have any more. Without CDI the claims are all there is of them.
 func (v *View) handOver() (step Step, done bool) {
 	status := v.status(textUpdating, textAwaiting)
 	waiting := false

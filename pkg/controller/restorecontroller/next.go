@@ -210,7 +210,8 @@ func (v *View) end() Step {
 
 // begun reports a restore in place that has deleted a claim of its target.
 func (v *View) begun() bool {
-	return v.inPlace() && v.held() && slices.ContainsFunc(v.Restore.Status.Restores, func(o v1beta1.VolumeRestore) bool {
+	restores := v.Restore.Status.Restores
+	return v.inPlace() && v.held() && slices.ContainsFunc(restores, func(o v1beta1.VolumeRestore) bool {
 		claim := v.Made[o.PersistentVolumeClaimName]
 		return claim == nil || claim.DeletionTimestamp != nil || marked(v.Restore, claim)
 	})

@@ -28,8 +28,8 @@ import (
 )
 
 // Reconciler reads restores, snapshots, their contents and VolumeSnapshots from Client's cache, and everything that it
-// changes past it: VMs, claims, DataVolumes and ControllerRevisions. It creates and changes all of these, deletes claims
-// and DataVolumes, and writes status.restoreInProgress of VMs and the restores' status.
+// changes past it: VMs, claims, DataVolumes and ControllerRevisions. It creates and changes all of these, deletes
+// claims and DataVolumes, and writes status.restoreInProgress of VMs and the restores' status.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache.
